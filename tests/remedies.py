@@ -62,6 +62,7 @@ ROWS = {
     "/@resource_limits/": ADMINISTRATOR,
     "/@max_data_ttl": "rows expire",
     "run: yt-exactly-once repair TARGET": LOOKS,
+    "yt-exactly-once dead-letters list": LOOKS,
     "yt-exactly-once audit {entry.target} --by count": LOOKS,
     "Look at it: yt-exactly-once status": LOOKS,
     "yt-exactly-once ledger list": LOOKS,

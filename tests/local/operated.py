@@ -62,6 +62,7 @@ _SET = re.compile(r"(?:[Uu]se|query with|set) ([a-z_]+)='?(\w[\w-]*)'?")
 _MEANT = re.compile(r"Did you mean ([\w-]+)\?(?: Use it instead of (\w+))?")
 _ONE_OF = re.compile(r"Use (?:one of: )?(\w[\w-]*)(?:, |$)")
 _LEAVE = re.compile(r"[Ll]eave (?:the )?(\w+)(?:='\w+')? out")
+_PLACES = re.compile(r"starting_offsets=(\{.*?\})")
 _CALL = re.compile(r"yt_exactly_once\.\w+\(.*\)")
 _LOSS = re.compile(r"fail_on_data_loss(?: to |=)false")
 
@@ -226,7 +227,7 @@ class Operated:
     def _reader(self) -> QueueStreamReader:
         given = {
             "path": self.queue,
-            "consumer_path": self.consumer,
+            **({"consumer_path": self.consumer} if self.consumer else {}),
             "proxy": self.proxy,
             **({"token": self.token} if self.token else {}),
             "fail_on_data_loss": "false" if self.loss else "true",
@@ -335,10 +336,13 @@ class Operated:
         values = {"True": True, "False": False}
         for name, value in _SET.findall(way):
             self._given(name)[name] = values.get(value, value)
+        places = _PLACES.search(way)
+        if places is not None:
+            self.source_options["starting_offsets"] = places[1]
         left = [option if name in {"it", "option"} else name for name in _LEAVE.findall(way)]
         for name in left:
             self._given(name).pop(name)
-        return bool(meant or (option and one_of) or _SET.search(way) or left)
+        return bool(meant or places or (option and one_of) or _SET.search(way) or left)
 
     def _given(self, name: str) -> dict[str, Any]:
         """Return the options among which one is, or belongs."""

@@ -64,6 +64,78 @@ def test_new_checkpoint_begins_after_the_last_row_of_the_ledger(query, tmp_path)
     query.assert_exact()
 
 
+def test_new_checkpoint_without_a_consumer_begins_at_the_same_row(query, tmp_path):
+    """The option that says so is printed: without it every row would be there twice."""
+    query.consumer = ""
+    query.checkpoint = tmp_path / "first"
+    query.source_options["starting_offsets"] = '{"0": 10, "1": 10}'
+    query.feed(5)
+    query.run()
+    del query.source_options["starting_offsets"]
+    query.checkpoint = tmp_path / "second"
+    query.feed(5)
+    said = query.command(f"yt-exactly-once repair {query.target} --new-checkpoint --apply")[1]
+    query.follow(said)
+    query.run()
+    query.assert_exact()
+
+
+def _entry(query, **changed):
+    (row,) = query.client.select_rows(f"* from [{query.ledger}]")
+    query.client.insert_rows(query.ledger, [row | changed])
+
+
+def _recreated(query, trimmed=0):
+    query.client.remove(query.queue)
+    query.create_queue()
+    query.feed(8)
+    query.client.trim_rows(query.queue, 1, trimmed)
+
+
+def _tasks_may_have_written(query):
+    _entry(query, mode="at-least-once")
+    query.feed(3)
+
+
+def _ledger_of_yesterday(query):
+    (row,) = query.client.select_rows(f"* from [{query.ledger}]")
+    query.feed(2)
+    query.run()
+    query.client.insert_rows(query.ledger, [row])
+
+
+AT_STAKE = {
+    "new queue trimmed": (lambda query: _recreated(query, 3), "", "--accept-lost 3"),
+    "tasks write": (_tasks_may_have_written, "--new-checkpoint", "--accept-repeated 6"),
+    "ledger is a copy": (_ledger_of_yesterday, "--new-checkpoint", "--accept-repeated 4"),
+    "tasks write, new queue": (
+        lambda query: (_entry(query, mode="idempotent"), _recreated(query)),
+        "--new-checkpoint",
+        "--accept-repeated 16",
+    ),
+    "other sources": (
+        lambda query: _entry(query, other_sources="files"),
+        "--new-checkpoint",
+        "only its checkpoint knows",
+    ),
+}
+"""What a repair would repeat or lose, and what must be accepted."""
+
+
+@pytest.mark.parametrize("broken", first_of(AT_STAKE, count=2))
+def test_repair_that_is_not_exact_wants_its_number_and_changes_nothing_before(query, broken):
+    """The flag is the one that the refusal prints."""
+    act, how, flag = AT_STAKE[broken]
+    act(query)
+    repair = f"yt-exactly-once repair {query.target} {how} --apply"
+    before = list(query.client.select_rows(f"* from [{query.consumer}]"))
+    code, said = query.command(repair)
+    assert (code, flag in said) == (2, True), said
+    assert list(query.client.select_rows(f"* from [{query.consumer}]")) == before
+    if flag.startswith("--"):
+        assert query.command(f"{repair} {flag}")[0] == 0
+
+
 @pytest.mark.parametrize(
     ("touched", "waiting"),
     first_of([("moved to 0", True), ("moved to 0", False), ("nothing", True), ("nothing", False)]),

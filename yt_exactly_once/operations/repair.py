@@ -7,6 +7,7 @@ loses a row by itself. What would is counted, and must be accepted by that numbe
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -160,6 +161,11 @@ def _planned(status: QueryStatus, rows: Sequence[LedgerRow], *, new_checkpoint: 
         if (one.ledger, one.entry.transaction_id) == (status.ledger, status.transaction_id)
     )
     found = _Found(status, new_checkpoint)
+    if new_checkpoint and row.entry.others and not row.entry.application:
+        found.open.append(
+            "The query reads other sources than queues, and only its checkpoint knows how far. Restore the "
+            "checkpoint, or empty the target and begin again from the first row"
+        )
     found.look_at_targets()
     for queue in status.queues:
         found.look_at(queue)
@@ -187,7 +193,7 @@ class _Found:
         self.open: list[str] = []
         self.repeated = self.lost = 0
         self._status, self._new_checkpoint = status, new_checkpoint
-        self._loses = False
+        self._options: list[str] = []
         done, count = status.parts
         if new_checkpoint and done < count:
             self.open.append(
@@ -209,7 +215,7 @@ class _Found:
                 self.open.append(f"{target.path}: {target.problem}")
 
     def look_at(self, queue: QueueStatus) -> None:
-        """Bring the consumer of a queue back."""
+        """Bring the consumer of a queue back, and count what is at stake."""
         if not queue.partitions:
             self.open.append(f"{queue.path}: {queue.problem}")
             return
@@ -219,18 +225,24 @@ class _Found:
                 "indexes now, and nobody knows which of them are in the target. Empty the target, and begin "
                 "again from the first row of the queue"
             )
-        self.lost += sum(part.lost_rows for part in queue.partitions)
-        self._loses |= queue.is_recreated or bool(self.lost)
+        self.lost += sum(
+            part.first if part.is_of_another else part.lost_rows for part in queue.partitions
+        )
+        if queue.is_recreated or self.lost:
+            self._options.append("fail_on_data_loss=false")
         if self._new_checkpoint:
             self._count_repeats(queue)
-        if queue.consumer is None:
-            return
+        if queue.consumer is not None:
+            self._bring_back(queue, queue.consumer)
+        elif self._new_checkpoint:
+            places = {part.partition: self._place(queue, part) for part in queue.partitions}
+            self._options.append(f"starting_offsets={json.dumps(places)} for {queue.path}")
+
+    def _bring_back(self, queue: QueueStatus, consumer: str) -> None:
         if queue.consumer_state in _MOUNTABLE:
-            self.steps.append(Mount(queue.consumer, queue.consumer_state))
+            self.steps.append(Mount(consumer, queue.consumer_state))
         if not queue.consumer_state or not queue.registered:
-            self.steps.append(
-                Consumer(queue.consumer, queue.path, is_missing=not queue.consumer_state)
-            )
+            self.steps.append(Consumer(consumer, queue.path, is_missing=not queue.consumer_state))
         moves = tuple(
             Move(part.partition, part.consumer, new)
             for part in queue.partitions
@@ -242,7 +254,7 @@ class _Found:
                 f"{queue.path}/@auto_trim_config. Set it again when the query runs"
             )
         if moves:
-            self.steps.append(Place(queue.cluster, queue.path, queue.consumer, moves))
+            self.steps.append(Place(queue.cluster, queue.path, consumer, moves))
 
     def look_for_others(
         self, queue: QueueStatus, row: LedgerRow, rows: Sequence[LedgerRow]
@@ -273,10 +285,8 @@ class _Found:
             if self._new_checkpoint
             else "on the same checkpointLocation"
         )
-        loss = (
-            ", and with fail_on_data_loss=false as an option of the source" if self._loses else ""
-        )
-        return f"Start the query {place}{loss}"
+        options = " and ".join(dict.fromkeys(self._options))
+        return f"Start the query {place}" + (options and f", and with {options} in the source")
 
     def _place(self, queue: QueueStatus, part: PartitionStatus) -> int:
         if self._new_checkpoint:
@@ -287,17 +297,15 @@ class _Found:
 
     def _count_repeats(self, queue: QueueStatus) -> None:
         """Count what a batch that the old checkpoint has not finished may have written, at most."""
-        mode = self._status.mode
-        if not queue.is_recreated:
-            # Tasks may have written rows of a batch that is not committed. And a consumer that is ahead of
-            # the ledger may be right: then the ledger is an old copy, and the rows between are written.
-            self.repeated += (
-                queue.lag_rows
-                if mode != DeliveryMode.TRANSACTIONAL
-                else sum(
-                    max(min(part.consumer or 0, part.end) - part.delivered, 0)
-                    for part in queue.partitions
-                )
+        if self._status.mode != DeliveryMode.TRANSACTIONAL:
+            # Tasks may have written rows of a batch that is not committed.
+            self.repeated += queue.lag_rows
+        elif not queue.is_recreated:
+            # A consumer that is ahead of the ledger may be right: then the ledger is an old copy, and the
+            # rows between are written.
+            self.repeated += sum(
+                max(min(part.consumer or 0, part.end) - part.delivered, 0)
+                for part in queue.partitions
             )
         if any(part.left < part.delivered for part in queue.partitions):
             self.open.append(

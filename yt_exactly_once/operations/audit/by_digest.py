@@ -280,8 +280,8 @@ def _outside_totals(entries: Entries) -> Iterator[str]:
     waiting -= sum(entry.tally.total_rows for entry in replayed)
     if waiting > 0:
         yield (
-            f"{waiting} rows that the target cannot take: they must be among the dead letters, see "
-            "yt-exactly-once dead-letters list"
+            f"{waiting} rows that the target cannot take: they must be among the dead letters, which this "
+            "prints: yt-exactly-once dead-letters list PATH"
         )
     for entry in others:
         if entry.part < entry.part_count:
