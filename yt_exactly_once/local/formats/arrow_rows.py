@@ -22,7 +22,13 @@ from yt_exactly_once.local.formats.arrow_composites import NoVectorError, entrie
 from yt_exactly_once.local.tables import composite_columns
 from yt_exactly_once.local.tables.columnar import ColumnarRows, listed
 from yt_exactly_once.local.tables.simple_values import RANGES
-from yt_exactly_once.local.tables.types import TZ_TYPES, UNSIGNED
+from yt_exactly_once.local.tables.types import (
+    STRING_LIKE,
+    UNSIGNED,
+    type_v3_from_v1,
+    untagged,
+    value_type,
+)
 
 _END_OF_STREAM = (b"\xff\xff\xff\xff\x00\x00\x00\x00", b"\x00\x00\x00\x00")
 """The second one is older, and is what YTsaurus itself writes."""
@@ -33,9 +39,6 @@ _MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _NANOSECONDS_PER_MICROSECOND = 1_000
 _SECONDS_PER_UNIT = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
-_INT_WIDTHS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
-_UINT_WIDTHS = {"uint8": 8, "uint16": 16, "uint32": 32, "uint64": 64}
-_UUID_BYTES = 16
 # The default context would round a decimal of more than 28 digits.
 _WIDE = Context(prec=80)
 
@@ -61,6 +64,8 @@ Values = Any
 """Of a column: a list, composites that are valid, or an array of numbers, booleans or bytes.
 
 Numbers have 64 bits there."""
+
+Fits = Callable[[Any], bool]
 
 
 @dataclass(frozen=True)
@@ -131,7 +136,7 @@ def _read(data: bytes) -> Any:
     return table
 
 
-def _refuse_shared(fields: Any, shared: Sequence[Callable[[Any], bool]] = _SHARED) -> None:
+def _refuse_shared(fields: Any, shared: Sequence[Fits] = _SHARED) -> None:
     """Refuse values that share bytes, which the real parser does not know: few bytes make many values."""
     for field in fields:
         parts = [field.type.field(place) for place in range(field.type.num_fields)]
@@ -211,72 +216,30 @@ def _written(array: Any, described: Mapping[str, Any]) -> Values:
 
 def _logical(described: Mapping[str, Any]) -> Any:
     """Return the logical type of a column without its outermost optional."""
-    logical = described.get("type_v3")
-    if logical is None:
-        named = str(described["type"])
-        return {"boolean": "bool", "any": "yson"}.get(named, named)
-    return _stripped(_unwrapped(logical, "optional"))
-
-
-def _unwrapped(logical: Any, wrapper: str) -> Any:
-    logical = _stripped(logical)
-    if isinstance(logical, dict) and logical["type_name"] == wrapper:
-        return logical["item"]
-    return logical
-
-
-def _stripped(logical: Any) -> Any:
-    """Return a type without tags."""
-    while isinstance(logical, dict) and logical["type_name"] == "tagged":
-        logical = logical["item"]
-    return logical if isinstance(logical, dict) else str(logical)
+    named = str(described.get("type"))
+    return value_type(described.get("type_v3") or type_v3_from_v1(named, required=True))
 
 
 def _simple(logical: str, array: Any, *, holds_yson: bool) -> Values:
     if pa.types.is_null(array.type):
         return [None] * len(array)
-    if logical in _INT_WIDTHS:
-        return _integers(logical, array)
-    if logical in _UINT_WIDTHS:
-        width = _UINT_WIDTHS[logical]
-        _expect(array, logical, lambda t: pa.types.is_unsigned_integer(t) and t.bit_width <= width)
-        return _widened(array)
-    converters: dict[str, Callable[[], Values]] = {
-        "float": lambda: _checked(array, logical, pa.types.is_floating),
-        "double": lambda: _checked(array, logical, pa.types.is_floating),
-        "bool": lambda: _checked(array, logical, pa.types.is_boolean),
-        "string": lambda: _strings(array, logical),
-        "utf8": lambda: _strings(array, logical),
-        "json": lambda: _strings(array, logical),
-        "uuid": lambda: _uuids(array),
-        "date": lambda: _dates(array, logical, pa.types.is_uint32),
-        "date32": lambda: _dates(array, logical, pa.types.is_int32),
-        "datetime": lambda: _datetimes(array, logical, pa.types.is_unsigned_integer),
-        "datetime64": lambda: _datetimes(array, logical, pa.types.is_signed_integer),
-        "timestamp": lambda: _timestamps(array, logical, pa.types.is_uint64),
-        "timestamp64": lambda: _timestamps(array, logical, pa.types.is_signed_integer),
-        "interval": lambda: _checked(array, logical, pa.types.is_integer),
-        "yson": lambda: _parsed(array) if holds_yson else _any(array),
-    }
-    convert = converters.get(logical)
-    if convert is None:
-        if logical in TZ_TYPES:
-            return _strings(array, logical)
+    if logical == "yson":
+        return _parsed(array) if holds_yson else _any(array)
+    if logical in STRING_LIKE:
+        return _strings(array, logical)
+    if logical not in _CONVERTERS:
         raise _unexpected(array, logical)
-    return convert()
+    convert, fits = _CONVERTERS[logical]
+    return convert(array, logical, fits)
 
 
-def _integers(logical: str, array: Any) -> Values:
-    width = _INT_WIDTHS[logical]
+def _is_number(is_signed: Fits, width: int) -> Fits:
+    return lambda arrow: is_signed(arrow) and arrow.bit_width <= width
 
-    def fits(arrow: Any) -> bool:
-        if pa.types.is_signed_integer(arrow):
-            return bool(arrow.bit_width <= width)
-        temporal = pa.types.is_date(arrow) or pa.types.is_time(arrow)
-        return logical == "int64" and bool(temporal or pa.types.is_timestamp(arrow))
 
-    _expect(array, logical, fits)
-    return _widened(_raw(array))
+def _is_int64(arrow: Any) -> bool:
+    kinds = (pa.types.is_date, pa.types.is_time, pa.types.is_timestamp, pa.types.is_signed_integer)
+    return any(is_kind(arrow) for is_kind in kinds)
 
 
 def _raw(array: Any) -> Any:
@@ -289,25 +252,18 @@ def _raw(array: Any) -> Any:
 def _strings(array: Any, logical: str) -> Values:
     if logical == "string" and pa.types.is_decimal(array.type):
         return _decimals(array)
-    _expect(
-        array,
-        logical,
-        lambda t: _is_binary(t) or (logical == "string" and pa.types.is_fixed_size_binary(t)),
-    )
+    takes_fixed = logical in ("string", "uuid")
+    is_fixed = pa.types.is_fixed_size_binary
+    _expect(array, logical, lambda t: _is_binary(t) or (takes_fixed and is_fixed(t)))
     return _bytes(array)
 
 
-def _uuids(array: Any) -> Values:
-    _expect(array, "uuid", lambda t: _is_binary(t) or pa.types.is_fixed_size_binary(t))
-    return _bytes(array)
-
-
-def _dates(array: Any, logical: str, is_plain: Callable[[Any], bool]) -> Values:
+def _dates(array: Any, logical: str, is_plain: Fits) -> Values:
     _expect(array, logical, lambda t: is_plain(t) or pa.types.is_date32(t))
     return _in_range(_raw(array), logical)
 
 
-def _datetimes(array: Any, logical: str, is_plain: Callable[[Any], bool]) -> Values:
+def _datetimes(array: Any, logical: str, is_plain: Fits) -> Values:
     if pa.types.is_date64(array.type):
         return _in_range(pc.divide(_raw(array), _SECONDS_PER_UNIT["ms"]), logical)
     if pa.types.is_timestamp(array.type):
@@ -317,7 +273,7 @@ def _datetimes(array: Any, logical: str, is_plain: Callable[[Any], bool]) -> Val
     return _widened(array)
 
 
-def _timestamps(array: Any, logical: str, is_plain: Callable[[Any], bool]) -> Values:
+def _timestamps(array: Any, logical: str, is_plain: Fits) -> Values:
     if pa.types.is_timestamp(array.type):
         raw = _raw(array)
         if array.type.unit == "ns":
@@ -391,7 +347,7 @@ def _parsed(array: Any) -> Values:
 
 def _composites(logical: Any, array: Any) -> Values:
     """Turn Arrow lists, structs and maps into positional YSON, level by level."""
-    logical = _stripped(logical)
+    logical = untagged(logical)
     if isinstance(logical, dict) and logical["type_name"] == "optional":
         return _composites(logical["item"], array)
     if array.null_count == len(array):
@@ -498,15 +454,34 @@ def _widened(array: Any) -> Values:
     return array
 
 
-def _checked(array: Any, logical: str, fits: Callable[[Any], bool]) -> Values:
+def _checked(array: Any, logical: str, fits: Fits) -> Values:
     _expect(array, logical, fits)
-    return _widened(array)
+    return _widened(_raw(array))
 
 
-def _expect(array: Any, logical: str, fits: Callable[[Any], bool]) -> None:
+def _expect(array: Any, logical: str, fits: Fits) -> None:
     if not fits(array.type):
         raise _unexpected(array, logical)
 
 
 def _unexpected(array: Any, logical: str) -> YtError:
     return YtError(f'Unexpected arrow type "{array.type}" for YT metatype "{logical}"')
+
+
+_CONVERTERS: dict[str, tuple[Callable[[Any, str, Fits], Values], Fits]] = {
+    **{f"int{n}": (_checked, _is_number(pa.types.is_signed_integer, n)) for n in (8, 16, 32)},
+    "int64": (_checked, _is_int64),
+    **{
+        f"uint{n}": (_checked, _is_number(pa.types.is_unsigned_integer, n)) for n in (8, 16, 32, 64)
+    },
+    "float": (_checked, pa.types.is_floating),
+    "double": (_checked, pa.types.is_floating),
+    "bool": (_checked, pa.types.is_boolean),
+    "date": (_dates, pa.types.is_uint32),
+    "date32": (_dates, pa.types.is_int32),
+    "datetime": (_datetimes, pa.types.is_unsigned_integer),
+    "datetime64": (_datetimes, pa.types.is_signed_integer),
+    "timestamp": (_timestamps, pa.types.is_uint64),
+    "timestamp64": (_timestamps, pa.types.is_signed_integer),
+    "interval": (_checked, pa.types.is_integer),
+}
