@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import click
 
 from yt_exactly_once.errors import ConfigError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def print_json(value: Any) -> None:

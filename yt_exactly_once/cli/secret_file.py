@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import os
 import secrets
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from yt_exactly_once.errors import ConfigError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _SECRET_BYTES = 16
 

@@ -8,16 +8,12 @@ value passes through here.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from yt_exactly_once.codec import types
 from yt_exactly_once.codec.matches import EXACT, TypeMatch, is_list, refused, worst
-from yt_exactly_once.codec.scalars import SCALARS
-
-if TYPE_CHECKING:
-    from yt_exactly_once.codec.scalars import Scalar
+from yt_exactly_once.codec.scalars import SCALARS, Scalar
 
 NESTED_VALUE = "value"
 """The field of the one-field struct that represents an optional inside an optional."""

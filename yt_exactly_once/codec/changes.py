@@ -5,19 +5,16 @@ The order of the rows decides: the last row of a key wins.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from yt_exactly_once.codec.rows import Fragments, coordinates, decode, row_fragments
-from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of
+from yt_exactly_once.codec.schema import TableSchema, WritePlan, arrow_schema_of
 from yt_exactly_once.codec.values import first_true
 from yt_exactly_once.errors import EncodingError
-
-if TYPE_CHECKING:
-    from yt_exactly_once.codec.schema import WritePlan
 
 
 class Changes(NamedTuple):

@@ -6,7 +6,7 @@ The numbers are in `yt/yt/client/table_client/public.h`, the checks in `unversio
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,12 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from yt_exactly_once.codec.matches import is_binary, is_string
+from yt_exactly_once.codec.schema import ColumnSchema, WritePlan
 from yt_exactly_once.codec.types import plain_scalar_of
 from yt_exactly_once.codec.values import UnfitValueError
 from yt_exactly_once.codec.yson_writer import Shape, fragments
-
-if TYPE_CHECKING:
-    from yt_exactly_once.codec.schema import ColumnSchema, WritePlan
 
 LONGEST_VALUE = 16 << 20
 """Most bytes of a string, of a composite value, or of an `any` value."""

@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,11 +18,8 @@ import pyarrow as pa
 from yt_exactly_once.codec.limits import TOO_HEAVY, heavy_rows
 from yt_exactly_once.codec.reserved import is_reserved
 from yt_exactly_once.codec.rows import WireFormat, check_column, coordinates, encode, value_at
-from yt_exactly_once.codec.schema import TableSchema, WritePlan, check_frame
+from yt_exactly_once.codec.schema import ColumnSchema, TableSchema, WritePlan, check_frame
 from yt_exactly_once.codec.values import UnfitValueError
-
-if TYPE_CHECKING:
-    from yt_exactly_once.codec.schema import ColumnSchema
 
 REJECT_SCHEMA: list[dict[str, Any]] = [
     {"name": "query_id", "type": "string", "required": True},

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +19,15 @@ from yt_exactly_once.codec import types
 from yt_exactly_once.codec.arrow_types import parsed_type_of
 from yt_exactly_once.codec.buffers import from_numpy
 from yt_exactly_once.codec.room import width
-from yt_exactly_once.codec.yson_words import UnevenError, require
-
-if TYPE_CHECKING:
-    from yt_exactly_once.codec.yson_words import Bytes, Mask, Numbers, Places, Words
+from yt_exactly_once.codec.yson_words import (
+    Bytes,
+    Mask,
+    Numbers,
+    Places,
+    UnevenError,
+    Words,
+    require,
+)
 
 STRING, INT64, DOUBLE, FALSE, TRUE, UINT64 = range(1, 7)
 ENTITY, OPEN_LIST, CLOSE_LIST, OPEN_MAP, CLOSE_MAP, EQUALS, SEMICOLON = b"#[]{}=;"

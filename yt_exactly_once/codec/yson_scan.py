@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +16,7 @@ import pyarrow as pa
 from yt_exactly_once.codec.arrow_types import parsed_type_of
 from yt_exactly_once.codec.buffers import concatenated, from_numpy
 from yt_exactly_once.codec.room import MOST_COLUMNS, Room
-from yt_exactly_once.codec.types import plain_scalar_of
+from yt_exactly_once.codec.types import LogicalType, plain_scalar_of
 from yt_exactly_once.codec.values import UnfitValueError
 from yt_exactly_once.codec.yson_composites import (
     CLOSE_LIST,
@@ -42,11 +41,15 @@ from yt_exactly_once.codec.yson_composites import (
     strings,
     unzigzag,
 )
-from yt_exactly_once.codec.yson_words import UnevenError, Words, require
-
-if TYPE_CHECKING:
-    from yt_exactly_once.codec.types import LogicalType
-    from yt_exactly_once.codec.yson_words import Bytes, Mask, Numbers, Places
+from yt_exactly_once.codec.yson_words import (
+    Bytes,
+    Mask,
+    Numbers,
+    Places,
+    UnevenError,
+    Words,
+    require,
+)
 
 # What is read at once takes many times its bytes, unless rows and tokens are long. Of short ones so many are
 # read at once that this stays a small multiple of the pull, or of a small amount.

@@ -7,7 +7,6 @@ values have two shapes: by name in rows of YSON, by position inside the binary c
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -15,10 +14,8 @@ import pyarrow.compute as pc
 
 from yt_exactly_once.codec import types, yson_parts
 from yt_exactly_once.codec.arrow_types import NESTED_VALUE, struct_fields, variant_field
+from yt_exactly_once.codec.scalars import Scalar
 from yt_exactly_once.codec.values import UnfitValueError, check_nulls
-
-if TYPE_CHECKING:
-    from yt_exactly_once.codec.scalars import Scalar
 
 
 class Shape(Enum):

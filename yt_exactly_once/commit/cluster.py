@@ -7,11 +7,9 @@ runs in production.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-    from datetime import timedelta
+from contextlib import AbstractContextManager
+from datetime import timedelta
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 Row = dict[str, Any]
 T = TypeVar("T")

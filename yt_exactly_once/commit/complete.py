@@ -7,17 +7,12 @@ they are written as, so both sides use the same codec.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from yt_exactly_once.codec.changes import keys_besides
-from yt_exactly_once.codec.rows import joined
-from yt_exactly_once.commit.cluster import Payload
+from yt_exactly_once.codec.rows import Fragments, joined
+from yt_exactly_once.codec.schema import WritePlan
+from yt_exactly_once.commit.cluster import Payload, Transaction
 from yt_exactly_once.errors import BatchTooLargeError
-
-if TYPE_CHECKING:
-    from yt_exactly_once.codec.rows import Fragments
-    from yt_exactly_once.codec.schema import WritePlan
-    from yt_exactly_once.commit.cluster import Transaction
 
 ROWS_PER_DELETE = 50_000
 """Keys in one delete request."""

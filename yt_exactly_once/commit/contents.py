@@ -9,8 +9,10 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from yt_exactly_once.commit.batch import MicroBatch, SourceRange
+from yt_exactly_once.commit.cluster import Payload, Transaction
 from yt_exactly_once.commit.consumers import (
     Moves,
     consumer_offsets,
@@ -20,14 +22,9 @@ from yt_exactly_once.commit.consumers import (
     plan_moves,
 )
 from yt_exactly_once.commit.entry import DRIVER, TASKS, LedgerEntry
-from yt_exactly_once.observability import Event
-
-if TYPE_CHECKING:
-    from yt_exactly_once.commit.batch import MicroBatch, SourceRange
-    from yt_exactly_once.commit.cluster import Payload, Transaction
-    from yt_exactly_once.commit.ledger import CommitLedger
-    from yt_exactly_once.commit.parts import Part, TargetRows
-    from yt_exactly_once.observability import Emitter
+from yt_exactly_once.commit.ledger import CommitLedger
+from yt_exactly_once.commit.parts import Part, TargetRows
+from yt_exactly_once.observability import Emitter, Event
 
 Call = Callable[["Transaction"], Any]
 """A request inside a transaction that does not depend on the others of its step."""

@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from yt_exactly_once import advice
+from yt_exactly_once.commit.batch import MicroBatch, SourceRange
+from yt_exactly_once.commit.entry import LedgerEntry, Offsets
 from yt_exactly_once.errors import FencedError, LedgerDivergedError, RepeatedCallError
-
-if TYPE_CHECKING:
-    from yt_exactly_once.commit.batch import MicroBatch, SourceRange
-    from yt_exactly_once.commit.entry import LedgerEntry, Offsets
 
 _RESTORE = "Another checkpoint has written the ledger: restore that one"
 

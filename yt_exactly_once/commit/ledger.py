@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from yt_exactly_once.commit.batch import MicroBatch
+from yt_exactly_once.commit.cluster import Reader, Transaction
 from yt_exactly_once.commit.entry import LedgerEntry, Tally, Written
 from yt_exactly_once.errors import LedgerDivergedError
-
-if TYPE_CHECKING:
-    from yt_exactly_once.commit.batch import MicroBatch
-    from yt_exactly_once.commit.cluster import Reader, Transaction
 
 
 class CommitLedger:

@@ -9,14 +9,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from yt_exactly_once.codec.row_hash import combined
+from yt_exactly_once.commit.cluster import Payload
+from yt_exactly_once.commit.complete import CompleteResult
 from yt_exactly_once.commit.entry import DRIVER, TASKS, Written
-
-if TYPE_CHECKING:
-    from yt_exactly_once.commit.cluster import Payload
-    from yt_exactly_once.commit.complete import CompleteResult
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,17 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
 
 from yt_exactly_once import config
-from yt_exactly_once.commit.contents import Contents
+from yt_exactly_once.commit.batch import MicroBatch, SourceRange
+from yt_exactly_once.commit.cluster import Ahead, Cluster, Transaction
+from yt_exactly_once.commit.contents import Contents, Plan, Read
+from yt_exactly_once.commit.entry import LedgerEntry
 from yt_exactly_once.commit.history import ONE_CALL, settle
 from yt_exactly_once.commit.judgement import Verdict, judge, nothing_logged, require_one_sink
-from yt_exactly_once.commit.parts import digest_of
+from yt_exactly_once.commit.ledger import CommitLedger
+from yt_exactly_once.commit.parts import Part, digest_of
+from yt_exactly_once.config import RetryPolicy
 from yt_exactly_once.errors import (
     ClusterUnavailableError,
     CommitOutcomeUnknownError,
@@ -30,18 +34,8 @@ from yt_exactly_once.errors import (
     TransactionLostError,
     TransientError,
 )
-from yt_exactly_once.observability import Event
+from yt_exactly_once.observability import Emitter, Event
 from yt_exactly_once.retrying import run_attempts
-
-if TYPE_CHECKING:
-    from yt_exactly_once.commit.batch import MicroBatch, SourceRange
-    from yt_exactly_once.commit.cluster import Ahead, Cluster, Transaction
-    from yt_exactly_once.commit.contents import Plan, Read
-    from yt_exactly_once.commit.entry import LedgerEntry
-    from yt_exactly_once.commit.ledger import CommitLedger
-    from yt_exactly_once.commit.parts import Part
-    from yt_exactly_once.config import RetryPolicy
-    from yt_exactly_once.observability import Emitter
 
 UNSEEN = "rows that only tasks have seen"
 """In place of the digest of rows which the driver never had: no later call can show that it has the same."""

@@ -7,10 +7,8 @@ what it checks.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
+from typing import Any
 
 PARTITIONS = 4
 """Partitions of the queue, and tablets of the ordered target."""

@@ -9,11 +9,10 @@ import json
 import os
 import threading
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
-if TYPE_CHECKING:
-    from yt_exactly_once.demo.layout import Query
-    from yt_exactly_once.observability import Listener
+from yt_exactly_once.demo.layout import Query
+from yt_exactly_once.observability import Listener
 
 EVENT = "event"
 QUERY = "query"

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from typing import TYPE_CHECKING
 
 from yt_exactly_once.local.cypress import permissions
 from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import Code, YtError
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.proxy import Proxy
+from yt_exactly_once.local.proxy import Proxy
 
 TOKENS = "cypress_tokens"
 ISSUED = "issued"

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import IO, Any, Self
 
 from yt_exactly_once.local import features as feature_table
 from yt_exactly_once.local.proxy_process import (
@@ -26,9 +26,6 @@ from yt_exactly_once.local.proxy_process import (
     ProxyProcess,
     open_private,
 )
-
-if TYPE_CHECKING:
-    from typing import IO
 
 _REQUIRED = ("anycrc", "google.protobuf", "httptools", "lark", "re2", "uvicorn")
 

@@ -10,7 +10,8 @@ import fcntl
 import random
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import IO, Any
 
 from yt_exactly_once.local import table_nodes
 from yt_exactly_once.local.cypress import dynamic, master_transactions
@@ -25,10 +26,6 @@ from yt_exactly_once.local.features import value_of
 from yt_exactly_once.local.store import Store
 from yt_exactly_once.local.tablets import commit
 from yt_exactly_once.local.tablets.transactions import TransactionPool
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import IO
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import IO, Any
+from pathlib import Path
+from typing import IO, Any
 
 HOST = "127.0.0.1"
 START_SECONDS = 60.0

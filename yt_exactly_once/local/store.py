@@ -15,10 +15,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
+from typing import Any
 
 TIMESTAMP_COUNTER_BITS = 30
 """A YTsaurus timestamp is unix seconds shifted by this, plus a counter."""

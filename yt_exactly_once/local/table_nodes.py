@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from yt_exactly_once.local.cypress.view import Node
 from yt_exactly_once.local.queues import registrations
 from yt_exactly_once.local.queues.status import queue_attributes
 from yt_exactly_once.local.tables.schema import REGISTRATIONS_SCHEMA
@@ -20,11 +22,6 @@ from yt_exactly_once.local.tablets.lifecycle import (
     drop,
 )
 from yt_exactly_once.local.tablets.states import change_state
-
-if TYPE_CHECKING:
-    import sqlite3
-
-    from yt_exactly_once.local.cypress.view import Node
 
 __all__ = [
     "attributes",

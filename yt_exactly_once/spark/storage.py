@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol, Self
 from urllib.parse import quote, urlsplit
 
 from pyarrow import fs
@@ -17,10 +17,8 @@ from pyarrow import fs
 from yt_exactly_once.errors import ConfigError, TableNotFoundError
 from yt_exactly_once.observability import emitter
 from yt_exactly_once.spark.webhdfs import SCHEME, WebHdfsFolder
+from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.files import PIECE, CypressFiles
-
-if TYPE_CHECKING:
-    from yt_exactly_once.ytsaurus.client import Connection
 
 CYPRESS_SCHEME = "yt"
 """Of a location that names its Cypress path alone: `yt:///home/app/checkpoint`."""

@@ -13,12 +13,12 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from yt.common import update
 from yt.wrapper import YsonFormat, YtClient
@@ -27,19 +27,13 @@ from yt.wrapper.http_driver import HeavyProxyProvider
 from yt.wrapper.http_helpers import make_request_with_retries
 from yt.wrapper.native_driver import get_driver_instance
 
-from yt_exactly_once.config import LEASE
+from yt_exactly_once.config import LEASE, ClusterConfig
 from yt_exactly_once.errors import ClusterUnavailableError
 from yt_exactly_once.ytsaurus.backends import RPC_BACKEND, check_backend
 from yt_exactly_once.ytsaurus.failures import translated
 from yt_exactly_once.ytsaurus.lanes import lane_of
 from yt_exactly_once.ytsaurus.reach import require_proxy
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction, TransactionAhead
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
-    from datetime import timedelta
-
-    from yt_exactly_once.config import ClusterConfig
 
 Row = dict[str, Any]
 T = TypeVar("T")

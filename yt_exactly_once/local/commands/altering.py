@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import sqlite3
+from typing import Any
 
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.commands import whole_tables
@@ -11,22 +12,18 @@ from yt_exactly_once.local.commands.mutations import run_once
 from yt_exactly_once.local.commands.registry import Context, command
 from yt_exactly_once.local.cypress import chunks, clock, dynamic, limits, locks, quotas
 from yt_exactly_once.local.cypress.layout import TRUNK
+from yt_exactly_once.local.cypress.view import Node, View
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats import row_formats
 from yt_exactly_once.local.ql import computed
 from yt_exactly_once.local.static import rows as static_rows
 from yt_exactly_once.local.store import next_timestamp
 from yt_exactly_once.local.tables import schema_updates
+from yt_exactly_once.local.tables.layout import TableLayout
 from yt_exactly_once.local.tables.schema import parse_schema, validate_dynamic
 from yt_exactly_once.local.tablets import blocks, bulk, settings, shape
 from yt_exactly_once.local.tablets.access import open_node
 from yt_exactly_once.local.tablets.catalog import load_layout
-
-if TYPE_CHECKING:
-    import sqlite3
-
-    from yt_exactly_once.local.cypress.view import Node, View
-    from yt_exactly_once.local.tables.layout import TableLayout
 
 _STATIC_ATTRIBUTES = ("schema", "schema_mode")
 

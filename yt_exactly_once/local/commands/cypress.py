@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt import yson
 
@@ -27,15 +28,10 @@ from yt_exactly_once.local.cypress import (
 )
 from yt_exactly_once.local.cypress.ids import is_id, type_number
 from yt_exactly_once.local.cypress.master_transactions import MASTER_TYPES
+from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.ql import computed
 from yt_exactly_once.local.tables.schema import parse_schema
-
-if TYPE_CHECKING:
-    import sqlite3
-
-    from yt_exactly_once.local.cypress.view import View
-
 
 _PLAIN = "names of attributes are UTF-8"
 _LEASE = re.compile("(?:#|//sys/(?:topmost_)?transactions/)([^/]+)/@timeout")

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import sqlite3
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.commands import streams
 from yt_exactly_once.local.commands.cypress import note_access, path_of, view_of
 from yt_exactly_once.local.commands.registry import Context, command
 from yt_exactly_once.local.cypress import chunks, clock, locks, master_transactions, quotas, tree
+from yt_exactly_once.local.cypress.tree import Position
+from yt_exactly_once.local.cypress.view import View
+from yt_exactly_once.local.cypress.ypath import YPath
 from yt_exactly_once.local.errors import YtError
-
-if TYPE_CHECKING:
-    import sqlite3
-
-    from yt_exactly_once.local.cypress.tree import Position
-    from yt_exactly_once.local.cypress.view import View
-    from yt_exactly_once.local.cypress.ypath import YPath
 
 
 @command("write_file", input_type="binary", volatile=True, heavy=True)

@@ -10,14 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from yt_exactly_once.local import support
 from yt_exactly_once.local.commands import rights
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.proxy import Proxy
-    from yt_exactly_once.local.tables.schema import Column
+from yt_exactly_once.local.proxy import Proxy
+from yt_exactly_once.local.tables.schema import Column
 
 DataType = Literal["null", "structured", "tabular", "binary"]
 Support = Literal["full", "partial"]

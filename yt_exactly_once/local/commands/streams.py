@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-if TYPE_CHECKING:
-    import sqlite3
-
-    from yt_exactly_once.local.store import Store
+from yt_exactly_once.local.store import Store
 
 Item = TypeVar("Item")
 

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.commands.sessions import check_moments
 from yt_exactly_once.local.cypress import chunks, tree
+from yt_exactly_once.local.cypress.view import Node, View
+from yt_exactly_once.local.cypress.ypath import YPath
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.static import rows as static_rows
+from yt_exactly_once.local.static.rows import Range, Row
 from yt_exactly_once.local.tables import values
+from yt_exactly_once.local.tables.layout import TableLayout
+from yt_exactly_once.local.tables.schema import TableSchema
 from yt_exactly_once.local.tables.vectors import StoredRows
 from yt_exactly_once.local.tablets import attributes, flushed, reads
 from yt_exactly_once.local.tablets.catalog import load_layout
-
-if TYPE_CHECKING:
-    import sqlite3
-
-    from yt_exactly_once.local.cypress.view import Node, View
-    from yt_exactly_once.local.cypress.ypath import YPath
-    from yt_exactly_once.local.static.rows import Range, Row
-    from yt_exactly_once.local.tables.layout import TableLayout
-    from yt_exactly_once.local.tables.schema import TableSchema
 
 _ROWS_PER_FETCH = 1000
 

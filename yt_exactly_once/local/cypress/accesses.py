@@ -10,12 +10,9 @@ import time
 from collections import Counter
 from contextlib import suppress
 from threading import Lock, Timer
-from typing import TYPE_CHECKING
 
 from yt_exactly_once.local.cypress import clock
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.store import Store
+from yt_exactly_once.local.store import Store
 
 _TABLE = (
     "CREATE TABLE IF NOT EXISTS cypress_accesses"

@@ -5,14 +5,11 @@ Objects that nothing leads to any more are destroyed here, in the same write.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sqlite3
 
 from yt_exactly_once.local.cypress import chunks, clock, dynamic, locks
 from yt_exactly_once.local.cypress.layout import TRUNK
 from yt_exactly_once.local.cypress.view import View
-
-if TYPE_CHECKING:
-    import sqlite3
 
 _VERSIONED = {
     "cypress_entries": "parent_id",

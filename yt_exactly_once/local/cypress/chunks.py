@@ -7,9 +7,10 @@ as a list refers to it.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once.local.cypress.ids import CELL_TAG, TYPES
 from yt_exactly_once.local.cypress.layout import TRUNK
@@ -17,10 +18,6 @@ from yt_exactly_once.local.cypress.view import APPEND, OVERWRITE, View
 from yt_exactly_once.local.formats.row_formats import load_stored
 from yt_exactly_once.local.formats.structured import dump_yson, load_yson
 from yt_exactly_once.local.store import next_timestamp
-
-if TYPE_CHECKING:
-    import sqlite3
-
 
 _ENDLESS = 2**62
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+import sqlite3
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt import yson
 
+from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.formats.structured import dump_yson
 from yt_exactly_once.local.store import next_timestamp
-
-if TYPE_CHECKING:
-    import sqlite3
-
-    from yt_exactly_once.local.cypress.view import View
 
 
 def now() -> str:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from yt_exactly_once.local.cypress import chunks, clock, dynamic, lists, locks, nodes, quotas, tree
 from yt_exactly_once.local.cypress.ids import make_id
 from yt_exactly_once.local.cypress.layout import ROOT_ID
+from yt_exactly_once.local.cypress.tree import Position
+from yt_exactly_once.local.cypress.view import View
+from yt_exactly_once.local.cypress.ypath import YPath
 from yt_exactly_once.local.errors import YtError
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.cypress.tree import Position
-    from yt_exactly_once.local.cypress.view import View
-    from yt_exactly_once.local.cypress.ypath import YPath
 
 _CREATION_TIME = "creation_time"
 _BORN_ANEW = {

@@ -6,13 +6,11 @@ is created, copied, removed or read.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    import sqlite3
-
-    from yt_exactly_once.local.cypress.view import Node
+from yt_exactly_once.local.cypress.view import Node
 
 
 class DynamicTables(Protocol):

@@ -6,20 +6,18 @@ node that somebody has locked stays until it can be removed, and its timeout beg
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.cypress import attributes, clock, nodes, tree, ypath
 from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats.structured import load_yson
-
-if TYPE_CHECKING:
-    import sqlite3
 
 AT, AFTER = attributes.EXPIRATION
 _STORED = (

@@ -6,10 +6,7 @@ sees, is the empty transaction id.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import sqlite3
+import sqlite3
 
 CLUSTER_NAME = "local"
 TRUNK = ""

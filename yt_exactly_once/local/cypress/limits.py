@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt import yson
 
 from yt_exactly_once.local.cypress.layout import ROOT_ID
+from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.formats.structured import dump_yson
-from yt_exactly_once.local.tables.schema import check_ascending
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.cypress.view import View
-    from yt_exactly_once.local.tables.schema import TableSchema
+from yt_exactly_once.local.tables.schema import TableSchema, check_ascending
 
 _DEFAULTS = {
     "max_string_node_length": 65_536,

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from yt_exactly_once.local.cypress import locks, values
+from yt_exactly_once.local.cypress.view import View
+from yt_exactly_once.local.cypress.ypath import Step
 from yt_exactly_once.local.errors import YtError
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.cypress.view import View
-    from yt_exactly_once.local.cypress.ypath import Step
 
 LIST = "list_node"
 

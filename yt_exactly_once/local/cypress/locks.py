@@ -6,18 +6,15 @@ transaction takes none but must not meet one.
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from dataclasses import astuple, dataclass, replace
-from typing import TYPE_CHECKING
 
 from yt_exactly_once.local.cypress import chunks, dynamic
 from yt_exactly_once.local.cypress.ids import make_id
 from yt_exactly_once.local.cypress.layout import TRUNK
 from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import Code, YtError
-
-if TYPE_CHECKING:
-    import sqlite3
 
 SNAPSHOT = "snapshot"
 SHARED = "shared"

@@ -6,19 +6,17 @@ It owns life cycle and leases. What a transaction changed lives beside it as ver
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once.local.cypress import branches, clock
 from yt_exactly_once.local.cypress.ids import TYPES, is_id, make_id, type_number
 from yt_exactly_once.local.cypress.layout import TRUNK
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.formats.structured import dump_yson, load_yson
-
-if TYPE_CHECKING:
-    import sqlite3
 
 DEFAULT_TIMEOUT_MS = 15_000
 MAX_TIMEOUT_MS = 10**12

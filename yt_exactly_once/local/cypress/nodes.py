@@ -7,7 +7,7 @@ of `reading`, copying that of `copying`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from yt import yson
 
@@ -28,13 +28,11 @@ from yt_exactly_once.local.cypress import (
 )
 from yt_exactly_once.local.cypress.ids import make_id
 from yt_exactly_once.local.cypress.layout import ROOT_ID, TRUNK
+from yt_exactly_once.local.cypress.tree import Position
+from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.cypress.ypath import Mark, YPath
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.tables.schema import TableSchema, parse_schema
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.cypress.tree import Position
-    from yt_exactly_once.local.cypress.view import View
 
 SCALAR_DEFAULTS: dict[str, Any] = {
     "string_node": "",

@@ -6,16 +6,14 @@ that is taken away is gone with the next command. The user `root` is never looke
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once.local.cypress.layout import ROOT_ID
 from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import Code, YtError
-
-if TYPE_CHECKING:
-    import sqlite3
 
 ROOT = "root"
 GUEST = "guest"

@@ -6,16 +6,14 @@ tree takes.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.cypress import master_transactions, tree, ypath
 from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import Code, YtError
-
-if TYPE_CHECKING:
-    import sqlite3
 
 TRANSACTIONS, REVISIONS = "prerequisite_transaction_ids", "prerequisite_revisions"
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import sqlite3
+from typing import Any
 
 from yt_exactly_once.local.cypress import clock, dynamic, layout
 from yt_exactly_once.local.cypress.ids import CELL_ID, make_id
 from yt_exactly_once.local.cypress.view import View
-
-if TYPE_CHECKING:
-    import sqlite3
 
 _MAPS = (
     "home",

@@ -6,13 +6,11 @@ them change nothing here, but a name that no cluster knows is refused as masters
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once.local.cypress.layout import ROOT_ID
+from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import Code, YtError
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.cypress.view import View
 
 _LEVELS = {"brotli": range(1, 12), "zlib": range(1, 10), "zstd": range(1, 22)}
 _LEVELS |= {"lzma": range(10), "bzip2": range(1, 10)}

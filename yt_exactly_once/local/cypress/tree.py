@@ -6,19 +6,16 @@ changes nothing but raw attributes; `nodes` creates and removes, `locks` forbids
 
 from __future__ import annotations
 
+import sqlite3
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once.local.cypress import layout, lists, master_transactions, seeds, ypath
 from yt_exactly_once.local.cypress.ids import CELL_TAG, NULL, cell_tag, is_id
 from yt_exactly_once.local.cypress.view import Node, View
 from yt_exactly_once.local.cypress.ypath import Mark, Step, YPath
 from yt_exactly_once.local.errors import Code, YtError
-
-if TYPE_CHECKING:
-    import sqlite3
-
-    from yt_exactly_once.local.store import Store
+from yt_exactly_once.local.store import Store
 
 _MAX_LINKS = 32
 TOO_MANY_LINKS = "Too many links on the way"

@@ -6,15 +6,12 @@ Values are plain Python here; a change is made in place and the caller stores th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt import yson
 
-from yt_exactly_once.local.cypress.ypath import Mark
+from yt_exactly_once.local.cypress.ypath import Mark, Step
 from yt_exactly_once.local.errors import Code, YtError
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.cypress.ypath import Step
 
 MAX_DEPTH = 200
 """Levels of maps and lists; YSON parsers stop at 256."""

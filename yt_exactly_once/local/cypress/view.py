@@ -6,16 +6,14 @@ the first of the chain. This module knows rows and versions, not paths, types or
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once.local.cypress.layout import ROOT_ID, TRUNK
 from yt_exactly_once.local.cypress.ypath import escape
 from yt_exactly_once.local.formats.structured import dump_yson, load_yson
-
-if TYPE_CHECKING:
-    import sqlite3
 
 OVERWRITE = "overwrite"
 APPEND = "append"

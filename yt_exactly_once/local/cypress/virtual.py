@@ -8,19 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt import yson
 
 from yt_exactly_once.local.cypress import chunks, clock, dynamic, locks, master_transactions, values
 from yt_exactly_once.local.cypress.ids import TYPES, is_id, type_number
 from yt_exactly_once.local.cypress.reading import with_attributes
-from yt_exactly_once.local.cypress.ypath import Mark, YPath
+from yt_exactly_once.local.cypress.view import View
+from yt_exactly_once.local.cypress.ypath import Mark, Step, YPath
 from yt_exactly_once.local.errors import Code, YtError
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.cypress.view import View
-    from yt_exactly_once.local.cypress.ypath import Step
 
 _PREFIX_LENGTH = 2
 

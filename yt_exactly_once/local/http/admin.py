@@ -7,16 +7,13 @@ answers are JSON.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats import structured
-from yt_exactly_once.local.http.messages import json_answer, not_found
+from yt_exactly_once.local.http.messages import Answer, Request, json_answer, not_found
+from yt_exactly_once.local.proxy import Proxy
 from yt_exactly_once.local.queues import trimming
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.http.messages import Answer, Request
-    from yt_exactly_once.local.proxy import Proxy
 
 PREFIX = "/local/"
 

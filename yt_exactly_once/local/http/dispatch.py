@@ -10,21 +10,19 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once.local.commands import failures
 from yt_exactly_once.local.commands.registry import Command, Context, Rows
 from yt_exactly_once.local.commands.streams import Stream
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats import row_formats, structured
+from yt_exactly_once.local.formats.structured import Format
 from yt_exactly_once.local.http import encodings, messages, parameters
 from yt_exactly_once.local.http.messages import Answer, Request
+from yt_exactly_once.local.proxy import Proxy
 from yt_exactly_once.local.tables.vectors import StoredRows
 from yt_exactly_once.local.tables.yson_modes import Modes
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.formats.structured import Format
-    from yt_exactly_once.local.proxy import Proxy
 
 _LOGGER = logging.getLogger(__name__)
 _NOT_MODIFIED = 304

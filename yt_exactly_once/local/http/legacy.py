@@ -7,12 +7,9 @@ The Python client speaks version 4. The official JavaScript client uses version 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from yt_exactly_once.local.commands.registry import REGISTRY, Command
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.commands.registry import Context
+from yt_exactly_once.local.commands.registry import REGISTRY, Command, Context
 
 _RENAMED = {f"{verb}_transaction": f"{verb}_tx" for verb in ("start", "ping", "commit", "abort")}
 _UNWRAPPED = {

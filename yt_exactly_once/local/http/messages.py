@@ -10,14 +10,12 @@ import secrets
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from yt_exactly_once.local.commands.streams import Stream
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats import json_format, structured
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.commands.streams import Stream
-    from yt_exactly_once.local.formats.structured import Format
+from yt_exactly_once.local.formats.structured import Format
 
 _MAX_ERROR_HEADER = 32_000
 """HTTP libraries refuse header lines over 64 KiB; a longer error keeps its details in the body."""

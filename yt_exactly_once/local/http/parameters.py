@@ -11,17 +11,15 @@ import binascii
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qsl
 
 from yt import yson
 
+from yt_exactly_once.local.commands.registry import DataType
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats import json_format, structured
 from yt_exactly_once.local.formats.structured import Format
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.commands.registry import DataType
 
 _DEFAULTS: dict[DataType, Format] = {
     "null": structured.YSON_BINARY,

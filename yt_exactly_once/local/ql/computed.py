@@ -8,17 +8,14 @@ server follows some ranges through division and modulo, so here such a query rea
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql import expressions
 from yt_exactly_once.local.tables.encoding import encode_column
 from yt_exactly_once.local.tables.keys import decode_first, encode_prefix
-from yt_exactly_once.local.tables.schema import Column
+from yt_exactly_once.local.tables.schema import Column, TableSchema
 from yt_exactly_once.local.tables.values import decode_value
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.tables.schema import TableSchema
 
 
 def check(schema: TableSchema) -> None:

@@ -6,9 +6,10 @@ given, a transaction snapshot or the newest state, and changes nothing.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.ql.binding.joins import check_index_used
@@ -23,9 +24,6 @@ from yt_exactly_once.local.ql.value_types import Type
 from yt_exactly_once.local.tables import values
 from yt_exactly_once.local.tables.schema import Column
 from yt_exactly_once.local.tables.types import type_v3_from_v1
-
-if TYPE_CHECKING:
-    import sqlite3
 
 DEFAULT_ROW_LIMIT = 1_000_000
 

@@ -8,13 +8,10 @@ from __future__ import annotations
 import logging
 import sqlite3
 import threading
-from typing import TYPE_CHECKING
 
+from yt_exactly_once.local.cypress.tree import Cypress
 from yt_exactly_once.local.queues import trimming
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.cypress.tree import Cypress
-    from yt_exactly_once.local.store import Store
+from yt_exactly_once.local.store import Store
 
 _LOGGER = logging.getLogger(__name__)
 

@@ -6,26 +6,22 @@ consumer and of the queues that it is registered for. Rates need a history of me
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once.local.cypress import tree, ypath
-from yt_exactly_once.local.cypress.view import View
+from yt_exactly_once.local.cypress.view import Node, View
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.queues import rates, registrations
 from yt_exactly_once.local.queues.consumer_tables import CONSUMER_NAME, check_consumer
+from yt_exactly_once.local.queues.places import Place
 from yt_exactly_once.local.tables import values
+from yt_exactly_once.local.tables.layout import TableLayout, Tablet
 from yt_exactly_once.local.tables.schema import CUMULATIVE_WEIGHT_COLUMN, TIMESTAMP_COLUMN
 from yt_exactly_once.local.tablets import reads
 from yt_exactly_once.local.tablets.catalog import find_layout
-
-if TYPE_CHECKING:
-    import sqlite3
-
-    from yt_exactly_once.local.cypress.view import Node
-    from yt_exactly_once.local.queues.places import Place
-    from yt_exactly_once.local.tables.layout import TableLayout, Tablet
 
 _MILLISECONDS = 1000
 

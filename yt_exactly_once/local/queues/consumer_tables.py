@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.tables.schema import CONSUMER_SCHEMA
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.tables.layout import TableLayout
-    from yt_exactly_once.local.tables.schema import Column
+from yt_exactly_once.local.tables.layout import TableLayout
+from yt_exactly_once.local.tables.schema import CONSUMER_SCHEMA, Column
 
 CONSUMER_NAME = "queue_consumer_name"
 

@@ -8,29 +8,25 @@ elsewhere.
 from __future__ import annotations
 
 import logging
+import sqlite3
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt.yson import YsonUint64
 
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.queues import registrations
 from yt_exactly_once.local.queues.consumer_tables import CONSUMER_NAME, check_consumer
+from yt_exactly_once.local.queues.places import Place
 from yt_exactly_once.local.tables import values
+from yt_exactly_once.local.tables.layout import TableLayout
 from yt_exactly_once.local.tables.schema import CUMULATIVE_WEIGHT_COLUMN, TIMESTAMP_COLUMN
+from yt_exactly_once.local.tables.vectors import StoredRows
 from yt_exactly_once.local.tablets import flushed, modifications, reads, validation
 from yt_exactly_once.local.tablets.access import check_has_cell, check_readable, tablet_at
 from yt_exactly_once.local.tablets.catalog import find_layout
-
-if TYPE_CHECKING:
-    import sqlite3
-
-    from yt_exactly_once.local.queues.places import Place
-    from yt_exactly_once.local.tables.layout import TableLayout
-    from yt_exactly_once.local.tables.vectors import StoredRows
-    from yt_exactly_once.local.tablets.transactions import TabletTransaction
-
+from yt_exactly_once.local.tablets.transactions import TabletTransaction
 
 _LOGGER = logging.getLogger(__name__)
 

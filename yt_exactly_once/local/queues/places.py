@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+import sqlite3
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once.local.cypress import ypath
 from yt_exactly_once.local.cypress.layout import CLUSTER_NAME
+from yt_exactly_once.local.cypress.tree import Cypress
+from yt_exactly_once.local.cypress.view import Node
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.queues.consumer_tables import CONSUMER_NAME
 from yt_exactly_once.local.tablets.access import cluster_of
-
-if TYPE_CHECKING:
-    import sqlite3
-
-    from yt_exactly_once.local.cypress.tree import Cypress
-    from yt_exactly_once.local.cypress.view import Node
 
 
 @dataclass(frozen=True)

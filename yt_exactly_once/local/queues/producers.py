@@ -6,29 +6,26 @@ one transaction. So a repeated push is skipped, and an older epoch is fenced at 
 
 from __future__ import annotations
 
+import sqlite3
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import lt
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.queues.places import Place
 from yt_exactly_once.local.tables.columnar import ColumnarRows, values_of, without
+from yt_exactly_once.local.tables.encoding import Conversions
+from yt_exactly_once.local.tables.layout import TableLayout
 from yt_exactly_once.local.tables.schema import PRODUCER_SCHEMA
 from yt_exactly_once.local.tablets import modifications, reads, validation
 from yt_exactly_once.local.tablets.catalog import find_layout
+from yt_exactly_once.local.tablets.transactions import TabletTransaction
 from yt_exactly_once.local.tablets.validation import SEQUENCE_NUMBER
-
-if TYPE_CHECKING:
-    import sqlite3
-
-    from yt_exactly_once.local.queues.places import Place
-    from yt_exactly_once.local.tables.encoding import Conversions
-    from yt_exactly_once.local.tables.layout import TableLayout
-    from yt_exactly_once.local.tablets.transactions import TabletTransaction
 
 Row = dict[str, Any]
 

@@ -6,9 +6,10 @@ decides what a missing one means. It never looks at queues or consumers.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once.local.cypress import rich_path
 from yt_exactly_once.local.errors import Code, YtError
@@ -17,13 +18,9 @@ from yt_exactly_once.local.queues.consumer_tables import CONSUMER_NAME
 from yt_exactly_once.local.queues.places import Place
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS
 from yt_exactly_once.local.tables import values
+from yt_exactly_once.local.tables.layout import TableLayout
 from yt_exactly_once.local.tablets import commit, modifications
 from yt_exactly_once.local.tablets.catalog import find_layout
-
-if TYPE_CHECKING:
-    import sqlite3
-
-    from yt_exactly_once.local.tables.layout import TableLayout
 
 TABLE_PATH = "//sys/queue_agents/consumer_registrations"
 TABLE_ID = "1-1-10191-1"

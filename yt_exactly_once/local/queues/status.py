@@ -6,21 +6,18 @@ measurements (rates) are zero here.
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from yt_exactly_once.local.cypress.view import Node
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.queues import consumer_status, rates, registrations
+from yt_exactly_once.local.tables.layout import TableLayout
 from yt_exactly_once.local.tables.schema import CUMULATIVE_WEIGHT_COLUMN, TIMESTAMP_COLUMN
 from yt_exactly_once.local.tablets import reads
-
-if TYPE_CHECKING:
-    import sqlite3
-
-    from yt_exactly_once.local.cypress.view import Node
-    from yt_exactly_once.local.tables.layout import TableLayout
 
 _BANNED = "queue_agent_banned"
 _STAGE, _DEFAULT_STAGE = "queue_agent_stage", "production"

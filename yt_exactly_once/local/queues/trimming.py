@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import logging
+import sqlite3
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from yt_exactly_once.local.cypress.tree import Cypress
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.queues import registrations
 from yt_exactly_once.local.queues.consumers import partition_of, read_offset
-from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS
+from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS, Store
+from yt_exactly_once.local.tables.layout import TableLayout
 from yt_exactly_once.local.tablets import blocks, reads, retention, validation
 from yt_exactly_once.local.tablets.access import check_readable, open_node, tablet_at
 from yt_exactly_once.local.tablets.appends import apply_due
-
-if TYPE_CHECKING:
-    import sqlite3
-
-    from yt_exactly_once.local.cypress.tree import Cypress
-    from yt_exactly_once.local.store import Store
-    from yt_exactly_once.local.tables.layout import TableLayout
 
 _LOGGER = logging.getLogger(__name__)
 

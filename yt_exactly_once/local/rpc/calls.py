@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from yt_exactly_once.local.commands.registry import REGISTRY
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.commands.registry import Context
-    from yt_exactly_once.local.rpc.bus.packets import Parts
-    from yt_exactly_once.local.rpc.front_state import FrontState
+from yt_exactly_once.local.commands.registry import REGISTRY, Context
+from yt_exactly_once.local.rpc.bus.packets import Parts
+from yt_exactly_once.local.rpc.front_state import FrontState
 
 Attachments = Sequence[bytes | None]
 Direction = Literal["none", "read", "write"]

@@ -9,14 +9,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from yt_exactly_once.local.errors import Code, YtError
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.tablets.modifications import Batch
-    from yt_exactly_once.local.tablets.transactions import TabletTransaction
+from yt_exactly_once.local.tablets.modifications import Batch
+from yt_exactly_once.local.tablets.transactions import TabletTransaction
 
 _MAX_AHEAD = 10_000
 """How many requests may wait for one that has not come."""

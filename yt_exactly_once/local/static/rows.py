@@ -7,25 +7,22 @@ row indexes or keys.
 from __future__ import annotations
 
 import bisect
+import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt import yson
 
 from yt_exactly_once.local.cypress import chunks
+from yt_exactly_once.local.cypress.view import Node, View
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.formats import row_formats, structured
 from yt_exactly_once.local.tables import keys, values
 from yt_exactly_once.local.tables.encoding import DEFAULT_CONVERSIONS, Conversions, encode_column
 from yt_exactly_once.local.tables.schema import DESCENDING, TableSchema, parse_schema
-
-if TYPE_CHECKING:
-    import sqlite3
-
-    from yt_exactly_once.local.cypress.view import Node, View
 
 Row = dict[str, Any]
 Compute = Callable[[Sequence[Any], dict[str, list[Any]], int], dict[str, list[Any]]]

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt import yson
 
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.cypress import locks
+from yt_exactly_once.local.cypress.ypath import YPath
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.static import rows as static_rows
 from yt_exactly_once.local.tables.schema import ASCENDING, DESCENDING, TableSchema, parse_schema
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.cypress.ypath import YPath
 
 STRONG, WEAK = "strong", "weak"
 

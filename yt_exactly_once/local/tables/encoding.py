@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from yt import yson
 
@@ -18,9 +18,7 @@ from yt_exactly_once.local.arguments import flag
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.tables import simple_values, types, values
 from yt_exactly_once.local.tables.composites import check_composite
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.tables.schema import Column
+from yt_exactly_once.local.tables.schema import Column
 
 Kind = Literal["int64", "uint64", "double", "boolean", "string", "null", "any"]
 Outcome = tuple[list[Any], YtError | None]

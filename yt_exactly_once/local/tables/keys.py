@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from yt import yson
 
 from yt_exactly_once.local.tables import types
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.tables.schema import Column
+from yt_exactly_once.local.tables.schema import Column
 
 NULL_KEY = b"\x00"
 AFTER = b"\xff"

@@ -15,12 +15,10 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once.local.tables import keys, stamps
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.tables.schema import Column, TableSchema
+from yt_exactly_once.local.tables.schema import Column, TableSchema
 
 _MAX_TIMESTAMP = 2**63 - 1
 VERSION_COLUMNS = ("$key", "$ts", "$deleted", "$stamps")

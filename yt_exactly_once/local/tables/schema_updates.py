@@ -5,14 +5,10 @@ Rules: `yt/yt/library/heavy_schema_validation` and `yt/yt/client/complex_types/c
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.tables import types
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.tables.schema import Column, TableSchema
-    from yt_exactly_once.local.tables.types import LogicalType
+from yt_exactly_once.local.tables.schema import Column, TableSchema
+from yt_exactly_once.local.tables.types import LogicalType
 
 _WIDENINGS = (
     ("int8", "int16", "int32", "int64"),

@@ -8,7 +8,7 @@ checks all others, and says what is wrong.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 import numpy as np
 import pyarrow as pa
@@ -24,9 +24,7 @@ from yt_exactly_once.local.tables.encoding import (
     Conversions,
     encode_column,
 )
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.tables.schema import Column
+from yt_exactly_once.local.tables.schema import Column
 
 Row = dict[str, Any]
 

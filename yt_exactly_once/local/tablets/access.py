@@ -5,22 +5,18 @@ Owns the step between the tree and the layouts; it never looks at rows.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once.local.cypress import ypath
 from yt_exactly_once.local.cypress.layout import CLUSTER_NAME
+from yt_exactly_once.local.cypress.tree import Cypress
+from yt_exactly_once.local.cypress.view import Node
+from yt_exactly_once.local.cypress.ypath import YPath
 from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.tables.layout import TableLayout, Tablet
 from yt_exactly_once.local.tablets.catalog import find_layout
-
-if TYPE_CHECKING:
-    import sqlite3
-
-    from yt_exactly_once.local.cypress.tree import Cypress
-    from yt_exactly_once.local.cypress.view import Node
-    from yt_exactly_once.local.cypress.ypath import YPath
-    from yt_exactly_once.local.tables.layout import TableLayout, Tablet
-
 
 _CLUSTER_DOMAIN = ".yt.yandex.net"
 """Cluster names may be given in full; the real registration manager cuts this too."""

@@ -6,15 +6,12 @@ leaves the other. Functions with a state of their own (`xdelta`, nested ones) ar
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once.local.tables import types, values
-
-if TYPE_CHECKING:
-    import sqlite3
-
-    from yt_exactly_once.local.tables.schema import Column
+from yt_exactly_once.local.tables.schema import Column
 
 _SQL_FUNCTION = "yt_aggregate"
 _TWO_63 = 1 << 63

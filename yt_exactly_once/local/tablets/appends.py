@@ -6,26 +6,22 @@ order of the batches. It never checks anything: what arrives here is part of a s
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from yt_exactly_once.local.store import Store
 from yt_exactly_once.local.tables import values, vectors
-from yt_exactly_once.local.tables.schema import CUMULATIVE_WEIGHT_COLUMN, TIMESTAMP_COLUMN
+from yt_exactly_once.local.tables.layout import TableLayout
+from yt_exactly_once.local.tables.schema import CUMULATIVE_WEIGHT_COLUMN, TIMESTAMP_COLUMN, Column
 from yt_exactly_once.local.tablets import blocks
 from yt_exactly_once.local.tablets.block_bodies import Rows
 from yt_exactly_once.local.tablets.catalog import find_layout
-
-if TYPE_CHECKING:
-    import sqlite3
-
-    from yt_exactly_once.local.store import Store
-    from yt_exactly_once.local.tables.layout import TableLayout
-    from yt_exactly_once.local.tables.schema import Column
-    from yt_exactly_once.local.tablets.modifications import Batch
+from yt_exactly_once.local.tablets.modifications import Batch
 
 
 class Part(NamedTuple):

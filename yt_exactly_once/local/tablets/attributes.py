@@ -5,27 +5,24 @@ Every attribute is computed when it is asked for, from the store alone. It never
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable
 from copy import deepcopy
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt.yson import YsonUint64
 
 from yt_exactly_once.local.cypress import clock
 from yt_exactly_once.local.cypress.ids import CELL_ID
+from yt_exactly_once.local.cypress.view import Node
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS, last_timestamp
+from yt_exactly_once.local.tables.layout import TableLayout
 from yt_exactly_once.local.tablets import flushed, retention
 from yt_exactly_once.local.tablets.catalog import find_layout
 from yt_exactly_once.local.tablets.reads import weight_sql
-
-if TYPE_CHECKING:
-    import sqlite3
-
-    from yt_exactly_once.local.cypress.view import Node
-    from yt_exactly_once.local.tables.layout import TableLayout
 
 _STATES = ("mounted", "unmounted", "frozen", "mounting", "unmounting", "freezing", "unfreezing")
 

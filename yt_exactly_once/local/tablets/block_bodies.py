@@ -7,22 +7,19 @@ The blocks that were opened last stay in memory.
 from __future__ import annotations
 
 import json
+import sqlite3
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
 from yt_exactly_once.local.tables import vectors
-
-if TYPE_CHECKING:
-    import sqlite3
-
-    from yt_exactly_once.local.tables.layout import TableLayout
+from yt_exactly_once.local.tables.layout import TableLayout
 
 _COMPRESSED_FROM = 1024
 """Bytes; smaller bodies are kept as they are."""

@@ -9,13 +9,15 @@ goes. Chunks that clients see are another thing, see `flushed`.
 from __future__ import annotations
 
 import secrets
+import sqlite3
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from yt_exactly_once.local.tables import vectors
+from yt_exactly_once.local.tables.layout import TableLayout
 from yt_exactly_once.local.tablets.block_bodies import (
     Block,
     Fields,
@@ -24,11 +26,6 @@ from yt_exactly_once.local.tablets.block_bodies import (
     open_block,
     packed,
 )
-
-if TYPE_CHECKING:
-    import sqlite3
-
-    from yt_exactly_once.local.tables.layout import TableLayout
 
 _TABLES = (
     """

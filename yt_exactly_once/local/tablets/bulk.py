@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import sqlite3
+from typing import Any
 
+from yt_exactly_once.local.cypress.chunks import Chunk
 from yt_exactly_once.local.tables import keys, vectors
-from yt_exactly_once.local.tables.layout import quote
+from yt_exactly_once.local.tables.layout import TableLayout, quote
 from yt_exactly_once.local.tablets import appends, flushed
-
-if TYPE_CHECKING:
-    import sqlite3
-
-    from yt_exactly_once.local.cypress.chunks import Chunk
-    from yt_exactly_once.local.tables.layout import TableLayout
 
 
 def load(

@@ -7,21 +7,17 @@ transaction.
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 import uuid
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.tables import values
 from yt_exactly_once.local.tables.layout import TableLayout, Tablet
-from yt_exactly_once.local.tables.schema import parse_schema
+from yt_exactly_once.local.tables.schema import TableSchema, parse_schema
 from yt_exactly_once.local.tablets import blocks
-
-if TYPE_CHECKING:
-    import sqlite3
-
-    from yt_exactly_once.local.tables.schema import TableSchema
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS dynamic_tables (

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 import random
+import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,15 +23,11 @@ from yt_exactly_once.local.cypress import permissions, prerequisites, quotas
 from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS, last_timestamp, next_timestamp
+from yt_exactly_once.local.tables.layout import TableLayout, Tablet
 from yt_exactly_once.local.tablets import appends, retention, sorted_writes
 from yt_exactly_once.local.tablets.catalog import find_layout
+from yt_exactly_once.local.tablets.modifications import Batch
 from yt_exactly_once.local.tablets.settings import SHARED_WRITES
-
-if TYPE_CHECKING:
-    import sqlite3
-
-    from yt_exactly_once.local.tables.layout import TableLayout, Tablet
-    from yt_exactly_once.local.tablets.modifications import Batch
 
 INVALID_MOUNT_REVISION = 1704
 INVALID_ATOMICITY = 11008

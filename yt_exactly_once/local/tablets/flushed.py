@@ -8,15 +8,12 @@ their tablet is mounted.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from yt_exactly_once.local.cypress.ids import make_id
-
-if TYPE_CHECKING:
-    import sqlite3
-
-    from yt_exactly_once.local.tables.layout import TableLayout, Tablet
+from yt_exactly_once.local.tables.layout import TableLayout, Tablet
 
 
 class Chunk(NamedTuple):

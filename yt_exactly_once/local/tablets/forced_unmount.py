@@ -7,18 +7,14 @@ is older than the period of the automatic flush. It never changes the state of a
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS
-from yt_exactly_once.local.tables.layout import quote
+from yt_exactly_once.local.tables.layout import TableLayout, Tablet, quote
 from yt_exactly_once.local.tablets import appends, blocks, flushed, retention
-
-if TYPE_CHECKING:
-    import sqlite3
-
-    from yt_exactly_once.local.tables.layout import TableLayout, Tablet
 
 _PERIOD = "dynamic_store_auto_flush_period"
 

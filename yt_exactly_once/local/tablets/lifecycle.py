@@ -6,15 +6,18 @@ It never reads or writes rows of clients. A change of shape (schema, tablets) is
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import sqlite3
+from typing import Any
 
 from yt_exactly_once.local import arguments
+from yt_exactly_once.local.cypress.view import Node
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.ql import computed
 from yt_exactly_once.local.tables.layout import quote
 from yt_exactly_once.local.tables.schema import (
     CONSUMER_SCHEMA,
     PRODUCER_SCHEMA,
+    TableSchema,
     parse_schema,
     validate_dynamic,
 )
@@ -37,12 +40,6 @@ from yt_exactly_once.local.tablets.storage import (
     sql_names,
     uniform_pivots,
 )
-
-if TYPE_CHECKING:
-    import sqlite3
-
-    from yt_exactly_once.local.cypress.view import Node
-    from yt_exactly_once.local.tables.schema import TableSchema
 
 MAX_TABLET_COUNT = 10_000
 

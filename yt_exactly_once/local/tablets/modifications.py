@@ -10,19 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from operator import le
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.ql import computed
 from yt_exactly_once.local.tables.columnar import any_has, listed
 from yt_exactly_once.local.tables.encoding import DEFAULT_CONVERSIONS, Conversions
+from yt_exactly_once.local.tables.layout import TableLayout
 from yt_exactly_once.local.tablets import row_locks, validation
-from yt_exactly_once.local.tablets.row_locks import PRIMARY_LOCK
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.tables.layout import TableLayout
-    from yt_exactly_once.local.tablets.row_locks import LockType
-    from yt_exactly_once.local.tablets.validation import EncodedRows, Row
+from yt_exactly_once.local.tablets.row_locks import PRIMARY_LOCK, LockType
+from yt_exactly_once.local.tablets.validation import EncodedRows, Row
 
 
 @dataclass

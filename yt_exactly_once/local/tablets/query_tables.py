@@ -6,24 +6,19 @@ into temporary tables: the columns that it names, from the blocks in its ranges 
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from yt_exactly_once.local.ql.coverage import tablets_in
+from yt_exactly_once.local.ql.coverage import Reading, tablets_in
 from yt_exactly_once.local.ql.key_sql import position_range
+from yt_exactly_once.local.ql.ranges import KeyRange
 from yt_exactly_once.local.tables import vectors
-from yt_exactly_once.local.tables.layout import quote
+from yt_exactly_once.local.tables.layout import TableLayout, quote
+from yt_exactly_once.local.tables.schema import Column
 from yt_exactly_once.local.tablets import reads
-
-if TYPE_CHECKING:
-    import sqlite3
-
-    from yt_exactly_once.local.ql.coverage import Reading
-    from yt_exactly_once.local.ql.ranges import KeyRange
-    from yt_exactly_once.local.tables.layout import TableLayout
-    from yt_exactly_once.local.tables.schema import Column
-    from yt_exactly_once.local.tablets.block_bodies import Rows
+from yt_exactly_once.local.tablets.block_bodies import Rows
 
 _LAST = (1 << 63) - 1
 _ROWS_PER_STATEMENT = 25

@@ -6,26 +6,22 @@ snapshot of a transaction, or the newest state.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.tables import stamps, types, values, vectors
-from yt_exactly_once.local.tables.layout import quote
+from yt_exactly_once.local.tables.layout import TableLayout, quote
 from yt_exactly_once.local.tables.schema import Column
 from yt_exactly_once.local.tables.vectors import StoredRows
 from yt_exactly_once.local.tablets import blocks, retention, row_images, row_results
+from yt_exactly_once.local.tablets.block_bodies import Rows
 from yt_exactly_once.local.tablets.catalog import find_layout
-
-if TYPE_CHECKING:
-    import sqlite3
-
-    from yt_exactly_once.local.tables.layout import TableLayout
-    from yt_exactly_once.local.tablets.block_bodies import Rows
 
 Row = dict[str, Any]
 

@@ -10,18 +10,14 @@ when the table is written.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS
-from yt_exactly_once.local.tables.layout import quote
+from yt_exactly_once.local.tables.layout import TableLayout, Tablet, quote
 from yt_exactly_once.local.tablets import blocks, flushed
-
-if TYPE_CHECKING:
-    import sqlite3
-
-    from yt_exactly_once.local.tables.layout import TableLayout, Tablet
 
 KEPT_SECONDS = 600
 _PRUNE_EVERY_SECONDS = 60

@@ -7,22 +7,19 @@ The format never changes: https://www.sqlite.org/fileformat2.html.
 
 from __future__ import annotations
 
+import sqlite3
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from yt_exactly_once.local.tables import types
-
-if TYPE_CHECKING:
-    import sqlite3
-
-    from yt_exactly_once.local.tables.schema import Column
+from yt_exactly_once.local.tables.schema import Column
 
 MANY_ROWS = 500
 """From so many on an image is faster than parameters."""

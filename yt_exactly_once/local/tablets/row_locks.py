@@ -7,17 +7,13 @@ in the table `row_locks`.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.tables.layout import quote
-
-if TYPE_CHECKING:
-    import sqlite3
-
-    from yt_exactly_once.local.tables.layout import TableLayout
+from yt_exactly_once.local.tables.layout import TableLayout, quote
 
 LockType = Literal["none", "shared_weak", "shared_strong", "shared_write", "exclusive"]
 LOCK_TYPES: tuple[LockType, ...] = (

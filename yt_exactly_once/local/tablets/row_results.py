@@ -7,19 +7,16 @@ are fetched as Python objects.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from yt_exactly_once.local.tables import vectors
+from yt_exactly_once.local.tables.schema import Column
 from yt_exactly_once.local.tablets.row_images import BITS, INTERIOR, LEAF, MORE, PAGE_BYTES
-
-if TYPE_CHECKING:
-    import sqlite3
-
-    from yt_exactly_once.local.tables.schema import Column
 
 _SCHEMA = "outgoing"
 _MOST_BYTES = (1 << 31) - 1

@@ -6,13 +6,11 @@ unmounted, and never inside a transaction. What a setting does is not decided he
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.errors import Code, YtError
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.tables.layout import TableLayout
+from yt_exactly_once.local.tables.layout import TableLayout
 
 SHARED_WRITES = "enable_shared_write_locks"
 _STORAGE = "Cannot change storage parameters"

@@ -5,8 +5,9 @@ Rows stay where they are: tablets of a sorted table are only bounds, and new col
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.errors import YtError
@@ -14,7 +15,7 @@ from yt_exactly_once.local.ql import computed
 from yt_exactly_once.local.tables import schema_updates, stamps, values
 from yt_exactly_once.local.tables.keys import NULL_KEY
 from yt_exactly_once.local.tables.layout import TableLayout, quote
-from yt_exactly_once.local.tables.schema import parse_schema, validate_dynamic
+from yt_exactly_once.local.tables.schema import TableSchema, parse_schema, validate_dynamic
 from yt_exactly_once.local.tablets import blocks, flushed
 from yt_exactly_once.local.tablets.catalog import save_layout, touch_layout
 from yt_exactly_once.local.tablets.lifecycle import check_tablet_count
@@ -30,11 +31,6 @@ from yt_exactly_once.local.tablets.storage import (
     sql_names,
     uniform_pivots,
 )
-
-if TYPE_CHECKING:
-    import sqlite3
-
-    from yt_exactly_once.local.tables.schema import TableSchema
 
 
 def tablet_range(layout: TableLayout, first: int | None, last: int | None) -> range:

@@ -7,24 +7,20 @@ passed. Other locks are looked up first, see `row_locks`.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from yt.yson import YsonUint64
 
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.tables import stamps, values
-from yt_exactly_once.local.tables.layout import quote
+from yt_exactly_once.local.tables.layout import TableLayout, quote
+from yt_exactly_once.local.tables.schema import Column
 from yt_exactly_once.local.tablets import aggregates, row_images, row_locks
+from yt_exactly_once.local.tablets.modifications import Batch
 from yt_exactly_once.local.tablets.row_locks import PRIMARY_LOCK
-
-if TYPE_CHECKING:
-    import sqlite3
-
-    from yt_exactly_once.local.tables.layout import TableLayout
-    from yt_exactly_once.local.tables.schema import Column
-    from yt_exactly_once.local.tablets.modifications import Batch
 
 _PRIMARY_NAME = "<primary>"
 _PARAMETERS_PER_STATEMENT = 999

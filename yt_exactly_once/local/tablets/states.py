@@ -6,22 +6,19 @@ mounting or freezing.
 
 from __future__ import annotations
 
+import sqlite3
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.cypress import mount_options, quotas
 from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.store import next_timestamp
+from yt_exactly_once.local.tables.layout import TableLayout, Tablet
 from yt_exactly_once.local.tablets import appends, flushed, retention
 from yt_exactly_once.local.tablets.catalog import load_layout, save_layout
-
-if TYPE_CHECKING:
-    import sqlite3
-
-    from yt_exactly_once.local.tables.layout import TableLayout, Tablet
 
 Action = Literal["mount", "mount_frozen", "unmount", "freeze", "unfreeze"]
 

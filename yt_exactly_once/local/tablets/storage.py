@@ -6,9 +6,10 @@ Owns the DDL. What may be created is decided elsewhere (`lifecycle`, `shape`).
 from __future__ import annotations
 
 import secrets
+import sqlite3
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt.yson import YsonUint64
 
@@ -18,12 +19,8 @@ from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.tables import keys, values
 from yt_exactly_once.local.tables.encoding import Conversions, encode_column
 from yt_exactly_once.local.tables.layout import VERSION_COLUMNS, TableLayout, quote
+from yt_exactly_once.local.tables.schema import TableSchema
 from yt_exactly_once.local.tablets import blocks, flushed
-
-if TYPE_CHECKING:
-    import sqlite3
-
-    from yt_exactly_once.local.tables.schema import TableSchema
 
 TABLET_TYPE = 702
 

@@ -8,25 +8,20 @@ from __future__ import annotations
 
 import math
 import secrets
+import sqlite3
 import struct
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from yt_exactly_once.local.cypress.ids import CELL_TAG
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.store import last_timestamp
+from yt_exactly_once.local.store import Snapshot, Store, last_timestamp
 from yt_exactly_once.local.tablets import catalog, commit, retention
 from yt_exactly_once.local.tablets.commit import Manner
-
-if TYPE_CHECKING:
-    import sqlite3
-
-    from yt_exactly_once.local.store import Snapshot, Store
-    from yt_exactly_once.local.tablets.modifications import Batch
+from yt_exactly_once.local.tablets.modifications import Batch
 
 ATOMIC_TYPE = 2
 NON_ATOMIC_TYPE = 3

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt import yson
 
@@ -25,10 +25,8 @@ from yt_exactly_once.local.tables.encoding import (
     encode_column,
     heaviest_value,
 )
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.tables.layout import TableLayout
-    from yt_exactly_once.local.tables.schema import Column
+from yt_exactly_once.local.tables.layout import TableLayout
+from yt_exactly_once.local.tables.schema import Column
 
 TABLET_INDEX = "$tablet_index"
 SEQUENCE_NUMBER = "$sequence_number"

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from yt_exactly_once.operations.doctor.finding import Finding, ok, warning
 from yt_exactly_once.ytsaurus.browsing import now
-
-if TYPE_CHECKING:
-    from yt_exactly_once.ytsaurus.client import Connection
+from yt_exactly_once.ytsaurus.client import Connection
 
 _TOLERATED_SECONDS = 5
 

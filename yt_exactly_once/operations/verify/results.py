@@ -6,12 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from yt_exactly_once.operations.verify.fact import Part
-
-if TYPE_CHECKING:
-    from yt_exactly_once.operations.verify.fact import Fact
+from yt_exactly_once.operations.verify.fact import Fact, Part
 
 _CANNOT_SHOW = (
     "A lost answer, a killed proxy and a lease that ends during a commit cannot be provoked on a cluster "

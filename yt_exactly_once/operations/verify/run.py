@@ -9,9 +9,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING
 
-from yt_exactly_once.config import check_path
+from yt_exactly_once.config import ClusterConfig, check_path
 from yt_exactly_once.errors import (
     AccessError,
     ClusterUnavailableError,
@@ -19,6 +18,7 @@ from yt_exactly_once.errors import (
     ExactlyOnceError,
     TransientError,
 )
+from yt_exactly_once.operations.verify.fact import Fact
 from yt_exactly_once.operations.verify.facts import FACTS
 from yt_exactly_once.operations.verify.observed import Differs, NotShown
 from yt_exactly_once.operations.verify.results import Report, Result, Verdict
@@ -26,10 +26,6 @@ from yt_exactly_once.operations.verify.stage import Patience, Stage
 from yt_exactly_once.ytsaurus.backends import RPC_BACKEND, check_backend
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.failures import codes_in, translated
-
-if TYPE_CHECKING:
-    from yt_exactly_once.config import ClusterConfig
-    from yt_exactly_once.operations.verify.fact import Fact
 
 HTTP_BACKEND = "http"
 BACKENDS = (HTTP_BACKEND, RPC_BACKEND)

@@ -11,18 +11,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from yt_exactly_once.commit.entry import LedgerEntry
 from yt_exactly_once.commit.history import ONE_CALL, settle
-from yt_exactly_once.commit.notes import Note, NoteKind
-from yt_exactly_once.errors import IncompleteBatchError, RepeatedCallError
-from yt_exactly_once.observability import Event
-
-if TYPE_CHECKING:
-    from yt_exactly_once.commit.entry import LedgerEntry
-    from yt_exactly_once.commit.notes import Notes
-    from yt_exactly_once.errors import ExactlyOnceError
-    from yt_exactly_once.observability import Emitter
+from yt_exactly_once.commit.notes import Note, NoteKind, Notes
+from yt_exactly_once.errors import ExactlyOnceError, IncompleteBatchError, RepeatedCallError
+from yt_exactly_once.observability import Emitter, Event
 
 
 class LedgerKey(NamedTuple):

@@ -10,9 +10,9 @@ import json
 import time
 import uuid
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from yt_exactly_once.commit.batch import MicroBatch
+from yt_exactly_once.commit.batch import MicroBatch, SourceRange
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.spark.query.calls import Place
 from yt_exactly_once.spark.query.notes import FolderNotes
@@ -23,10 +23,7 @@ from yt_exactly_once.spark.query.offset_log import (
     source_ranges,
 )
 from yt_exactly_once.spark.storage import open_storage, shown
-
-if TYPE_CHECKING:
-    from yt_exactly_once.commit.batch import SourceRange
-    from yt_exactly_once.ytsaurus.client import Connection
+from yt_exactly_once.ytsaurus.client import Connection
 
 _VERSION = "v1"
 """Of the offset log: how it begins."""

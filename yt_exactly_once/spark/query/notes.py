@@ -9,18 +9,16 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once.commit.notes import Note, digest_of_path
+from yt_exactly_once.config import RetryPolicy
 from yt_exactly_once.errors import CheckpointError, ExactlyOnceError
+from yt_exactly_once.observability import Emitter
 from yt_exactly_once.retrying import run_attempts
+from yt_exactly_once.spark.storage import Storage
+from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.tables import attributes_of, set_attribute
-
-if TYPE_CHECKING:
-    from yt_exactly_once.config import RetryPolicy
-    from yt_exactly_once.observability import Emitter
-    from yt_exactly_once.spark.storage import Storage
-    from yt_exactly_once.ytsaurus.client import Connection
 
 FOLDER = "yt_exactly_once"
 """Name of the folder in the checkpoint; Spark ignores what it does not know there."""

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
+from yt_exactly_once.commit.cluster import Ahead
+from yt_exactly_once.commit.contents import Read
 from yt_exactly_once.commit.entry import LedgerEntry
 from yt_exactly_once.commit.history import (
     is_noted,
@@ -17,30 +18,23 @@ from yt_exactly_once.commit.history import (
     require_whole,
 )
 from yt_exactly_once.commit.judgement import Verdict, judge, require_one_sink
-from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.commit.ledger import CommitLedger
+from yt_exactly_once.errors import ConfigError, OffsetConflictError
 from yt_exactly_once.observability import Event
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.query.notes import LedgerNotes
+from yt_exactly_once.spark.query.offset_log import OffsetLog
+from yt_exactly_once.spark.sink.modes.mode import Mode
 from yt_exactly_once.spark.sink.modes.sessions import (
     is_numbered_by_source,
     session_kind,
     sessions_with_rows,
 )
-from yt_exactly_once.ytsaurus.rows import sessions_of
+from yt_exactly_once.spark.sink.run import Delivery
+from yt_exactly_once.spark.sink.targets import PreparedTarget
+from yt_exactly_once.ytsaurus.client import Connection
+from yt_exactly_once.ytsaurus.rows import SessionState, sessions_of
 from yt_exactly_once.ytsaurus.tables import rows_of
-
-if TYPE_CHECKING:
-    from yt_exactly_once.commit.cluster import Ahead
-    from yt_exactly_once.commit.contents import Read
-    from yt_exactly_once.commit.ledger import CommitLedger
-    from yt_exactly_once.errors import OffsetConflictError
-    from yt_exactly_once.spark.query.offset_log import OffsetLog
-    from yt_exactly_once.spark.sink.modes.mode import Mode
-    from yt_exactly_once.spark.sink.run import Delivery
-    from yt_exactly_once.spark.sink.targets import PreparedTarget
-    from yt_exactly_once.ytsaurus.client import Connection
-    from yt_exactly_once.ytsaurus.rows import SessionState
-
 
 _MOST_ENTRIES = 1_000
 

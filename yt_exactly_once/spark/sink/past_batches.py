@@ -9,16 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from yt_exactly_once.commit.entry import HISTORY_SCHEMA, LedgerEntry
 from yt_exactly_once.errors import ExactlyOnceError
-from yt_exactly_once.observability import Event
+from yt_exactly_once.observability import Emitter, Event
+from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.tables import ensure_table, store_rows
-
-if TYPE_CHECKING:
-    from yt_exactly_once.observability import Emitter
-    from yt_exactly_once.ytsaurus.client import Connection
 
 KEPT = 1_000
 """Batches of a query that stay; every hundred batches those before them are removed."""

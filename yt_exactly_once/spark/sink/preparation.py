@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once.codec.rejects import REJECT_SCHEMA
 from yt_exactly_once.commit.batch import MicroBatch
@@ -12,11 +12,14 @@ from yt_exactly_once.commit.entry import (
     LEDGER_VERSION,
     require_known_ledger,
 )
-from yt_exactly_once.errors import ConfigError, LedgerError
-from yt_exactly_once.observability import Event
-from yt_exactly_once.spark.sink.options import DYN_BATCH_SIZE_CONF
-from yt_exactly_once.spark.sink.targets import prepare_target
+from yt_exactly_once.errors import ConfigError, ExactlyOnceError, LedgerError
+from yt_exactly_once.observability import Emitter, Event
+from yt_exactly_once.spark.sink.modes.mode import Mode
+from yt_exactly_once.spark.sink.options import DYN_BATCH_SIZE_CONF, SinkOptions, Target
+from yt_exactly_once.spark.sink.run import Rows
+from yt_exactly_once.spark.sink.targets import PreparedTarget, prepare_target
 from yt_exactly_once.ytsaurus.browsing import attributes_of
+from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.queues import require_registration
 from yt_exactly_once.ytsaurus.tables import (
     describe_table,
@@ -24,16 +27,6 @@ from yt_exactly_once.ytsaurus.tables import (
     mark_table,
     require_columns,
 )
-
-if TYPE_CHECKING:
-    from yt_exactly_once.errors import ExactlyOnceError
-    from yt_exactly_once.observability import Emitter
-    from yt_exactly_once.spark.sink.modes.mode import Mode
-    from yt_exactly_once.spark.sink.options import SinkOptions, Target
-    from yt_exactly_once.spark.sink.run import Rows
-    from yt_exactly_once.spark.sink.targets import PreparedTarget
-    from yt_exactly_once.ytsaurus.client import Connection
-
 
 _OTHER_LEDGER = (
     "Give a query with a new checkpoint another ledger_path. For one that has a checkpoint restore the "

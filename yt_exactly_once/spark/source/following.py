@@ -7,13 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 from yt_exactly_once.errors import ConflictError, OffsetConflictError
-
-if TYPE_CHECKING:
-    from yt_exactly_once.spark.query.queue_offset import QueueOffset
-    from yt_exactly_once.spark.source.patient import PatientQueue
+from yt_exactly_once.spark.query.queue_offset import QueueOffset
+from yt_exactly_once.spark.source.patient import PatientQueue
 
 CATCH_UP_INTERVAL = 1.0
 """Seconds between two looks at the consumer while batches follow each other without a pause.

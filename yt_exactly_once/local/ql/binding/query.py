@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql.binding.array_joins import BoundArrayJoin, bind_array_join
@@ -26,9 +25,7 @@ from yt_exactly_once.local.ql.text import syntax
 from yt_exactly_once.local.ql.text.naming import column_name, reference_name
 from yt_exactly_once.local.ql.text.syntax import Reference, Totals
 from yt_exactly_once.local.ql.value_types import COMPARABLE
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.tables.layout import TableLayout
+from yt_exactly_once.local.tables.layout import TableLayout
 
 Resolve = Callable[[str], "TableLayout"]
 """Finds a table by its path; raises `YtError` when it cannot be read."""

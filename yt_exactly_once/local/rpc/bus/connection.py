@@ -11,16 +11,13 @@ import logging
 import secrets
 import socket
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from yt_exactly_once.local import sockets
 from yt_exactly_once.local.rpc.bus import envelopes, packets
+from yt_exactly_once.local.rpc.bus.envelopes import Envelope
 from yt_exactly_once.local.rpc.bus.exchange import Exchange
-from yt_exactly_once.local.rpc.bus.packets import BadPacketError
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.rpc.bus.envelopes import Envelope
-    from yt_exactly_once.local.rpc.bus.packets import Parts
+from yt_exactly_once.local.rpc.bus.packets import BadPacketError, Parts
 
 _LOGGER = logging.getLogger(__name__)
 _STALL_SECONDS = 30.0

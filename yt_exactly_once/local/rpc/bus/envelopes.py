@@ -9,14 +9,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.rpc import error_messages, message_types
-from yt_exactly_once.local.rpc.bus.packets import BadPacketError
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.rpc.bus.packets import Parts
+from yt_exactly_once.local.rpc.bus.packets import BadPacketError, Parts
 
 REQUEST, CANCEL, RESPONSE = 0x69637072, 0x63637072, 0x6F637072
 PAYLOAD, FEEDBACK = 0x70637072, 0x66637072

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.rpc.bus import envelopes
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.rpc.bus.envelopes import Envelope
-    from yt_exactly_once.local.rpc.bus.packets import Parts
+from yt_exactly_once.local.rpc.bus.envelopes import Envelope
+from yt_exactly_once.local.rpc.bus.packets import Parts
 
 _DEFAULT_WINDOW = 32 << 20
 

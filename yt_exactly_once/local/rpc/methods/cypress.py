@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once.local.cypress.ids import TYPES
 from yt_exactly_once.local.cypress.permissions import PERMISSIONS
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats.structured import dump_yson, load_yson
 from yt_exactly_once.local.rpc import identifiers, options, paths
-from yt_exactly_once.local.rpc.calls import method, only_execute
+from yt_exactly_once.local.rpc.calls import Call, method, only_execute
 from yt_exactly_once.local.rpc.message_types import text
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.rpc.calls import Call
 
 _TYPE_NAMES = {
     **{number: name for name, number in TYPES.items()},

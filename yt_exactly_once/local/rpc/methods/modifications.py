@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once.local.commands.sessions import conversions_of, table_of
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.rpc import identifiers, message_types, options, paths
 from yt_exactly_once.local.rpc.calls import Call, method
 from yt_exactly_once.local.rpc.rows import lock_masks, rowsets, schemas
+from yt_exactly_once.local.rpc.rows.rowsets import Rowset
 from yt_exactly_once.local.tables.columnar import ColumnarRows
+from yt_exactly_once.local.tables.encoding import Conversions
+from yt_exactly_once.local.tables.layout import TableLayout
 from yt_exactly_once.local.tablets import modifications, validation
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.rpc.rows.rowsets import Rowset
-    from yt_exactly_once.local.tables.encoding import Conversions
-    from yt_exactly_once.local.tables.layout import TableLayout
-    from yt_exactly_once.local.tablets.modifications import Batch
-    from yt_exactly_once.local.tablets.transactions import TabletTransaction
+from yt_exactly_once.local.tablets.modifications import Batch
+from yt_exactly_once.local.tablets.transactions import TabletTransaction
 
 _WRITE, _DELETE, _WRITE_AND_LOCK = 0, 1, 3
 

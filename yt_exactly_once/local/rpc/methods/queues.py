@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats.structured import dump_yson, load_yson
 from yt_exactly_once.local.rpc import identifiers, options, paths
-from yt_exactly_once.local.rpc.calls import method, only_execute
+from yt_exactly_once.local.rpc.calls import Call, method, only_execute
 from yt_exactly_once.local.rpc.methods.rows import answer_rows
 from yt_exactly_once.local.rpc.rows import rowsets, schemas
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.rpc.calls import Call
 
 _PATHS = ("queue_path", "consumer_path", "producer_path")
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from yt_exactly_once.local.commands.registry import Rows
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats.structured import load_yson
 from yt_exactly_once.local.rpc import paths
-from yt_exactly_once.local.rpc.calls import method
+from yt_exactly_once.local.rpc.calls import Call, method
 from yt_exactly_once.local.rpc.message_types import text
 from yt_exactly_once.local.rpc.rows import rowset_writer, rowsets, schemas, versioned_rows
 from yt_exactly_once.local.tables.vectors import StoredRows
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.commands.registry import Rows
-    from yt_exactly_once.local.rpc.calls import Call
 
 _LATEST = 1
 _SELECT_FIELDS = (

@@ -9,21 +9,17 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from yt_exactly_once.local.commands.registry import REGISTRY, Context
+from yt_exactly_once.local.commands.registry import REGISTRY, Context, Rows
 from yt_exactly_once.local.cypress import ypath
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats.row_formats import with_indexes
 from yt_exactly_once.local.formats.structured import load_yson
 from yt_exactly_once.local.rpc import identifiers, message_types, options
-from yt_exactly_once.local.rpc.calls import method
+from yt_exactly_once.local.rpc.calls import Call, method
 from yt_exactly_once.local.rpc.rows import rowset_writer, rowsets, schemas
 from yt_exactly_once.local.tables.schema import TableSchema, parse_schema
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.commands.registry import Rows
-    from yt_exactly_once.local.rpc.calls import Call
 
 _ROWS_PER_BLOCK = 5000
 _WIRE_FORMAT = 0

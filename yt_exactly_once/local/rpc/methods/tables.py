@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once.local.commands.sessions import table_of
 from yt_exactly_once.local.formats.structured import dump_yson, load_yson
 from yt_exactly_once.local.rpc import identifiers, options
-from yt_exactly_once.local.rpc.calls import method, only_execute
+from yt_exactly_once.local.rpc.calls import Call, method, only_execute
 from yt_exactly_once.local.rpc.rows import rowset_writer, rowsets, schemas
 from yt_exactly_once.local.rpc.rows import value_kinds as kinds
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.rpc.calls import Call
-    from yt_exactly_once.local.tables.layout import TableLayout
+from yt_exactly_once.local.tables.layout import TableLayout
 
 _STATES = {"mounted": 1, "unmounted": 3, "frozen": 5}
 _MAX_KEY = 256

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once.local.commands.transactions import start_tablet_transaction
 from yt_exactly_once.local.cypress import master_transactions
 from yt_exactly_once.local.cypress.ids import TYPES, type_number
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.rpc import identifiers, options
-from yt_exactly_once.local.rpc.calls import method, only_execute
+from yt_exactly_once.local.rpc.calls import Call, method, only_execute
 from yt_exactly_once.local.store import last_timestamp
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.rpc.calls import Call
 
 _MASTER, _TABLET = 0, 1
 _ATOMICITIES = {0: "full", 1: "none"}

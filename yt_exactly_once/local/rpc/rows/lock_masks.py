@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once.local.errors import YtError
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.tables.layout import TableLayout
+from yt_exactly_once.local.tables.layout import TableLayout
 
 _TYPES = ("none", "shared_weak", "shared_strong", "exclusive", "shared_write")
 _MASK_BITS, _LEGACY_BITS = 4, 2

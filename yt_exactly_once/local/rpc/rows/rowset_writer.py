@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,11 +14,9 @@ from yt.yson import YsonBoolean, YsonStringProxy, YsonUint64, get_bytes
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.rpc.rows import value_kinds as kinds
 from yt_exactly_once.local.tables import yson_modes
+from yt_exactly_once.local.tables.schema import Column
 from yt_exactly_once.local.tables.values import dump_yson, load_yson
 from yt_exactly_once.local.tables.vectors import StoredRows
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.tables.schema import Column
 
 _PADDING = tuple(bytes(size) for size in range(8))
 _MISSING_ROW = (1 << 64) - 1

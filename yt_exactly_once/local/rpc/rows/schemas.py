@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once.local.formats.structured import dump_yson
 from yt_exactly_once.local.rpc.rows import value_kinds
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.tables.schema import Column, TableSchema
+from yt_exactly_once.local.tables.schema import Column, TableSchema
 
 _ORDERS = {"ascending": 0, "descending": 1}
 _VERSIONED = 2

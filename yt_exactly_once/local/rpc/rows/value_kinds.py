@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from yt_exactly_once.local.tables import types
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.tables.schema import Column
+from yt_exactly_once.local.tables.schema import Column
 
 NULL, INT64, UINT64, DOUBLE, BOOLEAN = 2, 3, 4, 5, 6
 STRING, ANY, COMPOSITE = 16, 17, 18

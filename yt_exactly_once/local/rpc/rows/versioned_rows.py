@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once.local.rpc.rows import rowset_writer
 from yt_exactly_once.local.rpc.rows import value_kinds as kinds
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.tables.schema import Column
+from yt_exactly_once.local.tables.schema import Column
 
 _MISSING_ROW = struct.pack("<Q", (1 << 64) - 1)
 _HEADER = struct.Struct("<4I")

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once.errors import ConflictError, ProducerFencedError
 from yt_exactly_once.operations.verify.fact import Facts, Part
 from yt_exactly_once.operations.verify.observed import expect
+from yt_exactly_once.operations.verify.stage import Stage
 from yt_exactly_once.ytsaurus.failures import translated
 from yt_exactly_once.ytsaurus.rows import ProducerSession, sessions_of
-
-if TYPE_CHECKING:
-    from yt_exactly_once.operations.verify.stage import Stage
 
 _INVALID_EPOCH, _ZOMBIE, _BAD_NUMBER, _CONFLICT = 3101, 3102, 3103, 1700
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from yt_exactly_once.commit.batch import SourceRange
 from yt_exactly_once.commit.consumers import consumer_rows
 from yt_exactly_once.errors import (
@@ -14,11 +12,9 @@ from yt_exactly_once.errors import (
 )
 from yt_exactly_once.operations.verify.fact import EVERY_MODE, Facts, Part
 from yt_exactly_once.operations.verify.observed import expect
+from yt_exactly_once.operations.verify.stage import Stage
 from yt_exactly_once.ytsaurus.failures import translated
 from yt_exactly_once.ytsaurus.queues import RemoteQueue
-
-if TYPE_CHECKING:
-    from yt_exactly_once.operations.verify.stage import Stage
 
 _OFFSET_CONFLICT = 3100
 _AUTHORIZATION = 901

@@ -5,22 +5,19 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from yt_exactly_once.codec.rows import WireFormat, decode, encode, encode_empty
-from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of, check_frame
+from yt_exactly_once.codec.schema import TableSchema, WritePlan, arrow_schema_of, check_frame
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.errors import RequestRefusedError, SchemaMismatchError
 from yt_exactly_once.operations.verify.fact import EVERY_MODE, Facts, Part
 from yt_exactly_once.operations.verify.observed import Differs, expect
+from yt_exactly_once.operations.verify.stage import Stage
 from yt_exactly_once.ytsaurus.queues import RemoteQueue
 from yt_exactly_once.ytsaurus.tables import describe_table
-
-if TYPE_CHECKING:
-    from yt_exactly_once.codec.schema import WritePlan
-    from yt_exactly_once.operations.verify.stage import Stage
 
 _ARROW = "yt/yt/library/formats/arrow_parser.cpp"
 

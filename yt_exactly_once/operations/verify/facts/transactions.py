@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -22,11 +21,8 @@ from yt_exactly_once.errors import (
 )
 from yt_exactly_once.operations.verify.fact import EVERY_MODE, Facts, Part
 from yt_exactly_once.operations.verify.observed import Differs, NotShown, expect
-from yt_exactly_once.operations.verify.stage import LEASE
+from yt_exactly_once.operations.verify.stage import LEASE, Stage
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction
-
-if TYPE_CHECKING:
-    from yt_exactly_once.operations.verify.stage import Stage
 
 _CONFLICT = 1700
 _NO_TRANSACTION = 11000
