@@ -365,8 +365,7 @@ def write(view: View, node: Node, steps: Sequence[Step], value: Any) -> None:
         )
     check_settable(view, node, name)
     check_value(view, node.type, name, value)
-    if name in _NOT_IN_TRANSACTIONS and view.tx != TRUNK and node.type != "map_node":
-        raise _not_in_transaction(name)
+    _check_outside(view, node, name)
     if name in EXPIRATION and node.id == ROOT_ID:
         raise YtError(f'Cannot set "{name}" for the root')
     locks.acquire(view, node.id, locks.SHARED, attribute_key=name)
@@ -398,8 +397,13 @@ def normalized(view: View, name: str, value: Any) -> Any:
     return value
 
 
-def _not_in_transaction(name: str) -> YtError:
-    return YtError(f'Operation cannot be performed in transaction: change "{name}" outside of it')
+def _check_outside(view: View, node: Node, name: str) -> None:
+    """Refuse to change in a transaction what is fixed there; a folder may change most of it."""
+    fixed = {quotas.BUNDLE} if node.type == "map_node" else _NOT_IN_TRANSACTIONS
+    if name in fixed and view.tx != TRUNK:
+        raise YtError(
+            f'Operation cannot be performed in transaction: change "{name}" outside of it'
+        )
 
 
 def exists(view: View, node: Node, name: str) -> bool:
@@ -471,8 +475,7 @@ def delete(view: View, node: Node, steps: Sequence[Step], *, force: bool) -> Non
         ):
             return
         raise YtError(f'Attribute "{name}" is not found', Code.RESOLVE)
-    if name in _NOT_IN_TRANSACTIONS and view.tx != TRUNK and node.type != "map_node":
-        raise _not_in_transaction(name)
+    _check_outside(view, node, name)
     if _is_dynamic(node):
         dynamic.tables().check_removal(view.connection, node, name, in_transaction=view.tx != TRUNK)
     locks.acquire(view, node.id, locks.SHARED, attribute_key=name)

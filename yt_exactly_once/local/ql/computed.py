@@ -30,7 +30,7 @@ def check(schema: TableSchema) -> None:
         if column.expression is None:
             continue
         actual = expressions.type_of(column.expression, plain)
-        declared = expressions.wire_type(column)
+        declared = column.wire_type
         if actual != declared:
             raise YtError(
                 f'Computed column "{column.name}" type mismatch: declared type is "{declared}" '

@@ -18,7 +18,6 @@ from yt_exactly_once.local.ql.expression_sql import ExpressionSql
 from yt_exactly_once.local.ql.functions import udf
 from yt_exactly_once.local.ql.text import syntax
 from yt_exactly_once.local.ql.text.parser import parse
-from yt_exactly_once.local.ql.value_types import of_column
 from yt_exactly_once.local.tables.layout import TableLayout, quote
 from yt_exactly_once.local.tables.schema import TableSchema
 
@@ -38,11 +37,6 @@ def type_of(expression: str, columns: tuple[Column, ...]) -> str:
     """
     (output,) = _bind((expression,), columns).outputs
     return output.bound.type.title
-
-
-def wire_type(column: Column) -> str:
-    """Return the type that values of a column have in expressions."""
-    return of_column(column.wire_type).title
 
 
 @cache
