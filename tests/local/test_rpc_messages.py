@@ -16,6 +16,7 @@ pytest.importorskip("yt_driver_rpc_bindings")
 Field = descriptor_pb2.FieldDescriptorProto
 FILES = (
     "yt_proto/yt/client/api/rpc_proxy/proto/api_service.proto",
+    "yt_proto/yt/client/chaos_client/proto/replication_card.proto",
     "yt_proto/yt/client/chunk_client/proto/data_statistics.proto",
     "yt_proto/yt/client/hive/proto/timestamp_map.proto",
     "yt_proto/yt/client/table_client/proto/versioned_io_options.proto",
@@ -26,6 +27,7 @@ FILES = (
     "yt_proto/yt/core/misc/proto/protobuf_helpers.proto",
     "yt_proto/yt/core/rpc/proto/rpc.proto",
     "yt_proto/yt/core/ytree/proto/attributes.proto",
+    "yt_proto/yt/core/ytree/proto/request_complexity_limits.proto",
 )
 LENGTH_DELIMITED = 2
 

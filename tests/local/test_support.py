@@ -4,40 +4,73 @@ from __future__ import annotations
 
 import ast
 import json
+import sys
+from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import yt.wrapper as yt
 
+from tests.rpc_client import RawRpc, RpcError, message
 from yt_exactly_once import local
 from yt_exactly_once.local import support
 from yt_exactly_once.local.commands.registry import REGISTRY
+from yt_exactly_once.local.rpc import message_types
 
 LISTS = json.loads((Path(__file__).parent / "server_lists.json").read_text())
 NOT_OF_THIS_CLUSTER = frozenset(("support.py", "refused.py", "message_table.py"))
+DEEPER = {"trimmed_row_counts"}
+"""Parameters that a module reads which the module of the command does not import."""
+
 PREFIX = "preserve_"
 """Parameters of copies are read by what they begin with."""
+
+
+@cache
+def mentioned(path):
+    """Return the names that a file mentions; the lists themselves mention none."""
+    if path.name in NOT_OF_THIS_CLUSTER:
+        return set()
+    nodes = ast.walk(ast.parse(path.read_text()))
+    return {n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)}
 
 
 @pytest.fixture(scope="module")
 def read():
     """Return every name that the code of the embedded cluster mentions, its lists apart."""
-    found = set()
-    for path in Path(local.__file__).parent.rglob("*.py"):
-        if path.name not in NOT_OF_THIS_CLUSTER:
-            for node in ast.walk(ast.parse(path.read_text())):
-                if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                    found.add(node.value)
-    return found
+    return set().union(*map(mentioned, Path(local.__file__).parent.rglob("*.py")))
+
+
+def read_by(command):
+    """Return the names that the module of a command mentions, and those that it imports."""
+    own = sys.modules[REGISTRY[command].handler.__module__]
+    used = {getattr(item, "__module__", None) or "" for item in vars(own).values()}
+    used |= {item.__name__ for item in vars(own).values() if isinstance(item, ModuleType)}
+    modules = (sys.modules.get(name) for name in {own.__name__, *used} if local.__name__ in name)
+    return set().union(*(mentioned(Path(module.__file__)) for module in modules if module))
 
 
 @pytest.mark.parametrize("command", sorted(LISTS["parameters"]))
-def test_every_parameter_of_a_command_is_done_refused_or_listed(read, command):
+def test_every_parameter_of_a_command_is_done_refused_or_listed(command):
     """A parameter that a new version brings fails here until somebody decides."""
     refused = support.REFUSED_PARAMETERS.get(command, {})
-    names = set(LISTS["parameters"][command].split())
-    ignored = names - read - refused.keys() - support.INERT_PARAMETERS.keys()
+    names = set(LISTS["parameters"][command].split()) - DEEPER
+    ignored = names - read_by(command) - refused.keys() - support.INERT_PARAMETERS.keys()
     assert not {name for name in ignored if not name.startswith(PREFIX)}
+
+
+@pytest.mark.parametrize("message", sorted(LISTS["request fields"]))
+def test_every_field_of_a_request_over_rpc_is_read_or_listed(message):
+    """One that is refused is read too, and no field that a server knows is dropped unseen."""
+    fields = {
+        field.name
+        for entry in message_types.entries()
+        if entry.name == message
+        for field in entry.fields
+    }
+    inert = support.INERT_FIELDS.keys() | support.INERT_PARAMETERS.keys()
+    assert set(LISTS["request fields"][message].split()) <= fields | inert
 
 
 @pytest.mark.parametrize("owner", sorted(LISTS["attributes"]))
@@ -90,3 +123,22 @@ def test_refused_attributes_and_formats_are_refused(client, tmp):
     form = yt.SchemafulDsvFormat(columns=["a"], attributes={"enable_column_names_header": True})
     with pytest.raises(yt.YtResponseError, match="enable_column_names_header"):
         list(client.read_table(f"{tmp}/t", format=form, raw=True))
+
+
+def test_what_is_refused_over_http_is_refused_over_rpc(cluster, client, tmp):
+    """The field is there, whatever its value; and a tablet is mounted to a cell that exists."""
+    schema = [{"name": "v", "type": "int64"}]
+    client.create("table", f"{tmp}/q", attributes={"dynamic": True, "schema": schema})
+    other = (1, 2)
+    with RawRpc(cluster.rpc_addresses[0]) as rpc:
+        for method, text, fields in (
+            ("AlterTable", "there is no replication", {"upstream_replica_id": other}),
+            ("MountTable", "No such tablet cell", {"cell_id": other}),
+            ("GetNode", "use max_size", {}),
+            ("WriteTable", "in the wire format only", {"format": b"yson"}),
+        ):
+            request = message(f"TReq{method}", path=f"{tmp}/q", **fields)
+            if method == "GetNode":
+                request.complexity_limits.node_count = 1
+            with pytest.raises(RpcError, match=text):
+                rpc.call(method, request)

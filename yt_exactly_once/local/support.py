@@ -16,6 +16,7 @@ REFUSED_PARAMETERS: dict[str, dict[str, str]] = {
         "replication_progress": "there is no replication",
         "schema_id": "give the schema itself",
         "schema_modification": "there is none but the schema itself",
+        "upstream_replica_id": "there is no replication",
     },
     "concatenate": {"uniqualize_chunks": "chunks may come twice"},
     "get": {"node_count_limit": "use max_size", "result_size_limit": "use max_size"},
@@ -56,6 +57,7 @@ INERT_PARAMETERS = {
     "read_from": "every cell has one peer, its leader",
     "replica_consistency": "there are no replicas",
     "require_sync_replica": "there are no replicas",
+    "sequence_number": "rows are buffered in the order in which they come",
     "slicing_accuracy": "tablets are cut by rows, without an error",
     "start_cypress_transaction": "there is one kind of master transaction",
     "sticky": "every proxy knows master transactions, and tablet transactions are always sticky",
@@ -66,6 +68,29 @@ INERT_PARAMETERS = {
     "workload_descriptor": "nobody competes for processors",
 }
 """Parameters that are taken without effect, and why that changes no result."""
+
+INERT_FIELDS = {
+    "arrow_fallback_rowset_format": "there is one format",
+    "auto_abort": "the client aborts",
+    "check_secondary_master_cells": "there is one master cell",
+    "check_tablet_cell_bundle": "cells are always healthy",
+    "columns": "columns have no permissions of their own",
+    "config": "how a table or a file is read or written does not change it",
+    "enable_partial_result": "no key is ever unavailable",
+    "fetcher": "chunks are not fetched",
+    "master_read_options": "there is one master, and nothing is cached",
+    "max_subqueries": "queries run in one place",
+    "memory_limit_per_node": "there are no nodes",
+    "multiplexing_band": "one connection carries everything",
+    "new_range_inference": "it changes how ranges are found, not what is read",
+    "options": "no node takes any",
+    "ping_ancestors": "the client pings",
+    "sync": "objects are created at once",
+    "tablet_read_options": "every cell has one peer, its leader",
+    "use_native_tablet_node_api": "there are no nodes",
+    "verbose_logging": "nobody reads the logs of a query",
+}
+"""Fields of requests over RPC that are taken without effect, and why; besides the parameters above."""
 
 REFUSED_ATTRIBUTES = {
     "chaos_cell_bundle": "there are no chaos cells",

@@ -84,7 +84,7 @@ def _alter_static(context: Context, view: View, node: Node, *, becomes_dynamic: 
             raise YtError('"unique_keys" cannot be "false" for a sorted dynamic table')
         schema = validate_dynamic(schema)
     limits.check_order(view, schema)
-    computed.check(schema)
+    computed.check(schema, dynamic=becomes_dynamic)
     if given is not None and any(chunk.row_count for chunk in listed):
         schema_updates.check(old, schema, dynamic=becomes_dynamic)
     if not becomes_dynamic:

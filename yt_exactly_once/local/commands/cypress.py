@@ -49,7 +49,7 @@ def view_of(context: Context, connection: sqlite3.Connection) -> View:
 def note_access(context: Context, view: View, path: ypath.YPath) -> None:
     """Count that somebody has read a node; what is about its attributes does not count."""
     parameters = context.parameters
-    reader = parameters.get("table_reader") or {}
+    reader = arguments.mapping(parameters.get("table_reader") or {}, "table_reader")
     if ypath.Mark.ATTRIBUTE in path.steps or any(
         arguments.flag(options, "suppress_access_tracking") for options in (parameters, reader)
     ):
@@ -94,7 +94,7 @@ def create(context: Context) -> Any:
     )
     path = path_of(context)
     if object_type == "table" and given.get("schema") is not None and not given.get("dynamic"):
-        computed.check(parse_schema(given["schema"]))
+        computed.check(parse_schema(given["schema"]), dynamic=False)
     return run_once(
         context,
         lambda connection: {"node_id": nodes.create(view_of(context, connection), path, wish)},

@@ -115,13 +115,18 @@ def check_cluster_liveness(context: Context) -> Any:
     return {}
 
 
+_ROLES = ("default", "data")
+"""The roles that RPC and HTTP proxies have when nobody has given them another."""
+
+
 @command("discover_proxies", partial="there are HTTP and RPC proxies, of one role")
 def discover_proxies(context: Context) -> Any:
     """Return the addresses of the live proxies of a type."""
     parameters = context.parameters
     kind = arguments.text(parameters.get("type", parameters.get("kind", "rpc")), "type")
+    role = arguments.text(parameters.get("role") or _ROLES[0], "role")
     found = {"http": context.proxy.live_proxies, "rpc": context.proxy.live_rpc_proxies}
-    return {"proxies": found[kind]() if kind in found else []}
+    return {"proxies": found[kind]() if kind in found and role in _ROLES else []}
 
 
 @command("execute_batch", volatile=True)

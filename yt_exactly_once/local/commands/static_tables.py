@@ -213,7 +213,7 @@ def _static(view: View, path: YPath) -> Node:
 def _upload(view: View, node: Node, path: YPath) -> uploads.Upload:
     upload = uploads.plan(path, node.attributes, static_rows.row_count(view, node.id))
     limits.check_order(view, upload.schema)
-    computed.check(upload.schema)
+    computed.check(upload.schema, dynamic=False)
     return upload
 
 

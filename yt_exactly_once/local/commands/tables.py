@@ -13,7 +13,7 @@ from yt_exactly_once.local.commands.registry import command
 from yt_exactly_once.local.commands.sessions import table_of
 from yt_exactly_once.local.cypress import locks, quotas, ypath
 from yt_exactly_once.local.cypress.view import View
-from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.queues import trimming
 from yt_exactly_once.local.store import last_timestamp, next_timestamp
 from yt_exactly_once.local.tablets import forced_unmount, retention, shape, states
@@ -162,8 +162,11 @@ def _change_state(context: Context, action: states.Action, state: str) -> Any:
     first = arguments.integer(parameters, "first_tablet_index", None)
     last = arguments.integer(parameters, "last_tablet_index", None)
     force = arguments.flag(parameters, "force")
+    cell_id = arguments.identifier(parameters, "cell_id")
 
     def change(connection: sqlite3.Connection, node: Node, layout: TableLayout) -> None:
+        if cell_id is not None and View(connection).node_type(cell_id) != "tablet_cell":
+            raise YtError(f"No such tablet cell {cell_id}", Code.RESOLVE)
         indexes = shape.tablet_range(layout, first, last)
         states.check_transition(layout, action, indexes, force=force)
         if force and action == "unmount":

@@ -89,7 +89,8 @@ def commit_transaction(context: Context) -> Any:
 
 @command("abort_transaction", volatile=True)
 def abort_transaction(context: Context) -> Any:
-    """Abort a transaction."""
+    """Abort a transaction; nothing is in the way that `force` would overcome."""
+    arguments.flag(context.parameters, "force")
 
     def abort(pool: TransactionPool, transaction_id: str) -> dict[str, Any]:
         pool.abort(transaction_id)

@@ -18,8 +18,8 @@ from yt_exactly_once.local.tables.schema import Column, TableSchema
 from yt_exactly_once.local.tables.values import decode_value
 
 
-def check(schema: TableSchema) -> None:
-    """Check the expressions of computed columns.
+def check(schema: TableSchema, *, dynamic: bool = True) -> None:
+    """Check the expressions of computed columns; those of static tables need not be of the key.
 
     Raises:
         YtError: an expression does not parse, has another type than its column, or needs a column that
@@ -36,11 +36,11 @@ def check(schema: TableSchema) -> None:
                 f'Computed column "{column.name}" type mismatch: declared type is "{declared}" '
                 f'but expression type is "{actual}"'
             )
-        if not column.is_key:
+        if dynamic and not column.is_key:
             raise YtError("Non-key column cannot be computed in materializable way")
         references = expressions.references(column.expression)
         for other in schema.columns:
-            if other.name in references and not other.is_key:
+            if dynamic and other.name in references and not other.is_key:
                 raise YtError(
                     f'Computed column "{column.name}" depends on a non-key column "{other.name}"'
                 )

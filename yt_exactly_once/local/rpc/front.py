@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 from yt import yson
 
-from yt_exactly_once.local import authentication
+from yt_exactly_once.local import authentication, support
 from yt_exactly_once.local.commands import failures
 from yt_exactly_once.local.commands.registry import Context
 from yt_exactly_once.local.errors import Code, YtError
@@ -127,7 +127,11 @@ class Front:
             command = method.command_name(request)
         except YtError as error:
             raise error_messages.of_call(error) from error
-        context = Context(self._proxy, command, {**_TYPED, **parameters}, user)
+        # What a command refuses is in the request under the same name.
+        asked = dict.fromkeys(
+            _names(request) & support.REFUSED_PARAMETERS.get(command, {}).keys(), True
+        )
+        context = Context(self._proxy, command, {**_TYPED, **parameters, **asked}, user)
         response = message_types.new(method.response)
         call = Call(context, self._state, request, exchange.parts[1:], response)
         return call, self._proxy.faults.take(command, parameters)
@@ -245,3 +249,10 @@ def _close(blocks: Any) -> None:
     close = getattr(blocks, "close", None)
     if close is not None:
         close()
+
+
+def _names(request: Any) -> set[str]:
+    """Return the fields that a request has, and the limits inside of `complexity_limits`."""
+    fields = {field.name: value for field, value in request.ListFields()}
+    inside = fields["complexity_limits"].ListFields() if "complexity_limits" in fields else []
+    return {*fields, *(f"{field.name}_limit" for field, _ in inside)}

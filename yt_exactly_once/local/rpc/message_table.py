@@ -2,8 +2,8 @@
 
 A line for each message, or for several that are alike: `name: field=number type`, then `!` for required,
 `*` for repeated, `=value` for a default. `+group` means the fields of a group. A line in brackets names the
-package. Enumerations travel as `enum` numbers. Fields that are not listed are ignored, as protobuf servers
-do with fields of newer clients.
+package. Enumerations travel as `enum` numbers. Fields of requests that are not listed change no result, see
+`support.INERT_FIELDS`, or come from newer clients.
 """
 
 GROUPS = {
@@ -25,6 +25,7 @@ TSerializedMessageEnvelope: codec=1 int32=0
 TAttribute: key=1 string!, value=2 bytes!
 TAttributeDictionary: attributes=1 TAttribute*
 TAttributeFilter: keys=1 string*, paths=2 string*
+TReadRequestComplexityLimits: node_count=1 int64, result_size=2 int64
 
 [NYT.NBus.NProto]
 THandshake: connection_id=1 TGuid!, multiplexing_band=2 int32, encryption_mode=3 int32, \
@@ -46,6 +47,9 @@ TStreamingFeedbackHeader: request_id=1 TGuid!, service=2 string!, method=3 strin
     read_position=5 int64!
 TReqDiscover: reply_delay=1 int64
 TRspDiscover: up=1 bool!, suggested_addresses=2 string*
+
+[NYT.NChaosClient.NProto]
+TReplicationProgress:
 
 [NYT.NChunkClient.NProto]
 TDataStatistics: uncompressed_data_size=1 int64=0, compressed_data_size=2 int64=0, row_count=3 int64=0, \
@@ -106,7 +110,8 @@ TRspGenerateTimestamps: timestamp=1 uint64!
 TReqExistsNode: path=1 string!, +transactional, +prerequisite, +tracking
 TRspExistsNode: exists=1 bool!
 TReqGetNode TReqListNode: path=1 string!, legacy_attributes=2 TLegacyAttributeKeys, max_size=3 int64, \
-    attributes=4 TAttributeFilter, +transactional, +prerequisite, +tracking
+    attributes=4 TAttributeFilter, complexity_limits=6 TReadRequestComplexityLimits, +transactional, \
+    +prerequisite, +tracking
 TRspGetNode TRspListNode TRspGetTablePivotKeys: value=1 bytes!
 TReqCreateObject: type=1 int32!, attributes=2 TAttributeDictionary, ignore_existing=3 bool, +mutating
 TRspCreateObject: object_id=1 TGuid!
@@ -140,7 +145,8 @@ TReqMoveNode: src_path=1 string!, dst_path=2 string!, recursive=3 bool=false, fo
 TReqLinkNode: src_path=1 string!, dst_path=2 string!, recursive=3 bool=false, force=4 bool=false, \
     ignore_existing=5 bool=false, lock_existing=6 bool=false, +transactional, +prerequisite, +mutating
 TReqConcatenateNodes: src_paths=1 string*, dst_path=2 string!, +transactional, +mutating
-TReqAddMember TReqRemoveMember: group=1 string!, member=2 string!, +mutating
+TReqAddMember TReqRemoveMember: group=1 string!, member=2 string!, \
+    prerequisite_options=104 TPrerequisiteOptions, +mutating
 TReqCheckPermission: user=1 string!, path=2 string!, permission=3 int32!, vital=5 bool, +transactional, \
     +prerequisite
 TCheckPermissionResult: action=1 enum!, object_id=2 TGuid!, object_name=3 string, subject_id=4 TGuid!, \
@@ -161,13 +167,16 @@ TRspGetTabletInfos.TTabletInfo: total_row_count=1 int64!, trimmed_row_count=2 in
 TReqGetTabletErrors: path=1 string!, limit=2 int64
 TRspGetTabletErrors: tablet_ids=1 TGuid*, replica_ids=3 TGuid*, incomplete=5 bool
 TReqGetTablePivotKeys: path=1 string!, represent_key_as_list=2 bool
-TReqMountTable: path=1 string!, cell_id=2 TGuid, freeze=3 bool=false, +mutating, +range
+TReqMountTable: path=1 string!, cell_id=2 TGuid, freeze=3 bool=false, target_cell_ids=4 TGuid*, \
+    +mutating, +range
 TReqUnmountTable: path=1 string!, force=2 bool=false, +mutating, +range
 TReqRemountTable TReqFreezeTable TReqUnfreezeTable: path=1 string!, +mutating, +range
 TReqReshardTable: path=1 string!, tablet_count=3 int32, uniform=4 bool, enable_slicing=5 bool, \
     rowset_descriptor=200 TRowsetDescriptor, +mutating, +range
 TReqTrimTable: path=1 string!, tablet_index=2 int32!, trimmed_row_count=3 uint64!
-TReqAlterTable: path=1 string!, schema=2 bytes, dynamic=3 bool, +transactional, +mutating
+TReqAlterTable: path=1 string!, schema=2 bytes, dynamic=3 bool, upstream_replica_id=4 TGuid, \
+    schema_modification=5 enum, replication_progress=6 TReplicationProgress, schema_id=7 TGuid, \
+    +transactional, +mutating
 
 TReqModifyRows: transaction_id=1 TGuid!, path=2 string!, row_modification_types=3 enum*, \
     require_sync_replica=4 bool, upstream_replica_id=5 TGuid, sequence_number=6 int64, \
@@ -222,10 +231,10 @@ TReadFileMeta: revision=1 uint64!, id=2 TGuid
 TReqWriteFile: path=1 string!, compute_md5=2 bool=false, +transactional, +prerequisite
 TReqReadTable: path=1 string!, unordered=2 bool=false, omit_inaccessible_columns=3 bool=false, \
     enable_table_index=5 bool=false, enable_row_index=6 bool=false, enable_range_index=7 bool=false, \
-    desired_rowset_format=8 enum=0, config=4 bytes, \
+    desired_rowset_format=8 enum=0, config=4 bytes, format=9 bytes, \
     suppressable_access_tracking_options=101 TSuppressableAccessTrackingOptions, +transactional
 TRspReadTableMeta: start_row_index=1 int64!, omitted_inaccessible_columns=3 string*, \
     statistics=4 TRowsetStatistics!, schema=5 TTableSchema!
-TReqWriteTable: path=1 string!, +transactional
+TReqWriteTable: path=1 string!, format=3 bytes, +transactional
 TWriteTableMeta: schema=1 TTableSchema!
 """

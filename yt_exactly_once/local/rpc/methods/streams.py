@@ -23,12 +23,13 @@ from yt_exactly_once.local.tables.schema import TableSchema, parse_schema
 
 _ROWS_PER_BLOCK = 5000
 _WIRE_FORMAT = 0
+_ONLY_WIRE = "Rows of tables go in the wire format only in the embedded cluster"
 _INDEXES = ("range_index", "row_index")
 
 
 def _table_read(request: Any) -> dict[str, Any]:
-    if request.desired_rowset_format != _WIRE_FORMAT:
-        raise YtError("Tables are read in the wire format only in the embedded cluster")
+    if request.desired_rowset_format != _WIRE_FORMAT or request.HasField("format"):
+        raise YtError(_ONLY_WIRE)
     control = {f"enable_{name}": True for name in _INDEXES if getattr(request, f"enable_{name}")}
     parameters = options.at_path(request)
     if request.HasField("config"):
@@ -111,7 +112,13 @@ def _write_opening(call: Call) -> list[bytes]:
     return [message_types.dump(meta)]
 
 
-@method("WriteTable", "write_table", options.at_path, direction="write", opening=_write_opening)
+def _table_written(request: Any) -> dict[str, Any]:
+    if request.HasField("format"):
+        raise YtError(_ONLY_WIRE)
+    return options.at_path(request)
+
+
+@method("WriteTable", "write_table", _table_written, direction="write", opening=_write_opening)
 def write_table(call: Call) -> None:
     """Write the rows that have come as a stream."""
     names: list[str] = []

@@ -71,13 +71,17 @@ def _varint(number: int) -> bytes:
     return bytes(encoded)
 
 
+def _mount(request: Any) -> dict[str, Any]:
+    return _range(request, "freeze") | {"cell_id": identifiers.given(request, "cell_id")}
+
+
 def _range(request: Any, *fields: str) -> dict[str, Any]:
     parameters = options.at_path(request, *fields)
     limits = request.tablet_range_options
     return parameters | options.scalars(limits, ("first_tablet_index", "last_tablet_index"))
 
 
-method("MountTable", "mount_table", lambda request: _range(request, "freeze"))(only_execute)
+method("MountTable", "mount_table", _mount)(only_execute)
 method("UnmountTable", "unmount_table", lambda request: _range(request, "force"))(only_execute)
 method("RemountTable", "remount_table", _range)(only_execute)
 method("FreezeTable", "freeze_table", _range)(only_execute)
