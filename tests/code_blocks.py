@@ -59,7 +59,7 @@ _HOWS: dict[str, list[How | str]] = {
     "docs/how-to/scala-and-sql.md": [How.OPTIONS, How.OPTIONS],
     "docs/how-to/write-once.md": [
         How.RUNS,
-        "its files are those of the reader",
+        "tests/integration/test_backfill.py does it, killed",
         "tests/integration/test_source.py starts streams at rows",
     ],
     "docs/index.md": [How.RUNS],
