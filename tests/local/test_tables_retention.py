@@ -212,6 +212,20 @@ def test_each_value_has_the_timestamp_of_its_own_write(run):
             assert moments == [[second, first, None], [None, second, None]]
 
 
+def test_many_rows_go_into_columns_of_any_name(run):
+    """Those of the image that holds the new rows for a moment are taken by nobody."""
+    path = "//tmp/v"
+    schema = [{"name": "k", "type": "int64", "sort_order": "ascending"}]
+    schema += [{"name": name, "type": "int64"} for name in ("v0", "v1")]
+    run("create", type="table", path=path, attributes={"dynamic": True, "schema": schema})
+    run("mount_table", path=path)
+    for value in (1, 2):
+        run("insert_rows", [{"k": k, "v0": k, "v1": value} for k in range(600)], path=path)
+    keys = [{"k": k} for k in range(600)]
+    found = run("lookup_rows", keys, path=path)
+    assert found == [{"k": k, "v0": k, "v1": 2} for k in range(600)]
+
+
 def test_missing_rows_are_not_kept_in_a_partial_result(run):
     """A missing row and one that could not be read would look alike."""
     with pytest.raises(YtError, match="cannot be used together"):

@@ -7,6 +7,7 @@ schema, 0 where nothing was written. So SQL finds the number of a column by its 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -29,8 +30,10 @@ def column(position: int, alias: str = "") -> str:
 
 
 def register(connection: sqlite3.Connection) -> None:
-    """Make the function of `written` known to a connection."""
-    connection.create_function(_SQL_FUNCTION, 5, _written, deterministic=True)
+    """Make the function of `written` known to a connection, once: SQLite then forgets its statements."""
+    known = "SELECT 1 FROM pragma_function_list WHERE name = ?"
+    if connection.execute(known, (_SQL_FUNCTION,)).fetchone() is None:
+        connection.create_function(_SQL_FUNCTION, 5, _written, deterministic=True)
 
 
 def written(columns: Sequence[bool], moment: str) -> tuple[str, str]:
@@ -69,6 +72,7 @@ def _join(moments: Iterable[int]) -> str:
     return "".join(f"{moment:0{_WIDTH}}" for moment in moments)
 
 
+@lru_cache(1024)
 def _written(stamps: str | None, before: int, deleted: int, moment: int, mask: str) -> str:
     known = every(stamps, 0 if deleted else before, len(mask))
     return _join(moment if mark == "1" else old for mark, old in zip(mask, known, strict=True))

@@ -83,7 +83,7 @@ def lookup_stored(
             arrays = row_results.fetch(
                 connection,
                 f"SELECT {selected} FROM {row_images.TABLE}"
-                f' CROSS JOIN {layout.sql_source} ON "$key" = v0',
+                f' CROSS JOIN {layout.sql_source} ON "$key" = {row_images.column(0)}',
                 columns,
             )
             return StoredRows(columns, arrays, len(arrays[0]))

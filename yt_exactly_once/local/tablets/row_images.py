@@ -25,7 +25,7 @@ MANY_ROWS = 500
 """From so many on an image is faster than parameters."""
 
 TABLE = "incoming.rows"
-"""The table of the image: columns `v0`, `v1` and so on, rows in their order."""
+"""The table of the image, rows in their order; `column` names its columns."""
 
 _SCHEMA = "incoming"
 PAGE_BYTES = 65_536
@@ -40,6 +40,11 @@ _NULL, _INTEGER, _REAL = 0, 6, 7
 BITS = 7
 MORE = 0x80
 _LENGTH_BYTES, _ROWID_BYTES, _HEADER_BYTES, _STRING_BYTES = 3, 4, 2, 3
+
+
+def column(number: int) -> str:
+    """Return the SQL name of a column; no table has one of that name."""
+    return f'"${number}"'
 
 
 def kind_of(column: Column) -> Any:
@@ -180,7 +185,7 @@ def _root(starts: list[int]) -> bytes:
 
 def _database(pages: list[bytes], root: bytes, width: int) -> bytes:
     """Return a whole file: its header and the definition of the table, the root, and the leaves."""
-    names = ", ".join(f"v{number}" for number in range(width)) or "none"
+    names = ", ".join(map(column, range(width))) or "none"
     sql = f"CREATE TABLE rows ({names})".encode()
     texts = (b"table", b"rows", b"rows", sql)
     marks = [_varint(np.array([13 + 2 * len(text)]), _STRING_BYTES).tobytes() for text in texts]

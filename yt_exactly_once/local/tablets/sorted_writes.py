@@ -103,10 +103,10 @@ class SortedWriter:
         self._connection.execute(
             f'INSERT OR IGNORE INTO {quote(layout.history_table)} ({layout.version_columns}, "$until")'
             f" SELECT {layout.version_columns}, ? FROM {row_images.TABLE}"
-            f' CROSS JOIN {self._table} ON "$key" = v0 WHERE "$ts" <> ?',
+            f' CROSS JOIN {self._table} ON "$key" = {row_images.column(0)} WHERE "$ts" <> ?',
             (self._timestamp, self._timestamp),
         )
-        given = [f"v{number}" for number in range(1 + len(columns))]
+        given = [row_images.column(number) for number in range(1 + len(columns))]
         insert, row, update = self._upsert(batch, columns, guarded, given)
         # Without a condition, ON would be that of a join.
         return self._connection.execute(
@@ -178,8 +178,10 @@ class SortedWriter:
         if batch.kind == "delete":
             return "NULL", "NULL"
         given = {column.name for column in columns}
-        stamps.register(self._connection)
-        return stamps.written([c.name in given for c in self._layout.value_columns], "?1")
+        written = [column.name in given for column in self._layout.value_columns]
+        if not all(written):
+            stamps.register(self._connection)
+        return stamps.written(written, "?1")
 
     def _changes(self, batch: Batch, columns: Sequence[Column]) -> list[str]:
         if batch.kind == "delete":
