@@ -450,3 +450,21 @@ def test_joined_table_takes_the_schema_of_its_sources_or_checks_it(raw, client, 
     assert client.get(f"{tmp}/to_t/@schema_mode") == "weak"
     for name in ("u", "to_u"):
         assert "is not compatible with schema of input table" in join(name, to="s")["message"]
+
+
+@pytest.mark.parametrize(
+    ("bound", "rows"), [([">", [1]], [2, 3]), ([">=", [1]], [1, 2, 3]), (["=", [1]], None)], ids=str
+)
+def test_bound_of_a_key_says_how_it_compares(client, tmp, bound, rows):
+    """Unlike `key`, which is always the first row that is wanted."""
+    schema = [{"name": "k", "type": "int64", "sort_order": "ascending"}]
+    client.create("table", f"{tmp}/t", attributes={"schema": schema})
+    client.write_table(f"{tmp}/t", [{"k": k} for k in range(4)])
+    path = yson.to_yson_type(
+        f"{tmp}/t", attributes={"ranges": [{"lower_limit": {"key_bound": bound}}]}
+    )
+    if rows is None:
+        with pytest.raises(yt.YtResponseError):
+            client.read_table(path)
+    else:
+        assert [row["k"] for row in client.read_table(path)] == rows
