@@ -44,7 +44,8 @@ def test_image_holds_the_rows_in_their_order(connection, count):
         assert is_open
         assert connection.execute("PRAGMA incoming.integrity_check").fetchall() == [("ok",)]
         found = connection.execute(f"SELECT * FROM {row_images.TABLE}").fetchall()
-        kinds = connection.execute(f"SELECT DISTINCT typeof(v2) FROM {row_images.TABLE}").fetchall()
+        query = f"SELECT DISTINCT typeof({row_images.column(2)}) FROM {row_images.TABLE}"
+        kinds = connection.execute(query).fetchall()
     assert [tuple(map(repr, row)) for row in found] == [
         tuple(map(repr, row)) for row in zip(*(values for values, _ in columns), strict=True)
     ]
@@ -57,7 +58,8 @@ def test_images_follow_each_other_within_a_transaction(connection):
     for width in (1, 6, 2):
         with row_images.opened(connection, columns_of(MANY)[:width]) as is_open:
             assert is_open
-            connection.execute(f"INSERT INTO kept SELECT v{width - 1} FROM {row_images.TABLE}")
+            last = row_images.column(width - 1)
+            connection.execute(f"INSERT INTO kept SELECT {last} FROM {row_images.TABLE}")
     connection.execute("ROLLBACK")
     assert connection.execute("SELECT count(*) FROM kept").fetchone() == (0,)
     # What was opened takes no memory afterwards.
