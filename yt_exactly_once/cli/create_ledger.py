@@ -6,19 +6,14 @@ from dataclasses import replace
 
 import click
 
-from yt_exactly_once.cli.options import ClusterOptions, cluster_options, json_option
+from yt_exactly_once.cli.options import ClusterOptions, cluster_options, json_option, mode_option
 from yt_exactly_once.cli.output import print_json
 from yt_exactly_once.config import DeliveryMode
 
 
 @click.command("create-ledger")
 @click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
-@click.option(
-    "--mode",
-    type=click.Choice([mode.value for mode in DeliveryMode]),
-    default=DeliveryMode.TRANSACTIONAL.value,
-    help="Of the sink: idempotent mode keeps a producer table, too.",
-)
+@mode_option("Of the sink: idempotent mode keeps a producer table, too.")
 @click.option("--ledger", metavar="PATH", help="Of the ledger.  [default: as the sink's]")
 @click.option("--producer", metavar="PATH", help="Of the producer table.  [default: as the sink's]")
 @click.option("--dead-letter", metavar="PATH", help="Of the dead-letter table, if one is used.")

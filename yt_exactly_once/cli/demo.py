@@ -9,7 +9,7 @@ import click
 
 from yt_exactly_once.cli.exit_codes import ExitCode
 from yt_exactly_once.cli.extras import require_extra
-from yt_exactly_once.cli.options import BACKENDS, json_option
+from yt_exactly_once.cli.options import BACKENDS, json_option, mode_option
 from yt_exactly_once.cli.output import print_json, require_folder
 from yt_exactly_once.cli.signals import ended_by_sigterm
 from yt_exactly_once.config import DeliveryMode
@@ -28,12 +28,7 @@ _LARGEST_SEED = 2**31
     metavar="D",
     help="New directory for all files, which is kept.  [default: a temporary one]",
 )
-@click.option(
-    "--mode",
-    type=click.Choice([mode.value for mode in DeliveryMode]),
-    default=DeliveryMode.TRANSACTIONAL.value,
-    help="Delivery mode of the sinks.",
-)
+@mode_option("Delivery mode of the sinks.")
 @click.option(
     "--backend",
     type=click.Choice(BACKENDS),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from yt_exactly_once.cli.exit_codes import ExitCode
-from yt_exactly_once.cli.options import ClusterOptions, cluster_options, json_option
+from yt_exactly_once.cli.options import ClusterOptions, cluster_options, json_option, mode_option
 from yt_exactly_once.cli.output import print_json
 from yt_exactly_once.config import ROWS_PER_TABLET_LIMIT, DeliveryMode
 from yt_exactly_once.operations.view import console
@@ -35,12 +35,7 @@ _COLOURS = {
     help="Consumer: one for all queues, or one per queue in their order.",
 )
 @click.option("--target", "targets", multiple=True, metavar="PATH", help="Target; may be repeated.")
-@click.option(
-    "--mode",
-    type=click.Choice([mode.value for mode in DeliveryMode]),
-    default=DeliveryMode.TRANSACTIONAL.value,
-    help="Delivery mode of the sink.",
-)
+@mode_option("Delivery mode of the sink.")
 @click.option(
     "--ledger", metavar="PATH", help="ledger_path of the sink.  [default: beside the target]"
 )

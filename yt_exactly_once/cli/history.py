@@ -6,7 +6,7 @@ from datetime import datetime
 
 import click
 
-from yt_exactly_once.cli.options import ClusterOptions, cluster_options, json_option
+from yt_exactly_once.cli.options import ClusterOptions, cluster_options, json_option, query_option
 from yt_exactly_once.cli.output import print_json
 from yt_exactly_once.operations.view import console, table
 
@@ -15,13 +15,7 @@ _FORMATS = ["%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d"]
 
 @click.command("history")
 @click.argument("path")
-@click.option(
-    "--query",
-    default="",
-    show_default=False,
-    metavar="ID",
-    help="Only this query; the first characters are enough.",
-)
+@query_option
 @click.option("--since", type=click.DateTime(_FORMATS), help="Only batches from this time on, UTC.")
 @click.option("--until", type=click.DateTime(_FORMATS), help="Only batches before this time, UTC.")
 @click.option(
@@ -31,7 +25,7 @@ _FORMATS = ["%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d"]
 @json_option
 def command(
     path: str,
-    query: str,
+    query: str | None,
     since: datetime | None,
     until: datetime | None,
     limit: int,
@@ -49,7 +43,7 @@ def command(
     rows = [
         row
         for row in read_history(cluster.connect(), path)
-        if row.entry.query_id.startswith(query)
+        if row.entry.query_id.startswith(query or "")
         and (since is None or row.entry.committed_at >= since.isoformat())
         and (until is None or row.entry.committed_at < until.isoformat())
     ][:limit]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from yt_exactly_once.cli.exit_codes import ExitCode
-from yt_exactly_once.cli.options import ClusterOptions, cluster_options, json_option
+from yt_exactly_once.cli.options import ClusterOptions, cluster_options, json_option, query_option
 from yt_exactly_once.cli.output import print_json
 from yt_exactly_once.operations.view import console, seconds, table
 
@@ -68,7 +68,7 @@ def _cells(row: LedgerRow) -> list[str]:
 
 @command.command("show")
 @click.argument("path")
-@click.option("--query", metavar="ID", help="Only this query; the first characters are enough.")
+@query_option
 @cluster_options
 @json_option
 def show(path: str, query: str | None, cluster: ClusterOptions, *, as_json: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +39,53 @@ class _Place(click.ParamType[int | str | datetime]):
 def moving(direction: str, explanation: str) -> click.Command:
     """Return the command for one direction."""
 
+    @click.command(direction, help=explanation)
+    @click.argument("consumer")
+    @click.argument("queue")
+    @click.option(
+        "--to",
+        type=_Place(),
+        required=True,
+        metavar="PLACE",
+        help="ledger: after the last row that the query has committed. Or an offset, earliest, latest, "
+        "or a time such as 2026-01-31T12:00:00Z: the first row that is not older.",
+    )
+    @click.option(
+        "--partition",
+        "partitions",
+        type=int,
+        multiple=True,
+        metavar="N",
+        help="Only this partition; may be repeated.  [default: all]",
+    )
+    @click.option(
+        "--ledger",
+        "ledgers",
+        multiple=True,
+        metavar="PATH",
+        help="Where to look for queries that use the consumer: ledgers, targets or folders.  "
+        "[default: //home]",
+    )
+    @click.option("--dry-run", is_flag=True, help="Only say what would happen.")
+    @click.option("--force", is_flag=True, help="Do not check whether a query is running.")
+    @click.option("--yes", is_flag=True, help="Do not ask.")
+    @click.option(
+        "--wait",
+        type=click.FloatRange(min=0),
+        default=5.0,
+        metavar="S",
+        help="Seconds between two looks at consumer and ledgers.",
+    )
+    @click.option(
+        "--quiet",
+        type=click.FloatRange(min=0),
+        default=60.0,
+        metavar="S",
+        help="Seconds that must have passed since the last batch of each query.",
+    )
+    @accepting
+    @cluster_options
+    @json_option
     def run(
         consumer: str,
         queue: str,
@@ -86,58 +132,7 @@ def moving(direction: str, explanation: str) -> click.Command:
         elif not dry_run:
             click.echo("moved. A new checkpoint begins where the consumer is now")
 
-    decorate: list[Callable[[Any], Any]] = [
-        click.argument("consumer"),
-        click.argument("queue"),
-        click.option(
-            "--to",
-            type=_Place(),
-            required=True,
-            metavar="PLACE",
-            help="ledger: after the last row that the query has committed. Or an offset, earliest, latest, "
-            "or a time such as 2026-01-31T12:00:00Z: the first row that is not older.",
-        ),
-        click.option(
-            "--partition",
-            "partitions",
-            type=int,
-            multiple=True,
-            metavar="N",
-            help="Only this partition; may be repeated.  [default: all]",
-        ),
-        click.option(
-            "--ledger",
-            "ledgers",
-            multiple=True,
-            metavar="PATH",
-            help="Where to look for queries that use the consumer: ledgers, targets or folders.  "
-            "[default: //home]",
-        ),
-        click.option("--dry-run", is_flag=True, help="Only say what would happen."),
-        click.option("--force", is_flag=True, help="Do not check whether a query is running."),
-        click.option("--yes", is_flag=True, help="Do not ask."),
-        click.option(
-            "--wait",
-            type=click.FloatRange(min=0),
-            default=5.0,
-            metavar="S",
-            help="Seconds between two looks at consumer and ledgers.",
-        ),
-        click.option(
-            "--quiet",
-            type=click.FloatRange(min=0),
-            default=60.0,
-            metavar="S",
-            help="Seconds that must have passed since the last batch of each query.",
-        ),
-        accepting,
-        cluster_options,
-        json_option,
-    ]
-    for decorator in reversed(decorate):
-        run = decorator(run)
-    run.__doc__ = explanation
-    return click.command(direction)(run)
+    return run
 
 
 def _print(plan: Plan) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from yt_exactly_once.config import BACKEND, ClusterConfig
+from yt_exactly_once.config import BACKEND, ClusterConfig, DeliveryMode
 
 if TYPE_CHECKING:
     from yt_exactly_once.ytsaurus.client import Connection
@@ -66,6 +66,17 @@ proxy_option = click.option(
     help="Address of a proxy. The token comes from YT_TOKEN.",
 )
 """Add `--proxy` alone, for a command with a say of its own about backends."""
+
+query_option = click.option(
+    "--query", metavar="ID", help="Only this query; the first characters are enough."
+)
+
+
+def mode_option(meaning: str) -> Callable[[Any], Any]:
+    """Add `--mode`, the delivery mode of a sink."""
+    modes = click.Choice([mode.value for mode in DeliveryMode])
+    usual = DeliveryMode.TRANSACTIONAL.value
+    return click.option("--mode", type=modes, default=usual, help=meaning)
 
 
 def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from yt_exactly_once.cli.exit_codes import ExitCode
-from yt_exactly_once.cli.options import ClusterOptions, accepting, cluster_options, json_option
+from yt_exactly_once.cli.options import (
+    ClusterOptions,
+    accepting,
+    cluster_options,
+    json_option,
+    query_option,
+)
 from yt_exactly_once.cli.output import print_json
 
 if TYPE_CHECKING:
@@ -20,13 +26,7 @@ _ROUNDS = 2
 
 @click.command("repair")
 @click.argument("paths", nargs=-1, required=True)
-@click.option(
-    "--query",
-    default="",
-    show_default=False,
-    metavar="ID",
-    help="Only this query; the first characters are enough.",
-)
+@query_option
 @click.option(
     "--new-checkpoint",
     is_flag=True,
@@ -38,7 +38,7 @@ _ROUNDS = 2
 @json_option
 def command(
     paths: tuple[str, ...],
-    query: str,
+    query: str | None,
     accept_repeated: int,
     accept_lost: int,
     cluster: ClusterOptions,
@@ -63,7 +63,9 @@ def command(
     shown: list[Repair] = []
     for number in range(_ROUNDS if is_applied else 1):
         rows = [row for ledger in ledgers for row in read_ledger(connection, ledger)]
-        plans = repairing.plan_repairs(connection, rows, query=query, new_checkpoint=new_checkpoint)
+        plans = repairing.plan_repairs(
+            connection, rows, query=query or "", new_checkpoint=new_checkpoint
+        )
         if number and not any(plan.steps for plan in plans):
             break
         shown += plans

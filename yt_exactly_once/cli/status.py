@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from yt_exactly_once.cli.exit_codes import ExitCode
-from yt_exactly_once.cli.options import ClusterOptions, cluster_options, json_option
+from yt_exactly_once.cli.options import ClusterOptions, cluster_options, json_option, query_option
 from yt_exactly_once.cli.output import print_json, require_folder
 from yt_exactly_once.operations.view import console, remarks, rendered
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @click.command("status")
 @click.argument("paths", nargs=-1)
-@click.option("--query", metavar="ID", help="Only this query; the first characters are enough.")
+@query_option
 @click.option("--partitions", is_flag=True, help="Show every partition of every queue.")
 @click.option("--watch", is_flag=True, help="Show a live view until Ctrl-C.")
 @click.option(
