@@ -16,7 +16,7 @@ import pytest
 from tests.flows import AGGREGATION
 from yt_exactly_once import Event, config
 from yt_exactly_once.commit.entry import DRIVER, TASKS
-from yt_exactly_once.errors import ConfigError, TransactionLostError
+from yt_exactly_once.errors import TransactionLostError
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.spark.sink import transactional_sink
 from yt_exactly_once.spark.sink.modes import transactional
@@ -232,23 +232,6 @@ def test_state_stays_with_the_driver(stream, monkeypatch):
     assert "keeps state" in flow.fail("ConfigError", sent_by="tasks")
     assert set(senders(flow.run())) == {DRIVER}
     flow.assert_exact()
-
-
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
-        ({"split_oversized": True}, "split_oversized"),
-        ({"dead_letter_path": "//d"}, "dead_letter_path"),
-        ({"write": "replace"}, "write='replace'"),
-        ({"delete_marker": "gone"}, "delete_marker"),
-        ({"unique_keys": True}, "unique_keys"),
-        ({"mode": "at-least-once", "sent_by": "driver"}, "sent_by='driver'"),
-    ],
-)
-def test_options_that_bring_all_rows_to_the_driver_exclude_the_tasks(stream, options, named):
-    """The error names the option, before the query starts."""
-    with pytest.raises(ConfigError, match=named):
-        stream(rows=1).sink(**{"sent_by": "tasks", **options})
 
 
 LARGE_BATCH = """

@@ -73,26 +73,3 @@ def test_rows_of_one_key_go_to_one_tablet(flow, mode):
     assert sum(map(len, keys)) == len(set.union(*keys))
     for rows in found.values():
         assert_in_order(rows)
-
-
-@pytest.mark.parametrize(
-    ("placement", "message"),
-    first_of(
-        [
-            ("preserve", "include_service_columns=true"),
-            (["nobody"], "the DataFrame's column nobody"),
-        ]
-    ),
-)
-def test_placement_by_a_missing_column_is_refused(stream, placement, message):
-    """Before the first row."""
-    flow = stream(rows=10)
-    assert message in flow.fail("ConfigError", placement=placement)
-    flow.assert_untouched()
-
-
-def test_placement_in_a_sorted_target_is_refused(stream):
-    """Keys choose the tablets."""
-    flow = stream(rows=10, is_sorted=True)
-    assert "keys choose the tablets" in flow.fail("ConfigError", placement="round_robin")
-    flow.assert_untouched()

@@ -10,12 +10,10 @@ from pyspark.errors import StreamingQueryException
 from tests.flows import AGGREGATION, STATELESS, columns, create_table
 from tests.integration.streams import finish
 from tests.tiers import first_of
-from yt_exactly_once import Event, Target, TransactionalSink
-from yt_exactly_once.commit.batch import MicroBatch
+from yt_exactly_once import Event, TransactionalSink
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.spark.sink import run as query_run
-from yt_exactly_once.spark.sink.preparation import require_output_mode
 
 NOBODY = "127.0.0.1:1"
 
@@ -47,19 +45,6 @@ def assert_nothing_done(flow):
     assert flow.queue.stored() == {}
     if flow.client.exists(flow.ledger):
         assert list(flow.client.select_rows(f"* from [{flow.ledger}]")) == []
-
-
-def test_missing_proxy_is_refused_when_the_sink_is_built(monkeypatch):
-    """Naming the argument and the variable."""
-    monkeypatch.delenv("YT_PROXY", raising=False)
-    with pytest.raises(ConfigError, match="YT_PROXY"):
-        TransactionalSink("//tmp/target")
-
-
-def test_unknown_mode_is_refused_when_the_sink_is_built():
-    """Naming the modes there are."""
-    with pytest.raises(ConfigError, match="at-least-once, transactional, idempotent"):
-        TransactionalSink("//tmp/target", proxy=NOBODY, mode="twice")
 
 
 @pytest.mark.parametrize("path", ["", "tmp/target", "//tmp/target/", "/target"])
@@ -125,13 +110,6 @@ def test_target_replaced_under_the_running_query_is_noticed(flow, monkeypatch):
     assert rows_in(flow) == 0
 
 
-def test_replacement_needs_to_know_the_output_mode():
-    """A session without a JVM cannot tell it."""
-    batch = MicroBatch("query", 0, "run", output_mode="")
-    with pytest.raises(ConfigError, match="without a JVM"):
-        require_output_mode(batch, Target("//target", write="replace"))
-
-
 def test_unreachable_proxy_stops_the_query(flow):
     """Naming the address to check."""
     # Left to itself, the client tries every request for some twenty seconds.
@@ -169,20 +147,6 @@ def test_null_in_a_required_column_stops_the_query(flow):
     assert "value" in text
     assert "required" in text
     flow.assert_untouched()
-
-
-def test_consumer_unregistered_before_a_restart_stops_the_query(flow):
-    """The sink looks again in every run, before the first row."""
-    frame = flow.frame()
-    flow.client.unregister_queue_consumer(flow.queue.path, flow.consumer)
-    with pytest.raises(StreamingQueryException, match="ConsumerNotRegisteredError"):
-        finish(
-            frame.writeStream.foreachBatch(flow.sink())
-            .option("checkpointLocation", str(flow.checkpoint))
-            .trigger(availableNow=True)
-            .start()
-        )
-    assert_nothing_done(flow)
 
 
 def test_sink_outside_a_query_is_refused(flow, spark):

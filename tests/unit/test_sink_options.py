@@ -56,6 +56,15 @@ def test_possible_options_are_accepted(options):
     ({"dead_letter_path": "//t_ledger"}, "uses already"),
     ({"dead_letter_path": "//r", "mode": "at-least-once"}, "not possible in mode"),
     ({"dead_letter_path": "//r", "mode": "idempotent"}, "not possible in mode"),
+    # They bring all rows to the driver.
+    *(({"sent_by": "tasks", **option}, named) for option, named in (
+        ({"split_oversized": True}, "split_oversized"),
+        ({"dead_letter_path": "//d"}, "dead_letter_path"),
+        ({"write": "replace"}, "write='replace'"),
+        ({"delete_marker": "gone"}, "delete_marker"),
+        ({"unique_keys": True}, "unique_keys"),
+    )),
+    ({"mode": "at-least-once", "sent_by": "driver"}, "sent_by='driver'"),
     *(({**option, "mode": mode}, "not possible in mode")
       for option in ({"write": "replace"}, {"delete_marker": "gone"}, {"aggregate": True})
       for mode in ("at-least-once", "idempotent")),
