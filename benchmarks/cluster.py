@@ -15,11 +15,12 @@ import os
 import statistics
 import sys
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import PIPE, Popen
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from yt import yson
@@ -32,9 +33,6 @@ from benchmarks.parts.rows import ROWS, Sample
 from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.spark.source.range import ROWS_PER_PULL
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 _ROOT = "//home/bench"
 _ROWS = 100_000

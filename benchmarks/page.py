@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from benchmarks.modes.machine import stamp
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 PAGE = Path(__file__).parents[1] / "docs" / "measured" / "results.md"
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 CLUSTER, DRIVER, JVM, WORKERS = PARTS = ("cluster", "driver", "jvm", "workers")
 """Whose CPU counts apart: the proxies, the driver's Python, the JVM, the Python processes it starts."""

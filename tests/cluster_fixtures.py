@@ -7,18 +7,16 @@ import json
 import re
 import time
 import uuid
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from yt import yson
 from yt.wrapper import YtResponseError
 
 from yt_exactly_once.local import LocalCluster
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
 
 STRICT: dict[str, Any] = {
     "producer_regress_on_skipped": True,

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from yt_exactly_once.commit.notes import Note
+from yt_exactly_once.commit.notes import Note
 
 
 class NoNotes:

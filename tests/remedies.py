@@ -6,20 +6,18 @@ import ast
 import re
 import shlex
 import tomllib
+from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from functools import cache
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from yt.cli import yt_binary
 
 from yt_exactly_once.cli.program import program
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[1]
 PRODUCT = ROOT / "yt_exactly_once"

@@ -5,18 +5,15 @@ from __future__ import annotations
 import secrets
 import socket
 import struct
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.local.rpc import message_types
 from yt_exactly_once.local.rpc.bus import envelopes, packets
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from yt_exactly_once.local import LocalCluster
 
 KIND = struct.Struct("<I")
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 NIGHTLY = bool(os.environ.get("YT_EXACTLY_ONCE_NIGHTLY"))
 """Whether there is time for every combination."""

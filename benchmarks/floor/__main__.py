@@ -12,14 +12,11 @@ import random
 import statistics
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from benchmarks.arguments import positive
 from benchmarks.page import put, rig
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 _JAVA = "spark.driver.extraJavaOptions"
 _FILES = "spark.sql.streaming.checkpointFileManagerClass"

@@ -17,21 +17,18 @@ import threading
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt.logger import LOGGER
 
 from benchmarks import source
 from benchmarks.arguments import positive
-from benchmarks.long_run.marks import Observer, faults, shares, table
+from benchmarks.long_run.marks import Mark, Observer, faults, shares, table
 from benchmarks.modes.machine import stamp
 from benchmarks.processes import SparkProcesses
 from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.demo.child import Child
 from yt_exactly_once.local import LocalCluster
-
-if TYPE_CHECKING:
-    from benchmarks.long_run.marks import Mark
 
 TARGET = "//home/benchmark/target"
 CONSUMER = "//home/benchmark/consumer"

@@ -6,14 +6,12 @@ import json
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from benchmarks.modes.session import session
 from yt_exactly_once import TransactionalSink, register_source
 from yt_exactly_once.observability import Event
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _LOOK_SECONDS = 0.1
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from benchmarks.processes import CLUSTER, DRIVER, JVM, PARTS, WORKERS, PeakMemory
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from benchmarks.processes import SparkProcesses
+from benchmarks.processes import CLUSTER, DRIVER, JVM, PARTS, WORKERS, PeakMemory, SparkProcesses
 
 MOST_GROWTH = 1.1
 """Of a peak of memory, from the second share to the last; the first one warms up."""

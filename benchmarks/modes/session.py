@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
 from benchmarks.modes.machine import cores
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @contextmanager

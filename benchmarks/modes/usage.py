@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from benchmarks.processes import PeakMemory, run_time
-
-if TYPE_CHECKING:
-    from benchmarks.processes import SparkProcesses
+from benchmarks.processes import PeakMemory, SparkProcesses, run_time
 
 
 @dataclass(frozen=True)

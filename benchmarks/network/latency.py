@@ -11,8 +11,8 @@ import logging
 import statistics
 import tempfile
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from yt.logger import LOGGER
 
@@ -20,15 +20,11 @@ from benchmarks.arguments import positive
 from benchmarks.modes.points import FLOOR, IDEMPOTENT, MODES, Point
 from benchmarks.modes.session import session
 from benchmarks.modes.stage import Stage
+from benchmarks.modes.turns import Turn
 from benchmarks.page import put, rig
 from yt_exactly_once import register_source
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.observability import LOGGER_NAME
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from benchmarks.modes.turns import Turn
 
 _WARM = 50
 _AROUND = "Spark around the sink"

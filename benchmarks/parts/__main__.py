@@ -8,10 +8,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -21,16 +21,11 @@ from benchmarks.modes.results import Spread
 from benchmarks.modes.work import SHAPES
 from benchmarks.parts.measures import Measures
 from benchmarks.parts.rows import Sample
-from benchmarks.parts.timing import BARE_LOOP, SOURCE
+from benchmarks.parts.timing import BARE_LOOP, SOURCE, Timing
 from yt_exactly_once.local import LocalCluster
 
 SOURCE_BAR = 0.9
 """What the source must reach of a bare loop."""
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from benchmarks.parts.timing import Timing
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from benchmarks.modes.work import Shape
 from yt_exactly_once.codec.row_hash import added, row_hashes
 from yt_exactly_once.codec.rows import WireFormat, encode
 from yt_exactly_once.codec.schema import TableSchema, WritePlan, arrow_schema_of, check_frame
-
-if TYPE_CHECKING:
-    from benchmarks.modes.work import Shape
 
 ROWS = 50_000
 """Rows of a piece of work: one insert request of the sink."""

@@ -5,12 +5,9 @@ from __future__ import annotations
 import gc
 import random
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 BARE_LOOP = "bare loop that decodes"
 SOURCE = "the source's reader"

@@ -14,9 +14,10 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt.logger import LOGGER
 
@@ -25,13 +26,8 @@ from benchmarks.modes.machine import stamp
 from benchmarks.spyt import environments
 from benchmarks.spyt.holes import SCENARIOS
 from benchmarks.spyt.speed import SIZES, measure
-from benchmarks.spyt.trials import ALL_CONTENDERS, CONTENDERS, SAME_SPARK, Stage
+from benchmarks.spyt.trials import ALL_CONTENDERS, CONTENDERS, SAME_SPARK, Contender, Stage
 from yt_exactly_once.local import LocalCluster
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from benchmarks.spyt.trials import Contender
 
 _FOLDER = Path("benchmark-results") / "spyt"
 

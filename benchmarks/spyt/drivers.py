@@ -7,15 +7,12 @@ import json
 import subprocess
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from benchmarks.spyt.environments import Environment
 from yt_exactly_once.demo.child import kill_session
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from benchmarks.spyt.environments import Environment
 
 Event = dict[str, Any]
 

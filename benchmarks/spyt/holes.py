@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from benchmarks.spyt.trials import Contender, Stage, Trial, Verdict
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 KILLS = 10
 """Of `random_kills`, at most."""

@@ -9,19 +9,15 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from benchmarks.processes import CLUSTER, PeakMemory, SparkProcesses, cpu_seconds, java_of
 from benchmarks.spyt import work
-from benchmarks.spyt.trials import Trial
+from benchmarks.spyt.drivers import Driver
+from benchmarks.spyt.trials import Contender, Stage, Trial
 from yt_exactly_once.demo.child import session_members
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from benchmarks.spyt.drivers import Driver
-    from benchmarks.spyt.trials import Contender, Stage
 
 SIZES = {1_000: 8, 100_000: 4}
 """Measured batches of a turn, by rows of a batch."""

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt.common import YtError
 
 from tests.callers.mishaps import Request
 from tests.callers.server import PRODUCER_SCHEMA, Row, Server, Table, Write
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _ZOMBIE_EPOCH = 3102
 

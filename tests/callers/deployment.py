@@ -6,25 +6,21 @@ Where the rows come from and who calls the function is left to `in_memory` and `
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.callers.frames import JobFailedError
 from tests.callers.mishaps import TaskDiedError
 from tests.callers.oracle import Execution, ViolationError, check
-from tests.callers.program import OnError, Part, Program, Row, Run
+from tests.callers.program import Layout, OnError, Part, Program, Row, Run
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS
 from yt_exactly_once.config import RetryPolicy
 from yt_exactly_once.errors import ExactlyOnceError
 from yt_exactly_once.spark.sink.options import Target
 from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tests.callers.program import Layout
 
 CHUNK = 2
 """Rows per request."""

@@ -8,21 +8,18 @@ order. Tasks run one after the other; one that dies is started again.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from tests.callers.mishaps import TaskDiedError
+from tests.callers.server import Server
 from tests.model.tasks import task_context
 from yt_exactly_once.errors import ExactlyOnceError
 from yt_exactly_once.spark.schema import spark_schema_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tests.callers.server import Server
 
 Partitions = list[pa.RecordBatch]
 

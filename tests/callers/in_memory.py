@@ -10,11 +10,12 @@ import copy
 import json
 import logging
 import sys
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import ExitStack, contextmanager
 from itertools import count
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest import mock
 
 import pyarrow as pa
@@ -24,12 +25,13 @@ from tests.callers.deployment import Deployment, cut, joined
 from tests.callers.frames import Frame, Functions, Partitions
 from tests.callers.mishaps import CrashedError
 from tests.callers.oracle import ViolationError
-from tests.callers.program import Layout, Source
-from tests.callers.server import CONSUMER_SCHEMA, Server
+from tests.callers.program import Layout, Part, Program, Row, Run, Source
+from tests.callers.server import CONSUMER_SCHEMA, Server, Table
 from tests.callers.threads import Turns
 from tests.model.continuations import no_waiting
 from tests.notes import MemoryNotes
-from yt_exactly_once.commit.batch import MicroBatch
+from yt_exactly_once.commit.batch import MicroBatch, SourceRange
+from yt_exactly_once.commit.notes import Note
 from yt_exactly_once.errors import CheckpointError
 from yt_exactly_once.spark.query.calls import Place
 from yt_exactly_once.spark.query.offset_log import (
@@ -39,17 +41,9 @@ from yt_exactly_once.spark.query.offset_log import (
     source_ranges,
 )
 from yt_exactly_once.spark.query.queue_offset import QueueOffset
+from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
 from yt_exactly_once.ytsaurus import client as client_module
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from tests.callers.program import Part, Program, Row, Run
-    from tests.callers.server import Table
-    from yt_exactly_once.commit.batch import SourceRange
-    from yt_exactly_once.commit.notes import Note
-    from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
 
 _numbers = count()
 """For ids that no other deployment of this process has: the registry of calls is the process's."""

@@ -6,16 +6,13 @@ meant to write is said here, too; whether it was written is the oracle's.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from enum import Enum, StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
+from tests.callers.mishaps import Death
 from yt_exactly_once.config import DeliveryMode
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tests.callers.mishaps import Death
 
 INTERNAL_NAMES = (
     "__yt_exactly_once_partition",

@@ -7,10 +7,11 @@ session admits one epoch. A request may fail, or be the last one of its process.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from yt import yson
@@ -18,12 +19,7 @@ from yt.common import YtError
 from yt.wrapper.errors import YtResolveError
 from yt.wrapper.format import ArrowFormat
 
-from tests.callers.mishaps import CrashedError, How, Request, TaskDiedError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from tests.callers.mishaps import Death
+from tests.callers.mishaps import CrashedError, Death, How, Request, TaskDiedError
 
 Row = dict[str, Any]
 

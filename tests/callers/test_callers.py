@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -15,15 +17,9 @@ from tests.callers.in_format import InFormat
 from tests.callers.in_memory import LEDGER, deploy
 from tests.callers.oracle import ViolationError
 from tests.callers.program import Program, Run
-from tests.callers.server import Server
+from tests.callers.server import Server, Write
 from tests.callers.strategies import programs, programs_in_format
 from yt_exactly_once.config import DeliveryMode
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from tests.callers.server import Write
 
 IS_DEEP = settings.get_current_profile_name() == "deep"
 EXAMPLES = 5_000 if IS_DEEP else 300

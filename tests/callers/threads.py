@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 from tests.callers.mishaps import CrashedError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 _STUCK_SECONDS = 0.5
 """After this time somebody takes the turn who should not have to: its owner waits for a lock of the sink."""

@@ -8,20 +8,16 @@ import logging
 import secrets
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from yt.logger import LOGGER
 
 from tests.chaos.campaign import RunOptions, run
 from tests.chaos.plan import Rates
 from tests.chaos.report import say, summary, to_json
+from tests.chaos.round import Verdict
 from yt_exactly_once.config import DeliveryMode
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tests.chaos.round import Verdict
 
 ALL = "all"
 

@@ -5,22 +5,18 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tests.chaos.drivers import Fleet
 from tests.chaos.network import Network
 from tests.chaos.plan import Rates, RoundPlan
 from tests.chaos.report import Progress, say
 from tests.chaos.round import Arena, Round, Verdict
+from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.spark.java import require_java
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from yt_exactly_once.config import DeliveryMode
 
 PROXIES = 3
 

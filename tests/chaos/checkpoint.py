@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.flows import Entry
+from tests.flows import Entry
 
 Ends = dict[int, int]
 """First row after a batch, per partition of the queue."""

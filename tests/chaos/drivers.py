@@ -12,14 +12,11 @@ import queue
 import signal
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tests.chaos.messages import DO, DRAIN, QUERY, RESTART, START, DriverOptions
+from tests.chaos.messages import DO, DRAIN, QUERY, RESTART, START, DriverOptions, RoundTask
 from yt_exactly_once.demo.child import Child, session_members
 from yt_exactly_once.demo.nursery import NAME
-
-if TYPE_CHECKING:
-    from tests.chaos.messages import RoundTask
 
 _MODULE = "tests.chaos.driver"
 _LISTEN_SECONDS = 3600.0

@@ -7,15 +7,12 @@ import json
 import threading
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+from tests.chaos.weather import Weather
+from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.local.cluster import LocalClusterError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.chaos.weather import Weather
-    from yt_exactly_once.local import LocalCluster
 
 _LOOK_SECONDS = 0.3
 _TRIES = 40

@@ -5,15 +5,12 @@ from __future__ import annotations
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tests.chaos.round import Round, Verdict
 from tests.chaos.tally import NUMBERS, Tally
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tests.chaos.round import Round, Verdict
 
 _LINE_SECONDS = 15.0
 

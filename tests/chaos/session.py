@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from tests.class_archive import SHORT_LIVED
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def open_session(scratch: Path, *, tasks: int = 2) -> SparkSession:

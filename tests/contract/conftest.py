@@ -9,16 +9,14 @@ of its own, the test is marked `embedded_only` with the reason; what only one fr
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests.cluster_fixtures import STRICT, RawHttp, client, raw, sticky, tmp
 from yt_exactly_once.local import LocalCluster
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 __all__ = ["client", "cluster", "cluster_name", "raw", "sticky", "tmp"]
 

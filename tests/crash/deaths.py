@@ -8,16 +8,14 @@ At-least-once mode takes the same steps, and promises less: it dies where its ro
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from tests.crash.crash_points import CrashPoint
 from tests.crash.harness.lives import Cell
 from tests.flows import QUERIES
 from tests.tiers import NIGHTLY
 from yt_exactly_once.config import DeliveryMode
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class Death(NamedTuple):

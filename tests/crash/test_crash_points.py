@@ -8,30 +8,26 @@ die together, each at its crash point. Who dies where is in `tests.crash.deaths`
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests.crash.crash_points import CrashPoint
 from tests.crash.deaths import BATCHES, FATES, PASSED, Death, family_of
 from tests.crash.harness.account import Account
+from tests.crash.harness.lives import Cell, Life, Lineage, Subject
+from tests.crash.harness.plan import QueryPlan
 from tests.tiers import NIGHTLY
 from yt_exactly_once import TransactionalSink
 from yt_exactly_once.config import ClusterConfig, DeliveryMode
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.operations.audit.found import By
+from yt_exactly_once.local import LocalCluster
+from yt_exactly_once.operations.audit.found import Audit, By
 from yt_exactly_once.operations.audit.run import audit
 from yt_exactly_once.ytsaurus.client import Connection
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.crash.harness.lives import Cell, Life, Lineage, Subject
-    from tests.crash.harness.plan import QueryPlan
-    from yt_exactly_once.local import LocalCluster
-    from yt_exactly_once.operations.audit.found import Audit
 
 ROWS_PER_PARTITION = 400
 

@@ -9,18 +9,14 @@ from __future__ import annotations
 
 import random
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from tests.crash.harness.lives import PATIENCE_SECONDS, Cell
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.crash.harness.lives import Life, Lineage
-    from tests.flows import Queue
-    from yt_exactly_once.local import LocalCluster
+from tests.crash.harness.lives import PATIENCE_SECONDS, Cell, Life, Lineage
+from tests.flows import Queue
+from yt_exactly_once.local import LocalCluster
 
 Rule = dict[str, Any]
 

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.crash.crash_points import CrashPoint
-from tests.crash.harness.lives import Cell
+from tests.crash.harness.lives import Cell, Life, Lineage, Remains, Subject
 from tests.tiers import NIGHTLY
 from yt_exactly_once import Event
 from yt_exactly_once.config import DeliveryMode
-
-if TYPE_CHECKING:
-    from tests.crash.harness.lives import Life, Lineage, Remains, Subject
 
 BATCH = 2
 """The batch the zombie stops in."""

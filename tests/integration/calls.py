@@ -6,15 +6,13 @@ A call of a new version of PySpark fails `tests/unit/test_stream_calls.py` until
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
 
 from tests.flows import QUEUE_TYPES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SPARK_TYPES = {"int64": "long", "utf8": "string", "timestamp": "timestamp"}
 SAME_SCHEMA = ", ".join(f"{name} {SPARK_TYPES[kind]}" for name, kind in QUEUE_TYPES.items())

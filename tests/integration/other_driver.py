@@ -13,14 +13,11 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
 
 from yt.wrapper import YtClient
 
 from tests.integration.operated import OperatedOnSpark, StoppedError
-
-if TYPE_CHECKING:
-    from tests.local.operated import Operated
+from tests.local.operated import Operated
 
 _DROP_FROM_BOUNDING_SET = 24
 _DAC_OVERRIDE = 1

@@ -6,18 +6,15 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyspark
 
 from yt_exactly_once.demo.child import kill_session
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from yt_exactly_once.local import LocalCluster
+from yt_exactly_once.local import LocalCluster
 
 QUEUE, TARGET = "//home/shop/orders", "//home/app/result"
 COLUMNS = [{"name": "customer", "type": "utf8"}, {"name": "amount", "type": "int64"}]

@@ -11,10 +11,11 @@ import sys
 import time
 import venv
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyspark
 import pytest
@@ -32,9 +33,6 @@ from tests.flows import (
 )
 from tests.integration.streams import forget_last_batch
 from yt_exactly_once.demo.child import kill_session
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1_200)]
 

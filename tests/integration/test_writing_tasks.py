@@ -7,9 +7,10 @@ back, and one with an empty body moves it to the beginning.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -33,9 +34,6 @@ from yt_exactly_once.spark.sink.targets import PreparedTarget
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.rows import SessionState, session_prefix, sessions_of
 from yt_exactly_once.ytsaurus.tables import ensure_object
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 PUSH, INSERT = "push_queue_producer", "insert_rows"
 ALL = list(range(8))

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
 from tests.cluster_fixtures import aborted, client, raw, sticky, tmp
 from yt_exactly_once.local import LocalCluster
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 __all__ = ["aborted", "client", "cluster", "raw", "sticky", "tmp"]
 

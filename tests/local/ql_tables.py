@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import pytest
 
@@ -11,12 +12,7 @@ from yt_exactly_once.local import ql
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.tables import keys, values
 from yt_exactly_once.local.tables.layout import TableLayout, quote
-from yt_exactly_once.local.tables.schema import parse_schema
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from yt_exactly_once.local.tables.schema import TableSchema
+from yt_exactly_once.local.tables.schema import TableSchema, parse_schema
 
 TIMESTAMP = 100
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import http.client
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SWITCH = "/break-off"
 """`?when=before|after|within|never&op=OPERATION`: what the next such call meets."""

@@ -11,16 +11,14 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from yt_exactly_once.local import commands  # noqa: F401 - fills the registry
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 # The stock program is imported once; each command line then runs in a process of its own.
 _RUNNER = """

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from yt.yson import YsonUint64
 
 from tests.local.ql_tables import Tables, columns, key_columns
 from yt_exactly_once.local.tables.layout import quote
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 UNSIGNED = [2**63 + 1, 2**64 - 1, 3, None, 10, 2**63]
 ITEMS = [

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from yt.yson import YsonUint64
 
 from tests.local.ql_tables import Tables, columns, key_columns
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def optional(item: Any) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from yt.yson import YsonUint64
@@ -11,9 +12,6 @@ from yt.yson import YsonUint64
 from tests.local.ql_tables import Tables, columns
 from yt_exactly_once.local.ql.functions.farm_hash import fingerprint_of_value
 from yt_exactly_once.local.ql.value_types import Type
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 DOCUMENT = {
     "i": -5,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
@@ -10,9 +10,6 @@ from tests.local.ql_tables import Tables, columns, key_columns
 from yt_exactly_once.local.errors import Code
 from yt_exactly_once.local.tables.keys import decode_first, encode_prefix
 from yt_exactly_once.local.tables.schema import parse_schema
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 TABLETS = 3
 

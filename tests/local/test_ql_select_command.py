@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from yt import yson
 from yt.wrapper import YtResponseError
 
+from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.local.errors import Code
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local import LocalCluster
 
 ROWS = [{"k": k, "v": None if k % 2 else k} for k in range(4)]
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from yt.yson import YsonUint64
 
 from tests.local.ql_tables import Tables, columns, key_columns
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MIN, MAX, UMAX = -(2**63), 2**63 - 1, 2**64 - 1
 ROW: dict[str, Any] = {

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from yt.wrapper import YtResponseError
 
+from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.local.errors import Code
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local import LocalCluster
 
 SORTED = "sorted"
 ORDERED = "ordered"

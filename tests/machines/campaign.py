@@ -5,19 +5,17 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from pathlib import Path
+from typing import Any, Self
 
 from tests.machines.history import History, read_history
 from tests.machines.judge import damages, wrong_states
 from tests.machines.stage import FLOWS, Driver, Stage, open_stage
 from yt_exactly_once.demo.child import ChildFailedError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 EXECUTOR, WORKER, FILES = "executor", "worker", "shuffle files"
 DRIVER, GATEWAY, PROXY = "driver", "gateway", "proxy"

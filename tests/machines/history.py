@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
 
 _STAGE = '{"Event":"SparkListenerStageCompleted"'
 _TASK = '{"Event":"SparkListenerTaskEnd"'

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
 from tests.flows import differences
-from tests.machines.stage import FLOWS, STATEFUL
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from tests.machines.stage import Driver, Stage
+from tests.machines.stage import FLOWS, STATEFUL, Driver, Stage
 
 _NAME = re.compile(r"\d+|\..+\.tmp")
 """A file of Spark's logs, or what a killed driver may leave beside them."""

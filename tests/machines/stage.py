@@ -10,9 +10,12 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Self
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
 
 from tests.class_archive import SHORT_LIVED
 from tests.flows import QUERIES, Queue, Rows, differences
@@ -20,11 +23,6 @@ from tests.machines.environment import ENVIRONMENT
 from tests.machines.standalone import Standalone
 from yt_exactly_once.demo.child import Child
 from yt_exactly_once.local import LocalCluster
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-    from types import TracebackType
 
 
 @dataclass(frozen=True)

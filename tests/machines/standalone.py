@@ -10,19 +10,17 @@ import socket
 import subprocess
 import time
 import urllib.request
+from collections.abc import Callable
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from types import TracebackType
+from typing import Self
 
 import pyspark
 
 from tests.class_archive import SHORT_LIVED
 from yt_exactly_once.demo.child import kill_session, session_members
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import TracebackType
 
 ON_WORKER = "MACHINES_ON_WORKER"
 """Environment variable that executors, and their Python, have and the driver has not."""

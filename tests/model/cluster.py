@@ -9,12 +9,15 @@ are answered on the spot; whether one of them fails was decided when the transac
 from __future__ import annotations
 
 import json
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
-from tests.model.continuations import NO_FAILURE
+from tests.model.continuations import NO_FAILURE, Script
+from yt_exactly_once.commit.cluster import Payload, Row, Transaction
 from yt_exactly_once.commit.entry import Tally
 from yt_exactly_once.errors import (
     ClusterUnavailableError,
@@ -22,14 +25,6 @@ from yt_exactly_once.errors import (
     ConflictError,
     TransactionLostError,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from contextlib import AbstractContextManager
-    from datetime import timedelta
-
-    from tests.model.continuations import Script
-    from yt_exactly_once.commit.cluster import Payload, Row, Transaction
 
 T = TypeVar("T")
 

@@ -8,17 +8,14 @@ Nothing here knows what is asked or answered.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest import mock
 
 import tenacity.nap
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator
-
 
 NO_FAILURE = -1
 """No local call fails."""

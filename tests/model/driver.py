@@ -9,7 +9,8 @@ the sources.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from tests.model.cluster import LOCAL_FAILURES, Begin, Commit, Evaluated, Snapshot, offset_in
 from tests.model.continuations import Asking, Continuations, Raised, Returned
@@ -27,14 +28,10 @@ from tests.model.programs import (
     StateMissingError,
     describe_error,
 )
+from tests.model.scenario import Scenario
 from tests.model.tasks import RunJob
 from tests.model.world import Calm, Checkpoint, Driver, Phase, Status, World
 from yt_exactly_once.errors import ExactlyOnceError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.model.scenario import Scenario
 
 NAMES = "ABC"
 """Drivers, by slot."""

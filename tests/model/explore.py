@@ -10,19 +10,15 @@ from __future__ import annotations
 import time
 from array import array
 from collections import Counter, deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from tests.model.continuations import no_waiting
 from tests.model.driver import Drivers, Step, restored
 from tests.model.invariants import Kind, ViolationError
+from tests.model.scenario import Scenario
 from tests.model.world import Checkpoint, Driver, Status, World
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.model.scenario import Scenario
 
 _AT_REST = (Status.FINISHED, Status.STOPPED)
 

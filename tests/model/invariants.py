@@ -7,20 +7,15 @@ targets, the consumers, the ledger and the checkpoints, never into the code unde
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from enum import StrEnum
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.model.cluster import Append, Put, consumer_key, ledger_key, offset_in
-from tests.model.scenario import query_id, rows_of
-from tests.model.world import Applied
+from tests.model.scenario import Ranges, Scenario, SourceRow, query_id, rows_of
+from tests.model.world import Applied, Checkpoint, World
 from yt_exactly_once.config import DeliveryMode
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tests.model.scenario import Ranges, Scenario, SourceRow
-    from tests.model.world import Checkpoint, World
 
 
 class Kind(StrEnum):

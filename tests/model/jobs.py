@@ -6,21 +6,15 @@ driver is dead, goes on all the same: nothing stops a process that nobody can re
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
-from tests.model.continuations import Asking, Raised
-from tests.model.scenario import Spread
+from tests.model.continuations import Asking, Continuations, Raised
+from tests.model.network import Network
+from tests.model.scenario import Scenario, Spread
 from tests.model.tasks import JobFailed, RunJob, RunTask
-from tests.model.world import ORPHAN, Job, Task
+from tests.model.world import ORPHAN, Job, Task, World
 from yt_exactly_once.errors import ExactlyOnceError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tests.model.continuations import Continuations
-    from tests.model.network import Network
-    from tests.model.scenario import Scenario
-    from tests.model.world import World
 
 Happens = tuple[str, "World"]
 """Label and the world after it."""

@@ -8,8 +8,9 @@ answer is lost is put in flight: it may land before anything else happens, later
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from tests.model.cluster import (
     CONFLICT,
@@ -42,16 +43,9 @@ from tests.model.invariants import (
     recorded,
 )
 from tests.model.programs import STATE_MISSING, TRIMMED, Advance, Evaluate, Stored
-from tests.model.scenario import query_id, rows_of
+from tests.model.scenario import Scenario, query_id, rows_of
 from tests.model.tasks import REFUSED, CreateSession, Insert, InsertInside, Push
-from tests.model.world import InFlight
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.model.scenario import Scenario
-    from tests.model.world import World
-
+from tests.model.world import InFlight, World
 
 Request = Insert | InsertInside | CreateSession | Push
 """What a task asks for."""

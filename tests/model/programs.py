@@ -8,11 +8,12 @@ the way in which the source moves a consumer.
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 from unittest import mock
 
 from structlog.testing import capture_logs
@@ -28,7 +29,8 @@ from tests.model.cluster import (
     consumer_key,
     ledger_value,
 )
-from tests.model.scenario import Spread, query_id
+from tests.model.continuations import Script
+from tests.model.scenario import Ranges, Scenario, Spread, query_id
 from tests.model.tasks import (
     JobFailed,
     RunJob,
@@ -40,7 +42,7 @@ from tests.model.tasks import (
 )
 from tests.notes import NoNotes
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
-from yt_exactly_once.commit.cluster import Payload
+from yt_exactly_once.commit.cluster import OpenTransaction, Payload
 from yt_exactly_once.commit.entry import LedgerEntry
 from yt_exactly_once.commit.parts import TargetRows
 from yt_exactly_once.config import ROWS_PER_TABLET_LIMIT, DeliveryMode, RetryPolicy
@@ -51,6 +53,7 @@ from yt_exactly_once.errors import (
     ExactlyOnceError,
     OffsetConflictError,
 )
+from yt_exactly_once.observability import Emitter
 from yt_exactly_once.spark.query.calls import Calls, Place
 from yt_exactly_once.spark.query.queue_offset import QueueOffset
 from yt_exactly_once.spark.sink import frame_rows, look_up
@@ -63,14 +66,6 @@ from yt_exactly_once.spark.source.opening import OpenedQueue
 from yt_exactly_once.spark.source.packed import PackedQueue
 from yt_exactly_once.spark.source.reader import QueueStreamReader
 from yt_exactly_once.ytsaurus.rows import SessionState
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from tests.model.continuations import Script
-    from tests.model.scenario import Ranges, Scenario
-    from yt_exactly_once.commit.cluster import OpenTransaction
-    from yt_exactly_once.observability import Emitter
 
 TRIMMED = "trimmed"
 STATE_MISSING = "state missing"

@@ -6,14 +6,15 @@ Left out are those that another protection covers wherever the model can look.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from tests.model import network
 from tests.model.cluster import LEDGER, ModelTransaction, conflicts
 from tests.model.invariants import Kind
 from yt_exactly_once.commit import contents
+from yt_exactly_once.commit.cluster import Row
 from yt_exactly_once.commit.judgement import Verdict, judge
 from yt_exactly_once.commit.ledger import CommitLedger
 from yt_exactly_once.commit.parts import Part
@@ -22,11 +23,6 @@ from yt_exactly_once.config import LEASE
 from yt_exactly_once.errors import CommitOutcomeUnknownError, FencedError
 from yt_exactly_once.spark.sink import look_up
 from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from yt_exactly_once.commit.cluster import Row
 
 Put = Callable[[Any, str, Any], None]
 """`setattr`, or a monkeypatch that undoes it."""

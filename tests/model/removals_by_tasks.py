@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt.common import update
 
@@ -19,9 +20,6 @@ from yt_exactly_once.spark.sink.modes.push import RehearsalTask
 from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.rows import ProducerSession
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @removal("the epoch of a session", ({Kind.ORDER, Kind.TWICE}, "idempotent, chunks"))

@@ -6,12 +6,13 @@ The tasks are the ones that the real sink hands to Spark (`spark.sink.modes`); o
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cache
 from string import ascii_letters
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 from unittest import mock
 
 import pyarrow as pa
@@ -20,24 +21,20 @@ from yt import yson
 from yt.common import YtError
 
 from tests.model.cluster import LOST, UNAVAILABLE, session_key
+from tests.model.continuations import Script
+from tests.model.scenario import Ranges, Scenario
 from yt_exactly_once.codec.rows import SEQUENCE_NUMBER, WireFormat
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS, TableSchema, check_frame
 from yt_exactly_once.config import DEFAULT_DYN_BATCH_SIZE, ROWS_PER_TABLET_LIMIT, ClusterConfig
 from yt_exactly_once.errors import ClusterUnavailableError, TransactionLostError
+from yt_exactly_once.observability import Emitter, Event
 from yt_exactly_once.spark.sink.modes import push, tasks
+from yt_exactly_once.spark.sink.modes.mode import RowTask
 from yt_exactly_once.spark.sink.modes.tasks import KEY_HASH_COLUMNS
 from yt_exactly_once.spark.sink.options import Target
 from yt_exactly_once.spark.sink.placement import Placement
 from yt_exactly_once.spark.sink.targets import PreparedTarget
 from yt_exactly_once.ytsaurus.client import Connection
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from tests.model.continuations import Script
-    from tests.model.scenario import Ranges, Scenario
-    from yt_exactly_once.observability import Emitter, Event
-    from yt_exactly_once.spark.sink.modes.mode import RowTask
 
 COLUMNS = ("key", "query", "place", "row")
 """Of the target; the first one is the key of a sorted target."""

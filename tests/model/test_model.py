@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -13,7 +13,9 @@ from tests.model.cluster import (
     CONSUMER,
     Append,
     ModelCluster,
+    ModelTransaction,
     Put,
+    Rows,
     Snapshot,
     conflicts,
     consumer_value,
@@ -26,9 +28,6 @@ from tests.model.scenario import Faults, Scenario
 from tests.model.scenarios import NO_QUEUE, ROW
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.errors import TransactionLostError
-
-if TYPE_CHECKING:
-    from tests.model.cluster import ModelTransaction, Rows
 
 SMALL = (
     Scenario(name="one batch", plans=(ROW,), budget=1),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests.model import network
 from tests.model.explore import Explorer
 from tests.model.invariants import Kind, ViolationError
+from tests.model.scenario import Scenario
 from tests.model.scenarios import (
     BY_TASKS,
     INTO_ONE,
@@ -23,12 +25,7 @@ from tests.model.scenarios import (
     is_deep,
     named,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tests.model.scenario import Scenario
-    from tests.model.world import World
+from tests.model.world import World
 
 
 def in_tiers(scenarios: Iterable[Scenario]) -> list[Any]:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from tests.model import removals_by_tasks as _others  # noqa: F401 - registers its removals
 from tests.model.explore import Explorer
-from tests.model.removals import REMOVALS
+from tests.model.invariants import Kind
+from tests.model.removals import REMOVALS, Removal
 from tests.model.scenarios import LONG, LONGEST, named
-
-if TYPE_CHECKING:
-    from tests.model.invariants import Kind
-    from tests.model.removals import Removal
 
 
 def _waits(scenario: str, *, further_on: bool) -> list[pytest.MarkDecorator]:

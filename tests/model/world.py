@@ -6,15 +6,12 @@ under test is its continuation.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum, StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tests.model.cluster import Append, Put, Rows
-    from tests.model.scenario import Ranges, SourceRow
-
+from tests.model.cluster import Append, Put, Rows
+from tests.model.scenario import Ranges, SourceRow
 
 ORPHAN = -1
 """Slot of a task that no driver waits for."""

@@ -20,16 +20,13 @@ import tempfile
 import time
 import traceback
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tests.mutation.explained import EXPLAINED
 from tests.mutation.mutants import Mutant, mutants_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = "yt_exactly_once"

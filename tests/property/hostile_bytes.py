@@ -5,14 +5,12 @@ from __future__ import annotations
 import random
 import time
 import tracemalloc
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 assert pd.__version__
 """Arrow imports it when it converts the first value, which takes more memory than most payloads."""

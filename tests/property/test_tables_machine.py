@@ -8,9 +8,10 @@ from __future__ import annotations
 import contextlib
 import copy
 import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -31,9 +32,6 @@ from yt_exactly_once.local.commands.registry import REGISTRY, Context, Rows
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.proxy import Proxy
 from yt_exactly_once.local.tablets.transactions import TransactionPool
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 SORTED, ORDERED = "//tmp/sorted", "//tmp/ordered"
 TABLETS = 2

@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
+from pathlib import Path
+from typing import Any
 
 CLASSES = ("servers", "scope", "lacks", "WRONG", "version", "shim", "unjudged")
 UNJUDGED = CLASSES[-1]

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from tests.crash.crash_points import Visible
-from tests.flows import differences
+from tests.crash.crash_points import Aftermath, CrashPoint, Visible
+from tests.crash.harness.lives import Remains, Subject
+from tests.flows import Rows, differences
 from yt_exactly_once.config import DeliveryMode
-
-if TYPE_CHECKING:
-    from tests.crash.crash_points import Aftermath, CrashPoint
-    from tests.crash.harness.lives import Remains, Subject
-    from tests.flows import Rows
 
 
 class Account:
