@@ -52,11 +52,13 @@ COLUMNS: dict[str, list[str]] = {
     "SQL": [f"{_TESTS}/test_doors.py::test_sql"],
     "batch write": [f"{_TESTS}/test_batch_writer.py::test_job_is"],
     "batch read": [f"{_TESTS}/test_tables.py::test_spark_reads"],
-    "Scala, in spark-shell": [f"{_TESTS}/test_scala.py::"],
+    "Scala, in spark-shell": [
+        f"{_TESTS}/test_scala.py::test_copy_of_the_page_is_exact_over_kills[one]"
+    ],
     "Spark Connect, a client without the package": [
         f"{_TESTS}/test_connect.py::test_client_without"
     ],
-    "pipelines": [f"{_TESTS}/test_pipelines.py::"],
+    "pipelines": [f"{_TESTS}/test_pipelines.py::test_project_of_the_page_is_exact_over_kills[one]"],
 }
 """What is tested, a line of the table each: how the names of its tests begin."""
 
