@@ -22,7 +22,7 @@ myst_heading_anchors = 3
 
 # Docstrings are written for people who read the source: `name` is code, and types are plain words.
 default_role = "code"
-nitpick_ignore_regex = [("py:(class|exc)", r"(datetime\.)?[A-Za-z]\w+")]
+nitpick_ignore_regex = [("py:(class|exc)", r"([a-z]\w*\.)*[A-Za-z]\w+")]
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 napoleon_numpy_docstring = False
