@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from tests.local.operated import TARGET_SCHEMA, Operated
+from tests.local.operated import TARGET_SCHEMA, Operated, UndecidedError
 from tests.remedies import unfollowed
 from tests.tiers import first_of
 
@@ -187,6 +187,28 @@ def test_consumer_that_another_query_has_moved_is_free_once_that_is_gone(query, 
     query.restart_with_advice()
     query.assert_exact()
     assert unfollowed("consumer of two queries", query.followed) == []
+
+
+def test_old_checkpoint_is_not_started_over_a_newer_one(query):
+    """Its rows were written by the newer query, which continues."""
+    old, newer = query.checkpoint, query.checkpoint.with_name("newer")
+    query.feed(5)
+    query.checkpoint = newer
+    query.run()
+    query.checkpoint = old
+    query.feed(3)
+    with pytest.raises(UndecidedError, match="has continued this one from another checkpoint"):
+        query.restart_with_advice()
+    query.checkpoint = newer
+    query.run()
+    query.assert_exact()
+
+
+def test_doctor_names_a_ledger_that_is_gone(query):
+    """The notes in the checkpoint know that there was one."""
+    query.client.remove(query.ledger)
+    (repair,) = query.repairs(f"--checkpoint {query.checkpoint}")
+    assert "'A ledger is missing'" in repair
 
 
 def test_unmounted_ledger_does_not_hide_the_other_queries(query, cluster, tmp_path):

@@ -16,6 +16,9 @@ from typing import Protocol, Self
 
 from yt_exactly_once.commit.formats import require_known_format
 
+FOLDER = "yt_exactly_once"
+"""Name of the folder in the checkpoint; Spark ignores what it does not know there."""
+
 NOTES_VERSION = 1
 """Format of the notes. Raise it when an earlier version would misread one."""
 

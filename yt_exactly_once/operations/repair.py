@@ -167,6 +167,12 @@ def _planned(status: QueryStatus, rows: Sequence[LedgerRow], *, new_checkpoint: 
             "checkpoint, or empty the target and begin again from the first row"
         )
     found.look_at_targets()
+    newer = next((one.entry for one in rows if supersedes(one.entry, row.entry)), None)
+    if newer is not None:
+        found.open.append(
+            f"Query {newer.query_id} has continued this one from another checkpoint. Start that one: this "
+            "one would write the same rows again"
+        )
     for queue in status.queues:
         found.look_at(queue)
         found.look_for_others(queue, row, rows)

@@ -450,8 +450,8 @@ def find_failure(error: YtError) -> Failure:
 
 def _error(failure: Failure, action: str, detail: str, where: dict[str, Any]) -> ExactlyOnceError:
     named = _TABLE.search(detail)
-    path = named[1] if named else where.get("path")
-    remedy = failure.remedy.replace("PATH", str(path or "the table"))
+    path = named[1] if named else where.get("path") or where.get("queue") or "PATH"
+    remedy = failure.remedy.replace("PATH", str(path))
     for name in ("queue", "consumer"):
         remedy = remedy.replace(name.upper(), str(where.get(name, name.upper())))
     return failure.error(f"Could not {action}: {detail}", remedy=remedy, **where)

@@ -67,8 +67,15 @@ class TableInfo:
             )
 
 
-def describe_table(connection: Connection, path: str) -> TableInfo:
+def describe_table(
+    connection: Connection, path: str, *, absent: str = "Check the path"
+) -> TableInfo:
     """Describe a dynamic table.
+
+    Args:
+        connection: the cluster.
+        path: of the table.
+        absent: what to do if there is nothing.
 
     Raises:
         TableNotFoundError: nothing at the path, or something other than a table.
@@ -78,7 +85,7 @@ def describe_table(connection: Connection, path: str) -> TableInfo:
     """
     with translated("describe the table", path=path):
         if not connection.reader.exists(path):
-            return described(path, None)
+            require_table(path, None, absent)
         return described(path, connection.reader.get(f"{path}/@", attributes=None))
 
 
@@ -115,7 +122,9 @@ def described(path: str, attributes: Mapping[str, Any] | None) -> TableInfo:
     )
 
 
-def require_table(path: str, attributes: Mapping[str, Any] | None) -> Mapping[str, Any]:
+def require_table(
+    path: str, attributes: Mapping[str, Any] | None, absent: str = "Check the path"
+) -> Mapping[str, Any]:
     """Return the attributes of a table.
 
     Raises:
@@ -126,7 +135,7 @@ def require_table(path: str, attributes: Mapping[str, Any] | None) -> Mapping[st
             "There is no such table"
             if attributes is None
             else f"This is a {attributes['type']}, not a table",
-            remedy=advice.create_table(path),
+            remedy=absent if attributes is None else "Check the path",
             path=path,
         )
     return attributes

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from yt_exactly_once import advice
+from yt_exactly_once.commit.notes import FOLDER, Note, NoteKind
 from yt_exactly_once.operations.doctor.finding import Finding, Level, ok, problem
 from yt_exactly_once.operations.doctor.queries import rows_of_targets
 from yt_exactly_once.spark.storage import open_storage, shown
+from yt_exactly_once.ytsaurus.browsing import attributes_of
 
 if TYPE_CHECKING:
     from yt_exactly_once.operations.doctor.subject import Subject
@@ -38,6 +40,26 @@ def examine(subject: Subject, connection: Connection) -> Iterator[Finding]:
     yield from bad
     if not bad:
         yield from _compared(place, query, offsets, commits, rows)
+        if not rows and subject.ledger_path is not None:
+            yield from _lost_ledger(connection, subject.ledger_path, files, place)
+
+
+def _lost_ledger(
+    connection: Connection, path: str, files: Storage, place: str
+) -> Iterator[Finding]:
+    """Yield that a ledger without an entry of the query had one, by the notes in the checkpoint."""
+    known = attributes_of(connection, path, ["tablet_state"]) or {}
+    notes = [Note.from_name(name) for name in files.names(FOLDER)]
+    if known.get("tablet_state", "mounted") == "mounted" and any(
+        note is not None and note.kind is NoteKind.LEDGER for note in notes
+    ):
+        yield problem(
+            _CHECK,
+            f"{place} has a note of a ledger, and {path} has no entry of the query",
+            "The query stops with LedgerMissingError",
+            "Pass the path of the ledger with --ledger, or restore it. What else can be done is in "
+            "how-to/recover.md, section 'A ledger is missing'",
+        )
 
 
 def _numbers(files: Storage, folder: str) -> list[int]:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-from yt_exactly_once.commit.notes import Note, digest_of_path
+from yt_exactly_once.commit.notes import FOLDER, Note, digest_of_path
 from yt_exactly_once.config import RetryPolicy
 from yt_exactly_once.errors import CheckpointError, ExactlyOnceError
 from yt_exactly_once.observability import Emitter
@@ -20,8 +20,6 @@ from yt_exactly_once.spark.storage import Storage
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.tables import attributes_of, set_attribute
 
-FOLDER = "yt_exactly_once"
-"""Name of the folder in the checkpoint; Spark ignores what it does not know there."""
 
 
 class FolderNotes:

@@ -171,7 +171,7 @@ def prepare_target(
         SchemaMismatchError: the DataFrame does not fit, or has columns with reserved names.
         ConfigError: an option contradicts the table, or Arrow cannot be used as asked.
     """
-    info = describe_table(connection, target.path)
+    info = describe_table(connection, target.path, absent=advice.create_table(target.path))
     info.require_mounted()
     table = TableSchema.from_yt(info.schema)
     require_no_reserved(written.names, target.path)

@@ -228,7 +228,8 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _require_loss_is_allowed(self) -> None:
         if self._queue.options.fail_on_data_loss:
             remedy = (
-                "Set fail_on_data_loss to false: the query continues at the first row of the new queue, and "
+                "Rows of the old queue that were not read are lost, unless it is put back. Set "
+                "fail_on_data_loss to false: the query continues at the first row of the new queue, and "
                 f"takes the consumer back there. Leave the consumer where it is. {BEGIN_AGAIN}"
             )
             raise recreated(self._queue.remote.path, self._queue.remote.consumer, remedy)
