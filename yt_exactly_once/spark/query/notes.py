@@ -21,7 +21,6 @@ from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.tables import attributes_of, set_attribute
 
 
-
 class FolderNotes:
     """Notes in a checkpoint that this process reads directly."""
 
