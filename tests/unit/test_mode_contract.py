@@ -129,11 +129,11 @@ def test_lanes_of_the_driver_are_tablets_where_rows_are_placed(is_sorted):
 
 
 @pytest.mark.parametrize(
-    ("mode", "is_sorted", "is_refused"),
+    ("mode", "is_sorted", "is_of_one_task"),
     [("idempotent", False, True), ("idempotent", True, False), ("at-least-once", False, False)],
 )
-def test_rows_of_a_job_have_no_numbers(monkeypatch, mode, is_sorted, is_refused):
-    """So idempotent mode could not know them again in an ordered table."""
+def test_rows_of_a_job_are_numbered_by_their_place(monkeypatch, mode, is_sorted, is_of_one_task):
+    """So idempotent mode knows them again in an ordered table, where one task writes it."""
     options = (("path", "//t"), ("proxy", "localhost:1"), ("mode", mode))
     job = Job("job", 1, options, overwrites=False)
     run = SimpleNamespace(targets=(prepared_target("//t", is_sorted=is_sorted),), sessions={})
@@ -141,5 +141,5 @@ def test_rows_of_a_job_have_no_numbers(monkeypatch, mode, is_sorted, is_refused)
     delivery = SimpleNamespace(run=run, batch=batch, rows=rows)
     found = (delivery, SimpleNamespace(is_replay=False))
     monkeypatch.setattr(JobSink, "_delivered", lambda *_: nullcontext(found))
-    with pytest.raises(ConfigError, match="no numbers") if is_refused else nullcontext():
-        assert JobSink(job).plan(SCHEMA).task.plan.task is not None
+    plan = JobSink(job).plan(SCHEMA).task.plan
+    assert (plan.task is not None, plan.is_by_position) == (True, is_of_one_task)
