@@ -116,7 +116,7 @@ class Deployment(ABC):
         self.executions.append(execution)
         jobs = [
             partial(self._call, run, given, execution, number)
-            for number in range(len(run.function.calls_for(batch)))
+            for number in range(len(self.program.calls(run, batch)))
         ]
         if run.function.threads and len(jobs) > 1:
             self.in_threads(jobs, run.function.threads)
@@ -131,7 +131,7 @@ class Deployment(ABC):
 
     def _call(self, run: Run, given: Any, execution: Execution, number: int) -> None:
         """Make one call, and do about an error what the user does."""
-        batch, call = execution.batch, run.function.calls_for(execution.batch)[number]
+        batch, call = execution.batch, self.program.calls(run, execution.batch)[number]
         sink = self._sink(run, call.sink, batch)
         try:
             sink(self.frame(run, given, call.layout_in(batch), [call.part]), batch)
@@ -169,7 +169,7 @@ class Deployment(ABC):
             target,
             mode=run.mode.value,
             dyn_batch_size=CHUNK,
-            advance_consumer=name == run.function.calls_for(batch)[-1].sink,
+            advance_consumer=name == self.program.calls(run, batch)[-1].sink,
             wire_format=run.wire,
             connections=2,
             retry=RetryPolicy(attempts=3, deadline=timedelta(days=1)),

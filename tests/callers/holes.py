@@ -117,6 +117,11 @@ HOLES_OF_THE_FORMAT = {
     "a copy of the ledger is restored before a replay": Program(
         (Run(unlogged=1), Run(ledger_restored=True)), _TWO_BATCHES, numbered=True
     ),
+    "a copy of the ledger is restored before a replay in another mode": Program(
+        (Run(unlogged=1), Run(DeliveryMode.IDEMPOTENT, ledger_restored=True)),
+        _TWO_BATCHES,
+        numbered=True,
+    ),
     "a replay that was planned and not looked up when it is committed": Program(
         (_ONE_BATCH, Run(unlogged=1), Run()), _TWO_BATCHES, numbered=True
     ),

@@ -81,7 +81,8 @@ class InFormat(InMemory):
 
     def __init__(self, program: Program, turns: Random, folder: Path) -> None:
         super().__init__(program)
-        self._turns, self._checkpoint = turns, folder / self.query_id
+        # Hadoop takes the characters of a location as they are.
+        self._turns, self._checkpoint = turns, folder / f"a%20b {self.query_id}"
         (self._checkpoint / "offsets").mkdir(parents=True)
         (self._checkpoint / "metadata").write_text(json.dumps({"id": self.query_id}))
         self._planning = [Process() for _ in range(PROCESSES)]
@@ -166,7 +167,8 @@ class InFormat(InMemory):
         program = self.program
         return {
             "path": self.target,
-            "checkpointLocation": str(self._checkpoint),
+            "checkpointLocation": f"file://{self._checkpoint}",
+            "queryName": "as Spark adds it",
             "mode": run.mode.value,
             "placement": "partition" if program.is_sorted else program.placement,
             "wire_format": run.wire,

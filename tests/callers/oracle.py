@@ -53,7 +53,7 @@ class Execution:
         """Begin an execution; until a call returns, it counts with what it would write in the end."""
         execution = cls(batch, run)
         rows = list(chain(*program.batch(batch)))
-        for call in run.function.calls_for(batch):
+        for call in program.calls(run, batch):
             first = program.passed(call.part, rows)
             last = program.passed(call.second_part, first) if call.second_part else first
             execution.possible |= _ids(first)
@@ -120,7 +120,7 @@ def _check_shared_key(deployment: Deployment, last: int) -> None:
     """
     program, survivor = deployment.program, None
     for each in deployment.executions:
-        calls = each.run.function.calls_for(each.batch)
+        calls = program.calls(each.run, each.batch)
         in_order = all(call.layout_in(each.batch).keeps_places for call in calls)
         rows = _ids(chain(*program.batch(each.batch)))
         is_sure = len(calls) == 1 and in_order and each.sure == rows and each.run.accepts is None

@@ -129,15 +129,13 @@ class Function(Told):
         threads: each call in a thread of its own, all joined, the first error raised; after so many
             requests another thread has its turn. 0 is no threads.
         skips: batches in which it returns at once.
+        skips_empty: whether it returns at once where a batch has no rows.
     """
 
     calls: tuple[Call, ...] = (Call(),)
     threads: int = 0
     skips: frozenset[int] = frozenset()
-
-    def calls_for(self, batch: int) -> tuple[Call, ...]:
-        """Return the calls in a batch."""
-        return () if batch in self.skips else self.calls
+    skips_empty: bool = False
 
 
 class Row(NamedTuple):
@@ -268,6 +266,12 @@ class Program(Told):
         """Return where a batch ends, per partition of the source."""
         width = len(self.rows[0])
         return [sum(len(each[place]) for each in self.rows[: number + 1]) for place in range(width)]
+
+    def calls(self, run: Run, batch: int) -> tuple[Call, ...]:
+        """Return the calls in a batch."""
+        function = run.function
+        is_skipped = function.skips_empty and not any(self.rows[batch])
+        return () if is_skipped or batch in function.skips else function.calls
 
     def passed(self, part: Part, rows: Iterable[Row]) -> list[Row]:
         """Return the rows of a part."""

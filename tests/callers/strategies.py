@@ -74,7 +74,8 @@ def calls_of(themes: Collection[Theme]) -> SearchStrategy[Call]:
 def functions_of(themes: Collection[Theme]) -> SearchStrategy[Function]:
     """Return functions in which nothing but the themes is out of the ordinary."""
     calls = calls_of(themes)
-    one = st.builds(lambda call: Function((call,)), calls)
+    empty = rarely(st.just(value=True), usual=False)
+    one = st.builds(lambda call, skips: Function((call,), skips_empty=skips), calls, empty)
     if Theme.CALLS not in themes:
         return one
     several = st.builds(

@@ -184,8 +184,8 @@ def compare_history(
             may_be_new=options.new_ledger,
             may_be_written=partial(offset_log.may_be_written, batch),
         )
-    elif mode.traits.through_driver and not options.new_ledger:
-        # The other modes find the rows of a replay without the ledger, or may repeat them.
+    elif not mode.traits.may_repeat and not options.new_ledger:
+        # Idempotent mode finds rows that it pushed without the ledger, but not those of another mode.
         require_same_ledger(
             known,
             entry,
