@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import tenacity
 
 from yt_exactly_once.errors import RetriesExhaustedError, TransientError
-from yt_exactly_once.observability import Event
+from yt_exactly_once.observability import Emitter, Event
 
 if TYPE_CHECKING:
     from yt_exactly_once.config import RetryPolicy
-    from yt_exactly_once.observability import Emitter
 
 T = TypeVar("T")
 

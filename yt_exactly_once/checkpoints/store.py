@@ -13,7 +13,7 @@ from yt_exactly_once.checkpoints.places import Places, check_secret, new_secret,
 from yt_exactly_once.checkpoints.webhdfs import WebHdfs
 from yt_exactly_once.config import ClusterConfig, RetryPolicy, Secret
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.observability import emitter
+from yt_exactly_once.observability import Listener, emitter
 from yt_exactly_once.spark.hadoop import set_hadoop
 from yt_exactly_once.spark.storage import CYPRESS_SCHEME
 from yt_exactly_once.spark.webhdfs import SCHEME, WebHdfsFolder
@@ -23,7 +23,6 @@ from yt_exactly_once.ytsaurus.files import CypressFiles
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from yt_exactly_once.observability import Listener
 
 LOOPBACK = "127.0.0.1"
 _ANY = ("", "0.0.0.0", "::")  # noqa: S104 - addresses to refuse

@@ -21,11 +21,10 @@ from yt_exactly_once.errors import (
     RequestRefusedError,
     TableNotFoundError,
 )
-from yt_exactly_once.ytsaurus.files import PIECE
+from yt_exactly_once.ytsaurus.files import PIECE, CypressFiles, Node
 
 if TYPE_CHECKING:
     from yt_exactly_once.checkpoints.places import Parts, Places
-    from yt_exactly_once.ytsaurus.files import CypressFiles, Node
 
 PREFIX = "/webhdfs/v1"
 """What the path of every request begins with."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from yt_exactly_once import advice
-from yt_exactly_once.commit.entry import Offsets, PartitionOffset
+from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
+from yt_exactly_once.commit.entry import LedgerEntry, Offsets, PartitionOffset
 from yt_exactly_once.errors import OffsetConflictError
 
 if TYPE_CHECKING:
-    from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
     from yt_exactly_once.commit.cluster import Row, Transaction
-    from yt_exactly_once.commit.entry import LedgerEntry
 
 Moves = dict[int, int]
 """Where a consumer is moved to, per partition that moves."""

@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
-from yt_exactly_once.commit.notes import Note, NoteKind, digest_of_path, missing_batches
+from yt_exactly_once.commit.entry import LedgerEntry
+from yt_exactly_once.commit.notes import Note, NoteKind, Notes, digest_of_path, missing_batches
 from yt_exactly_once.errors import IncompleteBatchError, LedgerMissingError
 
 if TYPE_CHECKING:
     from yt_exactly_once.commit.batch import MicroBatch
-    from yt_exactly_once.commit.entry import LedgerEntry
     from yt_exactly_once.commit.ledger import CommitLedger
-    from yt_exactly_once.commit.notes import Notes
 
 
 ONE_CALL = (

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from yt_exactly_once.demo import data, expected, layout, messages, verify
 from yt_exactly_once.demo.child import Child
-from yt_exactly_once.demo.report import Result
-from yt_exactly_once.demo.schedule import LAST_LIFE_ROWS, Countdown, moments, rows_per_batch
+from yt_exactly_once.demo.report import Display, Result
+from yt_exactly_once.demo.schedule import LAST_LIFE_ROWS, Countdown, Moment, moments, rows_per_batch
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.observability import Event
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from yt.wrapper import YtClient
 
     from yt_exactly_once.config import DeliveryMode
-    from yt_exactly_once.demo.report import Display
-    from yt_exactly_once.demo.schedule import Moment
 
 PROXIES = 2
 SILENCE_SECONDS = 300.0

@@ -17,7 +17,7 @@ from rich.text import Text
 from yt_exactly_once.config import ClusterConfig
 from yt_exactly_once.demo.layout import QUERIES
 from yt_exactly_once.demo.messages import EVENT, QUERY, SESSION_READY
-from yt_exactly_once.demo.report import Display
+from yt_exactly_once.demo.report import Display, Result
 from yt_exactly_once.errors import ExactlyOnceError
 from yt_exactly_once.observability import Event
 from yt_exactly_once.operations.history import Happening, History, Mark
@@ -29,7 +29,6 @@ from yt_exactly_once.ytsaurus.client import Connection
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from yt_exactly_once.demo.report import Result
 
 _EVERY_SECONDS = 1.0
 _LINES = 8

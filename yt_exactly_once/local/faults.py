@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import random
+import sqlite3
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache
@@ -19,8 +20,6 @@ from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.formats.structured import dump_yson, load_yson
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from yt_exactly_once.local.store import Store
 
 _LOGGER = logging.getLogger(__name__)

@@ -17,6 +17,7 @@ from yt_exactly_once.codec.schema import (
     SOURCE_QUEUE_COLUMN,
     SOURCE_ROW_COLUMN,
     SOURCE_TABLET_COLUMN,
+    ColumnSchema,
     TableSchema,
     arrow_schema_of,
     check_frame,
@@ -27,13 +28,11 @@ from yt_exactly_once.codec.types import scalar_of
 from yt_exactly_once.config import ClusterConfig, check_path, check_positive
 from yt_exactly_once.errors import ConfigError, SchemaMismatchError, TableNotFoundError
 from yt_exactly_once.ytsaurus.client import Connection
-from yt_exactly_once.ytsaurus.tables import describe_table, ensure_table, unsigned
+from yt_exactly_once.ytsaurus.tables import TableInfo, describe_table, ensure_table, unsigned
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from yt_exactly_once.codec.schema import ColumnSchema
-    from yt_exactly_once.ytsaurus.tables import TableInfo
 
 ORIGIN_COLUMNS: tuple[dict[str, Any], ...] = (
     {"name": SOURCE_TABLET_COLUMN, "type": "int64"},

@@ -20,12 +20,11 @@ from yt_exactly_once.errors import ConfigError, TableError
 from yt_exactly_once.operations.ledgers import LedgerRow, read_ledger, supersedes
 from yt_exactly_once.operations.moves import Affected, Direction, Move, Plan
 from yt_exactly_once.ytsaurus.browsing import row_time
-from yt_exactly_once.ytsaurus.queues import RemoteQueue, require_registration
+from yt_exactly_once.ytsaurus.queues import PartitionBounds, RemoteQueue, require_registration
 from yt_exactly_once.ytsaurus.tables import describe_table
 
 if TYPE_CHECKING:
     from yt_exactly_once.ytsaurus.client import Connection
-    from yt_exactly_once.ytsaurus.queues import PartitionBounds
 
 _STAMP = pa.schema([pulled_field("stamp", pa.uint64(), TIMESTAMP_COLUMN)])
 

@@ -9,11 +9,10 @@ from datetime import UTC, datetime
 from html import escape
 from typing import TYPE_CHECKING
 
-from yt_exactly_once.operations.history import Happening
+from yt_exactly_once.operations.history import Happening, History, Lag, Mark
 from yt_exactly_once.operations.view import seconds
 
 if TYPE_CHECKING:
-    from yt_exactly_once.operations.history import History, Lag, Mark
     from yt_exactly_once.operations.status import PartitionStatus, QueryStatus
 
 _WIDTH, _LEFT, _RIGHT = 900, 120, 32

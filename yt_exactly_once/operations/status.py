@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from yt_exactly_once.codec.rows import decode
 from yt_exactly_once.codec.schema import TIMESTAMP_COLUMN, pulled_field
-from yt_exactly_once.commit.entry import DRIVER, PartitionOffset
+from yt_exactly_once.commit.entry import DRIVER, LedgerEntry, PartitionOffset
 from yt_exactly_once.errors import ExactlyOnceError
 from yt_exactly_once.operations.ledgers import (
     LedgerRow,
@@ -39,7 +39,6 @@ from yt_exactly_once.ytsaurus.queues import PartitionBounds, RemoteQueue, bounds
 from yt_exactly_once.ytsaurus.tables import ATTRIBUTES, described
 
 if TYPE_CHECKING:
-    from yt_exactly_once.commit.entry import LedgerEntry
     from yt_exactly_once.ytsaurus.client import Connection
 
 _STAMP = pa.schema(

@@ -7,9 +7,10 @@ go to the proxy that started it. Its writes are invisible until the commit, to i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import wait
+from concurrent.futures import Executor, wait
 from contextlib import ExitStack, contextmanager, suppress
 from copy import copy
+from datetime import timedelta
 from threading import Event
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
@@ -21,9 +22,6 @@ from yt_exactly_once.ytsaurus.failures import leaves_outcome_unknown, translated
 from yt_exactly_once.ytsaurus.lanes import Unread
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
-    from datetime import timedelta
-
     from yt.wrapper import YtClient
     from yt.wrapper.format import Format
 

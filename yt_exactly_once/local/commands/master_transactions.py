@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from typing import TYPE_CHECKING, Any
 
 from yt import yson
@@ -14,8 +15,6 @@ from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.store import next_timestamp
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from yt_exactly_once.local.commands.registry import Context
 
 

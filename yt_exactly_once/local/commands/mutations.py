@@ -6,6 +6,7 @@ repeated commit is a second commit.
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,8 +19,6 @@ from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats.structured import dump_yson, load_yson
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from yt_exactly_once.local.commands.registry import Context
 
 KEEP_SECONDS = 300.0

@@ -5,6 +5,7 @@ They are nodes under `//sys` that clients can look up.
 
 from __future__ import annotations
 
+import sqlite3
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local import arguments
@@ -14,8 +15,6 @@ from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import YtError
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from yt_exactly_once.local.commands.registry import Context
 
 _FOLDERS = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -13,17 +14,14 @@ from yt_exactly_once.local.commands.registry import Rows, command
 from yt_exactly_once.local.commands.sessions import conversions_of, table_of, transaction_of
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.queues import consumers, producers, registrations
-from yt_exactly_once.local.queues.places import locate
+from yt_exactly_once.local.queues.places import Place, locate
+from yt_exactly_once.local.tables.layout import TableLayout
 from yt_exactly_once.local.tablets import validation
 from yt_exactly_once.local.tablets.access import open_table
 from yt_exactly_once.local.tablets.appends import apply_due
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from yt_exactly_once.local.commands.registry import Context
-    from yt_exactly_once.local.queues.places import Place
-    from yt_exactly_once.local.tables.layout import TableLayout
 
 DEFAULT_MAX_ROW_COUNT = 1000
 DEFAULT_MAX_DATA_WEIGHT = 16 << 20

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.cypress import permissions, quotas, tree, ypath
+from yt_exactly_once.local.cypress.tree import Position
+from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.cypress.ypath import Mark
 from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.proxy import Proxy
 
 if TYPE_CHECKING:
-    from yt_exactly_once.local.cypress.tree import Position
-    from yt_exactly_once.local.cypress.view import View
-    from yt_exactly_once.local.proxy import Proxy
-
     Rule = Callable[[View, "Context"], None]
 
 _ADD = ("write", "modify_children")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import sqlite3
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local import arguments, authentication
@@ -14,8 +15,6 @@ from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import Code, YtError
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from yt_exactly_once.local.commands.registry import Context
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from typing import TYPE_CHECKING
 
@@ -16,18 +17,15 @@ from yt_exactly_once.local.commands.sessions import (
 from yt_exactly_once.local.cypress import permissions
 from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.ql.coverage import tablets_in
+from yt_exactly_once.local.ql.coverage import Reading, tablets_in
+from yt_exactly_once.local.tables.layout import TableLayout
 from yt_exactly_once.local.tablets import reads
 from yt_exactly_once.local.tablets.access import check_readable, open_table
 from yt_exactly_once.local.tablets.appends import apply_due
 from yt_exactly_once.local.tablets.query_tables import QueryTables
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from yt_exactly_once.local.commands.registry import Context
-    from yt_exactly_once.local.ql.coverage import Reading
-    from yt_exactly_once.local.tables.layout import TableLayout
 
 
 class _ReadsOrderedTable(Exception):  # noqa: N818 - a signal, not a failure

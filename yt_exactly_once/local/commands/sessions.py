@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -10,14 +11,12 @@ from yt_exactly_once.local import arguments
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats import structured
 from yt_exactly_once.local.tables.encoding import Conversions
+from yt_exactly_once.local.tables.layout import TableLayout
 from yt_exactly_once.local.tablets.access import open_table
+from yt_exactly_once.local.tablets.transactions import TabletTransaction
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from yt_exactly_once.local.commands.registry import Context
-    from yt_exactly_once.local.tables.layout import TableLayout
-    from yt_exactly_once.local.tablets.transactions import TabletTransaction
 
 _MIN_TIMESTAMP = 1
 _MAX_TIMESTAMP = 0x3FFFFFFFFFFFFF00

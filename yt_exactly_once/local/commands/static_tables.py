@@ -5,6 +5,7 @@ Static tables are read and written here; dynamic ones can be read like static on
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -27,19 +28,17 @@ from yt_exactly_once.local.cypress import (
     rich_path,
     ypath,
 )
+from yt_exactly_once.local.cypress.view import Node, View
+from yt_exactly_once.local.cypress.ypath import YPath
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.ql import computed
 from yt_exactly_once.local.static import joins, uploads
 from yt_exactly_once.local.static import rows as static_rows
+from yt_exactly_once.local.static.rows import Range
+from yt_exactly_once.local.tables.schema import Column
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from yt_exactly_once.local.commands.whole_tables import Source
-    from yt_exactly_once.local.cypress.view import Node, View
-    from yt_exactly_once.local.cypress.ypath import YPath
-    from yt_exactly_once.local.static.rows import Range
-    from yt_exactly_once.local.tables.schema import Column
 
 
 @command(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -12,21 +13,18 @@ from yt_exactly_once.local.commands.mutations import run_once
 from yt_exactly_once.local.commands.registry import command
 from yt_exactly_once.local.commands.sessions import table_of
 from yt_exactly_once.local.cypress import locks, quotas, ypath
-from yt_exactly_once.local.cypress.view import View
+from yt_exactly_once.local.cypress.view import Node, View
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.queues import trimming
 from yt_exactly_once.local.store import last_timestamp, next_timestamp
+from yt_exactly_once.local.tables.layout import TableLayout
 from yt_exactly_once.local.tablets import forced_unmount, retention, shape, states
 from yt_exactly_once.local.tablets.access import check_has_cell, open_node, open_table, tablet_at
 from yt_exactly_once.local.tablets.appends import apply_due
 from yt_exactly_once.local.tablets.catalog import find_layout
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from yt_exactly_once.local.commands.registry import Context
-    from yt_exactly_once.local.cypress.view import Node
-    from yt_exactly_once.local.tables.layout import TableLayout
 
 _FORCED_COMPACTION = ("forced_compaction_revision", "forced_store_compaction_revision")
 _INSTANT = "tablets change state at once, there are no transient states"

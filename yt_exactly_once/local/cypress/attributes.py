@@ -29,14 +29,12 @@ from yt_exactly_once.local.cypress import (
 from yt_exactly_once.local.cypress.ids import CELL_TAG
 from yt_exactly_once.local.cypress.layout import ROOT_ID, TRUNK
 from yt_exactly_once.local.cypress.mount_options import MOUNT_CONFIG
-from yt_exactly_once.local.cypress.ypath import Mark
+from yt_exactly_once.local.cypress.view import Node, View
+from yt_exactly_once.local.cypress.ypath import Mark, Step
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.store import last_timestamp
 
 if TYPE_CHECKING:
-    from yt_exactly_once.local.cypress.view import Node, View
-    from yt_exactly_once.local.cypress.ypath import Step
-
     Computed = dict[str, Callable[[], Any]]
 
 EXPIRATION = ("expiration_time", "expiration_timeout")

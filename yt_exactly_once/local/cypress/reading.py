@@ -9,13 +9,12 @@ from yt import yson
 
 from yt_exactly_once.local.cypress import attributes, lists, node_names, tree, values, ypath
 from yt_exactly_once.local.cypress.nodes import COMPOSITE, SCALAR_DEFAULTS, without_attributes
+from yt_exactly_once.local.cypress.tree import Position
+from yt_exactly_once.local.cypress.view import View
+from yt_exactly_once.local.cypress.ypath import YPath
 from yt_exactly_once.local.errors import Code, YtError
 
 if TYPE_CHECKING:
-    from yt_exactly_once.local.cypress.tree import Position
-    from yt_exactly_once.local.cypress.view import View
-    from yt_exactly_once.local.cypress.ypath import YPath
-
     MayRead = Callable[[str], bool]
 
 

@@ -18,20 +18,18 @@ from urllib.parse import urlsplit
 
 from yt_exactly_once.local import authentication, commands, sockets
 from yt_exactly_once.local.commands import failures, refused
-from yt_exactly_once.local.commands.registry import REGISTRY
+from yt_exactly_once.local.commands.registry import REGISTRY, Command
 from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.faults import Fault
 from yt_exactly_once.local.formats import structured
+from yt_exactly_once.local.formats.structured import Format
 from yt_exactly_once.local.http import dispatch, encodings, legacy, messages
 from yt_exactly_once.local.http.admin import PREFIX, AdminPages
+from yt_exactly_once.local.http.dispatch import Call
 from yt_exactly_once.local.http.messages import Answer, Request, json_answer, not_found
+from yt_exactly_once.local.proxy import Proxy
 
 if TYPE_CHECKING:
-    from yt_exactly_once.local.commands.registry import Command
-    from yt_exactly_once.local.faults import Fault
-    from yt_exactly_once.local.formats.structured import Format
-    from yt_exactly_once.local.http.dispatch import Call
-    from yt_exactly_once.local.proxy import Proxy
-
     Message = MutableMapping[str, Any]
     Receive = Callable[[], Awaitable[Message]]
     Send = Callable[[Message], Awaitable[None]]

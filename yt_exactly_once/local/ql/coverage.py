@@ -6,6 +6,7 @@ read. The keys of a join are looked up only on demand.
 
 from __future__ import annotations
 
+import sqlite3
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
@@ -17,15 +18,13 @@ from yt_exactly_once.local.ql.binding.scope import POSITION_COLUMNS, Source
 from yt_exactly_once.local.ql.functions import udf
 from yt_exactly_once.local.ql.ranges import KeyRange, KeyRanges
 from yt_exactly_once.local.tables.keys import AFTER, encode_prefix
+from yt_exactly_once.local.tables.layout import TableLayout, Tablet
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from yt_exactly_once.local.ql.binding.bound import Bound
     from yt_exactly_once.local.ql.binding.joins import BoundJoin
     from yt_exactly_once.local.ql.binding.query import BoundQuery
     from yt_exactly_once.local.ql.statement import Statement
-    from yt_exactly_once.local.tables.layout import TableLayout, Tablet
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,10 @@ from yt_exactly_once.local.ql.functions import udf
 from yt_exactly_once.local.ql.text import syntax
 from yt_exactly_once.local.ql.text.parser import parse
 from yt_exactly_once.local.tables.layout import TableLayout, quote
-from yt_exactly_once.local.tables.schema import TableSchema
+from yt_exactly_once.local.tables.schema import Column, TableSchema
 
 if TYPE_CHECKING:
     from yt_exactly_once.local.ql.binding.query import BoundQuery
-    from yt_exactly_once.local.tables.schema import Column
 
 _connection = sqlite3.connect(":memory:", check_same_thread=False)
 _turn = threading.Lock()

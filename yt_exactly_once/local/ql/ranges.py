@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.ql.binding.bound import Apply, Binary, Bound, Column, Constant, InSet
 from yt_exactly_once.local.ql.computed import infer
@@ -18,8 +18,6 @@ from yt_exactly_once.local.ql.value_types import Type
 from yt_exactly_once.local.tables.keys import AFTER, encode_prefix
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from yt_exactly_once.local.ql.binding.scope import Source
 
 Interval = tuple[bytes, bytes]

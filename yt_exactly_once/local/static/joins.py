@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from yt_exactly_once.local.cypress.view import Node
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.static.rows import schema_of
 from yt_exactly_once.local.static.uploads import STRONG, WEAK
@@ -16,8 +17,6 @@ from yt_exactly_once.local.tables.schema import Column, TableSchema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from yt_exactly_once.local.cypress.view import Node
 
 
 def schema_after(target: Node, sources: Sequence[Node], append: bool) -> tuple[TableSchema, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from typing import TYPE_CHECKING, Any
 
 from yt.yson import YsonUint64
@@ -10,15 +11,13 @@ from yt_exactly_once.local import arguments
 from yt_exactly_once.local.cypress.mount_options import ACTING
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS, last_timestamp
 from yt_exactly_once.local.tables import stamps, values
-from yt_exactly_once.local.tables.layout import VERSION_COLUMNS, quote
+from yt_exactly_once.local.tables.layout import VERSION_COLUMNS, TableLayout, quote
+from yt_exactly_once.local.tables.schema import Column
 from yt_exactly_once.local.tablets.reads import LATEST_TIMESTAMPS_FROM
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Sequence
 
-    from yt_exactly_once.local.tables.layout import TableLayout
-    from yt_exactly_once.local.tables.schema import Column
 
 _OPTIONS = ("min_data_ttl", "max_data_ttl", "min_data_versions", "max_data_versions")
 

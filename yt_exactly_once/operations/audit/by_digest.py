@@ -12,20 +12,16 @@ from typing import TYPE_CHECKING
 
 from yt_exactly_once.codec.row_hash import added, combined, row_hashes
 from yt_exactly_once.codec.schema import TableSchema
-from yt_exactly_once.commit.entry import LETTERS_PREFIX
+from yt_exactly_once.commit.entry import LETTERS_PREFIX, RowDigest
 from yt_exactly_once.errors import UnprovableError
 from yt_exactly_once.operations.audit.found import Audit, By
-from yt_exactly_once.operations.audit.ranges import fields_of
-from yt_exactly_once.ytsaurus.queues import RemoteQueue
+from yt_exactly_once.operations.audit.ranges import RangeReader, fields_of
+from yt_exactly_once.operations.ledgers import LedgerRow
+from yt_exactly_once.ytsaurus.queues import PartitionBounds, RemoteQueue
+from yt_exactly_once.ytsaurus.tables import TableInfo
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from yt_exactly_once.commit.entry import RowDigest
-    from yt_exactly_once.operations.audit.ranges import RangeReader
-    from yt_exactly_once.operations.ledgers import LedgerRow
-    from yt_exactly_once.ytsaurus.queues import PartitionBounds
-    from yt_exactly_once.ytsaurus.tables import TableInfo
 
     Entries = Sequence[LedgerRow]
 

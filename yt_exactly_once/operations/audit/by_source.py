@@ -16,22 +16,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from yt_exactly_once.codec.row_hash import row_hashes
-from yt_exactly_once.codec.schema import TableSchema
+from yt_exactly_once.codec.schema import ColumnSchema, TableSchema
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.operations.audit.by_digest import modes_of
-from yt_exactly_once.operations.audit.found import Audit, By, PartitionAudit
-from yt_exactly_once.operations.audit.ranges import fields_of, placed
+from yt_exactly_once.operations.audit.found import Audit, By, Columns, PartitionAudit
+from yt_exactly_once.operations.audit.ranges import RangeReader, fields_of, placed
+from yt_exactly_once.operations.ledgers import LedgerRow
 from yt_exactly_once.ytsaurus.queues import RemoteQueue
-from yt_exactly_once.ytsaurus.tables import describe_table
+from yt_exactly_once.ytsaurus.tables import TableInfo, describe_table
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-
-    from yt_exactly_once.codec.schema import ColumnSchema
-    from yt_exactly_once.operations.audit.found import Columns
-    from yt_exactly_once.operations.audit.ranges import RangeReader
-    from yt_exactly_once.operations.ledgers import LedgerRow
-    from yt_exactly_once.ytsaurus.tables import TableInfo
 
     Numbers = npt.NDArray[np.int64]
     Hashes = npt.NDArray[np.uint64]

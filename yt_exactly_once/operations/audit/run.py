@@ -21,16 +21,13 @@ from yt_exactly_once.operations.audit.by_digest import (
     keeps_digests,
 )
 from yt_exactly_once.operations.audit.by_source import Comparison
-from yt_exactly_once.operations.audit.found import By, Columns
-from yt_exactly_once.operations.audit.ranges import ROWS_PER_READ, RangeReader
+from yt_exactly_once.operations.audit.found import Audit, By, Columns
+from yt_exactly_once.operations.audit.ranges import ROWS_PER_READ, Progress, RangeReader
 from yt_exactly_once.operations.ledgers import entries_of
-from yt_exactly_once.ytsaurus.tables import describe_table
+from yt_exactly_once.ytsaurus.tables import TableInfo, describe_table
 
 if TYPE_CHECKING:
-    from yt_exactly_once.operations.audit.found import Audit
-    from yt_exactly_once.operations.audit.ranges import Progress
     from yt_exactly_once.ytsaurus.client import Connection
-    from yt_exactly_once.ytsaurus.tables import TableInfo
 
 
 def audit(

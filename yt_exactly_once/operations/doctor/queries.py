@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING
 
 from yt_exactly_once.errors import ExactlyOnceError
 from yt_exactly_once.operations.doctor.finding import Finding, counted, ok, problem
-from yt_exactly_once.operations.ledgers import entries_of
-from yt_exactly_once.operations.status import repair_command, statuses
+from yt_exactly_once.operations.ledgers import LedgerRow, entries_of
+from yt_exactly_once.operations.status import QueryStatus, repair_command, statuses
+from yt_exactly_once.ytsaurus.client import Connection
 
 if TYPE_CHECKING:
     from yt_exactly_once.operations.doctor.subject import Subject
-    from yt_exactly_once.operations.ledgers import LedgerRow
-    from yt_exactly_once.operations.status import QueryStatus
-    from yt_exactly_once.ytsaurus.client import Connection
 
 Commands = dict[tuple[str, str], str]
 

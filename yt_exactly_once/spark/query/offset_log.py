@@ -11,15 +11,14 @@ import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from yt_exactly_once.commit.batch import PartitionRange, SourceRange
+from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.spark.query.calls import Place
 from yt_exactly_once.spark.query.queue_offset import QueueOffset
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from yt_exactly_once.commit.batch import MicroBatch
-    from yt_exactly_once.spark.query.calls import Place
 
 _LOGGED_BATCHES = 100
 """How many batches Spark keeps in its logs (`spark.sql.streaming.minBatchesToRetain`)."""

@@ -8,9 +8,11 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.commit.batch import MicroBatch
-from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.commit.batch import MicroBatch, SourceRange
+from yt_exactly_once.commit.notes import Notes
+from yt_exactly_once.errors import ConfigError, ExactlyOnceError
 from yt_exactly_once.spark.query.calls import Place
+from yt_exactly_once.spark.query.checkpoint import CheckpointFiles
 from yt_exactly_once.spark.query.notes import HadoopNotes
 from yt_exactly_once.spark.query.offset_log import (
     digest_of_others,
@@ -23,10 +25,6 @@ from yt_exactly_once.spark.versions import STATE_STORE_WRITER
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from yt_exactly_once.commit.batch import SourceRange
-    from yt_exactly_once.commit.notes import Notes
-    from yt_exactly_once.errors import ExactlyOnceError
-    from yt_exactly_once.spark.query.checkpoint import CheckpointFiles
 
 QUERY_ID_PROPERTY = "sql.streaming.queryId"
 """Local property Spark sets on the thread that runs a micro-batch (`StreamExecution.scala`)."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,24 +17,20 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from yt_exactly_once.codec.rows import row_fragments
-from yt_exactly_once.codec.schema import SOURCE_TABLET_COLUMN
+from yt_exactly_once.codec.schema import SOURCE_TABLET_COLUMN, WritePlan
+from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.spark.query.running import BATCH_ID_PROPERTY, QUERY_ID_PROPERTY
 from yt_exactly_once.spark.sink.encode import PARTITION_COLUMN
+from yt_exactly_once.spark.sink.modes.mode import Plan, RowTask
 from yt_exactly_once.spark.sink.modes.tasks import KEY_HASH_COLUMNS, ChunkReport
-from yt_exactly_once.spark.sink.options import PRESERVE, ROUND_ROBIN
+from yt_exactly_once.spark.sink.options import PRESERVE, ROUND_ROBIN, Target
 from yt_exactly_once.spark.sink.placement import TABLET_COLUMN
+from yt_exactly_once.ytsaurus.rows import SessionState
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from pyspark.sql.types import StructType
 
-    from yt_exactly_once.codec.schema import WritePlan
-    from yt_exactly_once.commit.batch import MicroBatch
-    from yt_exactly_once.spark.sink.modes.mode import Plan, RowTask
-    from yt_exactly_once.spark.sink.options import Target
-    from yt_exactly_once.ytsaurus.rows import SessionState
 
 RUN_ID_PROPERTY = "spark.jobGroup.id"
 """Local property Spark sets to the id of the run (`StreamExecution.scala`)."""

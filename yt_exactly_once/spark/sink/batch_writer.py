@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter
 
-from yt_exactly_once.commit.batch import MicroBatch
+from yt_exactly_once.commit.batch import MicroBatch, SourceRange
 from yt_exactly_once.commit.entry import APPLICATION_PREFIX
+from yt_exactly_once.commit.notes import Note
 from yt_exactly_once.errors import ConfigError, FencedError, LedgerDivergedError
 from yt_exactly_once.observability import Clock
 from yt_exactly_once.retrying import run_attempts
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from yt_exactly_once.commit.batch import SourceRange
-    from yt_exactly_once.commit.notes import Note
 
 APPLICATION, VERSION = "application", "version"
 JOB_OPTIONS = (APPLICATION, VERSION)

@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import pyspark.sql.functions as sf
 
+from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.spark.query.jobs import described
 from yt_exactly_once.spark.query.lineage import require_one_stage, require_straight
 from yt_exactly_once.spark.schema import named_column, with_nullable_members
 from yt_exactly_once.spark.sink.encode import PARTITION_COLUMN, drained
+from yt_exactly_once.spark.sink.modes.mode import Plan, RowTask
 from yt_exactly_once.spark.sink.modes.tasks import KEY_HASH_COLUMNS
+from yt_exactly_once.spark.sink.options import Target
+from yt_exactly_once.spark.sink.targets import PreparedTarget
 from yt_exactly_once.spark.versions import arrow_batches
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     import pyarrow as pa
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
-
-    from yt_exactly_once.commit.batch import MicroBatch
-    from yt_exactly_once.spark.sink.modes.mode import Plan, RowTask
-    from yt_exactly_once.spark.sink.options import Target
-    from yt_exactly_once.spark.sink.targets import PreparedTarget
 
 
 class FrameRows:

@@ -13,24 +13,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.errors import ConfigError, FencedError, LedgerDivergedError
 from yt_exactly_once.observability import Clock
 from yt_exactly_once.spark.query.checkpoint import RunningBatch, WriterFiles
-from yt_exactly_once.spark.sink.arrived import TaskIdentity, TaskRows, WriterTask
+from yt_exactly_once.spark.sink.arrived import TaskIdentity, TaskMessage, TaskRows, WriterTask
 from yt_exactly_once.spark.sink.look_up import find
 from yt_exactly_once.spark.sink.run import Delivery, QueryRun
 from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
-from yt_exactly_once.spark.sink.writer_options import parse_writer_options
+from yt_exactly_once.spark.sink.writer_options import WriterOptions, parse_writer_options
 from yt_exactly_once.spark.versions import ArrowStreamWriter
 from yt_exactly_once.spark.worker import spare_modules
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
-
-    from yt_exactly_once.commit.batch import MicroBatch
-    from yt_exactly_once.spark.sink.arrived import TaskMessage
-    from yt_exactly_once.spark.sink.writer_options import WriterOptions
 
 
 class WriterSink(TransactionalSink):

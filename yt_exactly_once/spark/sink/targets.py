@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from yt_exactly_once import advice
+from yt_exactly_once.codec.rejects import Rejects
 from yt_exactly_once.codec.reserved import require_no_reserved
 from yt_exactly_once.codec.rows import WireFormat, encode_empty
-from yt_exactly_once.codec.schema import TableSchema, check_frame
+from yt_exactly_once.codec.schema import TableSchema, WritePlan, check_frame
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.commit.complete import CompleteResult
 from yt_exactly_once.config import DEFAULT_DYN_BATCH_SIZE
@@ -29,17 +30,14 @@ from yt_exactly_once.errors import (
 )
 from yt_exactly_once.spark.schema import arrow_of_spark
 from yt_exactly_once.spark.sink.encode import RowEncoder
-from yt_exactly_once.spark.sink.options import APPEND, UPSERT
+from yt_exactly_once.spark.sink.options import APPEND, UPSERT, Target
 from yt_exactly_once.spark.sink.placement import Placement
 from yt_exactly_once.ytsaurus.tables import describe_table, table_identity
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from yt_exactly_once.codec.rejects import Rejects
-    from yt_exactly_once.codec.schema import WritePlan
     from yt_exactly_once.commit.batch import MicroBatch
-    from yt_exactly_once.spark.sink.options import Target
     from yt_exactly_once.ytsaurus.client import Connection
 
 _PROBE_TIMEOUT = timedelta(seconds=10)

@@ -7,15 +7,16 @@ and prepared targets are created in the process that uses it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once import config
+from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.commit.cluster import OpenTransaction
-from yt_exactly_once.commit.entry import DRIVER, TASKS
+from yt_exactly_once.commit.entry import DRIVER, TASKS, LedgerEntry
 from yt_exactly_once.commit.ledger import CommitLedger
-from yt_exactly_once.commit.parts import split, whole
+from yt_exactly_once.commit.parts import TargetRows, split, whole
 from yt_exactly_once.commit.transactional import SHARE_AHEAD, BatchCommit
 from yt_exactly_once.errors import (
     ConfigError,
@@ -24,40 +25,29 @@ from yt_exactly_once.errors import (
     RequestRefusedError,
     TransientError,
 )
-from yt_exactly_once.observability import Clock, Event, GuardedListener, emitter, reported
+from yt_exactly_once.observability import Clock, Emitter, Event, GuardedListener, emitter, reported
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.executors import unfit_python_named
 from yt_exactly_once.spark.java import require_startable
-from yt_exactly_once.spark.query.calls import PROCESS_CALLS
+from yt_exactly_once.spark.query.calls import PROCESS_CALLS, Call, Place
 from yt_exactly_once.spark.query.checkpoint import CheckpointFiles
 from yt_exactly_once.spark.query.notes import LedgerNotes
+from yt_exactly_once.spark.query.offset_log import OffsetLog
 from yt_exactly_once.spark.query.raised import PROCESS_ERRORS, surfaced
 from yt_exactly_once.spark.query.running import RunningQuery
 from yt_exactly_once.spark.sink.frame_rows import FrameRows
-from yt_exactly_once.spark.sink.look_up import find, look_up, name_other_query
+from yt_exactly_once.spark.sink.look_up import Found, find, look_up, name_other_query
 from yt_exactly_once.spark.sink.modes import MODES
-from yt_exactly_once.spark.sink.modes.mode import TargetBatch
+from yt_exactly_once.spark.sink.modes.mode import Plan, TargetBatch
 from yt_exactly_once.spark.sink.options import SinkOptions, require_options, takes
 from yt_exactly_once.spark.sink.past_batches import PastBatches
 from yt_exactly_once.spark.sink.preparation import check_before_start, prepare
 from yt_exactly_once.spark.sink.run import Delivery, QueryRun
-from yt_exactly_once.spark.sink.targets import are_the_same, name_change
+from yt_exactly_once.spark.sink.targets import PreparedTarget, are_the_same, name_change
 from yt_exactly_once.ytsaurus.client import Connection
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from pyspark.sql import DataFrame
-
-    from yt_exactly_once.commit.batch import MicroBatch
-    from yt_exactly_once.commit.entry import LedgerEntry
-    from yt_exactly_once.commit.parts import TargetRows
-    from yt_exactly_once.observability import Emitter
-    from yt_exactly_once.spark.query.calls import Call, Place
-    from yt_exactly_once.spark.query.offset_log import OffsetLog
-    from yt_exactly_once.spark.sink.look_up import Found
-    from yt_exactly_once.spark.sink.modes.mode import Plan
-    from yt_exactly_once.spark.sink.targets import PreparedTarget
 
 
 LARGE = 64 << 20

@@ -19,12 +19,11 @@ from yt_exactly_once.spark.source.rows import RowFormat
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.queues import RemoteQueue
 from yt_exactly_once.ytsaurus.reading import WholeTable
+from yt_exactly_once.ytsaurus.tables import TableInfo
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
-
-    from yt_exactly_once.ytsaurus.tables import TableInfo
 
 
 _OF_QUEUES = (

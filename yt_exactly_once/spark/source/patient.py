@@ -6,14 +6,13 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from yt_exactly_once.observability import emitter
+from yt_exactly_once.observability import Emitter, emitter
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.query.queue_offset import QueueOffset
+from yt_exactly_once.spark.source.options import SourceOptions
 from yt_exactly_once.spark.source.range import PATIENCE
 
 if TYPE_CHECKING:
-    from yt_exactly_once.observability import Emitter
-    from yt_exactly_once.spark.source.options import SourceOptions
     from yt_exactly_once.spark.source.packed import PackedQueue
     from yt_exactly_once.spark.source.rows import RowFormat
     from yt_exactly_once.ytsaurus.queues import RemoteQueue

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -21,19 +21,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pyspark.sql.datasource import InputPartition
 
+from yt_exactly_once.commit.batch import PartitionRange
 from yt_exactly_once.config import RetryPolicy
 from yt_exactly_once.errors import ClusterUnavailableError, DataLossError, ExactlyOnceError
-from yt_exactly_once.observability import Event
+from yt_exactly_once.observability import Emitter, Event
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.source.offsets import BEGIN_AGAIN, trimmed_rows
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor, Future
-
     from pyarrow import RecordBatch
 
-    from yt_exactly_once.commit.batch import PartitionRange
-    from yt_exactly_once.observability import Emitter
     from yt_exactly_once.spark.source.rows import Indexes
     from yt_exactly_once.ytsaurus.queues import RemoteQueue
 

@@ -25,20 +25,18 @@ from yt_exactly_once.errors import ConfigError, RequestRefusedError, SchemaMisma
 from yt_exactly_once.observability import emitter
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.source.offsets import ENDING_OPTION, first_positions
-from yt_exactly_once.spark.source.opening import OpenedQueue
+from yt_exactly_once.spark.source.opening import OpenedQueue, OpenedTable
 from yt_exactly_once.spark.source.range import PATIENCE, QueueTask, RangeReader
 from yt_exactly_once.spark.worker import keep_freed_memory, spare_modules
-from yt_exactly_once.ytsaurus.reading import WholeTable, literal, quoted
+from yt_exactly_once.ytsaurus.queues import PartitionBounds
+from yt_exactly_once.ytsaurus.reading import Key, KeyValue, WholeTable, literal, quoted
 from yt_exactly_once.ytsaurus.tables import unsigned
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
     from pyspark.sql.types import StructType
 
-    from yt_exactly_once.spark.source.opening import OpenedTable
     from yt_exactly_once.spark.source.packed import PackedQueue
-    from yt_exactly_once.ytsaurus.queues import PartitionBounds
-    from yt_exactly_once.ytsaurus.reading import Key, KeyValue
 
 _OF_STREAMS = ("max_rows_per_partition", "max_bytes_per_partition", "shared_task_rows")
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql.binding.scope import ArraySource, logical_type
@@ -15,8 +15,6 @@ from yt_exactly_once.local.tables import types
 from yt_exactly_once.local.tables.schema import Column as SchemaColumn
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from yt_exactly_once.local.ql.binding.binder import Binder
     from yt_exactly_once.local.ql.binding.bound import Bound
     from yt_exactly_once.local.ql.binding.scope import AnySource, Scope

@@ -14,26 +14,25 @@ from typing import TYPE_CHECKING, ClassVar, Self
 from pyspark import TaskContext
 
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS, SOURCE_QUEUE_COLUMN
+from yt_exactly_once.commit.cluster import OpenTransaction
+from yt_exactly_once.commit.parts import TargetRows
+from yt_exactly_once.config import ModeTraits, RetryPolicy
 from yt_exactly_once.errors import RequestRefusedError
 from yt_exactly_once.spark.executors import require_version
 from yt_exactly_once.spark.sink.encode import chunks
+from yt_exactly_once.spark.sink.options import SinkOptions
 from yt_exactly_once.spark.sink.placement import TABLET_COLUMN
-from yt_exactly_once.spark.sink.targets import name_change
+from yt_exactly_once.spark.sink.targets import PreparedTarget, name_change
 from yt_exactly_once.spark.worker import spare_modules
 from yt_exactly_once.version import VERSION
+from yt_exactly_once.ytsaurus.rows import SessionState
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
     from yt_exactly_once.commit.batch import MicroBatch
-    from yt_exactly_once.commit.cluster import OpenTransaction
-    from yt_exactly_once.commit.parts import TargetRows
-    from yt_exactly_once.config import ModeTraits, RetryPolicy
-    from yt_exactly_once.spark.sink.options import SinkOptions
-    from yt_exactly_once.spark.sink.targets import PreparedTarget
     from yt_exactly_once.ytsaurus.client import Connection
-    from yt_exactly_once.ytsaurus.rows import SessionState
 
     Sessions = Mapping[str, SessionState]
 

@@ -32,12 +32,11 @@ from yt_exactly_once.spark.sink.modes.sessions import (
 )
 from yt_exactly_once.spark.sink.modes.tasks import REPORT_SCHEMA, ChunkReport
 from yt_exactly_once.spark.worker import side_by_side
-from yt_exactly_once.ytsaurus.rows import ProducerSession, session_prefix
+from yt_exactly_once.ytsaurus.rows import ProducerSession, SessionState, session_prefix
 
 if TYPE_CHECKING:
     from yt_exactly_once.commit.batch import MicroBatch
     from yt_exactly_once.spark.sink.modes.sessions import NumberedRows, Numbering
-    from yt_exactly_once.ytsaurus.rows import SessionState
 
 REHEARSAL_SCHEMA = (
     StructType()

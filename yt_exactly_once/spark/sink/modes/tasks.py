@@ -18,19 +18,18 @@ from pyspark.sql.types import BinaryType, LongType, StructType
 from yt_exactly_once.codec.reserved import RESERVED_PREFIX
 from yt_exactly_once.codec.row_hash import added, combined, row_hashes
 from yt_exactly_once.codec.rows import encode
-from yt_exactly_once.commit.cluster import Payload
+from yt_exactly_once.commit.cluster import OpenTransaction, Payload
 from yt_exactly_once.commit.entry import DRIVER
 from yt_exactly_once.commit.parts import TargetRows
 from yt_exactly_once.errors import ConfigError, DuplicateKeyError, RepeatedTaskError
 from yt_exactly_once.observability import emitter
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.sink.modes.mode import Mode, RowTask
+from yt_exactly_once.spark.sink.targets import PreparedTarget
 from yt_exactly_once.ytsaurus.rows import insert_payload
 
 if TYPE_CHECKING:
-    from yt_exactly_once.commit.cluster import OpenTransaction
     from yt_exactly_once.spark.sink.modes.mode import Plan, TaskSettings
-    from yt_exactly_once.spark.sink.targets import PreparedTarget
 
 REPORT_SCHEMA = (
     StructType()
