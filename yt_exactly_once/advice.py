@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
 
 def mount(path: str, state: str = "unmounted") -> str:
     """Return how a table is mounted, or unfrozen: what is frozen cannot be mounted."""
@@ -53,6 +58,13 @@ def new_consumer(queue: str) -> str:
     """Return how a query gets a consumer that has none."""
     made = create_consumer(f"{queue}_consumer", queue)
     return f"{made}, and pass it as consumer_path of the source"
+
+
+def not_a_consumer(path: str, queue: str, columns: Iterable[Mapping[str, Any]]) -> str:
+    """Return what to do with an object that is no consumer: one that was has the offsets of queries."""
+    if "queue_path" in {column["name"] for column in columns}:
+        return f"yt set {path}/@treat_as_queue_consumer %true"
+    return new_consumer(queue)
 
 
 def register(queue: str, consumer: str) -> str:

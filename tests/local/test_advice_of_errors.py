@@ -238,6 +238,9 @@ BREAKS = {
     "consumer moved both ways": lambda query: _moved(query, [3, 15]),
     "consumer moved beyond the end": lambda query: _moved(query, [10, 99]),
     "consumer of another queue": _consumer_of_another_queue,
+    "consumer no longer marked as one": lambda query: query.client.set(
+        f"{query.consumer}/@treat_as_queue_consumer", False
+    ),
     "consumer unmounted": _made("consumer", "unmount_table"),
     "consumer frozen": _made("consumer", "freeze_table"),
     "queue unmounted": _made("queue", "unmount_table"),

@@ -280,11 +280,11 @@ def _require_consumer(connection: Connection, consumer: str, queue: str) -> None
                 remedy=f"Run: {advice.create_consumer(consumer, queue)}",
                 consumer=consumer,
             )
-        is_consumer = connection.reader.get(f"{consumer}/@").get("treat_as_queue_consumer", False)
-    if not is_consumer:
+        found = connection.reader.get(f"{consumer}/@")
+    if not found.get("treat_as_queue_consumer", False):
         raise ConsumerNotFoundError(
             "This is not a queue consumer",
-            remedy=f"Run: {advice.new_consumer(queue)}",
+            remedy=f"Run: {advice.not_a_consumer(consumer, queue, columns_of(found))}",
             consumer=consumer,
         )
 

@@ -12,6 +12,7 @@ from yt_exactly_once.operations.doctor.tables import ATTRIBUTES
 from yt_exactly_once.ytsaurus.browsing import attributes_of
 from yt_exactly_once.ytsaurus.failures import translated
 from yt_exactly_once.ytsaurus.queues import RemoteQueue
+from yt_exactly_once.ytsaurus.tables import columns_of
 
 if TYPE_CHECKING:
     from yt_exactly_once.operations.doctor.subject import Queue, Subject
@@ -93,7 +94,8 @@ def _consumer(
         return
     if not consumer.get("treat_as_queue_consumer"):
         what = f"{path} is not a queue consumer"
-        yield problem("consumer", what, why, advice.new_consumer(queue.path))
+        repair = advice.not_a_consumer(path, queue.path, columns_of(consumer))
+        yield problem("consumer", what, why, repair)
         return
     if consumer["tablet_state"] != "mounted":
         yield problem(
