@@ -114,8 +114,8 @@ def require_ledger(
                 "The query has used another ledger for this target"
                 if used
                 else "The ledger has no entry of this query, although Spark's log has earlier batches of it",
-                remedy="If ledger_path or the target was changed by mistake, change it back. "
-                f"{_LOST}",
+                remedy="If ledger_path, the target or the checkpoint location was changed by mistake, change "
+                f"it back. {_LOST}",
                 target=target,
                 **where,
             )

@@ -142,7 +142,8 @@ class QueueOffset:
             if old != new:
                 raise ConfigError(
                     f"The checkpoint belongs to the {name} {old}, the query now reads {new}",
-                    remedy=f"Set the {name} back. {NEW_QUERY} if the change is meant",
+                    remedy=f"Set the {name} back, or pass this query's own checkpoint location. {NEW_QUERY} "
+                    "if the change is meant",
                     queue=queue,
                 )
 
