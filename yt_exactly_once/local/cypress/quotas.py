@@ -16,7 +16,7 @@ from yt_exactly_once.local.cypress.view import Node, View
 from yt_exactly_once.local.errors import Code, YtError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 ACCOUNT, BUNDLE = "account", "tablet_cell_bundle"
 _FOLDERS = {ACCOUNT: "accounts", BUNDLE: "tablet_cell_bundles"}
@@ -28,6 +28,7 @@ _TITLES = {
     "tablet_static_memory": "tablet static memory",
 }
 _OF = {ACCOUNT: tuple(_TITLES), BUNDLE: ("tablet_count", "tablet_static_memory")}
+_CODES = {ACCOUNT: Code.ACCOUNT_LIMIT_EXCEEDED, BUNDLE: Code.BUNDLE_LIMIT_EXCEEDED}
 _MEDIUM = "default"
 
 
@@ -83,8 +84,11 @@ def used_by(view: View, kind: str, name: str) -> dict[str, Any]:
         "SELECT id FROM cypress_nodes WHERE type = 'table' OR ?", (kind == ACCOUNT,)
     ).fetchall()
     for (node_id,) in nodes:
-        if view.place(node_id) is not None and name in _owners(view, kind, node_id):
-            total.update({key: of_node(view, node_id)[key] for key in _OF[kind]})
+        owner = _owners(view, node_id).get(kind)
+        paid = owner is not None and name in (_chain(view, owner) if kind == ACCOUNT else [owner])
+        if paid and view.place(node_id) is not None:
+            found = of_node(view, node_id)
+            total.update({key: found[key] for key in _OF[kind]})
     return dict(total)
 
 
@@ -105,26 +109,20 @@ def check(view: View, node_id: str, *resources: str, more: int = 0) -> None:
         return
     own = of_node(view, node_id)
     taken = [each for each in resources if own[each] + more]
-    for kind in (ACCOUNT, BUNDLE):
-        wanted = [each for each in taken if each in _OF[kind]]
-        owners = list(_owners(view, kind, node_id)) if wanted else []
-        for name in owners:
-            limits = _limits(view, kind, name)
-            if not limits.keys() & set(wanted):
-                continue
-            used = used_by(view, kind, name)
-            for each in wanted:
-                if each in limits and used[each] + more > limits[each]:
-                    raise _over(kind, name, owners.index(name), each, used[each], limits[each])
+    for kind, owner in _owners(view, node_id).items():
+        for height, name, resource in _exceeded(view, kind, owner, taken, more):
+            what = ("Account", "Parent account", "Ancestor account")[min(height, 2)]
+            what = what if kind == ACCOUNT else "Tablet cell bundle"
+            raise YtError(
+                f'{what} "{name}" is over {_TITLES[resource]} limit{_medium(" in", resource)}',
+                _CODES[kind],
+            )
 
 
 def payers(view: View, node_id: str) -> dict[str, Any]:
     """Return what `check_rows` must know of a table; its tablets learn it when they are mounted."""
-    return {
-        ACCOUNT: account_of(view, node_id),
-        BUNDLE: str(view.attribute(node_id, BUNDLE) or "default"),
-        "in_memory": (view.attribute(node_id, "in_memory_mode") or "none") != "none",
-    }
+    in_memory = (view.attribute(node_id, "in_memory_mode") or "none") != "none"
+    return {BUNDLE: "default", **_owners(view, node_id), "in_memory": in_memory}
 
 
 def check_rows(view: View, options: Mapping[str, Any]) -> None:
@@ -135,45 +133,36 @@ def check_rows(view: View, options: Mapping[str, Any]) -> None:
     """
     if not _any_limits(view):
         return
-    account, bundle = (options[kind].decode() for kind in (ACCOUNT, BUNDLE))
-    in_memory = options["in_memory"]
-    wanted = {"chunk_count", "disk_space", *(["tablet_static_memory"] * in_memory)}
-    for name in _chain(view, account):
-        limits = _limits(view, ACCOUNT, name)
-        used = used_by(view, ACCOUNT, name) if limits.keys() & wanted else {}
-        for each, title in _TITLES.items():
-            if each in wanted and each in limits and used[each] > limits[each]:
-                place = f' for medium "{_MEDIUM}"' if each == "disk_space" else ""
-                raise YtError(
-                    f'Account "{account}" violates {title} limit{place}',
-                    Code.ACCOUNT_LIMIT_EXCEEDED,
-                )
-    memory = _limits(view, BUNDLE, bundle).get("tablet_static_memory") if in_memory else None
-    if memory is not None and used_by(view, BUNDLE, bundle)["tablet_static_memory"] > memory:
-        raise YtError(
-            f'Tablet cell bundle "{bundle}" violates tablet static memory limit',
-            Code.BUNDLE_LIMIT_EXCEEDED,
-        )
+    memory = ["tablet_static_memory"] * options["in_memory"]
+    for kind, wanted in ((ACCOUNT, ["chunk_count", "disk_space", *memory]), (BUNDLE, memory)):
+        owner, title = options[kind].decode(), kind.replace("_", " ").capitalize()
+        for _, _, resource in _exceeded(view, kind, owner, wanted):
+            raise YtError(
+                f'{title} "{owner}" violates {_TITLES[resource]} limit{_medium(" for", resource)}',
+                _CODES[kind],
+            )
 
 
-def _over(kind: str, name: str, height: int, resource: str, used: int, limit: int) -> YtError:
-    what = ("Account", "Parent account", "Ancestor account")[min(height, 2)]
-    code = Code.ACCOUNT_LIMIT_EXCEEDED
-    if kind == BUNDLE:
-        what, code = "Tablet cell bundle", Code.BUNDLE_LIMIT_EXCEEDED
-    medium = f' in medium "{_MEDIUM}"' if resource == "disk_space" else ""
-    return YtError(
-        f'{what} "{name}" is over {_TITLES[resource]} limit{medium}',
-        code,
-        {"usage": used, "limit": limit},
-    )
+def _owners(view: View, node_id: str) -> dict[str, str]:
+    owners = {ACCOUNT: account_of(view, node_id)}
+    if view.attribute(node_id, "dynamic"):
+        owners[BUNDLE] = str(view.attribute(node_id, BUNDLE) or "default")
+    return owners
 
 
-def _owners(view: View, kind: str, node_id: str) -> Iterator[str]:
-    if kind == ACCOUNT:
-        yield from _chain(view, account_of(view, node_id))
-    elif view.attribute(node_id, "dynamic"):
-        yield str(view.attribute(node_id, BUNDLE) or "default")
+def _exceeded(
+    view: View, kind: str, owner: str, wanted: Sequence[str], more: int = 0
+) -> Iterator[tuple[int, str, str]]:
+    """Yield the limits that an account, those above it, or a bundle are over: height, name and resource."""
+    for height, name in enumerate(_chain(view, owner) if kind == ACCOUNT else [owner]):
+        limits = _limits(view, kind, name)
+        asked = [each for each in wanted if each in limits]
+        used = used_by(view, kind, name) if asked else {}
+        yield from ((height, name, each) for each in asked if used[each] + more > limits[each])
+
+
+def _medium(preposition: str, resource: str) -> str:
+    return f'{preposition} medium "{_MEDIUM}"' if resource == "disk_space" else ""
 
 
 def _chain(view: View, account: str) -> Iterator[str]:
