@@ -135,6 +135,7 @@ INERT_ATTRIBUTES = {
     "min_tablet_size": _BALANCER,
     "node_tag_filter": "there are no nodes",
     "optimize_for": "rows are stored in one way",
+    "options": "cells keep no changelogs and snapshots",
     "primary_medium": "there is one medium",
     "profiling_mode": _PROFILING,
     "profiling_tag": _PROFILING,
