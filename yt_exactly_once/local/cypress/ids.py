@@ -29,7 +29,7 @@ TYPES = {
     "group": 502,
     "tablet_cell": 700,
     "tablet": 702,
-    "tablet_cell_bundle": 710,
+    "tablet_cell_bundle": 706,
 }
 NULL = "0-0-0-0"
 CELL_TAG = 1
