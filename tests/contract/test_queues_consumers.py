@@ -296,7 +296,7 @@ def test_name_of_a_consumer_fits_its_table(client, tmp, queue, consumer):
     shared = f"{tmp}/shared"
     create(client, shared, NAMED)
     for path, message in (
-        (shared, "name is required for multi-consumer schema"),
+        (shared, "name is required for multi consumer schema"),
         (f"<queue_consumer_name=a>{consumer}", "name is not supported for consumer schema"),
     ):
         with pytest.raises(YtResponseError, match="is not registered"):

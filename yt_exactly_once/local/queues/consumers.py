@@ -66,7 +66,7 @@ def partition_of(
     check_consumer(consumer)
     shared = consumer.columns[0].name == CONSUMER_NAME
     if shared and consumer_name is None:
-        raise YtError("Queue consumer name is required for multi-consumer schema")
+        raise YtError("Queue consumer name is required for multi consumer schema")
     if not shared and consumer_name is not None:
         raise YtError("Queue consumer name is not supported for consumer schema")
     return Partition(consumer, consumer_name, queue, index)
