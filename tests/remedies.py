@@ -43,6 +43,7 @@ ROWS = {
     "yt_exactly_once.create_table": "target never created",
     "create-consumer {consumer} {queue}": "consumer never created",
     "pass it as consumer_path of the source": "consumer is a table",
+    "/@treat_as_queue_consumer": "consumer no longer marked as one",
     "yt register-queue-consumer": "consumer never registered",
     "repair {ledger} --query {query} --apply": "consumer removed",
     "repair {row.ledger} --query": "consumer removed",
