@@ -51,6 +51,7 @@ INERT_PARAMETERS = {
     "file_reader": "how a file is read does not change it",
     "file_writer": "how a file is written does not change it",
     "ignore_balancers": "there are no balancers",
+    "limit": "tablets have no errors to list",
     "max_row_buffer_size": "how rows are sent does not change them",
     "network_name": "there is one network",
     "omit_inaccessible_columns": "every column is accessible",
