@@ -58,7 +58,7 @@ _MOST_STEPS = 6
 """How many pieces of advice an operator follows, one after the other, before they give up."""
 
 _WAYS = re.compile(r" Or\b|,? or |; or ")
-_SET = re.compile(r"(?:[Uu]se|query with|set) ([a-z_]+)='?(\w[\w-]*)'?")
+_SET = re.compile(r"(?:[Uu]se|query with|set) ([a-z_]+)='?([\w/][\w/-]*)'?")
 _MEANT = re.compile(r"Did you mean ([\w-]+)\?(?: Use it instead of (\w+))?")
 _ONE_OF = re.compile(r"Use (?:one of: )?(\w[\w-]*)(?:, |$)")
 _LEAVE = re.compile(r"[Ll]eave (?:the )?(\w+)(?:='\w+')? out")

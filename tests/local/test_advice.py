@@ -211,6 +211,18 @@ def test_doctor_names_a_ledger_that_is_gone(query):
     assert "'A ledger is missing'" in repair
 
 
+def test_ledger_that_was_moved_is_found(query):
+    """Beside its target, by its mark; the sink gets the path."""
+    query.client.unmount_table(query.ledger, sync=True)
+    query.client.move(query.ledger, f"{query.folder}/state")
+    query.client.mount_table(f"{query.folder}/state", sync=True)
+    query.feed(3)
+    for repair in query.repairs(f"--checkpoint {query.checkpoint}", levels=("warning ",)):
+        query.follow(repair)
+    query.run()
+    query.assert_exact()
+
+
 def test_unmounted_ledger_does_not_hide_the_other_queries(query, cluster, tmp_path):
     """It is named, with what to do."""
     other = Operated(cluster, f"{query.folder}/other", tmp_path / "other").create()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from yt_exactly_once import advice
 from yt_exactly_once.commit.notes import FOLDER, Note, NoteKind
-from yt_exactly_once.operations.doctor.finding import Finding, Level, ok, problem
+from yt_exactly_once.operations.doctor.finding import Finding, Level, ok, problem, warning
 from yt_exactly_once.operations.doctor.queries import rows_of_targets
 from yt_exactly_once.spark.storage import open_storage, shown
 from yt_exactly_once.ytsaurus.browsing import attributes_of
@@ -40,6 +40,13 @@ def examine(subject: Subject, connection: Connection) -> Iterator[Finding]:
     yield from bad
     if not bad:
         yield from _compared(place, query, offsets, commits, rows)
+        if entry is not None and entry.ledger != subject.ledger_path:
+            yield warning(
+                _CHECK,
+                f"The ledger of {place} is {entry.ledger}, not {subject.ledger_path}",
+                "Without ledger_path the sink stops with LedgerMissingError",
+                f"Use ledger_path='{entry.ledger}' in the sink, and --ledger {entry.ledger} here",
+            )
         if not rows and subject.ledger_path is not None:
             yield from _lost_ledger(connection, subject.ledger_path, files, place)
 
