@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.local.operated import ATTEMPTS, Killed, Operated
-from yt_exactly_once import Target, TransactionalSink, register_source
+from tests.local.operated import Killed, Operated
+from yt_exactly_once import register_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _PAGE = Path("docs/how-to/find-the-cause.md")
-_OURS = re.compile(r"\byt_exactly_once\.errors\.\w+: (.*)$", re.MULTILINE)
+_OURS = re.compile(r"\byt_exactly_once\.errors\.(\w+): (.*)$", re.MULTILINE)
 _ROW = re.compile(r"^\| (.+?) \| .+? \| (.+?) \|$", re.MULTILINE)
 
 
@@ -24,22 +24,24 @@ class StoppedError(Exception):
     """What a person reads of a query that stopped.
 
     Attributes:
-        remedy: the text of our error, in the middle of Spark's; or what the page says of Spark's own.
+        name: of our error, in the middle of Spark's text; or the words of Spark that the page has.
+        remedy: the text of our error, or what the page says.
     """
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
         found = _OURS.search(text)
-        self.remedy = found[1] if found else _what_the_page_says(text)
+        self.name, self.remedy = found.groups() if found else _what_the_page_says(text)
 
 
-def _what_the_page_says(text: str) -> str:
-    """Return what to do about a message of Spark, by the table of the page."""
-    table = _PAGE.read_text().partition("Some messages are Spark's own:")[2].partition("\n\nIf ")[0]
+def _what_the_page_says(text: str) -> tuple[str, str]:
+    """Return the words of the page's table that are in a message of Spark, and what to do about them."""
+    table = _PAGE.read_text().partition("Some messages are Spark's own:")[2].partition("\n\n## ")[0]
     for names, todo in _ROW.findall(table):
-        if any(name in text for name in re.findall("`(.+?)`", names)):
-            return str(todo)
-    return ""
+        for name in re.findall("`(.+?)`", names):
+            if name in text:
+                return name, todo
+    return "", ""
 
 
 @dataclass
@@ -48,38 +50,34 @@ class OperatedOnSpark(Operated):
 
     Attributes:
         spark: the session.
-        pauses: what happens in the first batch when Spark has logged its `offsets`, or after the `sink`.
+        afterwards: what happens after the sink has written the next batch.
     """
 
     spark: SparkSession = field(kw_only=True)
-    pauses: dict[str, Callable[[], object]] = field(default_factory=dict)
+    afterwards: Callable[[], object] | None = field(default=None, kw_only=True)
 
     def run(self, *, rows: int | None = None, die_after: str = "") -> None:
         """Run the query to the end of the queue."""
         died = []
 
-        def reach(place: str) -> None:
-            if place == die_after:
-                died.append(place)
-                raise ValueError
-            self.pauses.pop(place, lambda: None)()
-
         def function(frame: DataFrame, batch: int) -> None:
-            reach("offsets")
+            if die_after == "offsets":
+                died.append(batch)
+                raise ValueError
+            happens, self.meanwhile = self.meanwhile, None
+            if happens is not None:
+                happens()
             sink(frame, batch)
-            reach("sink")
+            happens, self.afterwards = self.afterwards, None
+            if happens is not None:
+                happens()
+            if die_after == "sink":
+                died.append(batch)
+                raise ValueError
 
         try:
             register_source(self.spark)
-            options = {
-                "proxy": self.proxy,
-                "token": self.token or None,
-                "mode": self.mode,
-                "retry": ATTEMPTS,
-            }
-            sink = TransactionalSink(
-                Target(self.target, **self.target_options), **options | self.options
-            )
+            sink = self.make_sink()
             self._frame(rows).writeStream.foreachBatch(function).option(
                 "checkpointLocation", str(self.checkpoint)
             ).trigger(availableNow=True).start().awaitTermination()
@@ -89,11 +87,18 @@ class OperatedOnSpark(Operated):
             raise StoppedError(str(error)) from error
 
     def _frame(self, rows: int | None) -> DataFrame:
-        given: dict[str, Any] = {"consumer_path": self.consumer, "proxy": self.proxy}
-        if self.token:
-            given["token"] = self.token
+        given: dict[str, Any] = self.source_given()
         if rows is not None:
             given["max_rows_per_partition"] = rows
-        if self.loss:
-            given["fail_on_data_loss"] = "false"
         return self.spark.readStream.format("yt").options(**given).load(self.queue).select("value")
+
+    def follow(self, advice: str, option: str = "") -> str:
+        """Do what a text says, and where it says to ask the doctor, what that says."""
+        if "nothing is lost: start the query again" in advice:
+            return ""
+        if "--checkpoint LOCATION" not in advice:
+            return super().follow(advice, option)
+        (repair,) = self.repairs(f"--checkpoint {self.checkpoint}")
+        said = super().follow(repair)
+        self.checkpoint = self.checkpoint.with_name("another")
+        return said

@@ -15,8 +15,10 @@ from pathlib import Path
 import pytest
 
 import yt_exactly_once
+from tests.breaks_page import require_line
 from tests.integration import other_driver
 from tests.integration.operated import OperatedOnSpark, StoppedError
+from tests.local.test_advice import CHECKPOINTS
 from tests.local.test_advice_of_errors import BREAKS
 from yt_exactly_once import register_source
 from yt_exactly_once.version import VERSION
@@ -90,7 +92,7 @@ def _disk_full(place):
 
         query.people["Free space"] = query.undone = lambda: may_grow(resource.RLIM_INFINITY)
         if place:
-            query.pauses[place] = lambda: may_grow(0)
+            setattr(query, place, lambda: may_grow(0))
         else:
             may_grow(0)
 
@@ -124,10 +126,12 @@ ON_SPARK = {
     "Python worker killed for its memory": _worker(_KILLED, "spark.executor.memoryOverhead"),
     "Python worker out of memory": _worker(_LIMITED, "spark.executor.pyspark.memory"),
     "disk full": _disk_full(""),
-    "disk full, a batch planned": _disk_full("offsets"),
-    "disk full, a batch written": _disk_full("sink"),
+    "disk full, a batch planned": _disk_full("meanwhile"),
+    "disk full, a batch written": _disk_full("afterwards"),
     "checkpoint read-only": _read_only,
+    **{f"checkpoint: {name}": act for name, act in CHECKPOINTS.items() if name != "all gone"},
 }
+"""What is broken besides, and how. Who has a disk again, or memory, starts the query again."""
 
 
 @pytest.fixture
@@ -147,26 +151,37 @@ def query(spark, cluster, tmp, tmp_path):
 def test_remedies_are_followed_to_the_letter(query, broken):
     """Every row that the remedies do not give up is in the target, once."""
     (ON_SPARK | BREAKS)[broken](query)
+    if broken in ON_SPARK:
+        query.look()
     query.restart_with_advice()
-    query.assert_exact([row for row in query.fed if row not in query.gone])
+    kept = [row for row in query.fed if row not in query.gone]
+    query.assert_exact(kept)
     assert not query.people
+    if broken in ON_SPARK:
+        require_line("On Spark", broken, query, f"{len(kept)} rows, exact")
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(
-    ("place", "says"),
-    {"sink": "stop one of them", "offsets": "Stop other runs"}.items(),
-    ids=["second driver", "old driver woken"],
+    ("broken", "place", "says"),
+    [
+        ("second driver", "afterwards", "stop one of them"),
+        ("old driver woken, with SIGCONT", "meanwhile", "Stop other runs"),
+    ],
 )
-def test_driver_is_told_that_another_one_has_overtaken_it(query, place, says):
+def test_driver_is_told_that_another_one_has_overtaken_it(query, broken, place, says):
     """It is stopped with SIGSTOP in the middle of a batch, and wakes after another one has continued."""
     other = other_driver.start(query, place)
     query.run()
     query.feed(3)
     query.run()
+    query.look()
     os.killpg(other.pid, signal.SIGCONT)
     told = StoppedError(other.communicate()[0])
-    assert says in told.remedy
+    query.said.append(told.name)
+    query.people[says] = lambda: None
+    query.follow(told.remedy)
     query.feed(3)
     query.run()
     query.assert_exact()
+    require_line("On Spark", broken, query, f"{len(query.fed)} rows, exact")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 
@@ -62,8 +63,14 @@ def test_each_row_gets_into_one_place(spark, tmp_path, monkeypatch):
                 .start()
                 .awaitTermination()
             )
-        exec(compile(files.replace("/data", str(tmp_path)), "the block", "exec"), names)
-        names["query"].awaitTermination()
-        assert rows("orders_clean") == rows("amounts") == rows("from_files") == GOOD
+        copied = compile(files.replace("/data", str(tmp_path)), "the block", "exec")
+        for text in ('{"customer": "cid", "amount": 3}', None):
+            exec(copied, names)
+            names["query"].awaitTermination()
+            if text is not None:
+                shutil.rmtree(tmp_path / "checkpoints/from_files/commits")
+                (tmp_path / "incoming/two.json").write_text(text)
+        assert rows("orders_clean") == rows("amounts") == GOOD
+        assert rows("from_files") == [*GOOD, ("cid", 3)]
         assert rows("orders_unparsed") == sorted((text,) for text in BAD)
         assert rows("amounts_rejected") == [("eve", 1e30)]

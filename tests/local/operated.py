@@ -53,7 +53,7 @@ QUEUE_SCHEMA = [
 ]
 TARGET_SCHEMA = [{"name": "value", "type": "int64"}]
 _ROWS = pa.schema([("value", pa.int64())])
-ATTEMPTS = RetryPolicy(attempts=2, first_wait=timedelta(0), max_wait=timedelta(0))
+_ATTEMPTS = RetryPolicy(attempts=2, first_wait=timedelta(0), max_wait=timedelta(0))
 _MOST_STEPS = 6
 """How many pieces of advice an operator follows, one after the other, before they give up."""
 
@@ -94,6 +94,9 @@ class Operated:
         token: that the query was given.
         people: what a person does who is asked, by the words that ask them.
         meanwhile: what happens between the plan of the next batch and its run.
+        seen: the tools that have found a problem before anything was done.
+        said: the names of the errors that have stopped the query.
+        done: what was done about them.
         followed: every advice that was followed.
     """
 
@@ -111,6 +114,9 @@ class Operated:
     token: str = ""
     people: dict[str, Callable[[], object]] = field(default_factory=dict)
     meanwhile: Callable[[], object] | None = None
+    seen: list[str] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+    done: list[str] = field(default_factory=list)
     followed: list[str] = field(default_factory=list)
     _numbers: Any = field(default_factory=itertools.count)
 
@@ -224,29 +230,36 @@ class Operated:
         self._write(f"commits/{number}", 'v1\n{"nextBatchWatermarkMs":0}')
         reader.commit(end)
 
-    def _reader(self) -> QueueStreamReader:
-        given = {
-            "path": self.queue,
+    def source_given(self) -> dict[str, str]:
+        """Return the options of the source."""
+        return {
             **({"consumer_path": self.consumer} if self.consumer else {}),
             "proxy": self.proxy,
             **({"token": self.token} if self.token else {}),
             "fail_on_data_loss": "false" if self.loss else "true",
             **self.source_options,
         }
-        return QueueStreamReader(PackedQueue(OpenedQueue.open(given)), sleep=lambda _seconds: None)
 
-    def _sink(self) -> TransactionalSink:
-        if not (self.checkpoint / "metadata").exists():
-            self._write("metadata", json.dumps({"id": str(uuid.uuid4())}))
-        target = Target(self.target, **self.target_options)
+    def make_sink(self) -> TransactionalSink:
+        """Return the sink, as the program of the query makes it at each start."""
         options = {
             "proxy": self.proxy,
             "token": self.token or None,
             "mode": self.mode,
-            "retry": ATTEMPTS,
+            "retry": _ATTEMPTS,
         }
+        target = Target(self.target, **self.target_options)
+        return TransactionalSink(target, **options | self.options)
+
+    def _reader(self) -> QueueStreamReader:
+        opened = OpenedQueue.open({"path": self.queue, **self.source_given()})
+        return QueueStreamReader(PackedQueue(opened), sleep=lambda _seconds: None)
+
+    def _sink(self) -> TransactionalSink:
+        if not (self.checkpoint / "metadata").exists():
+            self._write("metadata", json.dumps({"id": str(uuid.uuid4())}))
         with mock.patch("yt_exactly_once.spark.sink.transactional_sink.require_startable"):
-            sink = TransactionalSink(target, **options | self.options)
+            sink = self.make_sink()
         # Each start unpickles the sinks in a process of its own.
         checkpoint._connect_runs.pop(str(self.checkpoint), None)
         sink._offset_log = CheckpointFiles(str(self.checkpoint))
@@ -268,13 +281,13 @@ class Operated:
 
     # The operator's part
 
-    def command(self, line: str) -> tuple[int, str]:
-        """Run a command as a shell would; return its exit code, and all that it printed."""
+    def command(self, line: str, **environment: str) -> tuple[int, str]:
+        """Run a command as an administrator in a shell; return its exit code, and all that it printed."""
         program, *arguments = shlex.split(line)
         said = StringIO()
-        environment = {"YT_PROXY": self.cluster.proxy_urls[0], "YT_TOKEN": "", "COLUMNS": "80"}
+        usual = {"YT_PROXY": self.cluster.proxy_urls[0], "YT_TOKEN": "", "COLUMNS": "80"}
         with (
-            mock.patch.dict("os.environ", environment),
+            mock.patch.dict("os.environ", usual | environment),
             redirect_stdout(said),
             redirect_stderr(said),
         ):
@@ -302,6 +315,7 @@ class Operated:
         for words in asked:
             self.people.pop(words)()
         if asked:
+            self.done += [f"a person: {words}" for words in asked]
             return ""
         heard = []
         # Alternatives, the next one if one is refused.
@@ -317,6 +331,9 @@ class Operated:
                 self.loss |= bool(_LOSS.search(way))
                 for call in calls:
                     self._call(call)
+                self.done.append(
+                    "; ".join(f"`{one}`" for one in [*commands, *calls]) or way.strip()
+                )
                 if "pass it as consumer_path" in way:
                     self.consumer = shlex.split(commands[0])[2]
                 if "a new checkpoint" in way:
@@ -363,18 +380,29 @@ class Operated:
                 self.run(**options)
             except Exception as error:  # noqa: BLE001 - whatever the operator reads
                 stopped.append(str(error))
+                self.said.append(getattr(error, "name", type(error).__name__))
                 where = getattr(error, "where", {})
                 self.follow(getattr(error, "remedy", ""), where.get("option", ""))
             else:
                 return stopped
         raise AssertionError("\n".join(stopped))
 
-    def doctor(self, more: str = "") -> tuple[int, str]:
+    def doctor(self, more: str = "", **environment: str) -> tuple[int, str]:
         """Ask the doctor with every path of the query, and more options."""
         return self.command(
             f"yt-exactly-once doctor --queue {self.queue} --consumer {self.consumer} --target {self.target}"
-            f" --max-rows-per-partition 1000 {more}"
+            f" --max-rows-per-partition 1000 {more}",
+            **environment,
         )
+
+    def look(self) -> None:
+        """Ask the tools as the user of the query, and note which of them see that something is wrong."""
+        given = {"YT_PROXY": self.proxy, "YT_TOKEN": self.token}
+        answers = {
+            "doctor": self.doctor(f"--checkpoint {self.checkpoint}", **given),
+            "status": self.command(f"yt-exactly-once status {self.folder} --check", **given),
+        }
+        self.seen = [tool for tool, (code, _) in answers.items() if code]
 
     def repairs(self, more: str = "", levels: tuple[str, ...] = ("problem ",)) -> list[str]:
         """Return the repairs that the doctor prints for problems, or for what is as bad as said."""

@@ -240,8 +240,8 @@ def test_unmounted_ledger_does_not_hide_the_other_queries(query, cluster, tmp_pa
 
 
 def _torn(query):
-    newest = max((query.checkpoint / "offsets").iterdir(), key=lambda file: int(file.name))
-    newest.write_text("")
+    batches = [file for file in (query.checkpoint / "offsets").iterdir() if file.name.isdecimal()]
+    max(batches, key=lambda file: int(file.name)).write_text("")
 
 
 CHECKPOINTS = {

@@ -110,7 +110,9 @@ def _unusable(
             "Spark stops with an AssertionError, or reads rows again",
             _way(row),
         )
-    holes = sorted(set(range(offsets[0], offsets[-1] + 1)) - set(offsets)) if offsets else []
+    # Spark needs the batch before the newest one, too.
+    first = min(offsets[0], max(offsets[-1] - 1, 0)) if offsets else 0
+    holes = sorted(set(range(first, offsets[-1] + 1)) - set(offsets)) if offsets else []
     if holes:
         yield problem(
             _CHECK, f"{place}/offsets lacks batch {holes[0]}", "Spark refuses to start", _way(row)
