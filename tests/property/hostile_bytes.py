@@ -15,7 +15,7 @@ import pyarrow as pa
 assert pd.__version__
 """Arrow imports it when it converts the first value, which takes more memory than most payloads."""
 
-FLOOR = 4 << 20
+FLOOR = 8 << 20
 """Bytes that reading may take of whatever payload: parts of fixed size, and the objects of an interpreter."""
 
 COLUMNS = {
