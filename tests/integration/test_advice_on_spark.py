@@ -21,6 +21,7 @@ from tests.integration.operated import OperatedOnSpark, StoppedError
 from tests.local.test_advice import CHECKPOINTS
 from tests.local.test_advice_of_errors import BREAKS
 from yt_exactly_once import register_source
+from yt_exactly_once.demo.child import kill_session
 from yt_exactly_once.version import VERSION
 
 _BECOME_WORKER = """
@@ -172,6 +173,7 @@ def test_remedies_are_followed_to_the_letter(query, broken):
 def test_driver_is_told_that_another_one_has_overtaken_it(query, broken, place, says):
     """It is stopped with SIGSTOP in the middle of a batch, and wakes after another one has continued."""
     other = other_driver.start(query, place)
+    query.undone = lambda: kill_session(other)
     query.run()
     query.feed(3)
     query.run()
