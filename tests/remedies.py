@@ -63,6 +63,7 @@ ROWS = {
     "run: yt-exactly-once repair TARGET": LOOKS,
     "yt-exactly-once dead-letters list": LOOKS,
     "yt-exactly-once audit {entry.target} --by count": LOOKS,
+    "yt-exactly-once audit {target} --by source": LOOKS,
     "Look at it: yt-exactly-once status": LOOKS,
     "yt-exactly-once ledger list": LOOKS,
     "/@auto_trim_config": "queue recreated, and trimmed by itself",

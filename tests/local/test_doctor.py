@@ -136,7 +136,7 @@ def plant_in_tables(client, subject):
 
 WARN, FAIL = Level.WARNING, Level.PROBLEM
 IN_TABLES = {
-    "target missing": ("target", FAIL, "create-table"),
+    "target missing": ("target", FAIL, "create_table"),
     "target static": ("target", FAIL, "alter-table"),
     "target unmounted": ("target", FAIL, "mount-table"),
     "target frozen": ("target", FAIL, "unfreeze-table"),
@@ -530,6 +530,26 @@ def test_producer_sessions_are_compared_with_the_ledger(cluster, client, tmp, tm
         (session,) = client.select_rows(f"* from [{producer}]")
         client.insert_rows(producer, [session | {"user_meta": {"batch": batch}}])
         assert said in query.doctor()[1]
+
+
+def test_queries_that_read_the_same_rows_into_one_table_are_named(cluster, client, tmp, tmp_path):
+    """Each of them is exact by itself, so nothing else can tell of it."""
+    query = Operated(cluster, tmp, tmp_path / "checkpoint").create()
+    query.feed(2)
+    query.run()
+    assert "have both read them" not in query.doctor()[1]
+    (row,) = client.select_rows(f"* from [{query.ledger}]")
+    client.insert_rows(query.ledger, [row | {"query_id": "another"}])
+    assert "have both read them, so they may be there twice" in query.doctor()[1]
+
+
+def test_dead_letter_table_with_other_columns_is_found(client, healthy):
+    """The sink would refuse it."""
+    (target,) = healthy.targets
+    create(client, f"{target}_bad")
+    (found,) = faults(replace(healthy, dead_letter=f"{target}_bad"))
+    assert (found.check, found.level) == ("dead-letter table", Level.PROBLEM)
+    assert "it lacks or misplaces" in found.what
 
 
 def test_no_pyspark_and_no_jvm_are_needed():

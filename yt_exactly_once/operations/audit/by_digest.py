@@ -16,7 +16,7 @@ from yt_exactly_once.commit.entry import LETTERS_PREFIX, RowDigest
 from yt_exactly_once.errors import UnprovableError
 from yt_exactly_once.operations.audit.found import Audit, By
 from yt_exactly_once.operations.audit.ranges import RangeReader, fields_of
-from yt_exactly_once.operations.ledgers import LedgerRow
+from yt_exactly_once.operations.ledgers import LedgerRow, overlaps_and_gaps
 from yt_exactly_once.ytsaurus.queues import PartitionBounds, RemoteQueue
 from yt_exactly_once.ytsaurus.tables import TableInfo
 
@@ -232,34 +232,6 @@ def _result(
         expected_digest=texts[1],
         unproven=tuple(unproven),
     )
-
-
-def overlaps_and_gaps(entries: Entries) -> Iterator[str]:
-    """Say which rows of a queue several queries have read, and which none has, between those that were read.
-
-    Each query counts its own rows only. A query with a new checkpoint that begins too early repeats rows, and
-    one that begins too late loses some: both agree with the sum of what the queries have counted.
-    """
-    ranges: dict[tuple[str, str, int], list[tuple[int, int, str]]] = {}
-    for row in entries:
-        for (_, queue, _, queue_id), parts in row.entry.offsets.items():
-            for partition, part in parts.items():
-                read = (part.first, part.end, row.entry.query_id)
-                ranges.setdefault((queue, queue_id, partition), []).append(read)
-    for (queue, _, partition), reads in sorted(ranges.items()):
-        reads.sort()
-        known, last = reads[0][1], reads[0][2]
-        for first, end, query in reads[1:]:
-            where = f"of partition {partition} of {queue}"
-            if first < known and first < end:
-                yield (
-                    f"rows {first} to {min(known, end) - 1} {where}: the queries {last} and {query} have "
-                    "both read them, so they may be there twice"
-                )
-            elif first > known:
-                yield f"rows {known} to {first - 1} {where}: no query has read them, so they may be lost"
-            if end >= known:
-                known, last = end, query
 
 
 def _outside_totals(entries: Entries) -> Iterator[str]:

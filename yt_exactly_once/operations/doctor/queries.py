@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from yt_exactly_once.errors import ExactlyOnceError
-from yt_exactly_once.operations.doctor.finding import Finding, counted, ok, problem
-from yt_exactly_once.operations.ledgers import LedgerRow, entries_of
+from yt_exactly_once.operations.doctor.finding import Finding, counted, ok, problem, warning
+from yt_exactly_once.operations.ledgers import LedgerRow, entries_of, overlaps_and_gaps
 from yt_exactly_once.operations.status import QueryStatus, repair_command, statuses
 from yt_exactly_once.ytsaurus.client import Connection
 
@@ -41,6 +41,7 @@ def repair_commands(subject: Subject, connection: Connection) -> Commands:
 def examine(subject: Subject, connection: Connection) -> Iterator[Finding]:
     """Compare the ledger of each query with its queues and consumers."""
     rows = rows_of_targets(subject, connection)
+    yield from _side_by_side(rows)
     own = {(queue.path, queue.consumer) for queue in subject.queues}
     for one in statuses(connection, rows):
         mine = [queue for queue in one.queues if not own or (queue.path, queue.consumer) in own]
@@ -64,6 +65,19 @@ def examine(subject: Subject, connection: Connection) -> Iterator[Finding]:
                 "query",
                 f"Query {one.query_id} has committed batch {one.batch}, and can continue: "
                 f"{counted(lag, 'row')} to read",
+            )
+
+
+def _side_by_side(rows: Sequence[LedgerRow]) -> Iterator[Finding]:
+    """Warn of rows of a queue that several queries of a target have read, or that none has."""
+    for target in sorted({row.entry.target for row in rows}):
+        for what in overlaps_and_gaps([row for row in rows if row.entry.target == target]):
+            yield warning(
+                "query",
+                f"{target}: {what}",
+                "Each query is exact by itself, and knows nothing of the others",
+                "Let one query write the rows of a queue into a target. Compare the table with the queue: "
+                f"yt-exactly-once audit {target} --by source",
             )
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once import advice
+from yt_exactly_once.codec.rejects import REJECT_SCHEMA
 from yt_exactly_once.codec.schema import TableSchema, check_frame
 from yt_exactly_once.commit.entry import LEDGER_MARK, LEDGER_SCHEMA, require_known_ledger
 from yt_exactly_once.errors import NewerFormatError, SchemaMismatchError
@@ -35,12 +36,10 @@ def examine(subject: Subject, connection: Connection) -> Iterator[Finding]:
         yield from _target(subject, connection, path)
     if subject.ledger_path is not None:
         yield from _ledger(subject, connection, subject.ledger_path)
-    own: dict[str, str | None] = {"dead-letter table": subject.dead_letter}
-    if subject.mode.traits.has_sessions:
-        own["producer table"] = subject.producer_path
-    for name, place in own.items():
-        if place is not None:
-            yield from _own(connection, name, place)
+    if subject.dead_letter is not None:
+        yield from _own(connection, "dead-letter table", subject.dead_letter, REJECT_SCHEMA)
+    if subject.mode.traits.has_sessions and subject.producer_path is not None:
+        yield from _own(connection, "producer table", subject.producer_path, ())
 
 
 def _target(subject: Subject, connection: Connection, path: str) -> Iterator[Finding]:
@@ -165,12 +164,11 @@ def _ledger(subject: Subject, connection: Connection, path: str) -> Iterator[Fin
     except NewerFormatError as error:
         yield problem("ledger", error.what, "The sink refuses it", error.remedy)
         return
-    missing = sorted(_columns(LEDGER_SCHEMA) - _columns(found["schema"]))
+    missing = _missing(LEDGER_SCHEMA, found)
     if missing:
-        names = ", ".join(name for name, _ in missing)
         yield problem(
             "ledger",
-            f"The table {path} is no ledger: it lacks or misplaces {names}",
+            f"The table {path} is no ledger: it lacks or misplaces {missing}",
             "The sink refuses it with LedgerError",
             "Pass another path as ledger_path of the sink; for a query that has a checkpoint, restore the "
             "ledger",
@@ -186,7 +184,9 @@ def _ledger(subject: Subject, connection: Connection, path: str) -> Iterator[Fin
         )
 
 
-def _own(connection: Connection, name: str, path: str) -> Iterator[Finding]:
+def _own(
+    connection: Connection, name: str, path: str, schema: Sequence[dict[str, Any]]
+) -> Iterator[Finding]:
     found = attributes_of(connection, path, ATTRIBUTES)
     if found is None:
         yield Finding(
@@ -194,6 +194,16 @@ def _own(connection: Connection, name: str, path: str) -> Iterator[Finding]:
         )
         return
     faults = list(_unusable(name, path, found))
+    missing = _missing(schema, found)
+    if missing and not faults:
+        faults = [
+            problem(
+                name,
+                f"The table {path} is no {name}: it lacks or misplaces {missing}",
+                "The sink refuses it with ConfigError",
+                "Name another path in dead_letter_path: the sink creates the table there",
+            )
+        ]
     yield from faults or [ok(name, f"The {name} {path} is mounted")]
 
 
@@ -216,5 +226,10 @@ def _unusable(check: str, path: str, found: dict[str, Any]) -> Iterator[Finding]
         yield problem(check, f"{path} is {state}", why, advice.mount(path, state))
 
 
-def _columns(schema: Any) -> set[tuple[str, str]]:
-    return {(column["name"], column.get("sort_order") or "") for column in schema}
+def _missing(schema: Sequence[dict[str, Any]], found: dict[str, Any]) -> str:
+    """Return the names of columns that a table lacks, or has in the wrong place of its key."""
+    want, have = (
+        {(column["name"], column.get("sort_order") or "") for column in columns}
+        for columns in (schema, found["schema"])
+    )
+    return ", ".join(sorted(name for name, _ in want - have))
