@@ -236,7 +236,8 @@ def entries_of(connection: Connection, target: str, ledger: str | None = None) -
         "The ledger has no entry of this target"
         if ledger
         else "No ledger in the folder of this target has an entry of it",
-        remedy="Check the path of the target, and pass the path that the sink has as ledger_path",
+        remedy="Check the path of the target, and pass the path that the sink has as ledger_path. If no "
+        "batch was ever written, start the query with a new checkpoint location",
         target=target,
         ledger=ledger,
     )
