@@ -98,7 +98,7 @@ def test_rows_of_every_type_come_back_as_they_were(cluster, client, tmp, wire):
     hashes = row_hashes(batch, plan.columns).tolist()
     assert row_hashes(pulled, plan.columns).tolist() == hashes
     names = ", ".join(f"[{name}]" for name in frame.names)
-    answer = selected(connection, f"{names} from [{path}]", limit=10)
+    answer = selected(connection, f"{names} from [{path}] limit 10")
     assert sorted(row_hashes(decode(answer, frame), plan.columns).tolist()) == sorted(hashes)
     # A null must be one to a query too; of `any` columns an insert makes a value, unless told not to.
     for name in ("any", "list"):

@@ -151,12 +151,11 @@ def test_something_else_at_the_path_is_refused(create, client, tmp):
 
 
 def test_missing_target_says_how_to_create_it(stream):
-    """The remedy names the function and the command."""
+    """The remedy names the function."""
     flow = stream(rows=10)
     flow.client.remove(flow.target)
     text = flow.fail("TableNotFoundError")
-    assert "yt_exactly_once.create_table(path, orders.schema" in text
-    assert "yt-exactly-once create-table" in text
+    assert f"yt_exactly_once.create_table('{flow.target}', df.schema" in text
 
 
 @pytest.mark.parametrize("is_sorted", first_of([False, True]), ids=["ordered", "sorted"])
