@@ -63,13 +63,14 @@ _LOOK_SECONDS = 0.2
 
 @pytest.fixture(scope="module")
 def connect(tmp_path_factory, interpreter) -> Iterator[Client]:
-    """A server as `sbin/start-connect-server.sh` starts it, and a client."""
+    """A server as `sbin/start-connect-server.sh` starts it, which only some versions bring, and a client."""
     folder = tmp_path_factory.mktemp("connect")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     home = Path(pyspark.__file__).parent
     environment = {
         **os.environ,
+        "SPARK_CONNECT_MODE": "0",
         "SPARK_HOME": str(home),
         "SPARK_LOG_DIR": str(folder),
         "SPARK_LOCAL_IP": "127.0.0.1",
@@ -85,8 +86,8 @@ def connect(tmp_path_factory, interpreter) -> Iterator[Client]:
         "spark.local.dir": folder,
         "spark.sql.warehouse.dir": folder,
     }
-    command = ["bash", str(home / "sbin" / "start-connect-server.sh"), "--wait"]
-    command += ["--master", "local[2]"]
+    command = ["bash", str(home / "bin" / "spark-submit"), "--master", "local[2]"]
+    command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
     command += [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
     log = folder / "server.log"
     with log.open("wb") as output:
