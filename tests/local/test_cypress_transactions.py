@@ -229,6 +229,27 @@ def test_waitable_lock_is_granted_when_the_way_is_free(client, other, tmp):
         assert other.get(f"#{lock}/@state") == "acquired"
 
 
+def test_snapshot_and_changes_exclude_each_other_in_nested_transactions(client, other, tmp):
+    """A parent cannot freeze what a child changes, nor a child change what a parent froze; both may wait."""
+    client.set(f"{tmp}/changed", 1)
+    client.set(f"{tmp}/frozen", 1)
+    with client.Transaction() as parent:
+        frozen = client.lock(f"{tmp}/frozen", mode="snapshot")["lock_id"]
+        with client.Transaction():
+            client.set(f"{tmp}/changed", 2)
+            with pytest.raises(yt.YtResponseError, match="by parent transaction") as caught:
+                client.set(f"{tmp}/frozen", 2)
+            assert caught.value.contains_code(400)
+            pending = client.lock(f"{tmp}/frozen", waitable=True)["lock_id"]
+            with other.Transaction(transaction_id=parent.transaction_id, ping=False):
+                with pytest.raises(yt.YtResponseError, match="a descendant transaction") as caught:
+                    other.lock(f"{tmp}/changed", mode="snapshot")
+                assert caught.value.contains_code(401)
+                waiting = other.lock(f"{tmp}/changed", mode="snapshot", waitable=True)["lock_id"]
+        states = {lock: client.get(f"#{lock}/@state") for lock in (frozen, pending, waiting)}
+        assert states == {frozen: "acquired", pending: "pending", waiting: "pending"}
+
+
 def test_unlock_gives_the_node_back(client, other, tmp):
     """An explicit lock without changes can be dropped early."""
     client.set(f"{tmp}/a", 1)
@@ -238,7 +259,9 @@ def test_unlock_gives_the_node_back(client, other, tmp):
         other.set(f"{tmp}/a", 2)
         client.lock(f"{tmp}/a")
         client.set(f"{tmp}/a", 3)
-        with pytest.raises(yt.YtResponseError, match="cannot be unlocked"):
+        with pytest.raises(
+            yt.YtResponseError, match=r"is modified by transaction .* and cannot be unlocked"
+        ):
             client.unlock(f"{tmp}/a")
 
 

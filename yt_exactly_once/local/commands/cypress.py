@@ -286,16 +286,18 @@ def lock(context: Context) -> Any:
     parameters = context.parameters
     path = path_of(context)
     mode = arguments.text(parameters.get("mode", locks.EXCLUSIVE), "mode")
+    if mode == "none":
+        raise YtError('Invalid lock mode "none"')
     if mode not in locks.MODES:
-        raise YtError(f'Error parsing parameter "mode": unknown lock mode "{mode}"')
+        raise YtError(f'Error parsing ELockMode value "{mode}"')
     keys = {
         name: None if parameters.get(name) is None else arguments.text(parameters[name], name)
         for name in ("child_key", "attribute_key")
     }
-    if mode != locks.SHARED and any(keys.values()):
-        raise YtError('Only shared locks can have "child_key" or "attribute_key"')
-    if arguments.identifier(parameters, "transaction_id") is None:
-        raise YtError("A lock needs a transaction")
+    for name, key in keys.items():
+        if key is not None and mode != locks.SHARED:
+            raise YtError(f'"{name}" can only be specified for shared locks')
+    _require_transaction(context)
 
     def change(connection: sqlite3.Connection) -> dict[str, Any]:
         view = view_of(context, connection)
@@ -326,8 +328,7 @@ def lock(context: Context) -> Any:
 def unlock(context: Context) -> Any:
     """Drop the explicit locks of a transaction on a node."""
     path = path_of(context)
-    if arguments.identifier(context.parameters, "transaction_id") is None:
-        raise YtError("Unlocking needs a transaction")
+    _require_transaction(context)
 
     def change(connection: sqlite3.Connection) -> dict[str, Any]:
         view = view_of(context, connection)
@@ -339,6 +340,11 @@ def unlock(context: Context) -> Any:
         return {}
 
     return run_once(context, change)
+
+
+def _require_transaction(context: Context) -> None:
+    if arguments.identifier(context.parameters, "transaction_id") is None:
+        raise YtError("A valid master transaction is required")
 
 
 def _max_size(context: Context) -> int | None:

@@ -50,8 +50,8 @@ def acquire(
     """Take the lock that a change needs; outside of a transaction only check.
 
     Raises:
-        YtError: 402 when another transaction holds a lock in the way, 400 when this one holds a
-            snapshot.
+        YtError: 402 when another transaction holds a lock in the way, 400 when this one or a
+            parent holds a snapshot.
     """
     wanted = Lock("", node_id, view.tx, mode, child_key, attribute_key, "acquired", explicit=False)
     error = _conflict(view, wanted)
@@ -90,12 +90,12 @@ def take(
     """Take a lock on demand.
 
     Raises:
-        YtError: 402 or 400 on a conflict, unless the caller agreed to wait.
+        YtError: 400, 401 or 402 on a conflict, unless the caller agreed to wait.
     """
     wanted = Lock("", node_id, view.tx, mode, child_key, attribute_key, "acquired", explicit=True)
     error = _conflict(view, wanted)
     if error is not None:
-        if not waitable or error.code != Code.CONCURRENT_TRANSACTION_LOCK_CONFLICT:
+        if not waitable:
             raise error
         return _insert(
             view.connection,
@@ -127,8 +127,7 @@ def release_explicit(view: View, node_id: str) -> None:
                 )
         elif _has_changes(view, node_id):
             raise YtError(
-                f"Node {view.path(node_id)} cannot be unlocked: it has been changed by transaction"
-                f" {view.tx}"
+                f'Node #{node_id} is modified by transaction "{view.tx}" and cannot be unlocked'
             )
         view.connection.execute("DELETE FROM cypress_locks WHERE id = ?", (held.id,))
     _grant_pending(view.connection, [node_id])
@@ -212,13 +211,21 @@ def _insert(connection: sqlite3.Connection, lock: Lock) -> Lock:
 
 def _conflict(view: View, wanted: Lock) -> YtError | None:
     for held in _on_node(view.connection, wanted.node_id):
-        if held.tx == wanted.tx:
-            if SNAPSHOT in {held.mode, wanted.mode} and held.mode != wanted.mode:
-                return _error(view, wanted, held, Code.SAME_TRANSACTION_LOCK_CONFLICT, "same")
-        elif held.tx not in view.chain and _incompatible(held, wanted):
-            return _error(
-                view, wanted, held, Code.CONCURRENT_TRANSACTION_LOCK_CONFLICT, "concurrent"
-            )
+        frozen = SNAPSHOT in {held.mode, wanted.mode} and held.mode != wanted.mode
+        if held.tx == wanted.tx and frozen:
+            code, how = Code.SAME_TRANSACTION_LOCK_CONFLICT, "already taken by same transaction"
+        elif held.tx in view.chain:
+            if held.tx == wanted.tx or not frozen or wanted.mode == SNAPSHOT:
+                continue
+            code, how = Code.SAME_TRANSACTION_LOCK_CONFLICT, "already taken by parent transaction"
+        elif _incompatible(held, wanted):
+            code, how = Code.CONCURRENT_TRANSACTION_LOCK_CONFLICT, "taken by concurrent transaction"
+        elif wanted.mode == SNAPSHOT and frozen and wanted.tx in _chain(view.connection, held.tx):
+            how = "already taken by a descendant transaction"
+            code = Code.DESCENDANT_TRANSACTION_LOCK_CONFLICT
+        else:
+            continue
+        return _error(view, wanted, held, code, how)
     return None
 
 
@@ -232,13 +239,16 @@ def _incompatible(held: Lock, wanted: Lock) -> bool:
     return same_child or same_attribute
 
 
-def _error(view: View, wanted: Lock, held: Lock, code: Code, relation: str) -> YtError:
-    return YtError(
-        f'Cannot take "{wanted.mode}" lock for node {view.path(wanted.node_id)} since'
-        f' "{held.mode}" lock is taken by {relation} transaction {held.tx}',
-        code,
-        {"winner_transaction": {"id": held.tx}},
-    )
+def _error(view: View, wanted: Lock, held: Lock, code: Code, how: str) -> YtError:
+    path = view.path(wanted.node_id)
+    text = f'Cannot take "{wanted.mode}" lock for node {path} since "{held.mode}" lock is {how}'
+    for kind, key in (("child", wanted.child_key), ("attribute", wanted.attribute_key)):
+        if key is not None and code == Code.CONCURRENT_TRANSACTION_LOCK_CONFLICT:
+            text = (
+                f'Cannot take lock for {kind} "{key}" of node {path} since this {kind} is locked by'
+                " concurrent transaction"
+            )
+    return YtError(f"{text} {held.tx}", code, {"winner_transaction": {"id": held.tx}})
 
 
 def _has_changes(view: View, node_id: str) -> bool:

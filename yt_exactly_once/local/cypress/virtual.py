@@ -95,7 +95,7 @@ class Virtual:
         return YtError(
             f"Error resolving path {self.text}",
             Code.RESOLVE,
-            inner=[YtError("No such object", Code.RESOLVE)],
+            inner=[YtError(f"No such object {self.text.partition('/')[0][1:]}", Code.RESOLVE)],
         )
 
 

@@ -19,7 +19,7 @@ _TYPE_NAMES = {
     1700: "queue_consumer",
     1701: "queue_producer",
 }
-_LOCK_MODES = {1: "snapshot", 2: "shared", 3: "exclusive"}
+_LOCK_MODES = {0: "none", 1: "snapshot", 2: "shared", 3: "exclusive"}
 _PERMISSIONS = {number: name for name, number in PERMISSIONS.items()}
 _ACTIONS = {"allow": 1, "deny": 2}
 _NULL_ID = "0-0-0-0"
