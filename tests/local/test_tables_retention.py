@@ -316,6 +316,30 @@ def test_queue_loses_expired_chunks_and_keeps_the_rows_it_must(run):
     assert run("get", path=f"{queue}/@tablets/0/trimmed_row_count")["value"] == 3
 
 
+def test_full_tablet_of_a_queue_takes_rows_again_when_it_was_trimmed(run):
+    """From the next mount on `max_ordered_tablet_data_weight` closes each tablet by itself."""
+    queue = "//tmp/q"
+    attributes = {
+        "dynamic": True,
+        "schema": [{"name": "v", "type": "int64"}],
+        "tablet_count": 2,
+        "mount_config": {"max_ordered_tablet_data_weight": 1},
+    }
+    run("create", type="table", path=queue, attributes=attributes)
+    run("mount_table", path=queue)
+    row = {"$tablet_index": 0, "v": 1}
+    run("insert_rows", [row, row], path=queue)
+    with pytest.raises(YtError, match="committing") as caught:
+        run("insert_rows", [row], path=queue)
+    assert caught.value.contains(1725)
+    run("insert_rows", [{"$tablet_index": 1, "v": 1}], path=queue)
+    run("trim_rows", path=queue, tablet_index=0, trimmed_row_count=2)
+    run("insert_rows", [row], path=queue)
+    run("remove", path=f"{queue}/@mount_config/max_ordered_tablet_data_weight")
+    run("remount_table", path=queue)
+    run("insert_rows", [row], path=queue)
+
+
 @pytest.mark.parametrize(
     ("option", "value"), [("min_data_ttl", "soon"), ("max_data_versions", -1)], ids=str
 )

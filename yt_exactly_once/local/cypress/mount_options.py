@@ -32,7 +32,8 @@ _NAMES = """
     max_dynamic_store_row_count max_dynamic_store_row_data_weight
     max_dynamic_store_timestamp_count max_dynamic_store_value_count max_eden_stores_per_tablet
     max_hunk_compaction_chunk_count max_hunk_compaction_garbage_ratio max_hunk_compaction_size
-    max_overlapping_store_count max_partition_count max_partition_data_size
+    max_ordered_tablet_data_weight max_overlapping_store_count max_partition_count
+    max_partition_data_size
     max_partitioning_data_size max_partitioning_store_count max_read_fan_in
     max_rows_per_replication_commit max_stores_per_tablet max_timestamps_per_replication_commit
     max_unversioned_block_size merge_deletions_on_flush merge_rows_on_flush
@@ -54,6 +55,7 @@ ACTING: dict[str, Any] = {
     "max_data_ttl": 1_800_000,
     "row_count_to_keep": 0,
     "merge_rows_on_flush": False,
+    "max_ordered_tablet_data_weight": None,
 }
 """The options that act, with their defaults; durations are in milliseconds."""
 
@@ -86,7 +88,7 @@ def check_values(config: Any) -> None:
     if not isinstance(config, dict):
         raise YtError(f'Error parsing attribute "{MOUNT_CONFIG}": expected a map')
     for name in config.keys() & ACTING.keys():
-        value, wanted = config[name], type(ACTING[name])
+        value, wanted = config[name], bool if ACTING[name] is False else int
         # The client has a type of its own for booleans.
         fits = isinstance(value, int) and (type(value) is int) == (wanted is int)
         if not fits or value < 0:

@@ -109,9 +109,7 @@ def apply(connection: sqlite3.Connection, batches: Sequence[Batch], terms: Terms
         if target.layout.sorted:
             write = partial(_write_sorted, connection, target, terms, start, timestamp)
         else:
-            rows = list(zip(target.batches, target.places, strict=True))
-            delay = terms.manner.visibility_delay
-            write = partial(appends.append, connection, target.layout, rows, timestamp, delay)
+            write = partial(_append, connection, target, timestamp, terms.manner.visibility_delay)
         _send(connection, target, terms, write)
         if target.layout.sorted or not target.layout.options["min_data_versions"]:
             retention.prune(connection, target.layout, timestamp)
@@ -267,6 +265,32 @@ def _check_revision(layout: TableLayout, batch: Batch) -> None:
                 f"expected {revision:x}, received {tablet.mount_revision:x}",
                 INVALID_MOUNT_REVISION,
                 {"tablet_id": tablet.tablet_id},
+            )
+
+
+def _append(connection: sqlite3.Connection, target: _Target, timestamp: int, delay: float) -> None:
+    limit = target.layout.options.get("max_ordered_tablet_data_weight")
+    if limit is not None:
+        _check_not_full(connection, target, limit)
+    rows = list(zip(target.batches, target.places, strict=True))
+    appends.append(connection, target.layout, rows, timestamp, delay)
+
+
+def _check_not_full(connection: sqlite3.Connection, target: _Target, limit: int) -> None:
+    layout = target.layout
+    wanted = {index for places in target.places for index in places}
+    full = connection.execute(
+        "SELECT tablet_index, total_weight - trimmed_weight AS weight FROM tablets"
+        " WHERE node_id = ? AND weight >= ?",
+        (layout.node_id, limit),
+    )
+    for index, weight in full:
+        if index in wanted:
+            tablet_id = layout.tablets[index].tablet_id
+            raise YtError(
+                f"Size of tablet {tablet_id} exceeds the limit, all writes disabled",
+                Code.REQUEST_THROTTLED,
+                {"tablet_id": tablet_id, "data_weight": weight, "data_weight_limit": limit},
             )
 
 
