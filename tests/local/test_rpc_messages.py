@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from google.protobuf import descriptor_pb2
 
+from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.rpc import message_types
 
 pytest.importorskip("yt_driver_rpc_bindings")
@@ -100,3 +101,21 @@ def test_table_agrees_with_the_driver(entry, real):
         kind = field.kind.rpartition(".")[2]
         default = "" if kind == "enum" else field.default
         assert (field.number, kind, field.label, default) == fields[field.name], field.name
+    if entry.package.endswith("NRpcProxy.NProto") and entry.name.startswith("TReq"):
+        known = {field.number for field in entry.fields} | entry.inert
+        assert {number for number, *_ in fields.values()} <= known, "a field is refused as newer"
+
+
+@pytest.mark.parametrize(
+    ("data", "refused"), [(b"\xa0\x06\x01", True), (b"\xa0\x06\x00", False), (b"\x20\x01", False)]
+)
+def test_field_of_a_newer_client_is_refused_when_it_asks_for_something(data, refused):
+    """A number that no list has; neither zero nor a field without effect stands in the way."""
+    request = message_types.new("TReqCreateObject")
+    request.type = 1
+    encoded = message_types.dump(request) + data
+    if not refused:
+        assert message_types.parse_request("TReqCreateObject", encoded) is not None
+        return
+    with pytest.raises(YtError, match="Field 100 of TReqCreateObject is not supported"):
+        message_types.parse_request("TReqCreateObject", encoded)

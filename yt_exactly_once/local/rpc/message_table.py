@@ -1,9 +1,9 @@
 """The protobuf messages of the RPC protocol: names, numbers and types of the fields that are used.
 
 A line for each message, or for several that are alike: `name: field=number type`, then `!` for required,
-`*` for repeated, `=value` for a default. `+group` means the fields of a group. A line in brackets names the
-package. Enumerations travel as `enum` numbers. Fields of requests that are not listed change no result, see
-`support.INERT_FIELDS`, or come from newer clients.
+`*` for repeated, `=value` for a default. `+group` means the fields of a group. Numbers after a semicolon are
+fields of a request that change no result, see `support.INERT_FIELDS`; any other field is newer, and refused.
+A line in brackets names the package. Enumerations travel as `enum` numbers.
 """
 
 GROUPS = {
@@ -87,7 +87,7 @@ TTabletRangeOptions: first_tablet_index=1 int32, last_tablet_index=2 int32
 
 TReqStartTransaction: type=1 enum!, timeout=2 int64, id=3 TGuid, parent_id=4 TGuid, sticky=6 bool=false, \
     ping=7 bool=true, atomicity=9 enum=0, durability=10 enum=0, attributes=11 TAttributeDictionary, \
-    deadline=12 uint64, prerequisite_transaction_ids=13 TGuid*, start_timestamp=14 uint64, +mutating
+    deadline=12 uint64, prerequisite_transaction_ids=13 TGuid*, start_timestamp=14 uint64, +mutating; 5 8 15
 TRspStartTransaction: id=1 TGuid!, start_timestamp=2 uint64!, sequence_number_source_id=3 int64
 TReqPingTransaction: transaction_id=1 TGuid!, ping_ancestors=7 bool=true
 TRspPingTransaction TRspAbortTransaction TRspDetachTransaction TRspRemoveNode TRspSetNode \
@@ -100,20 +100,20 @@ TReqCommitTransaction: transaction_id=1 TGuid!, additional_participant_cell_ids=
     +mutating
 TRspCommitTransaction: commit_timestamps=1 TTimestampMap, primary_commit_timestamp=2 uint64
 TReqAbortTransaction: transaction_id=1 TGuid!, +mutating
-TReqAttachTransaction: transaction_id=1 TGuid!, ping_period=4 uint64, ping=5 bool=true
+TReqAttachTransaction: transaction_id=1 TGuid!, ping_period=4 uint64, ping=5 bool=true; 2 6
 TRspAttachTransaction: type=1 enum!, start_timestamp=2 uint64!, atomicity=3 enum!, durability=4 enum!, \
     timeout=5 int64!, sequence_number_source_id=6 int64
 TReqDetachTransaction: transaction_id=1 TGuid!
 TReqGenerateTimestamps: count=1 int32=1, clock_cluster_tag=2 int32
 TRspGenerateTimestamps: timestamp=1 uint64!
 
-TReqExistsNode: path=1 string!, +transactional, +prerequisite, +tracking
+TReqExistsNode: path=1 string!, +transactional, +prerequisite, +tracking; 102
 TRspExistsNode: exists=1 bool!
 TReqGetNode TReqListNode: path=1 string!, legacy_attributes=2 TLegacyAttributeKeys, max_size=3 int64, \
     attributes=4 TAttributeFilter, complexity_limits=6 TReadRequestComplexityLimits, +transactional, \
-    +prerequisite, +tracking
+    +prerequisite, +tracking; 102 200
 TRspGetNode TRspListNode TRspGetTablePivotKeys: value=1 bytes!
-TReqCreateObject: type=1 int32!, attributes=2 TAttributeDictionary, ignore_existing=3 bool, +mutating
+TReqCreateObject: type=1 int32!, attributes=2 TAttributeDictionary, ignore_existing=3 bool, +mutating; 4
 TRspCreateObject: object_id=1 TGuid!
 TReqCreateNode: path=1 string!, type=2 int32!, attributes=3 TAttributeDictionary, \
     recursive=4 bool=false, force=5 bool=false, ignore_existing=6 bool=false, \
@@ -136,23 +136,23 @@ TReqCopyNode: src_path=1 string!, dst_path=2 string!, recursive=3 bool=false, fo
     preserve_creation_time=7 bool=false, ignore_existing=8 bool=false, \
     pessimistic_quota_check=9 bool=true, preserve_modification_time=10 bool=false, \
     preserve_owner=11 bool=false, preserve_acl=12 bool=false, lock_existing=13 bool=false, \
-    preserve_expiration_timeout=14 bool=false, +transactional, +prerequisite, +mutating
+    preserve_expiration_timeout=14 bool=false, +transactional, +prerequisite, +mutating; 15
 TReqMoveNode: src_path=1 string!, dst_path=2 string!, recursive=3 bool=false, force=4 bool=false, \
     preserve_account=5 bool=false, preserve_expiration_time=6 bool=false, \
     pessimistic_quota_check=7 bool=true, preserve_creation_time=8 bool=false, \
     preserve_modification_time=9 bool=false, preserve_owner=11 bool=false, \
-    preserve_expiration_timeout=12 bool=false, +transactional, +prerequisite, +mutating
+    preserve_expiration_timeout=12 bool=false, +transactional, +prerequisite, +mutating; 13
 TReqLinkNode: src_path=1 string!, dst_path=2 string!, recursive=3 bool=false, force=4 bool=false, \
     ignore_existing=5 bool=false, lock_existing=6 bool=false, +transactional, +prerequisite, +mutating
-TReqConcatenateNodes: src_paths=1 string*, dst_path=2 string!, +transactional, +mutating
+TReqConcatenateNodes: src_paths=1 string*, dst_path=2 string!, +transactional, +mutating; 3
 TReqAddMember TReqRemoveMember: group=1 string!, member=2 string!, \
     prerequisite_options=104 TPrerequisiteOptions, +mutating
 TReqCheckPermission: user=1 string!, path=2 string!, permission=3 int32!, vital=5 bool, +transactional, \
-    +prerequisite
+    +prerequisite; 4 102
 TCheckPermissionResult: action=1 enum!, object_id=2 TGuid!, object_name=3 string, subject_id=4 TGuid!, \
     subject_name=5 string
 TRspCheckPermission: result=1 TCheckPermissionResult!
-TReqCheckClusterLiveness: check_cypress_root=1 bool!
+TReqCheckClusterLiveness: check_cypress_root=1 bool!; 2 3
 
 TTabletInfo: tablet_id=1 TGuid!, mount_revision=2 uint64!, state=3 int32!, pivot_key=4 bytes!, \
     cell_id=5 TGuid, cell_config_version=6 int32
@@ -172,7 +172,7 @@ TReqMountTable: path=1 string!, cell_id=2 TGuid, freeze=3 bool=false, target_cel
 TReqUnmountTable: path=1 string!, force=2 bool=false, +mutating, +range
 TReqRemountTable TReqFreezeTable TReqUnfreezeTable: path=1 string!, +mutating, +range
 TReqReshardTable: path=1 string!, tablet_count=3 int32, uniform=4 bool, enable_slicing=5 bool, \
-    rowset_descriptor=200 TRowsetDescriptor, +mutating, +range
+    rowset_descriptor=200 TRowsetDescriptor, +mutating, +range; 6
 TReqTrimTable: path=1 string!, tablet_index=2 int32!, trimmed_row_count=3 uint64!
 TReqAlterTable: path=1 string!, schema=2 bytes, dynamic=3 bool, upstream_replica_id=4 TGuid, \
     schema_modification=5 enum, replication_progress=6 TReplicationProgress, schema_id=7 TGuid, \
@@ -184,27 +184,28 @@ TReqModifyRows: transaction_id=1 TGuid!, path=2 string!, row_modification_types=
     allow_missing_key_columns=10 bool, row_locks=11 TLockMask*, +rows
 TReqBatchModifyRows: transaction_id=1 TGuid!, part_counts=2 int64*
 TReqLookupRows: path=1 string!, columns=2 string*, timestamp=3 uint64=4611686018427387649, \
-    keep_missing_rows=4 bool=true, retention_timestamp=10 uint64=0, +rows
+    keep_missing_rows=4 bool=true, retention_timestamp=10 uint64=0, +rows; 7 8 9 11 106
 TRspLookupRows TRspVersionedLookupRows: +rows
 TRetentionConfig: min_data_versions=1 uint64=1, max_data_versions=2 uint64=1, \
     min_data_ttl=3 uint64=1800000000, max_data_ttl=4 uint64=1800000000
 TReqVersionedLookupRows: path=1 string!, columns=2 string*, timestamp=3 uint64=4611686018427387649, \
-    keep_missing_rows=4 bool=true, retention_config=6 TRetentionConfig, +rows
+    keep_missing_rows=4 bool=true, retention_config=6 TRetentionConfig, +rows; 7 8 9 10 106
 TQueryStatistics: rows_read=1 int64, rows_written=3 int64, incomplete_input=11 bool, \
     incomplete_output=12 bool
 TReqSelectRows: query=1 string!, timestamp=3 uint64=4611686018427387649, input_row_limit=4 uint64, \
     output_row_limit=5 uint64, range_expansion_limit=6 uint64, fail_on_incomplete_result=7 bool, \
     allow_full_scan=11 bool, allow_join_without_index=12 bool, udf_registry_path=13 string, \
     retention_timestamp=16 uint64=0, placeholder_values=18 bytes, use_canonical_null_relations=20 bool, \
-    syntax_version=22 int32=1, versioned_read_options=25 TVersionedReadOptions, +tracking
+    syntax_version=22 int32=1, versioned_read_options=25 TVersionedReadOptions, +tracking; \
+    8 9 10 14 15 17 19 21 23
 TRspSelectRows: statistics=201 TQueryStatistics, +rows
 
 TRowBatchReadOptions: max_row_count=1 int64, max_data_weight=2 int64, data_weight_per_row_hint=3 int64
 TReqPullQueue: queue_path=1 string, offset=2 int64, partition_index=3 int32, \
-    row_batch_read_options=4 TRowBatchReadOptions
+    row_batch_read_options=4 TRowBatchReadOptions; 5 6
 TRspPullQueue TRspPullQueueConsumer: rowset_descriptor=1 TRowsetDescriptor, start_offset=2 int64
 TReqPullQueueConsumer: consumer_path=1 string, queue_path=2 string, offset=3 int64, \
-    partition_index=4 int32, row_batch_read_options=5 TRowBatchReadOptions
+    partition_index=4 int32, row_batch_read_options=5 TRowBatchReadOptions; 6
 TReqAdvanceQueueConsumer: transaction_id=1 TGuid, consumer_path=2 string, queue_path=3 string, \
     partition_index=4 int32, old_offset=5 int64, new_offset=6 int64
 TReqRegisterQueueConsumer: queue_path=1 string, consumer_path=2 string, vital=3 bool, \
@@ -226,15 +227,15 @@ TReqPushQueueProducer: transaction_id=1 TGuid, producer_path=2 string, queue_pat
     session_id=4 string, epoch=5 int64, user_meta=6 bytes, sequence_number=7 int64, +rows
 TRspPushQueueProducer: last_sequence_number=1 int64, skipped_row_count=2 int64
 
-TReqReadFile: path=1 string!, offset=2 int64, length=3 int64, +transactional, +tracking
+TReqReadFile: path=1 string!, offset=2 int64, length=3 int64, +transactional, +tracking; 4
 TReadFileMeta: revision=1 uint64!, id=2 TGuid
-TReqWriteFile: path=1 string!, compute_md5=2 bool=false, +transactional, +prerequisite
+TReqWriteFile: path=1 string!, compute_md5=2 bool=false, +transactional, +prerequisite; 3
 TReqReadTable: path=1 string!, unordered=2 bool=false, omit_inaccessible_columns=3 bool=false, \
     enable_table_index=5 bool=false, enable_row_index=6 bool=false, enable_range_index=7 bool=false, \
     desired_rowset_format=8 enum=0, config=4 bytes, format=9 bytes, \
-    suppressable_access_tracking_options=101 TSuppressableAccessTrackingOptions, +transactional
+    suppressable_access_tracking_options=101 TSuppressableAccessTrackingOptions, +transactional; 10
 TRspReadTableMeta: start_row_index=1 int64!, omitted_inaccessible_columns=3 string*, \
     statistics=4 TRowsetStatistics!, schema=5 TTableSchema!
-TReqWriteTable: path=1 string!, format=3 bytes, +transactional
+TReqWriteTable: path=1 string!, format=3 bytes, +transactional; 2
 TWriteTableMeta: schema=1 TTableSchema!
 """

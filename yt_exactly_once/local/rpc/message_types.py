@@ -12,6 +12,7 @@ from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError, EncodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.rpc.message_table import GROUPS, MESSAGES
@@ -48,11 +49,17 @@ class FieldEntry:
 
 @dataclass(frozen=True)
 class MessageEntry:
-    """One message of the table; `name` has the names of the messages around it in front."""
+    """One message of the table.
+
+    Attributes:
+        name: with the names of the messages around it in front.
+        inert: numbers of further fields, which change nothing.
+    """
 
     package: str
     name: str
     fields: tuple[FieldEntry, ...]
+    inert: frozenset[int]
 
 
 def entries() -> list[MessageEntry]:
@@ -64,12 +71,14 @@ def entries() -> list[MessageEntry]:
             package = line.strip("[]")
             continue
         names, _, short = line.partition(":")
+        short, _, inert = short.partition(";")
         listed = _GROUP.sub(lambda found: GROUPS[found[1]], short)
         fields = tuple(
             FieldEntry(field, int(number), kind, label, default or "")
             for field, number, kind, label, default in _FIELD.findall(listed)
         )
-        found += [MessageEntry(package, name, fields) for name in names.split()]
+        numbers = frozenset(map(int, inert.split()))
+        found += [MessageEntry(package, name, fields, numbers) for name in names.split()]
     return found
 
 
@@ -103,6 +112,7 @@ def _build() -> dict[str, type[Any]]:
 
 
 _CLASSES = _build()
+_INERT = {entry.name: entry.inert for entry in entries()}
 
 
 def new(name: str) -> Any:
@@ -119,6 +129,22 @@ def parse(name: str, data: bytes) -> Any:
     if not message.IsInitialized():
         missing = ", ".join(message.FindInitializationErrors())
         raise YtError(f"Error deserializing a message of type {name}: {missing} is missing")
+    return message
+
+
+def parse_request(name: str, data: bytes) -> Any:
+    """Parse a request; refuse a field of newer clients that asks for something.
+
+    Raises:
+        YtError: see `parse`, or names the number of the field.
+    """
+    message = parse(name, data)
+    for field in UnknownFieldSet(message):
+        if field.data and field.field_number not in _INERT[name]:
+            raise YtError(
+                f"Field {field.field_number} of {name} is not supported by the embedded cluster:"
+                " it is newer; leave the option out"
+            )
     return message
 
 

@@ -98,7 +98,7 @@ def body(header: Any, parts: Parts, name: str) -> Any:
             f"Compression codec {codec} is not supported by the embedded cluster; set"
             ' "request_codec" of the client to "none"'
         )
-    return message_types.parse(name, raw)
+    return message_types.parse_request(name, raw)
 
 
 def response(request: Any, message: Any, attachments: Sequence[bytes | None]) -> Parts:

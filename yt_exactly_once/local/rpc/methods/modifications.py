@@ -158,7 +158,7 @@ def batch_modify_rows(call: Call) -> None:
         position += 1 + count
         if not body or body[0] is None or len(rows) != count:
             raise YtError("Attachments of a batch of modifications do not agree with their counts")
-        request = message_types.parse("TReqModifyRows", body[0])
+        request = message_types.parse_request("TReqModifyRows", body[0])
         context = call.context
         context.parameters = {**context.parameters, **options.at_path(request)}
         _modify(Call(context, call.state, request, rows, call.response), transaction)
