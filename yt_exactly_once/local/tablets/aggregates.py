@@ -47,12 +47,18 @@ def _order(kind: str, value: Any) -> Any:
 
 
 def _dict_sum(_kind: str, current: bytes, given: bytes) -> Any:
-    total = dict(values.load_yson(current) or {})
-    for key, value in (values.load_yson(given) or {}).items():
-        total[key] = total.get(key, 0) + value
-        if not total[key]:
-            del total[key]
+    total = _add(values.load_yson(current) or {}, values.load_yson(given) or {})
     return values.dump_yson(total) if total else None
+
+
+def _add(current: Any, given: Any) -> Any:
+    """Add numbers, and dictionaries key by key; zeros and empty dictionaries vanish."""
+    if not isinstance(given, dict):
+        return current + given
+    added = {
+        key: _add(current[key], value) if key in current else value for key, value in given.items()
+    }
+    return {key: value for key, value in {**current, **added}.items() if value}
 
 
 _FUNCTIONS: dict[str, Callable[[str, Any, Any], Any]] = {
