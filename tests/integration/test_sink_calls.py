@@ -156,11 +156,12 @@ def test_failed_batch_may_be_called_again(flow, faults):
 @pytest.mark.further
 def test_function_that_does_not_wait_for_its_sink_is_stopped(flow):
     """Spark has logged a batch that may never be written; no later one gets past it."""
-    go = threading.Event()
+    written, go = threading.Event(), threading.Event()
     threads, errors = [], []
 
     def hold(event, _fields):
         if event == Event.LEDGER_RECORDED:
+            written.set()
             assert go.wait(60)
 
     sink = flow.sink(Heard(act=hold))
@@ -174,6 +175,8 @@ def test_function_that_does_not_wait_for_its_sink_is_stopped(flow):
     def write(frame, batch_id):
         threads.append(InheritableThread(target=call, args=(frame, batch_id)))
         threads[-1].start()
+        # The query ends with the next batch, and Spark would cancel the jobs of this one.
+        assert written.wait(60)
         if batch_id:
             threads[-1].join()
 
