@@ -543,13 +543,17 @@ def test_queries_that_read_the_same_rows_into_one_table_are_named(cluster, clien
     assert "have both read them, so they may be there twice" in query.doctor()[1]
 
 
-def test_dead_letter_table_with_other_columns_is_found(client, healthy):
-    """The sink would refuse it."""
-    (target,) = healthy.targets
-    create(client, f"{target}_bad")
-    (found,) = faults(replace(healthy, dead_letter=f"{target}_bad"))
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [("table", "it lacks or misplaces"), ("map_node", "is a map_node, not a table")],
+)
+def test_dead_letter_table_that_the_sink_would_refuse_is_found(client, healthy, kind, said):
+    """With other columns, or no table at all."""
+    place = f"{healthy.targets[0]}_bad"
+    create(client, place) if kind == "table" else client.create(kind, place)
+    (found,) = faults(replace(healthy, dead_letter=place))
     assert (found.check, found.level) == ("dead-letter table", Level.PROBLEM)
-    assert "it lacks or misplaces" in found.what
+    assert said in found.what
 
 
 def test_no_pyspark_and_no_jvm_are_needed():

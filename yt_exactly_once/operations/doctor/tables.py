@@ -194,17 +194,19 @@ def _own(
         )
         return
     faults = list(_unusable(name, path, found))
+    yield from faults
+    if faults:
+        return
     missing = _missing(schema, found)
-    if missing and not faults:
-        faults = [
-            problem(
-                name,
-                f"The table {path} is no {name}: it lacks or misplaces {missing}",
-                "The sink refuses it with ConfigError",
-                "Name another path in dead_letter_path: the sink creates the table there",
-            )
-        ]
-    yield from faults or [ok(name, f"The {name} {path} is mounted")]
+    if missing:
+        yield problem(
+            name,
+            f"The table {path} is no {name}: it lacks or misplaces {missing}",
+            "The sink refuses it with ConfigError",
+            "Name another path in dead_letter_path: the sink creates the table there",
+        )
+        return
+    yield ok(name, f"The {name} {path} is mounted")
 
 
 def _unusable(check: str, path: str, found: dict[str, Any]) -> Iterator[Finding]:
