@@ -46,7 +46,6 @@ ROWS = {
     "/@treat_as_queue_consumer": "consumer no longer marked as one",
     "yt register-queue-consumer": "consumer never registered",
     "repair {ledger} --query {query} --apply": "consumer removed",
-    "repair {row.ledger} --query": "consumer removed",
     "repair {ledger} --query {query} --new-checkpoint": "checkpoint of yesterday",
     "repair TARGET --new-checkpoint": "queue recreated",
     "yt set '{path}/@acl/end'": ADMINISTRATOR,

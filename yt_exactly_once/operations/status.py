@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from yt_exactly_once import advice
 from yt_exactly_once.codec.rows import decode
 from yt_exactly_once.codec.schema import TIMESTAMP_COLUMN, pulled_field
 from yt_exactly_once.commit.entry import DRIVER, LedgerEntry, PartitionOffset
@@ -515,7 +516,7 @@ def _query(
 
 def repair_command(row: LedgerRow) -> str:
     """Return the command that repairs the query of an entry."""
-    return f"yt-exactly-once repair {row.ledger} --query {row.entry.query_id} --apply"
+    return advice.repair(row.ledger, row.entry.query_id)
 
 
 def _target_path(row: LedgerRow) -> str:
