@@ -132,6 +132,8 @@ def test_syntax_error_shows_its_place(
     [
         ("a from (b from [//one])", "Subquery"),
         ("a from [//one] with index [//index]", "WITH INDEX"),
+        ("a from [//one] array join b as c", "ARRAY JOIN"),
+        ("o.a.b from [//one] as o", "Access to a part of a composite value"),
     ],
 )
 def test_unsupported_clause_is_refused_by_name(tables: Tables, query: str, feature: str) -> None:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.local.ql.binding.array_joins import BoundArrayJoin
 from yt_exactly_once.local.ql.binding.bound import Binary, Column
 from yt_exactly_once.local.ql.binding.scope import POSITION_COLUMNS, Source
 from yt_exactly_once.local.ql.functions import udf
@@ -76,8 +75,6 @@ def prepare_tables(
     main = query.main.layout
     prepare(Reading(main, named.get(query.main.index, frozenset()), statement.ranges.merged, most))
     for number, join in enumerate(query.joins):
-        if isinstance(join, BoundArrayJoin):
-            continue
 
         def ranges(number: int = number, join: BoundJoin = join) -> Sequence[KeyRange]:
             return _joined(connection, query, statement, number, join)

@@ -7,7 +7,6 @@ Operands are repeated only when that costs nothing.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from functools import singledispatchmethod
@@ -25,15 +24,13 @@ from yt_exactly_once.local.ql.binding.bound import (
     GroupKey,
     InSet,
     Match,
-    Member,
     Unary,
 )
-from yt_exactly_once.local.ql.binding.scope import ArraySource
 from yt_exactly_once.local.ql.functions import storage, udf
 from yt_exactly_once.local.ql.value_types import Type
 
 if TYPE_CHECKING:
-    from yt_exactly_once.local.ql.binding.scope import AnySource
+    from yt_exactly_once.local.ql.binding.scope import Source
 
 _SIGN_MASK = (1 << 63) - 1
 _INT64_MIN = -(1 << 63)
@@ -70,7 +67,7 @@ class ExpressionSql:
         sources: the tables; columns are written with their SQL aliases, values of groups with `g`.
     """
 
-    def __init__(self, sources: Sequence[AnySource]) -> None:
+    def __init__(self, sources: Sequence[Source]) -> None:
         self._sources = sources
 
     @singledispatchmethod
@@ -84,19 +81,7 @@ class ExpressionSql:
 
     @write.register(Column)
     def _column(self, node: Column) -> str:
-        source = self._sources[node.source]
-        if isinstance(source, ArraySource):
-            name = udf.item_name(node.type)
-            return f"{name}({self.write(source.arrays[node.name])}, {source.position})"
-        return source.sql_column(node.name)
-
-    @write.register(Member)
-    def _member(self, node: Member) -> str:
-        keys = () if node.key is None else (node.key,)
-        kinds = (Type.ANY, Type.STRING, *(key.type for key in keys))
-        path = constant_sql(Type.STRING, json.dumps(node.path).encode())
-        arguments = ", ".join([self.write(node.base), path, *map(self.write, keys)])
-        return f"{udf.member_name(node.type, kinds)}({arguments})"
+        return self._sources[node.source].sql_column(node.name)
 
     @write.register(GroupKey)
     def _group_key(self, node: GroupKey) -> str:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from yt_exactly_once.local.ql.binding.array_joins import BoundArrayJoin
 from yt_exactly_once.local.ql.binding.bound import Constant
 from yt_exactly_once.local.ql.binding.operators import relation
 from yt_exactly_once.local.ql.binding.scope import ROW_INDEX, TABLET_INDEX, Source
@@ -69,7 +68,7 @@ class Statement:
         outputs = ", ".join(self._rows.write(output.bound) for output in query.outputs)
         tail = self._tail()
         if query.group_keys is None:
-            order = self._order(self._positions())
+            order = self._order(_position(query.main))
             return f"SELECT {outputs} {self._from_where()} {order} {tail}"
         having = "" if query.having is None else f" WHERE {self._rows.write(query.having)}"
         return (
@@ -172,20 +171,7 @@ class Statement:
         source = f"{self._access.driver}{main.layout.sql_source} AS {main.sql_alias}"
         return f"{source}{_where(self._access.conditions)}"
 
-    def _positions(self) -> list[str]:
-        """Return what orders the rows: the main table, and items of lists in their order."""
-        found = _position(self._query.main)
-        if any(isinstance(join, BoundArrayJoin) for join in self._query.joins):
-            for join in self._query.joins:
-                if isinstance(join, BoundArrayJoin):
-                    found.append(join.source.position)
-                else:
-                    found += _position(join.source)
-        return found
-
-    def _join(self, join: BoundJoin | BoundArrayJoin) -> str:
-        if isinstance(join, BoundArrayJoin):
-            return self._array_join(join)
+    def _join(self, join: BoundJoin) -> str:
         source = join.source
         conditions = _key_conditions(join, self._rows)
         keyed = join.key_equations if source.layout.sorted else ()
@@ -198,12 +184,6 @@ class Statement:
         kind = "LEFT JOIN" if join.is_left else "CROSS JOIN"
         table = f"{source.layout.sql_source} AS {source.sql_alias}"
         return f" {kind} {table} ON {' AND '.join(conditions) or '1'}"
-
-    def _array_join(self, join: BoundArrayJoin) -> str:
-        lists = ", ".join(map(self._rows.write, join.source.arrays.values()))
-        kind = "LEFT JOIN" if join.is_left else "CROSS JOIN"
-        condition = "1" if join.predicate is None else self._rows.write(join.predicate)
-        return f" {kind} json_each(yt_indexes({lists})) AS {join.source.sql_alias} ON {condition}"
 
     def _order(self, position: Sequence[str]) -> str:
         items = [item for item in self._query.order_by if not isinstance(item.bound, Constant)]

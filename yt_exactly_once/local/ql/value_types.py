@@ -7,7 +7,6 @@ is still possible. If nothing outside decides, the smallest type wins.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any
 
 from yt_exactly_once.local.tables import types as column_types
 
@@ -67,11 +66,6 @@ def describe(types: TypeSet) -> str:
     if len(types) == 1:
         return min(types).title
     return f"one of {{{', '.join(kind.title for kind in sorted(types))}}}"
-
-
-def of_logical(logical: Any) -> Type:
-    """Return the type of values of a logical type."""
-    return of_column(column_types.to_v1(logical)[0])
 
 
 def of_column(wire_type: str) -> Type:

@@ -28,9 +28,7 @@ from yt_exactly_once.local.ql.binding.bound import (
     Match,
 )
 from yt_exactly_once.local.ql.binding.casts import cast_function
-from yt_exactly_once.local.ql.binding.members import bind_member
 from yt_exactly_once.local.ql.binding.operators import Untyped
-from yt_exactly_once.local.ql.binding.scope import logical_type
 from yt_exactly_once.local.ql.binding.tuples import between, constant_rows
 from yt_exactly_once.local.ql.functions.aggregates import AGGREGATES
 from yt_exactly_once.local.ql.functions.signatures import infer
@@ -172,9 +170,6 @@ class Binder:
         if column is None:
             name = reference_name(reference.name, reference.table)
             raise YtError(f'Undefined reference "{name}"')
-        if reference.path or reference.item is not None:
-            logical = logical_type(column, self._scope.sources)
-            return Untyped.fixed(bind_member(reference, column, logical, self._bind))
         return Untyped.fixed(column)
 
     @_node.register(syntax.Call)

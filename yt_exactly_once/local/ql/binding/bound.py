@@ -6,7 +6,7 @@ saves work where it cannot.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -35,24 +35,6 @@ class Column:
     nullable: bool
     source: int
     name: str
-
-
-@dataclass(frozen=True)
-class Member:
-    """A part of a composite column.
-
-    Attributes:
-        path: fields of structs and indexes of tuples.
-        key: index of a list or key of a dict behind the path.
-        logical: type of the part.
-    """
-
-    type: Type
-    nullable: bool
-    base: Bound
-    path: tuple[str | int, ...]
-    key: Bound | None
-    logical: Any = field(compare=False)
 
 
 @dataclass(frozen=True)
@@ -144,17 +126,7 @@ class Match:
 
 
 Bound = (
-    Constant
-    | Column
-    | Member
-    | GroupKey
-    | AggregateValue
-    | Apply
-    | Unary
-    | Binary
-    | InSet
-    | Case
-    | Match
+    Constant | Column | GroupKey | AggregateValue | Apply | Unary | Binary | InSet | Case | Match
 )
 
 

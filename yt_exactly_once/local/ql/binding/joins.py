@@ -16,7 +16,6 @@ from yt_exactly_once.local.ql.text.naming import expressions_text, reference_nam
 from yt_exactly_once.local.ql.value_types import COMPARABLE
 
 if TYPE_CHECKING:
-    from yt_exactly_once.local.ql.binding.array_joins import BoundArrayJoin
     from yt_exactly_once.local.ql.binding.binder import Binder
     from yt_exactly_once.local.ql.text import syntax
     from yt_exactly_once.local.tables.layout import TableLayout
@@ -102,15 +101,13 @@ def bind_join(
     return BoundJoin(source, join.is_left, tuple(equations), predicate, _text(join))
 
 
-def check_index_used(joins: Sequence[BoundJoin | BoundArrayJoin]) -> None:
+def check_index_used(joins: Sequence[BoundJoin]) -> None:
     """Refuse joins that would read the whole joined table.
 
     Raises:
         YtError: the key of a joined table does not occur in its join.
     """
     for join in joins:
-        if not isinstance(join, BoundJoin):
-            continue
         if not join.key_equations and not _key_is_computed(join):
             raise YtError(
                 "Foreign table key is not used in the join clause; "

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.ql.binding.array_joins import BoundArrayJoin, bind_array_join
 from yt_exactly_once.local.ql.binding.binder import Binder, Group
 from yt_exactly_once.local.ql.binding.bound import (
     Aggregate,
@@ -55,7 +54,7 @@ class BoundQuery:
 
     Attributes:
         main: the table after FROM.
-        joins: joined tables and lists in order.
+        joins: joined tables in order.
         where: condition on rows.
         group_keys: values that make a group; None without GROUP BY.
         aggregates: what is computed per group.
@@ -68,7 +67,7 @@ class BoundQuery:
     """
 
     main: Source
-    joins: tuple[BoundJoin | BoundArrayJoin, ...]
+    joins: tuple[BoundJoin, ...]
     where: Bound | None
     group_keys: tuple[Bound, ...] | None
     aggregates: tuple[Aggregate, ...]
@@ -102,15 +101,10 @@ def bind_query(
     binder = Binder(scope, query.aliases, canonical_nulls=canonical_nulls)
     main = Source(0, resolve(query.table.path), query.table.alias, stamped=stamped)
     scope.add(main)
-    joins: list[BoundJoin | BoundArrayJoin] = []
+    joins: list[BoundJoin] = []
     for index, join in enumerate(query.joins, start=1):
         foreign_scope = Scope()
         foreign_binder = Binder(foreign_scope, query.aliases, canonical_nulls=canonical_nulls)
-        if isinstance(join, syntax.ArrayJoin):
-            unrolled = bind_array_join(join, index, binder, foreign_binder, scope, foreign_scope)
-            joins.append(unrolled)
-            scope.add(unrolled.source)
-            continue
         bound = bind_join(
             join,
             index,

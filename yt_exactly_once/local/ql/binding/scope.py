@@ -6,14 +6,13 @@ to plain ones, as on the server.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.ql.binding.bound import Bound, Column, Member
+from yt_exactly_once.local.ql.binding.bound import Column
 from yt_exactly_once.local.ql.text.naming import reference_name
-from yt_exactly_once.local.ql.value_types import Type, of_column, of_logical
+from yt_exactly_once.local.ql.value_types import Type, of_column
 from yt_exactly_once.local.tables import stamps
 from yt_exactly_once.local.tables.schema import Column as SchemaColumn
 
@@ -73,9 +72,12 @@ class Source:
         """Columns that form the key of the table, or the position in an ordered one."""
         return self.layout.key_columns if self.layout.sorted else POSITION_COLUMNS
 
-    def schema_column(self, name: str) -> SchemaColumn | None:
-        """Return how a column is declared."""
-        return self._by_name.get(name)
+    def is_simple(self, name: str) -> bool:
+        """Tell whether a column has a type of the first generation, possibly optional."""
+        logical = self._by_name[name].type_v3
+        if isinstance(logical, dict) and logical["type_name"] == "optional":
+            logical = logical["item"]
+        return isinstance(logical, str)
 
     @property
     def sql_alias(self) -> str:
@@ -100,54 +102,13 @@ class Source:
         return f"{self.sql_alias}.{self.layout.sql_column(name)}"
 
 
-@dataclass(frozen=True)
-class ArraySource:
-    """The columns that one ARRAY JOIN adds; it looks to a scope like a table without an alias.
-
-    Attributes:
-        index: position among the joined tables.
-        arrays: the lists, by the name of their column.
-        columns: what a query sees.
-    """
-
-    index: int
-    arrays: dict[str, Bound]
-    columns: tuple[SchemaColumn, ...]
-    alias: None = None
-    shared: frozenset[str] = field(default=frozenset())
-
-    @property
-    def sql_alias(self) -> str:
-        """Name of the unrolled indexes inside the SQL statement."""
-        return f"t{self.index}"
-
-    @property
-    def position(self) -> str:
-        """SQL of the index inside the lists."""
-        return f"{self.sql_alias}.key"
-
-    def schema_column(self, name: str) -> SchemaColumn | None:
-        """Return how a column is declared."""
-        return next((column for column in self.columns if column.name == name), None)
-
-    def column(self, name: str) -> Column | None:
-        """Return a column by its name; a list that is shorter than the others yields nulls."""
-        found = self.schema_column(name)
-        if found is None:
-            return None
-        return Column(of_logical(found.type_v3), nullable=True, source=self.index, name=name)
-
-
-AnySource = Source | ArraySource
-
-
 class Scope:
     """The tables that are visible to an expression."""
 
     def __init__(self) -> None:
-        self.sources: list[AnySource] = []
+        self.sources: list[Source] = []
 
-    def add(self, source: AnySource) -> None:
+    def add(self, source: Source) -> None:
         """Make one more table visible."""
         self.sources.append(source)
 
@@ -173,19 +134,8 @@ class Scope:
 
     def is_simple(self, column: Column) -> bool:
         """Tell whether a resolved column has a type of the first generation, possibly optional."""
-        logical = logical_type(column, self.sources)
-        if isinstance(logical, dict) and logical["type_name"] == "optional":
-            logical = logical["item"]
-        return isinstance(logical, str)
-
-
-def logical_type(bound: Bound, sources: Sequence[AnySource]) -> Any:
-    """Return the logical type of an expression; all but columns and their parts have simple types."""
-    if isinstance(bound, Member):
-        return bound.logical
-    if isinstance(bound, Column):
-        for source in sources:
-            column = source.schema_column(bound.name)
-            if source.index == bound.source and column is not None:
-                return column.type_v3
-    return "yson" if bound.type is Type.ANY else bound.type.title
+        return any(
+            source.is_simple(column.name)
+            for source in self.sources
+            if source.index == column.source
+        )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql import arithmetic
-from yt_exactly_once.local.ql.functions import aggregates, comparison, composites, storage, strings
+from yt_exactly_once.local.ql.functions import aggregates, comparison, storage, strings
 from yt_exactly_once.local.ql.functions.general import runtime_error
 from yt_exactly_once.local.ql.text.lexer import OPERATORS
 from yt_exactly_once.local.ql.value_types import Type
@@ -94,17 +94,6 @@ def key_name(types: Sequence[Type], *, after: bool = False) -> str:
     """Return the SQL name of the encoder of a key prefix, or of what comes after all such keys."""
     make = partial(_key, types, AFTER if after else b"")
     return _remember("after" if after else "key", types, make)
-
-
-def item_name(result: Type) -> str:
-    """Return the SQL name of the access to an item of a list by its index."""
-    make = partial(composites.item, result)
-    return _remember(f"item_{result.title}", (Type.ANY, Type.INT64), make)
-
-
-def member_name(result: Type, types: Sequence[Type]) -> str:
-    """Return the SQL name of the access to a part of a composite value."""
-    return _remember(f"member_{result.title}", types, partial(composites.member, result))
 
 
 def _remember(name: str, types: Sequence[Type], make: Callable[[], Python]) -> str:
@@ -199,7 +188,6 @@ _functions: dict[str, tuple[int, Callable[[], Python]]] = {
     name: (arguments, partial(_itself, python))
     for name, arguments, python in (
         ("yt_flip", 1, storage.flip),
-        ("yt_indexes", -1, composites.indexes),
         ("yt_like", -1, _like),
         ("yt_order_double", 1, comparison.order_double),
         ("yt_order_document", 1, comparison.order_document),

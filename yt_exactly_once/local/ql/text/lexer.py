@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Self
+from typing import Any
 
 from lark import Token
 
@@ -96,22 +96,6 @@ _UINT64_END = 1 << 64
 _INT64_END = 1 << 63
 
 
-class DotNumber(float):
-    """A number with a point; `.5` may also be the index of a tuple element.
-
-    Attributes:
-        text: how it was written.
-    """
-
-    text: str
-
-    def __new__(cls, text: str) -> Self:
-        """Keep the text of a number."""
-        made = super().__new__(cls, text)
-        made.text = text
-        return made
-
-
 def tokenize(text: str, placeholders: Mapping[str, Any], syntax_version: int) -> Iterator[Token]:
     """Yield the tokens of a query.
 
@@ -184,7 +168,7 @@ _READERS: dict[str, Callable[[str], tuple[str, Any]]] = {
     "pair": lambda text: ("_".join(text.upper().split()), text),
     "word": _read_word,
     "uint": lambda text: ("UINT64", _integer(text[:-1])),
-    "double": lambda text: ("DOUBLE", DotNumber(text)),
+    "double": lambda text: ("DOUBLE", float(text)),
     "int": lambda text: ("INT64", _signed(_integer(text))),
     "string": lambda text: ("STRING", unescape(text)),
     "backtick": lambda text: ("IDENTIFIER", unescape(text).decode(errors="surrogateescape")),

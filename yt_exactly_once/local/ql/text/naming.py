@@ -27,7 +27,7 @@ def column_name(expression: Expression) -> str:
         case syntax.Alias(_, name):
             return name
         case syntax.Reference(name, table):
-            return reference_name(name, table) + _member_text(expression)
+            return reference_name(name, table)
     return expression_text(expression)
 
 
@@ -49,13 +49,8 @@ def expression_text(expression: Expression) -> str:
 
 @expression_text.register(syntax.Reference)
 def _(expression: syntax.Reference) -> str:
-    name = quote_if_needed(expression.name) + _member_text(expression)
+    name = quote_if_needed(expression.name)
     return name if expression.table is None else f"{expression.table}.{name}"
-
-
-def _member_text(reference: syntax.Reference) -> str:
-    path = "".join(f".{step}" for step in reference.path)
-    return path if reference.item is None else f"{path}[{expressions_text(reference.item)}]"
 
 
 @expression_text.register(syntax.Alias)

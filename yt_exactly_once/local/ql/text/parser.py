@@ -126,7 +126,7 @@ class _Builder(Transformer[Token, Any]):
         self,
         select: Expressions | None,
         table: syntax.Table,
-        joins: tuple[syntax.Join | syntax.ArrayJoin, ...],
+        joins: tuple[syntax.Join, ...],
         where: Expressions | None,
         group_by: syntax.GroupBy | None,
         order_by: tuple[syntax.OrderItem, ...],
@@ -135,11 +135,7 @@ class _Builder(Transformer[Token, Any]):
     ) -> syntax.Query:
         roots: list[Expression] = [*(select or ()), *(where or ())]
         for join in joins:
-            if isinstance(join, syntax.ArrayJoin):
-                roots += [alias.expression for alias in join.arrays]
-            else:
-                roots += [*join.left, *join.right]
-            roots += join.predicate or ()
+            roots += [*join.left, *join.right, *(join.predicate or ())]
         if group_by is not None:
             roots += [*group_by.keys, *(group_by.having or ())]
         for item in order_by:
@@ -170,9 +166,6 @@ class _Builder(Transformer[Token, Any]):
 
     def table(self, path: Token, alias: str | None) -> syntax.Table:
         return syntax.Table(path.value, alias)
-
-    def array_join(self, is_left: bool, arrays: Any, predicate: Any) -> syntax.ArrayJoin:
-        return syntax.ArrayJoin(is_left, arrays, predicate)
 
     def join_using(
         self, is_left: bool, table: syntax.Table, references: Any, predicate: Any
@@ -289,16 +282,8 @@ class _Builder(Transformer[Token, Any]):
     def reference(self, name: Token) -> syntax.Reference:
         return syntax.Reference(name.value)
 
-    def qualified_reference(
-        self, table: Token, name: Token, path: tuple[str | int, ...], item: Expressions | None
-    ) -> syntax.Reference:
-        return syntax.Reference(name.value, table.value, path, item)
-
-    def member_index(self, number: Token) -> int:
-        digits = number.value.text.removeprefix(".")
-        if not digits.isdigit():
-            raise YtError(f'Expected the index of a tuple element, got "{number.value.text}"')
-        return int(digits)
+    def qualified_reference(self, table: Token, name: Token) -> syntax.Reference:
+        return syntax.Reference(name.value, table.value)
 
     def literal(self, token: Token) -> Literal:
         match token.type:

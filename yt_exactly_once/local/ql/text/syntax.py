@@ -24,18 +24,10 @@ class Literal:
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """A column or an alias, possibly qualified by the alias of a table.
-
-    Attributes:
-        table: alias of its table.
-        path: fields and indexes of nested structs and tuples.
-        item: the expression in brackets after them: an index of a list or a key of a dict.
-    """
+    """A column or an alias, possibly qualified by the alias of a table."""
 
     name: str
     table: str | None = None
-    path: tuple[str | int, ...] = ()
-    item: Expressions | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,15 +135,6 @@ class Join:
     predicate: Expressions | None
 
 
-@dataclass(frozen=True, eq=False)
-class ArrayJoin:
-    """One ARRAY JOIN: lists with the names of the columns that their items become."""
-
-    is_left: bool
-    arrays: tuple[Alias, ...]
-    predicate: Expressions | None
-
-
 class Totals(Enum):
     """Whether, and from which groups, a row of totals is added."""
 
@@ -188,7 +171,7 @@ class Query:
 
     select: Expressions | None
     table: Table
-    joins: tuple[Join | ArrayJoin, ...]
+    joins: tuple[Join, ...]
     where: Expressions | None
     group_by: GroupBy | None
     order_by: tuple[OrderItem, ...]
@@ -200,8 +183,6 @@ class Query:
 def children(expression: Expression) -> Expressions:  # noqa: PLR0911 - a case per kind
     """Return the direct subexpressions, constants excluded."""
     match expression:
-        case Reference(item=item):
-            return item or ()
         case Alias(inner):
             return (inner,)
         case Call(arguments=parts) | Unary(operand=parts):

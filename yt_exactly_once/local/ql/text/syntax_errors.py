@@ -24,7 +24,13 @@ _TOKEN_NAMES = {
     "DOUBLE": "double or dot int token",
     "STRING": "string literal",
 }
-_UNSUPPORTED = {"WITH_INDEX": "WITH INDEX", "WITH_HINT": "WITH HINT", "UNNEST": "UNNEST"}
+_UNSUPPORTED = {
+    "WITH_INDEX": "WITH INDEX",
+    "WITH_HINT": "WITH HINT",
+    "UNNEST": "UNNEST",
+    "ARRAY": "ARRAY JOIN",
+    "DOT": "Access to a part of a composite value",
+}
 _MAX_EXPECTED = 4
 _CONTEXT = 16
 
