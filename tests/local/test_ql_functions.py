@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -61,32 +60,7 @@ def tables() -> Iterator[Tables]:
         ("if(b, i, 1)", -7),
         ("if_null(null, i)", -7),
         ("coalesce(null, i, 1)", -7),
-        ("greatest(1, i, 3)", 3),
-        ("greatest(u, 1u)", 2**63 + 5),
-        ("abs(i)", 7),
-        ("abs(u)", 2**63 + 5),
-        ("abs(-d)", 2.25),
-        ("floor(d)", 2),
-        ("ceil(d)", 3),
-        ("round(d * 2)", 5),
-        ("round(-d * 2)", -5),
-        ("trunc(-d)", -2),
-        ("sign(-d)", -1),
-        ("sqrt(d)", 1.5),
-        ("sqrt(-d)", math.nan),
-        ("ln(1)", 0.0),
-        ("log2(8)", 3.0),
-        ("log(1000)", 3.0),
-        ("pow(d, 2)", 5.0625),
-        ("exp(0)", 1.0),
-        ("is_inf(d / 0)", True),
-        ("is_finite(d)", True),
         ("is_nan(d)", False),
-        ("gcd(12, 18)", 6),
-        ("lcm(4, 6)", 12),
-        ("xor(u, u)", 0),
-        ("bit_count(u)", 3),
-        ("factorial(20)", math.factorial(20)),
         ("length(s)", 4),
         ("concat(s, 'x')", b"Ab\xffCx"),
         ("lower(s)", b"ab\xffc"),
@@ -94,45 +68,13 @@ def tables() -> Iterator[Tables]:
         ("is_prefix('Ab', s)", True),
         ("is_prefix('b', s)", False),
         ("is_substr('\\xff', s)", True),
-        ("is_valid_utf8(s)", False),
-        ("to_valid_utf8(s)", "Ab\ufffdC".encode()),
-        ("regex_full_match('A.*', s)", False),
-        ("regex_full_match('A.*', 'Ab')", True),
-        ("regex_full_match('b', s)", False),
-        (f"regex_partial_match('(x+x+)+y', '{'x' * 5_000}')", False),
-        (f"'{'x' * 5_000}' like '{'%x' * 40}%y'", False),
-        ("s like 'A_%C'", True),
-        ("regex_partial_match('b', s)", True),
-        ("regex_replace_first('[a-z]', 'abc', '_')", b"_bc"),
-        ("regex_replace_all('([a-z])', 'abc', '\\\\1\\\\1')", b"aabbcc"),
-        ("regex_extract('(b)(c)', 'abcd', '\\\\2\\\\1')", b"cb"),
-        ("regex_replace_all('x*', 'a\u0416xb', '-')", "-a-\u0416-b-".encode()),
-        ("regex_replace_first('b', 'abb', '\\\\1')", b"abb"),
-        ("regex_extract('x', 'abcd', '\\\\0')", b"abcd"),
-        ("regex_extract('a', 'abcd', '\\\\1')", b"abcd"),
-        ("regex_escape('a.b')", b"a\\.b"),
-        ("numeric_to_string(i)", b"-7"),
-        ("numeric_to_string(u)", b"9223372036854775813u"),
-        ("numeric_to_string(d)", b"2.25"),
-        ("parse_int64('-12')", -12),
-        ("parse_uint64('12u')", 12),
-        ("parse_double('1.5')", 1.5),
         ("farm_hash('abc')", 0x7B15151E28709746),
         ("farm_hash('key')", 0x407E25082FDEDF2C),
         # 1700000000 is Tuesday 2023-11-14 22:13:20 UTC.
-        ("timestamp_floor_hour(1700000000)", 1_699_999_200),
-        ("timestamp_floor_day(1700000000)", 1_699_920_000),
-        ("timestamp_floor_week(1700000000)", 1_699_833_600),
-        ("timestamp_floor_month(1700000000)", 1_698_796_800),
-        ("timestamp_floor_quarter(1700000000)", 1_696_118_400),
-        ("timestamp_floor_year(1700000000)", 1_672_531_200),
-        ("timestamp_floor_day_tz(1700000000, 'Europe/Moscow')", 1_699_995_600),
-        ("format_timestamp(1700000000, '%Y-%m-%d %H:%M:%S')", b"2023-11-14 22:13:20"),
-        ("format_timestamp_tz(1700000000, 'Europe/Moscow', '%H')", b"01"),
     ],
 )
 def test_function_gives_its_result(tables: Tables, expression: str, value: Any) -> None:
-    """The functions of numbers, strings and times."""
+    """Conversions, conditions, strings and hashes."""
     found = tables.value(expression)
     assert type(found) in (type(value), YsonUint64)
     assert found == (pytest.approx(value, nan_ok=True) if isinstance(value, float) else value)
@@ -156,21 +98,8 @@ def test_function_gives_its_result(tables: Tables, expression: str, value: Any) 
         ("get_int64(doc, '/l/0')", 1),
         ("try_get_int64(doc, '/l/9')", None),
         ("try_get_int64(n, '/x')", None),
-        ("list_contains(list, 1)", True),
-        ("list_contains(list, 'a')", True),
-        ("list_contains(list, 2)", False),
-        ("list_contains(list, 1u)", False),
-        ("list_contains(get_any(doc, '/l'), null)", True),
-        ("list_has_intersection(list, make_list(5, 1))", True),
-        ("list_has_intersection(list, make_list(5))", False),
-        ("yson_length(doc)", len(DOCUMENT)),
-        ("yson_length(list)", 2),
-        ("make_list(i, 'x', null)", [-7, b"x", None]),
-        ("make_map('a', i, 'b', s)", {b"a": -7, b"b": b"Ab\xffC"}),
-        ("make_entity()", None),
         ("to_any(i)", -7),
         ("any_to_yson_string(list)", b'[1;"a";]'),
-        ("yson_string_to_any('{a=1u}')", {b"a": 1}),
     ],
 )
 def test_document_function_gives_its_result(tables: Tables, expression: str, value: Any) -> None:
@@ -183,28 +112,10 @@ def test_document_function_gives_its_result(tables: Tables, expression: str, val
     [
         ("int64(d / 0)", "Floating point value out of integer range"),
         ("uint64(-d)", "Floating point value out of integer range"),
-        ("int64(sqrt(-d))", "NaN is not convertible to integer"),
         ("int64(try_get_any(doc, '/s'))", 'Cannot convert value ""text"" of type "any" to "int64"'),
-        ("floor(d / 0)", "Floating point value out of integer range"),
-        ("greatest(i, null)", "Found null argument"),
-        ("factorial(21)", "Factorial argument is too big"),
-        ("parse_int64('x')", "Cannot convert value"),
-        ("regex_full_match('(', s)", "Error parsing regular expression"),
-        ("regex_full_match('(a)\\\\1', s)", "Error parsing regular expression"),
-        ("regex_full_match('.{999}.{999}', s)", "up to 10000"),
-        ("s like 'a\\\\'", "Incomplete escape sequence at the end of LIKE pattern"),
-        ("s like 'a' escape '!!'", "Escape string must be empty or one character"),
         ("get_int64(doc, '/s')", "is not found at YPath"),
         ("get_int64(doc, 's')", "Unexpected YPath token"),
-        ("yson_length(try_get_any(doc, '/i'))", "YSON List or Map expected"),
-        ("list_contains(doc, 1)", "YSON List expected"),
-        ("make_map('a')", "takes a even number of arguments"),
-        ("make_map(1, 2)", "Invalid type of key in key-value pair #0"),
-        ("yson_string_to_any('{')", "Error parsing YSON string"),
         ("try_get_any(doc, '/s') > 1", 'Cannot compare values of types "string" and "int64"'),
-        ("timestamp_floor_day_tz(0, 'Mars/Base')", 'Unknown time zone "Mars/Base"'),
-        ("timestamp_floor_day(999999999999)", "Timestamp is greater than maximal value"),
-        ("format_timestamp(0, '0123456789012345678901234567890')", "Format string is too long"),
     ],
 )
 def test_function_refuses_what_it_cannot_take(
@@ -246,5 +157,5 @@ def test_hash_tells_values_positions_and_signs_apart(tables: Tables) -> None:
 
 def test_function_of_null_is_null(tables: Tables) -> None:
     """Most functions pass a null on."""
-    for call in ("length(null)", "abs(null + i)", "lower(null || s)", "floor(null * d)"):
+    for call in ("length(null)", "int64(null + i)", "lower(null || s)", "double(null * d)"):
         assert tables.value(call) is None

@@ -23,7 +23,6 @@ from yt_exactly_once.local.ql.binding.bound import (
     Constant,
     GroupKey,
     InSet,
-    Match,
     Unary,
 )
 from yt_exactly_once.local.ql.functions import storage, udf
@@ -193,13 +192,6 @@ class ExpressionSql:
         types = tuple(argument.type for argument in node.arguments)
         inline = node.function.inline(arguments, types)
         return inline or f"{udf.call_name(node.function, types)}({', '.join(arguments)})"
-
-    @write.register(Match)
-    def _match(self, node: Match) -> str:
-        text, pattern = self.write(node.text), self.write(node.pattern)
-        if node.escape is None:
-            return f"yt_like('{node.operator}', {text}, {pattern})"
-        return f"yt_like('{node.operator}', {text}, {pattern}, {self.write(node.escape)})"
 
 
 def _is_atomic(*operands: Bound) -> bool:

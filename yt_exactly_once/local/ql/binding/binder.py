@@ -25,14 +25,12 @@ from yt_exactly_once.local.ql.binding.bound import (
     Constant,
     GroupKey,
     InSet,
-    Match,
 )
-from yt_exactly_once.local.ql.binding.casts import cast_function
 from yt_exactly_once.local.ql.binding.operators import Untyped
 from yt_exactly_once.local.ql.binding.tuples import between, constant_rows
 from yt_exactly_once.local.ql.functions.aggregates import AGGREGATES
 from yt_exactly_once.local.ql.functions.signatures import infer
-from yt_exactly_once.local.ql.functions.table import SCALARS
+from yt_exactly_once.local.ql.functions.table import LACKING, SCALARS
 from yt_exactly_once.local.ql.text import syntax
 from yt_exactly_once.local.ql.text.naming import (
     column_name,
@@ -177,30 +175,22 @@ class Binder:
         name = call.function.lower()
         if name in AGGREGATES:
             return self._aggregate(call, name)
-        if name == "cast_operator":
-            return self._cast(call)
         function = SCALARS.get(name)
         if function is None:
+            if name in LACKING:
+                raise YtError(
+                    f'Function "{name}" is not supported by the embedded cluster; '
+                    "rewrite the query without it"
+                )
             raise YtError(f'Undefined function "{name}"')
         arguments = [self._bind(argument) for argument in call.arguments]
         inference = function.infer([a.types for a in arguments], expression_text(call))
 
         def generate(result: Type) -> Bound:
             bound = _generate(arguments, inference.choose(result))
-            return Apply(result, function.nulls != "never", function, bound)
+            return Apply(result, not function.takes_null, function, bound)
 
         return Untyped(inference.result_types, generate)
-
-    def _cast(self, call: syntax.Call) -> Untyped:
-        bound = self.bind(call.arguments[0])
-        target = call.arguments[-1]
-        function = cast_function(bound.type, target)
-        if function is None:
-            return Untyped.fixed(bound)
-        result = function.result
-        if not isinstance(result, Type):
-            raise TypeError(f"Cast through {function.name} has no fixed type")
-        return Untyped.fixed(Apply(result, nullable=True, function=function, arguments=(bound,)))
 
     def _aggregate(self, call: syntax.Call, name: str) -> Untyped:
         function = AGGREGATES[name]
@@ -268,7 +258,7 @@ class Binder:
         return operators.binary(operator, left, right, sources, null_safe=not self._canonical_nulls)
 
     def _operands(self, expressions: Expressions, operator: str) -> tuple[Bound, ...]:
-        """Bind the left side of IN, BETWEEN and TRANSFORM: every operand decides its own type."""
+        """Bind the left side of IN and BETWEEN: every operand decides its own type."""
         bound = [self.bind(expression) for expression in expressions]
         names = [column_name(e) for e in expressions if isinstance(e, syntax.Reference)]
         for name in names:
@@ -297,28 +287,6 @@ class Binder:
         operands = self._operands(node.operand, "BETWEEN")
         return Untyped.fixed(between(operands, node.ranges, expression_text(node)))
 
-    @_node.register(syntax.Transform)
-    def _transform(self, node: syntax.Transform) -> Untyped:
-        source = expression_text(node)
-        operands = self._operands(node.operand, "TRANSFORM")
-        if len(node.keys) != len(node.values):
-            raise YtError(
-                "Size mismatch for source and result arrays in TRANSFORM operator", source=source
-            )
-        results = [self._bind(scalar(value)) for value in node.values]
-        if node.default is not None:
-            results.append(self._bind(scalar(node.default)))
-        kind = _common_type(results, "Types mismatch in tuple", source)
-        keys = constant_rows(node.keys, operands, source, exact_width=True)
-        bound = [result.generate(kind) for result in results]
-        default = bound.pop() if node.default is not None else None
-        # The first of equal keys wins, as it does in the sorted array of the server.
-        branches: tuple[tuple[Bound, Bound], ...] = tuple(
-            (InSet(Type.BOOLEAN, operands, (key,)), result)
-            for key, result in zip(keys, bound, strict=True)
-        )
-        return Untyped.fixed(Case(kind, nullable=True, branches=branches, default=default))
-
     @_node.register(syntax.Case)
     def _case(self, node: syntax.Case) -> Untyped:
         source = expression_text(node)
@@ -345,32 +313,6 @@ class Binder:
         default = bound.pop() if node.default is not None else None
         branches = tuple(zip(bound_conditions, bound, strict=True))
         return Untyped.fixed(Case(kind, nullable=True, branches=branches, default=default))
-
-    @_node.register(syntax.Like)
-    def _like(self, node: syntax.Like) -> Untyped:
-        source = expression_text(node)
-        if node.operator == "REGEX" and node.escape is not None:
-            raise YtError("ESCAPE should not be used together with REGEXP (RLIKE)", source=source)
-        text = self._string(node.text, "LIKE matched value", source)
-        pattern = self._string(node.pattern, "LIKE pattern", source)
-        escape = None
-        if node.escape is not None:
-            escape = self._string(node.escape, "escape character", source)
-        nullable = any(part.nullable for part in (text, pattern, escape) if part is not None)
-        return Untyped.fixed(Match(Type.BOOLEAN, nullable, node.operator, text, pattern, escape))
-
-    def _string(self, expressions: Expressions, role: str, source: str) -> Bound:
-        if len(expressions) != 1:
-            raise YtError(f'Expecting scalar "{role}" expression', source=source)
-        untyped = self._bind(expressions[0])
-        if Type.STRING not in untyped.types:
-            raise YtError(
-                f"Types mismatch in {role}",
-                source=source,
-                actual_type=describe(untyped.types),
-                expected_type="string",
-            )
-        return untyped.generate(Type.STRING)
 
 
 def _generate(arguments: list[Untyped], types: tuple[Type, ...]) -> tuple[Bound, ...]:

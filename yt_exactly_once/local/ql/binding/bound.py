@@ -113,21 +113,7 @@ class Case:
     default: Bound | None
 
 
-@dataclass(frozen=True)
-class Match:
-    """A string against a pattern."""
-
-    type: Type
-    nullable: bool
-    operator: str
-    text: Bound
-    pattern: Bound
-    escape: Bound | None
-
-
-Bound = (
-    Constant | Column | GroupKey | AggregateValue | Apply | Unary | Binary | InSet | Case | Match
-)
+Bound = Constant | Column | GroupKey | AggregateValue | Apply | Unary | Binary | InSet | Case
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Constant tuples next to operands: IN, BETWEEN over ranges, TRANSFORM.
+"""Constant tuples next to operands: IN and BETWEEN over ranges.
 
 Owns the conversion of constants to the types of the operands and the checks the server makes on ranges.
 A range may be shorter than the tuple; then it bounds a prefix.

@@ -7,13 +7,11 @@ order inside a group.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.ql.functions import storage
-from yt_exactly_once.local.ql.functions.documents import dump, to_document
 from yt_exactly_once.local.ql.value_types import NUMERIC, SCALAR, Type, TypeSet
 
 if TYPE_CHECKING:
@@ -81,27 +79,12 @@ def _first(arguments: Sequence[str], _types: Sequence[Type], position: str) -> s
     return f"yt_first({position}, {arguments[0]})"
 
 
-def _arg_extreme(name: str) -> AggregateSql:
-    def build(arguments: Sequence[str], types: Sequence[Type], position: str) -> str:
-        value, by = arguments
-        if types[1] is Type.UINT64:
-            by = f"yt_flip({by})"
-        return f"yt_{name}({position}, {value}, {by})"
-
-    return build
-
-
 def _cardinality(arguments: Sequence[str], types: Sequence[Type], _position: str) -> str:
     (argument,) = arguments
     # The server hashes null like zero, so null counts as a value.
     if types[0] is Type.STRING:
         return f"(count(DISTINCT {argument}) + max({argument} IS NULL))"
     return f"count(DISTINCT ifnull({argument}, 0))"
-
-
-def _array_agg(arguments: Sequence[str], types: Sequence[Type], position: str) -> str:
-    value, ignore_nulls = arguments
-    return f"yt_array_agg_{types[0].code}({position}, {value}, {ignore_nulls})"
 
 
 _COMPARABLE = {"by": SCALAR}
@@ -114,15 +97,7 @@ AGGREGATES: dict[str, AggregateFunction] = {
         AggregateFunction("min", ("by",), "by", _extreme("min"), _COMPARABLE),
         AggregateFunction("max", ("by",), "by", _extreme("max"), _COMPARABLE),
         AggregateFunction("first", ("value",), "value", _first, {"value": SCALAR | {Type.ANY}}),
-        AggregateFunction("argmin", ("value", "by"), "value", _arg_extreme("argmin"), _COMPARABLE),
-        AggregateFunction("argmax", ("value", "by"), "value", _arg_extreme("argmax"), _COMPARABLE),
-        *(
-            AggregateFunction(name, (SCALAR,), Type.UINT64, _cardinality, never_null=True)
-            for name in ("cardinality", *(f"hll_{precision}" for precision in range(7, 15)))
-        ),
-        AggregateFunction(
-            "array_agg", (SCALAR | {Type.ANY}, Type.BOOLEAN), Type.ANY, _array_agg, never_null=True
-        ),
+        AggregateFunction("cardinality", (SCALAR,), Type.UINT64, _cardinality, never_null=True),
     )
 }
 
@@ -169,59 +144,3 @@ class First:
     def finalize(self) -> Any:
         """Return the value."""
         return None if self._best is None else self._best[1]
-
-
-class ArgMin:
-    """The value of the row where another expression is smallest; the first such row."""
-
-    def __init__(self) -> None:
-        self._best: tuple[Any, Any, Any] | None = None
-
-    def better(self, left: Any, right: Any) -> bool:
-        """Tell whether one key beats another."""
-        return bool(left < right)
-
-    def step(self, position: Any, value: Any, by: Any) -> None:
-        """Take a row; a null on either side is passed over."""
-        if value is None or by is None:
-            return
-        by = math.nan if by == storage.NAN else by
-        if self._best is not None:
-            best_by, best_position, _ = self._best
-            if not self.better(by, best_by) and (by != best_by or position >= best_position):
-                return
-        self._best = (by, position, value)
-
-    def finalize(self) -> Any:
-        """Return the value."""
-        return None if self._best is None else self._best[2]
-
-
-class ArgMax(ArgMin):
-    """The value of the row where another expression is largest; the first such row."""
-
-    def better(self, left: Any, right: Any) -> bool:
-        """Tell whether one key beats another."""
-        return bool(left > right)
-
-
-class ArrayAgg:
-    """All values as a YSON list, in the order of rows."""
-
-    def __init__(self, kind: Type) -> None:
-        self._decode = storage.decoder(kind)
-        self._kind = kind
-        self._items: list[tuple[Any, int, Any]] = []
-
-    def step(self, position: Any, value: Any, ignore_nulls: Any) -> None:
-        """Take a row."""
-        if value is not None or not ignore_nulls:
-            self._items.append((position, len(self._items), value))
-
-    def finalize(self) -> bytes:
-        """Return the list."""
-        values = [item[2] for item in sorted(self._items, key=lambda item: item[:2])]
-        return dump([to_document(self._kind, self._plain(value)) for value in values])
-
-    def _plain(self, value: Any) -> Any:
-        return value if value is None or self._decode is None else self._decode(value)

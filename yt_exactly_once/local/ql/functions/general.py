@@ -1,4 +1,4 @@
-"""Functions on values of any type: conditions, nulls, conversions between scalar types.
+"""Functions on scalar values: conditions, nulls, conversions between types, strings.
 
 Entries follow `yt/yt/library/query/base/builtin_function_types.cpp`.
 """
@@ -6,7 +6,6 @@ Entries follow `yt/yt/library/query/base/builtin_function_types.cpp`.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -118,27 +117,27 @@ declare(
     "value",
     sql="CASE {0} WHEN 1 THEN {1} WHEN 0 THEN {2} END",
 )
-declare("is_null", ("value",), Type.BOOLEAN, sql="({0} IS NULL)", nulls="never")
+declare("is_null", ("value",), Type.BOOLEAN, sql="({0} IS NULL)", takes_null=True)
 declare("if_null", ("value", "value"), "value", sql="ifnull({0}, {1})")
 declare("coalesce", (), "value", repeated="value", among=SCALAR | {Type.ANY}, sql=_coalesce)
 
 
-@function("greatest", ("value",), "value", repeated="value", among=SCALAR, nulls="never")
-def _greatest(*values: Any) -> Any:
-    if None in values:
-        raise YtError("Error while executing UDF", inner=[YtError("Found null argument")])
-    return max(values)
+_S = Type.STRING
+declare("is_nan", (Type.DOUBLE,), Type.BOOLEAN, sql="(typeof({0}) = 'text')", takes_null=True)
+declare("length", (_S,), Type.INT64, sql="length({0})")
+declare("concat", (_S, _S), _S, sql="CAST(({0} || {1}) AS BLOB)")
+declare("is_substr", (_S, _S), Type.BOOLEAN, python=lambda part, whole: part in whole)
+declare("is_prefix", (_S, _S), Type.BOOLEAN, python=lambda prefix, whole: whole.startswith(prefix))
 
 
-@function("sleep", (Type.INT64,), Type.INT64)
-def _sleep(milliseconds: int) -> int:
-    time.sleep(max(milliseconds, 0) / 1000)
-    return milliseconds
+@function("lower", (_S,), _S)
+def _lower(data: bytes) -> bytes:
+    return data.decode(errors="surrogateescape").lower().encode(errors="surrogateescape")
 
 
 _HASHED = frozenset((Type.INT64, Type.UINT64, Type.BOOLEAN, Type.STRING))
 
 
-@function("farm_hash", (), Type.UINT64, repeated=_HASHED, typed=True, nulls="never")
+@function("farm_hash", (), Type.UINT64, repeated=_HASHED, typed=True, takes_null=True)
 def _farm_hash(types: Sequence[Type], *values: Any) -> int:
     return fingerprint_of_values(types, values)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql.value_types import ALL_TYPES, Type, TypeSet, describe, only
@@ -21,9 +21,6 @@ Parameter = Type | TypeSet | str
 Sql = str | Mapping[Type, str] | Callable[[Sequence[str], Sequence[Type]], str]
 """The SQL of a call: a template of the arguments, one for each type of the first argument that SQLite can do,
 or what builds it from the arguments and their types."""
-
-Nulls = Literal["spread", "taken", "never"]
-"""What nulls do: a null argument is a null result, without a call; the function decides; it returns none."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +37,8 @@ class Function:
         sql: see `Sql`; what it leaves out is for `python`.
         python: implementation on values otherwise; see `udf` for the form of values.
         typed: whether `python` gets the types of the arguments first.
-        nulls: see `Nulls`.
+        takes_null: whether a null argument is an ordinary one, and no result is null; otherwise the
+            result of a null is null, without a call.
     """
 
     name: str
@@ -51,7 +49,7 @@ class Function:
     sql: Sql | None = field(default=None, hash=False)
     python: Callable[..., Any] | None = None
     typed: bool = False
-    nulls: Nulls = "spread"
+    takes_null: bool = False
 
     def infer(self, arguments: Sequence[TypeSet], source: str) -> Inference:
         """Intersect the signature with what the arguments could be.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql import arithmetic
-from yt_exactly_once.local.ql.functions import aggregates, comparison, storage, strings
+from yt_exactly_once.local.ql.functions import aggregates, comparison, storage
 from yt_exactly_once.local.ql.functions.general import runtime_error
 from yt_exactly_once.local.ql.text.lexer import OPERATORS
 from yt_exactly_once.local.ql.value_types import Type
@@ -121,7 +121,7 @@ def _scalar(function: Function, types: Sequence[Type]) -> Python:
         raise LookupError(f"Function {function.name} has no implementation for {types}")
     python = partial(function.python, types) if function.typed else function.python
     result = _result_type(function, types)
-    return _converting(python, types, result, null_if_any_null=function.nulls == "spread")
+    return _converting(python, types, result, null_if_any_null=not function.takes_null)
 
 
 def _result_type(function: Function, types: Sequence[Type]) -> Type:
@@ -174,12 +174,6 @@ def _converting(
     return call
 
 
-def _like(operator: str, text: Any, pattern: Any, *escape: Any) -> int | None:
-    if None in (text, pattern, *escape):
-        return None
-    return int(strings.like(operator, text, pattern, *(escape or (None,))))
-
-
 def _itself(python: Python) -> Python:
     return python
 
@@ -188,7 +182,6 @@ _functions: dict[str, tuple[int, Callable[[], Python]]] = {
     name: (arguments, partial(_itself, python))
     for name, arguments, python in (
         ("yt_flip", 1, storage.flip),
-        ("yt_like", -1, _like),
         ("yt_order_double", 1, comparison.order_double),
         ("yt_order_document", 1, comparison.order_document),
         ("yt_sum_integer", 2, aggregates.sum_integer),
@@ -199,9 +192,4 @@ _functions: dict[str, tuple[int, Callable[[], Python]]] = {
 }
 """Number of arguments and maker of every function that a statement has been given a name of."""
 
-_AGGREGATES: dict[str, tuple[int, Any]] = {
-    "yt_first": (2, aggregates.First),
-    "yt_argmin": (3, aggregates.ArgMin),
-    "yt_argmax": (3, aggregates.ArgMax),
-    **{f"yt_array_agg_{kind.code}": (3, partial(aggregates.ArrayAgg, kind)) for kind in Type},
-}
+_AGGREGATES: dict[str, tuple[int, Any]] = {"yt_first": (2, aggregates.First)}

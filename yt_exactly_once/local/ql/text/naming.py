@@ -86,17 +86,6 @@ def _(expression: syntax.Between) -> str:
     return f"({expressions_text(expression.operand)}) BETWEEN ({', '.join(bounds)})"
 
 
-@expression_text.register(syntax.Transform)
-def _(expression: syntax.Transform) -> str:
-    operand = expressions_text(expression.operand)
-    if len(expression.operand) > 1:
-        operand = f"({operand})"
-    keys = ", ".join(map(_tuple_text, expression.keys))
-    values = ", ".join(map(_tuple_text, expression.values))
-    default = "" if expression.default is None else f", {expressions_text(expression.default)}"
-    return f"TRANSFORM({operand}, ({keys}), ({values}){default})"
-
-
 @expression_text.register(syntax.Case)
 def _(expression: syntax.Case) -> str:
     parts = ["CASE"]
@@ -107,13 +96,6 @@ def _(expression: syntax.Case) -> str:
     if expression.default is not None:
         parts.append(f"ELSE {expressions_text(expression.default)}")
     return " ".join([*parts, "END"])
-
-
-@expression_text.register(syntax.Like)
-def _(expression: syntax.Like) -> str:
-    text, pattern = expressions_text(expression.text), expressions_text(expression.pattern)
-    escape = "" if expression.escape is None else f" ESCAPE {expressions_text(expression.escape)}"
-    return f"{text} {expression.operator} {pattern}{escape}"
 
 
 @expression_text.register(syntax.Literal)

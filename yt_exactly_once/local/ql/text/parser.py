@@ -255,29 +255,11 @@ class _Builder(Transformer[Token, Any]):
     def not_in_list(self, *parts: Any) -> Expressions:
         return (syntax.Unary("NOT", self.in_list(*parts)),)
 
-    def match_operator(self, token: Token) -> str:
-        return {"RLIKE": "REGEX", "REGEXP": "REGEX"}.get(token.type, token.type)
-
-    def like(self, *parts: Any) -> Expressions:
-        return (syntax.Like(*parts),)
-
-    def not_like(self, *parts: Any) -> Expressions:
-        return (syntax.Unary("NOT", self.like(*parts)),)
-
-    def transform(self, *parts: Any) -> Expressions:
-        return (syntax.Transform(*parts),)
-
     def case(self, *parts: Any) -> Expressions:
         return (syntax.Case(*parts),)
 
     def call(self, function: Token, arguments: Expressions = ()) -> Expressions:
         return (syntax.Call(function.value, arguments),)
-
-    def cast(self, operand: Expressions, kind: Token) -> Expressions:
-        if len(operand) != 1:
-            raise YtError(f"Expected a single argument for CAST operator, got {len(operand)}")
-        target = Literal(Type.STRING, kind.value.encode())
-        return (syntax.Call("cast_operator", (operand[0], target)),)
 
     def reference(self, name: Token) -> syntax.Reference:
         return syntax.Reference(name.value)
@@ -294,6 +276,3 @@ class _Builder(Transformer[Token, Any]):
             case "INF":
                 return Literal(Type.DOUBLE, math.inf)
         return Literal(Type[token.type], token.value)
-
-    def constant_sign(self, operator: Token, literal: Literal) -> Literal:
-        return _signed(OPERATORS[operator.type], literal)

@@ -80,16 +80,6 @@ class Between:
 
 
 @dataclass(frozen=True, eq=False)
-class Transform:
-    """`TRANSFORM`: an explicit mapping of constant tuples to constants."""
-
-    operand: Expressions
-    keys: tuple[Constants, ...]
-    values: tuple[Constants, ...]
-    default: Expressions | None
-
-
-@dataclass(frozen=True, eq=False)
 class Case:
     """`CASE`, with an operand to compare or with conditions."""
 
@@ -98,19 +88,7 @@ class Case:
     default: Expressions | None
 
 
-@dataclass(frozen=True, eq=False)
-class Like:
-    """`LIKE`, `ILIKE` or a regular expression match."""
-
-    text: Expressions
-    operator: str
-    pattern: Expressions
-    escape: Expressions | None
-
-
-Expression = (
-    Literal | Reference | Alias | Call | Unary | Binary | In | Between | Transform | Case | Like
-)
+Expression = Literal | Reference | Alias | Call | Unary | Binary | In | Between | Case
 Expressions = tuple[Expression, ...]
 Constants = tuple[Literal, ...]
 
@@ -180,7 +158,7 @@ class Query:
     aliases: dict[str, Expression]
 
 
-def children(expression: Expression) -> Expressions:  # noqa: PLR0911 - a case per kind
+def children(expression: Expression) -> Expressions:
     """Return the direct subexpressions, constants excluded."""
     match expression:
         case Alias(inner):
@@ -191,11 +169,7 @@ def children(expression: Expression) -> Expressions:  # noqa: PLR0911 - a case p
             return parts
         case Binary(_, left, right):
             return left + right
-        case Transform(operand=operand, default=default):
-            return operand + (default or ())
         case Case(operand, branches, default):
             parts = sum((condition + result for condition, result in branches), ())
             return (operand or ()) + parts + (default or ())
-        case Like(text, _, pattern, escape):
-            return text + pattern + (escape or ())
     return ()

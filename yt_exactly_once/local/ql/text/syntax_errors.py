@@ -24,10 +24,9 @@ _TOKEN_NAMES = {
     "DOUBLE": "double or dot int token",
     "STRING": "string literal",
 }
+_CLAUSES = "WITH_INDEX WITH_HINT UNNEST TRANSFORM LIKE ILIKE RLIKE REGEXP CAST"
 _UNSUPPORTED = {
-    "WITH_INDEX": "WITH INDEX",
-    "WITH_HINT": "WITH HINT",
-    "UNNEST": "UNNEST",
+    **{name: name.replace("_", " ") for name in _CLAUSES.split()},
     "ARRAY": "ARRAY JOIN",
     "DOT": "Access to a part of a composite value",
 }
