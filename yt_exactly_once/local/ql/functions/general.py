@@ -6,6 +6,7 @@ Entries follow `yt/yt/library/query/base/builtin_function_types.cpp`.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -133,6 +134,12 @@ declare("is_prefix", (_S, _S), Type.BOOLEAN, python=lambda prefix, whole: whole.
 @function("lower", (_S,), _S)
 def _lower(data: bytes) -> bytes:
     return data.decode(errors="surrogateescape").lower().encode(errors="surrogateescape")
+
+
+@function("sleep", (Type.INT64,), Type.INT64)
+def _sleep(milliseconds: int) -> int:
+    time.sleep(max(milliseconds, 0) / 1000)
+    return milliseconds
 
 
 _HASHED = frozenset((Type.INT64, Type.UINT64, Type.BOOLEAN, Type.STRING))

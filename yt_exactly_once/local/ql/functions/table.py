@@ -15,6 +15,6 @@ _LACKING = """
     timestamp_floor_month timestamp_floor_month_tz timestamp_floor_quarter timestamp_floor_quarter_tz
     timestamp_floor_week timestamp_floor_week_tz timestamp_floor_year timestamp_floor_year_tz
     argmax argmin array_agg greatest hll_7 hll_8 hll_9 hll_10 hll_11 hll_12 hll_13 hll_14
-    list_contains list_has_intersection make_entity make_list make_map sleep yson_length
+    list_contains list_has_intersection make_entity make_list make_map yson_length
 """
 LACKING = frozenset(_LACKING.split())
