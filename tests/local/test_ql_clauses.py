@@ -190,7 +190,7 @@ def test_sum_of_unsigned_numbers_stays_unsigned(tables: Tables) -> None:
     """Aggregates keep the type of their argument; counting distinct values gives a uint64."""
     for aggregate in ("sum(u)", "min(u)", "max(u)", "first(u)", "cardinality(k)"):
         (found,) = tables.column(f"{aggregate} from [//sorted] group by 1")
-        assert type(found) is YsonUint64
+        assert isinstance(found, YsonUint64)
 
 
 @pytest.mark.parametrize("aggregate", ["sum(v)", "min(v)", "avg(v)", "first(s)"])

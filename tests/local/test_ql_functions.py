@@ -76,7 +76,7 @@ def tables() -> Iterator[Tables]:
 def test_function_gives_its_result(tables: Tables, expression: str, value: Any) -> None:
     """Conversions, conditions, strings and hashes."""
     found = tables.value(expression)
-    assert type(found) in (type(value), YsonUint64)
+    assert isinstance(found, type(value))
     assert found == (pytest.approx(value, nan_ok=True) if isinstance(value, float) else value)
 
 
@@ -150,7 +150,7 @@ def test_hash_tells_values_positions_and_signs_apart(tables: Tables) -> None:
     """A hash of several columns depends on their order; null hashes like zero."""
     one, other = tables.value("farm_hash(i, u)"), tables.value("farm_hash(u, i)")
     assert one != other
-    assert type(one) is YsonUint64
+    assert isinstance(one, YsonUint64)
     assert tables.value("farm_hash(null)") == tables.value("farm_hash(0)")
     assert tables.value("farm_hash(1)") == tables.value("farm_hash(1u)")
 

@@ -118,7 +118,7 @@ def test_arithmetic_is_that_of_64_bit_machines(
 @pytest.mark.parametrize("expression", ["u", "u + 1", "~u", "if(yes, u, 0)", "1u", "top / 2"])
 def test_unsigned_result_keeps_its_type(tables: Tables, expression: str) -> None:
     """A uint64 comes back as the client's own class, so its type survives the format."""
-    assert type(tables.value(expression)) is YsonUint64
+    assert isinstance(tables.value(expression), YsonUint64)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ given, a transaction snapshot or the newest state, and changes nothing.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,13 +26,6 @@ from yt_exactly_once.local.tables.schema import Column
 from yt_exactly_once.local.tables.types import type_v3_from_v1
 
 DEFAULT_ROW_LIMIT = 1_000_000
-
-_DECODERS: dict[Type, Callable[[Any], Any]] = {
-    Type.UINT64: values.decode_uint64,
-    Type.DOUBLE: values.decode_double,
-    Type.BOOLEAN: bool,
-    Type.ANY: values.load_yson,
-}
 
 _TYPES_V3 = {kind: type_v3_from_v1(kind.title, required=False) for kind in Type}
 
@@ -158,9 +151,9 @@ def _run(
     rows = found[:output_limit]
     if query.totals is not Totals.NONE and rows:
         rows += udf.execute(connection, statement.totals())
-    return Answer(
-        _decode(query, rows), is_cut and not is_satisfied, incomplete_output, _columns(query)
-    )
+    columns = _columns(query)
+    decoded = values.decode_rows(columns, rows)
+    return Answer(decoded, is_cut and not is_satisfied, incomplete_output, columns)
 
 
 def _columns(query: BoundQuery) -> tuple[Column, ...]:
@@ -168,20 +161,3 @@ def _columns(query: BoundQuery) -> tuple[Column, ...]:
         Column(output.name, output.bound.type.title, _TYPES_V3[output.bound.type], required=False)
         for output in query.outputs
     )
-
-
-def _decode(query: BoundQuery, rows: Sequence[tuple[Any, ...]]) -> list[dict[str, Any]]:
-    names = [output.name for output in query.outputs]
-    kinds = [output.bound.type for output in query.outputs]
-    if rows and not _DECODERS.keys().isdisjoint(kinds):
-        columns = zip(kinds, zip(*rows, strict=True), strict=True)
-        decoded = [_decode_column(kind, stored) for kind, stored in columns]
-        return [dict(zip(names, row, strict=True)) for row in zip(*decoded, strict=True)]
-    return [dict(zip(names, row, strict=True)) for row in rows]
-
-
-def _decode_column(kind: Type, stored: Sequence[Any]) -> Sequence[Any]:
-    decode = _DECODERS.get(kind)
-    if decode is None or (kind is Type.DOUBLE and values.NAN not in stored):
-        return stored
-    return [None if value is None else decode(value) for value in stored]

@@ -1,8 +1,7 @@
 """Bound expressions as SQL.
 
 It translates single expressions. SQLite's operators are used if they give the server's result on stored
-values. Otherwise a Python function is called: for overflow, unsigned order, NaN, division and documents.
-Operands are repeated only when that costs nothing.
+values. Otherwise a Python function is called: for arithmetic, unsigned order, NaN and documents.
 """
 
 from __future__ import annotations
@@ -31,10 +30,6 @@ from yt_exactly_once.local.ql.value_types import Type
 if TYPE_CHECKING:
     from yt_exactly_once.local.ql.binding.scope import Source
 
-_SIGN_MASK = (1 << 63) - 1
-_INT64_MIN = -(1 << 63)
-_WIDTH = 64
-_OVERFLOWING = frozenset(("+", "-", "*"))
 _NULL_ORDER = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 """How "left is null" relates to "right is null" when a comparison holds because of a null."""
 
@@ -124,34 +119,19 @@ class ExpressionSql:
                 return f"({left} {node.operator} {right})"
             case "||":
                 return f"CAST(({left} || {right}) AS BLOB)"
-        inline = _inline_arithmetic(node, left, right)
-        call = f"{udf.operator_name(node.operator, (node.type, node.type))}({left}, {right})"
-        if inline is None:
-            return call
-        condition, sql = inline
-        return (
-            f"({sql})" if condition is None else f"CASE WHEN {condition} THEN {sql} ELSE {call} END"
-        )
+        return f"{udf.operator_name(node.operator, (node.type, node.type))}({left}, {right})"
 
     def _relation(self, node: Binary, left: str, right: str) -> str:
         kinds = (node.left.type, node.right.type)
-        doubtful = [
-            sql
-            for bound, sql in ((node.left, left), (node.right, right))
-            if bound.type is Type.DOUBLE and _may_be_nan(bound)
-        ]
         call = (
             f"{udf.relation_name(node.operator, kinds, null_safe=node.null_safe)}({left}, {right})"
         )
-        if Type.ANY in kinds or (doubtful and not _is_atomic(node.left, node.right)):
+        doubtful = kinds[0] is Type.DOUBLE and (_may_be_nan(node.left) or _may_be_nan(node.right))
+        if Type.ANY in kinds or doubtful:
             return call
         if kinds[0] is Type.UINT64 and node.operator in _NULL_ORDER:
             left, right = _flipped(node.left, left), _flipped(node.right, right)
-        plain = _null_aware(node, left, right)
-        if not doubtful:
-            return plain
-        has_nan = " OR ".join(f"typeof({sql}) = 'text'" for sql in doubtful)
-        return f"CASE WHEN {has_nan} THEN {call} ELSE {plain} END"
+        return _null_aware(node, left, right)
 
     @write.register(InSet)
     def _in_set(self, node: InSet) -> str:
@@ -194,13 +174,6 @@ class ExpressionSql:
         return inline or f"{udf.call_name(node.function, types)}({', '.join(arguments)})"
 
 
-def _is_atomic(*operands: Bound) -> bool:
-    """Tell whether operands may be written several times without computing anything twice."""
-    return all(
-        isinstance(operand, Constant | Column | GroupKey | AggregateValue) for operand in operands
-    )
-
-
 def _may_be_nan(bound: Bound) -> bool:
     return not isinstance(bound, Constant) or math.isnan(bound.value or 0.0)
 
@@ -210,9 +183,7 @@ def _flipped(bound: Bound, sql: str) -> str:
     if isinstance(bound, Constant):
         value = None if bound.value is None else bound.value ^ (1 << 63)
         return constant_sql(Type.UINT64, value)
-    if not _is_atomic(bound):
-        return f"yt_flip({sql})"
-    return f"(({sql} & {_SIGN_MASK}) | (~{sql} & ({_INT64_MIN})))"
+    return f"yt_flip({sql})"
 
 
 def _null_aware(node: Binary, left: str, right: str) -> str:
@@ -233,36 +204,3 @@ def _in_list(operand: str, values: Sequence[str], *, nullable: bool) -> str:
     if len(values) != len([value for value in values if value != "NULL"]):
         return f"({operand} IS NULL OR {operand} IN ({present}))"
     return f"coalesce({operand} IN ({present}), 0)" if nullable else f"({operand} IN ({present}))"
-
-
-def _inline_arithmetic(node: Binary, left: str, right: str) -> tuple[str | None, str] | None:
-    """Return (condition under which SQLite is right, SQL); None when it never is."""
-    sql = f"{left} {node.operator} {right}"
-    if node.type is Type.DOUBLE:
-        if not _is_atomic(node.left, node.right):
-            return None
-        # A null result of two numbers stands for NaN or a division by zero.
-        is_real = f"typeof({left}) = 'real' AND typeof({right}) = 'real'"
-        return f"{is_real} AND {sql} IS NOT NULL", sql
-    if node.operator in _OVERFLOWING:
-        if not _is_atomic(node.left, node.right):
-            return None
-        # SQLite leaves the integers when a result does not fit.
-        return f"typeof({sql}) <> 'real'", sql
-    if isinstance(node.right, Constant) and node.right.value is not None:
-        return _inline_by_constant(node, left, node.right.value, sql)
-    return None
-
-
-def _inline_by_constant(
-    node: Binary, left: str, value: int, sql: str
-) -> tuple[str | None, str] | None:
-    if node.operator in ("<<", ">>"):
-        if not 0 <= value < _WIDTH or (node.operator == ">>" and node.type is Type.UINT64):
-            return None
-        return None, sql
-    if value in (0, -1) or value > _SIGN_MASK:
-        return None
-    if node.type is Type.INT64:
-        return None, sql
-    return (f"{left} >= 0", sql) if _is_atomic(node.left) else None

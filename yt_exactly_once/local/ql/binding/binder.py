@@ -184,7 +184,7 @@ class Binder:
                 )
             raise YtError(f'Undefined function "{name}"')
         arguments = [self._bind(argument) for argument in call.arguments]
-        inference = function.infer([a.types for a in arguments], expression_text(call))
+        inference = infer(function, [a.types for a in arguments], expression_text(call))
 
         def generate(result: Type) -> Bound:
             bound = _generate(arguments, inference.choose(result))

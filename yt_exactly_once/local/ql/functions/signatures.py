@@ -51,14 +51,6 @@ class Function:
     typed: bool = False
     takes_null: bool = False
 
-    def infer(self, arguments: Sequence[TypeSet], source: str) -> Inference:
-        """Intersect the signature with what the arguments could be.
-
-        Raises:
-            YtError: the call does not fit.
-        """
-        return infer(self, arguments, source)
-
     def inline(self, arguments: Sequence[str], types: Sequence[Type]) -> str | None:
         """Return the SQL of a call; None where only Python can do it."""
         sql = self.sql.get(types[0]) if isinstance(self.sql, Mapping) else self.sql

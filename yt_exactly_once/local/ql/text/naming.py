@@ -7,7 +7,6 @@ Owns the spelling the server gives to a column that has no alias, see `FormatExp
 from __future__ import annotations
 
 import re
-from functools import singledispatch
 from typing import TYPE_CHECKING
 
 from yt_exactly_once.local.ql.text import syntax
@@ -41,53 +40,30 @@ def expressions_text(expressions: Expressions) -> str:
     return ", ".join(map(expression_text, expressions))
 
 
-@singledispatch
-def expression_text(expression: Expression) -> str:
+def expression_text(expression: Expression) -> str:  # noqa: PLR0911 - a case per kind
     """Print an expression; an alias is printed as itself."""
-    raise TypeError(f"{type(expression).__name__} has no text")
+    match expression:
+        case syntax.Literal():
+            return literal_text(expression)
+        case syntax.Reference(name, table):
+            return reference_name(quote_if_needed(name), table)
+        case syntax.Alias(_, name):
+            return quote_if_needed(name)
+        case syntax.Call(function, arguments):
+            return f"{function}({expressions_text(arguments)})"
+        case syntax.Unary(operator, operand):
+            return f"{operator}({expressions_text(operand)})"
+        case syntax.Binary(operator, left, right):
+            return f"({expressions_text(left)}){operator}({expressions_text(right)})"
+        case syntax.In(operand, values):
+            return f"({expressions_text(operand)}) IN ({', '.join(map(_tuple_text, values))})"
+        case syntax.Between(operand, ranges):
+            bounds = (f"{_tuple_text(low)} AND {_tuple_text(high)}" for low, high in ranges)
+            return f"({expressions_text(operand)}) BETWEEN ({', '.join(bounds)})"
+    return _case_text(expression)
 
 
-@expression_text.register(syntax.Reference)
-def _(expression: syntax.Reference) -> str:
-    name = quote_if_needed(expression.name)
-    return name if expression.table is None else f"{expression.table}.{name}"
-
-
-@expression_text.register(syntax.Alias)
-def _(expression: syntax.Alias) -> str:
-    return quote_if_needed(expression.name)
-
-
-@expression_text.register(syntax.Call)
-def _(expression: syntax.Call) -> str:
-    return f"{expression.function}({expressions_text(expression.arguments)})"
-
-
-@expression_text.register(syntax.Unary)
-def _(expression: syntax.Unary) -> str:
-    return f"{expression.operator}({expressions_text(expression.operand)})"
-
-
-@expression_text.register(syntax.Binary)
-def _(expression: syntax.Binary) -> str:
-    left, right = expressions_text(expression.left), expressions_text(expression.right)
-    return f"({left}){expression.operator}({right})"
-
-
-@expression_text.register(syntax.In)
-def _(expression: syntax.In) -> str:
-    values = ", ".join(map(_tuple_text, expression.values))
-    return f"({expressions_text(expression.operand)}) IN ({values})"
-
-
-@expression_text.register(syntax.Between)
-def _(expression: syntax.Between) -> str:
-    bounds = (f"{_tuple_text(low)} AND {_tuple_text(high)}" for low, high in expression.ranges)
-    return f"({expressions_text(expression.operand)}) BETWEEN ({', '.join(bounds)})"
-
-
-@expression_text.register(syntax.Case)
-def _(expression: syntax.Case) -> str:
+def _case_text(expression: syntax.Case) -> str:
     parts = ["CASE"]
     if expression.operand is not None:
         parts.append(expressions_text(expression.operand))
@@ -98,7 +74,6 @@ def _(expression: syntax.Case) -> str:
     return " ".join([*parts, "END"])
 
 
-@expression_text.register(syntax.Literal)
 def literal_text(literal: syntax.Literal) -> str:
     """Print a constant."""
     value = literal.value
