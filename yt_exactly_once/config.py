@@ -79,7 +79,8 @@ class DeliveryMode(StrEnum):
 
 _TRAITS = {
     DeliveryMode.AT_LEAST_ONCE: ModeTraits(
-        promise="No row is lost. A replay may repeat rows. The tasks write.", may_repeat=True
+        promise="No row is lost. A replay may repeat rows. The tasks write large batches.",
+        may_repeat=True,
     ),
     DeliveryMode.TRANSACTIONAL: ModeTraits(
         promise="Exactly once for any query. A batch becomes visible all at once: one transaction "
@@ -87,7 +88,8 @@ _TRAITS = {
         through_driver=True,
     ),
     DeliveryMode.IDEMPOTENT: ModeTraits(
-        promise="Exactly once for stateless queries that make one row of each row. The tasks write.",
+        promise="Exactly once for stateless queries that make one row of each row. The tasks write "
+        "large batches.",
         has_sessions=True,
     ),
 }

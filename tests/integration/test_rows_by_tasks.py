@@ -1,4 +1,4 @@
-"""Transactional mode with rows that tasks send into the driver's transaction, on a real Spark."""
+"""Who sends the rows of a batch, on a real Spark: the driver or its tasks."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from tests.flows import AGGREGATION
-from yt_exactly_once import Event, config
+from tests.tiers import first_of
+from yt_exactly_once import Event, RetryPolicy, config
 from yt_exactly_once.commit.entry import DRIVER, TASKS
 from yt_exactly_once.errors import TransactionLostError
 from yt_exactly_once.local import LocalCluster
@@ -23,6 +25,8 @@ from yt_exactly_once.spark.sink.modes import transactional
 from yt_exactly_once.spark.sink.modes.tasks import JoinedInsertTask
 
 INSERT = "insert_rows"
+OF_TASKS = ["idempotent", "at-least-once"]
+"""Modes whose tasks can write each by itself."""
 
 
 def senders(heard):
@@ -57,6 +61,36 @@ def test_large_batches_are_sent_by_tasks_and_small_ones_by_the_driver(stream, mo
     flow.assert_exact()
 
 
+@pytest.mark.parametrize("mode", OF_TASKS)
+@pytest.mark.parametrize("is_sorted", first_of([False, True]))
+def test_driver_does_what_tasks_would_with_batches_known_to_be_small(stream, mode, is_sorted):
+    """Nothing is known of the first batch of a query; of later runs the ledger tells."""
+    flow = stream(rows=600, rows_per_partition=100, is_sorted=is_sorted)
+    flow.options["mode"] = mode
+    assert senders(flow.run()) == [TASKS] + [DRIVER] * 5
+    flow.queue.append(100, 0)
+    assert senders(flow.run()) == [DRIVER]
+    flow.queue.append(100, 0)
+    assert senders(flow.run(sent_by="tasks")) == [TASKS]
+    flow.assert_exact()
+
+
+@pytest.mark.parametrize("by", [(DRIVER, TASKS), (TASKS, DRIVER)])
+def test_rows_that_were_pushed_are_the_same_whoever_sends_them_again(stream, faults, by):
+    """The sessions have all rows of the batch, and the ledger has not got it."""
+    flow = stream(rows=900, partitions=3)
+    flow.options["mode"] = "idempotent"
+    faults.inject("lose_request", "commit_transaction", count=None)
+    with pytest.raises(StreamingQueryException):
+        flow.run(sent_by=by[0], retry=RetryPolicy(attempts=2))
+    pushed = flow.found()
+    assert len(pushed) == 2_700
+    faults.clear_faults()
+    flow.run(sent_by=by[1])
+    assert flow.found() == pushed
+    flow.assert_exact()
+
+
 @pytest.fixture
 def narrow_driver(spark):
     """A driver that takes few bytes from the tasks of a job."""
@@ -73,6 +107,22 @@ def test_batch_that_does_not_fit_the_driver_is_sent_by_tasks(stream):
     heard = flow.run()
     flow.assert_exact()
     assert senders(heard) == [TASKS]
+    assert len(reasons(heard)) == 1
+
+
+@pytest.mark.usefixtures("narrow_driver")
+@pytest.mark.parametrize("mode", first_of(OF_TASKS))
+def test_batch_that_does_not_fit_the_driver_goes_back_to_the_tasks(stream, mode):
+    """No row of it was sent before; later batches of the run go by tasks at once."""
+    flow = stream(rows=100, rows_per_partition=20_000)
+    flow.options["mode"] = mode
+    flow.run()
+    for _ in range(2):
+        flow.queue.append(10_000, 0)
+    flow.rows_per_partition = 10_000
+    heard = flow.run()
+    flow.assert_exact()
+    assert set(senders(heard)) == {TASKS}
     assert len(reasons(heard)) == 1
 
 

@@ -65,7 +65,6 @@ STARTS = {
 SINK = {
     "mode misspelt": {"mode": "transactionl"},
     "option misspelt": {"conections": 2},
-    "driver in a mode of tasks": {"mode": "at-least-once", "sent_by": "driver"},
     "dead letters in a mode of tasks": {"mode": "idempotent", "dead_letter_path": "//tmp/letters"},
     "tasks and dead letters": {"sent_by": "tasks", "dead_letter_path": "//tmp/letters"},
     "backend misspelt": {"backend": "htp"},

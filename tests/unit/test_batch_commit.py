@@ -15,7 +15,7 @@ from yt_exactly_once.commit import transactional
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.commit.consumers import offsets_of
-from yt_exactly_once.commit.entry import LedgerEntry, RowDigest, Tally
+from yt_exactly_once.commit.entry import TASKS, LedgerEntry, RowDigest, Tally
 from yt_exactly_once.commit.ledger import CommitLedger
 from yt_exactly_once.commit.parts import TargetRows, digest_of, split, whole
 from yt_exactly_once.commit.transactional import BatchCommit, Committed
@@ -395,7 +395,7 @@ def test_a_job_that_fails_leaves_no_transaction_behind(fails, reads):
     assert cluster.requests == [*READS[:reads], ("abort",)]
 
 
-INSIDE = replace(ROWS, lanes=(), sent_bytes=9, inside="tx1")
+INSIDE = replace(ROWS, lanes=(), sent_bytes=9, sent_by=TASKS, inside="tx1")
 """Rows that tasks have written into the first transaction."""
 
 

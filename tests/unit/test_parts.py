@@ -39,7 +39,7 @@ def test_bytes_of_a_target_are_those_of_its_payloads():
 
 def test_bytes_that_tasks_have_sent_are_bytes_of_the_target():
     """The ledger says who sent them."""
-    (part,) = whole([TargetRows("//t", (), "yson", 3, sent_bytes=7)])
+    (part,) = whole([TargetRows("//t", (), "yson", 3, sent_bytes=7, sent_by=TASKS)])
     assert part.written() == {"//t": Written(3, bytes=7, sent_by=TASKS)}
 
 

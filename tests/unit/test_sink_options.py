@@ -64,7 +64,6 @@ def test_possible_options_are_accepted(options):
         ({"delete_marker": "gone"}, "delete_marker"),
         ({"unique_keys": True}, "unique_keys"),
     )),
-    ({"mode": "at-least-once", "sent_by": "driver"}, "sent_by='driver'"),
     *(({**option, "mode": mode}, "not possible in mode")
       for option in ({"write": "replace"}, {"delete_marker": "gone"}, {"aggregate": True})
       for mode in ("at-least-once", "idempotent")),

@@ -21,7 +21,7 @@ from yt_exactly_once.commit.consumers import (
     offsets_of,
     plan_moves,
 )
-from yt_exactly_once.commit.entry import DRIVER, TASKS, LedgerEntry
+from yt_exactly_once.commit.entry import LedgerEntry
 from yt_exactly_once.commit.ledger import CommitLedger
 from yt_exactly_once.commit.parts import Part, TargetRows
 from yt_exactly_once.observability import Emitter, Event
@@ -187,7 +187,7 @@ class Contents:
                     path=target.path,
                     rows=target.row_count,
                     replaced=deleted,
-                    sent_by=TASKS if target.inside else DRIVER,
+                    sent_by=target.sent_by,
                 )
         if part.is_last:
             moved = sum(len(partitions) for _, partitions in moves)

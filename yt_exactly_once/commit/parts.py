@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from yt_exactly_once.codec.row_hash import combined
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.commit.complete import CompleteResult
-from yt_exactly_once.commit.entry import DRIVER, TASKS, Written
+from yt_exactly_once.commit.entry import DRIVER, Written
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class TargetRows:
     """Encoded rows for one table.
 
     Attributes:
-        lanes: payloads that keep their order, per lane; empty when the tasks wrote the rows.
+        lanes: payloads that keep their order, per lane; empty when the rows are written.
         wire: wire format of the payloads.
         row_count: rows written or deleted, in the payloads or by the tasks.
         update: keep the columns that the payloads do not have.
@@ -30,7 +30,8 @@ class TargetRows:
         complete: set when the table must hold nothing but these rows.
         digest: of the rows; `None` where the ledger keeps none.
         rejected_by: the target that could not take these rows; empty for rows of a target.
-        sent_bytes: bytes that the tasks have sent.
+        sent_bytes: bytes that were sent before the commit.
+        sent_by: who sent, or will send, the rows: `DRIVER` or `TASKS`.
         inside: the open transaction in which tasks have written the rows; empty for all others.
     """
 
@@ -45,11 +46,12 @@ class TargetRows:
     digest: int | None = None
     rejected_by: str = ""
     sent_bytes: int = 0
+    sent_by: str = DRIVER
     inside: str = ""
 
     @property
     def byte_count(self) -> int:
-        """Bytes of the encoded rows, in the payloads or sent by the tasks."""
+        """Bytes of the encoded rows, in the payloads or sent before."""
         return self.sent_bytes + sum(len(payload.data) for lane in self.lanes for payload in lane)
 
 
@@ -95,7 +97,7 @@ class Part:
                 rows=target.row_count,
                 rejected=rejected.get(path, 0),
                 bytes=target.byte_count,
-                sent_by=TASKS if target.sent_bytes else DRIVER,
+                sent_by=target.sent_by,
                 digest=target.digest,
                 replaces=target.complete is not None,
             )

@@ -170,12 +170,12 @@ def encode_batches(
     )
     if encoder.order_matters:
         # A batch of Arrow is a part of one partition.
-        for partition, held in groupby(drained(batches), _partition):
+        for partition, held in groupby(drained(batches), partition_of):
             for chunk in chunks(held, dyn_batch_size):
                 encoder.add(chunk, partition)
     elif small and len(batches) > 1:
         rows = merged(batches)
-        encoder.add(rows, _partition(rows), is_mixed=True)
+        encoder.add(rows, partition_of(rows), is_mixed=True)
     else:
         gathered = _gathered(drained(batches), encoder.placement, dyn_batch_size)
         for rows, partition, is_mixed in gathered:
@@ -198,8 +198,8 @@ def _gathered(
     met = set[int]()
     waiting: dict[int, _Held] = defaultdict(_Held)
     for batch in batches:
-        for tablet, part in placement.split(batch, _partition(batch)):
-            place = _partition(batch) if tablet is None else tablet
+        for tablet, part in placement.split(batch, partition_of(batch)):
+            place = partition_of(batch) if tablet is None else tablet
             held = waiting[place]
             held.add(part)
             if held.fit(size):
@@ -208,14 +208,14 @@ def _gathered(
             waiting[place] = _Held([rest], rest.num_rows, rest.nbytes)
             for chunk in full:
                 met.add(place)
-                yield chunk, _partition(chunk), False
+                yield chunk, partition_of(chunk), False
     shared = _Held()
     for place in sorted(waiting):
         # What follows a chunk must be in its lane.
         held = waiting.pop(place)
         rows = merged(held.batches)
         if place in met:
-            yield rows, _partition(rows), False
+            yield rows, partition_of(rows), False
             continue
         if shared.batches and not shared.fit(min(SMALL_BATCH, size), held):
             yield shared.joined()
@@ -253,10 +253,11 @@ class _Held:
     def joined(self) -> tuple[pa.RecordBatch, int, bool]:
         """Return all rows as one chunk, mixed if they are of several places."""
         rows = merged(self.batches)
-        return rows, _partition(rows), len(self.batches) > 1
+        return rows, partition_of(rows), len(self.batches) > 1
 
 
-def _partition(batch: pa.RecordBatch) -> int:
+def partition_of(batch: pa.RecordBatch) -> int:
+    """Return the Spark partition of rows that are all of one."""
     partition: int = batch.column(PARTITION_COLUMN)[0].as_py()
     return partition
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
 import pyspark.sql.functions as sf
@@ -13,12 +14,13 @@ from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.spark.query.jobs import described
 from yt_exactly_once.spark.query.lineage import require_one_stage, require_straight
 from yt_exactly_once.spark.schema import named_column, with_nullable_members
-from yt_exactly_once.spark.sink.encode import PARTITION_COLUMN, drained
+from yt_exactly_once.spark.sink.encode import PARTITION_COLUMN, drained, partition_of
 from yt_exactly_once.spark.sink.modes.mode import Plan, RowTask
 from yt_exactly_once.spark.sink.modes.tasks import KEY_HASH_COLUMNS
 from yt_exactly_once.spark.sink.options import Target
 from yt_exactly_once.spark.sink.targets import PreparedTarget
 from yt_exactly_once.spark.versions import arrow_batches
+from yt_exactly_once.spark.worker import side_by_side
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -74,14 +76,14 @@ class FrameRows:
         if set(KEY_HASH_COLUMNS) <= set(plan.names):
             placed, names = _hashed(placed, target), [*names, *KEY_HASH_COLUMNS]
         plain = selected(placed, names, plan.names)
-        job = _run_by(plain, plan.task)
+        job = _numbered(plain) if plan.by_driver else _run_by(plain, plan.task)
         if plan.is_by_position:
             require_straight(job, plan.given.batch)
         if plan.is_once:
             target.require_own_tablets(require_one_stage(job, plan.given.batch))
         if plan.rehearsal is not None:
             plan.rehearsal.require_same_rows(arrow_batches(_run_by(plain, plan.rehearsal)))
-        return arrow_batches(job)
+        return _run_here(job, plan.task) if plan.by_driver else arrow_batches(job)
 
     def pass_over(self) -> None:
         """See `Rows.pass_over`."""
@@ -97,6 +99,19 @@ def _run_by(frame: DataFrame, task: RowTask) -> DataFrame:
     return frame.mapInArrow(task, task.reports)
 
 
+def _run_here(frame: DataFrame, task: RowTask) -> Iterable[pa.RecordBatch]:
+    """Do what the tasks of a DataFrame with partition numbers would do, for each of them on a thread."""
+    names = list(task.settings.names)
+
+    def run(partition: int, rows: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+        return list(task.reported((batch.select(names) for batch in rows), partition))
+
+    arrived = (batch for batch in arrow_batches(frame) if batch.num_rows)
+    by_task = groupby(arrived, partition_of)
+    calls = [partial(run, partition, list(rows)) for partition, rows in by_task]
+    return chain.from_iterable(side_by_side(calls, task.settings.connections))
+
+
 def collected(frame: DataFrame, *, needs_partitions: bool) -> Iterable[pa.RecordBatch]:
     """Return the rows as Arrow, one result per partition; the driver encodes them.
 
@@ -106,13 +121,16 @@ def collected(frame: DataFrame, *, needs_partitions: bool) -> Iterable[pa.Record
         frame: the DataFrame, which is computed once.
         needs_partitions: whether the rows carry their Spark partition.
     """
+    # Another column costs Spark an analysis of its own.
+    loose = _numbered(frame) if needs_partitions else _with_nullable_members(frame)
+    return drained(arrow_batches(loose))
+
+
+def _numbered(frame: DataFrame) -> DataFrame:
+    """Add the Spark partition of each row."""
     # The schema of `frame` is known. That of any other DataFrame is two calls to the JVM.
     loose = _with_nullable_members(frame)
-    if not needs_partitions:
-        # Another column would cost Spark an analysis of its own.
-        return drained(arrow_batches(loose))
-    numbered = loose.withColumn(PARTITION_COLUMN, sf.spark_partition_id())
-    return drained(arrow_batches(numbered))
+    return loose.withColumn(PARTITION_COLUMN, sf.spark_partition_id())
 
 
 def _hashed(frame: DataFrame, target: PreparedTarget) -> DataFrame:

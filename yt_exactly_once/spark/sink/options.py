@@ -383,13 +383,14 @@ class SinkOptions:
         default=AUTO_SENDER,
         metadata=option(
             Group.HOW,
-            "Who sends the rows of a batch to the cluster in transactional mode.",
+            "Who sends the rows of a batch to the cluster.",
             values={
                 AUTO_SENDER: "The tasks, for large batches that allow it; else the driver.",
                 DRIVER: "The driver, which collects them.",
-                TASKS: "The tasks, straight into the transaction. A query that does not allow it is refused.",
+                TASKS: "The tasks. A query that does not allow it in transactional mode is refused.",
             },
-            only_python="the format sends the rows of transactional mode when it commits",
+            only_python="the format sends the rows of transactional mode when it commits, all others from "
+            "its tasks",
         ),
     )
     retry: RetryPolicy = field(

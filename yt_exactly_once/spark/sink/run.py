@@ -75,6 +75,7 @@ class QueryRun:
         agreed: the newest batch about which sink and ledger agree; `None` before the first.
         computing: seconds that computing the newest batch took; `None` before the first.
         bytes: of the encoded rows of the newest batch, before the first one that of the run before.
+        too_large: whether the rows of a batch did not fit the driver.
         by_driver: why its rows cannot be sent by tasks; empty where nothing is known against it.
         sessions: by target, the producer sessions that had rows of the newest batch before it was computed.
     """
@@ -88,6 +89,7 @@ class QueryRun:
     agreed: int | None = None
     computing: float | None = None
     bytes: int = 0
+    too_large: bool = False
     by_driver: str = ""
     sessions: dict[str, dict[str, SessionState]] = field(default_factory=dict)
 

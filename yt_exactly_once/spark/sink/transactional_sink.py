@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +40,7 @@ from yt_exactly_once.spark.sink.frame_rows import FrameRows
 from yt_exactly_once.spark.sink.look_up import Found, find, look_up, name_other_query
 from yt_exactly_once.spark.sink.modes import MODES
 from yt_exactly_once.spark.sink.modes.mode import Plan, TargetBatch
-from yt_exactly_once.spark.sink.options import SinkOptions, require_options, takes
+from yt_exactly_once.spark.sink.options import AUTO_SENDER, SinkOptions, require_options, takes
 from yt_exactly_once.spark.sink.past_batches import PastBatches
 from yt_exactly_once.spark.sink.preparation import check_before_start, prepare
 from yt_exactly_once.spark.sink.run import Delivery, QueryRun
@@ -177,10 +178,15 @@ class TransactionalSink:
             try:
                 self._deliver_by_driver(delivery, committer, found, clock)
             except Exception as error:
-                if by_tasks or _TOO_LARGE not in str(error) or not self._tasks_may_send(delivery):
+                others = self.options.sent_by == AUTO_SENDER and self._driver_sends(delivery)
+                may_send = others or self._tasks_may_send(delivery)
+                if by_tasks or _TOO_LARGE not in str(error) or not may_send:
                     raise
                 delivery.emit(Event.RETRY_SCHEDULED, reason=type(error).__name__, error=str(error))
-                if not self._deliver_by_tasks(delivery, committer, clock):
+                delivery.run.too_large = True
+                if others:
+                    self._deliver_by_driver(delivery, committer, found, clock)
+                elif not self._deliver_by_tasks(delivery, committer, clock):
                     raise
 
     def _tasks_may_send(self, delivery: Delivery) -> bool:
@@ -213,7 +219,19 @@ class TransactionalSink:
         is_young = (run.computing or 0) <= config.LEASE.total_seconds() or not run.targets[
             0
         ].is_sorted
-        return run.bytes >= LARGE and is_young and self._tasks_may_send(delivery)
+        is_large = run.too_large or run.bytes >= LARGE
+        return is_large and is_young and self._tasks_may_send(delivery)
+
+    def _driver_sends(self, delivery: Delivery) -> bool:
+        """Return whether the driver sends what tasks would send, each request in its own transaction.
+
+        It does with batches that are known to be small: the way into a Python task and back takes longer.
+        """
+        run, sent_by = delivery.run, self.options.sent_by
+        if self._mode.traits.through_driver or run.sessions or run.too_large:
+            return False
+        is_small = 0 < run.bytes < LARGE and not delivery.batch.stateful
+        return sent_by == DRIVER or (sent_by == AUTO_SENDER and is_small)
 
     def _deliver_by_driver(
         self, delivery: Delivery, committer: BatchCommit, found: Found, clock: Clock
@@ -222,7 +240,7 @@ class TransactionalSink:
         through_driver = self._mode.traits.through_driver
         with self._ahead(delivery, committer) if through_driver else nullcontext():
             try:
-                written = self._compute(delivery)  # 3
+                written = self._compute(delivery, by_driver=self._driver_sends(delivery))  # 3
             except Exception:
                 # A commit of an earlier run that landed late may have let the queue trim these rows.
                 found = look_up(delivery, self._mode, self._offset_log)
@@ -305,7 +323,7 @@ class TransactionalSink:
             Event.BATCH_COMMITTED,
             rows=committed.row_count,
             bytes=delivery.run.bytes,
-            sent_by=TASKS if any(target.sent_bytes for target in rows) else DRIVER,
+            sent_by=rows[0].sent_by,
             attempts=committed.attempts,
             transaction=committed.transaction_id,
             seconds=clock.laps,
@@ -412,16 +430,21 @@ class TransactionalSink:
         delivery.emit(Event.BATCH_SKIPPED, reason="replay", rows=found.rows)
 
     def _compute(
-        self, delivery: Delivery, transaction: OpenTransaction | None = None
+        self,
+        delivery: Delivery,
+        transaction: OpenTransaction | None = None,
+        *,
+        by_driver: bool = False,
     ) -> list[TargetRows]:
         """Evaluate the DataFrame, once; where tasks write, they have written its rows then.
 
         Args:
             transaction: into which tasks write; `None` where the mode decides.
+            by_driver: whether the driver does what tasks would.
         """
         what = f"compute {', '.join(self._paths)}"
         with unfit_python_named(), delivery.rows.described(delivery.batch, what):
-            rows = self._rows(delivery, transaction)
+            rows = self._rows(delivery, transaction, by_driver=by_driver)
         delivery.emit(Event.BATCH_COMPUTED, rows=sum(target.row_count for target in rows))
         rejected = sum(
             part.row_count for part in rows if part.path == self.options.dead_letter_path
@@ -430,13 +453,15 @@ class TransactionalSink:
             delivery.emit(Event.ROWS_REJECTED, path=self.options.dead_letter_path, rows=rejected)
         return rows
 
-    def _rows(self, delivery: Delivery, transaction: OpenTransaction | None) -> list[TargetRows]:
+    def _rows(
+        self, delivery: Delivery, transaction: OpenTransaction | None, *, by_driver: bool
+    ) -> list[TargetRows]:
         rows, run = delivery.rows, delivery.run
         if len(run.targets) > 1:
             rows = rows.kept()
         written: list[TargetRows] = []
         for target in run.targets:
-            plan = self._plan(delivery, target, transaction)
+            plan = replace(self._plan(delivery, target, transaction), by_driver=by_driver)
             written += self._mode.finish(plan, rows.compute(plan))
         return written
 

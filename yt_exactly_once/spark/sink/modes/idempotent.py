@@ -76,4 +76,4 @@ class Idempotent(TaskMode):
         target, report = plan.given.target, ChunkReport.of_all(arrived)
         if target.is_sorted:
             require_unique(unpack_hashes(report.key_hashes), target.path)
-        return [report.written(target)]
+        return [report.written(plan)]

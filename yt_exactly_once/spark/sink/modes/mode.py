@@ -151,6 +151,7 @@ class Plan:
         names: columns of the rows, in order; those that the DataFrame lacks are computed for them.
         task: what the tasks do; `None` where the rows come to the driver.
         rehearsal: what they do before, once over all rows, without writing; `None` for nothing.
+        by_driver: whether the driver does it, with all rows, in the place of the tasks.
         needs_partitions: whether rows that come to the driver carry their Spark partition.
         is_by_position: whether a repeated task must get the same rows in the same order.
         is_once: whether only the first attempt of each task may write.
@@ -160,6 +161,7 @@ class Plan:
     names: tuple[str, ...]
     task: RowTask | None = None
     rehearsal: Rehearsal | None = None
+    by_driver: bool = False
     needs_partitions: bool = False
     is_by_position: bool = False
     is_once: bool = False

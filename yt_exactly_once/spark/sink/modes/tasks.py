@@ -19,13 +19,12 @@ from yt_exactly_once.codec.reserved import RESERVED_PREFIX
 from yt_exactly_once.codec.row_hash import added, combined, row_hashes
 from yt_exactly_once.codec.rows import encode
 from yt_exactly_once.commit.cluster import OpenTransaction, Payload
-from yt_exactly_once.commit.entry import DRIVER
+from yt_exactly_once.commit.entry import DRIVER, TASKS
 from yt_exactly_once.commit.parts import TargetRows
 from yt_exactly_once.errors import ConfigError, DuplicateKeyError, RepeatedTaskError
 from yt_exactly_once.observability import emitter
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.sink.modes.mode import Mode, RowTask
-from yt_exactly_once.spark.sink.targets import PreparedTarget
 from yt_exactly_once.ytsaurus.rows import insert_payload
 
 if TYPE_CHECKING:
@@ -94,12 +93,9 @@ class ChunkReport:
             b"".join(row["key_hashes"] for row in told),
         )
 
-    def written(self, target: PreparedTarget, inside: str = "") -> TargetRows:
-        """Return for the commit what tasks have written into a target.
-
-        Args:
-            inside: the open transaction in which they have; empty where each request was one.
-        """
+    def written(self, plan: Plan) -> TargetRows:
+        """Return for the commit what tasks, or the driver in their place, have written into a target."""
+        target, transaction = plan.given.target, plan.given.transaction
         return TargetRows(
             path=target.path,
             lanes=(),
@@ -107,7 +103,8 @@ class ChunkReport:
             row_count=self.row_count,
             digest=self.digest if target.options.digest else None,
             sent_bytes=self.byte_count,
-            inside=inside,
+            sent_by=DRIVER if plan.by_driver else TASKS,
+            inside="" if transaction is None else transaction.id,
         )
 
     def to_arrow(self) -> pa.RecordBatch:
@@ -127,11 +124,6 @@ class TaskMode(Mode):
     def check(self) -> None:
         """See `Mode.check`: what needs a transaction over all rows is refused."""
         options, mode = self.options, f"mode '{self.options.mode}'"
-        if options.sent_by == DRIVER:
-            raise ConfigError(
-                f"sent_by='driver' is not possible in {mode}: its tasks send the rows",
-                remedy="Leave sent_by out, or use mode='transactional'",
-            )
         if options.dead_letter_path is not None:
             raise ConfigError(
                 f"dead_letter_path is not possible in {mode}: a task that Spark repeats would reject its "
@@ -159,7 +151,7 @@ class TaskMode(Mode):
 
     def finish(self, plan: Plan, arrived: Iterable[pa.RecordBatch]) -> list[TargetRows]:
         """See `Mode.finish`: what the tasks have written."""
-        return [ChunkReport.of_all(arrived).written(plan.given.target)]
+        return [ChunkReport.of_all(arrived).written(plan)]
 
 
 @dataclass(frozen=True)

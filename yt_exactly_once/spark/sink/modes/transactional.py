@@ -87,7 +87,7 @@ class Transactional(Mode):
         """
         options, batch, target = self.options, plan.given.batch, plan.given.target
         if plan.given.transaction is not None:
-            return [ChunkReport.of_all(arrived).written(target, plan.given.transaction.id)]
+            return [ChunkReport.of_all(arrived).written(plan)]
         rejects = None
         if options.dead_letter_path is not None:
             rejects = Rejects(options.dead_letter_path, batch.query_id, batch.batch_id)
