@@ -259,9 +259,9 @@ def test_escaped_names_round_trip(raw, client, tmp, name, path):
         ("//a//b", 'Expected "literal"'),
         ("//a/", 'Expected "literal"'),
         (r"//a\q", "Invalid escape sequence"),
-        ("//a[#1:", "Malformed"),
-        ("//a{x", "not closed"),
-        ("<a=1//x", "not closed"),
+        ("//a[#1:", "Unexpected end of stream"),
+        ("//a{x", "Unexpected end of stream"),
+        ("<a=1//x", "Unexpected"),
     ],
 )
 def test_bad_syntax_of_a_path_is_named(raw, path, text):
