@@ -88,21 +88,15 @@ def read_timestamp(context: Context) -> int | None:
     return timestamp
 
 
-def retention_timestamp(context: Context) -> int | None:
-    """Return the moment since when rows must have been written to be read."""
-    timestamp: int | None = arguments.integer(
-        context.parameters, "retention_timestamp", None, unsigned=True
-    )
-    return timestamp
-
-
 def read_moments(context: Context) -> tuple[int | None, int | None]:
     """Return the moments to read at and since when rows must have been written.
 
     Raises:
         YtError: the second is after the first, so that no row could be read.
     """
-    at, since = read_timestamp(context), retention_timestamp(context)
+    at = read_timestamp(context)
+    # Zero is no moment.
+    since = arguments.integer(context.parameters, "retention_timestamp", 0, unsigned=True) or None
     check_moments(at, since)
     return at, since
 

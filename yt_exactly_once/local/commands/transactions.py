@@ -131,7 +131,7 @@ def _check_tablet_options(parameters: dict[str, Any]) -> None:
         raise YtError("Tablet transaction cannot have a parent")
     if prerequisites.transactions(parameters):
         raise YtError("Tablet transaction cannot have prerequisites")
-    if parameters.get("start_timestamp_override") is not None:
+    if parameters.get("start_timestamp_override"):
         raise YtError(
             '"start_timestamp_override" is not supported by the embedded cluster; '
             "start the transaction without it"

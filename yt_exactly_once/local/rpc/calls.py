@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from yt_exactly_once.local.commands.registry import REGISTRY, Context
+from yt_exactly_once.local.rpc import options
 from yt_exactly_once.local.rpc.bus.packets import Parts
 from yt_exactly_once.local.rpc.front_state import FrontState
 
@@ -91,7 +92,7 @@ METHODS: dict[str, Method] = {}
 def method(
     name: str,
     command: str | Callable[[Any], str],
-    parameters: Callable[[Any], dict[str, Any]],
+    parameters: Callable[[Any], dict[str, Any]] = options.parameters,
     *,
     messages: str | None = None,
     direction: Direction = "none",
@@ -130,6 +131,14 @@ def method(
     return register
 
 
-def only_execute(call: Call) -> None:
-    """Run the command; the answer says no more than that it worked."""
-    call.execute()
+def plain(
+    name: str,
+    command: str,
+    parameters: Callable[[Any], dict[str, Any]] = options.parameters,
+    *,
+    messages: str | None = None,
+) -> None:
+    """Register a method that answers with what its command returns; see `method`."""
+    method(name, command, parameters, messages=messages)(
+        lambda call: options.fill(call.response, call.execute() or {})
+    )

@@ -46,6 +46,11 @@ class FieldEntry:
     label: str
     default: str
 
+    @property
+    def is_message(self) -> bool:
+        """Whether its values are messages."""
+        return self.kind not in _TYPES
+
 
 @dataclass(frozen=True)
 class MessageEntry:
@@ -96,11 +101,11 @@ def _build() -> dict[str, type[Any]]:
             field = built[entry.name].field.add(
                 name=item.name, number=item.number, label=_LABELS[item.label]
             )
-            if item.kind in _TYPES:
-                field.type = _TYPES[item.kind]
-            else:
+            if item.is_message:
                 field.type = _Field.TYPE_MESSAGE
                 field.type_name = f".{_PACKAGE}.{item.kind}"
+            else:
+                field.type = _TYPES[item.kind]
             if item.default:
                 field.default_value = item.default
     pool = descriptor_pool.DescriptorPool()
@@ -113,11 +118,17 @@ def _build() -> dict[str, type[Any]]:
 
 _CLASSES = _build()
 _INERT = {entry.name: entry.inert for entry in entries()}
+_FIELDS = {_CLASSES[entry.name].DESCRIPTOR.full_name: entry.fields for entry in entries()}
 
 
 def new(name: str) -> Any:
     """Return an empty message."""
     return _CLASSES[name]()
+
+
+def fields(message: Any) -> tuple[FieldEntry, ...]:
+    """Return what the table says of the fields of a message."""
+    return _FIELDS[message.DESCRIPTOR.full_name]
 
 
 def parse(name: str, data: bytes) -> Any:

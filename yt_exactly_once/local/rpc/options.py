@@ -1,96 +1,148 @@
-"""The groups of options that many requests share, as parameters of commands."""
+"""Requests as parameters of commands, and what commands return as responses, field by field.
+
+The table of messages says what a field is: bytes are YSON, a text whose name ends in `path` is a path, an id
+is text for commands. Only what commands call otherwise is named here, or by the method.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
-from yt_exactly_once.local.formats.structured import load_yson
-from yt_exactly_once.local.rpc import identifiers, paths
-from yt_exactly_once.local.rpc.message_types import text
+from yt_exactly_once.local.cypress.permissions import PERMISSIONS
+from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.formats.structured import dump_yson, load_yson
+from yt_exactly_once.local.rpc import identifiers, message_types, paths
+from yt_exactly_once.local.rpc.message_types import FieldEntry, text
 
-_TRACKING = "suppressable_access_tracking_options"
-_GROUPS = ("transactional_options", "prerequisite_options", "mutating_options", _TRACKING)
-_MICROSECONDS = 1000
+_GROUPS = frozenset(
+    (
+        "TMutatingOptions",
+        "TPrerequisiteOptions",
+        "TRowBatchReadOptions",
+        "TSuppressableAccessTrackingOptions",
+        "TTabletRangeOptions",
+        "TTransactionalOptions",
+    )
+)
+"""Messages whose fields are parameters of their own."""
+
+_MAPS = frozenset(
+    (
+        "TAttributeFilter",
+        "TLegacyAttributeKeys",
+        "TPrerequisiteOptions.TRevisionPrerequisite",
+        "TReqMultisetAttributesNode.TSubrequest",
+        "TRetentionConfig",
+        "TVersionedReadOptions",
+    )
+)
+"""Messages that are maps for commands; of others the methods take what they need."""
+
+_RENAMED = {
+    "legacy_attributes": "attributes",
+    "ping_ancestors": "ping_ancestor_transactions",
+    "revisions": "prerequisite_revisions",
+    "transactions": "prerequisite_transaction_ids",
+}
+_MICROSECONDS = frozenset(("deadline", "max_data_ttl", "min_data_ttl", "timeout"))
+_NAMES: dict[str, dict[int, str]] = {
+    "atomicity": {0: "full", 1: "none"},
+    "durability": {0: "sync", 1: "async"},
+    "mode": {0: "none", 1: "snapshot", 2: "shared", 3: "exclusive"},
+    "permission": {number: name for name, number in PERMISSIONS.items()},
+    "read_mode": {0: "default", 1: "latest_timestamp"},
+}
+"""Numbers that commands know by name, by field."""
 
 
-def common(request: Any) -> dict[str, Any]:
-    """Return the parameters of the option groups that a request has."""
-    found: dict[str, Any] = {}
-    present = {group for group in _GROUPS if _has(request, group)}
-    if "transactional_options" in present:
-        options = request.transactional_options
-        transaction_id = identifiers.given(options, "transaction_id")
-        if transaction_id is not None:
-            found["transaction_id"] = transaction_id
-            found["ping_ancestor_transactions"] = options.ping_ancestors
-    if "prerequisite_options" in present:
-        found |= _prerequisites(request.prerequisite_options)
-    if "mutating_options" in present:
-        mutation_id = identifiers.given(request.mutating_options, "mutation_id")
-        if mutation_id is not None:
-            found |= {"mutation_id": mutation_id, "retry": request.mutating_options.retry}
-    if _TRACKING in present:
-        names = (
-            "suppress_access_tracking",
-            "suppress_modification_tracking",
-            "suppress_expiration_timeout_renewal",
-        )
-        found |= scalars(getattr(request, _TRACKING), names)
-    return found
-
-
-def at_path(request: Any, *fields: str) -> dict[str, Any]:
-    """Return the common parameters, the path, and the scalar fields that are set.
+def parameters(message: Any, **renamed: str) -> dict[str, Any]:
+    """Return the fields of a request that are set or have a default; lists may be empty.
 
     Args:
-        request: the message; its path field is `path`.
-        fields: names that the command's parameters have too.
+        **renamed: what the command calls a field.
+
+    Raises:
+        YtError: a value is malformed, has no name, or is missing.
     """
-    return {"path": paths.load(request.path), **common(request), **scalars(request, fields)}
-
-
-def fields(*names: str) -> Callable[[Any], dict[str, Any]]:
-    """Return what reads the common parameters, the path and some fields; see `at_path`."""
-    return lambda request: at_path(request, *names)
-
-
-def scalars(request: Any, fields: Iterable[str]) -> dict[str, Any]:
-    """Return the scalar fields that are set, or that have a default; text is decoded."""
-    found = {}
-    for name in fields:
-        described = request.DESCRIPTOR.fields_by_name[name]
-        if request.HasField(name) or described.has_default_value:
-            value = getattr(request, name)
-            found[name] = text(value, name) if isinstance(value, bytes) else value
-    return found
-
-
-def attributes(dictionary: Any) -> dict[str, Any]:
-    """Return what a dictionary message holds."""
-    return {
-        text(item.key, "attribute"): load_yson(item.value, "attribute")
-        for item in dictionary.attributes
-    }
-
-
-def milliseconds(microseconds: int) -> int:
-    """Return a duration as commands take it; less than one is one, since zero means something else."""
-    return max(microseconds // _MICROSECONDS, 1) if microseconds else 0
-
-
-def _has(request: Any, group: str) -> bool:
-    return group in request.DESCRIPTOR.fields_by_name and request.HasField(group)
-
-
-def _prerequisites(options: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    if options.transactions:
-        found["prerequisite_transaction_ids"] = [
-            identifiers.required(item, "transaction_id") for item in options.transactions
-        ]
-    if options.revisions:
-        found["prerequisite_revisions"] = [
-            {"path": paths.load(item.path), "revision": item.revision} for item in options.revisions
-        ]
+    for field in message_types.fields(message):
+        name = renamed.get(field.name) or _RENAMED.get(field.name, field.name)
+        value = getattr(message, field.name)
+        if field.is_message and field.kind not in _KNOWN:
+            continue
+        if field.label == "*":
+            loaded = (_load(field, name, each) for each in value)
+            found[name] = [item for item in loaded if item is not None]
+        elif field.kind in _GROUPS:
+            found |= parameters(value) if message.HasField(field.name) else {}
+        elif field.default or message.HasField(field.name):
+            # The null id is none.
+            if field.kind != "TGuid" or identifiers.to_text(value):
+                found[name] = _load(field, name, value)
+            elif field.label == "!":
+                raise YtError(f'Missing required field "{field.name}"')
     return found
+
+
+def _load_text(value: bytes, name: str) -> Any:
+    return paths.load(value, name) if name.endswith(("path", "paths")) else text(value, name)
+
+
+def _load_attributes(value: Any, name: str) -> dict[str, Any]:
+    return {text(item.key, name): load_yson(item.value, name) for item in value.attributes}
+
+
+_LOADERS: dict[str, Callable[[Any, str], Any]] = {
+    "TAttributeDictionary": _load_attributes,
+    "TGuid": lambda value, _: identifiers.to_text(value),
+    "TPrerequisiteOptions.TTransactionPrerequisite": lambda value, _: identifiers.required(
+        value, "transaction_id"
+    ),
+    "bytes": load_yson,
+    "string": _load_text,
+}
+_KNOWN = _GROUPS | _MAPS | _LOADERS.keys()
+
+
+def _load(field: FieldEntry, name: str, value: Any) -> Any:
+    if field.kind in _LOADERS:
+        return _LOADERS[field.kind](value, name)
+    if field.is_message:
+        return parameters(value)
+    if field.name in _MICROSECONDS:
+        # Less than a millisecond is one, since zero means something else.
+        return max(value // 1000, 1) if value else 0
+    if field.name in _NAMES:
+        if value not in _NAMES[field.name]:
+            raise YtError(f"Unknown {field.name} {value}")
+        return _NAMES[field.name][value]
+    return value
+
+
+def fill(message: Any, answer: Any) -> None:
+    """Write what a command has returned into the fields of the same names."""
+    for field in message_types.fields(message):
+        value = answer.get(field.name)
+        if value is None:
+            continue
+        target = getattr(message, field.name)
+        if field.label == "*":
+            for each in value:
+                if field.is_message:
+                    fill(target.add(), each)
+                else:
+                    target.append(_dump(field, each))
+        elif field.kind == "TGuid":
+            identifiers.fill(target, value)
+        elif field.is_message:
+            fill(target, value)
+            target.SetInParent()
+        else:
+            setattr(message, field.name, _dump(field, value))
+
+
+def _dump(field: FieldEntry, value: Any) -> Any:
+    if field.kind == "string":
+        return paths.dump(value)
+    return dump_yson(value) if field.kind == "bytes" else int(value)

@@ -8,7 +8,7 @@ from typing import Any
 
 from yt_exactly_once.local.commands.sessions import conversions_of, table_of
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.rpc import identifiers, message_types, options, paths
+from yt_exactly_once.local.rpc import identifiers, message_types, paths
 from yt_exactly_once.local.rpc.calls import Call, method
 from yt_exactly_once.local.rpc.rows import lock_masks, rowsets, schemas
 from yt_exactly_once.local.rpc.rows.rowsets import Rowset
@@ -142,11 +142,7 @@ def _mentions_all(layout: TableLayout, part: Rowset) -> bool:
     return all(column.name in part.rows.columns for column in validation.writable_columns(layout))
 
 
-def _batch_target(request: Any) -> dict[str, Any]:
-    return {"transaction_id": identifiers.required(request, "transaction_id")}
-
-
-@method("BatchModifyRows", "insert_rows", _batch_target)
+@method("BatchModifyRows", "insert_rows")
 def batch_modify_rows(call: Call) -> None:
     """Execute several modifications that came in one request."""
     transaction_id = call.context.parameters["transaction_id"]
@@ -160,5 +156,5 @@ def batch_modify_rows(call: Call) -> None:
             raise YtError("Attachments of a batch of modifications do not agree with their counts")
         request = message_types.parse_request("TReqModifyRows", body[0])
         context = call.context
-        context.parameters = {**context.parameters, **options.at_path(request)}
+        context.parameters = {**context.parameters, **_target(request)}
         _modify(Call(context, call.state, request, rows, call.response), transaction)

@@ -15,7 +15,6 @@ from yt_exactly_once.local.commands.registry import REGISTRY, Context, Rows
 from yt_exactly_once.local.cypress import ypath
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats.row_formats import with_indexes
-from yt_exactly_once.local.formats.structured import load_yson
 from yt_exactly_once.local.rpc import identifiers, message_types, options
 from yt_exactly_once.local.rpc.calls import Call, method
 from yt_exactly_once.local.rpc.rows import rowset_writer, rowsets, schemas
@@ -31,10 +30,7 @@ def _table_read(request: Any) -> dict[str, Any]:
     if request.desired_rowset_format != _WIRE_FORMAT or request.HasField("format"):
         raise YtError(_ONLY_WIRE)
     control = {f"enable_{name}": True for name in _INDEXES if getattr(request, f"enable_{name}")}
-    parameters = options.at_path(request)
-    if request.HasField("config"):
-        parameters["table_reader"] = load_yson(request.config, "config")
-    return parameters | {"control_attributes": control} if control else parameters
+    return options.parameters(request, config="table_reader") | {"control_attributes": control}
 
 
 @method("ReadTable", "read_table", _table_read, direction="read", partial="in the wire format only")
@@ -115,7 +111,7 @@ def _write_opening(call: Call) -> list[bytes]:
 def _table_written(request: Any) -> dict[str, Any]:
     if request.HasField("format"):
         raise YtError(_ONLY_WIRE)
-    return options.at_path(request)
+    return options.parameters(request)
 
 
 @method("WriteTable", "write_table", _table_written, direction="write", opening=_write_opening)
@@ -151,7 +147,7 @@ def _schema(call: Call) -> TableSchema:
     return TableSchema(columns, strict=schema.strict)
 
 
-@method("ReadFile", "read_file", options.fields("offset", "length"), direction="read")
+@method("ReadFile", "read_file", direction="read")
 def read_file(call: Call) -> Iterator[bytes]:
     """Read a file, or a part of it."""
     return _file_blocks(call, call.execute())
@@ -179,9 +175,7 @@ def _check_file(call: Call) -> list[bytes]:
     return []
 
 
-@method(
-    "WriteFile", "write_file", options.fields("compute_md5"), direction="write", opening=_check_file
-)
+@method("WriteFile", "write_file", direction="write", opening=_check_file)
 def write_file(call: Call) -> None:
     """Write the bytes that have come as a stream."""
     pieces = [block for block in call.attachments if block]

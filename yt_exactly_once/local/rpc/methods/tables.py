@@ -5,25 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 from yt_exactly_once.local.commands.sessions import table_of
-from yt_exactly_once.local.formats.structured import dump_yson, load_yson
+from yt_exactly_once.local.cypress.ids import NULL
 from yt_exactly_once.local.rpc import identifiers, options
-from yt_exactly_once.local.rpc.calls import Call, method, only_execute
+from yt_exactly_once.local.rpc.calls import Call, method, plain
 from yt_exactly_once.local.rpc.rows import rowset_writer, rowsets, schemas
 from yt_exactly_once.local.rpc.rows import value_kinds as kinds
 from yt_exactly_once.local.tables.layout import TableLayout
 
 _STATES = {"mounted": 1, "unmounted": 3, "frozen": 5}
 _MAX_KEY = 256
-_NULL_ID = "0-0-0-0"
 
 
-@method("GetTableMountInfo", "get_table_mount_info", options.at_path)
+@method("GetTableMountInfo", "get_table_mount_info")
 def get_table_mount_info(call: Call) -> None:
     """Return the schema and the tablets of a table."""
     layout = table_of(call.context)
     response = call.response
     identifiers.fill(response.table_id, layout.node_id)
-    identifiers.fill(response.upstream_replica_id, _NULL_ID)
+    identifiers.fill(response.upstream_replica_id, NULL)
     schemas.fill_schema(response.schema, layout.schema)
     response.dynamic = True
     response.physical_path = layout.path.encode()
@@ -71,28 +70,16 @@ def _varint(number: int) -> bytes:
     return bytes(encoded)
 
 
-def _mount(request: Any) -> dict[str, Any]:
-    return _range(request, "freeze") | {"cell_id": identifiers.given(request, "cell_id")}
+plain("MountTable", "mount_table")
+plain("UnmountTable", "unmount_table")
+plain("RemountTable", "remount_table")
+plain("FreezeTable", "freeze_table")
+plain("UnfreezeTable", "unfreeze_table")
+plain("AlterTable", "alter_table")
+plain("GetTabletInfos", "get_tablet_infos")
 
 
-def _range(request: Any, *fields: str) -> dict[str, Any]:
-    parameters = options.at_path(request, *fields)
-    limits = request.tablet_range_options
-    return parameters | options.scalars(limits, ("first_tablet_index", "last_tablet_index"))
-
-
-method("MountTable", "mount_table", _mount)(only_execute)
-method("UnmountTable", "unmount_table", lambda request: _range(request, "force"))(only_execute)
-method("RemountTable", "remount_table", _range)(only_execute)
-method("FreezeTable", "freeze_table", _range)(only_execute)
-method("UnfreezeTable", "unfreeze_table", _range)(only_execute)
-
-
-def _resharding(request: Any) -> dict[str, Any]:
-    return _range(request, "tablet_count", "uniform", "enable_slicing")
-
-
-@method("ReshardTable", "reshard_table", _resharding)
+@method("ReshardTable", "reshard_table")
 def reshard_table(call: Call) -> None:
     """Cut a range of tablets, by count or by the keys that come as a rowset."""
     if call.rowset:
@@ -102,53 +89,23 @@ def reshard_table(call: Call) -> None:
     call.execute()
 
 
-def _alteration(request: Any) -> dict[str, Any]:
-    parameters = options.at_path(request, "dynamic")
-    if request.HasField("schema"):
-        parameters["schema"] = load_yson(request.schema, "schema")
-    return parameters
-
-
-method("AlterTable", "alter_table", _alteration)(only_execute)
-
-
 def _trimming(request: Any) -> dict[str, Any]:
     # Negative counts arrive as huge ones; the command says what is wrong with them.
     count = int.from_bytes(request.trimmed_row_count.to_bytes(8, "little"), "little", signed=True)
-    return options.at_path(request, "tablet_index") | {"trimmed_row_count": count}
+    return options.parameters(request) | {"trimmed_row_count": count}
 
 
-method("TrimTable", "trim_rows", _trimming)(only_execute)
+plain("TrimTable", "trim_rows", _trimming)
 
 
-def _infos(request: Any) -> dict[str, Any]:
-    wanted = options.at_path(request, "request_errors")
-    return wanted | {"tablet_indexes": list(request.tablet_indexes)}
-
-
-@method("GetTabletInfos", "get_tablet_infos", _infos)
-def get_tablet_infos(call: Call) -> None:
-    """Report row counts of tablets."""
-    for info in call.execute()["tablets"]:
-        target = call.response.tablets.add()
-        for name in (
-            "total_row_count",
-            "trimmed_row_count",
-            "delayed_lockless_row_count",
-            "barrier_timestamp",
-            "last_write_timestamp",
-        ):
-            setattr(target, name, int(info[name]))
-
-
-@method("GetTabletErrors", "get_tablet_errors", options.fields("limit"))
+@method("GetTabletErrors", "get_tablet_errors")
 def get_tablet_errors(call: Call) -> None:
     """Report errors of background work; there is none here."""
     call.execute()
     call.response.incomplete = False
 
 
-@method("GetTablePivotKeys", "get_table_pivot_keys", options.fields("represent_key_as_list"))
+@method("GetTablePivotKeys", "get_table_pivot_keys")
 def get_table_pivot_keys(call: Call) -> None:
     """Return the first key of every tablet."""
-    call.response.value = dump_yson(call.execute())
+    options.fill(call.response, {"value": call.execute()})

@@ -6,47 +6,29 @@ from typing import Any
 
 from yt_exactly_once.local.commands.transactions import start_tablet_transaction
 from yt_exactly_once.local.cypress import master_transactions
-from yt_exactly_once.local.cypress.ids import TYPES, type_number
+from yt_exactly_once.local.cypress.ids import type_number
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.rpc import identifiers, options
-from yt_exactly_once.local.rpc.calls import Call, method, only_execute
+from yt_exactly_once.local.rpc.calls import Call, method, plain
 from yt_exactly_once.local.store import last_timestamp
 
 _MASTER, _TABLET = 0, 1
-_ATOMICITIES = {0: "full", 1: "none"}
-_DURABILITIES = {0: "sync", 1: "async"}
+_TYPE_NAMES = {_MASTER: "master", _TABLET: "tablet"}
 _MICROSECONDS = 1_000_000
-_MASTER_TYPES = (TYPES["transaction"], TYPES["nested_transaction"])
 
 
 def _starting(request: Any) -> dict[str, Any]:
-    parameters: dict[str, Any] = options.common(request)
-    if request.type == _TABLET:
-        if not request.sticky:
-            raise YtError("Tablet transactions must be sticky")
-        parameters["type"] = "tablet"
-        parameters["atomicity"] = _named(_ATOMICITIES, request.atomicity, "atomicity")
-        parameters["durability"] = _named(_DURABILITIES, request.durability, "durability")
-        _put(parameters, "transaction_id_override", identifiers.given(request, "id"))
-        if request.start_timestamp:
-            parameters["start_timestamp_override"] = request.start_timestamp
-    elif request.type != _MASTER:
+    if request.type not in _TYPE_NAMES:
         raise YtError(f"Unknown transaction type {request.type}")
-    if request.HasField("timeout"):
-        parameters["timeout"] = options.milliseconds(request.timeout)
-    if request.HasField("deadline"):
-        parameters["deadline"] = options.milliseconds(request.deadline)
-    _put(parameters, "transaction_id", identifiers.given(request, "parent_id"))
-    if request.prerequisite_transaction_ids:
-        parameters["prerequisite_transaction_ids"] = [
-            text
-            for guid in request.prerequisite_transaction_ids
-            if (text := identifiers.to_text(guid))
-        ]
-    given = options.attributes(request.attributes)
-    if given:
-        parameters["attributes"] = given
-    return parameters
+    if request.type == _TABLET and not request.sticky:
+        raise YtError("Tablet transactions must be sticky")
+    found = options.parameters(
+        request,
+        id="transaction_id_override",
+        parent_id="transaction_id",
+        start_timestamp="start_timestamp_override",
+    )
+    return found | {"type": _TYPE_NAMES[request.type]}
 
 
 @method("StartTransaction", "start_transaction", _starting)
@@ -62,22 +44,10 @@ def start_transaction(call: Call) -> None:
         call.response.start_timestamp = _now(call)
 
 
-def _named_transaction(request: Any) -> dict[str, Any]:
-    return {
-        "transaction_id": identifiers.required(request, "transaction_id"),
-        **options.common(request),
-    }
+plain("PingTransaction", "ping_transaction")
 
 
-def _pinging(request: Any) -> dict[str, Any]:
-    parameters = _named_transaction(request)
-    return parameters | {"ping_ancestor_transactions": request.ping_ancestors}
-
-
-method("PingTransaction", "ping_transaction", _pinging)(only_execute)
-
-
-@method("AbortTransaction", "abort_transaction", _named_transaction)
+@method("AbortTransaction", "abort_transaction")
 def abort_transaction(call: Call) -> None:
     """Abort a transaction; the C++ client does that whenever a commit has no answer."""
     transaction_id = call.context.parameters["transaction_id"]
@@ -89,20 +59,19 @@ def abort_transaction(call: Call) -> None:
     call.execute()
 
 
-@method("CommitTransaction", "commit_transaction", _named_transaction)
+@method("CommitTransaction", "commit_transaction")
 def commit_transaction(call: Call) -> None:
     """Commit a transaction; modifications with a gap before them are refused."""
     transaction_id = call.context.parameters["transaction_id"]
     if not _is_master(transaction_id):
         call.state.sequences.check_complete(call.context.proxy.transactions.get(transaction_id))
     answer = call.execute()
-    call.response.primary_commit_timestamp = answer["primary_commit_timestamp"]
-    for cell_tag, timestamp in answer["commit_timestamps"].items():
-        call.response.commit_timestamps.cell_tags.append(int(cell_tag))
-        call.response.commit_timestamps.timestamps.append(timestamp)
+    by_cell = answer["commit_timestamps"]
+    split = {"cell_tags": by_cell.keys(), "timestamps": by_cell.values()}
+    options.fill(call.response, {**answer, "commit_timestamps": split})
 
 
-@method("AttachTransaction", "ping_transaction", _named_transaction)
+@method("AttachTransaction", "ping_transaction")
 def attach_transaction(call: Call) -> None:
     """Let another client take part in a transaction; its lease is renewed."""
     transaction_id = call.context.parameters["transaction_id"]
@@ -121,12 +90,12 @@ def attach_transaction(call: Call) -> None:
     response.sequence_number_source_id = call.state.sequences.new_source(transaction)
 
 
-@method("DetachTransaction", "ping_transaction", _named_transaction)
+@method("DetachTransaction", "ping_transaction")
 def detach_transaction(_call: Call) -> None:
     """End the part of a client that had attached itself; the transaction lives on by itself."""
 
 
-@method("GenerateTimestamps", "generate_timestamp", lambda _: {})
+@method("GenerateTimestamps", "generate_timestamp")
 def generate_timestamps(call: Call) -> None:
     """Take timestamps; the first one is returned."""
     if call.request.count < 1:
@@ -139,7 +108,7 @@ def generate_timestamps(call: Call) -> None:
 
 
 def _is_master(transaction_id: str) -> bool:
-    return type_number(transaction_id) in _MASTER_TYPES
+    return type_number(transaction_id) in master_transactions.MASTER_TYPES
 
 
 def _lease(call: Call, transaction_id: str) -> int:
@@ -153,14 +122,3 @@ def _lease(call: Call, transaction_id: str) -> int:
 def _now(call: Call) -> int:
     with call.context.proxy.store.read() as connection:
         return last_timestamp(connection)
-
-
-def _named(names: dict[int, str], number: int, what: str) -> str:
-    if number not in names:
-        raise YtError(f"Unknown {what} {number}")
-    return names[number]
-
-
-def _put(parameters: dict[str, Any], name: str, value: Any) -> None:
-    if value is not None:
-        parameters[name] = value
