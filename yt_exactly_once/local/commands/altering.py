@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import Any
 
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.commands import whole_tables
 from yt_exactly_once.local.commands.cypress import path_of, view_of
-from yt_exactly_once.local.commands.mutations import run_once
+from yt_exactly_once.local.commands.mutations import once
 from yt_exactly_once.local.commands.registry import Context, command
 from yt_exactly_once.local.cypress import chunks, clock, dynamic, limits, locks, quotas
 from yt_exactly_once.local.cypress.layout import TRUNK
@@ -29,26 +28,22 @@ _STATIC_ATTRIBUTES = ("schema", "schema_mode")
 
 
 @command("alter_table", volatile=True, partial="columns are neither renamed nor deleted")
-def alter_table(context: Context) -> Any:
+@once
+def alter_table(context: Context, connection: sqlite3.Connection) -> None:
     """Change the schema of an unmounted table, and make a static table dynamic or back."""
     path = path_of(context)
-
-    def change(connection: sqlite3.Connection) -> dict[str, Any]:
-        view = view_of(context, connection)
-        node = whole_tables.table(view, path)
-        locks.acquire(view, node.id)
-        wanted = arguments.flag(context.parameters, "dynamic", bool(node.attributes.get("dynamic")))
-        if (wanted or node.attributes.get("dynamic")) and view.tx != TRUNK:
-            raise YtError("Operation cannot be performed in transaction: alter a dynamic table")
-        if node.attributes.get("dynamic"):
-            node, layout = open_node(context.proxy.cypress, connection, path.text)
-            _alter_dynamic(context, view, node, layout, stays=wanted)
-        else:
-            _alter_static(context, view, node, becomes_dynamic=wanted)
-        clock.touch(view, node.id, "content")
-        return {}
-
-    return run_once(context, change)
+    view = view_of(context, connection)
+    node = whole_tables.table(view, path)
+    locks.acquire(view, node.id)
+    wanted = arguments.flag(context.parameters, "dynamic", bool(node.attributes.get("dynamic")))
+    if (wanted or node.attributes.get("dynamic")) and view.tx != TRUNK:
+        raise YtError("Operation cannot be performed in transaction: alter a dynamic table")
+    if node.attributes.get("dynamic"):
+        node, layout = open_node(context.proxy.cypress, connection, path.text)
+        _alter_dynamic(context, view, node, layout, stays=wanted)
+    else:
+        _alter_static(context, view, node, becomes_dynamic=wanted)
+    clock.touch(view, node.id, "content")
 
 
 def _alter_dynamic(

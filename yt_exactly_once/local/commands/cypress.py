@@ -11,7 +11,7 @@ from yt import yson
 
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.commands import master_transactions, rights
-from yt_exactly_once.local.commands.mutations import run_once, settled
+from yt_exactly_once.local.commands.mutations import once, settled
 from yt_exactly_once.local.commands.objects import create_object
 from yt_exactly_once.local.commands.registry import Context, command
 from yt_exactly_once.local.cypress import (
@@ -70,35 +70,21 @@ def path_of(context: Context, name: str = "path") -> ypath.YPath:
     partial=f"no journals, replicas and portals; a table that expires keeps its rows until the next command"
     f" on the tree; {_PLAIN}",
 )
-def create(context: Context) -> Any:
+@once
+def create(context: Context, connection: sqlite3.Connection) -> Any:
     """Create a node, or an object without a path."""
     parameters = context.parameters
     object_type = arguments.text(parameters.get("type"), "type")
     given = arguments.mapping(parameters.get("attributes") or {}, "attributes")
     if parameters.get("path") is None:
-        return run_once(
-            context,
-            lambda connection: {
-                "object_id": create_object(context, connection, object_type, given)
-            },
-        )
-    wish = nodes.Creation(
-        object_type,
-        given,
-        context.user,
-        recursive=arguments.flag(parameters, "recursive"),
-        ignore_existing=arguments.flag(parameters, "ignore_existing"),
-        ignore_type_mismatch=arguments.flag(parameters, "ignore_type_mismatch"),
-        lock_existing=arguments.flag(parameters, "lock_existing"),
-        force=arguments.flag(parameters, "force"),
-    )
+        return {"object_id": create_object(context, connection, object_type, given)}
+    names = ("recursive", "ignore_existing", "ignore_type_mismatch", "lock_existing", "force")
+    flags = {name: arguments.flag(parameters, name) for name in names}
+    wish = nodes.Creation(object_type, given, context.user, **flags)
     path = path_of(context)
     if object_type == "table" and given.get("schema") is not None and not given.get("dynamic"):
         computed.check(parse_schema(given["schema"]), dynamic=False)
-    return run_once(
-        context,
-        lambda connection: {"node_id": nodes.create(view_of(context, connection), path, wish)},
-    )
+    return {"node_id": nodes.create(view_of(context, connection), path, wish)}
 
 
 @command("get", partial="rates of queues and consumers are zero")
@@ -151,36 +137,29 @@ def exists(context: Context) -> Any:
 
 
 @command("set", input_type="structured", volatile=True, partial=_PLAIN)
-def set_(context: Context) -> Any:
+@once
+def set_(context: Context, connection: sqlite3.Connection) -> None:
     """Write a scalar, a document, a tree of nodes, an attribute or a part of a value."""
     path = path_of(context)
     value = context.read_value()
-    recursive = arguments.flag(context.parameters, "recursive")
-    force = arguments.flag(context.parameters, "force")
-
-    def change(connection: sqlite3.Connection) -> dict[str, Any]:
-        lease = _LEASE.fullmatch(path.text)
-        if lease is not None and is_id(lease[1]) and type_number(lease[1]) in MASTER_TYPES:
-            master_transactions.set_timeout(context, connection, lease[1], value)
-            return {}
-        view = view_of(context, connection)
-        nodes.set_(view, path, value, recursive=recursive, force=force, owner=context.user)
-        return {}
-
-    return run_once(context, change)
+    lease = _LEASE.fullmatch(path.text)
+    if lease is not None and is_id(lease[1]) and type_number(lease[1]) in MASTER_TYPES:
+        master_transactions.set_timeout(context, connection, lease[1], value)
+        return
+    flags = {name: arguments.flag(context.parameters, name) for name in ("recursive", "force")}
+    nodes.set_(view_of(context, connection), path, value, owner=context.user, **flags)
 
 
 @command("multiset_attributes", input_type="structured", volatile=True, partial=_PLAIN)
 def multiset_attributes(context: Context) -> Any:
     """Write several attributes of one node at once."""
-    path = path_of(context)
-    given = arguments.mapping(context.read_value(), "request body")
-
     failures: list[YtError] = []
 
-    def change(connection: sqlite3.Connection) -> dict[str, Any]:
+    @once
+    def change(context: Context, connection: sqlite3.Connection) -> None:
+        given = arguments.mapping(context.read_value(), "request body")
         view = view_of(context, connection)
-        position = tree.walk(view, path)
+        position = tree.walk(view, path_of(context))
         if not position.is_attribute:
             raise YtError('The path of "multiset_attributes" must end with "/@"')
         # Masters run one request for each name, in their order: those before a wrong one stay.
@@ -191,97 +170,79 @@ def multiset_attributes(context: Context) -> Any:
             except YtError as error:
                 failures.append(error)
                 break
-        return {}
 
-    answer = run_once(context, change)
+    answer = change(context)
     if failures:
         raise failures[0]
     return answer
 
 
 @command("remove", volatile=True)
-def remove(context: Context) -> Any:
+@once
+def remove(context: Context, connection: sqlite3.Connection) -> None:
     """Remove a node, an attribute or a part of a value."""
     path = path_of(context)
     # Recursive by default in the driver; the Python client sends false.
     recursive = arguments.flag(context.parameters, "recursive", default=True)
     force = arguments.flag(context.parameters, "force")
-
-    def change(connection: sqlite3.Connection) -> dict[str, Any]:
-        nodes.remove(view_of(context, connection), path, recursive=recursive, force=force)
-        return {}
-
-    return run_once(context, change)
+    nodes.remove(view_of(context, connection), path, recursive=recursive, force=force)
 
 
 @command("copy", volatile=True)
-def copy(context: Context) -> Any:
+@once
+def copy(context: Context, connection: sqlite3.Connection) -> Any:
     """Copy a node with everything below."""
-    return _transfer(context, copying.copy)
+    view, source = view_of(context, connection), path_of(context, "source_path")
+    note_access(context, view, source)
+    target = path_of(context, "destination_path")
+    return {"node_id": copying.copy(view, source, target, _options(context))}
 
 
 @command("move", volatile=True)
-def move(context: Context) -> Any:
+@once
+def move(context: Context, connection: sqlite3.Connection) -> Any:
     """Move a node with everything below; its id stays."""
-    return _transfer(context, copying.move)
-
-
-def _transfer(context: Context, operation: Any) -> Any:
-    source = path_of(context, "source_path")
+    view, source = view_of(context, connection), path_of(context, "source_path")
     target = path_of(context, "destination_path")
-    options = copying.Options(
-        recursive=arguments.flag(context.parameters, "recursive"),
-        force=arguments.flag(context.parameters, "force"),
-        ignore_existing=arguments.flag(context.parameters, "ignore_existing"),
-        lock_existing=arguments.flag(context.parameters, "lock_existing"),
-        pessimistic=arguments.flag(context.parameters, "pessimistic_quota_check", True),
+    return {"node_id": copying.move(view, source, target, _options(context))}
+
+
+def _options(context: Context) -> copying.Options:
+    parameters = context.parameters
+    names = ("recursive", "force", "ignore_existing", "lock_existing")
+    return copying.Options(
+        **{name: arguments.flag(parameters, name) for name in names},
+        pessimistic=arguments.flag(parameters, "pessimistic_quota_check", True),
         preserve=frozenset(
             name.removeprefix("preserve_")
-            for name in context.parameters
-            if name.startswith("preserve_") and arguments.flag(context.parameters, name)
+            for name in parameters
+            if name.startswith("preserve_") and arguments.flag(parameters, name)
         ),
         owner=context.user,
     )
 
-    def change(connection: sqlite3.Connection) -> dict[str, Any]:
-        view = view_of(context, connection)
-        if operation is copying.copy:
-            note_access(context, view, source)
-        return {"node_id": operation(view, source, target, options)}
-
-    return run_once(context, change)
-
 
 @command("link", volatile=True)
-def link(context: Context) -> Any:
+@once
+def link(context: Context, connection: sqlite3.Connection) -> Any:
     """Create a link to a path."""
     parameters = context.parameters
     target = path_of(context, "target_path")
     path = path_of(context, "link_path")
-    force = arguments.flag(parameters, "force")
-
-    def change(connection: sqlite3.Connection) -> dict[str, Any]:
-        view = view_of(context, connection)
-        found = tree.walk(view, target)
-        if found.rest and not force:
-            raise found.missing()
-        given = arguments.mapping(parameters.get("attributes") or {}, "attributes")
-        wish = nodes.Creation(
-            "link",
-            {**given, "target_path": target.text},
-            context.user,
-            recursive=arguments.flag(parameters, "recursive"),
-            ignore_existing=arguments.flag(parameters, "ignore_existing"),
-            lock_existing=arguments.flag(parameters, "lock_existing"),
-            force=force,
-        )
-        return {"node_id": nodes.create(view, path, wish)}
-
-    return run_once(context, change)
+    names = ("recursive", "ignore_existing", "lock_existing", "force")
+    flags = {name: arguments.flag(parameters, name) for name in names}
+    view = view_of(context, connection)
+    if not flags["force"]:
+        tree.reach(view, target)
+    given = arguments.mapping(parameters.get("attributes") or {}, "attributes")
+    attributes_ = {**given, "target_path": target.text}
+    wish = nodes.Creation("link", attributes_, context.user, **flags)
+    return {"node_id": nodes.create(view, path, wish)}
 
 
 @command("lock", volatile=True)
-def lock(context: Context) -> Any:
+@once
+def lock(context: Context, connection: sqlite3.Connection) -> Any:
     """Lock a node in a transaction."""
     parameters = context.parameters
     path = path_of(context)
@@ -298,48 +259,26 @@ def lock(context: Context) -> Any:
         if key is not None and mode != locks.SHARED:
             raise YtError(f'"{name}" can only be specified for shared locks')
     _require_transaction(context)
-
-    def change(connection: sqlite3.Connection) -> dict[str, Any]:
-        view = view_of(context, connection)
-        position = tree.walk(view, path)
-        if position.rest:
-            raise position.missing()
-        taken = locks.take(
-            view,
-            position.id,
-            mode,
-            child_key=keys["child_key"],
-            attribute_key=keys["attribute_key"],
-            waitable=arguments.flag(parameters, "waitable"),
-        )
-        note_access(context, view, path)
-        # A waiting lock sees no revision yet.
-        revision = view.attribute(position.id, "revision") if taken.acquired else None
-        return {
-            "lock_id": taken.id,
-            "node_id": position.id,
-            "revision": revision or yson.YsonUint64(0),
-        }
-
-    return run_once(context, change)
+    view = view_of(context, connection)
+    node_id = tree.reach(view, path).id
+    waitable = arguments.flag(parameters, "waitable")
+    taken = locks.take(view, node_id, mode, **keys, waitable=waitable)
+    note_access(context, view, path)
+    # A waiting lock sees no revision yet.
+    revision = view.attribute(node_id, "revision") if taken.acquired else None
+    return {"lock_id": taken.id, "node_id": node_id, "revision": revision or yson.YsonUint64(0)}
 
 
 @command("unlock", volatile=True)
-def unlock(context: Context) -> Any:
+@once
+def unlock(context: Context, connection: sqlite3.Connection) -> None:
     """Drop the explicit locks of a transaction on a node."""
     path = path_of(context)
     _require_transaction(context)
-
-    def change(connection: sqlite3.Connection) -> dict[str, Any]:
-        view = view_of(context, connection)
-        position = tree.walk(view, path)
-        if position.rest:
-            raise position.missing()
-        locks.release_explicit(view, position.id)
-        branches.destroy_if_unreachable(connection, position.id)
-        return {}
-
-    return run_once(context, change)
+    view = view_of(context, connection)
+    node_id = tree.reach(view, path).id
+    locks.release_explicit(view, node_id)
+    branches.destroy_if_unreachable(connection, node_id)
 
 
 def _require_transaction(context: Context) -> None:

@@ -75,9 +75,7 @@ def read_file(context: Context) -> Iterator[bytes]:
 
 
 def _file(view: View, path: YPath) -> Position:
-    position = tree.walk(view, path)
-    if position.rest:
-        raise position.missing()
+    position = tree.reach(view, path)
     if position.type != "file":
         raise YtError(f'Invalid type of {position.path}: expected "file", actual "{position.type}"')
     return position

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from yt import yson
 
 from yt_exactly_once.local import arguments
-from yt_exactly_once.local.commands.mutations import run_once
+from yt_exactly_once.local.commands.mutations import once
 from yt_exactly_once.local.cypress import master_transactions, prerequisites
 from yt_exactly_once.local.cypress.ids import CELL_TAG
 from yt_exactly_once.local.errors import Code, YtError
@@ -18,30 +18,22 @@ if TYPE_CHECKING:
     from yt_exactly_once.local.commands.registry import Context
 
 
-def start(context: Context) -> dict[str, Any]:
+@once
+def start(context: Context, connection: sqlite3.Connection) -> dict[str, Any]:
     """Start a master transaction."""
     parameters = context.parameters
-    timeout = arguments.integer(parameters, "timeout", None)
-    given = arguments.mapping(parameters.get("attributes") or {}, "attributes")
-    deadline = arguments.moment(parameters, "deadline")
-
-    def change(connection: sqlite3.Connection) -> dict[str, Any]:
-        wanted = prerequisites.check(connection, parameters)
-        return {
-            "transaction_id": master_transactions.start(
-                connection,
-                parent_id=arguments.identifier(parameters, "transaction_id"),
-                timeout_ms=timeout,
-                max_timeout_ms=_longest(context),
-                deadline=deadline,
-                depends_on=wanted,
-                attributes=given,
-                owner=context.user,
-            )
-        }
-
-    answer: dict[str, Any] = run_once(context, change)
-    return answer
+    return {
+        "transaction_id": master_transactions.start(
+            connection,
+            parent_id=arguments.identifier(parameters, "transaction_id"),
+            timeout_ms=arguments.integer(parameters, "timeout", None),
+            max_timeout_ms=_longest(context),
+            deadline=arguments.moment(parameters, "deadline"),
+            depends_on=prerequisites.check(connection, parameters),
+            attributes=arguments.mapping(parameters.get("attributes") or {}, "attributes"),
+            owner=context.user,
+        )
+    }
 
 
 def ping(context: Context) -> dict[str, Any]:
@@ -56,38 +48,29 @@ def ping(context: Context) -> dict[str, Any]:
 
 def commit(context: Context) -> dict[str, Any]:
     """Commit a master transaction; one whose prerequisites do not hold is aborted."""
-    transaction_id = _required(context)
-    parameters = context.parameters
-
-    def change(connection: sqlite3.Connection) -> dict[str, Any]:
-        prerequisites.check(connection, parameters)
-        master_transactions.commit(connection, transaction_id)
-        timestamp = yson.YsonUint64(next_timestamp(connection))
-        return {
-            "primary_commit_timestamp": timestamp,
-            "commit_timestamps": {str(CELL_TAG): timestamp},
-        }
-
     try:
-        answer: dict[str, Any] = run_once(context, change)
+        answer: dict[str, Any] = _commit(context)
     except YtError as error:
         if error.contains(Code.PREREQUISITE_CHECK_FAILED):
             with context.proxy.store.write() as connection:
-                master_transactions.abort(connection, transaction_id)
+                master_transactions.abort(connection, _required(context))
         raise
     return answer
 
 
-def abort(context: Context) -> dict[str, Any]:
-    """Abort a master transaction."""
+@once
+def _commit(context: Context, connection: sqlite3.Connection) -> dict[str, Any]:
     transaction_id = _required(context)
+    prerequisites.check(connection, context.parameters)
+    master_transactions.commit(connection, transaction_id)
+    timestamp = yson.YsonUint64(next_timestamp(connection))
+    return {"primary_commit_timestamp": timestamp, "commit_timestamps": {str(CELL_TAG): timestamp}}
 
-    def change(connection: sqlite3.Connection) -> dict[str, Any]:
-        master_transactions.abort(connection, transaction_id)
-        return {}
 
-    answer: dict[str, Any] = run_once(context, change)
-    return answer
+@once
+def abort(context: Context, connection: sqlite3.Connection) -> None:
+    """Abort a master transaction."""
+    master_transactions.abort(connection, _required(context))
 
 
 def set_timeout(

@@ -10,6 +10,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local import arguments
@@ -25,12 +26,22 @@ KEEP_SECONDS = 300.0
 """How long an answer is kept, as the masters' response keeper does by default."""
 
 
+def once(change: Callable[[Context, sqlite3.Connection], Any]) -> Callable[[Context], Any]:
+    """Make a handler of a change that runs in one write, see `run_once`; no answer is an empty one."""
+
+    @wraps(change)
+    def handler(context: Context) -> Any:
+        return run_once(context, partial(change, context))
+
+    return handler
+
+
 def run_once(context: Context, change: Callable[[sqlite3.Connection], Any]) -> Any:
     """Apply a change in one write, unless its mutation id has an answer already.
 
     Args:
         context: of the command; `mutation_id` and `retry` are among its parameters.
-        change: what to do; its answer must be a structured value.
+        change: what to do; its answer must be a map, or nothing.
 
     Raises:
         YtError: a known mutation id comes without `retry`, or the change fails. A failed change keeps
@@ -47,7 +58,7 @@ def run_once(context: Context, change: Callable[[sqlite3.Connection], Any]) -> A
                 raise YtError('Duplicate request is not marked as "retry"', mutation_id=mutation_id)
         master_transactions.expire(connection)
         expiry.expire(connection)
-        answer = change(connection)
+        answer = change(connection) or {}
         if expiry.is_used(connection):
             _renew(context, connection)
         if mutation_id is not None:

@@ -7,7 +7,7 @@ import sqlite3
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local import arguments, authentication
-from yt_exactly_once.local.commands.mutations import run_once
+from yt_exactly_once.local.commands.mutations import once
 from yt_exactly_once.local.commands.registry import command
 from yt_exactly_once.local.cypress import permissions
 from yt_exactly_once.local.cypress.ids import make_id
@@ -21,42 +21,39 @@ if TYPE_CHECKING:
 @command("add_member", volatile=True)
 def add_member(context: Context) -> Any:
     """Put a user or a group into a group."""
-    return _change_group(context, joins=True)
+    return _change_group(context)
 
 
 @command("remove_member", volatile=True)
 def remove_member(context: Context) -> Any:
     """Take a user or a group out of a group."""
-    return _change_group(context, joins=False)
+    return _change_group(context)
 
 
-def _change_group(context: Context, *, joins: bool) -> Any:
+@once
+def _change_group(context: Context, connection: sqlite3.Connection) -> None:
+    joins = context.command == "add_member"
     member, group = (arguments.text(context.parameters.get(n), n) for n in ("member", "group"))
-
-    def change(connection: sqlite3.Connection) -> dict[str, Any]:
-        view = View(connection)
-        group_id = permissions.find_object(view, "groups", group)
-        if group_id is None:
-            raise YtError(f'No such group "{group}"')
-        if permissions.find_subject(view, member) is None:
-            raise YtError(f'No such subject "{member}"')
-        if group in permissions.IMPLICIT:
-            raise YtError("Cannot modify a built-in group")
-        current = permissions.members(view, group)
-        if joins and member in current:
-            raise YtError(
-                f'Member "{member}" is already present in group "{group}"',
-                Code.ALREADY_PRESENT_IN_GROUP,
-            )
-        if not joins and member not in current:
-            raise YtError(f'Member "{member}" is not present in group "{group}"')
-        if joins and member in (group, *permissions.member_of(view, group, closure=True)):
-            raise YtError(f'Adding group "{member}" to group "{group}" would produce a cycle')
-        changed = [*current, member] if joins else [name for name in current if name != member]
-        view.put_attribute(group_id, "members", changed)
-        return {}
-
-    return run_once(context, change)
+    view = View(connection)
+    group_id = permissions.find_object(view, "groups", group)
+    if group_id is None:
+        raise YtError(f'No such group "{group}"')
+    if permissions.find_subject(view, member) is None:
+        raise YtError(f'No such subject "{member}"')
+    if group in permissions.IMPLICIT:
+        raise YtError("Cannot modify a built-in group")
+    current = permissions.members(view, group)
+    if joins and member in current:
+        raise YtError(
+            f'Member "{member}" is already present in group "{group}"',
+            Code.ALREADY_PRESENT_IN_GROUP,
+        )
+    if not joins and member not in current:
+        raise YtError(f'Member "{member}" is not present in group "{group}"')
+    if joins and member in (group, *permissions.member_of(view, group, closure=True)):
+        raise YtError(f'Adding group "{member}" to group "{group}" would produce a cycle')
+    changed = [*current, member] if joins else [name for name in current if name != member]
+    view.put_attribute(group_id, "members", changed)
 
 
 @command("issue_token", partial="for superusers only; users have no passwords")

@@ -82,9 +82,7 @@ def check_permission(context: Context) -> Any:
     path = path_of(context)
     with context.proxy.store.read() as connection:
         view = view_of(context, connection)
-        position = tree.walk(view, path)
-        if position.rest:
-            raise position.missing()
+        position = tree.reach(view, path)
         if permissions.find_object(view.trunk, "users", user) is None:
             raise YtError(f'No such user "{user}"')
         vital = arguments.flag(parameters, "vital")

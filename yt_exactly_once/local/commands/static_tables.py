@@ -14,7 +14,7 @@ from yt import yson
 from yt_exactly_once.local import arguments, support
 from yt_exactly_once.local.commands import streams, whole_tables
 from yt_exactly_once.local.commands.cypress import note_access, path_of, view_of
-from yt_exactly_once.local.commands.mutations import run_once
+from yt_exactly_once.local.commands.mutations import once
 from yt_exactly_once.local.commands.registry import Context, Rows, command
 from yt_exactly_once.local.commands.sessions import conversions_of
 from yt_exactly_once.local.commands.whole_tables import existing, table
@@ -139,7 +139,8 @@ def _whole_pieces(source: Source, wanted: Range) -> int:
 
 
 @command("concatenate", volatile=True)
-def concatenate(context: Context) -> Any:
+@once
+def concatenate(context: Context, connection: sqlite3.Connection) -> None:
     """Put the chunks of several files or tables into one."""
     sources = context.parameters.get("source_paths")
     if not isinstance(sources, list):
@@ -147,36 +148,31 @@ def concatenate(context: Context) -> Any:
     target = path_of(context, "destination_path")
     append = arguments.flag(dict(target.attributes), "append")
     parsed = [ypath.parse(source, "source_paths") for source in sources]
-
-    def change(connection: sqlite3.Connection) -> dict[str, Any]:
-        view = view_of(context, connection)
-        views = [_source_view(context, connection, path) or view for path in parsed]
-        nodes = [existing(*pair) for pair in [*zip(views, parsed, strict=True), (view, target)]]
-        if len({node.type for node in nodes}) > 1 or nodes[0].type not in {"file", "table"}:
-            raise YtError("Files can be joined with files only, and tables with tables")
-        if any(node.attributes.get("dynamic") for node in nodes):
-            raise YtError("Dynamic tables cannot be joined")
-        *sources, result = nodes
-        after = joins.schema_after(result, sources, append) if result.type == "table" else None
-        is_sorted = after is not None and after[0].is_sorted
-        shared = append and not is_sorted
-        locks.acquire(view, result.id, locks.SHARED if shared else locks.EXCLUSIVE)
-        listed = [chunks.chunks(*pair) for pair in zip(views, _ids(sources), strict=True)]
-        joined = [chunk for each in listed for chunk in each]
-        if is_sorted:
-            schemas = [static_rows.schema_of(node.attributes) for node in sources]
-            joined = static_rows.in_order(view, result, schemas, joined, append=append)
-        if append:
-            chunks.begin_append(view, result.id)
-            chunks.add_refs(view, result.id, joined)
-        else:
-            chunks.replace(view, result.id, joined)
-        if after is not None:
-            view.put_attributes(result.id, {"schema": after[0].to_yson(), "schema_mode": after[1]})
-        clock.touch(view, result.id, "content")
-        return {}
-
-    return run_once(context, change)
+    view = view_of(context, connection)
+    views = [_source_view(context, connection, path) or view for path in parsed]
+    nodes = [existing(*pair) for pair in [*zip(views, parsed, strict=True), (view, target)]]
+    if len({node.type for node in nodes}) > 1 or nodes[0].type not in {"file", "table"}:
+        raise YtError("Files can be joined with files only, and tables with tables")
+    if any(node.attributes.get("dynamic") for node in nodes):
+        raise YtError("Dynamic tables cannot be joined")
+    *sources, result = nodes
+    after = joins.schema_after(result, sources, append) if result.type == "table" else None
+    is_sorted = after is not None and after[0].is_sorted
+    shared = append and not is_sorted
+    locks.acquire(view, result.id, locks.SHARED if shared else locks.EXCLUSIVE)
+    listed = [chunks.chunks(*pair) for pair in zip(views, _ids(sources), strict=True)]
+    joined = [chunk for each in listed for chunk in each]
+    if is_sorted:
+        schemas = [static_rows.schema_of(node.attributes) for node in sources]
+        joined = static_rows.in_order(view, result, schemas, joined, append=append)
+    if append:
+        chunks.begin_append(view, result.id)
+        chunks.add_refs(view, result.id, joined)
+    else:
+        chunks.replace(view, result.id, joined)
+    if after is not None:
+        view.put_attributes(result.id, {"schema": after[0].to_yson(), "schema_mode": after[1]})
+    clock.touch(view, result.id, "content")
 
 
 def _ids(nodes: Sequence[Node]) -> list[str]:

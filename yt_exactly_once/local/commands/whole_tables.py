@@ -65,10 +65,7 @@ class Source(Protocol):
 
 def existing(view: View, path: YPath) -> Node:
     """Return the node that a path leads to."""
-    position = tree.walk(view, path)
-    if position.rest:
-        raise position.missing()
-    return tree.load(view, position)
+    return tree.load(view, tree.reach(view, path))
 
 
 def table(view: View, path: YPath) -> Node:

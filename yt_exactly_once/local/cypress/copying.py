@@ -127,9 +127,7 @@ def _renew(view: View, node_id: str, options: Options) -> None:
 
 
 def _ends(view: View, source: YPath, target: YPath) -> tuple[Position, Position]:
-    position = tree.walk(view, source, follow_last=False)
-    if position.rest:
-        raise position.missing()
+    position = tree.reach(view, source, follow_last=False)
     return position, tree.walk(view, target, follow_last=False)
 
 

@@ -61,9 +61,7 @@ def _check_revision(connection: sqlite3.Connection, given: dict[str, Any]) -> No
     # Of the trunk, whatever transaction the command belongs to.
     view = View(connection)
     try:
-        position = tree.walk(view, path)
-        if position.rest:
-            raise position.missing()
+        position = tree.reach(view, path)
     except YtError as error:
         raise _failed(f"failed to resolve path {path.text}", error) from error
     found = int(view.attribute(position.id, "revision") or 0)

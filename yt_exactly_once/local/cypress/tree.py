@@ -94,7 +94,7 @@ class Cypress:
             YtError: with code 500 when there is none.
         """
         view = self.view(connection, transaction_id)
-        return load(view, _whole(walk(view, ypath.parse(path))))
+        return load(view, reach(view, ypath.parse(path)))
 
     def locate(self, connection: sqlite3.Connection, path: YPath) -> Position:
         """Return where a path leads to in the trunk, without what the node has.
@@ -102,19 +102,13 @@ class Cypress:
         Raises:
             YtError: with code 500 when there is nothing.
         """
-        return _whole(walk(View(connection), path))
+        return reach(View(connection), path)
 
     def set_attribute(
         self, connection: sqlite3.Connection, node_id: str, name: str, value: Any
     ) -> None:
         """Store an attribute in the trunk, without any check."""
         View(connection).put_attribute(node_id, name, value)
-
-
-def _whole(position: Position) -> Position:
-    if position.rest:
-        raise position.missing()
-    return position
 
 
 def walk(view: View, path: YPath, *, follow_last: bool = True) -> Position:
@@ -127,6 +121,18 @@ def walk(view: View, path: YPath, *, follow_last: bool = True) -> Position:
         YtError: with code 500 when the root or the target of a link does not exist.
     """
     return _walk(view, path, _MAX_LINKS, follow_last=follow_last)
+
+
+def reach(view: View, path: YPath, *, follow_last: bool = True) -> Position:
+    """Follow a path to its end; see `walk`.
+
+    Raises:
+        YtError: with code 500 when it does not lead to a node.
+    """
+    position = walk(view, path, follow_last=follow_last)
+    if position.rest:
+        raise position.missing()
+    return position
 
 
 def _walk(view: View, path: YPath, links_left: int, *, follow_last: bool) -> Position:
