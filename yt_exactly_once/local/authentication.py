@@ -52,10 +52,10 @@ def _owner(proxy: Proxy, token: bytes | None) -> str:
         return permissions.ROOT
     with proxy.store.read() as connection:
         view = View(connection)
-        node_id = permissions.find_object(view, TOKENS, digest(token))
+        node_id = view.find(TOKENS, digest(token))
         if node_id is not None:
             return str(view.attribute(node_id, "user"))
-        folder = permissions.find_object(view, TOKENS) or ""
+        folder = view.find(TOKENS) or ""
         is_used = view.children(folder) or view.attribute(folder, ISSUED)
     if own is None and not is_used:
         # Tokens mean nothing here, so any will do: clients have one for another cluster.

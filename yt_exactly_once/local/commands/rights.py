@@ -111,7 +111,7 @@ def _mount(view: View, context: Context) -> None:
     user = context.user
     permissions.require(view, found.id, user, "mount")
     bundle = view.attribute(found.id, "tablet_cell_bundle") or "default"
-    bundle_id = permissions.find_object(view, "tablet_cell_bundles", str(bundle))
+    bundle_id = view.find("tablet_cell_bundles", str(bundle))
     if bundle_id is not None:
         is_forced = arguments.flag(context.parameters, "force")
         for permission in ("use", "administer") if is_forced else ("use",):
@@ -170,7 +170,7 @@ def _change_attributes(
 
 def _use_account(view: View, user: str, given: dict[str, Any]) -> None:
     """Ask for the right to use the account that attributes name; a bundle is used by mounting."""
-    object_id = permissions.find_object(view, "accounts", str(given.get("account")))
+    object_id = view.find("accounts", str(given.get("account")))
     if object_id is not None:
         permissions.require(view, object_id, user, "use")
 
@@ -295,7 +295,7 @@ def _unregister(view: View, context: Context) -> None:
 
 
 def _change_members(view: View, context: Context) -> None:
-    group_id = permissions.find_object(view, "groups", str(context.parameters.get("group")))
+    group_id = view.find("groups", str(context.parameters.get("group")))
     if group_id is not None:
         permissions.require(view, group_id, context.user, "write")
 

@@ -35,7 +35,7 @@ def _change_group(context: Context, connection: sqlite3.Connection) -> None:
     joins = context.command == "add_member"
     member, group = (arguments.text(context.parameters.get(n), n) for n in ("member", "group"))
     view = View(connection)
-    group_id = permissions.find_object(view, "groups", group)
+    group_id = view.find("groups", group)
     if group_id is None:
         raise YtError(f'No such group "{group}"')
     if permissions.find_subject(view, member) is None:
@@ -68,7 +68,7 @@ def issue_token(context: Context) -> str:
         node_id = make_id("map_node")
         view.add_node(node_id, "map_node")
         view.put_attribute(node_id, "user", user)
-        folder = permissions.find_object(view, authentication.TOKENS) or ""
+        folder = view.find(authentication.TOKENS) or ""
         view.put_attribute(folder, authentication.ISSUED, value=True)
         view.put_child(folder, authentication.digest(token.encode()), node_id)
     return token
@@ -81,9 +81,9 @@ def revoke_token(context: Context) -> Any:
     with context.proxy.store.write() as connection:
         _require_superuser(context, connection)
         view = View(connection)
-        if permissions.find_object(view, authentication.TOKENS, key) is None:
+        if view.find(authentication.TOKENS, key) is None:
             raise YtError("Provided token is not recognized as a valid token")
-        view.put_child(permissions.find_object(view, authentication.TOKENS) or "", key, None)
+        view.put_child(view.find(authentication.TOKENS) or "", key, None)
     return {}
 
 

@@ -83,7 +83,7 @@ def check_permission(context: Context) -> Any:
     with context.proxy.store.read() as connection:
         view = view_of(context, connection)
         position = tree.reach(view, path)
-        if permissions.find_object(view.trunk, "users", user) is None:
+        if view.trunk.find("users", user) is None:
             raise YtError(f'No such user "{user}"')
         vital = arguments.flag(parameters, "vital")
         verdict = permissions.check(view, position.id, user, [wanted], vital=vital)

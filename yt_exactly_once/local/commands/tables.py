@@ -18,7 +18,7 @@ from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.queues import trimming
 from yt_exactly_once.local.store import last_timestamp, next_timestamp
 from yt_exactly_once.local.tables.layout import TableLayout
-from yt_exactly_once.local.tablets import forced_unmount, retention, shape, states
+from yt_exactly_once.local.tablets import counters, forced_unmount, retention, shape, states
 from yt_exactly_once.local.tablets.access import check_has_cell, open_node, open_table, tablet_at
 from yt_exactly_once.local.tablets.appends import apply_due
 from yt_exactly_once.local.tablets.catalog import find_layout
@@ -118,11 +118,9 @@ def get_tablet_infos(context: Context) -> dict[str, Any]:
         for index in indexes:
             tablet = tablet_at(layout, index)
             check_has_cell([tablet])
-            total, trimmed, last_write = connection.execute(
-                "SELECT total_rows, trimmed_rows, last_write_ts FROM tablets"
-                " WHERE node_id = ? AND tablet_index = ?",
-                (layout.node_id, tablet.index),
-            ).fetchone()
+            total, trimmed, last_write = counters.of(
+                connection, layout, index, "total_rows", "trimmed_rows", "last_write_ts"
+            )
             info: dict[str, Any] = {
                 "total_row_count": total,
                 "trimmed_row_count": trimmed,

@@ -148,16 +148,13 @@ def _common(view: View, node: Node) -> Computed:
 def _effective_expiration(view: View, node_id: str) -> dict[str, Any]:
     """Return the earliest ends of a node and of the folders above it, each with its place."""
     found: dict[str, Any] = {"time": None, "timeout": None}
-    above: str | None = node_id
-    while above is not None:
+    for above in view.above(node_id):
         at, timeout = (view.attribute(above, name) for name in EXPIRATION)
         moment = arguments.moment({"time": at}, "time")
         ends = {"time": None if moment is None else clock.spell(moment), "timeout": timeout}
         for name, end in ends.items():
             if end is not None and (found[name] is None or end < found[name]["value"]):
                 found[name] = {"value": end, "path": view.path(above)}
-        place = view.place(above)
-        above = None if place is None else place[0]
     return found
 
 
@@ -435,13 +432,10 @@ def _pin_account_below(view: View, node: Node) -> None:
 
 def _annotation(view: View, node: Node) -> tuple[Any, Any]:
     """Return the text on a node, or on the nearest folder above it, and where it is."""
-    current: str | None = node.id
-    while current is not None:
+    for current in view.above(node.id):
         text = view.attribute(current, "annotation")
         if text is not None:
             return text, view.path(current)
-        place = view.place(current)
-        current = place[0] if place else None
     return None, None
 
 

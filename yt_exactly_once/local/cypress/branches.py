@@ -8,15 +8,8 @@ from __future__ import annotations
 import sqlite3
 
 from yt_exactly_once.local.cypress import chunks, clock, dynamic, locks
-from yt_exactly_once.local.cypress.layout import TRUNK
+from yt_exactly_once.local.cypress.layout import TRUNK, VERSIONED
 from yt_exactly_once.local.cypress.view import View
-
-_VERSIONED = {
-    "cypress_entries": "parent_id",
-    "cypress_attributes": "node_id",
-    "cypress_contents": "node_id",
-    "chunk_refs": "node_id",
-}
 
 
 def merge(connection: sqlite3.Connection, tx: str, parent_tx: str) -> None:
@@ -48,7 +41,7 @@ def discard(connection: sqlite3.Connection, tx: str) -> None:
     ).fetchall()
     for (node_id,) in changed:
         chunks.drop_refs(connection, node_id, tx)
-    for table in _VERSIONED:
+    for table in VERSIONED:
         connection.execute(f"DELETE FROM {table} WHERE tx = ?", (tx,))
     locks.release(connection, tx)
     for node_id in {*frozen, *(child_id for (child_id,) in created)}:
@@ -77,7 +70,7 @@ def destroy_if_unreachable(connection: sqlite3.Connection, node_id: str) -> None
     ).fetchall()
     for (tx,) in versions:
         chunks.drop_refs(connection, node_id, tx)
-    for table, column in _VERSIONED.items():
+    for table, column in VERSIONED.items():
         connection.execute(f"DELETE FROM {table} WHERE {column} = ?", (node_id,))
     connection.execute("DELETE FROM cypress_locks WHERE node_id = ?", (node_id,))
     connection.execute("DELETE FROM cypress_accesses WHERE node_id = ?", (node_id,))
@@ -95,7 +88,7 @@ def _is_dynamic(connection: sqlite3.Connection, node_id: str) -> bool:
 
 def _drop_versions(connection: sqlite3.Connection, node_id: str, tx: str) -> None:
     chunks.drop_refs(connection, node_id, tx)
-    for table, column in _VERSIONED.items():
+    for table, column in VERSIONED.items():
         connection.execute(f"DELETE FROM {table} WHERE {column} = ? AND tx = ?", (node_id, tx))
 
 

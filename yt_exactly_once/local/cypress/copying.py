@@ -54,7 +54,7 @@ class Options:
 
     def __post_init__(self) -> None:
         """Refuse flags that contradict each other."""
-        nodes.check_flags(self)
+        nodes.check_flags(self.ignore_existing, self.lock_existing, self.force)
 
 
 def copy(view: View, source: YPath, target: YPath, options: Options) -> str:
@@ -147,12 +147,9 @@ def _check_destination(view: View, destination: Position, options: Options) -> s
 
 def _check_not_below(view: View, node_id: str, destination: Position) -> None:
     """Refuse a destination under, or above, the node itself."""
-    current: str | None = destination.id
-    while current is not None:
+    for current in view.above(destination.id):
         if current == node_id and (destination.rest or current != destination.id):
             raise YtError("Cannot copy or move a node to its descendant")
-        found = view.place(current)
-        current = found[0] if found else None
 
 
 def _copy_node(view: View, source_id: str, copy_id: str, node_type: str, options: Options) -> None:

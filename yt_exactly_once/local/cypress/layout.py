@@ -57,12 +57,19 @@ _STATEMENTS = (
     "CREATE INDEX locks_by_tx ON cypress_locks (tx)",
     "CREATE TABLE mutations (id TEXT PRIMARY KEY, created REAL, answer BLOB) WITHOUT ROWID",
     "CREATE INDEX mutations_by_age ON mutations (created)",
+    # Every read looks for expired nodes.
+    (
+        "CREATE INDEX expirations ON cypress_attributes (name)"
+        " WHERE tx = '' AND name IN ('expiration_time', 'expiration_timeout')"
+    ),
 )
-_EXPIRATIONS = (
-    "CREATE INDEX IF NOT EXISTS expirations ON cypress_attributes (name)"
-    " WHERE tx = '' AND name IN ('expiration_time', 'expiration_timeout')"
-)
-"""Every read looks for expired nodes; data of an earlier version lack it."""
+VERSIONED = {
+    "cypress_entries": "parent_id",
+    "cypress_attributes": "node_id",
+    "cypress_contents": "node_id",
+    "chunk_refs": "node_id",
+}
+"""What transactions keep versions of, with the column of the node."""
 
 
 def create(connection: sqlite3.Connection) -> bool:
@@ -70,10 +77,9 @@ def create(connection: sqlite3.Connection) -> bool:
     found = connection.execute(
         "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cypress_nodes'"
     ).fetchone()
-    for statement in () if found else _STATEMENTS:
-        connection.execute(statement)
-    connection.execute(_EXPIRATIONS)
     if found:
         return False
+    for statement in _STATEMENTS:
+        connection.execute(statement)
     connection.execute("INSERT INTO cypress_nodes VALUES (?, 'map_node')", (ROOT_ID,))
     return True

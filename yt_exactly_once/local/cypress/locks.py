@@ -12,7 +12,7 @@ from dataclasses import astuple, dataclass, replace
 
 from yt_exactly_once.local.cypress import chunks, dynamic
 from yt_exactly_once.local.cypress.ids import make_id
-from yt_exactly_once.local.cypress.layout import TRUNK
+from yt_exactly_once.local.cypress.layout import TRUNK, VERSIONED
 from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import Code, YtError
 
@@ -97,10 +97,7 @@ def take(
     if error is not None:
         if not waitable:
             raise error
-        return _insert(
-            view.connection,
-            Lock("", node_id, view.tx, mode, child_key, attribute_key, "pending", explicit=True),
-        )
+        return _insert(view.connection, replace(wanted, state="pending"))
     if mode == SNAPSHOT and node_id not in frozen_nodes(view.connection, view.tx):
         _freeze(view, node_id)
     return _insert(view.connection, wanted)
@@ -116,12 +113,7 @@ def release_explicit(view: View, node_id: str) -> None:
         if held.tx != view.tx or not held.explicit:
             continue
         if held.mode == SNAPSHOT:
-            for table, column in (
-                ("cypress_entries", "parent_id"),
-                ("cypress_attributes", "node_id"),
-                ("cypress_contents", "node_id"),
-                ("chunk_refs", "node_id"),
-            ):
+            for table, column in VERSIONED.items():
                 view.connection.execute(
                     f"DELETE FROM {table} WHERE {column} = ? AND tx = ?", (node_id, view.tx)
                 )
@@ -256,11 +248,7 @@ def _has_changes(view: View, node_id: str) -> bool:
         view.connection.execute(
             f"SELECT 1 FROM {table} WHERE {column} = ? AND tx = ?", (node_id, view.tx)
         ).fetchone()
-        for table, column in (
-            ("cypress_entries", "parent_id"),
-            ("cypress_attributes", "node_id"),
-            ("cypress_contents", "node_id"),
-        )
+        for table, column in VERSIONED.items()
     )
 
 

@@ -7,7 +7,7 @@ of `reading`, copying that of `copying`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from yt import yson
 
@@ -83,32 +83,16 @@ class Creation:
 
     def __post_init__(self) -> None:
         """Refuse flags that contradict each other."""
-        check_flags(self)
+        check_flags(self.ignore_existing, self.lock_existing, self.force)
         if self.ignore_type_mismatch and not self.ignore_existing:
             raise YtError('Cannot specify "ignore_type_mismatch" without "ignore_existing"')
 
 
-class ExistingFlags(Protocol):
-    """What a command does about a node that exists already."""
-
-    @property
-    def ignore_existing(self) -> bool:
-        """Whether it will do."""
-
-    @property
-    def lock_existing(self) -> bool:
-        """Whether it is locked."""
-
-    @property
-    def force(self) -> bool:
-        """Whether it is replaced."""
-
-
-def check_flags(wish: ExistingFlags) -> None:
-    """Refuse flags that contradict each other."""
-    if wish.force and wish.ignore_existing:
+def check_flags(ignore_existing: bool, lock_existing: bool, force: bool) -> None:
+    """Refuse flags that contradict each other: whether what exists will do, is locked, or is replaced."""
+    if force and ignore_existing:
         raise YtError('Cannot specify both "ignore_existing" and "force" options simultaneously')
-    if wish.lock_existing and not wish.ignore_existing:
+    if lock_existing and not ignore_existing:
         raise YtError('Cannot specify "lock_existing" without "ignore_existing"')
 
 

@@ -124,31 +124,23 @@ def find_subject(view: View, name: Any) -> str | None:
     """Return the id of a user or a group."""
     if not isinstance(name, str):
         return None
-    return find_object(view, "users", name) or find_object(view, "groups", name)
-
-
-def find_object(view: View, *names: str) -> str | None:
-    """Return the id of an object below `//sys`."""
-    found: str | None = ROOT_ID
-    for step in ("sys", *names):
-        found = None if found is None else view.child(found, step)
-    return found
+    return view.find("users", name) or view.find("groups", name)
 
 
 def members(view: View, group: str) -> list[str]:
     """Return the direct members of a group that exist."""
     if group == _USERS:
-        return [name for name in view.children(find_object(view, "users") or "") if name != GUEST]
+        return [name for name in view.children(view.find("users") or "") if name != GUEST]
     if group == _EVERYONE:
         return [GUEST, _USERS]
-    group_id = find_object(view, "groups", group)
+    group_id = view.find("groups", group)
     stored = view.attribute(group_id, "members") if group_id else None
     return [name for name in stored or () if find_subject(view, name) is not None]
 
 
 def member_of(view: View, name: str, *, closure: bool = False) -> list[str]:
     """Return the groups that a user or group is in: directly, or through others too."""
-    groups = list(view.children(find_object(view, "groups") or ""))
+    groups = list(view.children(view.find("groups") or ""))
     by_group = {group: members(view, group) for group in groups}
     found: list[str] = []
     waiting = [name]
@@ -173,7 +165,7 @@ def check_user(connection: sqlite3.Connection, user: str) -> None:
         YtError: 900 or 903.
     """
     view = View(connection)
-    user_id = find_object(view, "users", user)
+    user_id = view.find("users", user)
     if user_id is None:
         raise YtError(
             f'No such user "{user}"; create user by requesting any IDM role on this cluster',
@@ -233,7 +225,7 @@ def check(
     if user == ROOT:
         return Verdict("allow")
     trunk = view.trunk
-    if trunk.attribute(find_object(trunk, "users", user) or "", "banned"):
+    if trunk.attribute(trunk.find("users", user) or "", "banned"):
         return Verdict("deny")
     subjects = {user, *member_of(trunk, user, closure=True)}
     if _SUPERUSERS in subjects:

@@ -11,7 +11,6 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.cypress import chunks, dynamic
-from yt_exactly_once.local.cypress.layout import ROOT_ID
 from yt_exactly_once.local.cypress.view import Node, View
 from yt_exactly_once.local.errors import Code, YtError
 
@@ -34,14 +33,8 @@ _MEDIUM = "default"
 
 def account_of(view: View, node_id: str) -> str:
     """Return who pays for a node: its own account, or that of the folder above it."""
-    current: str | None = node_id
-    while current is not None:
-        own = view.attribute(current, ACCOUNT)
-        if own is not None:
-            return str(own)
-        place = view.place(current)
-        current = place[0] if place else None
-    return "tmp"
+    accounts = (view.attribute(current, ACCOUNT) for current in view.above(node_id))
+    return str(next((own for own in accounts if own is not None), "tmp"))
 
 
 def of_node(view: View, node_id: str) -> dict[str, Any]:
@@ -170,15 +163,8 @@ def _chain(view: View, account: str) -> Iterator[str]:
     current: Any = account
     while current is not None:
         yield str(current)
-        found = _object(view, ACCOUNT, current)
+        found = view.find(_FOLDERS[ACCOUNT], current)
         current = None if found is None else view.attribute(found, "parent_name")
-
-
-def _object(view: View, kind: str, name: str) -> str | None:
-    current: str | None = ROOT_ID
-    for step in ("sys", _FOLDERS[kind], name):
-        current = None if current is None else view.child(current, step)
-    return current
 
 
 def _any_limits(view: View) -> bool:
@@ -191,7 +177,7 @@ def _any_limits(view: View) -> bool:
 
 def _limits(view: View, kind: str, name: str) -> dict[str, int]:
     """Return the limits that were set, by resource."""
-    found = _object(view, kind, name)
+    found = view.find(_FOLDERS[kind], name)
     given = None if found is None else view.attribute(found, "resource_limits")
     if not isinstance(given, dict) or not given:
         return {}

@@ -6,9 +6,9 @@ them change nothing here, but a name that no cluster knows is refused as masters
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
-from yt_exactly_once.local.cypress.layout import ROOT_ID
 from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import Code, YtError
 
@@ -99,7 +99,7 @@ def check(view: View, name: str, value: Any) -> None:
         _check_choice(name, value)
     elif name in _OBJECTS:
         what, folder = _OBJECTS[name]
-        if not isinstance(value, str) or not _exists(view, folder, value):
+        if not isinstance(value, str) or view.find(folder, value) is None:
             raise YtError(f'No such {what} "{value}"', Code.RESOLVE)
     elif name == "primary_medium":
         _check_medium(value)
@@ -147,19 +147,10 @@ def inherited(view: View, node_id: str, node_type: str) -> dict[str, Any]:
     """Return what a new node takes from the folders above it, the nearest first."""
     wanted = INHERITABLE.get(node_type, ())
     found: dict[str, Any] = {}
-    place = view.place(node_id) if wanted else None
-    while place is not None:
-        above = view.attributes(place[0])
+    for parent_id in islice(view.above(node_id), 1, None) if wanted else ():
+        above = view.attributes(parent_id)
         found = {**{name: above[name] for name in wanted if name in above}, **found}
-        place = view.place(place[0])
     return found
-
-
-def _exists(view: View, folder: str, name: str) -> bool:
-    parent: str | None = ROOT_ID
-    for step in ("sys", folder, name):
-        parent = None if parent is None else view.child(parent, step)
-    return parent is not None
 
 
 def _check_medium(name: Any) -> None:

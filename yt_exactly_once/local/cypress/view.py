@@ -7,7 +7,7 @@ the first of the chain. This module knows rows and versions, not paths, types or
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -145,6 +145,21 @@ class View:
             if self.child(parent_id, name) == node_id:
                 return parent_id, name
         return None
+
+    def above(self, node_id: str) -> Iterator[str]:
+        """Yield a node, its parent, and so on to the root."""
+        current: str | None = node_id
+        while current is not None:
+            yield current
+            place = self.place(current)
+            current = None if place is None else place[0]
+
+    def find(self, *names: str) -> str | None:
+        """Return the id of an object below `//sys`."""
+        found: str | None = ROOT_ID
+        for step in ("sys", *names):
+            found = None if found is None else self.child(found, step)
+        return found
 
     def path(self, node_id: str) -> str:
         """Return the path of a node; `#id` when none leads to it."""

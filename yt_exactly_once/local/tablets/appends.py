@@ -18,7 +18,7 @@ from yt_exactly_once.local.store import Store
 from yt_exactly_once.local.tables import values, vectors
 from yt_exactly_once.local.tables.layout import TableLayout
 from yt_exactly_once.local.tables.schema import CUMULATIVE_WEIGHT_COLUMN, TIMESTAMP_COLUMN, Column
-from yt_exactly_once.local.tablets import blocks
+from yt_exactly_once.local.tablets import blocks, counters
 from yt_exactly_once.local.tablets.block_bodies import Rows
 from yt_exactly_once.local.tablets.catalog import find_layout
 from yt_exactly_once.local.tablets.modifications import Batch
@@ -145,10 +145,7 @@ def apply(
     for part in parts:
         grouped.setdefault(part.tablet, []).append(part)
     for index, members in grouped.items():
-        total, weight = connection.execute(
-            "SELECT total_rows, total_weight FROM tablets WHERE node_id = ? AND tablet_index = ?",
-            (layout.node_id, index),
-        ).fetchone()
+        total, weight = counters.of(connection, layout, index, "total_rows", "total_weight")
         weights = np.concatenate([part.weights for part in members])
         count = len(weights)
         sums = np.cumsum(weights) + weight
@@ -163,17 +160,14 @@ def apply(
         rows = Rows(total, pa.array(np.full(count, timestamp, np.int64)), arrays)
         if count:
             blocks.append(connection, layout, layout.tablets[index].tablet_id, rows, weights)
-        connection.execute(
-            "UPDATE tablets SET total_rows = ?, total_weight = ?, last_write_ts = ?, written_at = ?"
-            " WHERE node_id = ? AND tablet_index = ?",
-            (
-                total + count,
-                weight + int(weights.sum()),
-                timestamp,
-                time.time(),
-                layout.node_id,
-                index,
-            ),
+        counters.put(
+            connection,
+            layout,
+            index,
+            total_rows=total + count,
+            total_weight=weight + int(weights.sum()),
+            last_write_ts=timestamp,
+            written_at=time.time(),
         )
 
 

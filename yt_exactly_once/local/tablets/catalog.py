@@ -49,9 +49,6 @@ CREATE TABLE IF NOT EXISTS row_locks (
 ) WITHOUT ROWID;
 """
 
-_ADDED_COLUMNS = (("row_locks", "shared_ts"), ("tablets", "flushed_ts"), ("tablets", "chunk_ts"))
-"""Columns that data directories of earlier versions lack."""
-
 
 def initialize(connection: sqlite3.Connection) -> None:
     """Create the tables of this package; needs a connection of `Store.write`."""
@@ -59,12 +56,6 @@ def initialize(connection: sqlite3.Connection) -> None:
         if statement.strip():
             connection.execute(statement)
     blocks.initialize(connection)
-    for table, column in _ADDED_COLUMNS:
-        known = {name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})")}
-        if column not in known:
-            connection.execute(
-                f"ALTER TABLE {table} ADD COLUMN {column} INTEGER NOT NULL DEFAULT 0"
-            )
 
 
 _cache: dict[tuple[str, str], tuple[str, TableLayout]] = {}

@@ -24,7 +24,7 @@ from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS, last_timestamp, next_timestamp
 from yt_exactly_once.local.tables.layout import TableLayout, Tablet
-from yt_exactly_once.local.tablets import appends, retention, sorted_writes
+from yt_exactly_once.local.tablets import appends, counters, retention, sorted_writes
 from yt_exactly_once.local.tablets.catalog import find_layout
 from yt_exactly_once.local.tablets.modifications import Batch
 from yt_exactly_once.local.tablets.settings import SHARED_WRITES
@@ -309,8 +309,6 @@ def _write_sorted(
         connection, layout, tablets, began, too_old=age > terms.manner.max_duration
     )
     writer.write(target.batches)
-    connection.executemany(
-        "UPDATE tablets SET last_write_ts = ?, written_at = ?"
-        " WHERE node_id = ? AND tablet_index = ?",
-        [(timestamp, time.time(), layout.node_id, tablet.index) for tablet in tablets],
-    )
+    written = {"last_write_ts": timestamp, "written_at": time.time()}
+    for tablet in tablets:
+        counters.put(connection, layout, tablet.index, **written)

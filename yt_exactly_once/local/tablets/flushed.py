@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from yt_exactly_once.local.cypress.ids import make_id
 from yt_exactly_once.local.tables.layout import TableLayout, Tablet
+from yt_exactly_once.local.tablets import counters
 
 
 class Chunk(NamedTuple):
@@ -26,39 +27,11 @@ class Chunk(NamedTuple):
 
 def flush(connection: sqlite3.Connection, layout: TableLayout, tablet: Tablet) -> None:
     """Write what a tablet got since its last flush into a chunk; without rows there is none."""
-    total, last_write = connection.execute(
-        "SELECT total_rows, last_write_ts FROM tablets WHERE node_id = ? AND tablet_index = ?",
-        (layout.node_id, tablet.index),
-    ).fetchone()
-    past = last_write if layout.sorted else total
+    counter = "last_write_ts" if layout.sorted else "total_rows"
+    past = counters.of(connection, layout, tablet.index, counter)
     first = until(connection, tablet.tablet_id)
     if past > first:
         add(connection, tablet.tablet_id, Chunk(make_id("chunk"), first, past))
-
-
-def mark(connection: sqlite3.Connection, layout: TableLayout, index: int, timestamp: int) -> None:
-    """Count every row of a tablet as flushed."""
-    connection.execute(
-        "UPDATE tablets SET flushed_ts = ? WHERE node_id = ? AND tablet_index = ?",
-        (timestamp, layout.node_id, index),
-    )
-
-
-def moment(connection: sqlite3.Connection, layout: TableLayout, index: int) -> int:
-    """Return the timestamp of the last `mark` of a tablet."""
-    (timestamp,) = connection.execute(
-        "SELECT flushed_ts FROM tablets WHERE node_id = ? AND tablet_index = ?",
-        (layout.node_id, index),
-    ).fetchone()
-    return int(timestamp)
-
-
-def forget_conflicts(connection: sqlite3.Connection, layout: TableLayout, index: int) -> None:
-    """Let a tablet that is being mounted know its rows from chunks, which hold no locks."""
-    connection.execute(
-        "UPDATE tablets SET chunk_ts = last_write_ts WHERE node_id = ? AND tablet_index = ?",
-        (layout.node_id, index),
-    )
 
 
 def begin_at(connection: sqlite3.Connection, tablet_id: str, row_index: int) -> None:

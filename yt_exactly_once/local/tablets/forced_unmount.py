@@ -14,7 +14,7 @@ from typing import Any
 
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS
 from yt_exactly_once.local.tables.layout import TableLayout, Tablet, quote
-from yt_exactly_once.local.tablets import appends, blocks, flushed, retention
+from yt_exactly_once.local.tablets import appends, blocks, counters, flushed, retention
 
 _PERIOD = "dynamic_store_auto_flush_period"
 
@@ -34,7 +34,8 @@ def drop_unflushed(
     """
     horizon = _horizon(attributes)
     for index in indexes:
-        moment = max(flushed.moment(connection, layout, index), horizon)
+        marked, last = counters.of(connection, layout, index, "flushed_ts", "last_write_ts")
+        moment = max(marked, horizon)
         if layout.sorted:
             kept = max(moment, retention.retained_from(connection, layout.node_id))
             _drop_sorted(connection, layout, layout.tablets[index], kept)
@@ -44,11 +45,7 @@ def drop_unflushed(
         # Of a sorted table the last chunk names the last write that was flushed.
         until = flushed.until(connection, layout.tablets[index].tablet_id)
         written = max(until, horizon) if layout.sorted else moment
-        connection.execute(
-            "UPDATE tablets SET last_write_ts = min(last_write_ts, ?)"
-            " WHERE node_id = ? AND tablet_index = ?",
-            (written, layout.node_id, index),
-        )
+        counters.put(connection, layout, index, last_write_ts=min(last, written))
 
 
 def _horizon(attributes: dict[str, Any]) -> int:
@@ -65,10 +62,7 @@ def _drop_sorted(
     connection: sqlite3.Connection, layout: TableLayout, tablet: Tablet, moment: int
 ) -> None:
     table, history = quote(layout.sql_table), quote(layout.history_table)
-    inside, bounds = '"$key" >= ?', [tablet.pivot_key]
-    if tablet.index + 1 < layout.tablet_count:
-        inside += ' AND "$key" < ?'
-        bounds.append(layout.tablets[tablet.index + 1].pivot_key)
+    inside, bounds = retention.key_range(layout, range(tablet.index, tablet.index + 1))
     locks = [quote(name) for name in layout.lock_columns]
     restored = ", ".join([layout.version_columns, *['"$ts"'] * len(locks)])
     connection.execute(f'DELETE FROM {table} WHERE {inside} AND "$ts" > ?', (*bounds, moment))
@@ -89,26 +83,15 @@ def _drop_sorted(
 def _drop_ordered(
     connection: sqlite3.Connection, layout: TableLayout, tablet: Tablet, horizon: int
 ) -> None:
-    total, trimmed, total_weight, trimmed_weight = connection.execute(
-        "SELECT total_rows, trimmed_rows, total_weight, trimmed_weight FROM tablets"
-        " WHERE node_id = ? AND tablet_index = ?",
-        (layout.node_id, tablet.index),
-    ).fetchone()
+    names = ("total_rows", "trimmed_rows", "total_weight", "trimmed_weight")
+    total, trimmed, total_weight, trimmed_weight = counters.of(
+        connection, layout, tablet.index, *names
+    )
     until = flushed.until(connection, tablet.tablet_id)
     kept = max(until, blocks.past_until(connection, layout, tablet.tablet_id, horizon))
     gone = blocks.weight(connection, layout, tablet.tablet_id, max(kept, trimmed), total)
     blocks.cut_from(connection, layout, tablet.tablet_id, kept)
     total_weight -= gone
     # Rows that were trimmed before their flush are not trimmed any more: there are none.
-    connection.execute(
-        "UPDATE tablets SET total_rows = ?, total_weight = ?, trimmed_rows = ?, trimmed_weight = ?"
-        " WHERE node_id = ? AND tablet_index = ?",
-        (
-            kept,
-            total_weight,
-            min(trimmed, kept),
-            min(trimmed_weight, total_weight),
-            layout.node_id,
-            tablet.index,
-        ),
-    )
+    values = (kept, min(trimmed, kept), total_weight, min(trimmed_weight, total_weight))
+    counters.put(connection, layout, tablet.index, **dict(zip(names, values, strict=True)))

@@ -19,7 +19,7 @@ from yt_exactly_once.local.tables import stamps, types, values, vectors
 from yt_exactly_once.local.tables.layout import TableLayout, quote
 from yt_exactly_once.local.tables.schema import Column
 from yt_exactly_once.local.tables.vectors import StoredRows
-from yt_exactly_once.local.tablets import blocks, retention, row_images, row_results
+from yt_exactly_once.local.tablets import blocks, counters, retention, row_images, row_results
 from yt_exactly_once.local.tablets.block_bodies import Rows
 from yt_exactly_once.local.tablets.catalog import find_layout
 
@@ -193,10 +193,7 @@ def bounds(
     connection: sqlite3.Connection, layout: TableLayout, tablet_index: int
 ) -> tuple[int, int]:
     """Return the indexes of the first row of an ordered tablet and of the next one to come."""
-    trimmed, total = connection.execute(
-        "SELECT trimmed_rows, total_rows FROM tablets WHERE node_id = ? AND tablet_index = ?",
-        (layout.node_id, tablet_index),
-    ).fetchone()
+    trimmed, total = counters.of(connection, layout, tablet_index, "trimmed_rows", "total_rows")
     return int(trimmed), int(total)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS
 from yt_exactly_once.local.tables.layout import TableLayout, Tablet, quote
-from yt_exactly_once.local.tablets import blocks, flushed
+from yt_exactly_once.local.tablets import blocks, counters, flushed
 
 KEPT_SECONDS = 600
 _PRUNE_EVERY_SECONDS = 60
@@ -141,18 +141,13 @@ def trim(
     connection: sqlite3.Connection, layout: TableLayout, tablet: Tablet, row_index: int
 ) -> None:
     """Drop the rows of a tablet before an index that it has."""
-    (trimmed,) = connection.execute(
-        "SELECT trimmed_rows FROM tablets WHERE node_id = ? AND tablet_index = ?",
-        (layout.node_id, tablet.index),
-    ).fetchone()
+    trimmed, weight = counters.of(
+        connection, layout, tablet.index, "trimmed_rows", "trimmed_weight"
+    )
     if row_index <= trimmed:
         return
-    weight = blocks.weight(connection, layout, tablet.tablet_id, trimmed, row_index)
-    connection.execute(
-        "UPDATE tablets SET trimmed_rows = ?, trimmed_weight = trimmed_weight + ?"
-        " WHERE node_id = ? AND tablet_index = ?",
-        (row_index, weight, layout.node_id, tablet.index),
-    )
+    weight += blocks.weight(connection, layout, tablet.tablet_id, trimmed, row_index)
+    counters.put(connection, layout, tablet.index, trimmed_rows=row_index, trimmed_weight=weight)
     flushed.drop_trimmed(connection, tablet.tablet_id, row_index)
     # A chunk that is trimmed in part keeps its rows: they come back when the table is made static.
     held = flushed.chunks(connection, tablet.tablet_id)[:1]
@@ -163,10 +158,7 @@ def _trim_expired(
     connection: sqlite3.Connection, layout: TableLayout, tablet: Tablet, death: int
 ) -> None:
     """Trim the chunks whose rows have all expired, unless too few rows would be left."""
-    total, trimmed = connection.execute(
-        "SELECT total_rows, trimmed_rows FROM tablets WHERE node_id = ? AND tablet_index = ?",
-        (layout.node_id, tablet.index),
-    ).fetchone()
+    total, trimmed = counters.of(connection, layout, tablet.index, "total_rows", "trimmed_rows")
     expired = blocks.past_until(connection, layout, tablet.tablet_id, death)
     for chunk in flushed.chunks(connection, tablet.tablet_id):
         if chunk.past > expired or total - chunk.past < int(layout.options["row_count_to_keep"]):
@@ -185,11 +177,16 @@ def _death(options: dict[str, Any], timestamp: int) -> int | None:
     return timestamp - _span(ttl)
 
 
+def key_range(layout: TableLayout, tablets: range) -> tuple[str, list[bytes]]:
+    """Return the SQL condition for the keys of tablets, and its parameters."""
+    bounds = [layout.tablets[tablets.start].pivot_key]
+    if tablets.stop == layout.tablet_count:
+        return '"$key" >= ?', bounds
+    return '"$key" >= ? AND "$key" < ?', [*bounds, layout.tablets[tablets.stop].pivot_key]
+
+
 def _has_rows(connection: sqlite3.Connection, layout: TableLayout, tablet: Tablet) -> bool:
-    inside, bounds = '"$key" >= ?', [tablet.pivot_key]
-    if tablet.index + 1 < layout.tablet_count:
-        inside += ' AND "$key" < ?'
-        bounds.append(layout.tablets[tablet.index + 1].pivot_key)
+    inside, bounds = key_range(layout, range(tablet.index, tablet.index + 1))
     query = f"SELECT 1 FROM {layout.sql_source} WHERE {inside} LIMIT 1"
     return connection.execute(query, bounds).fetchone() is not None
 

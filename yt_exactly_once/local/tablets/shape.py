@@ -16,7 +16,7 @@ from yt_exactly_once.local.tables import schema_updates, stamps, values
 from yt_exactly_once.local.tables.keys import NULL_KEY
 from yt_exactly_once.local.tables.layout import TableLayout, quote
 from yt_exactly_once.local.tables.schema import TableSchema, parse_schema, validate_dynamic
-from yt_exactly_once.local.tablets import blocks, flushed
+from yt_exactly_once.local.tablets import blocks, counters, flushed, retention
 from yt_exactly_once.local.tablets.catalog import save_layout, touch_layout
 from yt_exactly_once.local.tablets.lifecycle import check_tablet_count
 from yt_exactly_once.local.tablets.settings import check_unmounted
@@ -185,11 +185,7 @@ def _pivots_by_rows(
     sliced: bool,
 ) -> list[list[Any]] | None:
     """Return first keys of tablets that hold about as many rows each; None for too few rows."""
-    bounds = [layout.tablets[affected.start].pivot_key]
-    condition = '"$key" >= ?'
-    if affected.stop < layout.tablet_count:
-        bounds.append(layout.tablets[affected.stop].pivot_key)
-        condition += ' AND "$key" < ?'
+    condition, bounds = retention.key_range(layout, affected)
     rows = f"FROM {layout.sql_source} WHERE {condition}"
     (total,) = connection.execute(f"SELECT count(*) {rows}", bounds).fetchone()
     if total < count:
@@ -232,10 +228,7 @@ def _reshard_ordered(
 def _check_joinable(connection: sqlite3.Connection, layout: TableLayout, index: int) -> None:
     """Refuse to join a tablet that is trimmed into a chunk: its rows could not be numbered."""
     tablet = layout.tablets[index]
-    (trimmed,) = connection.execute(
-        "SELECT trimmed_rows FROM tablets WHERE node_id = ? AND tablet_index = ?",
-        (layout.node_id, index),
-    ).fetchone()
+    trimmed = counters.of(connection, layout, index, "trimmed_rows")
     if trimmed != flushed.first_kept(connection, tablet.tablet_id):
         raise YtError(
             f"Some chunks of tablet {tablet.tablet_id} are not fully trimmed; such a tablet"
@@ -245,21 +238,15 @@ def _check_joinable(connection: sqlite3.Connection, layout: TableLayout, index: 
 
 def _join(connection: sqlite3.Connection, layout: TableLayout, source: int, target: int) -> None:
     """Append the rows of one tablet to another one, which must be before it."""
-    numbers = (
-        "SELECT total_rows, trimmed_rows, total_weight, trimmed_weight FROM tablets"
-        " WHERE node_id = ? AND tablet_index = ?"
-    )
-    total, trimmed, weight, trimmed_weight = connection.execute(
-        numbers, (layout.node_id, source)
-    ).fetchone()
-    (past, *_) = connection.execute(numbers, (layout.node_id, target)).fetchone()
+    names = ("total_rows", "trimmed_rows", "total_weight", "trimmed_weight")
+    total, trimmed, weight, trimmed_weight = counters.of(connection, layout, source, *names)
+    past, _, kept_weight, _ = counters.of(connection, layout, target, *names)
     source_id, target_id = (layout.tablets[index].tablet_id for index in (source, target))
     blocks.cut_before(connection, layout, source_id, trimmed)
     blocks.move(connection, source_id, target_id, past - trimmed)
-    connection.execute(
-        "UPDATE tablets SET total_rows = total_rows + ?, total_weight = total_weight + ?"
-        " WHERE node_id = ? AND tablet_index = ?",
-        (total - trimmed, weight - trimmed_weight, layout.node_id, target),
+    kept_weight += weight - trimmed_weight
+    counters.put(
+        connection, layout, target, total_rows=past + total - trimmed, total_weight=kept_weight
     )
     flushed.join(connection, source_id, target_id, past - trimmed)
 
@@ -267,10 +254,7 @@ def _join(connection: sqlite3.Connection, layout: TableLayout, source: int, targ
 def _replace_tablet(connection: sqlite3.Connection, layout: TableLayout, index: int) -> None:
     """Give a tablet that keeps its rows a new id, as everything in a resharded range gets."""
     tablet_id = new_tablet_id()
-    connection.execute(
-        "UPDATE tablets SET tablet_id = ? WHERE node_id = ? AND tablet_index = ?",
-        (tablet_id, layout.node_id, index),
-    )
+    counters.put(connection, layout, index, tablet_id=tablet_id)
     old_id = layout.tablets[index].tablet_id
     flushed.rename(connection, old_id, tablet_id)
     blocks.move(connection, old_id, tablet_id)
@@ -287,10 +271,7 @@ def _forget_tablets(
     shift = added - len(removed)
     moved = range(removed.stop, layout.tablet_count)
     for index in reversed(moved) if shift > 0 else moved:
-        connection.execute(
-            "UPDATE tablets SET tablet_index = ? WHERE node_id = ? AND tablet_index = ?",
-            (index + shift, layout.node_id, index),
-        )
+        counters.put(connection, layout, index, tablet_index=index + shift)
 
 
 def _extend_keys(connection: sqlite3.Connection, tables: list[str], added: int) -> None:

@@ -17,7 +17,7 @@ from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.store import next_timestamp
 from yt_exactly_once.local.tables.layout import TableLayout, Tablet
-from yt_exactly_once.local.tablets import appends, flushed, retention
+from yt_exactly_once.local.tablets import appends, counters, flushed, retention
 from yt_exactly_once.local.tablets.catalog import load_layout, save_layout
 
 Action = Literal["mount", "mount_frozen", "unmount", "freeze", "unfreeze"]
@@ -76,22 +76,22 @@ def change_state(
         mounted_anew = tablet.state == "unmounted"
         # Unmounted rows are all on disk, and the freeze flushes those of a mounted tablet.
         if mounted_anew or state == "frozen":
-            flushed.mark(connection, layout, index, revision)
+            counters.put(connection, layout, index, flushed_ts=revision)
         if mounted_anew:
             _check_chunks(connection, tablet)
-            flushed.forget_conflicts(connection, layout, index)
+            # The tablet knows its rows from chunks now, which hold no locks.
+            written = counters.of(connection, layout, index, "last_write_ts")
+            counters.put(connection, layout, index, chunk_ts=written)
         if tablet.state == "mounted":
             flushed.flush(connection, layout, tablet)
             compacted |= not layout.sorted or bool(layout.options["merge_rows_on_flush"])
         elif state == "mounted":
             compacted |= bool(flushed.chunks(connection, tablet.tablet_id))
             if not layout.sorted:
-                _drop_trimmed(connection, layout, tablet)
-        connection.execute(
-            "UPDATE tablets SET state = ?, mount_revision = ? WHERE node_id = ?"
-            " AND tablet_index = ?",
-            (state, revision if mounted_anew else tablet.mount_revision, layout.node_id, index),
-        )
+                trimmed = counters.of(connection, layout, index, "trimmed_rows")
+                flushed.drop_trimmed(connection, tablet.tablet_id, trimmed)
+        mounted = revision if mounted_anew else tablet.mount_revision
+        counters.put(connection, layout, index, state=state, mount_revision=mounted)
     remounted = remount(connection, layout, attributes)
     config = attributes.get(mount_options.MOUNT_CONFIG) or {}
     if compacted and config.keys() & mount_options.ACTING.keys():
@@ -107,14 +107,6 @@ def _check_chunks(connection: sqlite3.Connection, tablet: Tablet) -> None:
                 f"Cannot mount table: tablet {tablet.tablet_id} contains duplicate store {chunk_id}"
                 ' of type "chunk"'
             )
-
-
-def _drop_trimmed(connection: sqlite3.Connection, layout: TableLayout, tablet: Tablet) -> None:
-    (trimmed,) = connection.execute(
-        "SELECT trimmed_rows FROM tablets WHERE node_id = ? AND tablet_index = ?",
-        (layout.node_id, tablet.index),
-    ).fetchone()
-    flushed.drop_trimmed(connection, tablet.tablet_id, trimmed)
 
 
 def remount(

@@ -1,0 +1,26 @@
+"""What the store counts for each tablet: rows, weights, and when things happened to it."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+from yt_exactly_once.local.tables.layout import TableLayout
+
+
+def of(connection: sqlite3.Connection, layout: TableLayout, index: int, *names: str) -> Any:
+    """Return some counters of a tablet; a single one by itself."""
+    found = connection.execute(
+        f"SELECT {', '.join(names)} FROM tablets WHERE node_id = ? AND tablet_index = ?",
+        (layout.node_id, index),
+    ).fetchone()
+    return found if len(names) > 1 else found[0]
+
+
+def put(connection: sqlite3.Connection, layout: TableLayout, index: int, **values: Any) -> None:
+    """Change some counters of a tablet."""
+    changes = ", ".join(f"{name} = ?" for name in values)
+    connection.execute(
+        f"UPDATE tablets SET {changes} WHERE node_id = ? AND tablet_index = ?",
+        (*values.values(), layout.node_id, index),
+    )
