@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from datetime import timedelta
+from threading import Event
 
 import pytest
 
@@ -49,3 +50,14 @@ def test_rows_of_another_process_are_visible_with_the_commit_of_the_first(cluste
         with pytest.raises(TransactionLostError):
             zombie.write(table, [ROW], "yson")
     assert rows(client, table) == [7]
+
+
+def test_transaction_opens_while_the_look_between_two_batches_is_under_way(cluster):
+    """The next batch does not wait for an answer that it does not need."""
+    connection, answered = Connection(ClusterConfig(proxy=cluster.proxy_urls[0])), Event()
+    look = connection.meanwhile(lambda: answered.wait(60))
+    opened = connection.begin_ahead(timedelta(seconds=30), 1, lambda _: None)
+    opened.transaction().abort()
+    assert not look.done()
+    answered.set()
+    assert look.result()

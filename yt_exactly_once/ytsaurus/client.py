@@ -67,6 +67,7 @@ class PinnedProxy:
         lanes: what sends the commands of transactions over them.
         pool: threads for requests that are sent side by side.
         ahead: the thread of a transaction that is used while the caller does something else.
+        aside: the thread of calls that nobody waits for.
     """
 
     url: str
@@ -78,6 +79,9 @@ class PinnedProxy:
     )
     ahead: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="yt-ahead")
+    )
+    aside: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="yt-aside")
     )
 
     def client(self, number: int) -> YtClient:
@@ -232,12 +236,12 @@ class Connection:
         return TransactionAhead(pinned.ahead, start, reads, lanes)
 
     def meanwhile(self, call: Callable[[], T]) -> Future[T]:
-        """Make a call on the thread that opens transactions ahead, before the next one.
+        """Make a call on a thread that nothing else waits for.
 
         Raises:
             ClusterUnavailableError: the list of proxies is unavailable.
         """
-        return self.pinned().ahead.submit(call)
+        return self.pinned().aside.submit(call)
 
     @property
     def shares_transactions(self) -> bool:
