@@ -153,12 +153,6 @@ REFUSED_FORMATS: dict[str, dict[str, tuple[Any, str]]] = {
         "enable_complex_types": (False, "composite values are YSON"),
         "enable_tz_index": (False, "values with a time zone cannot be read as Arrow"),
     },
-    "dsv": {
-        "enable_escaping": (True, "values are always escaped"),
-        "escaping_symbol": ("\\", "values are escaped with backslashes"),
-        "enable_table_index": (False, "there is one table"),
-        "skip_unsupported_types": (False, "composite values are refused"),
-    },
     "schemaful_dsv": {
         "enable_column_names_header": (False, "name the columns in the format"),
         "enable_escaping": (True, "values are always escaped"),

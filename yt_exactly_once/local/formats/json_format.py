@@ -72,11 +72,7 @@ def load_rows(data: bytes, attributes: Mapping[str, Any], what: str) -> Iterator
 
 def dumps(value: Any, attributes: Mapping[str, Any]) -> bytes:
     """Encode one value; raise `YtError` if the value has no JSON form under these attributes."""
-    encoded = _Encoder(attributes).encode(value)
-    writer = _writer(attributes)
-    if str(attributes.get("format", "text")) == "pretty":
-        return (_pretty(encoded, writer) + "\n").encode()
-    return writer.encode(encoded).encode()
+    return _writer(attributes).encode(_Encoder(attributes).encode(value)).encode()
 
 
 def dump_rows(rows: Iterable[Any], attributes: Mapping[str, Any]) -> Iterator[bytes]:
@@ -105,26 +101,13 @@ def _map_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _writer(attributes: Mapping[str, Any]) -> json.JSONEncoder:
+    is_pretty = str(attributes.get("format", "text")) == "pretty"
     return json.JSONEncoder(
-        separators=(",", ":"), ensure_ascii=False, allow_nan=flag(attributes, "support_infinity")
+        separators=(",", ": " if is_pretty else ":"),
+        indent=4 if is_pretty else None,
+        ensure_ascii=False,
+        allow_nan=flag(attributes, "support_infinity"),
     )
-
-
-def _pretty(value: Any, writer: json.JSONEncoder, margin: str = "") -> str:
-    """Lay a value out as the servers' library does, which gives an empty map or list a blank line."""
-    if not isinstance(value, dict | list):
-        return writer.encode(value)
-    inner = margin + "    "
-    if isinstance(value, dict):
-        opened, closed = "{}"
-        items = [
-            f"{writer.encode(key)}: {_pretty(item, writer, inner)}" for key, item in value.items()
-        ]
-    else:
-        opened, closed = "[]"
-        items = [_pretty(item, writer, inner) for item in value]
-    body = ",\n".join(inner + item for item in items)
-    return f"{opened}\n{body}\n{margin}{closed}"
 
 
 def encode_bytes(value: bytes, *, encode_utf8: bool) -> str:

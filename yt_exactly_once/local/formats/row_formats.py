@@ -7,7 +7,6 @@ wherever the format allows it. Which columns and types are fine is not decided h
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -54,11 +53,8 @@ def loads(
         from yt_exactly_once.local.formats import arrow_rows  # noqa: PLC0415
 
         return arrow_rows.loads(data, schema, arrow_rows.Dialect.of_features(features or {}))
-    if source.name in {"dsv", "schemaful_dsv"}:
-        return _loads_dsv(data, source)
     raise YtError(
-        f'Unsupported input format "{source.name}"; use yson, json, arrow, dsv or schemaful_dsv',
-        Code.INVALID_FORMAT,
+        f'Unsupported input format "{source.name}"; use yson, json or arrow', Code.INVALID_FORMAT
     )
 
 
@@ -74,9 +70,12 @@ def dumps(rows: Iterable[dict[str, Any] | None], target: Format) -> bytes:
         return encoded
     if target.name == "json":
         return b"".join(json_format.dump_rows(rows, target.attributes))
-    if target.name in {"schemaful_dsv", "dsv"}:
+    if target.name == "schemaful_dsv":
         return _dumps_dsv(rows, target)
-    raise YtError(f'Unsupported output format "{target.name}"', Code.INVALID_FORMAT)
+    raise YtError(
+        f'Unsupported output format "{target.name}"; use yson, json, arrow or schemaful_dsv',
+        Code.INVALID_FORMAT,
+    )
 
 
 def dump_stored(rows: StoredRows, target: Format, count: int) -> Iterator[bytes]:
@@ -199,69 +198,10 @@ def _separator(form: Format, name: str, default: str) -> str:
 
 
 _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\0": "\\0", "=": "\\="}
-_ESCAPE_PAIR = re.compile(r"\\(.?)", re.DOTALL)
-_UNESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0"}
 
 
 def _escape(text: str) -> str:
     return "".join(_ESCAPES.get(char, char) for char in text)
-
-
-def _split(line: str, separator: str, limit: int = -1) -> list[str]:
-    """Split at separators that are not escaped; escapes stay."""
-    parts = [""]
-    chars = iter(line)
-    for char in chars:
-        if char == "\\":
-            parts[-1] += char + next(chars, "")
-        elif char == separator and (limit < 0 or len(parts) <= limit):
-            parts.append("")
-        else:
-            parts[-1] += char
-    return parts
-
-
-def _unescape(text: str) -> bytes:
-    plain = _ESCAPE_PAIR.sub(lambda pair: _UNESCAPES.get(pair[1], pair[1]), text)
-    return plain.encode("latin-1")
-
-
-def _loads_dsv(data: bytes, source: Format) -> list[dict[str, Any]]:
-    field = _separator(source, "field_separator", "\t")
-    record = _separator(source, "record_separator", "\n")
-    # One character per byte, so that any string survives.
-    lines = data.decode("latin-1").split(record)
-    if lines[-1] == "":
-        lines.pop()
-    if source.name == "dsv":
-        key_value = _separator(source, "key_value_separator", "=")
-        return [_dsv_row(line, field, key_value) for line in lines]
-    columns = source.attributes.get("columns")
-    if not isinstance(columns, list) or not columns:
-        raise YtError('Format "schemaful_dsv" needs the attribute "columns"', Code.INVALID_FORMAT)
-    row_checks.check_names(map(str, columns))
-    rows = []
-    for line in lines:
-        values = _split(line, field)
-        if len(values) != len(columns):
-            raise YtError(
-                f"Row has {len(values)} fields, {len(columns)} are expected", Code.INVALID_FORMAT
-            )
-        rows.append({str(c): _unescape(v) for c, v in zip(columns, values, strict=True)})
-    return rows
-
-
-def _dsv_row(line: str, field: str, key_value: str) -> dict[str, Any]:
-    row: dict[str, Any] = {}
-    for item in _split(line, field) if line else []:
-        raw, *rest = _split(item, key_value, 1)
-        if not rest:
-            raise YtError("Value of a DSV field is missing", Code.INVALID_FORMAT)
-        name = _unescape(raw).decode()
-        if name in row:
-            raise row_checks.duplicate_column(name)
-        row[name] = _unescape(rest[0])
-    return row
 
 
 _MISSING = ("fail", "skip_row", "print_sentinel")
@@ -272,7 +212,7 @@ def _dumps_dsv(rows: Iterable[dict[str, Any] | None], target: Format) -> bytes:
     field = _separator(target, "field_separator", "\t")
     record = _separator(target, "record_separator", "\n")
     columns = target.attributes.get("columns")
-    if target.name == "schemaful_dsv" and (not isinstance(columns, list) or not columns):
+    if not isinstance(columns, list) or not columns:
         raise YtError('Format "schemaful_dsv" needs the attribute "columns"', Code.INVALID_FORMAT)
     missing = str(target.attributes.get("missing_value_sentinel", ""))
     mode = str(target.attributes.get("missing_value_mode", "fail"))
@@ -284,26 +224,15 @@ def _dumps_dsv(rows: Iterable[dict[str, Any] | None], target: Format) -> bytes:
     for row in rows:
         if row is None:
             continue
-        if target.name == "dsv":
-            key_value = _separator(target, "key_value_separator", "=")
-            parts = [
-                f"{_escape(name)}{key_value}{_dsv_value(value)}"
-                for name, value in row.items()
-                if value is not None
-            ]
-        else:
-            absent = next((str(c) for c in columns or [] if row.get(str(c)) is None), None)
-            if absent is not None and mode == "skip_row":
-                continue
-            if absent is not None and mode == "fail":
-                raise YtError(
-                    f'Column "{absent}" is in the format and missing in a row; set'
-                    ' "missing_value_mode" to "skip_row" or "print_sentinel"'
-                )
-            parts = [
-                missing if row.get(str(c)) is None else _dsv_value(row[str(c)])
-                for c in columns or []
-            ]
+        values = [row.get(str(column)) for column in columns]
+        if None in values and mode == "skip_row":
+            continue
+        if None in values and mode == "fail":
+            raise YtError(
+                f'Column "{columns[values.index(None)]}" is in the format and missing in a row; set'
+                ' "missing_value_mode" to "skip_row" or "print_sentinel"'
+            )
+        parts = [missing if value is None else _dsv_value(value) for value in values]
         lines.append(field.join(parts) + record)
     return "".join(lines).encode("latin-1")
 
