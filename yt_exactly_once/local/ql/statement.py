@@ -141,7 +141,7 @@ class Statement:
         for index, aggregate in enumerate(self._query.aggregates):
             arguments = [self._rows.write(argument) for argument in aggregate.arguments]
             types = [argument.type for argument in aggregate.arguments]
-            sql = AGGREGATES[aggregate.function].sql(arguments, types, position)
+            sql = AGGREGATES[aggregate.function][1](arguments, types, position)
             found.append(f"{sql} AS a{index}")
         return found
 

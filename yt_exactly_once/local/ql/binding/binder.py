@@ -193,7 +193,7 @@ class Binder:
         return Untyped(inference.result_types, generate)
 
     def _aggregate(self, call: syntax.Call, name: str) -> Untyped:
-        function = AGGREGATES[name]
+        function, _ = AGGREGATES[name]
         group = self._group
         if group is None:
             raise YtError(f'Misuse of aggregate function "{name}"')
@@ -205,7 +205,7 @@ class Binder:
             bound = _generate(arguments, inference.choose(result))
             text = f"{name}({expressions_text(call.arguments)})"
             index = group.aggregate(Aggregate(name, bound, result, text))
-            return AggregateValue(result, nullable=not function.never_null, index=index)
+            return AggregateValue(result, nullable=not function.takes_null, index=index)
 
         return Untyped(inference.result_types, generate)
 

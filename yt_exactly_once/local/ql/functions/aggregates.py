@@ -7,40 +7,14 @@ order inside a group.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from yt_exactly_once.local.ql.functions import storage
-from yt_exactly_once.local.ql.value_types import NUMERIC, SCALAR, Type, TypeSet
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.ql.functions.signatures import Parameter
+from yt_exactly_once.local.ql.functions.signatures import Function
+from yt_exactly_once.local.ql.value_types import NUMERIC, SCALAR, Type
 
 AggregateSql = Callable[[Sequence[str], Sequence[Type], str], str]
-
-
-@dataclass(frozen=True)
-class AggregateFunction:
-    """An aggregate.
-
-    Attributes:
-        name: lower-case name.
-        parameters: what the arguments must be.
-        result: type of the result, or the type variable it equals.
-        sql: builds SQL from the arguments, their types and the position of the row.
-        variables: constraints of the type variables.
-        never_null: whether the result is never null.
-        repeated: always None; aggregates have a fixed number of arguments.
-    """
-
-    name: str
-    parameters: tuple[Parameter, ...]
-    result: Parameter
-    sql: AggregateSql
-    variables: Mapping[str, TypeSet] = field(default_factory=dict, hash=False)
-    never_null: bool = False
-    repeated: None = None
 
 
 def _halves(argument: str) -> str:
@@ -87,19 +61,20 @@ def _cardinality(arguments: Sequence[str], types: Sequence[Type], _position: str
     return f"count(DISTINCT ifnull({argument}, 0))"
 
 
-_COMPARABLE = {"by": SCALAR}
+_SAME, _VALUE = ("value",), "value"
 
-AGGREGATES: dict[str, AggregateFunction] = {
-    function.name: function
-    for function in (
-        AggregateFunction("sum", ("value",), "value", _sum, {"value": NUMERIC}),
-        AggregateFunction("avg", ("value",), Type.DOUBLE, _avg, {"value": NUMERIC}),
-        AggregateFunction("min", ("by",), "by", _extreme("min"), _COMPARABLE),
-        AggregateFunction("max", ("by",), "by", _extreme("max"), _COMPARABLE),
-        AggregateFunction("first", ("value",), "value", _first, {"value": SCALAR | {Type.ANY}}),
-        AggregateFunction("cardinality", (SCALAR,), Type.UINT64, _cardinality, never_null=True),
+AGGREGATES: dict[str, tuple[Function, AggregateSql]] = {
+    function.name: (function, sql)
+    for function, sql in (
+        (Function("sum", _SAME, _VALUE, variables={_VALUE: NUMERIC}), _sum),
+        (Function("avg", _SAME, Type.DOUBLE, variables={_VALUE: NUMERIC}), _avg),
+        (Function("min", _SAME, _VALUE, variables={_VALUE: SCALAR}), _extreme("min")),
+        (Function("max", _SAME, _VALUE, variables={_VALUE: SCALAR}), _extreme("max")),
+        (Function("first", _SAME, _VALUE, variables={_VALUE: SCALAR | {Type.ANY}}), _first),
+        (Function("cardinality", (SCALAR,), Type.UINT64, takes_null=True), _cardinality),
     )
 }
+"""By name: signature, and what builds SQL from the arguments, their types and the position of the row."""
 
 
 def sum_integer(high: int | None, low: int | None) -> int | None:

@@ -134,11 +134,10 @@ class _Slots:
         return len(self.types) - 1
 
 
-def infer(function: Any, arguments: Sequence[TypeSet], source: str) -> Inference:
+def infer(function: Function, arguments: Sequence[TypeSet], source: str) -> Inference:
     """Infer the types of a call of a scalar function or an aggregate.
 
     Args:
-        function: anything with `name`, `parameters`, `repeated`, `result` and `variables`.
         arguments: types every argument could have.
         source: text of the call, for errors.
 

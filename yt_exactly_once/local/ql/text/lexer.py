@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from lark import Token
+from yt import yson
 
 from yt_exactly_once.local.errors import YtError
 
@@ -76,18 +77,8 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 
-_ESCAPE = re.compile(
-    rb"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|([0-7]{1,3})|(.))", re.DOTALL
-)
-_SIMPLE_ESCAPES = {
-    b"n": b"\n",
-    b"t": b"\t",
-    b"r": b"\r",
-    b"a": b"\a",
-    b"b": b"\b",
-    b"f": b"\f",
-    b"v": b"\v",
-}
+_QUOTE = re.compile(rb'(\\.)|"', re.DOTALL)
+"""An escape, or a quote inside a string that other quotes are around."""
 
 BRACKET_SYNTAX_VERSION = 1
 """The last syntax version in which square brackets quote an identifier."""
@@ -132,8 +123,10 @@ def tokenize(text: str, placeholders: Mapping[str, Any], syntax_version: int) ->
 
 
 def unescape(quoted: str) -> bytes:
-    """Decode the C escapes of a quoted string, quotes included in the argument."""
-    return _ESCAPE.sub(_unescape_one, quoted[1:-1].encode(errors="surrogateescape"))
+    """Decode the C escapes of a quoted string, quotes included in the argument; YSON has the same ones."""
+    inner = quoted[1:-1].encode(errors="surrogateescape")
+    escaped = _QUOTE.sub(lambda found: found[1] or b'\\"', inner)
+    return bytes(yson.loads(b'"' + escaped + b'"', encoding=None))
 
 
 def _token(name: str, value: Any, start: int, end: int) -> Token:
@@ -185,17 +178,6 @@ def _closing_bracket(text: str, start: int) -> int | None:
             if depth == 0:
                 return position + 1
     return None
-
-
-def _unescape_one(match: re.Match[bytes]) -> bytes:
-    short_hex, unicode_4, unicode_8, octal, other = match.groups()
-    if short_hex is not None:
-        return bytes((int(short_hex, 16),))
-    if unicode_4 is not None or unicode_8 is not None:
-        return chr(int(unicode_4 or unicode_8, 16)).encode(errors="surrogatepass")
-    if octal is not None:
-        return bytes((int(octal, 8) & 0xFF,))
-    return _SIMPLE_ESCAPES.get(other, other)
 
 
 def _placeholder_tokens(name: str, placeholders: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

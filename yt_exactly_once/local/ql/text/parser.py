@@ -16,12 +16,13 @@ from lark import Lark, Token, Transformer, UnexpectedToken, v_args
 from lark.lexer import Lexer
 
 from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.ql import arithmetic
 from yt_exactly_once.local.ql.text import syntax
 from yt_exactly_once.local.ql.text.lexer import OPERATORS, tokenize
 from yt_exactly_once.local.ql.text.naming import expressions_text
 from yt_exactly_once.local.ql.text.syntax import Constants, Expression, Expressions, Literal
 from yt_exactly_once.local.ql.text.syntax_errors import syntax_error
-from yt_exactly_once.local.ql.value_types import Type
+from yt_exactly_once.local.ql.value_types import INTEGRAL, NUMERIC, Type
 
 _SIGNS = frozenset(("+", "-", "~"))
 
@@ -101,21 +102,13 @@ def _constants(expressions: Expressions) -> Constants | None:
 
 
 def _signed(operator: str, literal: Literal) -> Literal:
-    value = literal.value
-    if operator == "+" or value is None:
+    if operator == "+" or literal.value is None:
         return literal
-    if literal.type not in (Type.INT64, Type.UINT64) and not (
-        operator == "-" and literal.type is Type.DOUBLE
-    ):
+    if literal.type not in (NUMERIC if operator == "-" else INTEGRAL):
         prefix = "Negation" if operator == "-" else "Bitwise negation"
         raise YtError(f"{prefix} of unsupported type")
-    if isinstance(value, float):
-        return Literal(literal.type, -value)
-    changed = -int(value) if operator == "-" else ~int(value)
-    bits = changed & 0xFFFF_FFFF_FFFF_FFFF
-    if literal.type is Type.INT64 and bits >> 63:
-        bits -= 1 << 64
-    return Literal(literal.type, bits)
+    apply = arithmetic.negate if operator == "-" else arithmetic.invert
+    return Literal(literal.type, apply(literal.type, literal.value))
 
 
 @v_args(inline=True)
