@@ -48,6 +48,11 @@ def flag(parameters: Mapping[str, Any], name: str, default: bool = False) -> boo
     raise YtError(f'Error parsing parameter "{name}": expected a boolean')
 
 
+def flags(parameters: Mapping[str, Any], *names: str) -> dict[str, bool]:
+    """Return boolean parameters, false by default."""
+    return {name: flag(parameters, name) for name in names}
+
+
 def integer(
     parameters: Mapping[str, Any], name: str, default: Any = _MISSING, *, unsigned: bool = False
 ) -> Any:

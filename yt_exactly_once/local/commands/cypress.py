@@ -79,7 +79,7 @@ def create(context: Context, connection: sqlite3.Connection) -> Any:
     if parameters.get("path") is None:
         return {"object_id": create_object(context, connection, object_type, given)}
     names = ("recursive", "ignore_existing", "ignore_type_mismatch", "lock_existing", "force")
-    flags = {name: arguments.flag(parameters, name) for name in names}
+    flags = arguments.flags(parameters, *names)
     wish = nodes.Creation(object_type, given, context.user, **flags)
     path = path_of(context)
     if object_type == "table" and given.get("schema") is not None and not given.get("dynamic"):
@@ -90,39 +90,30 @@ def create(context: Context, connection: sqlite3.Connection) -> Any:
 @command("get", partial="rates of queues and consumers are zero")
 def get(context: Context) -> Any:
     """Read a node, an attribute or a part of a document."""
-    path = path_of(context)
-    with settled(context) as connection:
-        view = view_of(context, connection)
-        found = virtual.find(view, path, context.proxy.live_proxies)
-        if found is not None:
-            value = found.get(_names(context))
-        else:
-            allowed = rights.may_read(view, context.user)
-            value = reading.get(view, path, _names(context), _max_size(context), allowed)
-            note_access(context, view, path)
+    value = _read(context, virtual.Virtual.get, reading.get)
     # A bare null would be an empty answer.
     value = yson.YsonEntity() if value is None else value
-    if arguments.flag(context.parameters, "return_only_value"):
-        return value
-    return {"value": value}
+    return value if arguments.flag(context.parameters, "return_only_value") else {"value": value}
 
 
 @command("list")
 def list_(context: Context) -> Any:
     """List the children of a map, or the keys of an attribute or a document."""
+    value = _read(context, virtual.Virtual.children, reading.list_)
+    return value if arguments.flag(context.parameters, "return_only_value") else {"value": value}
+
+
+def _read(context: Context, of_virtual: Any, of_node: Any) -> Any:
     path = path_of(context)
     with settled(context) as connection:
         view = view_of(context, connection)
         found = virtual.find(view, path, context.proxy.live_proxies)
         if found is not None:
-            value = found.children(_names(context))
-        else:
-            allowed = rights.may_read(view, context.user)
-            value = reading.list_(view, path, _names(context), _max_size(context), allowed)
-            note_access(context, view, path)
-    if arguments.flag(context.parameters, "return_only_value"):
-        return value
-    return {"value": value}
+            return of_virtual(found, _names(context))
+        allowed = rights.may_read(view, context.user)
+        value = of_node(view, path, _names(context), _max_size(context), allowed)
+        note_access(context, view, path)
+    return value
 
 
 @command("exists")
@@ -146,7 +137,7 @@ def set_(context: Context, connection: sqlite3.Connection) -> None:
     if lease is not None and is_id(lease[1]) and type_number(lease[1]) in MASTER_TYPES:
         master_transactions.set_timeout(context, connection, lease[1], value)
         return
-    flags = {name: arguments.flag(context.parameters, name) for name in ("recursive", "force")}
+    flags = arguments.flags(context.parameters, "recursive", "force")
     nodes.set_(view_of(context, connection), path, value, owner=context.user, **flags)
 
 
@@ -209,9 +200,8 @@ def move(context: Context, connection: sqlite3.Connection) -> Any:
 
 def _options(context: Context) -> copying.Options:
     parameters = context.parameters
-    names = ("recursive", "force", "ignore_existing", "lock_existing")
     return copying.Options(
-        **{name: arguments.flag(parameters, name) for name in names},
+        **arguments.flags(parameters, "recursive", "force", "ignore_existing", "lock_existing"),
         pessimistic=arguments.flag(parameters, "pessimistic_quota_check", True),
         preserve=frozenset(
             name.removeprefix("preserve_")
@@ -229,8 +219,7 @@ def link(context: Context, connection: sqlite3.Connection) -> Any:
     parameters = context.parameters
     target = path_of(context, "target_path")
     path = path_of(context, "link_path")
-    names = ("recursive", "ignore_existing", "lock_existing", "force")
-    flags = {name: arguments.flag(parameters, name) for name in names}
+    flags = arguments.flags(parameters, "recursive", "ignore_existing", "lock_existing", "force")
     view = view_of(context, connection)
     if not flags["force"]:
         tree.reach(view, target)

@@ -48,7 +48,7 @@ def get(
         try:
             return values.get(view.value(position.id), position.rest, position.path)
         except YtError as error:
-            raise _unresolved(position, error) from error
+            raise tree.unresolved(position.given, error) from error
     if position.rest:
         raise position.missing()
     return _show(view, position, names or [], max_size, may_read, is_root=True)
@@ -194,7 +194,3 @@ def with_attributes(value: Any, wanted: dict[str, Any]) -> Any:
     typed = yson.to_yson_type(without_attributes(value))
     typed.attributes = {**(getattr(value, "attributes", None) or {}), **wanted}
     return typed
-
-
-def _unresolved(position: Position, error: YtError) -> YtError:
-    return YtError(f"Error resolving path {position.given}", Code.RESOLVE, inner=[error])

@@ -60,11 +60,13 @@ class Position:
             reason = f"Node {self.path} has no child with index {name}"
         else:
             reason = f"{self.path} cannot have children"
-        return YtError(
-            f"Error resolving path {self.given}",
-            Code.RESOLVE,
-            inner=[YtError(reason, Code.RESOLVE)],
-        )
+        return unresolved(self.given, reason)
+
+
+def unresolved(path: str, reason: str | YtError) -> YtError:
+    """Return the error for a path that leads nowhere."""
+    inner = YtError(reason, Code.RESOLVE) if isinstance(reason, str) else reason
+    return YtError(f"Error resolving path {path}", Code.RESOLVE, inner=[inner])
 
 
 class Cypress:
@@ -193,26 +195,18 @@ def _start(view: View, path: YPath) -> tuple[str, str, str]:
     ):
         raise YtError(f"Unknown cell tag {cell_tag(path.root)} in {path.text}")
     if node_type is None:
-        raise YtError(
-            f"Error resolving path {path.text}",
-            Code.RESOLVE,
-            inner=[YtError(f"No such object {path.root}", Code.RESOLVE)],
-        )
+        raise unresolved(path.text, f"No such object {path.root}")
     return path.root, node_type, view.path(path.root)
 
 
 def _follow(view: View, link_id: str, where: str, path: YPath, links_left: int) -> Position:
     target = view.value(link_id)
     if links_left == 0:
-        raise YtError(
-            f"Error resolving path {path.text}",
-            Code.RESOLVE,
-            inner=[YtError(f"{TOO_MANY_LINKS}, the last one is {where}", Code.RESOLVE)],
-        )
+        raise unresolved(path.text, f"{TOO_MANY_LINKS}, the last one is {where}")
     try:
         return _walk(view, ypath.parse(target, "target_path"), links_left - 1, follow_last=True)
     except YtError as error:
-        raise YtError(f"Error resolving path {path.text}", Code.RESOLVE, inner=[error]) from error
+        raise unresolved(path.text, error) from error
 
 
 def load(view: View, position: Position) -> Node:

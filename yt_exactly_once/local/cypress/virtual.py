@@ -12,7 +12,15 @@ from typing import Any
 
 from yt import yson
 
-from yt_exactly_once.local.cypress import chunks, clock, dynamic, locks, master_transactions, values
+from yt_exactly_once.local.cypress import (
+    chunks,
+    clock,
+    dynamic,
+    locks,
+    master_transactions,
+    tree,
+    values,
+)
 from yt_exactly_once.local.cypress.ids import TYPES, is_id, type_number
 from yt_exactly_once.local.cypress.reading import with_attributes
 from yt_exactly_once.local.cypress.view import View
@@ -92,11 +100,8 @@ class Virtual:
         return values.get(known, steps, self.text)
 
     def _missing(self) -> YtError:
-        return YtError(
-            f"Error resolving path {self.text}",
-            Code.RESOLVE,
-            inner=[YtError(f"No such object {self.text.partition('/')[0][1:]}", Code.RESOLVE)],
-        )
+        name = self.text.partition("/")[0][1:]
+        return tree.unresolved(self.text, f"No such object {name}")
 
 
 def _chosen(attributes: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:

@@ -6,7 +6,6 @@ command does is its handler's business.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -24,7 +23,6 @@ from yt_exactly_once.local.proxy import Proxy
 from yt_exactly_once.local.tables.vectors import StoredRows
 from yt_exactly_once.local.tables.yson_modes import Modes
 
-_LOGGER = logging.getLogger(__name__)
 _NOT_MODIFIED = 304
 _UNSUPPORTED_MEDIA_TYPE = 415
 _BODY_PIECE = 4 << 20

@@ -7,7 +7,6 @@ one never holds up the others.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
 
-_LOGGER = logging.getLogger(__name__)
 _WORKERS = 64
 _KILLED = 137
 _FORBIDDEN, _TOO_LARGE = 403, 413
@@ -63,7 +61,6 @@ class Application:
         self._pages: dict[str, Callable[[Request], Answer]] = {
             "/api": lambda _: json_answer(["v3", "v4"]),
             "/hosts": self._hosts,
-            "/hosts/all": self._all_hosts,
             "/ping": lambda _: Answer(),
             "/version": lambda _: Answer(
                 headers={"Content-Type": "text/plain"}, body=commands.VERSION.encode()
@@ -71,13 +68,11 @@ class Application:
             "/service": lambda _: json_answer(
                 {"version": commands.VERSION, "start_time": started.isoformat()}
             ),
-            "/internal/discover_versions/v2": self._versions,
             "/cluster_connection": lambda _: json_answer(
                 {"cluster_name": proxy.cluster_name, "proxies": proxy.live_proxies()}
             ),
             "/auth": self._whoami,
             "/auth/whoami": self._whoami,
-            "/login": self._whoami,
         }
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -258,32 +253,6 @@ class Application:
             body = "".join(host + "\n" for host in hosts).encode()
             return Answer(headers={"Content-Type": "text/plain"}, body=body)
         return json_answer(hosts)
-
-    def _all_hosts(self, _request: Request) -> Answer:
-        return json_answer(
-            [
-                {
-                    "host": host,
-                    "name": host,
-                    "role": "data",
-                    "banned": False,
-                    "ban_message": "",
-                    "dead": False,
-                    "liveness": {"load_average": 0.0, "network_coef": 0.0},
-                }
-                for host in self._proxy.live_proxies()
-            ]
-        )
-
-    def _versions(self, _request: Request) -> Answer:
-        return json_answer(
-            {
-                "details": [
-                    {"address": host, "type": "http_proxy", "version": commands.VERSION}
-                    for host in self._proxy.live_proxies()
-                ]
-            }
-        )
 
     def _administer(self, request: Request, path: str) -> Answer:
         user = self._authenticate(request)

@@ -6,7 +6,7 @@ errors are therefore the same on both fronts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -51,7 +51,6 @@ class Call:
 
 
 Run = Callable[[Call], None]
-StreamRead = Callable[[Call], Iterator[bytes]]
 Opening = Callable[[Call], list[bytes]]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
 
-_LOGGER = logging.getLogger(__name__)
 _TYPED = {
     "input_format": yson.to_yson_type("yson", attributes={"enable_integral_type_conversion": False})
 }
