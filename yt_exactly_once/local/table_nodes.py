@@ -13,21 +13,13 @@ from yt_exactly_once.local.tables.schema import REGISTRATIONS_SCHEMA
 from yt_exactly_once.local.tablets.attributes import describe_tablet, table_attributes
 from yt_exactly_once.local.tablets.attributes import moments as moments_of
 from yt_exactly_once.local.tablets.catalog import find_layout, initialize, load_layout
-from yt_exactly_once.local.tablets.lifecycle import (
-    check_movable,
-    check_removal,
-    check_set,
-    copy,
-    create,
-    drop,
-)
+from yt_exactly_once.local.tablets.lifecycle import check_change, check_movable, copy, create, drop
 from yt_exactly_once.local.tablets.states import change_state
 
 __all__ = [
     "attributes",
+    "check_change",
     "check_movable",
-    "check_removal",
-    "check_set",
     "copy",
     "create",
     "create_system_tables",

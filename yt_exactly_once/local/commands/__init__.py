@@ -1,37 +1,11 @@
 """Every command of the embedded cluster; importing this package fills the registry."""
 
-from yt_exactly_once.local.commands import (
-    altering,
-    cypress,
-    files,
-    master_transactions,
-    partitions,
-    queues,
-    rows,
-    security,
-    select,
-    service,
-    sessions,
-    static_tables,
-    tables,
-    transactions,
-)
+from importlib import import_module
+from pkgutil import iter_modules
+
 from yt_exactly_once.local.commands.version import VERSION
 
-__all__ = [
-    "VERSION",
-    "altering",
-    "cypress",
-    "files",
-    "master_transactions",
-    "partitions",
-    "queues",
-    "rows",
-    "security",
-    "select",
-    "service",
-    "sessions",
-    "static_tables",
-    "tables",
-    "transactions",
-]
+__all__ = ["VERSION"]
+
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")

@@ -355,7 +355,7 @@ def write(view: View, node: Node, steps: Sequence[Step], value: Any) -> None:
         whole = node.attributes.get(name, whole)
         value = values.set_(whole, steps[1:], value, f"{node.path}/@{name}")
     if _is_dynamic(node):
-        dynamic.tables().check_set(
+        dynamic.tables().check_change(
             view.connection, node, name, value, in_transaction=view.tx != TRUNK
         )
     check_settable(view, node, name)
@@ -469,7 +469,7 @@ def delete(view: View, node: Node, steps: Sequence[Step], *, force: bool) -> Non
         raise YtError(f'Attribute "{name}" is not found', Code.RESOLVE)
     _check_outside(view, node, name)
     if _is_dynamic(node):
-        dynamic.tables().check_removal(view.connection, node, name, in_transaction=view.tx != TRUNK)
+        dynamic.tables().check_change(view.connection, node, name, in_transaction=view.tx != TRUNK)
     locks.acquire(view, node.id, locks.SHARED, attribute_key=name)
     view.drop_attribute(node.id, name)
     clock.touch(view, node.id, "attribute")

@@ -41,21 +41,15 @@ class DynamicTables(Protocol):
     def moments(self, connection: sqlite3.Connection, node_id: str, /) -> dict[str, Any]:
         """Return the attributes that a snapshot lock keeps still."""
 
-    def check_set(
+    def check_change(
         self,
         connection: sqlite3.Connection,
         node: Node,
         name: str,
-        value: Any,
-        *,
+        *value: Any,
         in_transaction: bool,
     ) -> None:
-        """Refuse a change of an attribute that is not allowed now."""
-
-    def check_removal(
-        self, connection: sqlite3.Connection, node: Node, name: str, *, in_transaction: bool
-    ) -> None:
-        """Refuse the removal of an attribute that is not allowed now."""
+        """Refuse a change of an attribute that is not allowed now; without a value, its removal."""
 
     def describe_tablet(
         self, connection: sqlite3.Connection, tablet_id: str, /

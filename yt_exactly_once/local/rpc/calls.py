@@ -13,10 +13,23 @@ from typing import Any, Literal
 from yt_exactly_once.local.commands.registry import REGISTRY, Context
 from yt_exactly_once.local.rpc import options
 from yt_exactly_once.local.rpc.bus.packets import Parts
-from yt_exactly_once.local.rpc.front_state import FrontState
+from yt_exactly_once.local.rpc.sequences import Sequences
 
 Attachments = Sequence[bytes | None]
 Direction = Literal["none", "read", "write"]
+
+
+@dataclass
+class FrontState:
+    """What the front of a proxy remembers between requests of all connections.
+
+    Attributes:
+        sequences: the order of modifications.
+        committing: ids of transactions whose commit a fault holds back.
+    """
+
+    sequences: Sequences = field(default_factory=Sequences)
+    committing: set[str] = field(default_factory=set)
 
 
 @dataclass

@@ -18,8 +18,7 @@ from yt_exactly_once.local.rpc import error_messages, message_types
 from yt_exactly_once.local.rpc.bus import envelopes
 from yt_exactly_once.local.rpc.bus.connection import Connection
 from yt_exactly_once.local.rpc.bus.exchange import Exchange, GoneError
-from yt_exactly_once.local.rpc.calls import Call, Method
-from yt_exactly_once.local.rpc.front_state import FrontState
+from yt_exactly_once.local.rpc.calls import Call, FrontState, Method
 from yt_exactly_once.local.rpc.message_types import text
 from yt_exactly_once.local.rpc.methods import METHODS
 

@@ -64,20 +64,25 @@ def apply_due(store: Store, now: float | None = None) -> None:
         if not _due(connection, moment):
             return
     with store.write() as connection:
-        for number, node_id, timestamp, body in _due(connection, moment):
-            layout = find_layout(connection, node_id, node_id)
-            if layout is not None:
-                apply(connection, layout, _load_parts(body), timestamp)
-            connection.execute("DELETE FROM pending_appends WHERE id = ?", (number,))
+        _apply_pending(connection, _due(connection, moment))
 
 
 def apply_pending(connection: sqlite3.Connection, layout: TableLayout) -> None:
     """Let all rows of a table appear; a tablet is only unmounted when its transactions are through."""
     pending = connection.execute(
-        "SELECT id, ts, body FROM pending_appends WHERE node_id = ? ORDER BY id", (layout.node_id,)
-    ).fetchall()
-    for number, timestamp, body in pending:
-        apply(connection, layout, _load_parts(body), timestamp)
+        "SELECT id, node_id, ts, body FROM pending_appends WHERE node_id = ? ORDER BY id",
+        (layout.node_id,),
+    )
+    _apply_pending(connection, pending.fetchall())
+
+
+def _apply_pending(
+    connection: sqlite3.Connection, pending: Sequence[tuple[int, str, int, bytes]]
+) -> None:
+    for number, node_id, timestamp, body in pending:
+        layout = find_layout(connection, node_id, node_id)
+        if layout is not None:
+            apply(connection, layout, _load_parts(body), timestamp)
         connection.execute("DELETE FROM pending_appends WHERE id = ?", (number,))
 
 

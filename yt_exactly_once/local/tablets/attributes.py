@@ -26,6 +26,11 @@ from yt_exactly_once.local.tablets.reads import weight_sql
 
 _STATES = ("mounted", "unmounted", "frozen", "mounting", "unmounting", "freezing", "unfreezing")
 
+_STATES_OF_ALL = ("tablet_state", "actual_tablet_state", "expected_tablet_state")
+_COUNTS_BY_STATE = ("tablet_count_by_state", "tablet_count_by_expected_state")
+_ROW_COUNTS = ("row_count", "chunk_row_count")
+_SIZES = ("data_weight", "uncompressed_data_size", "compressed_data_size")
+
 Attributes = dict[str, "Callable[[], Any]"]
 
 _DEFAULTS: dict[str, Any] = {
@@ -51,27 +56,27 @@ def table_attributes(connection: sqlite3.Connection, node: Node, layout: TableLa
         "key_columns": lambda: [column.name for column in layout.key_columns],
         "unique_keys": lambda: schema.unique_keys,
         "tablet_count": lambda: layout.tablet_count,
-        "tablet_state": lambda: layout.state,
-        "actual_tablet_state": lambda: layout.state,
-        "expected_tablet_state": lambda: layout.state,
         "tablets": lambda: tablets(connection, layout),
-        "row_count": lambda: row_count(connection, layout),
-        "chunk_row_count": lambda: row_count(connection, layout),
         "chunk_count": lambda: len(_chunk_ids(connection, layout)),
         "chunk_ids": lambda: _chunk_ids(connection, layout),
-        "data_weight": lambda: data_weight(connection, layout),
-        "uncompressed_data_size": lambda: data_weight(connection, layout),
-        "compressed_data_size": lambda: data_weight(connection, layout),
         "tablet_statistics": lambda: _statistics(
             connection, layout, str(node.attributes.get("in_memory_mode", "none"))
         ),
         "tablet_error_count": lambda: 0,
-        "tablet_count_by_state": lambda: _count_by_state(layout),
-        "tablet_count_by_expected_state": lambda: _count_by_state(layout),
         "preload_state": lambda: "complete",
         "upstream_replica_id": lambda: "0-0-0-0",
         "modification_time": lambda: _modified(connection, node),
     }
+    for names, compute in (
+        (_STATES_OF_ALL, lambda: layout.state),
+        (
+            _COUNTS_BY_STATE,
+            lambda: dict.fromkeys(_STATES, 0) | Counter(t.state for t in layout.tablets),
+        ),
+        (_ROW_COUNTS, lambda: row_count(connection, layout)),
+        (_SIZES, lambda: data_weight(connection, layout)),
+    ):
+        attributes |= dict.fromkeys(names, compute)
     for name, default in _DEFAULTS.items():
         # A copy, since a part of it may be set in place.
         attributes[name] = partial(deepcopy, node.attributes.get(name, default))
@@ -197,10 +202,6 @@ def describe_tablet(connection: sqlite3.Connection, tablet_id: str) -> dict[str,
     shown = tablets(connection, layout)[found[1]]
     del shown["tablet_id"]
     return {"id": tablet_id, "type": "tablet", "table_id": found[0], "owner_id": found[0], **shown}
-
-
-def _count_by_state(layout: TableLayout) -> dict[str, int]:
-    return dict.fromkeys(_STATES, 0) | Counter(tablet.state for tablet in layout.tablets)
 
 
 def _modified(connection: sqlite3.Connection, node: Node) -> str:

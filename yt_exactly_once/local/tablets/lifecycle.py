@@ -156,10 +156,10 @@ def check_movable(connection: sqlite3.Connection, node_id: str) -> None:
         settings.check_unmounted(layout, "Cannot move dynamic table")
 
 
-def check_set(
-    connection: sqlite3.Connection, node: Node, name: str, value: Any, *, in_transaction: bool
+def check_change(
+    connection: sqlite3.Connection, node: Node, name: str, *value: Any, in_transaction: bool
 ) -> None:
-    """Refuse a change of a setting that is not allowed now.
+    """Refuse a change of a setting that is not allowed now; without a value, its removal.
 
     Settings act from the next mount or remount on, as on a real cluster.
 
@@ -168,19 +168,8 @@ def check_set(
     """
     layout = load_layout(connection, node.id, node.path)
     settings.check_change(layout, name, in_transaction=in_transaction)
-    settings.check_value(name, value, is_sorted=layout.sorted)
-
-
-def check_removal(
-    connection: sqlite3.Connection, node: Node, name: str, *, in_transaction: bool
-) -> None:
-    """Refuse to remove a setting that is fixed now.
-
-    Raises:
-        YtError: as `check_set`.
-    """
-    layout = load_layout(connection, node.id, node.path)
-    settings.check_change(layout, name, in_transaction=in_transaction)
+    for given in value:
+        settings.check_value(name, given, is_sorted=layout.sorted)
 
 
 def _create_tablets(

@@ -113,16 +113,7 @@ def fetch(
     columns: Sequence[Column],
 ) -> dict[bytes, tuple[Any, ...]]:
     """Return stored values of the existing rows by key."""
-    return {key: row[:-1] for key, row in _fetched(connection, layout, keys, columns)}
-
-
-def _fetched(
-    connection: sqlite3.Connection,
-    layout: TableLayout,
-    keys: Sequence[bytes],
-    columns: Sequence[Column],
-) -> Iterator[tuple[bytes, tuple[Any, ...]]]:
-    """Yield keys of existing rows with the stored values and the key."""
+    found: dict[bytes, tuple[Any, ...]] = {}
     selected = ", ".join([*(layout.sql_column(column.name) for column in columns), '"$key"'])
     for start in range(0, len(keys), _KEYS_PER_SELECT):
         chunk = keys[start : start + _KEYS_PER_SELECT]
@@ -130,7 +121,8 @@ def _fetched(
         rows = connection.execute(
             f'SELECT {selected} FROM {layout.sql_source} WHERE "$key" IN ({marks})', chunk
         )
-        yield from ((row[-1], row) for row in rows.fetchall())
+        found |= {row[-1]: row[:-1] for row in rows.fetchall()}
+    return found
 
 
 def timestamped_lookup(

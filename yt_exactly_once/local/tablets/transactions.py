@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 from yt_exactly_once.local.cypress.ids import CELL_TAG
 from yt_exactly_once.local.errors import Code, YtError
@@ -41,6 +40,7 @@ class TabletTransaction:
 
     Attributes:
         progress: last sequence number pushed here per producer, queue and session.
+        deadline: when the pool ends it, on the clock of the pool.
     """
 
     def __init__(
@@ -60,6 +60,7 @@ class TabletTransaction:
         self.progress: dict[tuple[str, str, str], int] = {}
         self.lock = threading.Lock()
         self.state = _ACTIVE
+        self.deadline = math.inf
         self._started = time.time()
         self._store = store
         self._snapshot = snapshot
@@ -168,12 +169,6 @@ class TabletTransaction:
             )
 
 
-@dataclass
-class _Entry:
-    transaction: TabletTransaction
-    deadline: float = field(default=0.0)
-
-
 class TransactionPool:
     """The transactions of one proxy.
 
@@ -197,7 +192,7 @@ class TransactionPool:
         self._manner = manner or Manner()
         self._max_timeout = max_timeout
         self._clock = clock
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, TabletTransaction] = {}
         self._changed = threading.Condition()
         self._next_look = math.inf
         self._reaper: threading.Thread | None = None
@@ -239,11 +234,11 @@ class TransactionPool:
                     f"Failed to register duplicate sticky transaction {chosen}",
                     Code.INVALID_TRANSACTION_STATE,
                 )
-            deadline = self._clock() + timeout
-            self._entries[chosen] = _Entry(transaction, deadline)
+            transaction.deadline = self._clock() + timeout
+            self._entries[chosen] = transaction
             self._start_reaper()
             # Waking a thread costs more than all else here.
-            if deadline < self._next_look:
+            if transaction.deadline < self._next_look:
                 self._changed.notify()
         return transaction
 
@@ -255,11 +250,11 @@ class TransactionPool:
         """
         self.expire()
         with self._changed:
-            entry = self._entries.get(transaction_id)
-            if entry is None:
+            found = self._entries.get(transaction_id)
+            if found is None:
                 raise not_found(transaction_id)
-            entry.deadline = self._clock() + entry.transaction.timeout
-            return entry.transaction
+            found.deadline = self._clock() + found.timeout
+            return found
 
     def commit(self, transaction_id: str, prerequisites: Sequence[str] = ()) -> int:
         """Commit a transaction and return its timestamp; whatever happens, it is gone afterwards.
@@ -306,14 +301,14 @@ class TransactionPool:
     def written(self, transaction_id: str) -> frozenset[str]:
         """Return the paths of the tables that a transaction has buffered rows for; none if it is not here."""
         with self._changed:
-            entry = self._entries.get(transaction_id.lower())
-            return frozenset() if entry is None else entry.transaction.written
+            found = self._entries.get(transaction_id.lower())
+            return frozenset() if found is None else found.written
 
     def expire(self) -> None:
         """Abort every transaction whose lease has run out."""
         with self._changed:
             now = self._clock()
-            late = [e.transaction for e in self._entries.values() if e.deadline <= now]
+            late = [t for t in self._entries.values() if t.deadline <= now]
             late = [t for t in late if t.state != _COMMITTING]
             for transaction in late:
                 del self._entries[transaction.id]
@@ -327,7 +322,7 @@ class TransactionPool:
             entries, self._entries = list(self._entries.values()), {}
             self._changed.notify()
         for entry in entries:
-            _abort_quietly(entry.transaction)
+            _abort_quietly(entry)
         if self._reaper is not None:
             self._reaper.join()
 

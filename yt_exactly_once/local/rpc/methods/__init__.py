@@ -1,23 +1,11 @@
-"""The methods of the service; importing this module registers them."""
+"""The methods of the service; importing this package registers them."""
+
+from importlib import import_module
+from pkgutil import iter_modules
 
 from yt_exactly_once.local.rpc.calls import METHODS
-from yt_exactly_once.local.rpc.methods import (
-    cypress,
-    modifications,
-    queues,
-    rows,
-    streams,
-    tables,
-    transactions,
-)
 
-__all__ = [
-    "METHODS",
-    "cypress",
-    "modifications",
-    "queues",
-    "rows",
-    "streams",
-    "tables",
-    "transactions",
-]
+__all__ = ["METHODS"]
+
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")
