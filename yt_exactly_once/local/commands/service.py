@@ -14,38 +14,15 @@ from yt_exactly_once.local.commands.version import VERSION
 from yt_exactly_once.local.cypress import permissions, tree
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.store import next_timestamp
+from yt_exactly_once.local.tables import types
 
 _DEFAULT_CONCURRENCY = 50
 
 FEATURES: dict[str, Any] = {
-    "primitive_types": [
-        "int8",
-        "int16",
-        "int32",
-        "int64",
-        "uint8",
-        "uint16",
-        "uint32",
-        "uint64",
-        "string",
-        "yson",
-        "utf8",
-        "bool",
-        "float",
-        "double",
-        "date",
-        "datetime",
-        "timestamp",
-        "interval",
-        "date32",
-        "datetime64",
-        "timestamp64",
-        "interval64",
-        "json",
-        "null",
-        "void",
-        "uuid",
-    ],
+    "primitive_types": sorted(
+        types.type_v3_from_v1(name, required=name not in {"null", "void"})
+        for name in types.SIMPLE_V1 - types.TZ_TYPES
+    ),
     "compression_codecs": ["none"],
     "erasure_codecs": ["none"],
     "operation_statistics_descriptions": {},

@@ -27,39 +27,48 @@ if TYPE_CHECKING:
     from yt_exactly_once.local.commands.registry import Context
 
 _FORCED_COMPACTION = ("forced_compaction_revision", "forced_store_compaction_revision")
+_TRANSITIONS: dict[str, tuple[states.Action, str]] = {
+    "freeze_table": ("freeze", "frozen"),
+    "mount_table": ("mount", "mounted"),
+    "unfreeze_table": ("unfreeze", "mounted"),
+    "unmount_table": ("unmount", "unmounted"),
+}
 _INSTANT = "tablets change state at once, there are no transient states"
 
 
+@command("freeze_table", volatile=True, partial=_INSTANT)
 @command("mount_table", volatile=True, partial=_INSTANT)
-def mount_table(context: Context) -> Any:
-    """Mount tablets; with `freeze` they come up frozen."""
-    freeze = arguments.flag(context.parameters, "freeze")
-    if freeze:
-        return _change_state(context, "mount_frozen", "frozen")
-    return _change_state(context, "mount", "mounted")
-
-
+@command("unfreeze_table", volatile=True, partial=_INSTANT)
 @command(
     "unmount_table",
     volatile=True,
     partial=f"{_INSTANT}; `force` loses rows written since the last mount or freeze, but none older"
     " than ten minutes or than `dynamic_store_auto_flush_period`",
 )
-def unmount_table(context: Context) -> Any:
-    """Unmount tablets; `force` loses the rows that are not flushed."""
-    return _change_state(context, "unmount", "unmounted")
+def change_state(context: Context) -> Any:
+    """Mount, unmount, freeze or unfreeze tablets; with `freeze` mounted ones come up frozen."""
+    parameters = context.parameters
+    action, state = _TRANSITIONS[context.command]
+    if action == "mount" and arguments.flag(parameters, "freeze"):
+        action, state = "mount_frozen", "frozen"
+    first = arguments.integer(parameters, "first_tablet_index", None)
+    last = arguments.integer(parameters, "last_tablet_index", None)
+    force = arguments.flag(parameters, "force")
+    cell_id = arguments.identifier(parameters, "cell_id")
 
+    def change(connection: sqlite3.Connection, node: Node, layout: TableLayout) -> None:
+        if cell_id is not None and View(connection).node_type(cell_id) != "tablet_cell":
+            raise YtError(f"No such tablet cell {cell_id}", Code.RESOLVE)
+        indexes = shape.tablet_range(layout, first, last)
+        states.check_transition(layout, action, indexes, force=force)
+        if force and action == "unmount":
+            mounted = [index for index in indexes if layout.tablets[index].state == "mounted"]
+            forced_unmount.drop_unflushed(connection, layout, mounted, node.attributes)
+        states.change_state(connection, layout, state, node.attributes, indexes)
+        if state == "mounted" and layout.state == "unmounted":
+            quotas.check(View(connection), node.id, "tablet_static_memory")
 
-@command("freeze_table", volatile=True, partial=_INSTANT)
-def freeze_table(context: Context) -> Any:
-    """Make mounted tablets read-only."""
-    return _change_state(context, "freeze", "frozen")
-
-
-@command("unfreeze_table", volatile=True, partial=_INSTANT)
-def unfreeze_table(context: Context) -> Any:
-    """Make frozen tablets writable."""
-    return _change_state(context, "unfreeze", "mounted")
+    return _run(context, change, f"Cannot {action.removesuffix('_frozen')} a static table")
 
 
 @command("remount_table", volatile=True)
@@ -151,28 +160,6 @@ def get_table_pivot_keys(context: Context) -> list[Any]:
         return [list(pivot) for pivot in layout.pivot_keys]
     names = [column.name for column in layout.key_columns]
     return [dict(zip(names, pivot, strict=False)) for pivot in layout.pivot_keys]
-
-
-def _change_state(context: Context, action: states.Action, state: str) -> Any:
-    parameters = context.parameters
-    first = arguments.integer(parameters, "first_tablet_index", None)
-    last = arguments.integer(parameters, "last_tablet_index", None)
-    force = arguments.flag(parameters, "force")
-    cell_id = arguments.identifier(parameters, "cell_id")
-
-    def change(connection: sqlite3.Connection, node: Node, layout: TableLayout) -> None:
-        if cell_id is not None and View(connection).node_type(cell_id) != "tablet_cell":
-            raise YtError(f"No such tablet cell {cell_id}", Code.RESOLVE)
-        indexes = shape.tablet_range(layout, first, last)
-        states.check_transition(layout, action, indexes, force=force)
-        if force and action == "unmount":
-            mounted = [index for index in indexes if layout.tablets[index].state == "mounted"]
-            forced_unmount.drop_unflushed(connection, layout, mounted, node.attributes)
-        states.change_state(connection, layout, state, node.attributes, indexes)
-        if state == "mounted" and layout.state == "unmounted":
-            quotas.check(View(connection), node.id, "tablet_static_memory")
-
-    return _run(context, change, f"Cannot {action.removesuffix('_frozen')} a static table")
 
 
 def _run(

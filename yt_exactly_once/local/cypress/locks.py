@@ -133,34 +133,30 @@ def of_node(view: View, node_id: str) -> list[Lock]:
 
 def find(connection: sqlite3.Connection, lock_id: str) -> Lock | None:
     """Return a lock by its id."""
-    row = connection.execute(
-        f"SELECT {_COLUMNS} FROM cypress_locks WHERE id = ?", (lock_id,)
-    ).fetchone()
-    return Lock(*row) if row else None
+    return next(iter(_select(connection, "id = ?", lock_id)), None)
 
 
 def all_(connection: sqlite3.Connection) -> list[Lock]:
     """Return every lock."""
-    rows = connection.execute(f"SELECT {_COLUMNS} FROM cypress_locks ORDER BY created")
-    return [Lock(*row) for row in rows]
+    return _select(connection, "true")
 
 
 def of_transaction(connection: sqlite3.Connection, tx: str) -> list[Lock]:
     """Return the locks of a transaction."""
-    rows = connection.execute(
-        f"SELECT {_COLUMNS} FROM cypress_locks WHERE tx = ? ORDER BY created", (tx,)
-    )
-    return [Lock(*row) for row in rows]
+    return _select(connection, "tx = ?", tx)
 
 
 def frozen_nodes(connection: sqlite3.Connection, tx: str) -> set[str]:
     """Return the nodes that a transaction holds snapshots of."""
+    held = _select(connection, "tx = ? AND mode = ? AND state = 'acquired'", tx, SNAPSHOT)
+    return {lock.node_id for lock in held}
+
+
+def _select(connection: sqlite3.Connection, condition: str, *values: str) -> list[Lock]:
     rows = connection.execute(
-        "SELECT DISTINCT node_id FROM cypress_locks WHERE tx = ? AND mode = ? AND"
-        " state = 'acquired'",
-        (tx, SNAPSHOT),
+        f"SELECT {_COLUMNS} FROM cypress_locks WHERE {condition} ORDER BY created", values
     )
-    return {node_id for (node_id,) in rows}
+    return [Lock(*row) for row in rows]
 
 
 def hand_over(connection: sqlite3.Connection, tx: str, parent_tx: str) -> None:
@@ -184,10 +180,8 @@ def release(connection: sqlite3.Connection, tx: str) -> None:
 def _on_node(
     connection: sqlite3.Connection, node_id: str, state: str | None = "acquired"
 ) -> list[Lock]:
-    rows = connection.execute(
-        f"SELECT {_COLUMNS} FROM cypress_locks WHERE node_id = ? ORDER BY created", (node_id,)
-    )
-    return [lock for lock in (Lock(*row) for row in rows) if state in {None, lock.state}]
+    held = _select(connection, "node_id = ?", node_id)
+    return [lock for lock in held if state in {None, lock.state}]
 
 
 def _insert(connection: sqlite3.Connection, lock: Lock) -> Lock:

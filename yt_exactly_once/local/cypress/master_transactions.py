@@ -164,19 +164,16 @@ def abort(connection: sqlite3.Connection, transaction_id: str) -> None:
 
 def expire(connection: sqlite3.Connection) -> None:
     """Abort the transactions whose lease ran out; called before every change of the tree."""
-    overdue = connection.execute(
-        "SELECT id FROM master_transactions WHERE expires <= ?", (time.time(),)
-    ).fetchall()
-    for (transaction_id,) in overdue:
+    for transaction_id in overdue(connection):
         _end(connection, transaction_id)
 
 
-def overdue(connection: sqlite3.Connection) -> bool:
-    """Tell whether the lease of a transaction ran out that is still here."""
+def overdue(connection: sqlite3.Connection) -> list[str]:
+    """Return the transactions whose lease ran out that are still here."""
     found = connection.execute(
-        "SELECT 1 FROM master_transactions WHERE expires <= ? LIMIT 1", (time.time(),)
-    ).fetchone()
-    return found is not None
+        "SELECT id FROM master_transactions WHERE expires <= ?", (time.time(),)
+    )
+    return [transaction_id for (transaction_id,) in found]
 
 
 def describe(connection: sqlite3.Connection, transaction_id: str) -> dict[str, Any] | None:
