@@ -42,7 +42,7 @@ from tests.flows import PARTITION_COLUMN, QUERIES, ROW_COLUMN, read_queue
 from yt_exactly_once import RetryPolicy, TransactionalSink, config, register_source
 from yt_exactly_once.demo.messages import Report
 from yt_exactly_once.demo.nursery import open_nursery
-from yt_exactly_once.spark.sink import transactional_sink
+from yt_exactly_once.spark.sink import sender
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -185,7 +185,7 @@ def main(arguments: list[str]) -> int:
     """Obey until the runner goes away; return the exit code."""
     options = DriverOptions.load(arguments[0])
     if options.by_tasks:
-        transactional_sink.LARGE = 0
+        sender.LARGE = 0
     config.LEASE = timedelta(seconds=LEASE_SECONDS)
     scratch = Path(options.scratch)
     scratch.mkdir(parents=True, exist_ok=True)

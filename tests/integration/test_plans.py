@@ -14,7 +14,7 @@ from yt_exactly_once import TransactionalSink
 from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.codec.schema import TableSchema, check_frame, table_schema_for
 from yt_exactly_once.spark.schema import arrow_of_spark
-from yt_exactly_once.spark.sink import encode, frame_rows, transactional_sink
+from yt_exactly_once.spark.sink import encode, frame_rows, sender
 from yt_exactly_once.spark.sink.encode import RowEncoder, encode_batches
 from yt_exactly_once.spark.sink.placement import Placement
 from yt_exactly_once.spark.versions import arrow_batches
@@ -45,7 +45,7 @@ def test_newest_change_of_a_key_counts_when_a_function_goes_through_pandas(
 
     These tasks do not send the rows, however many there are.
     """
-    monkeypatch.setattr(transactional_sink, "LARGE", 1)
+    monkeypatch.setattr(sender, "LARGE", 1)
     target = f"{tmp}/target"
     schema = [
         {"name": "id", "type": "int64", "sort_order": "ascending"},

@@ -20,7 +20,7 @@ from yt_exactly_once import Event, RetryPolicy, config
 from yt_exactly_once.commit.entry import DRIVER, TASKS
 from yt_exactly_once.errors import TransactionLostError
 from yt_exactly_once.local import LocalCluster
-from yt_exactly_once.spark.sink import transactional_sink
+from yt_exactly_once.spark.sink import sender
 from yt_exactly_once.spark.sink.modes import transactional
 from yt_exactly_once.spark.sink.modes.tasks import JoinedInsertTask
 
@@ -53,7 +53,7 @@ def test_tasks_send_rows_into_the_transaction_and_a_replay_is_skipped(stream):
 @pytest.mark.further
 def test_large_batches_are_sent_by_tasks_and_small_ones_by_the_driver(stream, monkeypatch):
     """The sink goes by the batch before, in a later run by the ledger; of the first one it knows nothing."""
-    monkeypatch.setattr(transactional_sink, "LARGE", 5_000)
+    monkeypatch.setattr(sender, "LARGE", 5_000)
     flow = stream(rows=300, rows_per_partition=100, is_sorted=True)
     assert senders(flow.run()) == [DRIVER, TASKS, TASKS]
     flow.queue.append(100, 0)
@@ -256,7 +256,7 @@ def test_commit_without_an_answer_is_resolved_from_the_ledger(stream, faults, fa
 @pytest.mark.further
 def test_rows_that_are_shuffled_stay_with_the_driver(stream, monkeypatch):
     """A stage with an input from another one may run again. The sink tries once in a run."""
-    monkeypatch.setattr(transactional_sink, "LARGE", 1)
+    monkeypatch.setattr(sender, "LARGE", 1)
     flow = stream(rows=600, rows_per_partition=200)
     flow.change = lambda frame: frame.repartition(3, "key")
     heard = flow.run()
@@ -277,7 +277,7 @@ def test_query_that_does_not_allow_it_is_refused_where_tasks_must_send(stream):
 @pytest.mark.further
 def test_state_stays_with_the_driver(stream, monkeypatch):
     """It can be computed only once, and so a batch cannot go the other way."""
-    monkeypatch.setattr(transactional_sink, "LARGE", 1)
+    monkeypatch.setattr(sender, "LARGE", 1)
     flow = stream(AGGREGATION, rows=400, rows_per_partition=200, is_sorted=True)
     assert "keeps state" in flow.fail("ConfigError", sent_by="tasks")
     assert set(senders(flow.run())) == {DRIVER}

@@ -61,7 +61,8 @@ from yt_exactly_once.spark.sink.modes.push import RehearsalTask
 from yt_exactly_once.spark.sink.modes.tasks import JoinedInsertTask
 from yt_exactly_once.spark.sink.options import Target
 from yt_exactly_once.spark.sink.run import Delivery, QueryRun
-from yt_exactly_once.spark.sink.transactional_sink import LARGE, TransactionalSink
+from yt_exactly_once.spark.sink.sender import LARGE
+from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
 from yt_exactly_once.spark.source.opening import OpenedQueue
 from yt_exactly_once.spark.source.packed import PackedQueue
 from yt_exactly_once.spark.source.reader import QueueStreamReader
@@ -335,7 +336,8 @@ class ModelSink(TransactionalSink):
             agreed=call.batch - 1 if call.agreed else None,
             entry=LedgerEntry.from_row(json.loads(call.left)) if call.left else None,
             computing=0.0 if call.agreed or scenario.into_one else None,
-            bytes=LARGE if scenario.into_one else 0,
+            # The driver would send the same requests in the place of the tasks.
+            bytes=LARGE if scenario.by_tasks or scenario.into_one else 0,
         )
         if scenario.by_tasks or scenario.into_one:
             run.targets = tuple(
@@ -360,8 +362,13 @@ class ModelSink(TransactionalSink):
         return silent
 
     def _compute(
-        self, delivery: Delivery, transaction: OpenTransaction | None = None
+        self,
+        delivery: Delivery,
+        transaction: OpenTransaction | None = None,
+        *,
+        by_driver: bool = False,
     ) -> list[TargetRows]:
+        assert not by_driver
         if self.options.mode != DeliveryMode.TRANSACTIONAL or transaction is not None:
             return super()._compute(delivery, transaction)
         batch, frame = delivery.batch, cast("Any", delivery.rows)._frame

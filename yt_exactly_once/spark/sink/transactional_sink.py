@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from yt_exactly_once import config
 from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.commit.cluster import OpenTransaction
-from yt_exactly_once.commit.entry import DRIVER, TASKS, LedgerEntry
+from yt_exactly_once.commit.entry import TASKS, LedgerEntry
 from yt_exactly_once.commit.ledger import CommitLedger
 from yt_exactly_once.commit.parts import TargetRows, split, whole
 from yt_exactly_once.commit.transactional import SHARE_AHEAD, BatchCommit
@@ -40,23 +40,22 @@ from yt_exactly_once.spark.sink.frame_rows import FrameRows
 from yt_exactly_once.spark.sink.look_up import Found, find, look_up, name_other_query
 from yt_exactly_once.spark.sink.modes import MODES
 from yt_exactly_once.spark.sink.modes.mode import Plan, TargetBatch
-from yt_exactly_once.spark.sink.options import AUTO_SENDER, SinkOptions, require_options, takes
+from yt_exactly_once.spark.sink.options import SinkOptions, require_options, takes
 from yt_exactly_once.spark.sink.past_batches import PastBatches
 from yt_exactly_once.spark.sink.preparation import check_before_start, prepare
 from yt_exactly_once.spark.sink.run import Delivery, QueryRun
+from yt_exactly_once.spark.sink.sender import (
+    TOO_LARGE,
+    driver_stands_in,
+    tasks_join,
+    tasks_may_send,
+)
 from yt_exactly_once.spark.sink.targets import PreparedTarget, are_the_same, name_change
 from yt_exactly_once.ytsaurus.client import Connection
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-
-LARGE = 64 << 20
-"""Bytes of encoded rows from which on tasks send them, where the sink may choose."""
-
-_SPECULATION = "spark.speculation"
-_TOO_LARGE = "spark.driver.maxResultSize"
-"""What Spark names when rows do not fit the driver."""
 
 _CANCELLED = "SPARK_JOB_CANCELLED"
 """How Spark names the error of a job that ends because its query is stopped."""
@@ -172,66 +171,21 @@ class TransactionalSink:
                 self._skip(delivery, found)
                 return
             clock.lap("look_up")
-            by_tasks = self._tasks_send(delivery)
+            by_tasks = tasks_join(self._mode, delivery)
             if by_tasks and self._deliver_by_tasks(delivery, committer, clock):
                 return
             try:
                 self._deliver_by_driver(delivery, committer, found, clock)
             except Exception as error:
-                others = self.options.sent_by == AUTO_SENDER and self._driver_sends(delivery)
-                may_send = others or self._tasks_may_send(delivery)
-                if by_tasks or _TOO_LARGE not in str(error) or not may_send:
+                may_send = tasks_may_send(self._mode, delivery)
+                if by_tasks or TOO_LARGE not in str(error) or not may_send:
                     raise
                 delivery.emit(Event.RETRY_SCHEDULED, reason=type(error).__name__, error=str(error))
                 delivery.run.too_large = True
-                if others:
+                if not self._mode.traits.through_driver:
                     self._deliver_by_driver(delivery, committer, found, clock)
                 elif not self._deliver_by_tasks(delivery, committer, clock):
                     raise
-
-    def _tasks_may_send(self, delivery: Delivery) -> bool:
-        """Return whether tasks can send the rows of a batch into its transaction, as far as is known."""
-        options, run = self.options, delivery.run
-        return (
-            self._mode.traits.through_driver
-            and options.sent_by != DRIVER
-            and not (self._mode.obstacle or delivery.batch.stateful or run.by_driver)
-            and delivery.rows.conf(_SPECULATION) != "true"
-        )
-
-    def _tasks_send(self, delivery: Delivery) -> bool:
-        """Decide whether tasks send the rows of a batch into its transaction.
-
-        Raises:
-            ConfigError: they must, and cannot.
-        """
-        run, batch = delivery.run, delivery.batch
-        if self.options.sent_by == TASKS and self._mode.traits.through_driver:
-            if batch.stateful:
-                raise ConfigError(
-                    "Tasks cannot send the rows of a query that keeps state: its rows can be computed only "
-                    "once",
-                    remedy="Use sent_by='auto', which sends such batches from the driver",
-                    query=batch.query_id,
-                )
-            return True
-        # Tablet nodes look for conflicts of sorted rows about as far back as a lease is long.
-        is_young = (run.computing or 0) <= config.LEASE.total_seconds() or not run.targets[
-            0
-        ].is_sorted
-        is_large = run.too_large or run.bytes >= LARGE
-        return is_large and is_young and self._tasks_may_send(delivery)
-
-    def _driver_sends(self, delivery: Delivery) -> bool:
-        """Return whether the driver sends what tasks would send, each request in its own transaction.
-
-        It does with batches that are known to be small: the way into a Python task and back takes longer.
-        """
-        run, sent_by = delivery.run, self.options.sent_by
-        if self._mode.traits.through_driver or run.sessions or run.too_large:
-            return False
-        is_small = 0 < run.bytes < LARGE and not delivery.batch.stateful
-        return sent_by == DRIVER or (sent_by == AUTO_SENDER and is_small)
 
     def _deliver_by_driver(
         self, delivery: Delivery, committer: BatchCommit, found: Found, clock: Clock
@@ -240,7 +194,8 @@ class TransactionalSink:
         through_driver = self._mode.traits.through_driver
         with self._ahead(delivery, committer) if through_driver else nullcontext():
             try:
-                written = self._compute(delivery, by_driver=self._driver_sends(delivery))  # 3
+                stands_in = driver_stands_in(self._mode, delivery)
+                written = self._compute(delivery, by_driver=stands_in)  # 3
             except Exception:
                 # A commit of an earlier run that landed late may have let the queue trim these rows.
                 found = look_up(delivery, self._mode, self._offset_log)
