@@ -1,0 +1,83 @@
+"""Who sends the rows of a batch, as `docs/explanation/exactly-once.md` lists it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from yt_exactly_once.config import DeliveryMode
+from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.spark.sink.run import QueryRun
+from yt_exactly_once.spark.sink.sender import LARGE, driver_stands_in, tasks_join, tasks_may_send
+
+MODES = {
+    "one": DeliveryMode.TRANSACTIONAL,
+    "again": DeliveryMode.AT_LEAST_ONCE,
+    "once": DeliveryMode.IDEMPOTENT,
+}
+
+
+def sender(mode, sent_by="auto", *, stateful=False, obstacle="", speculation=None, **known):
+    """Return who sends the rows: `joined` are tasks in the driver's transaction."""
+    is_sorted = known.pop("is_sorted", False)
+    run = QueryRun("run", targets=(SimpleNamespace(is_sorted=is_sorted),), **known)
+    delivery = SimpleNamespace(
+        run=run,
+        batch=SimpleNamespace(stateful=stateful, query_id="query"),
+        rows=SimpleNamespace(conf={"spark.speculation": speculation}.get),
+    )
+    options = SimpleNamespace(sent_by=sent_by)
+    way = SimpleNamespace(traits=MODES[mode].traits, options=options, obstacle=obstacle)
+    if tasks_join(way, delivery):
+        return "joined"
+    if way.traits.through_driver or driver_stands_in(way, delivery):
+        return "driver, for good" if not tasks_may_send(way, delivery) else "driver"
+    return "tasks"
+
+
+@pytest.mark.parametrize(("known", "expected"), [
+    ({}, "driver"),
+    ({"bytes": LARGE - 1}, "driver"),
+    ({"bytes": LARGE}, "joined"),
+    ({"too_large": True}, "joined"),
+    ({"bytes": LARGE, "obstacle": "unique_keys"}, "driver, for good"),
+    ({"bytes": LARGE, "by_driver": "a shuffle"}, "driver, for good"),
+    ({"bytes": LARGE, "speculation": "true"}, "driver, for good"),
+    ({"bytes": LARGE, "stateful": True}, "driver, for good"),
+    ({"bytes": LARGE, "is_sorted": True, "computing": 60.0}, "joined"),
+    ({"bytes": LARGE, "is_sorted": True, "computing": 60.1}, "driver"),
+    ({"bytes": LARGE, "computing": 60.1}, "joined"),
+    ({"bytes": LARGE, "sent_by": "driver"}, "driver, for good"),
+    ({"sent_by": "tasks"}, "joined"),
+])  # fmt: skip
+def test_in_one_transaction_tasks_join_with_large_batches(known, expected):
+    """Where nothing is in the way; a refusal to come together at the driver is remembered."""
+    assert sender("one", **known) == expected
+
+
+def test_tasks_that_must_join_are_refused_rows_of_a_query_with_state():
+    """They could be computed only once."""
+    with pytest.raises(ConfigError, match="keeps state"):
+        sender("one", "tasks", stateful=True)
+
+
+@pytest.mark.parametrize("mode", ["again", "once"])
+@pytest.mark.parametrize(("known", "expected"), [
+    ({}, "tasks"),
+    ({"bytes": 1}, "driver"),
+    ({"bytes": LARGE - 1, "speculation": "true"}, "driver"),
+    ({"bytes": LARGE}, "tasks"),
+    ({"bytes": 1, "too_large": True}, "tasks"),
+    ({"bytes": 1, "stateful": True}, "tasks"),
+    ({"bytes": 1, "sessions": {"//t": {"partition-0": None}}}, "tasks"),
+    ({"bytes": 1, "sent_by": "tasks"}, "tasks"),
+    ({"sent_by": "driver"}, "driver, for good"),
+    ({"sent_by": "driver", "stateful": True}, "driver, for good"),
+    ({"sent_by": "driver", "sessions": {"//t": {"partition-0": None}}}, "tasks"),
+])  # fmt: skip
+def test_with_a_transaction_per_request_the_driver_stands_in_for_small_batches(
+    mode, known, expected
+):
+    """Those of a known size, whose rows can come another way again."""
+    assert sender(mode, **known) == expected
