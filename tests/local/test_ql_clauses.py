@@ -84,7 +84,6 @@ def test_where_keeps_rows_whose_condition_is_true(tables: Tables) -> None:
     assert tables.column("k from [//sorted] where v > 2") == [0, 3]
     query = "k from [//sorted] where v < 3"
     assert tables.column(query) == [1, 2, 4, 5]
-    assert tables.column(query, use_canonical_null_relations=True) == [2, 4, 5]
 
 
 @pytest.mark.parametrize(

@@ -185,27 +185,6 @@ def test_null_is_the_lowest_value_by_default(tables: Tables, expression: str, va
 
 
 @pytest.mark.parametrize(
-    "condition",
-    [
-        "n = n",
-        "n = 1",
-        "n < i",
-        "un > 1u",
-        "dn = 0.5",
-        "sn != s",
-        "an = five",
-        "n = null",
-        "not n = 1",
-    ],
-)
-def test_comparison_with_null_is_null_under_canonical_relations(
-    tables: Tables, condition: str
-) -> None:
-    """The option turns comparisons into those of SQL."""
-    assert tables.value(condition, use_canonical_null_relations=True) is None
-
-
-@pytest.mark.parametrize(
     ("expression", "value"),
     [
         ("n + 1", None),

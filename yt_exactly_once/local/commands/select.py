@@ -43,6 +43,16 @@ class _ReadsOrderedTable(Exception):  # noqa: N818 - a signal, not a failure
 def select_rows(context: Context) -> Rows:
     """Run a query; a table that is younger than the transaction is not found."""
     arguments.text(context.parameters.get("query"), "query")
+    if arguments.flag(context.parameters, "use_canonical_null_relations"):
+        raise YtError(
+            "Canonical null relations are not supported by the embedded cluster; say is_null where"
+            " null is not to be compared"
+        )
+    if wants_timestamps(context.parameters):
+        raise YtError(
+            "Timestamps beside the values of a query are not supported by the embedded cluster;"
+            " look the rows up"
+        )
     apply_due(context.proxy.store)
     try:
         with reading(context) as connection:
@@ -95,8 +105,6 @@ def _execute(context: Context, connection: sqlite3.Connection, *, snapshot: bool
             fail_on_incomplete_result=arguments.flag(parameters, "fail_on_incomplete_result", True),
             allow_full_scan=arguments.flag(parameters, "allow_full_scan", True),
             allow_join_without_index=arguments.flag(parameters, "allow_join_without_index"),
-            with_timestamps=wants_timestamps(parameters),
-            use_canonical_null_relations=arguments.flag(parameters, "use_canonical_null_relations"),
             syntax_version=arguments.integer(parameters, "syntax_version", 1),
         )
     finally:

@@ -59,8 +59,6 @@ def execute(
     fail_on_incomplete_result: bool = True,
     allow_full_scan: bool = True,
     allow_join_without_index: bool = False,
-    use_canonical_null_relations: bool = False,
-    with_timestamps: bool = False,
     syntax_version: int = 1,
 ) -> Answer:
     """Run a query.
@@ -75,18 +73,13 @@ def execute(
         fail_on_incomplete_result: whether a limit that was hit is an error; otherwise the answer is cut.
         allow_full_scan: whether a query may ignore the key of the table.
         allow_join_without_index: whether a join may ignore the key of the joined table.
-        use_canonical_null_relations: whether a comparison with null is null.
-        with_timestamps: whether sorted tables have a column `$timestamp:x` for every value column `x`.
         syntax_version: from 2 on only backticks quote identifiers.
 
     Raises:
         YtError: the query is wrong, fails on a row, or hits a limit (codes 1709 and 1710).
     """
     limits = (_limit("input", input_row_limit), _limit("output", output_row_limit))
-    syntax = parse(query, placeholders, syntax_version)
-    bound = bind_query(
-        syntax, resolve, canonical_nulls=use_canonical_null_relations, stamped=with_timestamps
-    )
+    bound = bind_query(parse(query, placeholders, syntax_version), resolve)
     if not allow_join_without_index:
         check_index_used(bound.joins)
     ranges = KeyRanges(bound.where, bound.main)

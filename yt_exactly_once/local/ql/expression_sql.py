@@ -123,9 +123,7 @@ class ExpressionSql:
 
     def _relation(self, node: Binary, left: str, right: str) -> str:
         kinds = (node.left.type, node.right.type)
-        call = (
-            f"{udf.relation_name(node.operator, kinds, null_safe=node.null_safe)}({left}, {right})"
-        )
+        call = f"{udf.relation_name(node.operator, kinds)}({left}, {right})"
         doubtful = kinds[0] is Type.DOUBLE and (_may_be_nan(node.left) or _may_be_nan(node.right))
         if Type.ANY in kinds or doubtful:
             return call
@@ -188,7 +186,7 @@ def _flipped(bound: Bound, sql: str) -> str:
 
 def _null_aware(node: Binary, left: str, right: str) -> str:
     operator = node.operator
-    if not node.null_safe or not (node.left.nullable or node.right.nullable):
+    if not (node.left.nullable or node.right.nullable):
         return f"({left} {'<>' if operator == '!=' else operator} {right})"
     if operator in ("=", "!="):
         return f"({left} IS {'NOT ' if operator == '!=' else ''}{right})"

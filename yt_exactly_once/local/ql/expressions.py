@@ -82,7 +82,7 @@ def _bind(expressions: tuple[str, ...], columns: tuple[Column, ...]) -> BoundQue
     keys = tuple(replace(column, sort_order="ascending") for column in columns)
     names = tuple(f"c{index}" for index in range(len(columns)))
     table = TableLayout("", "", TableSchema(keys), names, ())
-    return bind_query(parse(_as_query(expressions)), lambda _path: table, canonical_nulls=False)
+    return bind_query(parse(_as_query(expressions)), lambda _path: table)
 
 
 def _as_query(expressions: tuple[str, ...]) -> str:

@@ -177,7 +177,7 @@ class Statement:
         keyed = join.key_equations if source.layout.sorted else ()
         for equation in join.equations:
             if equation not in keyed:
-                conditions.append(self._rows.write(relation("=", *equation, null_safe=True)))
+                conditions.append(self._rows.write(relation("=", *equation)))
         if join.predicate is not None:
             conditions.append(self._rows.write(join.predicate))
         # CROSS keeps SQLite from reading the joined table first, which would change the order.

@@ -18,15 +18,10 @@ _SQL_FUNCTION, _MOVED = "yt_stamps", "yt_moved_stamps"
 _WIDTH = 20
 
 
-def column(position: int, alias: str = "") -> str:
-    """Return the SQL for the timestamp of a value column; null where nothing was written.
-
-    Args:
-        position: of the column among the value columns.
-        alias: name of the table with a dot, if it needs one.
-    """
-    one = f'substr({alias}"$stamps", {position * _WIDTH + 1}, {_WIDTH})'
-    return f'iif({alias}"$stamps" IS NULL, {alias}"$ts", nullif(CAST({one} AS INTEGER), 0))'
+def column(position: int) -> str:
+    """Return the SQL for the timestamp of a value column, by its place; null where nothing was written."""
+    one = f'substr("$stamps", {position * _WIDTH + 1}, {_WIDTH})'
+    return f'iif("$stamps" IS NULL, "$ts", nullif(CAST({one} AS INTEGER), 0))'
 
 
 def register(connection: sqlite3.Connection) -> None:

@@ -81,15 +81,11 @@ class Binder:
 
     Args:
         aliases: expressions named by AS anywhere in the query.
-        canonical_nulls: whether a comparison with null is null.
     """
 
-    def __init__(
-        self, scope: Scope, aliases: Mapping[str, Expression], *, canonical_nulls: bool
-    ) -> None:
+    def __init__(self, scope: Scope, aliases: Mapping[str, Expression]) -> None:
         self._scope = scope
         self._aliases = aliases
-        self._canonical_nulls = canonical_nulls
         self._expanding: set[str] = set()
         self._depth = 0
         self._group: Group | None = None
@@ -229,7 +225,7 @@ class Binder:
     def _binary(self, binary: syntax.Binary) -> Untyped:
         if binary.operator not in RELATIONS:
             left, right = scalar(binary.left), scalar(binary.right)
-            return self._combine(
+            return operators.binary(
                 binary.operator,
                 self._bind(left),
                 self._bind(right),
@@ -245,17 +241,11 @@ class Binder:
             binary.operator,
             [self._bind(item) for item in binary.left],
             [self._bind(item) for item in binary.right],
-            self._combine,
             [
                 (expression_text(left), expression_text(right))
                 for left, right in zip(binary.left, binary.right, strict=True)
             ],
         )
-
-    def _combine(
-        self, operator: str, left: Untyped, right: Untyped, sources: tuple[str, str]
-    ) -> Untyped:
-        return operators.binary(operator, left, right, sources, null_safe=not self._canonical_nulls)
 
     def _operands(self, expressions: Expressions, operator: str) -> tuple[Bound, ...]:
         """Bind the left side of IN and BETWEEN: every operand decides its own type."""
@@ -305,10 +295,7 @@ class Binder:
         bound_conditions = [condition.generate(condition_type) for condition in conditions]
         if tested is not None:
             operand = tested.generate(condition_type)
-            bound_conditions = [
-                operators.relation("=", operand, c, null_safe=not self._canonical_nulls)
-                for c in bound_conditions
-            ]
+            bound_conditions = [operators.relation("=", operand, c) for c in bound_conditions]
         bound = [result.generate(kind) for result in results]
         default = bound.pop() if node.default is not None else None
         branches = tuple(zip(bound_conditions, bound, strict=True))

@@ -80,9 +80,7 @@ class Unary:
 class Binary:
     """A binary operator on operands of one type; `any` may also be compared with a scalar.
 
-    Attributes:
-        null_safe: for relational operators, whether null is an ordinary value below all others;
-            otherwise a comparison with null is null.
+    To relational operators null is an ordinary value below all others.
     """
 
     type: Type
@@ -90,7 +88,6 @@ class Binary:
     operator: str
     left: Bound
     right: Bound
-    null_safe: bool = True
 
 
 @dataclass(frozen=True)

@@ -65,8 +65,6 @@ def bind_join(
     foreign_binder: Binder,
     own_scope: Scope,
     foreign_scope: Scope,
-    *,
-    stamped: bool,
 ) -> BoundJoin:
     """Bind one join.
 
@@ -74,7 +72,7 @@ def bind_join(
         YtError: unknown columns, sides that do not match, a key column used twice.
     """
     shared = frozenset(reference.name for reference in join.using)
-    source = Source(index, layout, join.table.alias, join.is_left, shared, stamped)
+    source = Source(index, layout, join.table.alias, join.is_left, shared)
     foreign_scope.add(source)
     equations = [_shared_column(reference, own_scope, foreign_scope) for reference in join.using]
     if len(join.left) != len(join.right):

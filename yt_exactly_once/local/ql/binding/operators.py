@@ -54,8 +54,6 @@ _OPERANDS: dict[str, TypeSet] = {
 }
 _STRICT = {"<": "<", "<=": "<", ">": ">", ">=": ">"}
 
-Combine = Callable[[str, "Untyped", "Untyped", tuple[str, str]], "Untyped"]
-
 
 @dataclass(frozen=True)
 class Untyped:
@@ -104,17 +102,14 @@ def unary(operator: str, operand: Untyped, source: str) -> Untyped:
     return Untyped(types, generate)
 
 
-def binary(
-    operator: str, left: Untyped, right: Untyped, sources: tuple[str, str], *, null_safe: bool
-) -> Untyped:
+def binary(operator: str, left: Untyped, right: Untyped, sources: tuple[str, str]) -> Untyped:
     """Type a binary operator on scalars.
 
     Args:
         sources: text of the operands, for errors.
-        null_safe: see `bound.Binary`.
     """
     if operator in RELATIONS and not left.types & right.types:
-        return _mixed_relation(operator, left, right, sources, null_safe=null_safe)
+        return _mixed_relation(operator, left, right, sources)
     accepted = _OPERANDS[operator]
     where = {"lhs_source": sources[0], "rhs_source": sources[1]}
     common = accepted
@@ -131,12 +126,7 @@ def binary(
     def generate(kind: Type) -> Bound:
         if operator in RELATIONS:
             operand_type = min(common)
-            return relation(
-                operator,
-                left.generate(operand_type),
-                right.generate(operand_type),
-                null_safe=null_safe,
-            )
+            return relation(operator, left.generate(operand_type), right.generate(operand_type))
         bound_left, bound_right = left.generate(kind), right.generate(kind)
         nullable = bound_left.nullable or bound_right.nullable
         return Binary(kind, nullable, operator, bound_left, bound_right)
@@ -144,35 +134,33 @@ def binary(
     return Untyped(result, generate)
 
 
-def relation(operator: str, left: Bound, right: Bound, *, null_safe: bool) -> Binary:
+def relation(operator: str, left: Bound, right: Bound) -> Binary:
     """Build a comparison of typed operands."""
-    nullable = not null_safe and (left.nullable or right.nullable)
-    return Binary(Type.BOOLEAN, nullable, operator, left, right, null_safe)
+    return Binary(Type.BOOLEAN, False, operator, left, right)
 
 
 def compare_tuples(
     operator: str,
     left: Sequence[Untyped],
     right: Sequence[Untyped],
-    combine: Combine,
     sources: Sequence[tuple[str, str]],
 ) -> Untyped:
     """Spell a comparison of tuples with comparisons of their items, from the last one outwards."""
     nowhere = ("", "")
-    result = combine(operator, left[-1], right[-1], sources[-1])
+    result = binary(operator, left[-1], right[-1], sources[-1])
     for index in range(len(left) - 2, -1, -1):
         sides = (left[index], right[index], sources[index])
         if operator == "!=":
-            result = combine("OR", combine("!=", *sides), result, nowhere)
+            result = binary("OR", binary("!=", *sides), result, nowhere)
             continue
-        result = combine("AND", combine("=", *sides), result, nowhere)
+        result = binary("AND", binary("=", *sides), result, nowhere)
         if operator != "=":
-            result = combine("OR", combine(_STRICT[operator], *sides), result, nowhere)
+            result = binary("OR", binary(_STRICT[operator], *sides), result, nowhere)
     return result
 
 
 def _mixed_relation(
-    operator: str, left: Untyped, right: Untyped, sources: tuple[str, str], *, null_safe: bool
+    operator: str, left: Untyped, right: Untyped, sources: tuple[str, str]
 ) -> Untyped:
     """Compare `any` with a scalar; no other two types can be compared."""
     if Type.ANY not in left.types | right.types:
@@ -187,9 +175,7 @@ def _mixed_relation(
     right_type = Type.ANY if Type.ANY in right.types else min(right.types)
 
     def generate(_kind: Type) -> Bound:
-        return relation(
-            operator, left.generate(left_type), right.generate(right_type), null_safe=null_safe
-        )
+        return relation(operator, left.generate(left_type), right.generate(right_type))
 
     return Untyped(only(Type.BOOLEAN), generate)
 

@@ -85,35 +85,22 @@ class BoundQuery:
         return is_plain and self.limit is not None and self.offset + self.limit <= count
 
 
-def bind_query(
-    query: syntax.Query, resolve: Resolve, *, canonical_nulls: bool, stamped: bool = False
-) -> BoundQuery:
+def bind_query(query: syntax.Query, resolve: Resolve) -> BoundQuery:
     """Bind a parsed query.
-
-    Args:
-        canonical_nulls: whether a comparison with null is null.
-        stamped: whether sorted tables show the timestamps of their values.
 
     Raises:
         YtError: the query does not fit the tables or breaks a rule between clauses.
     """
     scope = Scope()
-    binder = Binder(scope, query.aliases, canonical_nulls=canonical_nulls)
-    main = Source(0, resolve(query.table.path), query.table.alias, stamped=stamped)
+    binder = Binder(scope, query.aliases)
+    main = Source(0, resolve(query.table.path), query.table.alias)
     scope.add(main)
     joins: list[BoundJoin] = []
     for index, join in enumerate(query.joins, start=1):
         foreign_scope = Scope()
-        foreign_binder = Binder(foreign_scope, query.aliases, canonical_nulls=canonical_nulls)
+        foreign_binder = Binder(foreign_scope, query.aliases)
         bound = bind_join(
-            join,
-            index,
-            resolve(join.table.path),
-            binder,
-            foreign_binder,
-            scope,
-            foreign_scope,
-            stamped=stamped,
+            join, index, resolve(join.table.path), binder, foreign_binder, scope, foreign_scope
         )
         joins.append(bound)
         scope.add(bound.source)

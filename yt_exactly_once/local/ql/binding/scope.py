@@ -13,7 +13,6 @@ from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql.binding.bound import Column
 from yt_exactly_once.local.ql.text.naming import reference_name
 from yt_exactly_once.local.ql.value_types import Type, of_column
-from yt_exactly_once.local.tables import stamps
 from yt_exactly_once.local.tables.schema import Column as SchemaColumn
 
 if TYPE_CHECKING:
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
 TABLET_INDEX = "$tablet_index"
 ROW_INDEX = "$row_index"
-STAMP_PREFIX = "$timestamp:"
 
 POSITION_COLUMNS = tuple(
     SchemaColumn(name, "int64", "int64", required=True, sort_order="ascending")
@@ -39,7 +37,6 @@ class Source:
         layout: where its rows are.
         optional: whether a row may be absent (right side of a left join).
         shared: names of columns that are the same in an earlier table (USING).
-        stamped: whether every value column has a timestamp column beside it.
     """
 
     index: int
@@ -47,7 +44,6 @@ class Source:
     alias: str | None
     optional: bool = False
     shared: frozenset[str] = frozenset()
-    stamped: bool = False
     _by_name: dict[str, SchemaColumn] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -58,14 +54,8 @@ class Source:
     def columns(self) -> tuple[SchemaColumn, ...]:
         """Columns that a query sees; an ordered table has its position in front."""
         if self.layout.sorted:
-            return self.layout.columns + (self._stamps() if self.stamped else ())
+            return self.layout.columns
         return POSITION_COLUMNS + self.layout.columns
-
-    def _stamps(self) -> tuple[SchemaColumn, ...]:
-        return tuple(
-            SchemaColumn(f"{STAMP_PREFIX}{column.name}", "uint64", "uint64", required=False)
-            for column in self.layout.value_columns
-        )
 
     @property
     def key_columns(self) -> tuple[SchemaColumn, ...]:
@@ -95,10 +85,6 @@ class Source:
 
     def sql_column(self, name: str) -> str:
         """Return the SQL of a column."""
-        if self.stamped and name.startswith(STAMP_PREFIX):
-            places = [column.name for column in self.layout.value_columns]
-            place = places.index(name.removeprefix(STAMP_PREFIX))
-            return stamps.column(place, f"{self.sql_alias}.")
         return f"{self.sql_alias}.{self.layout.sql_column(name)}"
 
 

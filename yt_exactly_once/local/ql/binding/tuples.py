@@ -97,10 +97,10 @@ def _bound(operator: str, operands: Sequence[Bound], row: Row) -> Bound:
     for index in range(len(row) - 1, -1, -1):
         operand, constant = operands[index], Constant(operands[index].type, row[index])
         if index == len(row) - 1:
-            result = relation(operator, operand, constant, null_safe=True)
+            result = relation(operator, operand, constant)
             continue
-        equal = relation("=", operand, constant, null_safe=True)
-        strict = relation(operator[0], operand, constant, null_safe=True)
+        equal = relation("=", operand, constant)
+        strict = relation(operator[0], operand, constant)
         result = _logical("OR", strict, _logical("AND", equal, result))
     return result
 

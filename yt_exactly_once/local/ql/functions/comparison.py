@@ -36,15 +36,13 @@ COLUMNS = {
 """A column of every scalar type, for encoders that work on columns."""
 
 
-def relation(symbol: str, types: Sequence[Type], *, null_safe: bool) -> Callable[[Any, Any], Any]:
+def relation(symbol: str, types: Sequence[Type]) -> Callable[[Any, Any], int]:
     """Return a relational operator on stored values of doubles or documents."""
     apply = RELATIONS[symbol]
     compare = _compare_doubles if Type.ANY not in types else _document_comparison(types)
 
-    def relate(left: Any, right: Any) -> int | None:
+    def relate(left: Any, right: Any) -> int:
         if left is None or right is None:
-            if not null_safe:
-                return None
             return int(apply((right is None) - (left is None), 0))
         return int(apply(compare(left, right), 0))
 

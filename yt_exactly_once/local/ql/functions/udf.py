@@ -83,11 +83,9 @@ def operator_name(symbol: str, types: Sequence[Type]) -> str:
     return _remember(f"op_{_NAMES[symbol]}", types, partial(_operator, symbol, types))
 
 
-def relation_name(symbol: str, types: Sequence[Type], *, null_safe: bool) -> str:
+def relation_name(symbol: str, types: Sequence[Type]) -> str:
     """Return the SQL name of a relational operator."""
-    family = "is" if null_safe else "was"
-    make = partial(comparison.relation, symbol, types, null_safe=null_safe)
-    return _remember(f"{family}_{_NAMES[symbol]}", types, make)
+    return _remember(f"is_{_NAMES[symbol]}", types, partial(comparison.relation, symbol, types))
 
 
 def key_name(types: Sequence[Type], *, after: bool = False) -> str:
