@@ -11,9 +11,10 @@ import pytest
 from tests.model.tasks import COLUMNS, prepared_target, task_context
 from yt_exactly_once import RetryPolicy, Target
 from yt_exactly_once.codec.row_hash import added, row_hashes
+from yt_exactly_once.commit.entry import DRIVER, TASKS
 from yt_exactly_once.errors import ClusterUnavailableError
 from yt_exactly_once.spark.sink.modes import tasks
-from yt_exactly_once.spark.sink.modes.mode import TaskSettings
+from yt_exactly_once.spark.sink.modes.mode import Plan, TargetBatch, TaskSettings
 from yt_exactly_once.spark.sink.modes.tasks import ChunkReport, InsertTask
 
 ROWS = pa.RecordBatch.from_pydict({name: [1, 2, 3] for name in COLUMNS})
@@ -47,6 +48,8 @@ def test_task_reports_rows_bytes_and_digest_of_what_it_has_written(sent, digest)
     assert report.byte_count == len(sent[1]) + len(sent[2])
     expected = added(0, row_hashes(ROWS, target.plan.columns)) if digest else 0
     assert report.digest == expected
-    written = report.written(target)
+    given = TargetBatch(None, target, COLUMNS, {})
+    written = report.written(Plan(given, COLUMNS, task, by_driver=digest))
+    assert written.sent_by == (DRIVER if digest else TASKS)
     assert written.digest == (expected if digest else None)
     assert written.byte_count == report.byte_count

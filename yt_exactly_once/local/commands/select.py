@@ -37,8 +37,8 @@ class _ReadsOrderedTable(Exception):  # noqa: N818 - a signal, not a failure
     output_type="tabular",
     heavy=True,
     partial="query statistics tell how long the query took and what was returned, not what was"
-    " read; no UDFs, no subqueries, no secondary indexes or hints, no parts of composite values, no"
-    " TRANSFORM, LIKE, CAST or regular expressions, and no functions of mathematics, dates and lists",
+    " read; no UDFs, no subqueries, no secondary indexes or hints, no parts of composite values;"
+    " no TRANSFORM, LIKE, CAST or regular expressions; no functions of mathematics, dates and lists",
 )
 def select_rows(context: Context) -> Rows:
     """Run a query; a table that is younger than the transaction is not found."""
