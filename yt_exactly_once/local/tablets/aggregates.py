@@ -7,9 +7,11 @@ leaves the other. Functions with a state of their own (`xdelta`, nested ones) ar
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.tables import types, values
 from yt_exactly_once.local.tables.schema import Column
 
@@ -24,9 +26,23 @@ def expression(column: Column, name: str) -> str:
     return f"{_SQL_FUNCTION}('{column.aggregate}', '{kind}', {name}, excluded.{name})"
 
 
-def register(connection: sqlite3.Connection) -> None:
-    """Make the functions known to a connection."""
+@contextmanager
+def known(connection: sqlite3.Connection) -> Iterator[None]:
+    """Make the functions known to a connection, and name what they cannot combine.
+
+    Raises:
+        YtError: a value of `dict_sum` is no number and no dictionary of numbers.
+    """
     connection.create_function(_SQL_FUNCTION, 4, combine, deterministic=True)
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        # All that SQLite says of an exception.
+        if "user-defined function" not in str(error):
+            raise
+        raise YtError(
+            'Values of an aggregate column "dict_sum" are numbers, or dictionaries of the same shape'
+        ) from error
 
 
 def combine(function: str, kind: str, current: Any, given: Any) -> Any:
@@ -54,11 +70,17 @@ def _dict_sum(_kind: str, current: bytes, given: bytes) -> Any:
 def _add(current: Any, given: Any) -> Any:
     """Add numbers, and dictionaries key by key; zeros and empty dictionaries vanish."""
     if not isinstance(given, dict):
-        return current + given
+        return _number(current) + _number(given)
     added = {
         key: _add(current[key], value) if key in current else value for key, value in given.items()
     }
     return {key: value for key, value in {**current, **added}.items() if value}
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError
+    return value
 
 
 _FUNCTIONS: dict[str, Callable[[str, Any, Any], Any]] = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import pyarrow as pa
@@ -84,12 +85,11 @@ class SortedWriter:
             return
         columns = batch.rows.columns if batch.kind == "write" else self._layout.key_columns
         guarded_columns = self._guarded(batch) if guarded else []
-        if batch.aggregate:
-            aggregates.register(self._connection)
         given = batch.rows.data[: len(columns)]
         kinds = [pa.binary(), *map(row_images.kind_of, columns)]
         rows = list(zip([batch.keys, *given], kinds, strict=True))
-        with row_images.opened(self._connection, rows) as is_open:
+        combines = aggregates.known(self._connection) if batch.aggregate else nullcontext()
+        with combines, row_images.opened(self._connection, rows) as is_open:
             if is_open:
                 changed = self._write_opened(batch, columns, guarded_columns)
             else:
