@@ -65,8 +65,15 @@ def test_unmounted_partition_is_an_error_of_its_own(client, queue, tmp):
     assert client.get(f"{queue}/@queue_status/partition_count") == 2
 
 
-def test_banned_queue_is_not_described(client, queue):
+def test_banned_queue_or_consumer_is_not_described(client, queue, tmp):
     """The queue agent leaves it alone until the ban is lifted."""
+    consumer = f"{tmp}/c"
+    client.set(f"{consumer}/@queue_agent_banned", True)
+    status = client.get(f"{consumer}/@queue_consumer_status")
+    assert status["error"]["message"] == "Consumer is banned"
+    assert client.get(f"{consumer}/@queue_consumer_partitions") == {}
+    client.set(f"{consumer}/@queue_agent_banned", False)
+    assert "error" not in client.get(f"{consumer}/@queue_consumer_status")
     client.set(f"{queue}/@queue_agent_banned", True)
     assert "Queue is banned" in client.get(f"{queue}/@queue_status/error/message")
     assert partitions(client, queue) == []

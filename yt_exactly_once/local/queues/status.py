@@ -31,11 +31,21 @@ def queue_attributes(
     shown = _by_role(connection, node, layout)
     if shown and stage != _DEFAULT_STAGE:
         shown = dict.fromkeys(shown, partial(_unknown_stage, stage))
+    elif node.attributes.get(_BANNED) and "queue_producer_status" not in shown:
+        shown = _banned(shown)
     return {**shown, _STAGE: lambda: stage} if shown else shown
 
 
 def _unknown_stage(stage: str) -> Any:
     raise YtError(f'Queue agent stage "{stage}" is not found', Code.RESOLVE)
+
+
+def _banned(shown: dict[str, Callable[[], Any]]) -> dict[str, Callable[[], Any]]:
+    """Return what is shown of a queue or a consumer that the agent leaves alone."""
+    role = "Consumer" if "queue_consumer_status" in shown else "Queue"
+    error = {"error": YtError(f"{role} is banned").to_dict()}
+    nothing = dict if role == "Consumer" else list
+    return {name: nothing if name.endswith("partitions") else lambda: error for name in shown}
 
 
 def _by_role(
@@ -44,7 +54,7 @@ def _by_role(
     if not layout.sorted:
         return {
             "queue_status": lambda: _queue_status(connection, node, layout),
-            "queue_partitions": lambda: _queue_partitions(connection, node, layout),
+            "queue_partitions": lambda: _queue_partitions(connection, layout),
         }
     if node.attributes.get("treat_as_queue_consumer"):
         return {
@@ -61,8 +71,6 @@ def _by_role(
 def _queue_status(
     connection: sqlite3.Connection, node: Node, layout: TableLayout
 ) -> dict[str, Any]:
-    if node.attributes.get(_BANNED):
-        return {"error": YtError("Queue is banned").to_dict()}
     found = [item for item in registrations.listing(connection) if item.queue.path == node.path]
     return {
         "family": "ordered_dynamic_table",
@@ -76,11 +84,7 @@ def _queue_status(
     }
 
 
-def _queue_partitions(
-    connection: sqlite3.Connection, node: Node, layout: TableLayout
-) -> list[dict[str, Any]]:
-    if node.attributes.get(_BANNED):
-        return []
+def _queue_partitions(connection: sqlite3.Connection, layout: TableLayout) -> list[dict[str, Any]]:
     rows = connection.execute(
         "SELECT total_rows, trimmed_rows, total_weight, trimmed_weight, last_write_ts FROM tablets"
         " WHERE node_id = ? ORDER BY tablet_index",
