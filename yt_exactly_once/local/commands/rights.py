@@ -118,9 +118,9 @@ def _mount(view: View, context: Context) -> None:
             permissions.require(view, bundle_id, user, permission)
 
 
-def _every_path(view: View, context: Context) -> None:
-    for path in context.parameters.get("paths") or ():
-        found = tree.walk(view, ypath.parse(path, "paths"))
+def _every_path(view: View, context: Context, parameter: str = "paths") -> None:
+    for path in context.parameters.get(parameter) or ():
+        found = tree.walk(view, ypath.parse(path, parameter))
         if not found.rest:
             permissions.require(view, found.id, context.user, "read")
 
@@ -262,9 +262,7 @@ def _lock(view: View, context: Context) -> None:
 
 
 def _concatenate(view: View, context: Context) -> None:
-    for source in context.parameters.get("source_paths") or ():
-        found = tree.walk(view, ypath.parse(source, "source_paths"))
-        permissions.require(view, found.id, context.user, "read")
+    _every_path(view, context, "source_paths")
     _on("write", "destination_path")(view, context)
 
 

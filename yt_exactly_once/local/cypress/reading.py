@@ -18,16 +18,8 @@ if TYPE_CHECKING:
     MayRead = Callable[[str], bool]
 
 
-def _everything(_node_id: str) -> bool:
-    return True
-
-
 def get(
-    view: View,
-    path: YPath,
-    names: Sequence[str] | None = None,
-    max_size: int | None = None,
-    may_read: MayRead = _everything,
+    view: View, path: YPath, names: Sequence[str], max_size: int | None, may_read: MayRead
 ) -> Any:
     """Return what a path leads to.
 
@@ -51,7 +43,7 @@ def get(
             raise tree.unresolved(position.given, error) from error
     if position.rest:
         raise position.missing()
-    return _show(view, position, names or [], max_size, may_read, is_root=True)
+    return _show(view, position, names, max_size, may_read, is_root=True)
 
 
 def exists(view: View, path: YPath) -> bool:
@@ -70,11 +62,7 @@ def exists(view: View, path: YPath) -> bool:
 
 
 def list_(
-    view: View,
-    path: YPath,
-    names: Sequence[str] | None = None,
-    max_size: int | None = None,
-    may_read: MayRead = _everything,
+    view: View, path: YPath, names: Sequence[str], max_size: int | None, may_read: MayRead
 ) -> list[Any]:
     """Return the names of the children of a map, or the keys of an attribute or value."""
     position = tree.walk(view, path)
@@ -82,7 +70,7 @@ def list_(
         node = tree.load(view, position)
         if len(position.rest) == 1:
             return attributes.names(view, node)
-        return values.keys(_get_attribute(view, position, None), position.given)
+        return values.keys(_get_attribute(view, position, []), position.given)
     if position.is_inner or (not position.rest and position.type == tree.DOCUMENT):
         inner = values.get(view.value(position.id), position.rest, position.path)
         return values.keys(inner, position.given)
@@ -95,10 +83,7 @@ def list_(
         with_attributes(
             node_names.to_wire(name),
             _attributes_of(
-                view,
-                child_id,
-                _below(position, name),
-                names if names and may_read(child_id) else [],
+                view, child_id, _below(position, name), names if may_read(child_id) else []
             ),
         )
         for name, child_id in list(children.items())[:max_size]
@@ -109,7 +94,7 @@ def list_(
     return shown
 
 
-def _get_attribute(view: View, position: Position, names: Sequence[str] | None) -> Any:
+def _get_attribute(view: View, position: Position, names: Sequence[str]) -> Any:
     node = tree.load(view, position)
     _, *steps = position.rest
     if not steps:

@@ -166,9 +166,7 @@ def remove(value: Any, steps: Sequence[Step], where: str, *, force: bool = False
 
 def keys(value: Any, where: str) -> list[Any]:
     """Return what `list` shows of a value."""
-    if isinstance(value, dict):
-        return list(value)
-    if isinstance(value, list):
+    if isinstance(value, dict | list):
         return list(value)
     raise YtError(f'"List" method is not supported by {where}')
 

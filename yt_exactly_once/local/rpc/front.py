@@ -136,34 +136,20 @@ class Front:
     async def _run(self, method: Method, call: Call, exchange: Exchange) -> None:
         if method.direction == "write":
             await self._read_stream(method, call, exchange)
-        result = await self._in_thread(self._execute, method, call)
+        result = await self._in_thread(_execute, method.run, call)
         if method.direction == "read":
             await self._send_stream(result, exchange)
         await exchange.answer(call.response, call.output)
 
-    def _execute(self, method: Method, call: Call) -> Any:
-        try:
-            return method.run(call)
-        except Exception as raised:
-            error = failures.as_error(raised, call.context)
-            raise error_messages.of_call(error) from raised
-
     async def _read_stream(self, method: Method, call: Call, exchange: Exchange) -> None:
         """Tell the client that it may write, and take what it writes."""
-        opening = [] if method.opening is None else await self._in_thread(self._open, method, call)
-        for block in opening:
-            await exchange.send_block(block)
+        if method.opening is not None:
+            for block in await self._in_thread(_execute, method.opening, call):
+                await exchange.send_block(block)
         await exchange.send_block(None)
         call.attachments = []
         while (part := await exchange.receive()) is not None:
             call.attachments.append(part)
-
-    def _open(self, method: Method, call: Call) -> list[bytes]:
-        try:
-            return [] if method.opening is None else method.opening(call)
-        except Exception as raised:
-            error = failures.as_error(raised, call.context)
-            raise error_messages.of_call(error) from raised
 
     async def _send_stream(self, blocks: Iterator[bytes], exchange: Exchange) -> None:
         """Send what a method yields, as fast as the client reads."""
@@ -198,7 +184,7 @@ class Front:
         elif method.direction == "write":
             await self._read_stream(method, call, exchange)
         try:
-            result = await self._in_thread(self._execute, method, call)
+            result = await self._in_thread(_execute, method.run, call)
         except YtError:
             # Nobody will hear of it.
             result = None
@@ -236,6 +222,14 @@ class Front:
     ) -> Result:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._workers, function, *arguments)
+
+
+def _execute(work: Callable[[Call], Any], call: Call) -> Any:
+    try:
+        return work(call)
+    except Exception as raised:
+        error = failures.as_error(raised, call.context)
+        raise error_messages.of_call(error) from raised
 
 
 def _next(blocks: Iterator[bytes]) -> bytes | None:

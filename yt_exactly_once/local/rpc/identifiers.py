@@ -17,14 +17,9 @@ def to_text(guid: Any) -> str | None:
     return "-".join(f"{group:x}" for group in groups)
 
 
-def given(message: Any, field: str) -> str | None:
-    """Return the text of an optional id field, or `None`."""
-    return to_text(getattr(message, field)) if message.HasField(field) else None
-
-
 def required(message: Any, field: str) -> str:
     """Return the text of an id field that must not be null; raise `YtError` if it is null."""
-    text = given(message, field)
+    text = to_text(getattr(message, field))
     if text is None:
         raise YtError(f'Missing required field "{field}"')
     return text

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -67,6 +68,7 @@ class MessageEntry:
     inert: frozenset[int]
 
 
+@cache
 def entries() -> list[MessageEntry]:
     """Return the table, parsed."""
     found: list[MessageEntry] = []

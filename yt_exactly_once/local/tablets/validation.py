@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import repeat
+from operator import add
 from typing import Any
 
 from yt import yson
@@ -278,25 +280,12 @@ def _check_weight(encoded: EncodedRows) -> YtError | None:
     bound = 1 + sum(map(heaviest_value, encoded.columns, encoded.data))
     if bound < MAX_ROW_WEIGHT:
         return None
-    weights = _row_weights(encoded)
-    return _too_heavy(weights if isinstance(weights, int) else max(weights))
-
-
-def _row_weights(encoded: EncodedRows) -> list[int] | int:
-    """Return the data weight of every row, or one number when all weigh the same."""
-    fixed = 1
-    varying: list[list[int]] = []
+    weights = [1] * encoded.count
     for column, stored in zip(encoded.columns, encoded.data, strict=True):
-        weights = data_weights(column, stored)
-        if isinstance(weights, int):
-            fixed += weights
-        else:
-            varying.append(weights)
-    if not varying:
-        return fixed
-    if len(varying) == 1:
-        return [fixed + weight for weight in varying[0]]
-    return [fixed + sum(weights) for weights in zip(*varying, strict=True)]
+        each = data_weights(column, stored)
+        more = repeat(each) if isinstance(each, int) else each
+        weights = list(map(add, weights, more))
+    return _too_heavy(max(weights))
 
 
 def _too_heavy(heaviest: int) -> YtError | None:
