@@ -30,7 +30,11 @@ Step = str | Mark
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
 _SPECIAL = frozenset("\\/@&*[{")
-_ESCAPED_BYTE = re.compile(r"\\x([0-9a-fA-F]{2})")
+_LONE_BYTE = 0xDC00
+"""What `surrogateescape` adds to a byte that is no text."""
+
+_STEP = re.compile(r"(&)|/(@)?(?:(\*)|((?:\\.?|[^\\/@&*\[{])*))", re.DOTALL)
+_ESCAPED = re.compile(r"\\(x[0-9a-fA-F]{2}|.?)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -101,59 +105,36 @@ def _steps(text: str) -> tuple[Step, ...]:
     steps: list[Step] = []
     position = 0
     while position < len(text):
-        char = text[position]
-        if char == "&":
-            steps.append(Mark.AMPERSAND)
-            position += 1
-            continue
-        if char != "/":
-            raise YtError(f'Unexpected "{char}" in path "{text}"; expected "/"')
-        position = _step_after_slash(text, position + 1, steps)
+        found = _STEP.match(text, position)
+        if found is None:
+            raise YtError(f'Unexpected "{text[position]}" in path "{text}"; expected "/"')
+        ampersand, at, asterisk, name = found.groups()
+        following = text[found.end() : found.end() + 1]
+        if at:
+            steps.append(Mark.ATTRIBUTE)
+        if ampersand or asterisk:
+            steps.append(Mark(ampersand or asterisk))
+        elif name:
+            steps.append(_unescaped(name, text))
+        elif at and following == "/":
+            raise YtError(f'Attribute key cannot be empty in path "{text}"')
+        elif not at:
+            raise YtError(
+                f'Expected "literal" in YPath "{text}" at position {found.end() + 1},'
+                f" found {following or 'end of string'!r}"
+            )
+        position = found.end()
     return tuple(steps)
 
 
-def _step_after_slash(text: str, position: int, steps: list[Step]) -> int:
-    char = text[position : position + 1]
-    if char == "@":
-        steps.append(Mark.ATTRIBUTE)
-        position += 1
-        if text[position : position + 1] == "*":
-            steps.append(Mark.ASTERISK)
-            return position + 1
-        if text[position : position + 1] == "/":
-            raise YtError(f'Attribute key cannot be empty in path "{text}"')
-    elif char == "*":
-        steps.append(Mark.ASTERISK)
-        return position + 1
-    name, position = _literal(text, position)
-    if name:
-        steps.append(name)
-    elif char != "@":
-        raise YtError(
-            f'Expected "literal" in YPath "{text}" at position {position + 1},'
-            f" found {char or 'end of string'!r}"
-        )
-    return position
+def _unescaped(name: str, text: str) -> str:
+    def plain(found: re.Match[str]) -> str:
+        code = found[1]
+        if len(code) > 1:
+            byte = int(code[1:], 16)
+            return chr(byte if byte < 0x80 else _LONE_BYTE + byte)  # noqa: PLR2004 - the end of ASCII
+        if code not in _SPECIAL:
+            raise YtError(f'Invalid escape sequence "\\{code}" in path "{text}"')
+        return code
 
-
-def _literal(text: str, position: int) -> tuple[str, int]:
-    raw = bytearray()
-    while position < len(text):
-        char = text[position]
-        if char == "\\":
-            byte = _ESCAPED_BYTE.match(text, position)
-            if byte is not None:
-                raw.append(int(byte[1], 16))
-                position += 4
-                continue
-            following = text[position + 1 : position + 2]
-            if following not in _SPECIAL:
-                raise YtError(f'Invalid escape sequence "\\{following}" in path "{text}"')
-            raw += following.encode()
-            position += 2
-            continue
-        if char in _SPECIAL:
-            break
-        raw += char.encode()
-        position += 1
-    return node_names.of(bytes(raw)), position
+    return node_names.of(_ESCAPED.sub(plain, name).encode(errors="surrogateescape"))

@@ -285,7 +285,7 @@ def _check_weight(encoded: EncodedRows) -> YtError | None:
         each = data_weights(column, stored)
         more = repeat(each) if isinstance(each, int) else each
         weights = list(map(add, weights, more))
-    return _too_heavy(max(weights))
+    return _too_heavy(max(weights, default=0))
 
 
 def _too_heavy(heaviest: int) -> YtError | None:
