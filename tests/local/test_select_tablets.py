@@ -119,11 +119,8 @@ def test_tablet_inside_of_the_ranges_must_be_mounted(
 @pytest.mark.parametrize(
     ("query", "is_fine"),
     [
-        ("join [{other}] as o on a = o.x where a < 5", True),
-        ("join [{other}] as o on a + 1 = o.x where a < 4", True),
-        ("join [{other}] as o on a + 1 = o.x where a < 5", False),
-        ("left join [{other}] as o on a + b = o.x where a < 5 and (b = 0 or a < 4)", True),
-        ("left join [{other}] as o on a + b = o.x where a < 5", False),
+        ("join [{other}] as o on a = o.x where a < 5", False),
+        ("left join [{other}] as o on a = o.x and o.x < 5 where a < 5", True),
         ("join [{other}] as o on a = o.v where a < 5", False),
         ("join [{other}] as o on a = o.v and o.x < 5 where a < 5", True),
         ("join [{other}] as o on a = o.v where a < 5 and o.x = 1", True),
@@ -133,7 +130,7 @@ def test_tablet_inside_of_the_ranges_must_be_mounted(
 def test_joined_table_needs_the_tablets_of_the_join(
     client: Any, tables: str, query: str, is_fine: bool
 ) -> None:
-    """Keys that the join looks up, or the joined table's own condition, choose them."""
+    """The joined table's own conditions choose them, whatever keys the join looks up."""
     joins = query.format(other=f"{tables}/other")
     text = f"a, o.x from [{tables}/{SORTED}] {joins}"
     if is_fine:

@@ -38,7 +38,8 @@ class _ReadsOrderedTable(Exception):  # noqa: N818 - a signal, not a failure
     heavy=True,
     partial="query statistics tell how long the query took and what was returned, not what was"
     " read; no UDFs, no subqueries, no secondary indexes or hints, no parts of composite values;"
-    " no TRANSFORM, LIKE, CAST or regular expressions; no functions of mathematics, dates and lists",
+    " no TRANSFORM, LIKE, CAST or regular expressions; no functions of mathematics, dates and lists;"
+    " a joined table needs all tablets mounted that no condition on it excludes",
 )
 def select_rows(context: Context) -> Rows:
     """Run a query; a table that is younger than the transaction is not found."""
@@ -88,7 +89,7 @@ def _execute(context: Context, connection: sqlite3.Connection, *, snapshot: bool
     def prepare(wanted: Reading) -> None:
         layout = newest[wanted.layout.node_id]
         if not all(tablet.is_readable for tablet in layout.tablets):
-            check_readable(layout, tablets_in(layout, wanted.ranges()))
+            check_readable(layout, tablets_in(layout, wanted.ranges))
         if not layout.sorted:
             tables.fill(wanted)
 

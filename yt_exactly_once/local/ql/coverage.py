@@ -1,29 +1,25 @@
 """What a query reads: the tablets that its key ranges meet and the columns it names, table by table.
 
 Owns the way from ranges to tablets and the ranges of joined tables. The caller checks whether a tablet can be
-read. The keys of a join are looked up only on demand.
+read. Of a joined table conditions exclude rows; keys that no row of the others has do not.
 """
 
 from __future__ import annotations
 
-import sqlite3
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.local.ql.binding.bound import Binary, Column
+from yt_exactly_once.local.ql.binding.bound import Column
 from yt_exactly_once.local.ql.binding.scope import POSITION_COLUMNS, Source
-from yt_exactly_once.local.ql.functions import udf
 from yt_exactly_once.local.ql.ranges import KeyRange, KeyRanges
 from yt_exactly_once.local.tables.keys import AFTER, encode_prefix
 from yt_exactly_once.local.tables.layout import TableLayout, Tablet
 
 if TYPE_CHECKING:
-    from yt_exactly_once.local.ql.binding.bound import Bound
     from yt_exactly_once.local.ql.binding.joins import BoundJoin
     from yt_exactly_once.local.ql.binding.query import BoundQuery
-    from yt_exactly_once.local.ql.statement import Statement
 
 
 @dataclass(frozen=True)
@@ -32,13 +28,13 @@ class Reading:
 
     Attributes:
         columns: names of the columns that the query mentions.
-        ranges: finds the key ranges; it may have to look up the keys of a join.
+        ranges: the key ranges.
         most: how many of the first rows are enough; None when all in the ranges are needed.
     """
 
     layout: TableLayout
     columns: frozenset[str]
-    ranges: Callable[[], Sequence[KeyRange]]
+    ranges: Sequence[KeyRange]
     most: int | None = None
 
 
@@ -64,23 +60,21 @@ def tablets_in(layout: TableLayout, ranges: Iterable[KeyRange]) -> list[Tablet]:
     return [layout.tablets[index] for index in sorted(found)]
 
 
-def prepare_tables(
-    connection: sqlite3.Connection, query: BoundQuery, statement: Statement, prepare: Prepare
-) -> None:
-    """Prepare every table of a query, the main one first; raise `YtError` if the preparation does."""
+def prepare_tables(query: BoundQuery, ranges: KeyRanges, prepare: Prepare) -> None:
+    """Prepare every table of a query, the main one first; raise `YtError` if the preparation does.
+
+    Args:
+        ranges: of the main table.
+    """
     named = _named(query)
     most = None
     if query.limit is not None and query.reads_at_most(query.offset + query.limit):
         most = query.offset + query.limit
-    main = query.main.layout
-    prepare(Reading(main, named.get(query.main.index, frozenset()), statement.ranges.merged, most))
-    for number, join in enumerate(query.joins):
-
-        def ranges(number: int = number, join: BoundJoin = join) -> Sequence[KeyRange]:
-            return _joined(connection, query, statement, number, join)
-
-        columns = named.get(join.source.index, frozenset())
-        prepare(Reading(join.source.layout, columns, ranges))
+    none: frozenset[str] = frozenset()
+    prepare(Reading(query.main.layout, named.get(0, none), ranges.merged(), most))
+    for join in query.joins:
+        source = join.source
+        prepare(Reading(source.layout, named.get(source.index, none), _joined(query, join)))
 
 
 def _named(query: BoundQuery) -> dict[int, frozenset[str]]:
@@ -102,43 +96,14 @@ def _columns_in(part: Any) -> Iterator[Column]:
             yield from _columns_in(getattr(part, each.name))
 
 
-def _joined(
-    connection: sqlite3.Connection,
-    query: BoundQuery,
-    statement: Statement,
-    number: int,
-    join: BoundJoin,
-) -> Sequence[KeyRange]:
-    """Return the ranges of a joined table: where its conditions and the keys of the join meet."""
+def _joined(query: BoundQuery, join: BoundJoin) -> Sequence[KeyRange]:
+    """Return the ranges of a joined table: where its conditions meet."""
     # Rows without a partner are null, which a condition on the joined table may well want.
     where = None if join.is_left else query.where
-    conditions = [part for part in (where, join.predicate) if part is not None]
-    merged = [KeyRanges(condition, join.source).merged() for condition in conditions]
-    if join.key_equations and join.source.layout.sorted:
-        earlier = {0, *(other.source.index for other in query.joins[:number])}
-        wanted = [
-            part
-            for part in _conjuncts(query.where)
-            if all(column.source in earlier for column in _columns_in(part))
-        ]
-        found = udf.execute(connection, statement.join_keys(number, join, wanted))
-        merged.append([KeyRange(low, high, is_point=False) for low, high in found])
-    if not merged:
-        return KeyRanges(None, join.source).merged()
-    common, *others = merged
-    for other in others:
-        common = [
-            KeyRange(max(a.low, b.low), min(a.high, b.high), is_point=False)
-            for a in common
-            for b in other
-            if max(a.low, b.low) < min(a.high, b.high)
-        ]
-    return common
-
-
-def _conjuncts(condition: Bound | None) -> list[Bound]:
-    if condition is None:
-        return []
-    if isinstance(condition, Binary) and condition.operator == "AND":
-        return _conjuncts(condition.left) + _conjuncts(condition.right)
-    return [condition]
+    common, other = (KeyRanges(part, join.source).merged() for part in (where, join.predicate))
+    return [
+        KeyRange(max(a.low, b.low), min(a.high, b.high), is_point=False)
+        for a in common
+        for b in other
+        if max(a.low, b.low) < min(a.high, b.high)
+    ]

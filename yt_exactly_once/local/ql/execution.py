@@ -89,8 +89,7 @@ def execute(
             "the query is inefficient, consider rewriting it"
         )
     if prepare is not None:
-        statement = Statement(bound, ranges, Limits(None, limits[1]))
-        prepare_tables(connection, bound, statement, prepare)
+        prepare_tables(bound, ranges, prepare)
     answer = _run(connection, bound, ranges, *limits)
     if fail_on_incomplete_result:
         _check_complete(answer, *limits)

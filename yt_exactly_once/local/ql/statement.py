@@ -20,7 +20,6 @@ from yt_exactly_once.local.ql.key_sql import key_access
 from yt_exactly_once.local.ql.text.syntax import Totals
 
 if TYPE_CHECKING:
-    from yt_exactly_once.local.ql.binding.bound import Bound
     from yt_exactly_once.local.ql.binding.joins import BoundJoin, Equation
     from yt_exactly_once.local.ql.binding.query import BoundQuery, Order
     from yt_exactly_once.local.ql.ranges import KeyRanges
@@ -51,7 +50,6 @@ class Statement:
     """
 
     def __init__(self, query: BoundQuery, ranges: KeyRanges, limits: Limits) -> None:
-        self.ranges = ranges
         self._query = query
         self._limits = limits
         sources = (query.main, *(join.source for join in query.joins))
@@ -73,24 +71,6 @@ class Statement:
         having = "" if query.having is None else f" WHERE {self._rows.write(query.having)}"
         return (
             f"SELECT {outputs} FROM ({self._groups()}) AS g{having} {self._order(['g.p'])} {tail}"
-        )
-
-    def join_keys(self, number: int, join: BoundJoin, conditions: Sequence[Bound]) -> str:
-        """Return the statement for the key ranges that a join looks into.
-
-        Args:
-            number: how many joins come before it.
-            conditions: what holds for those tables.
-        """
-        own = [equation[0] for equation in join.key_equations]
-        types = [bound.type for bound in own]
-        arguments = ", ".join(self._rows.write(bound) for bound in own)
-        joins = "".join(self._join(join) for join in self._query.joins[:number])
-        kept = [*self._access.conditions, *map(self._rows.write, conditions)]
-        return (
-            f"SELECT DISTINCT {udf.key_name(types)}({arguments}), "
-            f"{udf.key_name(types, after=True)}({arguments}) "
-            f"FROM {self._main_source()}{joins}{_where(kept)}"
         )
 
     def totals(self) -> str:

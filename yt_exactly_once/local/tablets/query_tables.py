@@ -48,7 +48,7 @@ class QueryTables:
             most, columns = None, frozenset(column.name for column in layout.columns)
             self._remove(layout.sql_table)
         else:
-            ranges = reading.ranges()
+            ranges = reading.ranges
         self._tables[layout.sql_table] = layout
         names = ", ".join(map(quote, layout.sql_names))
         table = f"temp.{quote(layout.sql_table)}"
