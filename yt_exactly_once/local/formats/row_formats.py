@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from yt import yson
@@ -164,21 +165,15 @@ def _by_columns(parsed: list[Any]) -> Sequence[dict[str, Any]]:
 
 def _rename(rows: list[Any]) -> list[dict[str, Any]]:
     """Give the columns of every row `str` names."""
-    names: dict[bytes, str] = {}
-    renamed = []
-    for row in rows:
-        try:
-            renamed.append({_name(name, names): value for name, value in row.items()})
-        except UnicodeDecodeError as error:
-            raise YtError("Column names must be UTF-8") from error
-    return renamed
+    try:
+        return [{_name(name): value for name, value in row.items()} for row in rows]
+    except UnicodeDecodeError as error:
+        raise YtError("Column names must be UTF-8") from error
 
 
-def _name(raw: bytes, names: dict[bytes, str]) -> str:
-    known = names.get(raw)
-    if known is None:
-        known = names[raw] = raw.decode()
-    return known
+@lru_cache(maxsize=4096)
+def _name(raw: bytes) -> str:
+    return raw.decode()
 
 
 def _loads_json(data: bytes, attributes: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import singledispatchmethod
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.local.ql.arithmetic import RELATIONS
+from yt_exactly_once.local.ql.arithmetic import RELATIONS, wrap
 from yt_exactly_once.local.ql.binding.bound import (
     AggregateValue,
     Apply,
@@ -24,8 +24,9 @@ from yt_exactly_once.local.ql.binding.bound import (
     InSet,
     Unary,
 )
-from yt_exactly_once.local.ql.functions import storage, udf
+from yt_exactly_once.local.ql.functions import udf
 from yt_exactly_once.local.ql.value_types import Type
+from yt_exactly_once.local.tables.values import NAN
 
 if TYPE_CHECKING:
     from yt_exactly_once.local.ql.binding.scope import Source
@@ -42,14 +43,14 @@ def constant_sql(kind: Type, value: Any) -> str:
         return f"X'{value.hex()}'"
     if kind is Type.DOUBLE:
         return _double_sql(value)
-    number = storage.to_signed(int(value))
+    number = wrap(Type.INT64, int(value))
     # Two minus signs in a row would begin a comment.
     return str(number) if number >= 0 else f"({number})"
 
 
 def _double_sql(value: float) -> str:
     if math.isnan(value):
-        return f"'{storage.NAN}'"
+        return f"'{NAN}'"
     text = "9e999" if math.isinf(value) else repr(abs(value))
     return text if math.copysign(1.0, value) > 0 else f"(-{text})"
 

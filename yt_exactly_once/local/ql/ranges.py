@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.ql.binding.bound import Apply, Binary, Bound, Column, Constant, InSet
 from yt_exactly_once.local.ql.computed import infer
-from yt_exactly_once.local.ql.functions.storage import encoder
+from yt_exactly_once.local.ql.functions.storage import ENCODERS
 from yt_exactly_once.local.ql.value_types import Type
 from yt_exactly_once.local.tables.keys import AFTER, encode_prefix
 
@@ -131,7 +131,7 @@ class KeyRanges:
         return self._numbers.get(column.name)
 
     def _encode(self, number: int, kind: Type, value: Any) -> bytes:
-        encode = encoder(kind)
+        encode = ENCODERS.get(kind)
         stored = value if value is None or encode is None else encode(value)
         return encode_prefix((self._source.key_columns[number],), (stored,))
 

@@ -318,14 +318,7 @@ _PLAIN_OF: dict[Kind, Callable[[Any], Any]] = {
     "string": bytes,
     "null": lambda _value: None,
 }
-_PLAIN: dict[Kind, set[type]] = {
-    "int64": {int, _NONE},
-    "uint64": {int, _NONE},
-    "double": {float, _NONE},
-    "boolean": {bool, _NONE},
-    "string": {bytes, _NONE},
-    "null": {_NONE},
-}
+_PLAIN: dict[Kind, set[Any]] = {kind: {plain, _NONE} for kind, plain in _PLAIN_OF.items()}
 _STORE: dict[Kind, Callable[[Column, list[Any]], list[Any]]] = {
     "int64": _store_integers,
     "uint64": _store_unsigned,

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from yt_exactly_once.local.ql.functions import storage
+from yt_exactly_once.local.ql.arithmetic import wrap
 from yt_exactly_once.local.ql.functions.signatures import Function
 from yt_exactly_once.local.ql.value_types import NUMERIC, SCALAR, Type
+from yt_exactly_once.local.tables import values
 
 AggregateSql = Callable[[Sequence[str], Sequence[Type], str], str]
 
@@ -81,7 +82,7 @@ def sum_integer(high: int | None, low: int | None) -> int | None:
     """Put the halves of a sum together, modulo 2**64, in the form of the store."""
     if high is None or low is None:
         return None
-    return storage.to_signed((high << 32) + low)
+    return wrap(Type.INT64, (high << 32) + low)
 
 
 def average_integer(high: int | None, low: int | None, count: int, unsigned: int) -> float | None:
@@ -89,20 +90,20 @@ def average_integer(high: int | None, low: int | None, count: int, unsigned: int
     total = sum_integer(high, low)
     if total is None:
         return None
-    return float(storage.to_unsigned(total) if unsigned else total) / count
+    return float(wrap(Type.UINT64, total) if unsigned else total) / count
 
 
 def sum_double(total: float | None, count: int, nan_count: int | None) -> float | str | None:
     """Correct SQLite's sum of doubles, which takes NaN for zero or null."""
     if not count:
         return None
-    return storage.NAN if nan_count or total is None else float(total)
+    return values.NAN if nan_count or total is None else float(total)
 
 
 def average_double(total: float | None, count: int, nan_count: int | None) -> float | str | None:
     """Divide the sum of doubles by their number."""
     corrected = sum_double(total, count, nan_count)
-    return corrected if corrected is None else storage.encode_double(float(corrected) / count)
+    return corrected if corrected is None else values.encode_double(float(corrected) / count)
 
 
 class First:

@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.ql.arithmetic import RELATIONS
+from yt_exactly_once.local.ql.arithmetic import RELATIONS, wrap
 from yt_exactly_once.local.ql.functions.documents import load
 from yt_exactly_once.local.ql.functions.general import runtime_error, scalar_in_any
-from yt_exactly_once.local.ql.functions.storage import NAN, to_signed, to_unsigned
 from yt_exactly_once.local.ql.value_types import Type
 from yt_exactly_once.local.tables.keys import encode_prefix
 from yt_exactly_once.local.tables.schema import Column
+from yt_exactly_once.local.tables.values import NAN
 
 _WIRE_TYPES = {
     Type.NULL: "null",
@@ -81,7 +81,7 @@ def _compare_with_scalar(blob: bytes, kind: Type, stored: Any) -> int:
     if found is not kind:
         name = "composite" if found is None else found.title
         raise YtError(f'Cannot compare values of types "{name}" and "{kind.title}"')
-    return _sign(value, to_unsigned(stored) if kind is Type.UINT64 else stored)
+    return _sign(value, wrap(kind, stored) if kind is Type.UINT64 else stored)
 
 
 def _sign(left: Any, right: Any) -> int:
@@ -106,7 +106,7 @@ def _map_key(items: Any) -> bytes:
 def _scalar_key(node: Any) -> bytes:
     match type(node).__name__:
         case "YsonUint64":
-            return encode_prefix((COLUMNS[Type.UINT64],), (to_signed(node),))
+            return encode_prefix((COLUMNS[Type.UINT64],), (wrap(Type.INT64, node),))
         case "YsonInt64" | "int":
             return encode_prefix((COLUMNS[Type.INT64],), (int(node),))
         case "YsonDouble" | "float":

@@ -156,8 +156,8 @@ def _converting(
     python: Python, types: Sequence[Type], result: Type, *, null_if_any_null: bool
 ) -> Python:
     """Wrap a function on plain values into one on stored values."""
-    decoders = [storage.decoder(kind) for kind in types]
-    encode = storage.encoder(result)
+    decoders = [storage.DECODERS.get(kind) for kind in types]
+    encode = storage.ENCODERS.get(result)
 
     def call(*stored: Any) -> Any:
         if null_if_any_null and None in stored:
