@@ -140,12 +140,6 @@ class ExpressionSql:
             [constant_sql(kind, value) for kind, value in zip(kinds, row, strict=True)]
             for row in node.values
         ]
-        if len(rows) == 1:
-            pairs = zip(operands, rows[0], strict=True)
-            return f"({' AND '.join(f'{operand} IS {value}' for operand, value in pairs)})"
-        if len(operands) == 1:
-            values = [value for (value,) in rows]
-            return _in_list(operands[0], values, nullable=node.operands[0].nullable)
         if any(operand.nullable for operand in node.operands) or any("NULL" in row for row in rows):
             # Row values have no null-safe comparison; a null becomes a flag and a zero.
             operands = [part for o in operands for part in (f"{o} IS NULL", f"ifnull({o}, 0)")]
@@ -196,10 +190,3 @@ def _null_aware(node: Binary, left: str, right: str) -> str:
     else:
         fallback = str(int((operator[0] == "<") == node.left.nullable))
     return f"coalesce({left} {operator} {right}, {fallback})"
-
-
-def _in_list(operand: str, values: Sequence[str], *, nullable: bool) -> str:
-    present = ", ".join(value for value in values if value != "NULL")
-    if len(values) != len([value for value in values if value != "NULL"]):
-        return f"({operand} IS NULL OR {operand} IN ({present}))"
-    return f"coalesce({operand} IN ({present}), 0)" if nullable else f"({operand} IN ({present}))"

@@ -21,7 +21,7 @@ from yt_exactly_once.local.ql.text.syntax import Totals
 
 if TYPE_CHECKING:
     from yt_exactly_once.local.ql.binding.joins import BoundJoin, Equation
-    from yt_exactly_once.local.ql.binding.query import BoundQuery, Order
+    from yt_exactly_once.local.ql.binding.query import BoundQuery
     from yt_exactly_once.local.ql.ranges import KeyRanges
 
 ROW_INDEX_BITS = 44
@@ -166,32 +166,12 @@ class Statement:
         return f" {kind} {table} ON {' AND '.join(conditions) or '1'}"
 
     def _order(self, position: Sequence[str]) -> str:
-        items = [item for item in self._query.order_by if not isinstance(item.bound, Constant)]
-        direction = self._table_direction(items)
-        if direction is not None:
-            return "ORDER BY " + ", ".join(f"{part}{direction}" for part in position)
         written = [
-            f"{self._rows.order(item.bound)}{' DESC' if item.descending else ''}" for item in items
+            f"{self._rows.order(item.bound)}{' DESC' if item.descending else ''}"
+            for item in self._query.order_by
+            if not isinstance(item.bound, Constant)
         ]
         return "ORDER BY " + ", ".join([*written, *position])
-
-    def _table_direction(self, items: Sequence[Order]) -> str | None:
-        """Return how the order of the table answers ORDER BY, or None when it does not."""
-        query = self._query
-        if not items:
-            return ""
-        keys = [column.name for column in query.main.key_columns]
-        names = [getattr(item.bound, "name", None) for item in items]
-        directions = {item.descending for item in items}
-        is_key_prefix = names == keys[: len(names)] and len(directions) == 1
-        if query.group_keys is not None or not is_key_prefix:
-            return None
-        if any(getattr(item.bound, "source", None) != 0 for item in items):
-            return None
-        if not directions.pop():
-            return ""
-        # Rows that are equal so far keep their order, so only the whole key can be read backwards.
-        return " DESC" if len(names) == len(keys) else None
 
     def _tail(self) -> str:
         # One row more than allowed shows that the answer is incomplete.
