@@ -180,11 +180,8 @@ def check_format(name: str, attributes: Mapping[str, Any]) -> None:
     for attribute in refused.keys() & attributes.keys():
         only, reason = refused[attribute]
         if attributes[attribute] != only:
-            raise YtError(
-                f'Attribute "{attribute}" of the format "{name}" is not supported by the embedded'
-                f" cluster: {reason}",
-                Code.INVALID_FORMAT,
-            )
+            what = f'Attribute "{attribute}" of the format "{name}"'
+            raise _not_supported(what, reason, Code.INVALID_FORMAT)
 
 
 def check_parameters(command: str, parameters: Mapping[str, Any]) -> None:
@@ -196,10 +193,7 @@ def check_parameters(command: str, parameters: Mapping[str, Any]) -> None:
     refused = REFUSED_PARAMETERS.get(command, {})
     for name in refused.keys() & parameters.keys():
         if parameters[name]:
-            raise YtError(
-                f'Parameter "{name}" of "{command}" is not supported by the embedded cluster:'
-                f" {refused[name]}"
-            )
+            raise _not_supported(f'Parameter "{name}" of "{command}"', refused[name])
 
 
 def check_path(attributes: Mapping[str, Any]) -> None:
@@ -209,9 +203,7 @@ def check_path(attributes: Mapping[str, Any]) -> None:
         YtError: names the attribute and the remedy.
     """
     for name in REFUSED_PATHS.keys() & attributes.keys():
-        raise YtError(
-            f'Path attribute "{name}" is not supported by the embedded cluster: {REFUSED_PATHS[name]}'
-        )
+        raise _not_supported(f'Path attribute "{name}"', REFUSED_PATHS[name])
 
 
 def check_attribute(name: str, value: Any) -> None:
@@ -221,6 +213,8 @@ def check_attribute(name: str, value: Any) -> None:
         YtError: names the attribute and the reason.
     """
     if name in REFUSED_ATTRIBUTES and value:
-        raise YtError(
-            f'Attribute "{name}" is not supported by the embedded cluster: {REFUSED_ATTRIBUTES[name]}'
-        )
+        raise _not_supported(f'Attribute "{name}"', REFUSED_ATTRIBUTES[name])
+
+
+def _not_supported(what: str, reason: str, code: int = Code.GENERIC) -> YtError:
+    return YtError(f"{what} is not supported by the embedded cluster: {reason}", code)

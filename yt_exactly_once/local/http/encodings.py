@@ -7,7 +7,7 @@ client sends zlib under the name gzip, and the real proxy detects both.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from yt_exactly_once.local.errors import YtError
 
@@ -70,16 +70,6 @@ def choose(accept: str | None) -> str:
         client_accept_encoding=accept,
         http_status=_UNSUPPORTED_MEDIA_TYPE,
     )
-
-
-def encode(data: bytes, name: str) -> bytes:
-    """Encode an answer with a coding that `choose` gave."""
-    encoders: dict[str, Callable[[bytes], bytes]] = {
-        IDENTITY: bytes,
-        "gzip": lambda body: zlib.compress(body, 1, _WINDOW_GZIP),
-        "deflate": lambda body: zlib.compress(body, 1),
-    }
-    return encoders[name](data)
 
 
 def encode_pieces(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
