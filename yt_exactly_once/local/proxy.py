@@ -16,9 +16,8 @@ from typing import IO, Any
 from yt_exactly_once.local import table_nodes
 from yt_exactly_once.local.cypress import dynamic, master_transactions
 from yt_exactly_once.local.cypress.accesses import Accesses
-from yt_exactly_once.local.cypress.ids import is_id, type_number
+from yt_exactly_once.local.cypress.ids import is_id
 from yt_exactly_once.local.cypress.layout import CLUSTER_NAME
-from yt_exactly_once.local.cypress.master_transactions import MASTER_TYPES
 from yt_exactly_once.local.cypress.tree import Cypress
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.faults import Faults
@@ -124,7 +123,7 @@ class Proxy:
         if not is_id(transaction_id):
             return
         try:
-            if type_number(transaction_id) in MASTER_TYPES:
+            if master_transactions.is_master(transaction_id):
                 with self.store.write() as connection:
                     master_transactions.abort(connection, transaction_id)
             else:

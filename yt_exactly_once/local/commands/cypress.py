@@ -26,8 +26,7 @@ from yt_exactly_once.local.cypress import (
     virtual,
     ypath,
 )
-from yt_exactly_once.local.cypress.ids import is_id, type_number
-from yt_exactly_once.local.cypress.master_transactions import MASTER_TYPES
+from yt_exactly_once.local.cypress.master_transactions import is_master
 from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.ql import computed
@@ -134,7 +133,7 @@ def set_(context: Context, connection: sqlite3.Connection) -> None:
     path = path_of(context)
     value = context.read_value()
     lease = _LEASE.fullmatch(path.text)
-    if lease is not None and is_id(lease[1]) and type_number(lease[1]) in MASTER_TYPES:
+    if lease is not None and is_master(lease[1]):
         master_transactions.set_timeout(context, connection, lease[1], value)
         return
     flags = arguments.flags(context.parameters, "recursive", "force")

@@ -13,19 +13,14 @@ from yt_exactly_once.local.commands.registry import command
 from yt_exactly_once.local.commands.sessions import atomicity_of
 from yt_exactly_once.local.cypress import prerequisites
 from yt_exactly_once.local.cypress.ids import CELL_TAG, TYPES, is_id, type_number
+from yt_exactly_once.local.cypress.master_transactions import is_master
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.tablets.transactions import (
-    ATOMIC_TYPE,
-    DEFAULT_TIMEOUT_SECONDS,
-    NON_ATOMIC_TYPE,
-    TransactionPool,
-)
+from yt_exactly_once.local.tablets.transactions import DEFAULT_TIMEOUT_SECONDS, TransactionPool
 
 if TYPE_CHECKING:
     from yt_exactly_once.local.commands.registry import Context
     from yt_exactly_once.local.tablets.transactions import TabletTransaction
 
-_STICKY_TYPES = (ATOMIC_TYPE, NON_ATOMIC_TYPE)
 _MILLISECOND = 1000
 
 
@@ -51,7 +46,8 @@ def start_tablet_transaction(context: Context) -> TabletTransaction:
     _check_tablet_options(parameters)
     timeout = arguments.integer(parameters, "timeout", None)
     override = arguments.identifier(parameters, "transaction_id_override")
-    if override is not None and (not is_id(override) or type_number(override) != ATOMIC_TYPE):
+    wanted = TYPES["atomic_tablet_transaction"]
+    if override is not None and (not is_id(override) or type_number(override) != wanted):
         raise YtError(f"Externally provided transaction id {override} has invalid type")
     return context.proxy.transactions.start(
         timeout=DEFAULT_TIMEOUT_SECONDS if timeout is None else timeout / _MILLISECOND,
@@ -105,11 +101,9 @@ def _dispatch(
     master: Callable[[Context], dict[str, Any]],
 ) -> dict[str, Any]:
     transaction_id = arguments.identifier(context.parameters, "transaction_id")
-    if transaction_id is not None and is_id(transaction_id):
-        kind = type_number(transaction_id)
-        if kind in _STICKY_TYPES or kind not in (TYPES["transaction"], TYPES["nested_transaction"]):
-            return sticky(context.proxy.transactions, transaction_id.lower())
-    return master(context)
+    if transaction_id is None or not is_id(transaction_id) or is_master(transaction_id):
+        return master(context)
+    return sticky(context.proxy.transactions, transaction_id.lower())
 
 
 def _check_master_options(parameters: dict[str, Any]) -> None:

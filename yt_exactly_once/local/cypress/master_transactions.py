@@ -47,11 +47,16 @@ def chain(connection: sqlite3.Connection, transaction_id: str) -> tuple[str, ...
     return (*found, TRUNK)
 
 
+def is_master(transaction_id: str) -> bool:
+    """Tell whether a text is the id of a master transaction."""
+    return is_id(transaction_id) and type_number(transaction_id) in MASTER_TYPES
+
+
 def check_type(transaction_id: str) -> None:
     """Refuse ids that do not belong to a master transaction."""
     if not is_id(transaction_id):
         raise YtError(f'"{transaction_id}" is not a valid object id')
-    if type_number(transaction_id) not in MASTER_TYPES:
+    if not is_master(transaction_id):
         raise YtError(f"{transaction_id} is not a valid master transaction id")
 
 

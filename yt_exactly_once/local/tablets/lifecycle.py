@@ -10,6 +10,7 @@ import sqlite3
 from typing import Any
 
 from yt_exactly_once.local import arguments
+from yt_exactly_once.local.cypress.ids import make_id
 from yt_exactly_once.local.cypress.view import Node
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.ql import computed
@@ -34,7 +35,6 @@ from yt_exactly_once.local.tablets.storage import (
     check_pivots,
     create_storage,
     insert_tablet,
-    new_tablet_id,
     parse_pivots,
     parse_trimmed,
     sql_names,
@@ -131,7 +131,7 @@ def copy(connection: sqlite3.Connection, source_node_id: str, new_node_id: str) 
             )
     retention.copy(connection, source_node_id, new_node_id)
     for tablet in source.tablets:
-        tablet_id = new_tablet_id()
+        tablet_id = make_id("tablet")
         flushed.copy(connection, tablet.tablet_id, tablet_id)
         blocks.copy(connection, tablet.tablet_id, tablet_id)
         connection.execute(

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from yt_exactly_once.local import arguments
+from yt_exactly_once.local.cypress.ids import make_id
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql import computed
 from yt_exactly_once.local.tables import schema_updates, stamps, values
@@ -25,7 +26,6 @@ from yt_exactly_once.local.tablets.storage import (
     check_pivots,
     encode_pivot,
     insert_tablet,
-    new_tablet_id,
     parse_pivots,
     parse_trimmed,
     sql_names,
@@ -253,7 +253,7 @@ def _join(connection: sqlite3.Connection, layout: TableLayout, source: int, targ
 
 def _replace_tablet(connection: sqlite3.Connection, layout: TableLayout, index: int) -> None:
     """Give a tablet that keeps its rows a new id, as everything in a resharded range gets."""
-    tablet_id = new_tablet_id()
+    tablet_id = make_id("tablet")
     counters.put(connection, layout, index, tablet_id=tablet_id)
     old_id = layout.tablets[index].tablet_id
     flushed.rename(connection, old_id, tablet_id)

@@ -5,7 +5,6 @@ Owns the DDL. What may be created is decided elsewhere (`lifecycle`, `shape`).
 
 from __future__ import annotations
 
-import secrets
 import sqlite3
 from collections.abc import Sequence
 from itertools import pairwise
@@ -14,15 +13,13 @@ from typing import Any
 from yt.yson import YsonUint64
 
 from yt_exactly_once.local import arguments
-from yt_exactly_once.local.cypress.ids import CELL_TAG
+from yt_exactly_once.local.cypress.ids import make_id
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.tables import keys, values
 from yt_exactly_once.local.tables.encoding import Conversions, encode_column
 from yt_exactly_once.local.tables.layout import VERSION_COLUMNS, TableLayout, quote
 from yt_exactly_once.local.tables.schema import TableSchema
 from yt_exactly_once.local.tablets import blocks, flushed
-
-TABLET_TYPE = 702
 
 TRIMMED = ("trimmed_row_counts", "cumulative_data_weights")
 """What new tablets of an ordered table begin with; one number for each."""
@@ -96,7 +93,7 @@ def insert_tablet(
 ) -> str:
     """Add an unmounted tablet and return its id; `trimmed` is its trimmed row count and weight."""
     rows, weight = trimmed
-    tablet_id = new_tablet_id()
+    tablet_id = make_id("tablet")
     flushed.begin_at(connection, tablet_id, rows)
     connection.execute(
         "INSERT INTO tablets (node_id, tablet_index, tablet_id, state, pivot_key, mount_revision,"
@@ -114,12 +111,6 @@ def insert_tablet(
         ),
     )
     return tablet_id
-
-
-def new_tablet_id() -> str:
-    """Mint the id of a tablet."""
-    high, low, last = (secrets.randbits(32) for _ in range(3))
-    return f"{high:x}-{low:x}-{CELL_TAG << 16 | TABLET_TYPE:x}-{last:x}"
 
 
 def encode_pivot(schema: TableSchema, pivot: Sequence[Any]) -> bytes:

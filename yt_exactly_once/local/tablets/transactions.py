@@ -7,23 +7,19 @@ What was never started here, has ended, or belongs to another proxy is the same 
 from __future__ import annotations
 
 import math
-import secrets
 import sqlite3
-import struct
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from yt_exactly_once.local.cypress.ids import CELL_TAG
+from yt_exactly_once.local.cypress.ids import make_id
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.store import Snapshot, Store, last_timestamp
 from yt_exactly_once.local.tablets import catalog, commit, retention
 from yt_exactly_once.local.tablets.commit import Manner
 from yt_exactly_once.local.tablets.modifications import Batch
 
-ATOMIC_TYPE = 2
-NON_ATOMIC_TYPE = 3
 DEFAULT_TIMEOUT_SECONDS = 30.0
 
 _ACTIVE, _COMMITTING, _COMMITTED, _ABORTED = "active", "committing", "committed", "aborted"
@@ -359,9 +355,7 @@ def not_found(transaction_id: str) -> YtError:
 
 def new_transaction_id(atomicity: str) -> str:
     """Mint an id whose type clients recognise as that of a tablet transaction."""
-    kind = ATOMIC_TYPE if atomicity == "full" else NON_ATOMIC_TYPE
-    high, low, last = struct.unpack("3I", secrets.token_bytes(12))
-    return f"{high:x}-{low:x}-{CELL_TAG << 16 | kind:x}-{last:x}"
+    return make_id(f"{'atomic' if atomicity == 'full' else 'non_atomic'}_tablet_transaction")
 
 
 def _abort_quietly(transaction: TabletTransaction) -> None:

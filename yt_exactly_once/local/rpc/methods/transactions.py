@@ -6,7 +6,6 @@ from typing import Any
 
 from yt_exactly_once.local.commands.transactions import start_tablet_transaction
 from yt_exactly_once.local.cypress import master_transactions
-from yt_exactly_once.local.cypress.ids import type_number
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.rpc import identifiers, options
 from yt_exactly_once.local.rpc.calls import Call, method, plain
@@ -63,7 +62,7 @@ def abort_transaction(call: Call) -> None:
 def commit_transaction(call: Call) -> None:
     """Commit a transaction; modifications with a gap before them are refused."""
     transaction_id = call.context.parameters["transaction_id"]
-    if not _is_master(transaction_id):
+    if not master_transactions.is_master(transaction_id):
         call.state.sequences.check_complete(call.context.proxy.transactions.get(transaction_id))
     answer = call.execute()
     by_cell = answer["commit_timestamps"]
@@ -78,7 +77,7 @@ def attach_transaction(call: Call) -> None:
     call.execute()
     response = call.response
     response.durability = 0
-    if _is_master(transaction_id):
+    if master_transactions.is_master(transaction_id):
         response.type, response.atomicity = _MASTER, 0
         response.start_timestamp, response.timeout = _now(call), _lease(call, transaction_id)
         return
@@ -105,10 +104,6 @@ def generate_timestamps(call: Call) -> None:
         timestamp = call.execute()["timestamp"]
         first = timestamp if first is None else first
     call.response.timestamp = first
-
-
-def _is_master(transaction_id: str) -> bool:
-    return type_number(transaction_id) in master_transactions.MASTER_TYPES
 
 
 def _lease(call: Call, transaction_id: str) -> int:
