@@ -8,6 +8,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 
+OTHER_CLUSTER = (
+    "Set the proxy back to that of the query's cluster. Two clusters may have the same name, and tables at "
+    "the same paths. Or start a new query with a new checkpoint location. A sink whose tables were moved "
+    "here starts once with new_ledger=True"
+)
+"""For a proxy that belongs to another cluster than the one of the query."""
+
+
 def mount(path: str, state: str = "unmounted") -> str:
     """Return how a table is mounted, or unfrozen: what is frozen cannot be mounted."""
     if state in {"frozen", "freezing"}:

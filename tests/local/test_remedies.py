@@ -27,8 +27,9 @@ def _without_atomicity(query):
 
 
 def _rows_expire(query):
-    query.client.set(f"{query.queue}/@min_data_versions", 0)
-    query.client.set(f"{query.queue}/@max_data_ttl", 3_600_000)
+    for path in (query.queue, query.target):
+        query.client.set(f"{path}/@min_data_versions", 0)
+        query.client.set(f"{path}/@max_data_ttl", 3_600_000)
 
 
 def _beyond_the_end(query):

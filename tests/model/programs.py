@@ -66,6 +66,7 @@ from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
 from yt_exactly_once.spark.source.opening import OpenedQueue
 from yt_exactly_once.spark.source.packed import PackedQueue
 from yt_exactly_once.spark.source.reader import QueueStreamReader
+from yt_exactly_once.ytsaurus.browsing import Cluster
 from yt_exactly_once.ytsaurus.rows import SessionState
 
 TRIMMED = "trimmed"
@@ -457,7 +458,7 @@ def _commit_source(scenario: Scenario, call: SourceCommit, script: Script) -> No
         opened = OpenedQueue(
             options=cast("Any", None),
             queue=cast("Any", _ModelQueue(script, rows, path)),
-            cluster=CLUSTER,
+            cluster=Cluster(CLUSTER, ""),
             info=cast("Any", SimpleNamespace(id=_QUEUE_ID)),
             rows=cast("Any", SimpleNamespace(spark_schema=None)),
         )

@@ -337,7 +337,7 @@ def test_name_of_a_note_tells_all(kind):
     """A file is there or not; it is never half written."""
     note = Note.about(kind, "//target", "//ledger", 12)
     if kind is NoteKind.LEDGER:
-        note = replace(note, ledger_id="1-2-3-4")
+        note = replace(note, object_id="1-2-3-4")
     assert Note.from_name(note.name) == note
     # Checkpoints have such names.
     assert note.name.startswith(f"v1-{kind}-")

@@ -15,6 +15,7 @@ from yt_exactly_once.commit.history import (
     is_noted,
     note_ledger,
     require_ledger,
+    require_same_cluster,
     require_same_ledger,
     require_whole,
     settle,
@@ -26,6 +27,7 @@ from yt_exactly_once.commit.transactional import BatchCommit
 from yt_exactly_once.config import RetryPolicy
 from yt_exactly_once.errors import (
     CommitOutcomeUnknownError,
+    ConfigError,
     IncompleteBatchError,
     LedgerMissingError,
     RepeatedCallError,
@@ -162,7 +164,7 @@ def test_ledger_of_another_target_and_a_failed_call_are_no_ledgers_that_were_use
     for one in (other, note(NoteKind.FAILED, 0, "new")):
         notes.add(one, "")
         ledger_of([one], 0, written=False)
-    note_ledger(notes, notes.all(), batch(3), LEDGER, "new")
+    note_ledger(notes, notes.all(), batch(3), LEDGER, "new", "")
     assert note(NoteKind.LEDGER, 3, "new") in notes.all()
 
 
@@ -198,8 +200,19 @@ def test_ledger_is_noted_once():
     """With the batch it was first used for."""
     notes = MemoryNotes()
     for number in (3, 4):
-        note_ledger(notes, notes.all(), batch(number), LEDGER, "1-2-3-4")
-    assert notes.all() == (note(NoteKind.LEDGER, 3, "1-2-3-4"),)
+        note_ledger(notes, notes.all(), batch(number), LEDGER, "1-2-3-4", "5-6-7-8")
+    kept = note(NoteKind.LEDGER, 3, "1-2-3-4"), note(NoteKind.CLUSTER, 3, "5-6-7-8")
+    assert notes.all() == kept
+
+
+def test_another_cluster_is_refused():
+    """Where the query has noted one for this target."""
+    require_same_cluster([note(NoteKind.LEDGER, 0, "old")], batch(4), LEDGER, "new")
+    other = Note.about(NoteKind.CLUSTER, "//other", "//ledger", 0, "old")
+    require_same_cluster([other, note(NoteKind.CLUSTER, 2, "new")], batch(4), LEDGER, "new")
+    with pytest.raises(ConfigError, match="since batch 2"):
+        require_same_cluster([note(NoteKind.CLUSTER, 2, "old")], batch(4), LEDGER, "new")
+    require_whole([note(NoteKind.CLUSTER, 2, "old")], None, batch(4), LEDGER, ())
 
 
 def test_no_notes_keep_nothing():

@@ -11,10 +11,12 @@ from yt_exactly_once.spark.source.opening import OpenedQueue
 from yt_exactly_once.spark.source.options import SourceOptions
 from yt_exactly_once.spark.source.packed import PackedQueue
 from yt_exactly_once.spark.source.reader import QueueStreamReader, SelfLimitingReader, reader_of
+from yt_exactly_once.ytsaurus.browsing import Cluster
 
+LOCAL = Cluster("local", "1-2-3-4")
 COLUMNS = StructType().add("id", LongType())
 OPTIONS = SourceOptions.parse({"path": "//queue", "proxy": "localhost:80"})
-OPENED = OpenedQueue(OPTIONS, None, "local", None, SimpleNamespace(spark_schema=COLUMNS))
+OPENED = OpenedQueue(OPTIONS, None, LOCAL, None, SimpleNamespace(spark_schema=COLUMNS))
 PACKED = PackedQueue(OPENED)
 
 

@@ -11,6 +11,7 @@ from yt_exactly_once.errors import ConfigError, DataLossError, NewerFormatError
 from yt_exactly_once.spark.query.queue_offset import FORMAT, OFFSET_VERSION, QueueOffset
 from yt_exactly_once.spark.source.offsets import check_reachable, first_positions, shared_tasks
 from yt_exactly_once.spark.source.options import StartingPoint
+from yt_exactly_once.ytsaurus.browsing import Cluster
 from yt_exactly_once.ytsaurus.queues import PartitionBounds
 
 QUEUE = "//home/app/queue"
@@ -115,7 +116,17 @@ def test_partition_without_rows_in_the_batch_has_no_range():
 def test_checkpoint_of_another_source_is_refused(logged, name):
     """Row indexes of one queue mean nothing in another."""
     with pytest.raises(ConfigError, match=f"belongs to the {name}.*query's own.*new checkpoint"):
-        QueueOffset(*logged, {}, {}, "").require_same_source("local", QUEUE, CONSUMER)
+        QueueOffset(*logged, {}, {}, "").require_same_source(Cluster("local", "1"), QUEUE, CONSUMER)
+
+
+def test_checkpoint_of_another_cluster_with_the_same_name_is_refused():
+    """An offset that does not say it, of an earlier version, is let through."""
+    said = offset({0: 5})
+    said.require_same_source(Cluster("local", "1"), QUEUE, CONSUMER)
+    said = QueueOffset.from_json(replace(said, cluster_id="1").to_json())
+    said.require_same_source(Cluster("local", "1"), QUEUE, CONSUMER)
+    with pytest.raises(ConfigError, match="another cluster"):
+        said.require_same_source(Cluster("local", "2"), QUEUE, CONSUMER)
 
 
 @pytest.mark.parametrize(

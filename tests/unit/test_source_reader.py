@@ -35,8 +35,11 @@ from yt_exactly_once.spark.source.reader import (
     reader_of,
 )
 from yt_exactly_once.spark.source.rows import RowFormat
+from yt_exactly_once.ytsaurus.browsing import Cluster
 from yt_exactly_once.ytsaurus.queues import PartitionBounds, QueueState
 from yt_exactly_once.ytsaurus.tables import TableInfo
+
+LOCAL = Cluster("local", "1-2-3-4")
 
 QUEUE = "//home/app/queue"
 CONSUMER = "//home/app/consumer"
@@ -118,7 +121,7 @@ def reader(queue, clock=None, kind=QueueStreamReader, **options):
         weight=lambda rows: (rows[0] + 1) * 10,
         decode=lambda rows: (None, rows, None),
     )
-    opened = OpenedQueue(parsed, queue, "local", queue.info, rows)
+    opened = OpenedQueue(parsed, queue, LOCAL, queue.info, rows)
     return kind(PackedQueue(opened), clock=clock, sleep=clock.sleep)
 
 
@@ -777,7 +780,7 @@ def test_reader_travels_to_tasks():
     )
     rows = SimpleNamespace(spark_schema=COLUMNS)
     source = reader_of(
-        PackedQueue(OpenedQueue(options, FakeQueue(10), "local", table(), rows)), COLUMNS, {}
+        PackedQueue(OpenedQueue(options, FakeQueue(10), LOCAL, table(), rows)), COLUMNS, {}
     )
     assert b"secret-token" in pickle.dumps(source)
     # Spark pickles it twice: the process that passes it on does not look inside.
@@ -798,6 +801,6 @@ def test_reader_is_passed_on_without_the_client():
     options = SourceOptions.parse({"path": QUEUE, "proxy": "localhost:80"})
     source = YtDataSource({})
     source._packed = PackedQueue(
-        OpenedQueue(options, FakeQueue(10), "local", table(), RowFormat(columns, options))
+        OpenedQueue(options, FakeQueue(10), LOCAL, table(), RowFormat(columns, options))
     )
     subprocess.run([sys.executable, "-c", code], input=pickle.dumps(source), check=True)

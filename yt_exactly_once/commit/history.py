@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
+from yt_exactly_once import advice
 from yt_exactly_once.commit.entry import LedgerEntry
 from yt_exactly_once.commit.notes import Note, NoteKind, Notes, digest_of_path, missing_batches
-from yt_exactly_once.errors import IncompleteBatchError, LedgerMissingError
+from yt_exactly_once.errors import ConfigError, IncompleteBatchError, LedgerMissingError
 
 if TYPE_CHECKING:
     from yt_exactly_once.commit.batch import MicroBatch
@@ -35,6 +36,27 @@ def settle(missing: range) -> str:
         f"accept the loss. In the last two cases start with accept_incomplete={value}. The steps are in "
         "how-to/recover.md, section 'A batch is incomplete'"
     )
+
+
+def require_same_cluster(
+    notes: Collection[Note], batch: MicroBatch, ledger: CommitLedger, cluster_id: str
+) -> None:
+    """Check that the cluster is the one that the query has written last.
+
+    Raises:
+        ConfigError: it is another one.
+    """
+    for target in ledger.targets:
+        used = {note.object_id: note.batch for note in _used(notes, target, NoteKind.CLUSTER)}
+        if used and cluster_id not in used:
+            raise ConfigError(
+                "The proxy belongs to another cluster: the query has written to its own one since batch "
+                f"{max(used.values())}",
+                remedy=advice.OTHER_CLUSTER,
+                query=batch.query_id,
+                batch=batch.batch_id,
+                target=target,
+            )
 
 
 def require_whole(
@@ -95,7 +117,7 @@ def require_ledger(
     is_unused = all(note.kind is not NoteKind.LEDGER for note in notes)
     for target in ledger.targets:
         used = _used(notes, target)
-        first = {note.ledger_id: note.batch for note in used if note.ledger == _ledger(ledger)}
+        first = {note.object_id: note.batch for note in used if note.ledger == _ledger(ledger)}
         if first:
             first_batch = first.get(ledger_id)
             if first_batch is not None and set(range(first_batch, batch.batch_id)) <= set(accepted):
@@ -114,8 +136,8 @@ def require_ledger(
                 "The query has used another ledger for this target"
                 if used
                 else "The ledger has no entry of this query, although Spark's log has earlier batches of it",
-                remedy="If ledger_path, the target or the checkpoint location was changed by mistake, change "
-                f"it back. {_LOST}",
+                remedy="If proxy, ledger_path, the target or the checkpoint location was changed by mistake, "
+                f"change it back. {_LOST}",
                 target=target,
                 **where,
             )
@@ -144,7 +166,7 @@ def require_same_ledger(
         return
     for target in ledger.targets:
         used = _used(notes, target)
-        others = [note.batch for note in used if note.ledger_id != ledger_id]
+        others = [note.batch for note in used if note.object_id != ledger_id]
         is_noted = len(others) < len(used)
         if others and (max(others) > entry.batch_id or not is_noted) and may_be_written(False):
             raise LedgerMissingError(
@@ -168,18 +190,28 @@ _LOST = (
 
 
 def note_ledger(
-    notes: Notes, known: Collection[Note], batch: MicroBatch, ledger: CommitLedger, ledger_id: str
+    notes: Notes,
+    known: Collection[Note],
+    batch: MicroBatch,
+    ledger: CommitLedger,
+    ledger_id: str,
+    cluster_id: str,
 ) -> None:
-    """Note, before the first commit, that the query uses a ledger."""
+    """Note, before the first commit, that the query uses a ledger and a cluster.
+
+    Args:
+        cluster_id: see `Cluster`; empty where nobody has asked.
+    """
     for target in ledger.targets:
-        note = Note.about(NoteKind.LEDGER, target, ledger.path, batch.batch_id, ledger_id)
-        same = [
-            other
-            for other in _used(known, target)
-            if (other.ledger, other.ledger_id) == (note.ledger, note.ledger_id)
-        ]
-        if not same:
-            notes.add(note, f"Writes {target} with the ledger {ledger.path} from this batch on")
+        for kind, object_id in ((NoteKind.LEDGER, ledger_id), (NoteKind.CLUSTER, cluster_id)):
+            note = Note.about(kind, target, ledger.path, batch.batch_id, object_id)
+            same = [
+                other
+                for other in _used(known, target, kind)
+                if (other.ledger, other.object_id) == (note.ledger, object_id)
+            ]
+            if object_id and not same:
+                notes.add(note, f"Writes {target} with the ledger {ledger.path} from this batch on")
 
 
 def is_noted(notes: Collection[Note], ledger: CommitLedger, number: int) -> bool:
@@ -190,9 +222,9 @@ def is_noted(notes: Collection[Note], ledger: CommitLedger, number: int) -> bool
     )
 
 
-def _used(notes: Collection[Note], target: str) -> Sequence[Note]:
+def _used(notes: Collection[Note], target: str, kind: NoteKind = NoteKind.LEDGER) -> Sequence[Note]:
     digest = digest_of_path(target)
-    return [note for note in notes if note.kind is NoteKind.LEDGER and note.target == digest]
+    return [note for note in notes if note.kind is kind and note.target == digest]
 
 
 def _ledger(ledger: CommitLedger) -> str:

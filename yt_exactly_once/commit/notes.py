@@ -33,11 +33,16 @@ class NoteKind(StrEnum):
         REFUSED: a second call for the batch was refused. Counts until the ledger has a later batch, since
             the batch in the ledger lacks the rows of the second call.
         LEDGER: the batch was the first one that was about to be committed with a ledger.
+        CLUSTER: the same for a cluster; earlier versions of this package pass over such notes.
     """
 
     FAILED = "failed"
     REFUSED = "refused"
     LEDGER = "ledger"
+    CLUSTER = "cluster"
+
+
+_INCOMPLETE = frozenset({NoteKind.FAILED, NoteKind.REFUSED})
 
 
 @dataclass(frozen=True)
@@ -48,21 +53,21 @@ class Note:
         kind: what it says.
         target: short digest of the target's path.
         ledger: short digest of the ledger's path.
-        ledger_id: object id of the ledger table; only for `LEDGER`.
+        object_id: of the ledger table for `LEDGER`, of the cluster's `//sys` for `CLUSTER`.
     """
 
     kind: NoteKind
     target: str
     ledger: str
     batch: int
-    ledger_id: str = ""
+    object_id: str = ""
 
     @classmethod
     def about(
-        cls, kind: NoteKind, target: str, ledger: str, batch: int, ledger_id: str = ""
+        cls, kind: NoteKind, target: str, ledger: str, batch: int, object_id: str = ""
     ) -> Self:
         """Return the note about a target and a ledger, given by their paths."""
-        return cls(kind, digest_of_path(target), digest_of_path(ledger), batch, ledger_id)
+        return cls(kind, digest_of_path(target), digest_of_path(ledger), batch, object_id)
 
     @property
     def name(self) -> str:
@@ -73,7 +78,7 @@ class Note:
             self.target,
             self.ledger,
             str(self.batch),
-            self.ledger_id,
+            self.object_id,
         )
         return "-".join(part for part in parts if part)
 
@@ -124,7 +129,7 @@ def missing_batches(
         if note.target == digest_of_path(target)
         and (note.ledger == digest_of_path(ledger) or committed is None)
         and (
-            (note.kind is not NoteKind.LEDGER and newest < note.batch < number)
+            (note.kind in _INCOMPLETE and newest < note.batch < number)
             or (note.kind is NoteKind.REFUSED and note.batch == newest)
         )
     ]

@@ -153,9 +153,11 @@ def _search(connection: Connection, root: str, looking: Callable[[str], None]) -
         for folder, some in zip(folders, held, strict=True):
             for child in some:
                 path = f"{folder}/{_escaped(child['name'])}"
-                if child["type"] == "map_node":
+                # The cluster hides the attributes of what the user may not read.
+                is_hidden = "type" not in child and path.endswith("_ledger")
+                if child.get("type") == "map_node":
                     waiting.append(path)
-                elif LEDGER_MARK in child:
+                elif is_hidden or LEDGER_MARK in child:
                     yield path
 
 

@@ -19,7 +19,7 @@ from yt_exactly_once.config import check_path
 from yt_exactly_once.errors import ConfigError, TableError
 from yt_exactly_once.operations.ledgers import LedgerRow, read_ledger, supersedes
 from yt_exactly_once.operations.moves import Affected, Direction, Move, Plan
-from yt_exactly_once.ytsaurus.browsing import row_time
+from yt_exactly_once.ytsaurus.browsing import cluster_of, row_time
 from yt_exactly_once.ytsaurus.queues import PartitionBounds, RemoteQueue, require_registration
 from yt_exactly_once.ytsaurus.tables import describe_table
 
@@ -74,7 +74,7 @@ def plan_move(
             remedy=f"Give partitions from 0 to {len(bounds) - 1}",
             queue=queue,
         )
-    cluster = remote.cluster_name()
+    cluster = cluster_of(connection).name
     at = remote.stored_offsets(cluster, range(len(bounds)))
     entries = _entries(connection, queue, consumer, ledgers)
     ends = _ends(entries, queue, consumer, info.id)

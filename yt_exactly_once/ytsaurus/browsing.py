@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from yt.wrapper import YsonFormat, get_user_name
 from yt.wrapper.errors import YtResolveError, create_response_error
@@ -31,6 +31,29 @@ _MOST_ROWS = 1_000_000
 _MOST_CHILDREN = 100_000
 _COUNTER_BITS = 30
 """Low bits of a timestamp of the cluster that count within a second."""
+
+
+class Cluster(NamedTuple):
+    """What tells a cluster from others.
+
+    Attributes:
+        name: as it is configured; consumer rows are keyed by it, and two clusters may have the same.
+        id: object id of `//sys`. A cluster makes it when it is initialized, and a part of it is random.
+    """
+
+    name: str
+    id: str
+
+
+def cluster_of(connection: Connection) -> Cluster:
+    """Return what tells the cluster from others, with one request."""
+    wanted = [
+        request("get", path=f"//sys/@{name}", return_only_value=True)
+        for name in ("cluster_name", "id")
+    ]
+    with translated("tell the cluster from others"):
+        parts = connection.reader.execute_batch(wanted)["results"]
+        return Cluster(*(str(output(part)) for part in parts))
 
 
 def attributes_of(connection: Connection, path: str, names: Sequence[str]) -> dict[str, Any] | None:

@@ -22,6 +22,7 @@ from yt_exactly_once.errors import (
     ConsumerNotFoundError,
     ConsumerNotRegisteredError,
     NotAQueueError,
+    TableNotDynamicError,
     TableNotMountedError,
 )
 from yt_exactly_once.ytsaurus.browsing import output, request
@@ -94,7 +95,12 @@ class RemoteQueue:
         Raises:
             NotAQueueError: the table is sorted.
         """
-        info = describe_table(self.connection, self.path)
+        try:
+            info = describe_table(self.connection, self.path)
+        except TableNotDynamicError as error:
+            remedy = advice.make_dynamic(self.path)
+            error.remedy = f"Check the path. Or, if no query has read it yet, run: {remedy}"
+            raise
         if info.is_sorted:
             raise NotAQueueError(
                 "The table is sorted, but a queue is an ordered dynamic table",
@@ -121,11 +127,6 @@ class RemoteQueue:
         if self.consumer is not None:
             require_registration(self.connection, self.consumer, self.path)
         return info
-
-    def cluster_name(self) -> str:
-        """Return the name the cluster is configured with; consumer rows are keyed by it."""
-        with translated("read the cluster's name"):
-            return str(self.connection.reader.get("//sys/@cluster_name"))
 
     def state(self, expected: int = 1) -> QueueState:
         """Return the queue's id and columns, and the bounds of its partitions as the tablets report them.

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from yt_exactly_once import advice
-from yt_exactly_once.commit.notes import FOLDER, Note, NoteKind
+from yt_exactly_once.commit.notes import FOLDER, Note, NoteKind, digest_of_path
+from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.operations.doctor.finding import Finding, Level, ok, problem, warning
 from yt_exactly_once.operations.doctor.queries import rows_of_targets
+from yt_exactly_once.spark.query.queue_offset import QueueOffset
 from yt_exactly_once.spark.storage import open_storage, shown
-from yt_exactly_once.ytsaurus.browsing import attributes_of
+from yt_exactly_once.ytsaurus.browsing import attributes_of, cluster_of
 
 if TYPE_CHECKING:
     from yt_exactly_once.operations.doctor.subject import Subject
@@ -51,14 +53,45 @@ def examine(subject: Subject, connection: Connection) -> Iterator[Finding]:
             yield from _lost_ledger(connection, subject.ledger_path, files, place)
 
 
+def examine_source(subject: Subject, connection: Connection) -> Iterator[Finding]:
+    """Compare cluster, queues and consumers with those of the notes and offsets in the checkpoint."""
+    if subject.checkpoint is None:
+        return
+    files, place = open_storage(subject.checkpoint, connection), shown(subject.checkpoint)
+    cluster = cluster_of(connection)
+    targets = {digest_of_path(target) for target in subject.targets}
+    notes = [note for note in _notes(files) if note.kind is NoteKind.CLUSTER]
+    written = {note.object_id for note in notes if note.target in targets}
+    why = "The query stops with ConfigError, and what is found below is not about it"
+    if written and cluster.id not in written:
+        other = f"The proxy belongs to another cluster than {place}, whatever its name"
+        yield problem("cluster", other, why, advice.OTHER_CLUSTER)
+        return
+    newest = _numbers(files, "offsets")[-1:]
+    texts = files.read(f"offsets/{newest[0]}").splitlines() if newest else []
+    logged = [found for text in texts if (found := QueueOffset.from_text(text)) is not None]
+    named = [queue for queue in subject.queues if queue.path in {each.queue for each in logged}]
+    for queue in named or subject.queues[:1]:
+        for offset in [each for each in logged if each.queue == queue.path] or logged[:1]:
+            try:
+                offset.require_same_source(cluster, queue.path, queue.consumer)
+            except ConfigError as error:
+                yield problem(_CHECK, f"{place}: {error.what}", why, error.remedy)
+
+
+def _notes(files: Storage) -> list[Note]:
+    found = [Note.from_name(name) for name in files.names(FOLDER)]
+    return [note for note in found if note is not None]
+
+
 def _lost_ledger(
     connection: Connection, path: str, files: Storage, place: str
 ) -> Iterator[Finding]:
     """Yield that a ledger without an entry of the query had one, by the notes in the checkpoint."""
-    known = attributes_of(connection, path, ["tablet_state"]) or {}
-    notes = [Note.from_name(name) for name in files.names(FOLDER)]
-    if known.get("tablet_state", "mounted") == "mounted" and any(
-        note is not None and note.kind is NoteKind.LEDGER for note in notes
+    known = attributes_of(connection, path, ["tablet_state", "atomicity"]) or {}
+    is_readable = (known.get("tablet_state", "mounted"), known.get("atomicity", "full"))
+    if is_readable == ("mounted", "full") and any(
+        note.kind is NoteKind.LEDGER for note in _notes(files)
     ):
         yield problem(
             _CHECK,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from yt_exactly_once import advice
 from yt_exactly_once.operations.doctor.finding import Finding, counted, ok, problem, warning
 from yt_exactly_once.operations.doctor.queries import repair_commands
-from yt_exactly_once.operations.doctor.tables import ATTRIBUTES
-from yt_exactly_once.ytsaurus.browsing import attributes_of
+from yt_exactly_once.operations.doctor.tables import ATTRIBUTES, is_expiring
+from yt_exactly_once.ytsaurus.browsing import attributes_of, cluster_of
 from yt_exactly_once.ytsaurus.failures import translated
 from yt_exactly_once.ytsaurus.queues import RemoteQueue
 from yt_exactly_once.ytsaurus.tables import columns_of
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from yt_exactly_once.operations.doctor.subject import Queue, Subject
     from yt_exactly_once.ytsaurus.client import Connection
 
-_TTL = ("min_data_ttl", "max_data_ttl", "min_data_versions", "max_data_versions")
 _READABLE = frozenset({"mounted", "frozen", "freezing", "unfreezing"})
 
 
@@ -26,7 +25,7 @@ def examine(subject: Subject, connection: Connection) -> Iterator[Finding]:
     """Look at each queue and its consumer."""
     commands = repair_commands(subject, connection)
     for queue in subject.queues:
-        found = attributes_of(connection, queue.path, (*ATTRIBUTES, *_TTL, "auto_trim_config"))
+        found = attributes_of(connection, queue.path, (*ATTRIBUTES, "auto_trim_config"))
         faults = list(_unreadable(queue.path, found))
         yield from faults
         if faults or found is None:
@@ -69,12 +68,11 @@ def _unreadable(path: str, found: dict[str, Any] | None) -> Iterator[Finding]:
 
 
 def _retention(path: str, found: dict[str, Any]) -> Iterator[Finding]:
-    ttl = found.get("max_data_ttl")
-    versions = found.get("min_data_versions", 1)
-    if ttl is not None and not versions:
+    if is_expiring(found):
+        seconds = int(found["max_data_ttl"]) / 1000
         yield warning(
             "retention",
-            f"Rows of {path} are removed after {int(ttl) / 1000:g} s (max_data_ttl), read or not",
+            f"Rows of {path} are removed after {seconds:g} s (max_data_ttl), read or not",
             "A query that is stopped for longer loses rows: it ends with DataLossError",
             f"yt remove {path}/@max_data_ttl, and let auto_trim_config remove rows that were read",
         )
@@ -150,7 +148,7 @@ def _offsets(
 ) -> Iterator[Finding]:
     remote = RemoteQueue(connection, queue, consumer)
     bounds = remote.state().partitions
-    stored = remote.stored_offsets(remote.cluster_name(), range(partitions))
+    stored = remote.stored_offsets(cluster_of(connection).name, range(partitions))
     lost = {n: b.lower for n, b in enumerate(bounds) if stored.get(n, 0) < b.lower and n in stored}
     beyond = {n: b.upper for n, b in enumerate(bounds) if stored.get(n, 0) > b.upper}
     for partition, lower in lost.items():

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from yt_exactly_once.errors import AccessError, ExactlyOnceError
+from yt_exactly_once.errors import AccessError, ExactlyOnceError, NewerFormatError
 from yt_exactly_once.operations.doctor import (
     access,
     bundles,
@@ -54,6 +54,7 @@ def examine(
         return
     known: str = user
     checks: tuple[tuple[str, Callable[[], Iterator[Finding]]], ...] = (
+        ("checkpoint", lambda: checkpoint.examine_source(subject, connection)),
         ("proxies", lambda: proxies.examine(subject, connection)),
         ("permission", lambda: access.examine(subject, connection, known)),
         ("clock", lambda: clock.examine(connection)),
@@ -73,7 +74,7 @@ def _guarded(name: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Find
     """Turn an error of the cluster into a finding, so that the other checks are made too."""
     try:
         yield from check()
-    except AccessError as error:
+    except (AccessError, NewerFormatError) as error:
         yield problem(
             name, error.placed, "The query would be refused in the same way", error.remedy
         )

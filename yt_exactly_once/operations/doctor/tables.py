@@ -27,6 +27,8 @@ ATTRIBUTES = (
     "tablet_count",
     "tablet_cell_bundle",
     "account",
+    "max_data_ttl",
+    "min_data_versions",
 )
 
 
@@ -56,19 +58,23 @@ def _target(subject: Subject, connection: Connection, path: str) -> Iterator[Fin
     yield from faults
     if faults:
         return
-    if found.get("atomicity") != "full":
-        yield problem(
-            "target",
-            f"The target {path} has atomicity={found.get('atomicity')}",
-            "Its rows would not be part of the transaction that moves the offsets",
-            advice.make_atomic(path),
-        )
-        return
     kind = "sorted" if found.get("sorted") else "ordered"
     tablets = int(found["tablet_count"])
     yield ok("target", f"The target {path} is {kind}, mounted, with {counted(tablets, 'tablet')}")
+    if is_expiring(found):
+        yield warning(
+            "retention",
+            f"Rows of {path} are removed after {int(found['max_data_ttl']) / 1000:g} s (max_data_ttl)",
+            "Rows that the query has written are gone then, and audit counts them as lost",
+            f"If that is not meant: yt remove {path}/@max_data_ttl",
+        )
     yield _columns_fit(subject, path, found)
     yield _room(subject, connection, path, tablets, is_sorted=bool(found.get("sorted")))
+
+
+def is_expiring(found: dict[str, Any]) -> bool:
+    """Return whether the cluster removes rows of a table by their age."""
+    return found.get("max_data_ttl") is not None and not found.get("min_data_versions", 1)
 
 
 def _columns_fit(subject: Subject, path: str, found: dict[str, Any]) -> Finding:
@@ -226,6 +232,13 @@ def _unusable(check: str, path: str, found: dict[str, Any]) -> Iterator[Finding]
     elif found["tablet_state"] != "mounted":
         state = found["tablet_state"]
         yield problem(check, f"{path} is {state}", why, advice.mount(path, state))
+    elif found.get("atomicity") != "full":
+        yield problem(
+            check,
+            f"{path} has atomicity={found.get('atomicity')}",
+            "Its rows would not be part of the transaction that moves the offsets",
+            advice.make_atomic(path),
+        )
 
 
 def _missing(schema: Sequence[dict[str, Any]], found: dict[str, Any]) -> str:

@@ -11,11 +11,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
+from yt_exactly_once import advice
 from yt_exactly_once.commit.batch import PartitionRange
 from yt_exactly_once.commit.formats import require_known_format
 from yt_exactly_once.errors import ConfigError
+
+if TYPE_CHECKING:
+    from yt_exactly_once.ytsaurus.browsing import Cluster
 
 NEW_QUERY = "Start a new query with a new checkpoint location"
 
@@ -24,6 +28,8 @@ FORMAT = "yt_exactly_once"
 
 OFFSET_VERSION = 1
 """Raise it when an earlier version of this package would misread an offset."""
+
+_CLUSTER_ID = "cluster_id"
 
 _SHARED = "shared"
 """Key of an offset whose batch has Spark tasks that read several queue partitions."""
@@ -40,6 +46,7 @@ class QueueOffset:
         start: first row of the batch that ends here, of every queue partition.
         shared: queue partitions that are read by one Spark task in the batch that ends here, for each such
             task; all others have a task of their own.
+        cluster_id: see `Cluster`; empty in an offset of an earlier version of this package.
     """
 
     cluster: str
@@ -49,6 +56,7 @@ class QueueOffset:
     start: dict[int, int]
     queue_id: str
     shared: tuple[tuple[int, ...], ...] = ()
+    cluster_id: str = ""
 
     @property
     def key(self) -> tuple[str, str, str | None, str]:
@@ -87,6 +95,7 @@ class QueueOffset:
                 start=_by_partition(offset["start"]),
                 queue_id=str(offset["queue_id"]),
                 shared=tuple(tuple(map(int, group)) for group in offset.get(_SHARED, ())),
+                cluster_id=str(offset.get(_CLUSTER_ID, "")),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ConfigError(
@@ -97,6 +106,7 @@ class QueueOffset:
     def to_json(self) -> dict[str, Any]:
         """Return the offset for Spark's log; equal offsets give equal text."""
         shared = {_SHARED: [list(group) for group in self.shared]} if self.shared else {}
+        cluster_id = {_CLUSTER_ID: self.cluster_id} if self.cluster_id else {}
         return {
             FORMAT: OFFSET_VERSION,
             "cluster": self.cluster,
@@ -106,6 +116,7 @@ class QueueOffset:
             "partitions": {str(key): self.partitions[key] for key in sorted(self.partitions)},
             "start": {str(key): self.start[key] for key in sorted(self.start)},
             **shared,
+            **cluster_id,
         }
 
     def advanced(self, partitions: dict[int, int], queue_id: str) -> Self:
@@ -129,15 +140,15 @@ class QueueOffset:
             tasks.setdefault(first.get(wanted.partition, wanted.partition), []).append(wanted)
         return list(tasks.values())
 
-    def require_same_source(self, cluster: str, queue: str, consumer: str | None) -> None:
+    def require_same_source(self, cluster: Cluster, queue: str, consumer: str | None) -> None:
         """Check that a logged offset belongs to the source as it is configured now.
 
         Raises:
-            ConfigError: the checkpoint belongs to another queue or another consumer.
+            ConfigError: the checkpoint belongs to another cluster, queue or consumer.
         """
         logged = (self.cluster, self.queue, self.consumer)
         for name, old, new in zip(
-            ("cluster", "queue", "consumer"), logged, (cluster, queue, consumer), strict=True
+            ("cluster", "queue", "consumer"), logged, (cluster.name, queue, consumer), strict=True
         ):
             if old != new:
                 raise ConfigError(
@@ -146,6 +157,12 @@ class QueueOffset:
                     "if the change is meant",
                     queue=queue,
                 )
+        if self.cluster_id not in {"", cluster.id}:
+            raise ConfigError(
+                "The proxy belongs to another cluster: the checkpoint is of a queue on its own one",
+                remedy=advice.OTHER_CLUSTER,
+                queue=queue,
+            )
 
 
 def _by_partition(offsets: Mapping[str, Any]) -> dict[int, int]:

@@ -14,6 +14,7 @@ from yt_exactly_once.commit.history import (
     is_noted,
     note_ledger,
     require_ledger,
+    require_same_cluster,
     require_same_ledger,
     require_whole,
 )
@@ -32,6 +33,7 @@ from yt_exactly_once.spark.sink.modes.sessions import (
 )
 from yt_exactly_once.spark.sink.run import Delivery
 from yt_exactly_once.spark.sink.targets import PreparedTarget
+from yt_exactly_once.ytsaurus.browsing import cluster_of
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.rows import SessionState, sessions_of
 from yt_exactly_once.ytsaurus.tables import rows_of
@@ -155,6 +157,21 @@ def _entry(
     return ledger.read(connection)
 
 
+def require_cluster(delivery: Delivery, mode: Mode) -> None:
+    """Check, once per run, that the cluster is that of the query, before anything is created there.
+
+    Raises:
+        ConfigError: it is another one.
+    """
+    run = delivery.run
+    if not run.cluster_id:
+        cluster_id = cluster_of(mode.connection).id
+        if not mode.options.new_ledger:
+            notes = delivery.call.place.notes.all()
+            require_same_cluster(notes, delivery.batch, delivery.ledger, cluster_id)
+        run.cluster_id = cluster_id
+
+
 def compare_history(
     delivery: Delivery, entry: LedgerEntry | None, mode: Mode, offset_log: OffsetLog
 ) -> None:
@@ -194,7 +211,7 @@ def compare_history(
             ledger_id,
             may_be_written=partial(offset_log.may_be_written, batch),
         )
-    note_ledger(notes, known, batch, ledger, ledger_id)
+    note_ledger(notes, known, batch, ledger, ledger_id, delivery.run.cluster_id)
     # An entry later proves that this batch is complete.
     call.records = entry is None or is_noted(known, ledger, batch.batch_id)
     call.compared()

@@ -86,6 +86,7 @@ def _prepare_ledger(options: SinkOptions, connection: Connection, emit: Emitter)
     if ensure_table(connection, ledger, LEDGER_SCHEMA, marked):
         emit(Event.LEDGER_CREATED, path=ledger)
     info = describe_table(connection, ledger)
+    info.require_mounted()
     require_columns(info, LEDGER_SCHEMA, "a ledger", LedgerError, _OTHER_LEDGER)
     if found is not None and LEDGER_MARK not in found:
         mark_table(connection, ledger, LEDGER_MARK, LEDGER_VERSION)

@@ -70,6 +70,7 @@ class QueryRun:
         targets: as they were prepared; empty before.
         schema: of the DataFrame they were prepared for.
         looked_at: when the targets were last checked.
+        cluster_id: see `Cluster`; empty before the targets are prepared.
         look: a check that was begun between two batches, and when.
         entry: the ledger entry that this run has committed last; `None` before the first.
         agreed: the newest batch about which sink and ledger agree; `None` before the first.
@@ -84,6 +85,7 @@ class QueryRun:
     targets: tuple[PreparedTarget, ...] = ()
     schema: StructType | None = None
     looked_at: float = 0.0
+    cluster_id: str = ""
     look: tuple[float, Future[bool]] | None = None
     entry: LedgerEntry | None = None
     agreed: int | None = None

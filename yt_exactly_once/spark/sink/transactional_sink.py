@@ -37,7 +37,13 @@ from yt_exactly_once.spark.query.offset_log import OffsetLog
 from yt_exactly_once.spark.query.raised import PROCESS_ERRORS, surfaced
 from yt_exactly_once.spark.query.running import RunningQuery
 from yt_exactly_once.spark.sink.frame_rows import FrameRows
-from yt_exactly_once.spark.sink.look_up import Found, find, look_up, name_other_query
+from yt_exactly_once.spark.sink.look_up import (
+    Found,
+    find,
+    look_up,
+    name_other_query,
+    require_cluster,
+)
 from yt_exactly_once.spark.sink.modes import MODES
 from yt_exactly_once.spark.sink.modes.mode import Plan, TargetBatch
 from yt_exactly_once.spark.sink.options import SinkOptions, require_options, takes
@@ -357,6 +363,7 @@ class TransactionalSink:
                 if run.schema is None and number == 1:
                     # Later attempts leave the client its patience.
                     self._connection.require_proxy()
+                require_cluster(delivery, self._mode)
                 if is_known and are_the_same(self._connection, run.targets):
                     return run.targets
                 return prepare(self._mode, delivery.rows, delivery.batch, emit)

@@ -16,6 +16,7 @@ from yt_exactly_once.spark.schema import spark_schema_of
 from yt_exactly_once.spark.source.offsets import ENDING_OPTION
 from yt_exactly_once.spark.source.options import SourceOptions
 from yt_exactly_once.spark.source.rows import RowFormat
+from yt_exactly_once.ytsaurus.browsing import Cluster, cluster_of
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.queues import RemoteQueue
 from yt_exactly_once.ytsaurus.reading import WholeTable
@@ -40,6 +41,7 @@ class OpenedQueue:
     Attributes:
         options: of the source.
         queue: where.
+        cluster: where that is.
         info: the queue as it was when the query was defined.
         rows: how its rows become Spark's.
     """
@@ -48,7 +50,7 @@ class OpenedQueue:
 
     options: SourceOptions
     queue: RemoteQueue
-    cluster: str
+    cluster: Cluster
     info: TableInfo
     rows: RowFormat
 
@@ -77,7 +79,7 @@ class OpenedQueue:
             error.where.setdefault("proxy", options.cluster.proxy)
             raise
         rows = RowFormat(info.schema, options)
-        return cls(options, queue, queue.cluster_name(), info, rows)
+        return cls(options, queue, cluster_of(connection), info, rows)
 
 
 @dataclass(frozen=True)

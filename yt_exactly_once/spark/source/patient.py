@@ -15,6 +15,7 @@ from yt_exactly_once.spark.source.range import PATIENCE
 if TYPE_CHECKING:
     from yt_exactly_once.spark.source.packed import PackedQueue
     from yt_exactly_once.spark.source.rows import RowFormat
+    from yt_exactly_once.ytsaurus.browsing import Cluster
     from yt_exactly_once.ytsaurus.queues import RemoteQueue
     from yt_exactly_once.ytsaurus.tables import TableInfo
 
@@ -48,8 +49,8 @@ class PatientQueue:
         return self._packed.queue.queue
 
     @property
-    def cluster(self) -> str:
-        """Name of the cluster."""
+    def cluster(self) -> Cluster:
+        """The cluster."""
         return self._packed.queue.cluster
 
     @property
@@ -70,11 +71,14 @@ class PatientQueue:
     def offset(self, positions: dict[int, int]) -> QueueOffset:
         """Return the offset at some rows, after an empty batch."""
         path, consumer = self.remote.path, self.remote.consumer
-        return QueueOffset(self.cluster, path, consumer, positions, positions, self.info.id)
+        here = self.cluster
+        return QueueOffset(
+            here.name, path, consumer, positions, positions, self.info.id, cluster_id=here.id
+        )
 
     def stored(self, partitions: Collection[int]) -> dict[int, int]:
         """Return the offsets of the consumer, without partitions it was never moved in."""
-        return self.call(partial(self.remote.stored_offsets, self.cluster, partitions))
+        return self.call(partial(self.remote.stored_offsets, self.cluster.name, partitions))
 
     def call(self, call: Callable[[], T]) -> T:
         """Call the cluster again while it is away, for instance while a queue is resharded."""

@@ -214,10 +214,9 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _logged(self, offset: dict[str, Any]) -> QueueOffset:
         logged = QueueOffset.from_json(offset)
-        logged.require_same_source(
-            self._queue.cluster, self._queue.remote.path, self._queue.remote.consumer
-        )
-        return logged
+        cluster, remote = self._queue.cluster, self._queue.remote
+        logged.require_same_source(cluster, remote.path, remote.consumer)
+        return replace(logged, cluster_id=cluster.id)
 
     def _wait_when_idle(self) -> None:
         if self._idle_since is not None and not self._planner.ends_here:

@@ -129,7 +129,7 @@ class QueueReader(DataSourceReader):
     def partitions(self) -> Sequence[QueueTask]:
         """Return ranges of rows; a queue partition with many rows has several."""
         queue, bounds = self._opened.queue, self._bounds()
-        stored = queue.stored_offsets(self._opened.cluster, range(len(bounds)))
+        stored = queue.stored_offsets(self._opened.cluster.name, range(len(bounds)))
         starts = first_positions(
             self._opened.options.starting_offsets, bounds, stored, queue=queue.path
         )

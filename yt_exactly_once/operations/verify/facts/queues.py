@@ -13,6 +13,7 @@ from yt_exactly_once.errors import (
 from yt_exactly_once.operations.verify.fact import EVERY_MODE, Facts, Part
 from yt_exactly_once.operations.verify.observed import expect
 from yt_exactly_once.operations.verify.stage import Stage
+from yt_exactly_once.ytsaurus.browsing import cluster_of
 from yt_exactly_once.ytsaurus.failures import translated
 from yt_exactly_once.ytsaurus.queues import RemoteQueue
 
@@ -174,7 +175,7 @@ def _consumer_rows(stage: Stage) -> None:
         stage.client.advance_queue_consumer(
             queue.consumer, queue.path, 0, None, 1, client_side=False
         )
-    cluster = queue.cluster_name()
+    cluster = cluster_of(stage.connection).name
     found = queue.stored_offsets(cluster, [0])
     expect(
         found == {0: 1},
@@ -231,7 +232,7 @@ def _old_offset(stage: Stage) -> None:
 def _moves_conflict(stage: Stage) -> None:
     queue, _ = _registered(stage)
     assert queue.consumer is not None
-    cluster = queue.cluster_name()
+    cluster = cluster_of(stage.connection).name
     with translated("advance the consumer"):
         stage.client.advance_queue_consumer(
             queue.consumer, queue.path, 0, None, 1, client_side=False
