@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+_BUSY = "Python worker failed to connect back"
+"""Spark waits ten seconds for a Python process; the page says to start the query again."""
+
 _PAGE = Path("docs/how-to/find-the-cause.md")
 _OURS = re.compile(r"\byt_exactly_once\.errors\.(\w+): (.*)$", re.MULTILINE)
 _ROW = re.compile(r"^\| (.+?) \| .+? \| (.+?) \|$", re.MULTILINE)
@@ -26,11 +29,15 @@ class StoppedError(Exception):
     Attributes:
         name: of our error, in the middle of Spark's text; or the words of Spark that the page has.
         remedy: the text of our error, or what the page says.
+        tool: which of the two says it.
+        is_busy: whether Spark has given up to wait for a Python process.
     """
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
+        self.is_busy = _BUSY in text
         found = _OURS.search(text)
+        self.tool = "error" if found else "page"
         self.name, self.remedy = found.groups() if found else _what_the_page_says(text)
 
 
@@ -57,7 +64,17 @@ class OperatedOnSpark(Operated):
     afterwards: Callable[[], object] | None = field(default=None, kw_only=True)
 
     def run(self, *, rows: int | None = None, die_after: str = "") -> None:
-        """Run the query to the end of the queue."""
+        """Run the query to the end of the queue; again where the machine was too busy."""
+        waits = self.meanwhile, self.afterwards
+        try:
+            self._run(rows, die_after)
+        except StoppedError as error:
+            # What has happened in between does not happen again.
+            if not error.is_busy or waits != (self.meanwhile, self.afterwards):
+                raise
+            self.run(rows=rows, die_after=die_after)
+
+    def _run(self, rows: int | None, die_after: str) -> None:
         died = []
 
         def function(frame: DataFrame, batch: int) -> None:
@@ -94,8 +111,6 @@ class OperatedOnSpark(Operated):
 
     def follow(self, advice: str, option: str = "") -> str:
         """Do what a text says, and where it says to ask the doctor, what that says."""
-        if "nothing is lost: start the query again" in advice:
-            return ""
         if "--checkpoint LOCATION" not in advice:
             return super().follow(advice, option)
         (repair,) = self.repairs(f"--checkpoint {self.checkpoint}")

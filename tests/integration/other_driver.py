@@ -57,18 +57,11 @@ def main() -> None:
     query = OperatedOnSpark(cluster, folder, Path(checkpoint), spark=spark)
     if pause:
         setattr(query, pause, lambda: os.killpg(0, signal.SIGSTOP))
-    sys.stdout.write(_end(query))
-    spark.stop()
-
-
-def _end(query: OperatedOnSpark) -> str:
-    """Run the query, again where the machine was too busy; return what it stops with."""
     try:
         query.run()
     except StoppedError as error:
-        busy = "start the query again" in error.remedy
-        return _end(query) if busy else str(error)
-    return ""
+        sys.stdout.write(str(error))
+    spark.stop()
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import resource
 import shutil
 import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -172,18 +173,26 @@ def test_remedies_are_followed_to_the_letter(query, broken):
 )
 def test_driver_is_told_that_another_one_has_overtaken_it(query, broken, place, says):
     """It is stopped with SIGSTOP in the middle of a batch, and wakes after another one has continued."""
-    other = other_driver.start(query, place)
-    query.undone = lambda: kill_session(other)
-    query.run()
-    query.feed(3)
-    query.run()
-    query.look()
-    os.killpg(other.pid, signal.SIGCONT)
-    told = StoppedError(other.communicate()[0])
+    while (told := _overtaken(query, place)).is_busy:
+        query.feed(3)
     query.said.append(told.name)
     query.people[says] = lambda: None
     query.follow(told.remedy)
     query.feed(3)
     query.run()
     query.assert_exact()
-    require_line("On Spark", broken, query, f"{len(query.fed)} rows, exact")
+    require_line("On Spark", broken, query, "all rows, exact")
+
+
+def _overtaken(query, place):
+    other = other_driver.start(query, place)
+    query.undone = lambda: kill_session(other)
+    query.run()
+    query.feed(3)
+    query.run()
+    query.look()
+    begun = time.monotonic()
+    os.killpg(other.pid, signal.SIGCONT)
+    told = StoppedError(other.communicate()[0])
+    query.heard[told.tool] = str(told), time.monotonic() - begun
+    return told
