@@ -10,7 +10,9 @@ import itertools
 import json
 import re
 import shlex
+import subprocess
 import sys
+import time
 import uuid
 from collections import Counter
 from contextlib import ExitStack, redirect_stderr, redirect_stdout
@@ -28,6 +30,7 @@ from pyspark.sql.types import LongType, StructType
 from yt.cli import yt_binary
 
 import yt_exactly_once
+from tests.breaks_page import WRITES
 from tests.callers.frames import Frame, Functions
 from tests.remedies import COMMAND
 from yt_exactly_once import RetryPolicy, Target, TransactionalSink, cli
@@ -94,7 +97,7 @@ class Operated:
         token: that the query was given.
         people: what a person does who is asked, by the words that ask them.
         meanwhile: what happens between the plan of the next batch and its run.
-        seen: the tools that have found a problem before anything was done.
+        heard: what each tool has said before anything was done, and after how many seconds.
         said: the names of the errors that have stopped the query.
         done: what was done about them.
         followed: every advice that was followed.
@@ -114,7 +117,7 @@ class Operated:
     token: str = ""
     people: dict[str, Callable[[], object]] = field(default_factory=dict)
     meanwhile: Callable[[], object] | None = None
-    seen: list[str] = field(default_factory=list)
+    heard: dict[str, tuple[str, float]] = field(default_factory=dict)
     said: list[str] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
     followed: list[str] = field(default_factory=list)
@@ -291,6 +294,11 @@ class Operated:
             redirect_stdout(said),
             redirect_stderr(said),
         ):
+            if program == "yt-exactly-once" and WRITES:
+                # A process of its own, as an operator starts it.
+                command = [sys.executable, "-m", "yt_exactly_once", *arguments]
+                done = subprocess.run(command, text=True, capture_output=True, check=False)
+                return done.returncode, done.stdout + done.stderr
             if program == "yt-exactly-once":
                 return cli.main(arguments), said.getvalue()
             assert program == "yt"
@@ -376,10 +384,13 @@ class Operated:
         """Start the query, and follow the remedy of each error that it stops with; return the errors."""
         stopped: list[str] = []
         for _ in range(_MOST_STEPS):
+            begun = time.monotonic()
             try:
                 self.run(**options)
             except Exception as error:  # noqa: BLE001 - whatever the operator reads
                 stopped.append(str(error))
+                tool = getattr(error, "tool", "error")
+                self.heard.setdefault(tool, (str(error), time.monotonic() - begun))
                 self.said.append(getattr(error, "name", type(error).__name__))
                 where = getattr(error, "where", {})
                 self.follow(getattr(error, "remedy", ""), where.get("option", ""))
@@ -396,13 +407,18 @@ class Operated:
         )
 
     def look(self) -> None:
-        """Ask the tools as the user of the query, and note which of them see that something is wrong."""
-        given = {"YT_PROXY": self.proxy, "YT_TOKEN": self.token}
-        answers = {
-            "doctor": self.doctor(f"--checkpoint {self.checkpoint}", **given),
-            "status": self.command(f"yt-exactly-once status {self.folder} --check", **given),
-        }
-        self.seen = [tool for tool, (code, _) in answers.items() if code]
+        """Ask the tools as the user of the query, and note what they say."""
+        given = {"YT_PROXY": self.proxy, "YT_TOKEN": self.token, "COLUMNS": "1000"}
+        for tool, ask in (
+            ("doctor", lambda: self.doctor(f"--checkpoint {self.checkpoint}", **given)),
+            (
+                "status",
+                lambda: self.command(f"yt-exactly-once status {self.folder} --check", **given),
+            ),
+        ):
+            begun = time.monotonic()
+            code, said = ask()
+            self.heard[tool] = said if code else "", time.monotonic() - begun
 
     def repairs(self, more: str = "", levels: tuple[str, ...] = ("problem ",)) -> list[str]:
         """Return the repairs that the doctor prints for problems, or for what is as bad as said."""

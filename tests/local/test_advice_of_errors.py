@@ -6,9 +6,11 @@ compared.
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import uuid
 from collections import Counter
+from dataclasses import replace
 from datetime import datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -16,11 +18,13 @@ from unittest import mock
 
 import pytest
 
-from tests.breaks_page import require_line
+from tests.breaks_page import WRITES, require_line
 from tests.local.operated import QUEUE_SCHEMA, TARGET_SCHEMA, Operated, UndecidedError
 from tests.remedies import unfollowed
 from tests.tiers import first_of
 from yt_exactly_once.commit import contents
+from yt_exactly_once.commit.entry import LEDGER_SCHEMA
+from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.operations import status
 from yt_exactly_once.ytsaurus import queues
 
@@ -197,6 +201,75 @@ def _proxy_wrong(query):
     query.people["Check the address of the proxy"] = lambda: setattr(query, "proxy", right)
 
 
+def _other_cluster(query):
+    """Its name and its tables are the same; a copy of the ledger has the query."""
+    other = LocalCluster().start()
+    copy = replace(query, cluster=other, fed=[], _numbers=itertools.count()).create()
+    copy.feed(15)
+    copy.client.create("table", copy.ledger, attributes={"dynamic": True, "schema": LEDGER_SCHEMA})
+    copy.client.mount_table(copy.ledger, sync=True)
+    copy.client.insert_rows(copy.ledger, list(query.client.select_rows(f"* from [{query.ledger}]")))
+    right, query.proxy = query.proxy, other.proxy_urls[0]
+
+    def repaired():
+        query.proxy = right
+        other.stop()
+
+    query.people["Set the proxy back"] = repaired
+
+
+def _sink_elsewhere(query):
+    """On an empty cluster of the same name, where nothing is made."""
+    other = LocalCluster().start()
+    query.options["proxy"] = other.proxy_urls[0]
+
+    def repaired():
+        del query.options["proxy"]
+        assert not other.client().exists(query.folder)
+        other.stop()
+
+    query.people["Set the proxy back"] = repaired
+
+
+def _static(query):
+    query.client.remove(query.queue)
+    query.client.create("table", query.queue, attributes={"schema": TARGET_SCHEMA})
+
+
+def _ledger_without_atomicity(query):
+    query.client.unmount_table(query.ledger, sync=True)
+    query.client.set(f"{query.ledger}/@atomicity", "none")
+    query.client.mount_table(query.ledger, sync=True)
+
+
+def _offsets_newer(query):
+    newest = query.checkpoint / "offsets/0"
+    newest.write_text(newest.read_text().replace('"yt_exactly_once": 1', '"yt_exactly_once": 99'))
+
+
+def _another_consumer(query):
+    right, query.consumer = query.consumer, f"{query.folder}/another"
+    query.command(f"yt-exactly-once create-consumer {query.consumer} {query.queue}")
+    query.people["Set the consumer back"] = lambda: setattr(query, "consumer", right)
+
+
+def _another_checkpoint(query):
+    """Of a query that reads another queue."""
+    place = query.checkpoint.with_name("another")
+    fresh = {"fed": [], "heard": {}, "said": [], "done": [], "followed": []}
+    other = replace(query, folder=f"{query.folder}/more", checkpoint=place, **fresh).create()
+    other.feed(4)
+    other.run()
+    right, query.checkpoint = query.checkpoint, place
+    query.people["this query's own checkpoint"] = lambda: setattr(query, "checkpoint", right)
+
+
+def _ledger_unreadable(query):
+    acl = [{"action": "allow", "subjects": [_robot(query)], "permissions": ["write"]}]
+    query.client.set(f"{query.ledger}/@inherit_acl", False)
+    query.client.set(f"{query.ledger}/@acl", acl)
+
+
 def _proxy_gone(query):
     query.cluster.kill_proxy()
     query.people["whether the cluster is healthy"] = query.cluster.restart_proxy
@@ -282,6 +355,10 @@ BREAKS = {
     "target behind a link": _linked,
     "target with one more column": _widened,
     "ledger unmounted": _made("ledger", "unmount_table"),
+    "ledger without atomicity": _ledger_without_atomicity,
+    "ledger cannot be read": _ledger_unreadable,
+    "another consumer of the queue": _another_consumer,
+    "checkpoint of another query": _another_checkpoint,
     "ledger frozen": _made("ledger", "freeze_table"),
     "ledger resharded": _ledger_resharded,
     "batch too large": _oversized,
@@ -309,6 +386,9 @@ BREAKS = {
     "row too big": _until_asked("Filter such rows out", "error", code=308, command="insert_rows"),
     "proxy wrong": _proxy_wrong,
     "proxy gone": _proxy_gone,
+    "proxy of another cluster": _other_cluster,
+    "proxy of another cluster, for the sink": _sink_elsewhere,
+    "proxy of another cluster, a batch planned": _unlogged(_other_cluster),
     "balancer without proxies": _balancer_without_proxies,
     "old driver woken": _old_driver_woken,
     "clock a day ahead": _clock(days=1),
@@ -323,7 +403,8 @@ BREAKS = {
 
 @pytest.fixture
 def query(cluster, tmp, tmp_path, monkeypatch):
-    monkeypatch.setattr(queues, "_PAUSE_SECONDS", 0.05)
+    if not WRITES:
+        monkeypatch.setattr(queues, "_PAUSE_SECONDS", 0.05)
     made = Operated(cluster, tmp, tmp_path / "checkpoint").create()
     made.feed(10)
     made.run(rows=6)
@@ -356,6 +437,8 @@ def test_recreated_target_is_named_with_the_rows_that_it_lacks(query, monkeypatc
 REFUSED = {
     "queue resharded down": _resharded("queue", 1),
     "queue gone": _removed("queue"),
+    "queue is a static table": _static,
+    "offsets of a newer version": _offsets_newer,
     "target gone": _removed("target"),
     "ledger gone": _removed("ledger"),
 }
