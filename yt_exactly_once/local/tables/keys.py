@@ -25,7 +25,8 @@ _UINT64_TAG = 3
 _DOUBLE_TAG = 4
 _BOOLEAN_TAG = b"\x05"
 _STRING_TAG = b"\x06"
-_COMPOSITE_TAG = b"\x07"
+_ATTRIBUTES_TAG, _LIST_TAG, _MAP_TAG = b"\x07", b"\x08", b"\x09"
+_END, _INNER_NULL = b"\x00", b"\x01"
 
 _TAGGED = struct.Struct(">BQ")
 _DOUBLE = struct.Struct(">d")
@@ -86,17 +87,26 @@ def _strings(values: Iterable[Any]) -> list[bytes]:
 
 def _anys(values: Iterable[Any]) -> list[bytes]:
     """Encode values of different types: by type first, as `EValueType` orders them."""
-    return [NULL_KEY if v is None else _any(yson.loads(v, encoding=None)) for v in values]
+    return [NULL_KEY if v in (None, b"#") else _any(yson.loads(v, encoding=None)) for v in values]
 
 
 def _any(value: Any) -> bytes:
+    """Encode a document, its parts one after the other, maps by their keys."""
+    attributes = getattr(value, "attributes", None)
+    prefix = _ATTRIBUTES_TAG + _items(attributes) if attributes else b""
+    if isinstance(value, list):
+        return prefix + _LIST_TAG + b"".join(map(_any, value)) + _END
+    if isinstance(value, dict):
+        return prefix + _MAP_TAG + _items(value)
     if value is None or isinstance(value, yson.YsonEntity):
-        return NULL_KEY
-    for kinds, encoder in _BY_TYPE:
-        if isinstance(value, kinds):
-            return encoder([value])[0]
-    dumped: bytes = yson.dumps(value, yson_format="binary")
-    return _COMPOSITE_TAG + dumped
+        return prefix + _INNER_NULL
+    encode = next(encoder for kinds, encoder in _BY_TYPE if isinstance(value, kinds))
+    return prefix + encode([value])[0]
+
+
+def _items(items: Any) -> bytes:
+    pairs = ((_strings([bytes(key)])[0], _any(value)) for key, value in items.items())
+    return b"".join(key + value for key, value in sorted(pairs)) + _END
 
 
 _BY_TYPE: tuple[tuple[Any, Callable[[Any], list[bytes]]], ...] = (

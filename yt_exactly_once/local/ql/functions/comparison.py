@@ -1,7 +1,7 @@
 """Comparisons SQLite cannot make: NaN is an error, and `any` compares by what is inside.
 
-Owns the order of documents and the run-time errors of comparisons. Numbers, strings and booleans that
-cannot be NaN are compared by SQLite itself.
+Owns the run-time errors of comparisons; `tables.keys` has the order of documents. Numbers, strings and
+booleans that cannot be NaN are compared by SQLite itself.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import Any
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql.arithmetic import RELATIONS, wrap
-from yt_exactly_once.local.ql.functions.documents import load
 from yt_exactly_once.local.ql.functions.general import runtime_error, scalar_in_any
 from yt_exactly_once.local.ql.value_types import Type
 from yt_exactly_once.local.tables.keys import encode_prefix
@@ -25,15 +24,13 @@ _WIRE_TYPES = {
     Type.DOUBLE: "double",
     Type.BOOLEAN: "boolean",
     Type.STRING: "string",
+    Type.ANY: "any",
 }
-_ATTRIBUTES_TAG, _LIST_TAG, _MAP_TAG = b"\x10", b"\x11", b"\x12"
-_END = b"\x00"
-
 COLUMNS = {
     kind: Column(kind.title, wire_type, wire_type, required=False)
     for kind, wire_type in _WIRE_TYPES.items()
 }
-"""A column of every scalar type, for encoders that work on columns."""
+"""A column of every type, for encoders that work on columns."""
 
 
 def relation(symbol: str, types: Sequence[Type]) -> Callable[[Any, Any], int]:
@@ -58,7 +55,7 @@ def order_double(stored: Any) -> Any:
 
 def order_document(blob: bytes | None) -> bytes | None:
     """Return a blob whose byte order is the order of documents."""
-    return None if blob is None else _sort_key(load(blob))
+    return None if blob is None else encode_prefix((COLUMNS[Type.ANY],), (blob,))
 
 
 def _compare_doubles(left: Any, right: Any) -> int:
@@ -86,37 +83,3 @@ def _compare_with_scalar(blob: bytes, kind: Type, stored: Any) -> int:
 
 def _sign(left: Any, right: Any) -> int:
     return bool(left > right) - bool(left < right)
-
-
-def _sort_key(node: Any) -> bytes:
-    attributes = getattr(node, "attributes", None)
-    prefix = _ATTRIBUTES_TAG + _map_key(attributes) if attributes else b""
-    if isinstance(node, list):
-        return prefix + _LIST_TAG + b"".join(map(_sort_key, node)) + _END
-    if isinstance(node, dict):
-        return prefix + _MAP_TAG + _map_key(node)
-    return prefix + _scalar_key(node)
-
-
-def _map_key(items: Any) -> bytes:
-    pairs = ((_string_key(bytes(key)), _sort_key(value)) for key, value in items.items())
-    return b"".join(key + value for key, value in sorted(pairs)) + _END
-
-
-def _scalar_key(node: Any) -> bytes:
-    match type(node).__name__:
-        case "YsonUint64":
-            return encode_prefix((COLUMNS[Type.UINT64],), (wrap(Type.INT64, node),))
-        case "YsonInt64" | "int":
-            return encode_prefix((COLUMNS[Type.INT64],), (int(node),))
-        case "YsonDouble" | "float":
-            return encode_prefix((COLUMNS[Type.DOUBLE],), (float(node),))
-        case "YsonBoolean" | "bool":
-            return encode_prefix((COLUMNS[Type.BOOLEAN],), (int(node),))
-        case "YsonEntity" | "NoneType":
-            return b"\x01"
-    return _string_key(bytes(node))
-
-
-def _string_key(value: bytes) -> bytes:
-    return encode_prefix((COLUMNS[Type.STRING],), (value,))
