@@ -62,16 +62,14 @@ def _cardinality(arguments: Sequence[str], types: Sequence[Type], _position: str
     return f"count(DISTINCT ifnull({argument}, 0))"
 
 
-_SAME, _VALUE = ("value",), "value"
-
 AGGREGATES: dict[str, tuple[Function, AggregateSql]] = {
     function.name: (function, sql)
     for function, sql in (
-        (Function("sum", _SAME, _VALUE, variables={_VALUE: NUMERIC}), _sum),
-        (Function("avg", _SAME, Type.DOUBLE, variables={_VALUE: NUMERIC}), _avg),
-        (Function("min", _SAME, _VALUE, variables={_VALUE: SCALAR}), _extreme("min")),
-        (Function("max", _SAME, _VALUE, variables={_VALUE: SCALAR}), _extreme("max")),
-        (Function("first", _SAME, _VALUE, variables={_VALUE: SCALAR | {Type.ANY}}), _first),
+        (Function("sum", ("value",), "value", among=NUMERIC), _sum),
+        (Function("avg", ("value",), Type.DOUBLE, among=NUMERIC), _avg),
+        (Function("min", ("value",), "value", among=SCALAR), _extreme("min")),
+        (Function("max", ("value",), "value", among=SCALAR), _extreme("max")),
+        (Function("first", ("value",), "value", among=SCALAR | {Type.ANY}), _first),
         (Function("cardinality", (SCALAR,), Type.UINT64, takes_null=True), _cardinality),
     )
 }

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql.value_types import ALL_TYPES, Type, TypeSet, describe, only
 
 Python = TypeVar("Python", bound=Callable[..., Any])
 
-Parameter = Type | TypeSet | str
-"""What a parameter accepts: a type, one of several, or whatever a type variable stands for."""
+Parameter = Type | TypeSet | Literal["value"]
+"""What a parameter accepts: a type, one of several, or what the type variable `value` stands for."""
 
 Sql = str | Mapping[Type, str] | Callable[[Sequence[str], Sequence[Type]], str]
 """The SQL of a call: a template of the arguments, one for each type of the first argument that SQLite can do,
@@ -30,10 +30,10 @@ class Function:
     Attributes:
         name: lower-case name.
         parameters: leading parameters.
-        result: type of the result, or the type variable it equals.
+        result: type of the result, or `value`.
         repeated: what further arguments must be; None forbids them. Alternatives given as a set
             hold for each argument alone.
-        variables: constraints of the type variables; one without an entry takes every type.
+        among: types of `value`.
         sql: see `Sql`; what it leaves out is for `python`.
         python: implementation on values otherwise; see `udf` for the form of values.
         typed: whether `python` gets the types of the arguments first.
@@ -45,7 +45,7 @@ class Function:
     parameters: tuple[Parameter, ...]
     result: Parameter
     repeated: Parameter | None = None
-    variables: Mapping[str, TypeSet] = field(default_factory=dict, hash=False)
+    among: TypeSet = ALL_TYPES
     sql: Sql | None = field(default=None, hash=False)
     python: Callable[..., Any] | None = None
     typed: bool = False
@@ -63,24 +63,9 @@ FUNCTIONS: dict[str, Function] = {}
 """By name; `table` imports the modules that declare them."""
 
 
-def declare(
-    name: str,
-    parameters: tuple[Parameter, ...],
-    result: Parameter,
-    *,
-    among: TypeSet | None = None,
-    **more: Any,
-) -> None:
-    """Declare a function.
-
-    Args:
-        name: see `Function`, as for the others.
-        parameters: a parameter may be the type variable `value`.
-        among: types of `value`; all without it.
-        **more: the other attributes of `Function`.
-    """
-    variables = {} if among is None else {"value": among}
-    FUNCTIONS[name] = Function(name, parameters, result, variables=variables, **more)
+def declare(name: str, parameters: tuple[Parameter, ...], result: Parameter, **more: Any) -> None:
+    """Declare a function; see `Function`."""
+    FUNCTIONS[name] = Function(name, parameters, result, **more)
 
 
 def function(
@@ -115,25 +100,6 @@ class Inference:
         return tuple(min(slots[slot]) for slot in self.argument_slots)
 
 
-class _Slots:
-    """Allocates slots while a signature is walked."""
-
-    def __init__(self, variables: Mapping[str, TypeSet]) -> None:
-        self.types: list[TypeSet] = []
-        self._variables = variables
-        self._index: dict[str, int] = {}
-
-    def add(self, parameter: Parameter) -> int:
-        """Return the slot of a parameter; a type variable always has the same one."""
-        if isinstance(parameter, str):
-            if parameter not in self._index:
-                self._index[parameter] = len(self.types)
-                self.types.append(self._variables.get(parameter, ALL_TYPES))
-            return self._index[parameter]
-        self.types.append(only(parameter) if isinstance(parameter, Type) else parameter)
-        return len(self.types) - 1
-
-
 def infer(function: Function, arguments: Sequence[TypeSet], source: str) -> Inference:
     """Infer the types of a call of a scalar function or an aggregate.
 
@@ -144,9 +110,7 @@ def infer(function: Function, arguments: Sequence[TypeSet], source: str) -> Infe
     Raises:
         YtError: the number or a type of the arguments does not fit.
     """
-    slots = _Slots(function.variables)
-    argument_slots = [slots.add(parameter) for parameter in function.parameters]
-    extra = len(arguments) - len(argument_slots)
+    extra = len(arguments) - len(function.parameters)
     if extra < 0 or (extra and function.repeated is None):
         raise YtError(
             f'No matching function "{function.name}"',
@@ -154,20 +118,27 @@ def infer(function: Function, arguments: Sequence[TypeSet], source: str) -> Infe
             actual_arguments=len(arguments),
             expression=source,
         )
-    if isinstance(function.repeated, frozenset):
-        argument_slots += [slots.add(function.repeated) for _ in range(extra)]
-    elif function.repeated is not None:
-        argument_slots += [slots.add(function.repeated)] * extra
-    for index, (slot, actual) in enumerate(zip(argument_slots, arguments, strict=True)):
-        common = slots.types[slot] & actual
+    # The first slot is that of the type variable.
+    slots = [function.among]
+
+    def slot(parameter: Parameter | None) -> int:
+        if isinstance(parameter, str) or parameter is None:
+            return 0
+        slots.append(only(parameter) if isinstance(parameter, Type) else parameter)
+        return len(slots) - 1
+
+    parameters = (*function.parameters, *[function.repeated] * extra)
+    argument_slots = tuple(map(slot, parameters))
+    for index, (place, actual) in enumerate(zip(argument_slots, arguments, strict=True)):
+        common = slots[place] & actual
         if not common:
             raise YtError(
                 f'No matching function "{function.name}"',
                 argument_index=index + 1,
-                expected_type=describe(slots.types[slot]),
+                expected_type=describe(slots[place]),
                 actual_type=describe(actual),
                 expression=source,
             )
-        slots.types[slot] = common
-    result_slot = slots.add(function.result)
-    return Inference(tuple(slots.types), tuple(argument_slots), result_slot)
+        slots[place] = common
+    result_slot = slot(function.result)
+    return Inference(tuple(slots), argument_slots, result_slot)
