@@ -58,11 +58,11 @@ def calculate(symbol: str, kind: Type, left: Any, right: Any) -> Any:
         return _divide(symbol, kind, left, right)
     if symbol in ("<<", ">>"):
         # The processor takes the count modulo the width.
-        return wrap(kind, _INTEGER[symbol](left, right & 63))
-    return wrap(kind, _INTEGER[symbol](left, right))
+        return wrap(kind, _NUMERIC[symbol](left, right & 63))
+    return wrap(kind, _NUMERIC[symbol](left, right))
 
 
-_INTEGER: dict[str, Callable[[int, int], int]] = {
+_NUMERIC: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,
@@ -74,13 +74,8 @@ _INTEGER: dict[str, Callable[[int, int], int]] = {
 
 
 def _calculate_double(symbol: str, left: float, right: float) -> float:
-    match symbol:
-        case "+":
-            return left + right
-        case "-":
-            return left - right
-        case "*":
-            return left * right
+    if symbol != "/":
+        return float(_NUMERIC[symbol](left, right))
     if right != 0:
         return left / right
     if left == 0 or math.isnan(left):

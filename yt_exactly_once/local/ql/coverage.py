@@ -102,7 +102,7 @@ def _joined(query: BoundQuery, join: BoundJoin) -> Sequence[KeyRange]:
     where = None if join.is_left else query.where
     common, other = (KeyRanges(part, join.source).merged() for part in (where, join.predicate))
     return [
-        KeyRange(max(a.low, b.low), min(a.high, b.high), is_point=False)
+        KeyRange(max(a.low, b.low), min(a.high, b.high))
         for a in common
         for b in other
         if max(a.low, b.low) < min(a.high, b.high)

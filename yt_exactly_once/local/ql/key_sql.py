@@ -48,9 +48,6 @@ def key_access(ranges: KeyRanges, source: Source) -> KeyAccess:
 
 
 def _through_key(ranges: Sequence[KeyRange], key: str) -> KeyAccess:
-    if all(found.is_point for found in ranges):
-        points = ", ".join(_blob(found.low) for found in ranges)
-        return KeyAccess(conditions=(f"{key} IN ({points})",))
     if len(ranges) == 1:
         bounds = ((">=", ranges[0].low, EVERYTHING[0]), ("<", ranges[0].high, EVERYTHING[1]))
         return KeyAccess(

@@ -8,8 +8,7 @@ before the second. Positions in ordered tables are encoded in the same way.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from yt_exactly_once.local.ql.binding.bound import Apply, Binary, Bound, Column, Constant, InSet
 from yt_exactly_once.local.ql.computed import infer
@@ -29,19 +28,11 @@ _MAX_BOXES = 10_000
 _REVERSED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 
-@dataclass(frozen=True)
-class KeyRange:
-    """A range of keys.
-
-    Attributes:
-        low: first encoded key.
-        high: first encoded key after the range.
-        is_point: whether the range is exactly one key.
-    """
+class KeyRange(NamedTuple):
+    """A range of keys: the first encoded one, and the first one after it."""
 
     low: bytes
     high: bytes
-    is_point: bool
 
 
 class KeyRanges:
@@ -82,13 +73,13 @@ class KeyRanges:
 
     def merged(self) -> list[KeyRange]:
         """Return the ranges in order, overlapping ones joined."""
-        ranges = sorted(map(self._range, self.boxes), key=lambda found: (found.low, found.high))
+        ranges = sorted(map(self._range, self.boxes))
         merged: list[KeyRange] = []
         for found in ranges:
             if merged and found.low <= merged[-1].high:
                 last = merged[-1]
                 if found.high > last.high:
-                    merged[-1] = KeyRange(last.low, found.high, is_point=False)
+                    merged[-1] = KeyRange(last.low, found.high)
             else:
                 merged.append(found)
         return merged
@@ -98,9 +89,9 @@ class KeyRanges:
         for number in range(len(self._numbers)):
             low, high = box.get(number, EVERYTHING)
             if not low or high != low + AFTER:
-                return KeyRange(prefix + low, prefix + high, is_point=False)
+                return KeyRange(prefix + low, prefix + high)
             prefix += low
-        return KeyRange(prefix, prefix + AFTER, is_point=True)
+        return KeyRange(prefix, prefix + AFTER)
 
     def _constrain(self, condition: Bound) -> list[Box]:
         if isinstance(condition, Binary):

@@ -6,7 +6,8 @@ to plain ones, as on the server.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from yt_exactly_once.local.errors import YtError
@@ -44,11 +45,10 @@ class Source:
     alias: str | None
     optional: bool = False
     shared: frozenset[str] = frozenset()
-    _by_name: dict[str, SchemaColumn] = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        by_name = {column.name: column for column in self.columns}
-        object.__setattr__(self, "_by_name", by_name)
+    @cached_property
+    def _by_name(self) -> dict[str, SchemaColumn]:
+        return {column.name: column for column in self.columns}
 
     @property
     def columns(self) -> tuple[SchemaColumn, ...]:
