@@ -6,6 +6,7 @@ import ast
 import re
 import shlex
 import tomllib
+import zipfile
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import pyspark
 from yt.cli import yt_binary
 
 from yt_exactly_once.cli.program import program
@@ -81,6 +83,9 @@ _NAME = re.compile(r"(?<![\w-])([a-z][a-z_]*)=|(?<![/@.\w'])\b([a-z]+(?:_[a-z]+)
 _NOT_OURS = {"auto_trim_config", "max_rows_per_transaction", "round_robin", "yt_exactly_once"}
 _FLAG = re.compile(r"(?<!\w)--[a-z][a-z-]*")
 _SECTION = re.compile(r"([\w/-]+\.md), section '([^']+)'")
+_PAGE = re.compile(r"[\w/-]+\.md")
+_SETTING = re.compile(r"\bspark(?!\.read)(?:\.\w+)+")
+_OF_SETTINGS = re.compile(r"org/apache/spark/(internal/config/|sql/internal/(Static)?SQLConf)")
 _EXTRA = re.compile(r"extra '(\w+)'")
 _DOES = re.compile(
     r"\b(?:add|ask|audit|begin|call|cast|change|check|choose|compare|compute|copy|correct|count|create|decide|"
@@ -229,6 +234,19 @@ def flags() -> set[str]:
     return {*of(program), "--accept-"}
 
 
+@cache
+def settings_of_spark() -> bytes:
+    """Return the classes in which Spark names its settings."""
+    jars = Path(pyspark.__file__).parent.glob("jars/spark-*_2.13-*.jar")
+    archives = [zipfile.ZipFile(jar) for jar in jars]
+    return b"".join(
+        archive.read(name)
+        for archive in archives
+        for name in archive.namelist()
+        if _OF_SETTINGS.match(name)
+    )
+
+
 def unknown(advice: Advice) -> list[str]:
     """Return what a text names, and is not there."""
     text = COMMAND.sub("", _HOLE.sub("", advice.text))
@@ -241,6 +259,8 @@ def unknown(advice: Advice) -> list[str]:
             for page, section in _SECTION.findall(text)
             if not _has(page, section)
         ),
+        *(page for page in _PAGE.findall(text) if not (ROOT / "docs" / page).exists()),
+        *(name for name in _SETTING.findall(text) if name.encode() not in settings_of_spark()),
         *(extra for extra in _EXTRA.findall(text) if extra not in _extras()),
         *(["nothing to do"] if not _DOES.search(advice.text) else []),
     ]

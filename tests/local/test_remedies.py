@@ -174,3 +174,14 @@ def test_what_advice_names_exists():
     assert {
         one.place: wrong for one in remedies.of_the_product() if (wrong := remedies.unknown(one))
     } == {}
+
+
+def test_settings_that_the_page_of_causes_names_exist():
+    """Spark has them."""
+    page = (remedies.ROOT / "docs/how-to/find-the-cause.md").read_text(encoding="utf-8")
+    assert (
+        remedies.unknown(
+            remedies.Advice("page", f"use {' '.join(remedies._SETTING.findall(page))}")
+        )
+        == []
+    )
