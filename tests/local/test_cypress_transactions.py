@@ -469,3 +469,9 @@ def test_commit_gives_a_revision_of_its_own(client, tmp):
         client.set(f"{tmp}/a", 2)
         inside = client.get(f"{tmp}/a/@revision")
     assert client.get(f"{tmp}/a/@revision") > inside
+
+
+def test_attribute_cannot_be_locked(client, tmp):
+    """Its node can; a shared lock may name the attribute."""
+    with client.Transaction(), pytest.raises(yt.YtError, match='"Lock" method is not supported'):
+        client.lock(f"{tmp}/@account")

@@ -235,6 +235,8 @@ def lock(context: Context, connection: sqlite3.Connection) -> Any:
     parameters = context.parameters
     path = path_of(context)
     mode = arguments.text(parameters.get("mode", locks.EXCLUSIVE), "mode")
+    if ypath.Mark.ATTRIBUTE in path.steps:
+        raise YtError('"Lock" method is not supported', resolve_type="attribute")
     if mode == "none":
         raise YtError('Invalid lock mode "none"')
     if mode not in locks.MODES:
