@@ -101,7 +101,7 @@ def test_errors_of_large_requests_are_those_of_small_ones():
     twice = dumped(rows) + b"{" + ITEM + ITEM + b"};"
     assert len(row_formats.loads(dumped(rows), BINARY, SCHEMA)) == len(rows)
     with pytest.raises(YtError, match='Duplicate column "i"'):
-        row_formats.loads(twice, BINARY, SCHEMA)
+        list(row_formats.loads(twice, BINARY, SCHEMA))
 
 
 def test_signed_and_unsigned_numbers_stay_apart_where_they_do_not_convert():

@@ -30,6 +30,10 @@ COLUMNS = {
 """Names and types of columns that the payloads mention."""
 
 
+_POOLS: list[Any] = []
+"""Those that arrays may belong to, which an error holds."""
+
+
 @dataclass(frozen=True)
 class Cost:
     """What reading took.
@@ -50,6 +54,7 @@ class Cost:
 def cost_of(read: Callable[[bytes], Any], payload: bytes) -> Cost:
     """Read a payload, and count the memory of Python, numpy and Arrow."""
     arrow = pa.proxy_memory_pool(pa.system_memory_pool())
+    _POOLS.append(arrow)
     former = pa.default_memory_pool()
     pa.set_memory_pool(arrow)
     tracemalloc.start()
@@ -75,7 +80,7 @@ def payloads(seed: int, count: int, most_bytes: int) -> Iterator[tuple[str, byte
         family = chance.choice(FAMILIES)
         made = family(chance, size)[:most_bytes]
         for _ in range(chance.choice((0, 0, 0, 1, 2, 5))):
-            made = _damaged(chance, made)
+            made = damaged(chance, made)
         yield family.__name__.strip("_"), made
 
 
@@ -109,6 +114,27 @@ def _rows(chance: random.Random, size: int) -> bytes:
     return bytes(found)
 
 
+def rows_of_values(chance: random.Random, size: int) -> bytes:
+    """Rows of one column, of values that may fit into a composite one."""
+    kinds = (
+        lambda: b"\x02" + varint(chance.getrandbits(5)),
+        lambda: b"#",
+        lambda: (
+            b"["
+            + b"".join(chance.choice(kinds)() + b";" for _ in range(chance.randrange(5)))
+            + b"]"
+        ),
+        lambda: b"[" + b"\x02\x04;" * chance.randrange(9) + b"]",
+        lambda: b"[[" + b"\x02\x04;" * chance.randrange(9) + b"];[m1=2];{m3=5;m0=#}]",
+        lambda: b"[[" + b"\x02\x04;" * chance.randrange(9) + b"];[1;2;3]]",
+        lambda: b"{" + string(b"m1") + b"=[" + b"#;" * chance.randrange(9) + b"]}",
+    )
+    found = bytearray()
+    while len(found) < chance.randint(1, size):
+        found += b"{" + string(b"a") + b"=" + chance.choice(kinds)() + b";};"
+    return bytes(found)
+
+
 def _value(chance: random.Random, kind: str, narrow: bool) -> bytes:
     if chance.random() < 0.1:
         return b"#"
@@ -119,15 +145,15 @@ def _value(chance: random.Random, kind: str, narrow: bool) -> bytes:
         "uint64": b"\x06" + number,
         "double": b"\x03" + chance.randbytes(8),
         "boolean": chance.choice((b"\x04", b"\x05")),
-        "any": _nested(chance, 3),
+        "any": nested(chance, 3),
     }.get(kind, string(text))
 
 
-def _nested(chance: random.Random, depth: int) -> bytes:
+def nested(chance: random.Random, depth: int) -> bytes:
     kind = chance.randrange(8 if depth else 4)
     if kind < 4:
         return (b"#", b"\x02\x02", b"\x05", string(b"x" * chance.randrange(5)))[kind]
-    items = [_nested(chance, depth - 1) for _ in range(chance.randrange(4))]
+    items = [nested(chance, depth - 1) for _ in range(chance.randrange(4))]
     if kind < 6:
         return b"[" + b"".join(item + b";" for item in items) + b"]"
     return b"{" + b"".join(string(b"k%d" % n) + b"=" + v + b";" for n, v in enumerate(items)) + b"}"
@@ -234,7 +260,7 @@ FAMILIES = (
 )  # fmt: skip
 
 
-def _damaged(chance: random.Random, data: bytes) -> bytes:
+def damaged(chance: random.Random, data: bytes) -> bytes:
     """Put something else where some bytes are."""
     if not data:
         return data

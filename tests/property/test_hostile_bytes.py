@@ -2,46 +2,43 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from typing import Any
+from unittest import mock
 
+import pyarrow as pa
 import pytest
 
-from tests.property.hostile_bytes import COLUMNS, FLOOR, cost_of, payloads, rows_in_a_cell, string
-from yt_exactly_once.codec.rows import decode
-from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of
-from yt_exactly_once.errors import EncodingError
+from tests.property import hostile_bytes
+from tests.property.hostile_bytes import FLOOR, cost_of, rows_in_a_cell, string
+from tests.property.hostile_formats import payloads_of, rowset_of
+from tests.property.hostile_readers import (
+    ANY,
+    LISTS,
+    PLAIN,
+    READERS,
+    SCHEMAS,
+    STRUCTS,
+    decoded,
+    inserted,
+    optional,
+    read_all,
+    stored_bytes,
+)
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.formats import row_formats, structured
+from yt_exactly_once.local.formats import json_format, row_formats, row_pieces, structured
+from yt_exactly_once.local.formats.structured import Format
+from yt_exactly_once.local.tables import large_values, values
 
-
-def optional(item):
-    return {"type_name": "optional", "item": item}
-
-
-V3_NAMES = {"boolean": "bool", "any": "yson"}
-PLAIN = [
-    {"name": name, "type": kind, "type_v3": optional(V3_NAMES.get(kind, kind))}
-    for name, kind in COLUMNS.items()
-]
-LISTS = [
-    {"name": name, "type_v3": optional({"type_name": "list", "item": optional("int64")})}
-    for name in COLUMNS
-]
 STRINGS = [{"name": "c", "type": "string"}]
-STRUCT = {
-    "type_name": "struct",
-    "members": [{"name": f"m{n}", "type": optional("int64")} for n in range(12)],
-}
-STRUCTS = [
-    {"name": name, "type_v3": optional({"type_name": "list", "item": optional(STRUCT)})}
-    for name in COLUMNS
-]
-ANY = [{"name": name, "type": "any", "type_v3": optional("yson")} for name in COLUMNS]
 NUMBERS = [{"name": "c", "type_v3": LISTS[0]["type_v3"]}]
-
-
-def decoded(rows, schema):
-    return decode(rows, arrow_schema_of(TableSchema.from_yt(schema), binary_strings=True))
+PAIRS = [
+    {
+        "name": name,
+        "type_v3": optional({"type_name": "list", "item": {"type_name": "list", "item": "int64"}}),
+    }
+    for name in "ia"
+]
+SIZE = 1 << 19
 
 
 def loaded(rows, schema):
@@ -60,26 +57,133 @@ def test_openings_of_rows_inside_a_string_are_not_copied(read, schema, marker):
     assert cost.peak <= FLOOR + 8 * len(payload)
 
 
-PARSED = 45
-"""Most bytes of an interpreter's objects over the bytes they are parsed from: empty lists, entities."""
+def arrow_of(array, *, holds_yson=False):
+    metadata = {"YtType": "yson"} if holds_yson else None
+    batch = pa.record_batch(
+        [array], schema=pa.schema([pa.field("a", array.type, metadata=metadata)])
+    )
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as out:
+        out.write_batch(batch)
+    return sink.getvalue().to_pybytes()
 
-READERS = {
-    "source": (decoded, EncodingError, defaultdict(lambda: 8)),
-    "cluster": (loaded, YtError, defaultdict(lambda: PARSED, rows_in_a_cell=8)),
+
+def yson_arrow(cells):
+    return arrow_of(pa.array(cells, pa.binary()), holds_yson=True)
+
+
+LIST = pa.list_(pa.list_(pa.int64()))
+
+
+def many(unit, before=b"", after=b""):
+    return before + unit * (SIZE // len(unit)) + after
+
+
+LARGE_CELL = {
+    "any": (many(b"[];", b"{\x01\x02a=[", b"];};"), ANY),
+    "text": (many(b"{};", b"{a=[", b"]}"), ANY),
+    "lists": (many(b"[];", b"{\x01\x02a=[", b"];};"), PAIRS),
+    "attributes": (many(b"<>#;", b"{\x01\x02a=[", b"];};"), LISTS),
+    "wrong type": (many(b"{};", b"{\x01\x02i=[", b"];};"), PLAIN),
 }
+PAYLOADS = {
+    "YSON: rows with lists": ("cluster: YSON", many(b"{\x01\x02a=[[];[];];};"), ANY),
+    "YSON: rows of several kinds": ("cluster: YSON", many(b"{a=[];};{b={};};"), ANY),
+    "YSON: keys": ("cluster: YSON", b"{" + b"".join(b"k%d=#;" % n for n in range(SIZE // 9)) + b"}", ANY),
+    **{f"YSON: {name}": ("cluster: YSON", *cell) for name, cell in LARGE_CELL.items()},
+    "JSON: rows": ("cluster: JSON", many(b'{"a":[[],[]]}\n'), ANY),
+    "JSON: one row": ("cluster: JSON", many(b"[],", b'{"a":[', b"[]]}"), ANY),
+    "Arrow: YSON": ("cluster: Arrow", yson_arrow([many(b"[];", b"[", b"]")]), ANY),
+    "Arrow: rows of YSON": ("cluster: Arrow", yson_arrow([b"[[];[];[]]"] * 30_000), ANY),
+    "Arrow: lists": ("cluster: Arrow", arrow_of(pa.array([[[]] * (SIZE // 4)], LIST)), PAIRS),
+    "rowset: one value": ("cluster: rowset", rowset_of([[(4, 17, many(b"[];", b"[", b"]"))]]), ANY),
+    "rowset: values": ("cluster: rowset", rowset_of([[(4, 17, b"[[];[];[];[];[]]")]] * 16_000), ANY),
+    "rowset: rows of several kinds": ("cluster: rowset", rowset_of([[(4, 17, b"[]")], []] * 12_000), ANY),
+    "value in YSON": ("cluster: value in YSON", many(b"{};", b"[", b"]"), ANY),
+    "value in JSON": ("cluster: value in JSON", many(b"{},", b"[", b"1]"), ANY),
+    "query": ("cluster: query", many(b",1", b"* from [//t] where i in (0", b")"), ANY),
+    "path": ("cluster: path", many(b"#1:#2,", b"//t[", b"]"), ANY),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "count", [50, pytest.param(10_000, marks=[pytest.mark.nightly, pytest.mark.timeout(7_200)])]
-)
+@pytest.mark.parametrize("name", PAYLOADS)
+def test_what_takes_few_bytes_takes_little_memory(name):
+    """As Python objects each of these takes 10 to 200 times its bytes."""
+    reader, payload, schema = PAYLOADS[name]
+    stored = 0
+
+    def read(body):
+        nonlocal stored
+        stored = stored_bytes(READERS[reader].read(body, schema))
+
+    cost = cost_of(read, payload)
+    assert cost.error is None or isinstance(cost.error, YtError)
+    assert cost.peak <= FLOOR + 8 * max(len(payload), stored)
+
+
 @pytest.mark.parametrize("reader", READERS)
-def test_bytes_are_read_or_refused_in_little_memory(reader, count):
+def test_bytes_are_read_or_refused_in_little_memory(reader):
     """Whatever they are: rows, rows inside of strings, deep and long values, damage, noise."""
-    read, typed, most = READERS[reader]
-    read(b"{\x01\x02i=#;};", PLAIN)
-    for number, (family, payload) in enumerate(payloads(count, count, 1 << 21)):
-        schema = (PLAIN, LISTS, STRUCTS, ANY)[number % 4]
-        cost = cost_of(lambda rows, schema=schema: read(rows, schema), payload)
-        shown = f"payload {number} of {count}: {family}, {len(payload)} bytes"
-        assert cost.error is None or isinstance(cost.error, typed), f"{shown}: {cost.error!r}"
-        assert cost.peak <= FLOOR + most[family] * len(payload), f"{shown}: {cost.peak} bytes"
+    given = READERS[reader]
+    for number, (family, payload, length) in enumerate(given.payloads(7, range(20), 1 << 18)):
+        stored = 0
+
+        def read(body, schema=SCHEMAS[number % 4]):
+            nonlocal stored
+            stored = stored_bytes(given.read(body, schema))
+
+        cost = cost_of(read, payload)
+        shown = f"payload {number}: {family}, {len(payload)} bytes"
+        assert cost.error is None or isinstance(cost.error, given.typed), f"{shown}: {cost.error!r}"
+        assert cost.peak <= FLOOR + 8 * max(length, stored), f"{shown}: {cost.peak} bytes"
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(7_200)
+@pytest.mark.parametrize("reader", READERS)
+def test_ten_thousand_payloads(reader):
+    """The memory of the process counts, and processor time."""
+    assert not read_all(reader, 1, range(10_000)).violations
+
+
+def outcome(payload: bytes, schema: Any, form: Format) -> Any:
+    """Return what an insert would store, or that it fails."""
+    try:
+        (batch,) = inserted(payload, schema, form=form)
+    except YtError:
+        return "refused"
+    if batch.rows.error is not None:
+        return "refused by the commit"
+    return [
+        [
+            values.load_yson(cell) if column.wire_type == "any" and cell is not None else cell
+            for cell in array.to_pylist()
+        ]
+        for column, array in zip(batch.rows.columns, batch.rows.data, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("schema", [PLAIN, LISTS, STRUCTS, ANY, PAIRS])
+def test_rows_in_pieces_are_the_rows(schema):
+    """Where every value counts as large, the same is stored and the same is refused."""
+    families = (*[hostile_bytes.rows_of_values] * 4, *hostile_bytes.FAMILIES)
+    kept = 0
+    for _, payload, _ in payloads_of(families, 3, range(150), 1 << 10):
+        whole = outcome(payload, schema, Format("yson"))
+        with (
+            mock.patch.object(large_values, "LARGE", 20),
+            mock.patch.object(row_pieces, "LARGE", 20),
+            mock.patch.object(row_formats, "_MANY_BYTES", 1 << 30),
+        ):
+            assert repr(outcome(payload, schema, Format("yson"))) == repr(whole), payload
+        kept += not isinstance(whole, str)
+    assert kept > 2
+
+
+def test_rows_of_json_in_pieces_are_the_rows():
+    """A row is one wherever a piece ends."""
+    body = b'{"s":"a}","a":[1,{"k":"]"}]} {"i":2}\n{"s":"\\"{"}{}' * 3
+    whole = list(row_formats.loads(body, Format("json")))
+    with mock.patch.object(row_pieces, "LARGE", 8), mock.patch.object(json_format, "LARGE", 8):
+        assert list(row_formats.loads(body, Format("json"))) == whole
+        assert list(row_formats.loads(body, Format("json"))[2:5]) == whole[2:5]

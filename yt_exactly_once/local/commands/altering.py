@@ -66,7 +66,7 @@ def _alter_dynamic(
     dynamic.tables().drop(view.connection, node.id)
     view.drop_attribute(node.id, "dynamic")
     view.put_attributes(node.id, {"schema": layout.schema.to_yson(), "schema_mode": "strong"})
-    chunks.write(view, node.id, static_rows.pack(rows), append=False)
+    chunks.write(view, node.id, static_rows.pack([rows]), append=False)
 
 
 def _alter_static(context: Context, view: View, node: Node, *, becomes_dynamic: bool) -> None:

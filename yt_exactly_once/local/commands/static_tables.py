@@ -81,9 +81,11 @@ def write_table(context: Context) -> Any:
     return {}
 
 
-def _rows_to_write(context: Context, columns: list[Any]) -> list[Any]:
+def _rows_to_write(context: Context, columns: list[Any]) -> Sequence[Any]:
     try:
-        return list(context.read_rows(columns or None))
+        rows = context.read_rows(columns or None)
+        # What is wrong in them is to be said here.
+        return rows if len(rows) else []
     except YtError as error:
         if error.code != Code.DUPLICATE_COLUMN:
             raise

@@ -17,6 +17,9 @@ from typing import Any
 from yt_exactly_once.local.cypress import node_names, rich_path
 from yt_exactly_once.local.errors import YtError
 
+_MOST_CHARACTERS = 1 << 16
+"""Of a path: a part of three characters may become a map."""
+
 
 class Mark(Enum):
     """A step that is not the name of a child."""
@@ -78,6 +81,11 @@ def _plain(text: str) -> YPath | None:
 
 
 def _parse(value: Any, what: str) -> YPath:
+    if isinstance(value, str) and len(value) > _MOST_CHARACTERS:
+        raise YtError(
+            f'Error parsing parameter "{what}": a path of {len(value)} characters; the embedded'
+            f" cluster takes {_MOST_CHARACTERS}: give columns and ranges as attributes"
+        )
     text, attributes = rich_path.split(value, what)
     root, rest = _root(text.strip())
     steps = _steps(rest)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Context
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from yt import yson
@@ -20,7 +20,8 @@ from yt_exactly_once.local.features import value_of
 from yt_exactly_once.local.formats import arrow_sizes, row_checks
 from yt_exactly_once.local.formats.arrow_composites import NoVectorError, entries, is_list, written
 from yt_exactly_once.local.tables import composite_columns
-from yt_exactly_once.local.tables.columnar import ColumnarRows, listed
+from yt_exactly_once.local.tables.columnar import ColumnarRows, PiecewiseRows, listed
+from yt_exactly_once.local.tables.large_values import LARGE, PARSE_ERRORS, checked
 from yt_exactly_once.local.tables.simple_values import RANGES
 from yt_exactly_once.local.tables.types import (
     STRING_LIKE,
@@ -39,9 +40,6 @@ _MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _NANOSECONDS_PER_MICROSECOND = 1_000
 _SECONDS_PER_UNIT = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
-# The default context would round a decimal of more than 28 digits.
-_WIDE = Context(prec=80)
-
 _WIDEST_NATIVE_DECIMAL = 35
 _WIDE_TYPES = (
     (pa.types.is_signed_integer, pa.int64()),
@@ -56,6 +54,9 @@ _SHARED = (
     pa.types.is_string_view,
     pa.types.is_binary_view,
 )
+
+_PIECE = 1 << 17
+"""Bytes of values that may be Python objects together."""
 
 _MANY_VALUES = 16
 """From so many on vectors are faster than loops."""
@@ -94,7 +95,7 @@ NEWEST = Dialect()
 
 def loads(
     data: bytes, schema: Sequence[Mapping[str, Any]] | None, dialect: Dialect = NEWEST
-) -> ColumnarRows:
+) -> ColumnarRows | PiecewiseRows:
     """Parse one IPC stream.
 
     Args:
@@ -106,6 +107,30 @@ def loads(
     table = _read(data)
     known = None if schema is None else {str(column["name"]): column for column in schema}
     row_checks.check_names(name for name in table.schema.names if known is None or name in known)
+    size = max(1, table.nbytes)
+    if size <= _PIECE or all(_is_plain(field, known) for field in table.schema):
+        return _rows(table, known, dialect)
+    step = max(1, table.num_rows * _PIECE // size)
+    starts = range(0, table.num_rows, step)
+    return PiecewiseRows(
+        lambda: (_rows(table.slice(start, step), known, dialect) for start in starts)
+    )
+
+
+def _is_plain(field: Any, known: Mapping[str, Mapping[str, Any]] | None) -> bool:
+    """Tell whether a column takes no Python object per value, or is dropped."""
+    if known is None:
+        return False
+    described = known.get(field.name)
+    if described is None:
+        return True
+    logical = _logical(described)
+    return isinstance(logical, str) and logical != "yson" and not pa.types.is_null(field.type)
+
+
+def _rows(
+    table: Any, known: Mapping[str, Mapping[str, Any]] | None, dialect: Dialect
+) -> ColumnarRows:
     columns: dict[str, Values] = {}
     for field, column in zip(table.schema, table.columns, strict=True):
         if known is not None and field.name not in known:
@@ -194,7 +219,8 @@ def _convert(
                 " the field lacks the metadata that marks it as YSON"
             )
         return _stored(array, described) or _parsed(array)
-    return _written(array, described) or _composites(logical, array)
+    found = _written(array, described)
+    return _composites(logical, array) if found is None else found
 
 
 def _stored(array: Any, described: Mapping[str, Any]) -> Values:
@@ -205,13 +231,15 @@ def _stored(array: Any, described: Mapping[str, Any]) -> Values:
 
 
 def _written(array: Any, described: Mapping[str, Any]) -> Values:
-    """Take many Arrow lists, structs or maps at once, if all are valid."""
-    if len(array) < _MANY_VALUES:
+    """Take many Arrow lists, structs or maps at once, if all are valid; large ones as YSON."""
+    if len(array) < _MANY_VALUES and array.nbytes <= LARGE:
         return None
     try:
-        return _stored(written(described["type_v3"], array, _leaf), described)
+        found = written(described["type_v3"], array, _leaf)
     except (NoVectorError, YtError):
         return None
+    stored = _stored(found, described)
+    return _parsed(found) if stored is None and array.nbytes > LARGE else stored
 
 
 def _logical(described: Mapping[str, Any]) -> Any:
@@ -300,13 +328,28 @@ def _in_range(array: Any, logical: str) -> Values:
 
 def _decimals(array: Any) -> Values:
     """Encode as YT does: big-endian, sign bit flipped, width by the Arrow precision."""
-    precision, scale = array.type.precision, array.type.scale
+    precision = array.type.precision
     size = next(size for size, limit in ((4, 9), (8, 18), (16, 38), (32, 76)) if precision <= limit)
-    flip = 1 << (8 * size - 1)
-    return [
-        None if value is None else (int(value.scaleb(scale, _WIDE)) + flip).to_bytes(size, "big")
-        for value in array.to_pylist()
-    ]
+    width = array.type.bit_width // 8
+    little = np.frombuffer(array.buffers()[1], np.uint8).reshape(-1, width)
+    big = little[array.offset : array.offset + len(array), ::-1]
+    # A value that fits into fewer bytes has its sign in all others.
+    big = np.ascontiguousarray(big[:, max(0, width - size) :])
+    if size > width:
+        sign = np.where(big[:, :1] >= 0x80, 0xFF, 0).astype(np.uint8)  # noqa: PLR2004
+        big = np.concatenate([np.repeat(sign, size - width, axis=1), big], axis=1)
+    big[:, 0] ^= 0x80
+    edges = np.arange(0, (len(array) + 1) * size, size, dtype=np.int32)
+    return _with_nulls(
+        pa.Array.from_buffers(
+            pa.binary(), len(array), [None, pa.py_buffer(edges), pa.py_buffer(big)]
+        ),
+        array,
+    )
+
+
+def _with_nulls(values: Any, array: Any) -> Any:
+    return pc.if_else(array.is_valid(), values, None) if array.null_count else values
 
 
 def _texts(array: Any) -> Values:
@@ -332,17 +375,10 @@ def _any(array: Any) -> Values:
 def _parsed(array: Any) -> Values:
     """Parse binary values as YSON."""
     _expect(array, "any", _is_binary)
-    values = []
-    for raw in listed(_bytes(array)):
-        try:
-            values.append(
-                None
-                if raw is None
-                else yson.loads(raw, encoding=None, always_create_attributes=False)
-            )
-        except (yson.YsonError, ValueError, TypeError) as error:
-            raise YtError(f"A value marked as YSON is not: {text_of(error)}") from error
-    return values
+    try:
+        return [None if raw is None else checked(raw) for raw in listed(_bytes(array))]
+    except PARSE_ERRORS as error:
+        raise YtError(f"A value marked as YSON is not: {text_of(error)}") from error
 
 
 def _composites(logical: Any, array: Any) -> Values:

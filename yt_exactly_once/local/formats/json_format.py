@@ -19,12 +19,18 @@ from yt_exactly_once.local import arguments
 from yt_exactly_once.local.arguments import flag
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.formats import row_checks
+from yt_exactly_once.local.tables.large_values import LARGE, check_weight
 
 _INT64_MIN = -(2**63)
 _INT64_MAX = 2**63 - 1
 MAX_DEPTH = 200
 """YSON parsers stop at 256 levels; what cannot be read back must not be written."""
 _UINT64_MAX = 2**64 - 1
+_QUOTED = r'"(?:[^"\\]++|\\.)*+"?+'
+_INSIDE = re.compile(rf'(?:[^"{{}}\[\]]++|{_QUOTED}|\[\]|\{{\}})*+', re.DOTALL)
+"""What opens and closes nothing."""
+_FLAT = re.compile(rf'\{{(?:[^"{{}}\[\]]++|{_QUOTED})*+\}}', re.DOTALL)
+"""A row without lists and maps in it."""
 _NO_SPACE = re.compile(r"\S")
 _AS_THEY_ARE = frozenset((int, bool, type(None)))
 """Types whose values are the same in JSON."""
@@ -38,6 +44,7 @@ def loads(data: bytes, attributes: Mapping[str, Any], what: str) -> Any:
     Raises:
         YtError: malformed JSON, or a number or string that YTsaurus cannot hold.
     """
+    check_weight(data, what)
     try:
         parsed = json.loads(data, parse_float=_finite, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
@@ -45,8 +52,8 @@ def loads(data: bytes, attributes: Mapping[str, Any], what: str) -> Any:
     return _Decoder(attributes, what).decode(parsed)
 
 
-def load_rows(data: bytes, attributes: Mapping[str, Any], what: str) -> Iterator[Any]:
-    """Yield the rows of a sequence, which may have white space between them or nothing.
+def load_rows(data: bytes, attributes: Mapping[str, Any], what: str) -> Iterator[tuple[Any, int]]:
+    """Yield the rows of a sequence, which may have white space between them or nothing, and their lengths.
 
     What is no row is yielded too: something else than a map, or a map with attributes.
 
@@ -63,8 +70,11 @@ def load_rows(data: bytes, attributes: Mapping[str, Any], what: str) -> Iterator
         text = data.decode()
         position = _skip_space(text, 0)
         while position < len(text):
-            value, position = parser.raw_decode(text, position)
-            yield decoder.decode_row(value)
+            start = position
+            if len(text) > LARGE:
+                _check_row(text, start, what)
+            value, position = parser.raw_decode(text, start)
+            yield decoder.decode_row(value), position - start
             position = _skip_space(text, position)
     except (ValueError, RecursionError) as error:
         raise YtError(f"Error parsing {what} as JSON: {error}") from error
@@ -85,6 +95,28 @@ def dump_rows(rows: Iterable[Any], attributes: Mapping[str, Any]) -> Iterator[by
     write = _writer(attributes).encode
     for row in rows:
         yield write(encoder.encode_row(row)).encode() + b"\n"
+
+
+def _check_row(text: str, start: int, what: str) -> None:
+    """Refuse a row that would take far more memory than its bytes; parsers of the servers do so too."""
+    flat = _FLAT.match(text, start)
+    end = flat.end() if flat else _end_of_value(text, start)
+    if end - start > LARGE:
+        check_weight(text[start:end], what)
+
+
+def _end_of_value(text: str, position: int) -> int:
+    """Return where a value ends, if it is well-formed."""
+    depth = 0
+    while True:
+        position = _INSIDE.match(text, position).end()  # type: ignore[union-attr]
+        bracket = text[position : position + 1]
+        if not bracket:
+            return position
+        position += 1
+        depth += 1 if bracket in "[{" else -1
+        if depth <= 0:
+            return position
 
 
 class _RepeatedMap(dict[str, Any]):
@@ -128,6 +160,10 @@ def _to_bytes(value: Any) -> Any:
         return yson.get_bytes(value)
     if isinstance(value, dict):
         return {_to_bytes(key): _to_bytes(item) for key, item in value.items()}
+    if isinstance(value, list) and not hasattr(value, "attributes"):
+        for place, item in enumerate(value):
+            value[place] = _to_bytes(item)
+        return value
     if isinstance(value, list):
         return [_to_bytes(item) for item in value]
     return value
@@ -166,7 +202,10 @@ class _Decoder:
         if isinstance(value, int):
             return self._integer(value)
         if isinstance(value, list):
-            return [self.decode(item, depth + 1) for item in value]
+            # In its place, so that there are no two trees.
+            for place, item in enumerate(value):
+                value[place] = self.decode(item, depth + 1)
+            return value
         if not self._plain and "$value" in value and value.keys() <= _SPECIAL_KEYS:
             return self._wrapped(value, depth + 1)
         return {self._key(key): self.decode(item, depth + 1) for key, item in value.items()}

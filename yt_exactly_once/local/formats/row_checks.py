@@ -7,31 +7,16 @@ Rules: `yt/yt/client/table_client/table_consumer.cpp` and `unversioned_row.cpp`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from yt import yson
 
 from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.tables import yson_cells
 from yt_exactly_once.local.tables.columnar import ColumnarRows
 
 _BINARY_STRING = b"\x01"
-_STRING = rb'"(?:[^"\\]|\\.)*"|[A-Za-z_][\w.\-]*'
-_SCALAR = rb"[\x02\x06][\x80-\xff]*[\x00-\x7f]|\x03.{8}|[\x04\x05#]|%[a-z+\-]+|[0-9+\-][\w.+\-]*"
-_TOKEN = re.compile(
-    rb"\s*(?:"
-    rb"(?P<length>\x01[\x80-\xff]*[\x00-\x7f])"
-    rb"|(?P<string>" + _STRING + rb")"
-    rb"|(?P<open>[{\[<])|(?P<close>[}\]>])|(?P<equals>=)"
-    rb"|;|" + _SCALAR + rb")",
-    re.DOTALL,
-)
-_ITEM = re.compile(
-    rb"\s*(?P<key>" + _STRING + rb")\s*=\s*(?:" + _STRING + rb"|" + _SCALAR + rb")\s*;?", re.DOTALL
-)
-"""A whole item of a map, where both its parts are text: most of what people write."""
-_ROW = [b"{"]
 _PLAIN = frozenset((int, float, bool, bytes, str, list, dict, type(None)))
 _CONTROL_ATTRIBUTES = frozenset(
     ("table_index", "key_switch", "range_index", "row_index", "tablet_index", "end_of_stream")
@@ -107,45 +92,12 @@ def check_value(value: Any) -> None:
 
 
 def _scan(data: bytes) -> None:
-    """Walk over the tokens and look at the keys right inside of every row."""
-    opened: list[bytes] = []
+    """Look at the keys of every row in the bytes."""
+    row = -1
     seen: set[bytes] = set()
-    last = b""
-    position = 0
-    while True:
-        found = _ITEM.match(data, position) if opened == _ROW else None
-        found = found or _TOKEN.match(data, position)
-        if found is None:
-            return
-        position = found.end()
-        kind = found.lastgroup
-        if kind == "length":
-            start, position = position, position + _length(found["length"][1:])
-            last = data[start:position]
-        elif kind in {"key", "string"}:
-            last = _plain(found[kind])
-        elif kind == "open":
-            if not opened:
-                seen = set()
-            opened.append(found["open"])
-        elif kind == "close":
-            opened.pop()
-        if kind == "key" or (kind == "equals" and opened == _ROW):
-            if last in seen:
-                raise duplicate_column(last.decode("utf-8", "replace"))
-            seen.add(last)
-
-
-def _plain(text: bytes) -> bytes:
-    """Return the value of a string of text YSON."""
-    if text[:1] != b'"':
-        return text
-    return bytes(yson.loads(text, encoding=None)) if b"\\" in text else text[1:-1]
-
-
-def _length(varint: bytes) -> int:
-    """Read the zigzag varint before a binary string."""
-    number = 0
-    for shift, byte in enumerate(varint):
-        number |= (byte & 0x7F) << (7 * shift)
-    return number >> 1
+    for number, key, _, _ in yson_cells.cells(data):
+        if number != row:
+            row, seen = number, set()
+        if key in seen:
+            raise duplicate_column(key.decode("utf-8", "replace"))
+        seen.add(key)

@@ -15,8 +15,8 @@ from yt import yson
 
 from yt_exactly_once.local.arguments import flag
 from yt_exactly_once.local.errors import Code, YtError, text_of
-from yt_exactly_once.local.formats import json_format, row_checks
-from yt_exactly_once.local.tables.columnar import ColumnarRows
+from yt_exactly_once.local.formats import json_format, row_checks, row_pieces
+from yt_exactly_once.local.tables.columnar import ColumnarRows, Row
 
 if TYPE_CHECKING:
     from yt_exactly_once.local.formats.structured import Format
@@ -46,9 +46,9 @@ def loads(
         YtError: the body is malformed or the format cannot carry rows.
     """
     if source.name == "yson":
-        return _scanned(data, source, schema) or _loads_yson(data)
+        return _scanned(data, source, schema) or row_pieces.of_yson(data, _loads_yson)
     if source.name == "json":
-        return _loads_json(data, source.attributes)
+        return row_pieces.of_rows(len(data), lambda: _loads_json(data, source.attributes))
     if source.name == "arrow":
         # Importing pyarrow takes a while and most clusters never see Arrow.
         from yt_exactly_once.local.formats import arrow_rows  # noqa: PLC0415
@@ -131,9 +131,10 @@ def _scanned(
     return yson_scan.scan(data, schema)
 
 
-def _loads_yson(data: bytes) -> Sequence[dict[str, Any]]:
+def _loads_yson(data: bytes, passed: int = 0) -> Sequence[dict[str, Any]]:
+    """Parse rows that come after others."""
     parsed = _parse_yson(data)
-    for index, row in enumerate(parsed):
+    for index, row in enumerate(parsed, passed):
         if type(row) is not dict:
             raise row_checks.no_row(row, index)
     row_checks.check_yson(data, parsed)
@@ -176,13 +177,12 @@ def _name(raw: bytes) -> str:
     return raw.decode()
 
 
-def _loads_json(data: bytes, attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
-    rows = []
-    for number, row in enumerate(json_format.load_rows(data, attributes, "rows")):
+def _loads_json(data: bytes, attributes: Mapping[str, Any]) -> Iterator[tuple[Row, int]]:
+    rows = json_format.load_rows(data, attributes, "rows")
+    for number, (row, size) in enumerate(rows):
         if not isinstance(row, dict) or getattr(row, "attributes", None):
             raise row_checks.no_row(row, number)
-        rows.append(row)
-    return rows
+        yield row, size
 
 
 def _separator(form: Format, name: str, default: str) -> str:

@@ -16,6 +16,7 @@ from yt import yson
 from yt_exactly_once.local import support
 from yt_exactly_once.local.errors import Code, YtError, text_of
 from yt_exactly_once.local.formats import json_format
+from yt_exactly_once.local.tables.large_values import check_weight
 
 _NAMES = "null yson json dsv yamr yamred_dsv schemaful_dsv protobuf web_json skiff arrow yaml"
 NAMES = frozenset(_NAMES.split())
@@ -118,6 +119,7 @@ def load_yson(data: bytes, what: str) -> Any:
     """Parse one YSON value of any variant."""
     if not data.strip():
         raise YtError(f"Error parsing {what}: value expected, found end of stream", Code.YSON_PARSE)
+    check_weight(data, what)
     try:
         return yson.loads(data, always_create_attributes=False)
     except (yson.YsonError, ValueError, TypeError, RecursionError) as error:

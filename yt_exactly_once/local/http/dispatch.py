@@ -20,6 +20,7 @@ from yt_exactly_once.local.formats.structured import Format
 from yt_exactly_once.local.http import encodings, messages, parameters
 from yt_exactly_once.local.http.messages import Answer, Request
 from yt_exactly_once.local.proxy import Proxy
+from yt_exactly_once.local.tables.columnar import PiecewiseRows
 from yt_exactly_once.local.tables.vectors import StoredRows
 from yt_exactly_once.local.tables.yson_modes import Modes
 
@@ -192,7 +193,11 @@ class _Body:
     ) -> Sequence[dict[str, Any]]:
         rows = row_formats.loads(self._decoded(), self._format, schema, self._features)
         modes = Modes(self._format.attributes if self._format.name == "yson" else {})
-        return rows if modes.change_nothing or schema is None else modes.take(rows, schema)
+        if modes.change_nothing or schema is None:
+            return rows
+        if isinstance(rows, PiecewiseRows):
+            return rows.mapped(lambda piece: modes.take(piece, schema))
+        return modes.take(rows, schema)
 
     def pieces(self) -> Iterator[bytes]:
         data = self._decoded()

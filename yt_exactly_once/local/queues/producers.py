@@ -208,7 +208,7 @@ def _sequence_numbers(request: Push) -> Sequence[int]:
         if any(number is not None for number in given):
             raise _bad_numbers("given both for the request and in rows")
         first = request.sequence_number
-        given = list(range(first, first + len(given)))
+        return range(first, first + len(given))
     if not set(map(type, given)) <= {int}:
         given = [_sequence_number(index, number) for index, number in enumerate(given)]
     if min(given, default=0) < 0:

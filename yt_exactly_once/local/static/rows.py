@@ -21,7 +21,9 @@ from yt_exactly_once.local.cypress.view import Node, View
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.formats import row_formats, structured
 from yt_exactly_once.local.tables import keys, values
+from yt_exactly_once.local.tables.columnar import pieces_of
 from yt_exactly_once.local.tables.encoding import DEFAULT_CONVERSIONS, Conversions, encode_column
+from yt_exactly_once.local.tables.large_values import LargeValue
 from yt_exactly_once.local.tables.schema import DESCENDING, TableSchema, parse_schema
 
 Row = dict[str, Any]
@@ -70,11 +72,18 @@ def write(
         YtError: 307 and kin when a row does not fit the schema, 301 when the order is broken, 306
             when a unique key comes twice.
     """
-    checked = fit(schema, rows, compute, conversions)
-    if schema.is_sorted:
-        last = list(_tail(view, node_id)) if append else []
-        _check_order(schema, [*last, *checked])
-    chunks.write(view, node_id, pack(checked), append=append)
+    last = list(_tail(view, node_id)) if schema.is_sorted and append else []
+
+    def fitted() -> Iterator[list[Row]]:
+        nonlocal last
+        for piece in pieces_of(rows):
+            checked = fit(schema, piece, compute, conversions)
+            if schema.is_sorted:
+                _check_order(schema, [*last, *checked])
+                last = checked[-1:] or last
+            yield checked
+
+    chunks.write(view, node_id, pack(fitted()), append=append)
 
 
 def in_order(
@@ -135,14 +144,22 @@ def fit(
     if not schema.columns:
         if any(len(row) > MAX_COLUMNS for row in rows):
             raise YtError("Too many columns in row", limit=MAX_COLUMNS)
-        return list(rows)
+        return [_with_objects(row) for row in rows]
     ordered = stored(schema, rows, compute, conversions)
     fitted = values.decode_rows(schema.columns, list(zip(*ordered, strict=True)))
     if not schema.strict:
         known = {column.name for column in schema.columns}
         for row, given in zip(fitted, rows, strict=True):
-            row.update((name, value) for name, value in given.items() if name not in known)
+            others = {name: value for name, value in given.items() if name not in known}
+            row.update(_with_objects(others))
     return fitted
+
+
+def _with_objects(row: Row) -> Row:
+    return {
+        name: value.loaded() if isinstance(value, LargeValue) else value
+        for name, value in row.items()
+    }
 
 
 def stored(
@@ -356,12 +373,11 @@ def _tail(view: View, node_id: str) -> Iterator[Row]:
         yield from rows
 
 
-def pack(rows: Sequence[Row]) -> Iterator[tuple[bytes, int]]:
+def pack(several: Iterable[Sequence[Row]]) -> Iterator[tuple[bytes, int]]:
     """Cut rows into chunks of limited length and size, since a chunk is what is read at a time."""
     pieces: list[bytes] = []
     count = 0
-    for start in range(0, len(rows), _ROWS_PER_PIECE):
-        part = list(rows[start : start + _ROWS_PER_PIECE])
+    for part in _few(several):
         pieces.append(row_formats.dumps(part, structured.YSON_BINARY))
         count += len(part)
         if count >= ROWS_PER_CHUNK or sum(map(len, pieces)) >= _BYTES_PER_CHUNK:
@@ -369,6 +385,12 @@ def pack(rows: Sequence[Row]) -> Iterator[tuple[bytes, int]]:
             pieces, count = [], 0
     if pieces:
         yield b"".join(pieces), count
+
+
+def _few(several: Iterable[Sequence[Row]]) -> Iterator[list[Row]]:
+    for rows in several:
+        for start in range(0, len(rows), _ROWS_PER_PIECE):
+            yield list(rows[start : start + _ROWS_PER_PIECE])
 
 
 def schema_of(attributes: Mapping[str, Any]) -> TableSchema:

@@ -1,12 +1,15 @@
 """Rows of one request kept by columns, which is how they are checked and stored.
 
 In most requests all rows have the same columns. One map per row would cost more than everything else that
-happens to the row. A column is a list, or an Arrow array where the request had one.
+happens to the row. A column is a list, or an Arrow array where the request had one. Python objects take far
+more bytes than what they are parsed from, so the rows of a large body are objects a piece at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Any, overload
 
 Row = dict[str, Any]
@@ -47,6 +50,60 @@ class ColumnarRows(Sequence[Row]):
         return (dict(zip(names, row, strict=True)) for row in values)
 
 
+class PiecewiseRows(Sequence[Row]):
+    """Rows of a large body, parsed piece by piece, each time that they are looked at or counted.
+
+    A slice must count from the first row.
+
+    Args:
+        pieces: parses the rows from the first one on.
+    """
+
+    def __init__(self, pieces: Callable[[], Iterator[Sequence[Row]]]) -> None:
+        self.pieces = pieces
+
+    def __len__(self) -> int:
+        return sum(map(len, self.pieces()))
+
+    def __bool__(self) -> bool:
+        return any(self.pieces())
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> PiecewiseRows: ...
+
+    def __getitem__(self, index: int | slice) -> Row | PiecewiseRows:
+        if not isinstance(index, slice):
+            return next(iter(self[index : index + 1 or None]))
+        start, stop = index.start or 0, sys.maxsize if index.stop is None else index.stop
+
+        def pieces() -> Iterator[Sequence[Row]]:
+            passed = 0
+            for piece in self.pieces():
+                part = piece[max(start - passed, 0) : max(stop - passed, 0)]
+                if part:
+                    yield part
+                passed += len(piece)
+
+        return PiecewiseRows(pieces)
+
+    def __iter__(self) -> Iterator[Row]:
+        return chain.from_iterable(self.pieces())
+
+    def mapped(self, change: Callable[[Sequence[Row]], Sequence[Row]]) -> PiecewiseRows:
+        """Return the rows as a function leaves them, which takes some of them and returns as many."""
+        return PiecewiseRows(lambda: map(change, self.pieces()))
+
+
+def pieces_of(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
+    """Yield rows as many at a time as may be objects together: all of them, or at least one piece."""
+    pieces = rows.pieces() if isinstance(rows, PiecewiseRows) else iter((rows,))
+    yield next(pieces, [])
+    yield from pieces
+
+
 def listed(values: Any) -> list[Any]:
     """Return the values of a column as a list."""
     found: list[Any] = values if isinstance(values, list) else values.to_pylist()
@@ -55,6 +112,8 @@ def listed(values: Any) -> list[Any]:
 
 def values_of(rows: Sequence[Row], name: str) -> list[Any]:
     """Return what every row holds in a column; None where it does not mention it."""
+    if isinstance(rows, PiecewiseRows):
+        return [value for piece in rows.pieces() for value in values_of(piece, name)]
     if isinstance(rows, ColumnarRows):
         return listed(rows.columns[name]) if name in rows.columns else [None] * len(rows)
     return [row.get(name) for row in rows]
@@ -62,6 +121,8 @@ def values_of(rows: Sequence[Row], name: str) -> list[Any]:
 
 def without(rows: Sequence[Row], name: str) -> Sequence[Row]:
     """Return the rows without a column."""
+    if isinstance(rows, PiecewiseRows):
+        return rows.mapped(lambda piece: without(piece, name))
     if isinstance(rows, ColumnarRows):
         others = {other: values for other, values in rows.columns.items() if other != name}
         return ColumnarRows(others, len(rows))
@@ -70,6 +131,8 @@ def without(rows: Sequence[Row], name: str) -> Sequence[Row]:
 
 def any_has(rows: Sequence[Row], name: str) -> bool:
     """Tell whether a row mentions a column."""
+    if isinstance(rows, PiecewiseRows):
+        return any(any_has(piece, name) for piece in rows.pieces())
     if isinstance(rows, ColumnarRows):
         return name in rows.columns and bool(rows)
     return any(name in row for row in rows)

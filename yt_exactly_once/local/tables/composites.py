@@ -12,7 +12,8 @@ from typing import Any
 from yt import yson
 
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.tables import simple_values, types
+from yt_exactly_once.local.tables import large_values, simple_values, types, values, yson_cells
+from yt_exactly_once.local.tables.large_values import LargeValue
 from yt_exactly_once.local.tables.types import text
 
 _PAIR = 2
@@ -26,6 +27,7 @@ _ITEMS: tuple[tuple[tuple[type, ...], str], ...] = (
     ((bytes, str), "string_value"),
     ((list, tuple), "begin_list"),
 )
+_OPENINGS = {b"[": "begin_list", b"{": "begin_map", b"<": "begin_attributes"}
 _ITEM_TYPES = {
     **dict.fromkeys(_NULLS, "entity_value"),
     **dict.fromkeys(types.FLOATING, "double_value"),
@@ -54,7 +56,12 @@ def _bad(logical: types.LogicalType, found: str, where: str) -> YtError:
     )
 
 
-def _as_list(logical: types.LogicalType, value: Any, where: str) -> list[Any]:
+def _as_list(
+    logical: types.LogicalType, value: Any, where: str, most: int | None = None
+) -> list[Any]:
+    """Return the items of a list; of a large one no more than one item above the most."""
+    if isinstance(value, LargeValue) and value.opening == b"[" and most is not None:
+        return value.parts(most)
     if not isinstance(value, list | tuple):
         raise _bad(logical, f'"{type(value).__name__}"', where)
     return list(value)
@@ -68,20 +75,22 @@ def _check_optional(logical: dict[str, Any], value: Any, where: str) -> Any:
     if not nested:
         return check_composite(item, value, where)
     # An optional of what may be null is a list of one, so that both nulls stay apart.
-    items = _as_list(logical, value, where)
+    items = _as_list(logical, value, where, most=1)
     if len(items) != 1:
         raise _bad(logical, f"{len(items)} elements", where)
     return [check_composite(item, items[0], where)]
 
 
-def _check_list(logical: dict[str, Any], value: Any, where: str) -> list[Any]:
+def _check_list(logical: dict[str, Any], value: Any, where: str) -> Any:
+    if isinstance(value, LargeValue):
+        return _in_pieces(logical, value, where, logical["item"])
     items = _as_list(logical, value, where)
     return [check_composite(logical["item"], item, f"{where}/<list-element>") for item in items]
 
 
 def _check_tuple(logical: dict[str, Any], value: Any, where: str) -> list[Any]:
-    items = _as_list(logical, value, where)
     elements = logical["elements"]
+    items = _as_list(logical, value, where, most=len(elements))
     if len(items) != len(elements):
         raise _bad(logical, f"{len(items)} elements", where)
     return [
@@ -90,8 +99,44 @@ def _check_tuple(logical: dict[str, Any], value: Any, where: str) -> list[Any]:
     ]
 
 
-def _check_dict(logical: dict[str, Any], value: Any, where: str) -> list[Any]:
+def _check_dict(logical: dict[str, Any], value: Any, where: str) -> Any:
+    if isinstance(value, LargeValue):
+        return _in_pieces(logical, value, where, _pair_of(logical))
     return [_check_pair(logical, item, where) for item in _as_list(logical, value, where)]
+
+
+def _in_pieces(
+    logical: dict[str, Any], value: LargeValue, where: str, item: types.LogicalType
+) -> LargeValue:
+    """Check the items of a large list, a limited number at a time."""
+    if value.opening != b"[":
+        raise _bad(logical, f'"{_item_type(value)}"', where)
+    written = [b"["]
+    for piece in value.pieces():
+        if isinstance(piece, LargeValue):
+            checked = check_composite(item, piece, f"{where}/<list-element>")
+            written.append(large_values.dump(checked) + b";")
+        else:
+            # A list of some items is a value of the same type.
+            checked = check_composite(logical, values.load_yson(piece), where)
+            written.append(values.dump_yson(checked)[1:-1])
+    return LargeValue(b"".join([*written, b"]"]))
+
+
+def _pair_of(logical: dict[str, Any]) -> dict[str, Any]:
+    elements = [{"type": logical["key"]}, {"type": logical["value"]}]
+    return {"type_name": "tuple", "elements": elements}
+
+
+def _named(value: LargeValue, where: str, known: set[str]) -> dict[str, Any]:
+    """Return the fields of a large map."""
+    given = {}
+    for cell in yson_cells.cells(value.raw):
+        name = text(cell.key)
+        if name not in known:
+            raise YtError(f'Unknown field "{name}" of "{where}"', Code.SCHEMA_VIOLATION)
+        given[name] = large_values.parsed(value.raw[cell.begin : cell.end])
+    return given
 
 
 def _check_decimal(logical: dict[str, Any], value: Any, where: str) -> Any:
@@ -107,13 +152,15 @@ def _check_decimal(logical: dict[str, Any], value: Any, where: str) -> Any:
 
 def _check_struct(logical: dict[str, Any], value: Any, where: str) -> dict[str, Any]:
     members = logical["members"]
+    if isinstance(value, LargeValue) and value.opening == b"{":
+        value = _named(value, where, {member["name"] for member in members})
     if isinstance(value, dict):
         given = {text(key): item for key, item in value.items()}
         unknown = given.keys() - {member["name"] for member in members}
         if unknown:
             raise YtError(f'Unknown field "{min(unknown)}" of "{where}"', Code.SCHEMA_VIOLATION)
     else:
-        items = _as_list(logical, value, where)
+        items = _as_list(logical, value, where, most=len(members))
         if len(items) > len(members):
             raise _bad(logical, f"{len(items)} fields", where)
         given = {member["name"]: item for member, item in zip(members, items, strict=False)}
@@ -126,7 +173,7 @@ def _check_struct(logical: dict[str, Any], value: Any, where: str) -> dict[str, 
 
 
 def _check_variant(logical: dict[str, Any], value: Any, where: str) -> list[Any]:
-    items = _as_list(logical, value, where)
+    items = _as_list(logical, value, where, most=_PAIR)
     if len(items) != _PAIR:
         raise _bad(logical, f"{len(items)} elements", where)
     tag, item = items
@@ -142,7 +189,7 @@ def _check_variant(logical: dict[str, Any], value: Any, where: str) -> list[Any]
 
 
 def _check_pair(logical: dict[str, Any], value: Any, where: str) -> list[Any]:
-    pair = _as_list(logical, value, where)
+    pair = _as_list(logical, value, where, most=_PAIR)
     if len(pair) != _PAIR:
         raise _bad(logical, f"{len(pair)} elements in a pair", where)
     return [
@@ -171,7 +218,7 @@ def _check_simple(name: str, value: Any, where: str) -> Any:
 
 def _check_yson(value: Any, found: str, where: str) -> Any:
     problem = "unexpected entity value" if found == "entity_value" else ""
-    if getattr(value, "attributes", None):
+    if found == _OPENINGS[b"<"] or getattr(value, "attributes", None):
         problem = "unexpected top level attributes"
     if problem:
         raise YtError(f'Cannot parse "{where}"; {problem}', Code.SCHEMA_VIOLATION)
@@ -182,6 +229,8 @@ def _item_type(value: Any) -> str:
     """Name the YSON item that a value starts with, as the server's parser does."""
     if isinstance(value, yson.YsonUint64) or (type(value) is int and value > _MAX_INT64):
         return "uint64_value"
+    if isinstance(value, LargeValue):
+        return _OPENINGS[value.opening]
     return next((name for kinds, name in _ITEMS if isinstance(value, kinds)), "begin_map")
 
 

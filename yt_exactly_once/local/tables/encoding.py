@@ -16,8 +16,9 @@ from yt import yson
 
 from yt_exactly_once.local.arguments import flag
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.tables import simple_values, types, values
+from yt_exactly_once.local.tables import large_values, simple_values, types, values
 from yt_exactly_once.local.tables.composites import check_composite
+from yt_exactly_once.local.tables.large_values import LargeValue
 from yt_exactly_once.local.tables.schema import Column
 
 Kind = Literal["int64", "uint64", "double", "boolean", "string", "null", "any"]
@@ -291,14 +292,15 @@ def _encode_any(column: Column, given: list[Any], *, null_to_entity: bool) -> Ou
             is_entity = null_to_entity and value is not None and not composite
             stored.append(_ENTITY if is_entity else None)
             continue
-        if getattr(value, "attributes", None):
+        is_large = isinstance(value, LargeValue)
+        if value.opening == b"<" if is_large else getattr(value, "attributes", None):
             raise YtError("Table values cannot have top-level attributes")
         if composite:
             try:
                 value = check_composite(column.type_v3, value, column.name)  # noqa: PLW2901
             except YtError as error:
                 return given, _invalid(column, error)
-        blob = values.dump_yson(value)
+        blob = large_values.dump(value) if is_large else values.dump_yson(value)
         if len(blob) > MAX_STRING_LENGTH:
             return given, YtError(
                 f'Value of type "any" is too long for dynamic data: length {len(blob)}, '

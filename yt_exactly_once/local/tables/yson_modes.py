@@ -17,6 +17,7 @@ from yt import yson
 
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.tables import simple_values, types
+from yt_exactly_once.local.tables.large_values import LargeValue
 from yt_exactly_once.local.tables.schema import Column
 
 Convert = Callable[[Any], Any]
@@ -112,12 +113,16 @@ def _apply(
             yield row
             continue
         changed = {
-            name: known[name](value) if name in known and value is not None else value
+            name: known[name](_loaded(value)) if name in known and value is not None else value
             for name, value in row.items()
         }
         if skips_nulls:
             changed = {name: value for name, value in changed.items() if value is not None}
         yield changed
+
+
+def _loaded(value: Any) -> Any:
+    return value.loaded() if isinstance(value, LargeValue) else value
 
 
 _TAKE, _GIVE = 0, 1

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.ql import computed
-from yt_exactly_once.local.tables.columnar import any_has, listed
+from yt_exactly_once.local.tables.columnar import listed
 from yt_exactly_once.local.tables.encoding import DEFAULT_CONVERSIONS, Conversions
 from yt_exactly_once.local.tables.layout import TableLayout
 from yt_exactly_once.local.tablets import row_locks, validation
@@ -89,13 +89,12 @@ def append_batch(
     layout: TableLayout, rows: Sequence[Row], *, conversions: Conversions = DEFAULT_CONVERSIONS
 ) -> Batch:
     """Encode rows for the end of an ordered table."""
-    given = any_has(rows, validation.TABLET_INDEX)
-    extras = (validation.TABLET_INDEX,) if given else ()
+    extras = (validation.TABLET_INDEX,)
     encoded = validation.encode_write(layout, rows, extras=extras, conversions=conversions)
     batch = Batch("write", layout, encoded)
     if encoded.error is not None:
         return batch
-    if given:
+    if encoded.extras:
         batch.tablet_indexes = _tablet_indexes(encoded.extras[validation.TABLET_INDEX])
     batch.weights = encoded.weights + 8 * sum(column.is_system for column in layout.columns)
     return batch

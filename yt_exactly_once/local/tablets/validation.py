@@ -6,17 +6,19 @@ that the real proxy raises while parsing are raised; those it raises at commit t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import repeat
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, repeat
 from operator import add
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 from yt import yson
 
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.tables import vectors
-from yt_exactly_once.local.tables.columnar import ColumnarRows, listed
+from yt_exactly_once.local.tables.columnar import ColumnarRows, any_has, listed, pieces_of
 from yt_exactly_once.local.tables.composite_columns import StoredComposites
 from yt_exactly_once.local.tables.encoding import (
     DEFAULT_CONVERSIONS,
@@ -98,6 +100,13 @@ def encode_write(
     conversions: Conversions = DEFAULT_CONVERSIONS,
 ) -> EncodedRows:
     """Encode rows that replace or append; an absent column is null."""
+    return _joined(_encode_write(layout, piece, extras, conversions) for piece in pieces_of(rows))
+
+
+def _encode_write(
+    layout: TableLayout, rows: Sequence[Row], extras: tuple[str, ...], conversions: Conversions
+) -> EncodedRows:
+    extras = tuple(name for name in extras if any_has(rows, name))
     columns = writable_columns(layout)
     if conversions.null_to_entity:
         rows = _nulls_as_entities(rows, columns)
@@ -113,6 +122,14 @@ def encode_update(
     layout: TableLayout, rows: Sequence[Row], *, conversions: Conversions = DEFAULT_CONVERSIONS
 ) -> list[EncodedRows]:
     """Encode rows that change only what they mention; one group per set of mentioned columns."""
+    return [
+        group for piece in pieces_of(rows) for group in _encode_update(layout, piece, conversions)
+    ]
+
+
+def _encode_update(
+    layout: TableLayout, rows: Sequence[Row], conversions: Conversions
+) -> list[EncodedRows]:
     columns = writable_columns(layout)
     if conversions.null_to_entity:
         rows = _nulls_as_entities(rows, columns)
@@ -144,12 +161,51 @@ def encode_keys(
     layout: TableLayout, rows: Sequence[Row], *, conversions: Conversions = DEFAULT_CONVERSIONS
 ) -> EncodedRows:
     """Encode keys of a delete, a lock or a lookup; an absent key column is null."""
+    return _joined(_encode_keys(layout, piece, conversions) for piece in pieces_of(rows))
+
+
+def _encode_keys(layout: TableLayout, rows: Sequence[Row], conversions: Conversions) -> EncodedRows:
     columns = tuple(column for column in layout.key_columns if column.expression is None)
     given = _collect(rows, columns, ())
     encoded = _encode(columns, given, len(rows), (), conversions, _encode_list)
     if encoded.error is None:
         encoded.error = _check_keys(encoded)
     return encoded
+
+
+def _joined(parts: Iterator[EncodedRows]) -> EncodedRows:
+    """Put the rows of all pieces together; those behind an error only have to be readable."""
+    first = next(parts)
+    held, count = [first], first.count
+    for part in parts:
+        count += part.count
+        _check_count(count)
+        first.error = first.error or part.error
+        if first.error:
+            held.clear()
+        else:
+            held.append(part)
+    if len(held) <= 1:
+        return replace(first, count=count)
+    extras = {name for part in held for name in part.extras}
+    return EncodedRows(
+        first.columns,
+        [_concatenated([part.data.pop(0) for part in held]) for _ in first.columns],
+        count,
+        {name: list(chain.from_iterable(_extra(part, name) for part in held)) for name in extras},
+        None,
+        None if first.weights is None else np.concatenate([part.weights for part in held]),
+    )
+
+
+def _extra(part: EncodedRows, name: str) -> list[Any]:
+    return listed(part.extras[name]) if name in part.extras else [None] * part.count
+
+
+def _concatenated(pieces: list[Any]) -> Any:
+    if isinstance(pieces[0], list):
+        return list(chain.from_iterable(pieces))
+    return pa.concat_arrays(pieces)
 
 
 def _nulls_as_entities(rows: Sequence[Row], columns: tuple[Column, ...]) -> Sequence[Row]:
@@ -180,11 +236,7 @@ def _collect(
     rows: Sequence[Row], columns: tuple[Column, ...], extras: tuple[str, ...]
 ) -> list[Any]:
     """Turn rows into columns and refuse columns that are not among them."""
-    if len(rows) > MAX_ROWS_PER_ROWSET:
-        raise YtError(
-            f"Too many rows in rowset: actual {len(rows)}, limit {MAX_ROWS_PER_ROWSET}",
-            Code.TOO_MANY_ROWS_IN_ROWSET,
-        )
+    _check_count(len(rows))
     names = [column.name for column in columns] + list(extras)
     if isinstance(rows, ColumnarRows):
         return _collect_columns(rows, names)
@@ -204,6 +256,14 @@ def _collect(
         unknown = next(name for row in rows for name in row if name not in known)
         raise YtError(f'No column "{unknown}" in table schema', Code.SCHEMA_VIOLATION)
     return result
+
+
+def _check_count(count: int) -> None:
+    if count > MAX_ROWS_PER_ROWSET:
+        raise YtError(
+            f"Too many rows in rowset: actual {count}, limit {MAX_ROWS_PER_ROWSET}",
+            Code.TOO_MANY_ROWS_IN_ROWSET,
+        )
 
 
 def _collect_columns(rows: ColumnarRows, names: list[str]) -> list[Any]:

@@ -85,6 +85,7 @@ BRACKET_SYNTAX_VERSION = 1
 
 _UINT64_END = 1 << 64
 _INT64_END = 1 << 63
+_MOST_DIGITS = 20
 
 
 def tokenize(text: str, placeholders: Mapping[str, Any], syntax_version: int) -> Iterator[Token]:
@@ -145,8 +146,9 @@ def _read_word(text: str) -> tuple[str, Any]:
 
 
 def _integer(digits: str) -> int:
-    value = int(digits)
-    if value >= _UINT64_END:
+    # Python refuses to read very many digits.
+    value = int(digits[-_MOST_DIGITS:])
+    if digits[:-_MOST_DIGITS].strip("0") or value >= _UINT64_END:
         raise YtError(f'Integer literal "{digits}" is out of range')
     return value
 

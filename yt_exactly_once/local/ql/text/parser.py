@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import resources
+from itertools import chain
 from typing import Any
 
 from lark import Lark, Token, Transformer, UnexpectedToken, v_args
@@ -23,6 +24,9 @@ from yt_exactly_once.local.ql.text.naming import expressions_text
 from yt_exactly_once.local.ql.text.syntax import Constants, Expression, Expressions, Literal
 from yt_exactly_once.local.ql.text.syntax_errors import syntax_error
 from yt_exactly_once.local.ql.value_types import INTEGRAL, NUMERIC, Type
+
+_MOST_CHARACTERS = 1 << 18
+"""Of a query: each may be a token, and many tokens take long."""
 
 _SIGNS = frozenset(("+", "-", "~"))
 
@@ -40,6 +44,11 @@ def parse(
     Raises:
         YtError: the text is not a query; `position` and `query` show where it stops being one.
     """
+    if len(text) > _MOST_CHARACTERS:
+        raise YtError(
+            f"A query of {len(text)} characters; the embedded cluster takes {_MOST_CHARACTERS}: give"
+            " long lists as placeholders, or look rows up"
+        )
     try:
         tokens = tokenize(text, placeholders or {}, syntax_version)
         return _grammar().parse(tokens)  # type: ignore[return-value]
@@ -143,7 +152,7 @@ class _Builder(Transformer[Token, Any]):
         return parts
 
     def concatenated(self, *parts: Expressions) -> Expressions:
-        return sum(parts, ())
+        return tuple(chain.from_iterable(parts))
 
     def yes(self) -> bool:
         return True

@@ -12,7 +12,7 @@ from yt_exactly_once.local.rpc import identifiers, message_types, paths
 from yt_exactly_once.local.rpc.calls import Call, method
 from yt_exactly_once.local.rpc.rows import lock_masks, rowsets, schemas
 from yt_exactly_once.local.rpc.rows.rowsets import Rowset
-from yt_exactly_once.local.tables.columnar import ColumnarRows
+from yt_exactly_once.local.tables.columnar import ColumnarRows, pieces_of
 from yt_exactly_once.local.tables.encoding import Conversions
 from yt_exactly_once.local.tables.layout import TableLayout
 from yt_exactly_once.local.tablets import modifications, validation
@@ -64,10 +64,17 @@ def _modify(call: Call, transaction: TabletTransaction) -> None:
         )
     locks = lock_masks.of_request(call.request, layout, len(kinds))
     batches: list[Batch] = []
-    for start, end in _runs(kinds, locks):
-        part = rowset if end - start == len(kinds) else rowset[start:end]
-        taken = locks[start] if locks else {}
-        batches += _batches(layout, kinds[start], part, taken, conversions_of(call.context))
+    runs = list(_runs(kinds, locks))
+    passed = 0
+    for rows in pieces_of(rowset.rows) if len(runs) > 1 else (rowset.rows,):
+        count = len(kinds) if len(runs) <= 1 else len(rows)
+        several = slice(passed, passed + count)
+        for start, end in _runs(kinds[several], locks[several]):
+            part = Rowset(rows if end - start == count else rows[start:end], rowset.aggregated)
+            taken = locks[passed + start] if locks else {}
+            kind = kinds[passed + start]
+            batches += _batches(layout, kind, part, taken, conversions_of(call.context))
+        passed += count
     request = call.request
     if request.HasField("sequence_number"):
         source, number = request.sequence_number_source_id, request.sequence_number
@@ -137,9 +144,11 @@ def _writes(
 
 def _mentions_all(layout: TableLayout, part: Rowset) -> bool:
     """Tell whether rows mention every column, so that they may be encoded as whole ones."""
-    if not isinstance(part.rows, ColumnarRows):
+    # Pieces of rows by column have the same columns.
+    rows = next(pieces_of(part.rows))
+    if not isinstance(rows, ColumnarRows):
         return False
-    return all(column.name in part.rows.columns for column in validation.writable_columns(layout))
+    return all(column.name in rows.columns for column in validation.writable_columns(layout))
 
 
 @method("BatchModifyRows", "insert_rows")

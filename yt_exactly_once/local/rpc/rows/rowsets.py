@@ -7,18 +7,19 @@ all have the same columns, which is what clients send, are taken apart by numpy,
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from yt import yson
 
 from yt_exactly_once.local.errors import Code, YtError, text_of
+from yt_exactly_once.local.formats import row_pieces
 from yt_exactly_once.local.rpc.rows import value_kinds as kinds
-from yt_exactly_once.local.tables.columnar import ColumnarRows
+from yt_exactly_once.local.tables.columnar import ColumnarRows, PiecewiseRows, Row
+from yt_exactly_once.local.tables.large_values import PARSE_ERRORS, checked
 from yt_exactly_once.local.tables.values import PlainUint64
 
 _FEW_ROWS = 32
@@ -26,6 +27,12 @@ _FEW_ROWS = 32
 
 _SHORT = 64
 """Bytes of a string, on average, up to which gathering its bytes is faster than cutting it out."""
+
+_PIECE = 1 << 17
+"""Bytes of rows that may be objects together."""
+
+_HEAVY = frozenset((kinds.ANY, kinds.COMPOSITE, kinds.UINT64))
+"""Kinds whose values become objects that are larger."""
 
 _MISSING_ROW = (1 << 64) - 1
 _AGGREGATE = 1
@@ -49,7 +56,7 @@ class Rowset:
         aggregated: whether a value asks to be combined with what is there.
     """
 
-    rows: ColumnarRows | list[dict[str, Any]]
+    rows: Sequence[Row]
     aggregated: bool = False
 
     def __getitem__(self, chosen: slice) -> Rowset:
@@ -85,7 +92,7 @@ def _uniform(data: bytes, words: Words, count: int, names: Sequence[str]) -> Row
     starts = _row_starts(words, count, values)
     if starts is None or (words[starts] != values).any():
         return None
-    columns: dict[str, Any] = {}
+    found: dict[str, tuple[int, Words, Words]] = {}
     aggregated = False
     at = starts + 1
     for _ in range(values):
@@ -99,14 +106,33 @@ def _uniform(data: bytes, words: Words, count: int, names: Sequence[str]) -> Row
         if shared is None:
             return None
         identifier, kind, flags = shared
-        if identifier >= len(names) or names[identifier] in columns:
+        if identifier >= len(names) or names[identifier] in found:
             return None
         aggregated |= bool(flags & _AGGREGATE)
-        columns[names[identifier]] = _column(data, words, at + 1, kind, headers)
-        at += _sizes(headers).astype(np.int64)
+        found[names[identifier]] = (kind, at + 1, headers)
+        at = at + _sizes(headers).astype(np.int64)
     if int(at[-1]) != len(words):
         raise YtError("A rowset has bytes behind its last row")
-    return Rowset(ColumnarRows(columns, count), aggregated)
+    return Rowset(_by_columns(data, words, count, found), aggregated)
+
+
+def _by_columns(
+    data: bytes, words: Words, count: int, found: dict[str, tuple[int, Words, Words]]
+) -> ColumnarRows | PiecewiseRows:
+    """Return the values of columns, each of a kind, with places and headers of its values."""
+
+    def rows(start: int, stop: int) -> ColumnarRows:
+        columns = {
+            name: _column(data, words, at[start:stop], kind, headers[start:stop])
+            for name, (kind, at, headers) in found.items()
+        }
+        return ColumnarRows(columns, min(stop, count) - start)
+
+    if len(data) <= _PIECE or _HEAVY.isdisjoint(kind for kind, _, _ in found.values()):
+        return rows(0, count)
+    step = max(1, count * _PIECE // len(data))
+    starts = range(0, count, step)
+    return PiecewiseRows(lambda: (rows(start, start + step) for start in starts))
 
 
 def _shared_header(headers: Words) -> tuple[int, int, int] | None:
@@ -238,23 +264,33 @@ def _scalars(kind: int, raw: Words, is_null: Words) -> Any:
 def load_any(raw: bytes) -> Any:
     """Parse a value of type `any`, which is YSON; strings in it are bytes."""
     try:
-        value = yson.loads(raw, encoding=None, always_create_attributes=False)
-    except (yson.YsonError, ValueError, TypeError, RecursionError) as error:
+        return checked(raw)
+    except PARSE_ERRORS as error:
         raise YtError(
             f"A value of type any is no YSON: {text_of(error)}", Code.YSON_PARSE
         ) from error
-    return value
 
 
 def _row_by_row(data: bytes, count: int, names: Sequence[str]) -> Rowset:
-    rows: list[dict[str, Any]] = []
-    aggregated = False
+    flags = set[int]()
+    rows = row_pieces.of_rows(len(data), lambda: _read(data, count, names, flags))
+    if isinstance(rows, PiecewiseRows):
+        # All of them are read once for the flags, and for what is wrong.
+        len(rows)
+    return Rowset(rows, any(found & _AGGREGATE for found in flags))
+
+
+def _read(
+    data: bytes, count: int, names: Sequence[str], found: set[int]
+) -> Iterator[tuple[Row, int]]:
+    """Yield rows and their lengths; put the flags of values where they are found."""
     position = _WORD
     for _ in range(count):
+        start = position
         values, position = _unpack(data, position)
         if values == _MISSING_ROW:
             raise YtError("A rowset of a request has a null row")
-        row: dict[str, Any] = {}
+        row: Row = {}
         for _ in range(values):
             if position + _WORD > len(data):
                 raise YtError(_LIMITED)
@@ -269,12 +305,11 @@ def _row_by_row(data: bytes, count: int, names: Sequence[str]) -> Rowset:
             if position + size > len(data):
                 raise YtError(_LIMITED)
             row[name] = _value(data, position, kind, length)
-            aggregated |= bool(flags & _AGGREGATE)
+            found.add(flags)
             position += size
-        rows.append(row)
+        yield row, position - start
     if position != len(data):
         raise YtError("A rowset has bytes behind its last row")
-    return Rowset(rows, aggregated)
 
 
 def _unpack(data: bytes, position: int) -> tuple[int, int]:
