@@ -48,8 +48,6 @@ LITERAL_TYPES: dict[Type, TypeSet] = {
 }
 """Types a literal can be converted to; the others stay what they are."""
 
-BY_CODE = {kind.code: kind for kind in Type}
-
 
 def only(kind: Type) -> TypeSet:
     """Return the set with one type."""

@@ -15,6 +15,7 @@ from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql.functions.general import scalar_in_any
 from yt_exactly_once.local.ql.functions.signatures import declare, function
 from yt_exactly_once.local.ql.value_types import SCALAR, Type
+from yt_exactly_once.local.tables.values import dump_yson
 
 _MISSING = object()
 _INT64_END = 1 << 63
@@ -24,12 +25,6 @@ _ITEMS = SCALAR | {Type.ANY}
 def load(blob: bytes) -> Any:
     """Parse a value of type `any`, strings as bytes."""
     return yson.loads(blob, encoding=None)
-
-
-def dump(value: Any) -> bytes:
-    """Print a value as binary YSON."""
-    dumped: bytes = yson.dumps(value, yson_format="binary")
-    return dumped
 
 
 def _path_tokens(path: bytes) -> list[tuple[bool, bytes]]:
@@ -80,8 +75,8 @@ def _converted(node: Any, target: Type) -> Any:
     if node is _MISSING:
         return None
     if target is Type.ANY:
-        return dump(node)
-    kind, value = scalar_in_any(dump(node))
+        return dump_yson(node)
+    kind, value = scalar_in_any(dump_yson(node))
     match target, kind:
         case Type.INT64, Type.UINT64:
             return value if value < _INT64_END else None
@@ -123,4 +118,4 @@ def _to_text(blob: bytes) -> bytes:
 def _to_any(types: Sequence[Type], value: Any) -> bytes:
     if types[0] is Type.ANY:
         return bytes(value)
-    return dump(YsonUint64(value) if types[0] is Type.UINT64 else value)
+    return dump_yson(YsonUint64(value) if types[0] is Type.UINT64 else value)
