@@ -1,39 +1,52 @@
-"""A client of Spark Connect: runs the queries that it is asked for.
+"""A client of Spark Connect: does with queries what it is asked to.
 
-`python -m tests.integration.connect sc://HOST:PORT` reads one line of JSON per query, and answers with the
-text of the error that ended it, and with its class in this package; both empty when it went to the end of its
-queue.
+`python -m tests.integration.connect sc://HOST:PORT` reads one line of JSON per call of `Queries`, and answers
+with the text of the error that it raised, and with its class in this package; both empty where there is none.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from tests.flows import PARTITION_COLUMN, QUERIES, ROW_COLUMN, read_queue
-from yt_exactly_once import Target, TransactionalSink, exactly_once_error, register_source
+from yt_exactly_once import (
+    ExactlyOnceError,
+    Target,
+    TransactionalSink,
+    exactly_once_error,
+    register_source,
+)
 
 PATIENCE_SECONDS = 280
+_LOOK_SECONDS = 0.05
 
 _NO_WORKER = "Python worker failed to connect back"
 """What Spark says on a machine that is too busy to start a process."""
 
 
 def main(address: str) -> None:
-    """Run queries until standard input ends."""
+    """Make calls until standard input ends."""
     spark = SparkSession.builder.remote(address).getOrCreate()
     assert not hasattr(spark, "_jvm")
     register_source(spark)
+    queries = Queries(spark)
     for line in sys.stdin:
+        asked = json.loads(line)
+        call = getattr(queries, asked.pop("do"))
         error, kind = _NO_WORKER, ""
         while _NO_WORKER in error:
             try:
-                run(spark, **json.loads(line))
+                call(**asked)
                 error = ""
             except PySparkException as raised:
                 error, ours = str(raised), exactly_once_error(raised)
@@ -42,41 +55,101 @@ def main(address: str) -> None:
         sys.stdout.flush()
 
 
-def run(
-    spark: SparkSession,
-    *,
-    way: str,
-    kind: str,
-    queue: str,
-    consumer: str,
-    target: str,
-    proxy: str,
-    checkpoint: str,
-    rows_per_partition: int,
-    output_mode: str,
-    numbered: bool,
-    options: dict[str, Any],
-) -> None:
-    """Run a query to the end of its queue, with the format or with the sink; see `tests.flows.Query`."""
-    rows = read_queue(spark, proxy, queue, consumer, max_rows_per_partition=rows_per_partition)
-    frame = QUERIES[kind].build(rows)
-    if numbered:
-        frame = frame.withColumns({PARTITION_COLUMN: sf.col("part"), ROW_COLUMN: sf.col("row")})
-    writer = (
-        frame.writeStream.outputMode(output_mode)
-        .option("checkpointLocation", checkpoint)
-        .trigger(availableNow=True)
-    )
-    if way == "format":
-        query = writer.format("yt").options(proxy=proxy, **options).start(target)
-    else:
-        write = {name: options.pop(name) for name in ("write",) if name in options}
-        sink = TransactionalSink(Target(target, **write), proxy=proxy, **options)
-        query = writer.foreachBatch(sink).start()
-    try:
-        assert query.awaitTermination(PATIENCE_SECONDS), "The query does not end"
-    finally:
-        query.stop()
+@dataclass(frozen=True)
+class Held:
+    """A listener that holds a sink at an event, while there is a file `hold` in a folder; it makes `held`."""
+
+    folder: str
+    event: str
+
+    def __call__(self, event: str, _fields: dict[str, Any]) -> None:
+        """Wait until the file is gone."""
+        hold = Path(self.folder, "hold")
+        if event == self.event and hold.exists():
+            Path(self.folder, "held").touch()
+            while hold.exists():
+                time.sleep(_LOOK_SECONDS)
+
+
+@dataclass(frozen=True)
+class Swallowing:
+    """A function that lets no error of its sink out."""
+
+    sink: TransactionalSink
+
+    def __call__(self, frame: DataFrame, batch_id: int) -> None:
+        """Write a batch, or not."""
+        with suppress(ExactlyOnceError):
+            self.sink(frame, batch_id)
+
+
+class Queries:
+    """Queries of one session, by their checkpoints."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._queries: dict[str, Any] = {}
+
+    def run(self, **asked: Any) -> None:
+        """Run a query to the end of its queue."""
+        self.start(**asked)
+        self.finish(asked["checkpoint"])
+
+    def start(
+        self,
+        *,
+        way: str,
+        kind: str,
+        queue: str,
+        consumer: str,
+        target: str,
+        proxy: str,
+        checkpoint: str,
+        rows_per_partition: int,
+        output_mode: str,
+        numbered: bool,
+        options: dict[str, Any],
+        held: tuple[str, str] | None = None,
+    ) -> None:
+        """Start a query, with the format or with the sink; see `tests.flows.Query`."""
+        source = {name: options[name] for name in ("token",) if name in options}
+        rows = read_queue(
+            self._spark, proxy, queue, consumer, max_rows_per_partition=rows_per_partition, **source
+        )
+        frame = QUERIES[kind].build(rows)
+        if numbered:
+            frame = frame.withColumns({PARTITION_COLUMN: sf.col("part"), ROW_COLUMN: sf.col("row")})
+        writer = (
+            frame.writeStream.outputMode(output_mode)
+            .option("checkpointLocation", checkpoint)
+            .trigger(availableNow=True)
+        )
+        if way == "format":
+            query = writer.format("yt").options(proxy=proxy, **options).start(target)
+        else:
+            write = {name: options.pop(name) for name in ("write",) if name in options}
+            listener = Held(*held) if held else None
+            sink = TransactionalSink(
+                Target(target, **write), proxy=proxy, listener=listener, **options
+            )
+            query = writer.foreachBatch(Swallowing(sink) if way == "swallowing" else sink).start()
+        self._queries[checkpoint] = query
+
+    def finish(self, checkpoint: str) -> None:
+        """Wait for the end of a query."""
+        query = self._queries[checkpoint]
+        try:
+            assert query.awaitTermination(PATIENCE_SECONDS), "The query does not end"
+        finally:
+            query.stop()
+
+    def stop(self, checkpoint: str) -> None:
+        """Stop a query."""
+        self._queries[checkpoint].stop()
+
+    def close(self) -> None:
+        """End the session."""
+        self._spark.stop()
 
 
 if __name__ == "__main__":

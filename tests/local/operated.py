@@ -34,7 +34,6 @@ from tests.breaks_page import WRITES
 from tests.callers.frames import Frame, Functions
 from tests.remedies import COMMAND
 from yt_exactly_once import RetryPolicy, Target, TransactionalSink, cli
-from yt_exactly_once.spark.query import checkpoint
 from yt_exactly_once.spark.query.checkpoint import CheckpointFiles
 from yt_exactly_once.spark.source.opening import OpenedQueue
 from yt_exactly_once.spark.source.packed import PackedQueue
@@ -264,7 +263,6 @@ class Operated:
         with mock.patch("yt_exactly_once.spark.sink.transactional_sink.require_startable"):
             sink = self.make_sink()
         # Each start unpickles the sinks in a process of its own.
-        checkpoint._connect_runs.pop(str(self.checkpoint), None)
         sink._offset_log = CheckpointFiles(str(self.checkpoint))
         self.sink = sink
         return sink

@@ -6,6 +6,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
+from pyspark.sql import SparkSession
 
 from yt_exactly_once.commit.batch import PartitionRange, SourceRange
 from yt_exactly_once.errors import ConfigError, NewerFormatError
@@ -133,20 +134,28 @@ def test_call_without_a_jvm_counts_as_made_on_the_thread_of_the_query(tmp_path):
     write_checkpoint(tmp_path, [[offset("//q", [5], [3])]])
     place = CheckpointFiles(str(tmp_path)).locate(None, 0)
     assert (place.in_background, place.problem) == (False, None)
+    (tmp_path / "commits").mkdir()
+    (tmp_path / "commits" / "0").touch()
+    late = CheckpointFiles(str(tmp_path)).locate(None, 0)
+    assert "logged batch 0 as done" in str(late.problem)
 
 
-def test_every_start_of_a_query_without_a_jvm_is_another_run(tmp_path):
-    """Its sinks are unpickled, all for one run; a replay must not look like a second call of one run."""
+def test_run_without_a_jvm_is_the_one_that_the_session_has_of_the_query(tmp_path, monkeypatch):
+    """All sinks of a run share it. A session without the query says that the checkpoint is another one's."""
     write_checkpoint(tmp_path, [[offset("//q", [5], [3])]])
     log = RunningQuery(CheckpointFiles(str(tmp_path)))
     frame = SimpleNamespace(sparkSession=SimpleNamespace())
-    runs = []
-    for _ in range(2):
-        sinks = [pickle.loads(pickle.dumps(log)) for _ in range(2)]
-        (run,) = {told(sink, 0, frame).run_id for sink in sinks}
-        runs.append(run)
-    assert runs[0] != runs[1]
-    assert told(RunningQuery(CheckpointFiles(str(tmp_path))), 0, frame).run_id == runs[1]
+    active = [SimpleNamespace(id="the-query", runId="run-1")]
+    session = SimpleNamespace(streams=SimpleNamespace(active=active))
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: session)
+    sinks = [pickle.loads(pickle.dumps(log)) for _ in range(2)]
+    monkeypatch.undo()
+    assert {told(sink, 0, frame).run_id for sink in sinks} == {"run-1"}
+    active[:] = [SimpleNamespace(id="another", runId="run-2")]
+    assert {told(sink, 0, frame).run_id for sink in sinks} == {"run-1"}
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: session)
+    with pytest.raises(ConfigError, match=r"of another query.*query=another"):
+        told(pickle.loads(pickle.dumps(log)), 0, frame)
 
 
 def test_ranges_of_earlier_batches_are_told_while_they_are_logged(tmp_path):

@@ -1,8 +1,4 @@
-"""The offset log as files of a checkpoint, for a session that has no JVM to ask (Spark Connect).
-
-Each start of a query unpickles its sinks in a process of its own. So all sinks of one process that read one
-checkpoint belong to one run.
-"""
+"""The offset log as files of a checkpoint, for a session that has no JVM to ask (Spark Connect)."""
 
 from __future__ import annotations
 
@@ -31,9 +27,6 @@ _VERSION = "v1"
 _NO_OFFSET = "-"
 """How Spark's offset log spells a source that has no offset yet (`OffsetSeqLog.scala`)."""
 
-_connect_runs: dict[str, tuple[str, bool]] = {}
-"""Without a JVM: id of the run of each checkpoint, and whether a batch has used it."""
-
 
 class CheckpointFiles:
     """Reads the offset log in a checkpoint folder.
@@ -51,17 +44,18 @@ class CheckpointFiles:
         self._connection = connection
         self._files = open_storage(location, connection)
         self._since = time.time() * 1_000
-        self._run_id = _connect_runs.setdefault(location, (str(uuid.uuid4()), False))[0]
+        self._session: Any = None
+        self._run: tuple[str, str] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel without the id: every start of the query unpickles its sinks, and is another run."""
-        return _checkpoint_files_of_a_run, (self._location, self._connection)
+        """Travel as the path."""
+        return _files_of_a_run, (self._location, self._connection)
 
     def locate(self, frame: object, batch_id: int) -> Place:  # noqa: ARG002 - one interface
         """See `OffsetLog.locate`.
 
         Raises:
-            ConfigError: there is no checkpoint with this batch at the location.
+            ConfigError: the location has no checkpoint with this batch, or it is that of another query.
         """
         try:
             metadata = json.loads(self._files.read("metadata"))
@@ -72,8 +66,38 @@ class CheckpointFiles:
                 remedy="Pass the checkpointLocation of this very query",
                 path=shown(self._location),
             ) from error
-        _connect_runs[self._location] = self._run_id, True
-        return Place(metadata["id"], self._run_id, batch_id, FolderNotes(self._files))
+        query_id = str(metadata["id"])
+        if self._run is None or self._run[0] != query_id:
+            self._run = query_id, self._run_of(query_id)
+        place = Place(query_id, self._run[1], batch_id, FolderNotes(self._files))
+        if not self.has_ended(place):
+            return place
+        problem = ConfigError(
+            f"Spark has logged batch {batch_id} as done in checkpoint_location, before the sink was called",
+            remedy="Pass the checkpointLocation of this very query. If it is that, wait in the function for "
+            "every sink that it calls",
+            path=shown(self._location),
+        )
+        return replace(place, problem=problem)
+
+    def _run_of(self, query_id: str) -> str:
+        """Return the id of the run of a query.
+
+        Raises:
+            ConfigError: the session runs other queries only.
+        """
+        if self._session is None:
+            return str(uuid.uuid4())
+        runs = {str(query.id): str(query.runId) for query in self._session.streams.active}
+        if query_id in runs:
+            return runs[query_id]
+        raise ConfigError(
+            "checkpoint_location is the checkpoint of another query, which this session does not run",
+            remedy="Pass the checkpointLocation of this very query",
+            query=", ".join(runs),
+            other_query=query_id,
+            path=shown(self._location),
+        )
 
     def identify(self, frame: object, place: Place) -> MicroBatch:  # noqa: ARG002 - one interface
         """See `OffsetLog.identify`."""
@@ -190,8 +214,14 @@ class WriterFiles(CheckpointFiles):
         return False
 
 
-def _checkpoint_files_of_a_run(location: str, connection: Connection | None) -> CheckpointFiles:
-    """Return the files for a run that begins; all sinks that are unpickled for it share its id."""
-    if _connect_runs.get(location, ("", False))[1]:
-        del _connect_runs[location]
-    return CheckpointFiles(location, connection)
+def _files_of_a_run(location: str, connection: Connection | None) -> CheckpointFiles:
+    """Return the files in the process that Spark starts for a run.
+
+    Only while it unpickles the function, the session that has started the query is the active one. Batches
+    come in a session of their own, which has no queries.
+    """
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - writers start sooner
+
+    files = CheckpointFiles(location, connection)
+    files._session = SparkSession.getActiveSession()  # noqa: SLF001
+    return files
