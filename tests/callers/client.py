@@ -124,6 +124,11 @@ class Client:
                 rows = [row for row in rows if row[prefix[2]].startswith(begins)]
         return iter([dict(row) for row in rows])
 
+    def get_tablet_infos(self, path: str, tablets: list[int]) -> Row:
+        with self._server.request():
+            rows = self._server.find(path).tablets
+            return {"tablets": [{"total_row_count": len(rows.get(each, ()))} for each in tablets]}
+
     def insert_rows(
         self,
         path: str,

@@ -108,7 +108,7 @@ def test_later_entry_settles_every_note():
     require_whole(notes, entry(3), batch(4), LEDGER, ())
 
 
-def ledger_of(notes, number, ledger_id="new", *, accepted=(), new=False, written=True):
+def ledger_of(notes, number, ledger_id="new", *, accepted=(), new=False, written=True, rows=True):
     require_ledger(
         notes,
         batch(number),
@@ -117,7 +117,20 @@ def ledger_of(notes, number, ledger_id="new", *, accepted=(), new=False, written
         accepted=accepted,
         may_be_new=new,
         may_be_written=lambda _: written,
+        has_rows=lambda _: rows,
     )
+
+
+def test_target_without_a_row_needs_no_entry():
+    """The driver was killed before the first call of any sink. A ledger in use is missed all the same."""
+    ledger_of([], 4, rows=False)
+    other = Note.about(NoteKind.LEDGER, "//other", "//ledger", 0, "old")
+    with pytest.raises(LedgerMissingError, match="Spark's log has earlier batches"):
+        ledger_of([other], 4, rows=False)
+    with pytest.raises(LedgerMissingError, match="Spark's log has earlier batches"):
+        ledger_of([], 4)
+    with pytest.raises(LedgerMissingError, match="has used it since batch 0"):
+        ledger_of([note(NoteKind.LEDGER, 0, "old")], 4, rows=False)
 
 
 def test_ledger_made_again_is_not_the_one_that_was_used():

@@ -101,6 +101,7 @@ def require_ledger(
     accepted: Collection[int],
     may_be_new: bool,
     may_be_written: Callable[[bool], bool],
+    has_rows: Callable[[str], bool],
 ) -> None:
     """Check that a ledger without an entry never had one.
 
@@ -109,6 +110,7 @@ def require_ledger(
         may_be_new: whether the query may begin with this ledger on purpose.
         may_be_written: returns whether an earlier run may have written the batch, by what Spark says; it is
             told whether no sink has used the checkpoint.
+        has_rows: returns whether a target may have been written by anybody.
 
     Raises:
         LedgerMissingError: it may have had one; then a replay would not be recognised.
@@ -131,7 +133,8 @@ def require_ledger(
             )
         if may_be_new:
             continue
-        if used or may_be_written(is_unused):
+        # A sink with another target has used the checkpoint: this one may have been changed by mistake.
+        if used or (may_be_written(is_unused) and (not is_unused or has_rows(target))):
             raise LedgerMissingError(
                 "The query has used another ledger for this target"
                 if used

@@ -269,6 +269,19 @@ def rows_of(connection: Connection, path: str, limit: int) -> list[dict[str, Any
         )
 
 
+def had_rows(connection: Connection, path: str, tablet_count: int) -> bool:
+    """Return whether a table has a row; of an ordered one also rows that were trimmed count.
+
+    Args:
+        tablet_count: of an ordered table; 0 for a sorted one.
+    """
+    if not tablet_count:
+        return bool(rows_of(connection, path, 1))
+    with translated("look at tablets", path=path):
+        infos = connection.reader.get_tablet_infos(path, list(range(tablet_count)))
+    return any(int(info["total_row_count"]) for info in infos["tablets"])
+
+
 def unsigned(number: int) -> Any:
     """Return a number that the cluster reads as unsigned."""
     return YsonUint64(number)

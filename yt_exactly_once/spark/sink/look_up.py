@@ -20,7 +20,7 @@ from yt_exactly_once.commit.history import (
 )
 from yt_exactly_once.commit.judgement import Verdict, judge, require_one_sink
 from yt_exactly_once.commit.ledger import CommitLedger
-from yt_exactly_once.errors import ConfigError, OffsetConflictError
+from yt_exactly_once.errors import ConfigError, ExactlyOnceError, OffsetConflictError
 from yt_exactly_once.observability import Event
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.query.notes import LedgerNotes
@@ -36,7 +36,7 @@ from yt_exactly_once.spark.sink.targets import PreparedTarget
 from yt_exactly_once.ytsaurus.browsing import cluster_of
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.rows import SessionState, sessions_of
-from yt_exactly_once.ytsaurus.tables import rows_of
+from yt_exactly_once.ytsaurus.tables import had_rows, rows_of
 
 _MOST_ENTRIES = 1_000
 
@@ -200,6 +200,7 @@ def compare_history(
             accepted=options.accepted,
             may_be_new=options.new_ledger,
             may_be_written=partial(offset_log.may_be_written, batch),
+            has_rows=partial(_has_rows, delivery, mode),
         )
     elif not mode.traits.may_repeat and not options.new_ledger:
         # Idempotent mode finds rows that it pushed without the ledger, but not those of another mode.
@@ -215,6 +216,16 @@ def compare_history(
     # An entry later proves that this batch is complete.
     call.records = entry is None or is_noted(known, ledger, batch.batch_id)
     call.compared()
+
+
+def _has_rows(delivery: Delivery, mode: Mode, path: str) -> bool:
+    """Return whether a target has, or an ordered one ever had, a row: an empty one has no row to repeat."""
+    (target,) = (each for each in delivery.run.targets if each.path == path)
+    tablets = 0 if target.is_sorted else target.tablet_count
+    # What cannot be looked at is taken for written.
+    with suppress(ExactlyOnceError):
+        return had_rows(mode.connection, path, tablets)
+    return True
 
 
 def _sessions(delivery: Delivery, mode: Mode) -> Mapping[str, SessionState]:
