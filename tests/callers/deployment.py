@@ -16,6 +16,7 @@ from tests.callers.frames import JobFailedError
 from tests.callers.mishaps import TaskDiedError
 from tests.callers.oracle import Execution, ViolationError, check
 from tests.callers.program import Layout, OnError, Part, Program, Row, Run
+from tests.callers.server import NO_SUCH_TABLET
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS
 from yt_exactly_once.config import RetryPolicy
 from yt_exactly_once.errors import ExactlyOnceError
@@ -199,6 +200,9 @@ class Deployment(ABC):
         Raises:
             ViolationError: nothing was wrong with the query.
         """
+        if NO_SUCH_TABLET in str(error) and "has changed its columns or tablets" not in str(error):
+            message = f"UNEXPLAINED: {told(error)}"
+            raise ViolationError(message) from error
         if self.program.is_blameless and run.is_calm:
             message = f"REFUSED WITHOUT A REASON: {told(error)}"
             raise ViolationError(message) from error

@@ -143,6 +143,7 @@ class Frame:
         sparkSession: the configuration of the session.
         shuffles: whether its plan shows a shuffle.
         disorders: whether the attempts of a task get its rows in different orders.
+        folds: whether Spark takes the number of a partition for a constant.
     """
 
     server: Server
@@ -151,6 +152,7 @@ class Frame:
     sparkSession: Any  # noqa: N815 - Spark's name
     shuffles: bool = False
     disorders: bool = False
+    folds: bool = False
     isStreaming: bool = False  # noqa: N815 - Spark's name
 
     @property
@@ -169,7 +171,8 @@ class Frame:
         """Return a frame with other rows, partition by partition."""
 
         def evaluate() -> Partitions:
-            return [change(rows, place) for place, rows in enumerate(self.evaluate())]
+            placed = enumerate(self.evaluate())
+            return [change(rows, 0 if self.folds else place) for place, rows in placed]
 
         return replace(self, arrow=schema, evaluate=evaluate)
 

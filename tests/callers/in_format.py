@@ -98,8 +98,9 @@ class InFormat(InMemory):
 
     def execute(self, run: Run, given: Any, batch: int) -> None:
         """See `Deployment.execute`."""
-        lines = ["v1", "{}", *self.offsets[batch]]
-        (self._checkpoint / "offsets" / str(batch)).write_text("\n".join(lines))
+        for number in range(max(0, batch - 1), batch + 1):
+            lines = ["v1", "{}", *self.offsets[number]]
+            (self._checkpoint / "offsets" / str(number)).write_text("\n".join(lines))
         execution = Execution.of(self.program, run, batch)
         self.executions.append(execution)
         (call,) = run.function.calls

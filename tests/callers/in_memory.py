@@ -40,7 +40,9 @@ from yt_exactly_once.spark.query.offset_log import (
     shares_tasks,
     source_ranges,
 )
-from yt_exactly_once.spark.query.queue_offset import QueueOffset
+from yt_exactly_once.spark.query.queue_offset import FORMAT, OFFSET_VERSION, QueueOffset
+from yt_exactly_once.spark.sink import run as run_module
+from yt_exactly_once.spark.sink.run import LOOK_INTERVAL
 from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
 from yt_exactly_once.ytsaurus import client as client_module
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction
@@ -90,6 +92,8 @@ class InMemory(Deployment):
         self.notes = Notes(self.server)
         self._log = Log(self)
         self._copy: Table | None = None
+        self._misreads = False
+        self._retyped: set[int] | None = None
         tablets = 1 if program.is_sorted else program.tablets
         self.server.create("table", TARGET, self.target_schema(), tablets)
         self.server.create("queue_consumer", CONSUMER, CONSUMER_SCHEMA)
@@ -100,21 +104,22 @@ class InMemory(Deployment):
         """See `Deployment.run`."""
         self.server.start_process(run.death)
         self.notes.read_only = run.read_only
+        run_module.LOOK_INTERVAL = -1.0 if run.looks or run.retyped else LOOK_INTERVAL
         self._log = Log(self)
         self.is_done = False
-        if run.ledger_removed:
-            self.server.tables.pop(LEDGER, None)
-        if run.ledger_restored and self._copy is not None:
-            self.server.restore(LEDGER, self._copy)
-        end = len(self.program.rows)
+        self._disturb(run)
+        end, first = len(self.program.rows), self.commits
         if run.batches is not None:
-            end = min(end, self.commits + run.batches)
+            end = min(end, first + run.batches)
         try:
             while self.commits < end:
                 batch = self.commits
+                if batch == first + 1:
+                    self._change_target(run)
                 if len(self.offsets) == batch:
                     self.offsets.append(self._logged(batch))
                 self.execute(run, self._laid_out(run, batch), batch)
+                self._check_refused()
                 if run.unlogged == batch:
                     return
                 self.commits += 1
@@ -127,6 +132,52 @@ class InMemory(Deployment):
         except Exception as error:  # noqa: BLE001 - whatever the function raises ends the query
             self.require_typed(error)
             self.require_reason(run, error)
+
+    def _disturb(self, run: Run) -> None:
+        """Do what somebody does between two runs."""
+        if run.ledger_removed:
+            self.server.tables.pop(LEDGER, None)
+        if run.ledger_restored and self._copy is not None:
+            self.server.restore(LEDGER, self._copy)
+        self._misreads = self._renew(run.newer)
+
+    def _renew(self, kind: str) -> bool:
+        """Let a newer version of the package have written something; return whether there was any."""
+        match kind:
+            case "entry" if LEDGER in self.server.tables:
+                rows = self.server.tables[LEDGER].all_rows()
+                for row in rows:
+                    row["format_version"] += 1
+                return bool(rows)
+            case "offset" if self.offsets and self.program.source is not Source.FILES:
+                self.offsets[-1] = [
+                    json.dumps(json.loads(text) | {FORMAT: OFFSET_VERSION + 1})
+                    for text in self.offsets[-1]
+                ]
+                return True
+        return False
+
+    def _check_refused(self) -> None:
+        """Check that no sink has returned that should have refused its rows."""
+        if self._misreads and self.executions[-1].delivered:
+            message = "MISREAD: a newer version of the package has written it"
+            raise ViolationError(message)
+        if self._retyped is not None:
+            late = {row["id"] for row in self.written()} - self._retyped
+            if late:
+                message = f"MISTYPED: {late}, in a column that has another type"
+                raise ViolationError(message)
+
+    def _change_target(self, run: Run) -> None:
+        target = self.server.tables[TARGET]
+        if run.tablets is not None and not target.keys:
+            target.tablet_count = run.tablets
+        if run.retyped and self._retyped is None:
+            self._retyped = {row["id"] for row in target.all_rows()}
+            target.schema = [
+                {**column, "type": "interval"} if column["name"] == "num" else column
+                for column in target.schema
+            ]
 
     def _logged(self, batch: int) -> list[str]:
         """Return what Spark logs of the offsets of a batch."""
@@ -156,6 +207,14 @@ class InMemory(Deployment):
             match layout:
                 case Layout.COALESCED:
                     placed = [joined(some) for some in cut(rows, run.cores) if some]
+                case Layout.LOCAL:
+                    placed = cut(joined(rows), run.cores)
+                case Layout.UNION:
+                    placed = [
+                        self.program.passed(part, each)
+                        for part in (Part.EVEN, Part.ODD)
+                        for each in rows
+                    ]
                 case Layout.SHUFFLED:
                     evaluations[0] += 1
                     placed = _shuffled(rows, run.cores, evaluations[0])
@@ -169,7 +228,8 @@ class InMemory(Deployment):
         conf = SimpleNamespace(get=lambda _name, default=None: default)
         session = SimpleNamespace(conf=conf, _jvm=None)
         disorders = layout is Layout.SHUFFLED
-        return Frame(self.server, schema, evaluate, session, disorders=disorders)
+        folds = layout is Layout.LOCAL
+        return Frame(self.server, schema, evaluate, session, disorders=disorders, folds=folds)
 
     def in_threads(self, jobs: Sequence[Callable[[], None]], period: int) -> None:
         """See `Deployment.in_threads`."""
@@ -214,6 +274,7 @@ class InMemory(Deployment):
             (TabletTransaction, "side_by_side", _last_first),
             (client_module, "ThreadPoolExecutor", _AtOnce),
             (logging.getLogger("yt_exactly_once"), "disabled", True),
+            (run_module, "LOOK_INTERVAL", LOOK_INTERVAL),
         ]
         fakes += [
             (module, name, fake)

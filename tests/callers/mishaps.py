@@ -33,6 +33,7 @@ class How(StrEnum):
     LOST_REQUEST = "the request is lost"
     LOST_ANSWER = "the answer is lost"
     REFUSED = "the cluster refuses the request, and the processes live on"
+    OUTAGE = "the cluster answers nothing from then on, until the next run"
     TASK_DIES_BEFORE = "the task dies before"
     TASK_DIES_AFTER = "the task dies after"
 

@@ -111,6 +111,12 @@ def _check_batch(deployment: Deployment, batch: int) -> None:
             raise ViolationError(f"REPEATED: {told}")
         if any(each != wanted for each in found):
             raise ViolationError(f"CHANGED: {told} instead of {wanted}")
+    ids = _ids(chain(*program.batch(batch)))
+    there = {number for number in (*target, *rejected) if number in ids}
+    one_call = all(len(each.meant) == 1 for each in seen)
+    is_exact = one_call and not (may_repeat or program.is_sorted or batch in given_up)
+    if is_exact and there not in [each.sure for each in seen]:
+        raise ViolationError(f"MIXED: {there} of batch {batch}, as no run of the function meant it")
 
 
 def _check_shared_key(deployment: Deployment, last: int) -> None:

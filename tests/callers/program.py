@@ -76,11 +76,13 @@ class Layout(StrEnum):
     COALESCED = "coalesce(cores)"
     SHUFFLED = "repartition(cores); in memory with an order of its own at every evaluation"
     PERSISTED = "repartition(cores).persist()"
+    LOCAL = "createDataFrame(pandas): several tasks, and one number of a partition for all rows"
+    UNION = "df.union(df) of two filters: the partitions of one after those of the other"
 
     @property
     def keeps_places(self) -> bool:
         """Whether rows stay in the order and, but for coalescing, in the partition they were read in."""
-        return self in {Layout.AS_READ, Layout.COALESCED}
+        return self in {Layout.AS_READ, Layout.COALESCED, Layout.LOCAL}
 
 
 class OnError(StrEnum):
@@ -190,6 +192,10 @@ class Run(Told):
         ledger_restored: somebody has put a copy in its place, made when Spark last logged a batch.
         read_only: the checkpoint takes no note, though Spark's logs.
         accepts: the batch whose missing rows are given up, `accept_incomplete` of the sink.
+        newer: what a newer version of the package has left before: `entry` or `offset`.
+        looks: whether the targets are looked at before every batch, not every ten seconds.
+        tablets: of the target, from the second batch of the run on.
+        retyped: from then on a column of the target has another type of the same width; it looks then.
     """
 
     mode: DeliveryMode = DeliveryMode.TRANSACTIONAL
@@ -204,11 +210,16 @@ class Run(Told):
     ledger_restored: bool = False
     read_only: bool = False
     accepts: int | None = None
+    newer: str = ""
+    looks: bool = False
+    tablets: int | None = None
+    retyped: bool = False
 
     @property
     def is_calm(self) -> bool:
         """Whether nothing dies in it and nothing was taken away."""
         whole = self.death is None and self.unlogged is None and not self.read_only
+        whole = whole and (self.looks or self.tablets is None)
         return whole and not self.loses_entries
 
     @property
@@ -295,7 +306,8 @@ class Program(Told):
         modes = {run.mode for run in self.runs}
         functions = {run.function for run in self.runs}
         kinds = "".join(kinds for batch in self.rows for kinds in batch)
-        if len(modes) > 1 or len(functions) > 1 or any(run.loses_entries for run in self.runs):
+        is_disturbed = any(run.loses_entries or run.newer or run.retyped for run in self.runs)
+        if len(modes) > 1 or len(functions) > 1 or is_disturbed:
             return False
         (mode,), (function,) = modes, functions
         calls = function.calls
@@ -307,7 +319,7 @@ class Program(Told):
         if (self.is_sorted and set(kinds) & set("0-Dd")) or ("x" in kinds and not self.rejects):
             return False
         if mode is DeliveryMode.IDEMPOTENT and not self.is_sorted:
-            steady = one.layout.keeps_places
+            steady = one.layout in {Layout.AS_READ, Layout.COALESCED}
             laid_out = one.layout is Layout.COALESCED or self.source is Source.FILES
             one_layout = len({run.cores for run in self.runs}) == 1 or not laid_out
             by_source = self.numbered and self.source is not Source.FILES

@@ -25,6 +25,7 @@ Row = dict[str, Any]
 
 _NO_SUCH_TRANSACTION, _CONFLICT, _UNRESOLVED = 11000, 1700, 500
 _NO_ACCESS = 901
+NO_SUCH_TABLET = "No such tablet"
 
 PRODUCER_SCHEMA = [
     {"name": "session_id", "type": "string", "sort_order": "ascending"},
@@ -113,12 +114,12 @@ class Server:
         self._ids = count(1)
         self._death: Death | None = None
         self._requests: Counter[Request] = Counter()
-        self._dead = False
+        self._dead = self._is_out = False
         self.in_task = False
 
     def start_process(self, death: Death | None) -> None:
         """Serve a new driver process; what the old one left open, its lease ends."""
-        self._death, self._dead = death, False
+        self._death, self._dead, self._is_out = death, False, False
         self._requests.clear()
         self.transactions.clear()
         self.in_task = False
@@ -161,27 +162,26 @@ class Server:
             if self._death is not None and self._death[:2] == (kind, self._requests[kind]):
                 how = self._death.how
             self._requests[kind] += 1
+        if how is How.OUTAGE:
+            self._is_out = True
+        if self._is_out or how is How.LOST_REQUEST:
+            raise ConnectionResetError
         match how:
-            case How.LOST_REQUEST:
-                raise ConnectionResetError
             case How.REFUSED:
                 message = "No access"
                 raise YtError(message, code=_NO_ACCESS)
-            case How.CRASH_BEFORE:
-                self.crash()
-            case How.TASK_DIES_BEFORE:
-                self._kill_task()
+            case How.CRASH_BEFORE | How.TASK_DIES_BEFORE:
+                self._end(how)
         yield
         match how:
             case How.LOST_ANSWER:
                 raise ConnectionResetError
-            case How.CRASH_AFTER:
-                self.crash()
-            case How.TASK_DIES_AFTER:
-                self._kill_task()
+            case How.CRASH_AFTER | How.TASK_DIES_AFTER:
+                self._end(how)
 
-    def _kill_task(self) -> None:
-        if not self.in_task:
+    def _end(self, how: How) -> None:
+        is_task = how in {How.TASK_DIES_BEFORE, How.TASK_DIES_AFTER} and self.in_task
+        if not is_task:
             self.crash()
         raise TaskDiedError
 
@@ -231,13 +231,19 @@ class Server:
         self.apply(done.writes)
 
     def apply(self, writes: Sequence[Write]) -> None:
-        """Make rows visible, the last value of a key wins."""
+        """Make rows visible, the last value of a key wins.
+
+        Raises:
+            YtError: a row is for a tablet that is not there.
+        """
+        for path, row, *_ in writes:
+            if int(row.get("$tablet_index", 0)) >= self.find(path).tablet_count:
+                raise YtError(NO_SUCH_TABLET)
         self.version += 1
         for path, row, deletes, update in writes:
             table = self.find(path)
             if not table.keys:
                 tablet = int(row.get("$tablet_index", 0))
-                assert tablet < table.tablet_count, "The sink chose a tablet that is not there"
                 plain = {name: value for name, value in row.items() if not name.startswith("$")}
                 table.tablets.setdefault(tablet, []).append(plain)
                 continue

@@ -46,6 +46,9 @@ class Theme(StrEnum):
     NAMES = "names of columns"
     LEDGER = "a ledger that is gone"
     LISTENER = "a metrics hook that raises"
+    EMPTY = "batches without rows before the first ones, and restarts"
+    TARGET = "a target that changes"
+    NEWER = "what a newer version of the package has left"
 
 
 def rarely(choices: SearchStrategy[Any], usual: Any, *, one_in: int = 4) -> SearchStrategy[Any]:
@@ -62,6 +65,8 @@ def calls_of(themes: Collection[Theme]) -> SearchStrategy[Call]:
     if Theme.CALLS in themes:
         choices["part"] = rarely(st.sampled_from(parts), Part.ALL, one_in=2)
         choices["sink"] = rarely(st.sampled_from(["b", "new"]), "a", one_in=2)
+    if Theme.ZEROS in themes:
+        choices["layout"] = st.sampled_from([Layout.AS_READ, Layout.LOCAL])
     if Theme.LAYOUT in themes:
         choices["part"] = rarely(st.sampled_from(parts), Part.ALL)
         choices["layout"] = st.sampled_from(Layout)
@@ -74,7 +79,7 @@ def calls_of(themes: Collection[Theme]) -> SearchStrategy[Call]:
 def functions_of(themes: Collection[Theme]) -> SearchStrategy[Function]:
     """Return functions in which nothing but the themes is out of the ordinary."""
     calls = calls_of(themes)
-    empty = rarely(st.just(value=True), usual=False)
+    empty = rarely(st.just(value=True), usual=False, one_in=1 if Theme.EMPTY in themes else 4)
     one = st.builds(lambda call, skips: Function((call,), skips_empty=skips), calls, empty)
     if Theme.CALLS not in themes:
         return one
@@ -108,13 +113,19 @@ def runs_of(themes: Collection[Theme]) -> SearchStrategy[Run]:
         unlogged=rarely(
             st.integers(0, MOST_BATCHES - 1), None, one_in=2 if Theme.LEDGER in themes else 4
         ),
-        batches=rarely(st.integers(1, MOST_BATCHES), None),
+        batches=rarely(
+            st.integers(1, MOST_BATCHES), None, one_in=2 if Theme.EMPTY in themes else 4
+        ),
         listener=listener if Theme.LISTENER in themes else st.just(""),
         ledger_removed=st.booleans() if Theme.LEDGER in themes else st.just(value=False),
         ledger_restored=st.booleans() if Theme.LEDGER in themes else st.just(value=False),
         # An error that is swallowed while nothing is noted, and the driver's end after it.
         read_only=st.booleans() if errors else st.just(value=False),
         accepts=rarely(st.integers(0, MOST_BATCHES - 1), None),
+        newer=st.sampled_from(["", "entry", "offset"]) if Theme.NEWER in themes else st.just(""),
+        looks=st.booleans() if Theme.TARGET in themes else st.just(value=False),
+        tablets=st.sampled_from([None, 1, 3]) if Theme.TARGET in themes else st.none(),
+        retyped=st.booleans() if Theme.TARGET in themes else st.just(value=False),
     )
 
 
@@ -148,9 +159,12 @@ def programs(draw: DrawFn) -> Program:
     )
     width = draw(st.integers(1, 2))
     batches = st.lists(st.tuples(*[texts] * width), min_size=1, max_size=MOST_BATCHES)
+    rows = draw(batches)
+    if Theme.EMPTY in themes:
+        rows = [*[("",) * width] * draw(st.integers(1, 2)), *rows]
     return Program(
         runs=several,
-        rows=tuple(draw(batches)),
+        rows=tuple(rows),
         source=draw(st.sampled_from(Source)),
         numbered=numbered,
         is_sorted=is_sorted,

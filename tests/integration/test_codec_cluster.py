@@ -1,6 +1,8 @@
 """Encoded rows through a cluster and back: both wire formats, every type."""
 
 import datetime as dt
+import math
+import sys
 from datetime import timedelta
 from decimal import Decimal
 
@@ -69,30 +71,19 @@ CASES = {
 @pytest.mark.parametrize("wire", list(WireFormat))
 def test_rows_of_every_type_come_back_as_they_were(cluster, client, tmp, wire):
     """What a sink writes, a source reads: values, nulls and their order."""
-    schema = [{"name": "id", "type_v3": "int64"}]
     cases = {
         name: case
         for name, case in CASES.items()
         if wire is WireFormat.YSON or arrow_obstacle(parse_type(case[0])) is None
     }
-    schema += [{"name": name, "type_v3": optional(kind)} for name, (kind, _) in cases.items()]
-    path = f"{tmp}/queue"
-    client.create("table", path, attributes={"dynamic": True, "schema": schema})
-    client.mount_table(path, sync=True)
-    connection = Connection(ClusterConfig.resolve(proxy=cluster.proxy_urls[0]))
-
-    table = TableSchema.from_yt(describe_table(connection, path).schema)
-    frame = arrow_schema_of(table, binary_strings=True)
     full = {name: value for name, (_, value) in cases.items()}
-    batch = pa.RecordBatch.from_pylist([{"id": 1} | full, {"id": 2}, {"id": 3} | full], frame)
-    plan = check_frame(frame, table, target=path, sorted=False)
-    payloads = [encode_empty(plan, wire), encode(batch, plan, wire, tablet_index=0)]
-    transaction = connection.begin(timedelta(seconds=30))
-    transaction.write(path, [Payload(0, payload) for payload in payloads], wire.value)
-    transaction.commit()
-    assert len(list(client.select_rows(f"id from [{path}]"))) == 3  # waits until they appear
-
-    pulled = decode(RemoteQueue(connection, path).pull(0, 0, 10), frame)
+    path, connection = (
+        f"{tmp}/queue",
+        Connection(ClusterConfig.resolve(proxy=cluster.proxy_urls[0])),
+    )
+    columns = {name: kind for name, (kind, _) in cases.items()}
+    batch, pulled, plan = _through(connection, client, path, wire, columns, [full, {}, full])
+    frame = batch.schema
     assert pulled.to_pylist() == batch.to_pylist()
     # Digests of ledgers are made of rows before they are written, and audits read them with queries.
     hashes = row_hashes(batch, plan.columns).tolist()
@@ -105,3 +96,56 @@ def test_rows_of_every_type_come_back_as_they_were(cluster, client, tmp, wire):
         if name in cases:
             nulls = client.select_rows(f"id from [{path}] where is_null([{name}])")
             assert [row["id"] for row in nulls] == [2]
+
+
+@pytest.mark.parametrize("wire", list(WireFormat))
+def test_edges_of_numbers_come_back_bit_for_bit(cluster, client, tmp, wire):
+    """No number, the infinities, a zero with a sign, subnormal ones, and decimals of the most digits."""
+    doubles = [
+        math.nan,
+        math.inf,
+        -math.inf,
+        -0.0,
+        5e-324,
+        -2.2250738585072011e-308,
+        sys.float_info.max,
+    ]
+    rows = [{"double": each, "float": each} for each in doubles]
+    rows += [{"float": each} for each in (1e-45, -1.1754942e-38, 3.4028234663852886e38)]
+    kinds = {"double": "double", "float": "float"}
+    for precision, scale in ((35, 0), (35, 35), (36, 18), (38, 0), (38, 38)):
+        name = f"decimal_{precision}_{scale}"
+        kind = {"type_name": "decimal", "precision": precision, "scale": scale}
+        if wire is WireFormat.ARROW and arrow_obstacle(parse_type(kind)) is not None:
+            continue
+        kinds[name] = kind
+        for digits in ("9" * precision, "1", "0"):
+            for sign in (0, 1):
+                rows.append({name: Decimal((sign, tuple(map(int, digits)), -scale))})
+    connection = Connection(ClusterConfig.resolve(proxy=cluster.proxy_urls[0]))
+    batch, pulled, _ = _through(connection, client, f"{tmp}/queue", wire, kinds, rows)
+    for sent, found in zip(batch.columns, pulled.columns, strict=True):
+        assert [repr(each) for each in found.to_pylist()] == [
+            repr(each) for each in sent.to_pylist()
+        ]
+
+
+def _through(connection, client, path, wire, columns, rows):
+    """Write rows into a queue and read them back; return both, and how they were written."""
+    schema = [{"name": "id", "type_v3": "int64"}]
+    schema += [{"name": name, "type_v3": optional(kind)} for name, kind in columns.items()]
+    client.create("table", path, attributes={"dynamic": True, "schema": schema})
+    client.mount_table(path, sync=True)
+    table = TableSchema.from_yt(describe_table(connection, path).schema)
+    frame = arrow_schema_of(table, binary_strings=True)
+    numbered = [{"id": number} | row for number, row in enumerate(rows, 1)]
+    batch = pa.RecordBatch.from_pylist(numbered, frame)
+    plan = check_frame(frame, table, target=path, sorted=False)
+    payloads = [encode_empty(plan, wire), encode(batch, plan, wire, tablet_index=0)]
+    transaction = connection.begin(timedelta(seconds=30))
+    transaction.write(path, [Payload(0, payload) for payload in payloads], wire.value)
+    transaction.commit()
+    assert len(list(client.select_rows(f"id from [{path}]"))) == len(
+        rows
+    )  # waits until they appear
+    return batch, decode(RemoteQueue(connection, path).pull(0, 0, 100), frame), plan

@@ -1,0 +1,207 @@
+"""What the random search finds by itself: one protection off at a time, and how many programs that takes.
+
+`python -m tests.callers.search [--programs N] [NAME ...]` prints a row for each fault whose name begins so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+from unittest import mock
+from urllib.parse import unquote
+
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+
+from tests.callers import in_memory
+from tests.callers.in_format import InFormat
+from tests.callers.in_memory import InMemory
+from tests.callers.program import Program
+from tests.callers.strategies import programs, programs_in_format
+from yt_exactly_once.commit import entry
+from yt_exactly_once.spark import storage
+from yt_exactly_once.spark.query import queue_offset
+from yt_exactly_once.spark.sink import (
+    frame_rows,
+    stream_writer,
+    targets,
+    transactional_sink,
+    writer_options,
+)
+from yt_exactly_once.spark.sink import look_up as look_up_module
+from yt_exactly_once.spark.sink.look_up import Found, look_up
+from yt_exactly_once.spark.sink.modes import mode
+from yt_exactly_once.spark.sink.run import QueryRun
+
+_SEED = 25
+_plain_writer = stream_writer.stream_writer
+_plain_location = storage.Location.of
+
+
+class _FoundError(KeyboardInterrupt):
+    """Ends the search: Hypothesis lets it through."""
+
+
+class _Remembering(QueryRun):
+    """Forgets no batch that its process has planned."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name != "agreed" or value is not None or "agreed" not in vars(self):
+            super().__setattr__(name, value)
+
+
+def _trusting(delivery: Any, *given: Any) -> Any:
+    if delivery.run.agreed == delivery.batch.batch_id - 1:
+        delivery.run.agree(delivery.batch)
+        return Found()
+    return look_up(delivery, *given)
+
+
+def _always_planned(options: Any, schema: Any, *, complete: bool, **_: Any) -> Any:
+    return _plain_writer(options, schema, complete=complete, plans=True)
+
+
+def _as_they_end(frame: Any) -> Any:
+    return frame.toArrow().to_batches()[::-1]
+
+
+def _same_without_tablets(connection: Any, prepared: Any) -> bool:
+    return all(
+        targets.table_identity(connection, each.path)[:2] == (each.table_id, each.schema)
+        for each in prepared
+    )
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    pass
+
+
+class Fault(NamedTuple):
+    """A protection that is off.
+
+    Attributes:
+        patches: module or class, name, and what is there instead.
+        in_format: whether the programs write with the format.
+    """
+
+    patches: list[tuple[Any, str, Any]]
+    in_format: bool = False
+
+
+FAULTS = {
+    "0: nothing": Fault([]),
+    "0: nothing, in the format": Fault([], in_format=True),
+    "1a-c: what a process has planned counts for every run": Fault(
+        [(stream_writer, "QueryRun", _Remembering), (stream_writer, "find", _trusting)],
+        in_format=True,
+    ),
+    "1d: an abort plans, too": Fault(
+        [(stream_writer, "stream_writer", _always_planned)], in_format=True
+    ),
+    "2: rows in the order in which the tasks end": Fault(
+        [(frame_rows, "arrow_batches", _as_they_end)]
+    ),
+    "3: an entry of a newer format is read": Fault([(entry, "require_known_format", _nothing)]),
+    "3: an offset of a newer format is read": Fault(
+        [(queue_offset, "require_known_format", _nothing)]
+    ),
+    "4: empty batches are taken for written ones": Fault(
+        [
+            (in_memory.Log, "may_be_written", lambda _log, batch, _unused: batch.batch_id > 0),
+            (look_up_module, "_has_rows", lambda *_: True),
+        ]
+    ),
+    "5: queryName is an unknown option": Fault(
+        [
+            (
+                writer_options,
+                "WRITER_OPTION_NAMES",
+                [name for name in writer_options.WRITER_OPTION_NAMES if name != "queryname"],
+            )
+        ],
+        in_format=True,
+    ),
+    "6: a percent sign in a checkpoint's path is unquoted": Fault(
+        [(storage.Location, "of", lambda location: _plain_location(unquote(location)))],
+        in_format=True,
+    ),
+    "7: a change of tablets is not named": Fault(
+        [(module, "name_change", _nothing) for module in (mode, transactional_sink)]
+    ),
+    "7: a change of tablets is not looked for": Fault(
+        [
+            (module, "are_the_same", _same_without_tablets)
+            for module in (targets, transactional_sink)
+        ]
+    ),
+    "8: a target is not looked at again": Fault(
+        [(transactional_sink, "are_the_same", lambda *_: True)]
+    ),
+}
+"""By number in the list of holes."""
+
+
+def search(fault: Fault, most: int, folder: Path) -> tuple[int, str]:
+    """Run generated programs until one shows a fault; return how many ran, and what the last one showed."""
+    count, shown = 0, ""
+
+    def run(make: Callable[[], InMemory]) -> None:
+        nonlocal count, shown
+        count += 1
+        try:
+            with ExitStack() as stack:
+                for patch in fault.patches:
+                    stack.enter_context(mock.patch.object(*patch))
+                deployment = make()
+                stack.enter_context(deployment.patches())
+                deployment.deploy()
+        except Exception as error:
+            shown = str(error) or repr(error)
+            raise _FoundError from error
+
+    def in_memory_only(program: Program) -> None:
+        run(lambda: InMemory(program))
+
+    def in_format(program: Program, turns: int) -> None:
+        run(lambda: InFormat(program, Random(turns), folder))
+
+    drawn = [programs_in_format(), st.integers(0, 2**32)] if fault.in_format else [programs()]
+    chosen = settings(
+        max_examples=most,
+        phases=[Phase.generate],
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    with suppress(_FoundError):
+        seed(_SEED)(chosen(given(*drawn)(in_format if fault.in_format else in_memory_only)))()
+    return count, shown
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", default=[""])
+    parser.add_argument("--programs", type=int, default=3_000)
+    asked = parser.parse_args()
+    sys.stdout.write("| switched off | found | programs | seconds of CPU |\n|---|---|---|---|\n")
+    with tempfile.TemporaryDirectory() as folder:
+        for name, fault in FAULTS.items():
+            if name.startswith(tuple(asked.names)):
+                begun = time.process_time()
+                count, shown = search(fault, asked.programs, Path(folder))
+                seconds = time.process_time() - begun
+                found = f"yes: {shown.partition(':')[0]}" if shown else "no"
+                sys.stdout.write(f"| {name} | {found} | {count:,} | {seconds:.1f} |\n")
+                sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
