@@ -17,7 +17,7 @@ from typing import Any
 from yt_exactly_once.local.cypress import node_names, rich_path
 from yt_exactly_once.local.errors import YtError
 
-_MOST_CHARACTERS = 1 << 16
+_MOST_CHARACTERS = 1 << 15
 """Of a path: a part of three characters may become a map."""
 
 
