@@ -102,6 +102,7 @@ PAYLOADS = {
     "value in YSON": ("cluster: value in YSON", many(b"{};", b"[", b"]"), ANY),
     "value in JSON": ("cluster: value in JSON", many(b"{},", b"[", b"1]"), ANY),
     "query": ("cluster: query", many(b",1", b"* from [//t] where i in (0", b")"), ANY),
+    "query: text": ("cluster: query", b"s from [//t] where s = '" + bytes(250_000) + b"'", ANY),
     "path": ("cluster: path", many(b"#1:#2,", b"//t[", b"]"), ANY),
 }  # fmt: skip
 
