@@ -131,3 +131,23 @@ def test_limit_that_is_lowered_in_mid_run_loses_nothing(stream, client, options,
         split = {} if "mode" in options else {"split_oversized": True, "rows_per_tablet_limit": 100}
         flow.run(mode=mode, dyn_batch_size=50, **split)
     flow.assert_exact()
+
+
+@pytest.mark.further
+@pytest.mark.parametrize("tablets", [1, 5], ids=["fewer", "more"])
+def test_tablets_that_change_in_mid_run_lose_nothing(stream, client, tablets):
+    """A commit of the driver for a tablet that is gone is refused, and the error names the change."""
+    flow = stream(rows=900, rows_per_partition=300, tablets=3)
+
+    def reshard(event, fields):
+        if (event, fields["batch"]) == (Event.BATCH_COMMITTED, 0):
+            client.unmount_table(flow.target, sync=True)
+            client.reshard_table(flow.target, tablet_count=tablets, sync=True)
+            client.mount_table(flow.target, sync=True)
+
+    if tablets == 1:
+        error = flow.fail("RequestRefusedError", act=reshard, sent_by="driver")
+        assert "has changed its columns or tablets since this run looked at it" in error
+        assert "Start the query again" in error
+    flow.run(None if tablets == 1 else reshard, sent_by="driver")
+    flow.assert_exact()
