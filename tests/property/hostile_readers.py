@@ -200,6 +200,8 @@ def _touch_libraries() -> None:
 
 def stored_bytes(result: Any) -> int:
     """Return how many bytes the columns have that were made: a null takes the width of its column."""
+    if isinstance(result, pa.Table | pa.RecordBatch):
+        return int(result.nbytes)
     batches = result if isinstance(result, list) else []
     columns = [
         column
@@ -213,13 +215,13 @@ def stored_bytes(result: Any) -> int:
     )
 
 
-def read_some(name: str, seed: int, numbers: range) -> Found:
+def read_some(name: str, seed: int, numbers: range, most: int) -> Found:
     """Read payloads in this process."""
     reader = READERS[name]
     found = Found()
     _touch_libraries()
     held = _memory("VmRSS:")
-    payloads = reader.payloads(seed, numbers, reader.most)
+    payloads = reader.payloads(seed, numbers, most)
     for number, (family, body, length) in zip(numbers, payloads, strict=True):
         schema = SCHEMAS[number % 4]
         error: Exception | None = None
@@ -248,13 +250,13 @@ def read_some(name: str, seed: int, numbers: range) -> Found:
     return found
 
 
-def in_child(name: str, seed: int, numbers: range) -> Found:
+def in_child(name: str, seed: int, numbers: range, most: int) -> Found:
     """Read payloads in a forked child."""
     out, into = os.pipe()
     child = os.fork()
     if not child:
         with os.fdopen(into, "wb") as pipe:
-            pickle.dump(read_some(name, seed, numbers), pipe)
+            pickle.dump(read_some(name, seed, numbers, most), pipe)
         os._exit(0)
     os.close(into)
     with os.fdopen(out, "rb") as pipe:
@@ -267,9 +269,12 @@ def in_child(name: str, seed: int, numbers: range) -> Found:
     return found
 
 
-def read_all(name: str, seed: int, numbers: range, batch: int = 200) -> Found:
-    """Read payloads; what is too much is read again alone."""
+def read_all(
+    name: str, seed: int, numbers: range, batch: int = 200, most: int | None = None
+) -> Found:
+    """Read payloads of at most so many bytes; what is too much is read again alone."""
     reader = READERS[name]
+    most = min(most or reader.most, reader.most)
     # The other pools take memory in large blocks.
     pa.set_memory_pool(pa.system_memory_pool())
     for _, body, _ in reader.payloads(0, range(3), 64):
@@ -280,13 +285,13 @@ def read_all(name: str, seed: int, numbers: range, batch: int = 200) -> Found:
                 continue
     whole = Found()
     for start in range(numbers.start, numbers.stop, batch):
-        some = in_child(name, seed, range(start, min(start + batch, numbers.stop)))
+        some = in_child(name, seed, range(start, min(start + batch, numbers.stop)), most)
         again = some.violations
         if again or some.ratio > whole.ratio:
             number = int(some.worst.partition(":")[0] or 0)
             some.ratio, some.violations = 0.0, []
             for suspect in sorted({number, *(n for n, _ in again)}):
-                alone = in_child(name, seed, range(suspect, suspect + 1))
+                alone = in_child(name, seed, range(suspect, suspect + 1), most)
                 alone.count, alone.outcomes = 0, Counter()
                 some.add(alone)
         whole.add(some)
@@ -299,11 +304,13 @@ def main() -> None:
     options.add_argument("--count", type=int, default=10_000)
     options.add_argument("--first", type=int, default=0)
     options.add_argument("--seed", type=int, default=1)
+    options.add_argument("--most", type=int, help="bytes of a payload, below those of the reader")
     options.add_argument("--reader", action="append", choices=READERS)
     given = options.parse_args()
     bad = 0
     for name in given.reader or READERS:
-        found = read_all(name, given.seed, range(given.first, given.first + given.count))
+        numbers = range(given.first, given.first + given.count)
+        found = read_all(name, given.seed, numbers, most=given.most)
         sys.stdout.write(
             f"{name}: {found.count} payloads, worst peak over 8 MiB {found.ratio:.1f} times"
             f" ({found.worst}); longest {found.seconds:.1f} s ({found.slowest});"
