@@ -17,14 +17,13 @@ from yt_exactly_once import cli
 from yt_exactly_once.errors import ConflictError, LedgerError, TableNotFoundError
 from yt_exactly_once.operations import ledgers
 from yt_exactly_once.operations.ledgers import Use, find_ledgers, judge_entries, read_ledger
-from yt_exactly_once.operations.status import (
+from yt_exactly_once.operations.query_status import (
     PartitionStatus,
     QueryStatus,
     QueueStatus,
     TargetStatus,
-    status,
-    statuses,
 )
+from yt_exactly_once.operations.status import status, statuses
 from yt_exactly_once.operations.view import console, rendered, table
 from yt_exactly_once.spark.sink import past_batches
 

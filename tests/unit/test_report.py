@@ -8,13 +8,13 @@ from html.parser import HTMLParser
 import pytest
 
 from yt_exactly_once.operations.history import Happening, History, Mark
-from yt_exactly_once.operations.report import Page, Verdict, round_ticks
-from yt_exactly_once.operations.status import (
+from yt_exactly_once.operations.query_status import (
     PartitionStatus,
     QueryStatus,
     QueueStatus,
     TargetStatus,
 )
+from yt_exactly_once.operations.report import Page, Verdict, round_ticks
 
 VOID = {"meta", "line", "circle", "rect", "polygon", "polyline"}
 

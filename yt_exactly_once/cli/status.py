@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from yt_exactly_once.operations.history import History
-    from yt_exactly_once.operations.status import QueryStatus
+    from yt_exactly_once.operations.query_status import QueryStatus
 
 
 @click.command("status")

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from yt_exactly_once.operations.status import QueryStatus
+    from yt_exactly_once.operations.query_status import QueryStatus
 
 
 class Happening(StrEnum):

@@ -16,7 +16,8 @@ from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.operations.ledgers import LedgerRow, supersedes
 from yt_exactly_once.operations.moves import LOST, REPEATED, Move, move_consumer, require_accepted
-from yt_exactly_once.operations.status import PartitionStatus, QueryStatus, QueueStatus, statuses
+from yt_exactly_once.operations.query_status import PartitionStatus, QueryStatus, QueueStatus
+from yt_exactly_once.operations.status import statuses
 from yt_exactly_once.ytsaurus.queues import register_consumer
 from yt_exactly_once.ytsaurus.tables import ensure_object, mount_table
 

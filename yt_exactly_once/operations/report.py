@@ -13,7 +13,7 @@ from yt_exactly_once.operations.history import Happening, History, Lag, Mark
 from yt_exactly_once.operations.view import seconds
 
 if TYPE_CHECKING:
-    from yt_exactly_once.operations.status import PartitionStatus, QueryStatus
+    from yt_exactly_once.operations.query_status import PartitionStatus, QueryStatus
 
 _WIDTH, _LEFT, _RIGHT = 900, 120, 32
 _LANE, _LAG_HEIGHT = 46, 160

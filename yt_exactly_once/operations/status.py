@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ import pyarrow as pa
 from yt_exactly_once import advice
 from yt_exactly_once.codec.rows import decode
 from yt_exactly_once.codec.schema import TIMESTAMP_COLUMN, pulled_field
-from yt_exactly_once.commit.entry import DRIVER, LedgerEntry, PartitionOffset
+from yt_exactly_once.commit.entry import LedgerEntry, PartitionOffset
 from yt_exactly_once.errors import ExactlyOnceError
 from yt_exactly_once.operations.ledgers import (
     LedgerRow,
@@ -26,6 +26,12 @@ from yt_exactly_once.operations.ledgers import (
     read_ledger,
     read_ledgers,
     supersedes,
+)
+from yt_exactly_once.operations.query_status import (
+    PartitionStatus,
+    QueryStatus,
+    QueueStatus,
+    TargetStatus,
 )
 from yt_exactly_once.ytsaurus.browsing import (
     answers,
@@ -54,245 +60,6 @@ _LOOKS, _PAUSE_SECONDS = 10, 0.3
 """How often and how far apart a target that lacks rows is asked for them."""
 
 _READABLE = frozenset({"mounted", "frozen"})
-
-STUCK_SECONDS = 300.0
-"""A query with rows to read that has committed nothing for so long, and for ten batches, is reported."""
-
-_LONG = 10
-_SMALL_PART = 50
-_SHORT_SECONDS = 1.0
-
-
-@dataclass(frozen=True)
-class PartitionStatus:
-    """One partition of a queue, and how far a query is in it.
-
-    Attributes:
-        delivered: first row that the query has not committed.
-        left: first row that its consumer may be at: where the last batch left it.
-        consumer: where its consumer is; `None` without one, or if it cannot be read.
-        first: first row that the queue still has.
-        end: index the next row will get.
-        lag_seconds: age of the first row that is not committed; 0 without lag, `None` if the queue has no
-            column `$timestamp`, or has trimmed the row.
-        is_of_another: whether `delivered` and `left` count rows of a queue that was at this path before.
-    """
-
-    partition: int
-    delivered: int
-    left: int
-    consumer: int | None
-    first: int
-    end: int
-    lag_seconds: float | None
-    is_of_another: bool = False
-
-    @property
-    def lag_rows(self) -> int:
-        """Rows of the queue that are not committed."""
-        return max(self.end - (self.first if self.is_of_another else self.delivered), 0)
-
-    @property
-    def lost_rows(self) -> int:
-        """Rows that were trimmed before they were committed."""
-        return 0 if self.is_of_another else max(self.first - self.delivered, 0)
-
-    @property
-    def is_stray(self) -> bool:
-        """Whether the consumer is where the query did not leave it."""
-        return self.consumer is not None and not self.left <= self.consumer <= self.delivered
-
-
-@dataclass(frozen=True)
-class QueueStatus:
-    """One queue of a query.
-
-    Attributes:
-        consumer: the consumer; `None` when the query reads without one.
-        registered: whether the consumer is registered; `None` without a consumer.
-        vital: whether the registration is vital, so that rows it has not read are not trimmed.
-        auto_trim: whether the queue trims what all vital consumers have read.
-        partitions: in their order; empty if the queue cannot be read.
-        consumer_state: of the tablets of the consumer; empty if there is none.
-        is_recreated: whether another queue is at the path than the one that the query has read.
-        lost_partitions: how many partitions the query has read that the queue no longer has.
-        problem: why it cannot be read, or what is wrong with it; empty if nothing is.
-    """
-
-    cluster: str
-    path: str
-    consumer: str | None
-    registered: bool | None = None
-    vital: bool | None = None
-    auto_trim: bool | None = None
-    partitions: tuple[PartitionStatus, ...] = ()
-    consumer_state: str = ""
-    is_recreated: bool = False
-    lost_partitions: int = 0
-    problem: str = ""
-
-    @property
-    def lag_rows(self) -> int:
-        """Rows that are not committed, in all partitions."""
-        return sum(part.lag_rows for part in self.partitions)
-
-    @property
-    def lag_seconds(self) -> float | None:
-        """Age of the oldest row that is not committed, as far as it is known."""
-        known = [part.lag_seconds for part in self.partitions if part.lag_seconds is not None]
-        return max(known, default=None)
-
-
-@dataclass(frozen=True)
-class TargetStatus:
-    """What a query has written into one target.
-
-    Attributes:
-        rows: rows of the last batch.
-        total_rows: rows of all batches.
-        batches: how many batches there were.
-        rejected: rows of the last batch that the target cannot take, which are not among `rows`.
-        total_rejected: the same for all batches.
-        bytes: of the encoded rows of the last batch.
-        sent_by: who sent the rows of the last batch to the cluster: `driver` or `tasks`.
-        missing: rows that this query has written, and that an ordered target has never had.
-        state: of its tablets, `missing`, or the type of what is there instead; empty if it cannot be read.
-        problem: what is wrong with it; empty if nothing is.
-    """
-
-    path: str
-    rows: int
-    total_rows: int
-    batches: int
-    rejected: int = 0
-    total_rejected: int = 0
-    bytes: int = 0
-    sent_by: str = DRIVER
-    missing: int = 0
-    state: str = ""
-    problem: str = ""
-
-
-@dataclass(frozen=True)
-class QueryStatus:
-    """One query, as its ledger and its queues show it.
-
-    Attributes:
-        run_id: the run that committed the last batch.
-        batch: number of the last committed batch.
-        parts: committed and all parts of it; (1, 1) unless it was split.
-        attempts: attempts of the last batch.
-        committed_at: when, by the driver's clock.
-        seconds: how long the sink had worked on the batch by then.
-        age_seconds: how long ago, by the clocks of the driver and of this machine.
-        transaction_id: the transaction that committed it.
-        targets: what it writes.
-        queues: what it reads.
-        source_rows: rows of the queues in the last batch.
-        application: name of the batch job, if it is none of a query; `batch` is its version then.
-    """
-
-    query_id: str
-    ledger: str
-    run_id: str
-    batch: int
-    parts: tuple[int, int]
-    mode: str
-    attempts: int
-    committed_at: str
-    seconds: float
-    age_seconds: float | None
-    transaction_id: str
-    targets: tuple[TargetStatus, ...]
-    queues: tuple[QueueStatus, ...] = field(default=())
-    source_rows: int = 0
-    application: str = ""
-
-    @property
-    def name(self) -> str:
-        """What tables for people call it."""
-        return self.application or self.query_id[:8]
-
-    @property
-    def lag_rows(self) -> int:
-        """Rows that are not committed, in all queues."""
-        return sum(queue.lag_rows for queue in self.queues)
-
-    @property
-    def rows_out(self) -> float | None:
-        """Rows of the queues that the last batch has taken per second; at most, as Spark needs time too."""
-        return self.source_rows / self.seconds if self.seconds else None
-
-    @property
-    def rows_in(self) -> float | None:
-        """Rows per second that have arrived since the first one that is not committed."""
-        ages = [queue.lag_seconds for queue in self.queues if queue.lag_rows]
-        known = [age for age in ages if age]
-        return self.lag_rows / max(known) if known and len(known) == len(ages) else None
-
-    @property
-    def catch_up_seconds(self) -> float | None:
-        """How long a running query needs at least for its lag; `None` if it is not known, or never ends."""
-        if not self.lag_rows:
-            return 0.0
-        if self.rows_out is None or self.rows_in is None or self.rows_out <= self.rows_in:
-            return None
-        return self.lag_rows / (self.rows_out - self.rows_in)
-
-    @property
-    def hints(self) -> list[str]:
-        """What is not wrong, and makes the query slow."""
-        found = []
-        if self.rows_out is not None and self.rows_in is not None and self.rows_out < self.rows_in:
-            found.append(
-                f"{self.rows_in:.0f} rows per second arrive, and its last batch took {self.rows_out:.0f}: "
-                "the lag grows"
-            )
-        if 0 < self.source_rows * _SMALL_PART < self.lag_rows and self.seconds < _SHORT_SECONDS:
-            found.append(
-                f"its last batch had {self.source_rows} rows, and {self.lag_rows} wait. Larger batches are "
-                "faster: raise max_rows_per_partition"
-            )
-        return found
-
-    @property
-    def problems(self) -> list[str]:
-        """What is wrong, a sentence each."""
-        named = [(one.path, one.problem) for one in self.targets]
-        named += [(one.path, one.problem) for one in self.queues]
-        found = [f"{path}: {problem}" for path, problem in named if problem]
-        done, count = self.parts
-        if done < count:
-            what = "version" if self.application else "batch"
-            way = ". Run the job of this version again" if self.application else ""
-            found.append(f"{what} {self.batch} is half written: {done} of {count} parts{way}")
-        if (
-            not found
-            and self.lag_rows
-            and (self.age_seconds or 0) > max(STUCK_SECONDS, _LONG * self.seconds)
-        ):
-            found.append(
-                f"no batch for {self.age_seconds:.0f} s, and {self.lag_rows} rows wait: the query is "
-                "stopped, or stuck in a batch"
-            )
-        return found
-
-    def to_json(self) -> dict[str, Any]:
-        """Return everything, for programs."""
-        document = asdict(self)
-        for queue, told in zip(self.queues, document["queues"], strict=True):
-            told |= {"lag_rows": queue.lag_rows, "lag_seconds": queue.lag_seconds}
-            for part, one in zip(queue.partitions, told["partitions"], strict=True):
-                one |= {"lag_rows": part.lag_rows, "lost_rows": part.lost_rows}
-        return {
-            **document,
-            "lag_rows": self.lag_rows,
-            "rows_in": self.rows_in,
-            "rows_out": self.rows_out,
-            "catch_up_seconds": self.catch_up_seconds,
-            "hints": self.hints,
-            "problems": self.problems,
-        }
 
 
 def status(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from yt_exactly_once.operations.status import QueryStatus, QueueStatus
+    from yt_exactly_once.operations.query_status import QueryStatus, QueueStatus
 
 _WIDE = 250
 _UNLIMITED = 10_000

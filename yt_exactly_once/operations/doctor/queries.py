@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from yt_exactly_once.errors import ExactlyOnceError
 from yt_exactly_once.operations.doctor.finding import Finding, counted, ok, problem, warning
 from yt_exactly_once.operations.ledgers import LedgerRow, entries_of, overlaps_and_gaps
-from yt_exactly_once.operations.status import QueryStatus, repair_command, statuses
+from yt_exactly_once.operations.query_status import QueryStatus
+from yt_exactly_once.operations.status import repair_command, statuses
 from yt_exactly_once.ytsaurus.client import Connection
 
 if TYPE_CHECKING:
