@@ -24,6 +24,7 @@ from tests.property.hostile_readers import (
     read_all,
     stored_bytes,
 )
+from yt_exactly_once.errors import EncodingError
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats import json_format, row_formats, row_pieces, structured
 from yt_exactly_once.local.formats.structured import Format
@@ -120,6 +121,14 @@ def test_what_takes_few_bytes_takes_little_memory(name):
     cost = cost_of(read, payload)
     assert cost.error is None or isinstance(cost.error, YtError)
     assert cost.peak <= FLOOR + 8 * max(len(payload), stored)
+
+
+def test_a_text_in_a_column_of_another_type_is_not_quoted():
+    """Arrow's message would spell each byte of it out."""
+    payload = b"{" + string(b"b") + b"=" + string(bytes(1_400_000)) + b";};"
+    cost = cost_of(lambda rows: decoded(rows, PLAIN), payload)
+    assert isinstance(cost.error, EncodingError)
+    assert cost.peak <= 4 * len(payload)
 
 
 @pytest.mark.parametrize("reader", READERS)

@@ -145,6 +145,11 @@ def _one(raw: memoryview | None, logical: LogicalType, room: Room) -> pa.Array:
     if raw is None:
         return pa.nulls(1, kind)
     if len(raw) <= bindings.LONG or raw[0] not in _WITH_PARTS:
+        if len(raw) > bindings.LONG and not (
+            pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+        ):
+            # Arrow would quote the text in its message.
+            raise UnfitValueError(0, _MISFIT)
         return _array([bindings.parse_item(raw)], _or_null(logical), kind)
     if isinstance(bare, OptionalType) and not is_nested_optional(bare):
         return _one(raw, bare.item, room)
