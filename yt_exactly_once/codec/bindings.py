@@ -19,7 +19,7 @@ except ImportError as error:
     ) from error
 
 
-_PART_BYTES = 1 << 15
+_PART_BYTES = 1 << 14
 """Items of so many bytes are parsed at a time. Parsed, they take up to 45 times their bytes."""
 LONG = 1 << 16
 """An item of more bytes is not parsed as a whole."""

@@ -61,13 +61,13 @@ class LargeValue:
 
     def pieces(self) -> Iterator[bytes | LargeValue]:
         """Yield the items of a list: one that is large, or YSON of a list with some that are not."""
-        for piece in joined(items(self.raw[1:-1])):
+        for piece in joined(items(memoryview(self.raw)[1:-1])):
             large = of_yson(piece) if len(piece) > LARGE else None
             yield large or b"[" + piece + b"]"
 
     def parts(self, most: int) -> list[Any]:
         """Return the items of a list, or the first of them if there are more than `most`."""
-        return [parsed(item) for item in islice(items(self.raw[1:-1]), most + 1)]
+        return [parsed(item) for item in islice(items(memoryview(self.raw)[1:-1]), most + 1)]
 
 
 def of_yson(raw: bytes) -> LargeValue | None:
@@ -93,19 +93,35 @@ def checked(raw: bytes) -> Any:
     """
     if len(raw) <= LARGE:
         return values.load_yson(raw)
-    if sum(1 for _ in yson.loads(raw, yson_type="list_fragment", raw=True)) != 1:
+    if sum(1 for _ in _raw_items(raw)) != 1:
         raise ValueError("more than one value")
     return parsed(raw)
 
 
-def items(fragment: bytes) -> Iterator[bytes]:
+class _Blocks:
+    """Bytes as a file; the library would copy them as a whole."""
+
+    def __init__(self, data: bytes | memoryview) -> None:
+        self._data = memoryview(data)
+
+    def read(self, _size: int) -> bytes:
+        block, self._data = bytes(self._data[:LARGE]), self._data[LARGE:]
+        return block
+
+
+def _raw_items(fragment: bytes | memoryview) -> Iterator[bytes]:
+    items: Iterator[bytes] = yson.load(_Blocks(fragment), yson_type="list_fragment", raw=True)
+    return items
+
+
+def items(fragment: bytes | memoryview) -> Iterator[bytes]:
     """Yield the items of a list fragment, each with the separator behind it.
 
     Raises:
         YtError: the bytes are no list fragment.
     """
     try:
-        for item in yson.loads(fragment, yson_type="list_fragment", raw=True):
+        for item in _raw_items(fragment):
             begin = item.lstrip()[:1]
             if begin == b"\0":
                 # The library takes it for the end, whatever follows.

@@ -7,6 +7,7 @@ are the ones the server's grammar makes itself (`yt/yt/library/query/base/parser
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import resources
@@ -28,6 +29,13 @@ from yt_exactly_once.local.ql.value_types import INTEGRAL, NUMERIC, Type
 _MOST_CHARACTERS = 1 << 18
 """Of a query: each may be a token, and many tokens take long."""
 
+_MOST_PARTS = 1 << 14
+"""Of a query: each takes up to 300 bytes. Two items of a list count as one, and four escapes of a text."""
+
+_QUOTED = re.compile(
+    r"""'(?:[^'\\]++|\\.)*+'|"(?:[^"\\]++|\\.)*+"|`(?:[^`\\]++|\\.)*+`""", re.DOTALL
+)
+
 _SIGNS = frozenset(("+", "-", "~"))
 
 
@@ -44,10 +52,13 @@ def parse(
     Raises:
         YtError: the text is not a query; `position` and `query` show where it stops being one.
     """
-    if len(text) > _MOST_CHARACTERS:
+    bare = _QUOTED.sub("", text) if len(text) > _MOST_PARTS else ""
+    parts = sum(map(bare.count, "-+*/%|&~([<>=!"))
+    parts += bare.count(",") // 2 + text.count("\\") // 4
+    if len(text) > _MOST_CHARACTERS or parts > _MOST_PARTS:
         raise YtError(
-            f"A query of {len(text)} characters; the embedded cluster takes {_MOST_CHARACTERS}: give"
-            " long lists as placeholders, or look rows up"
+            f"A query of {len(text)} characters and {parts} parts; the embedded cluster takes"
+            f" {_MOST_CHARACTERS} and {_MOST_PARTS}: look rows up instead"
         )
     try:
         tokens = tokenize(text, placeholders or {}, syntax_version)
