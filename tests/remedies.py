@@ -55,7 +55,7 @@ ROWS = {
     "local --list-features": LOOKS,
     "--dry-run. {others}": LOOKS,
     "prune {entries[0].ledger} --query ID": DECIDES,
-    "prune {other.ledger} --query": "consumer of two queries",
+    "prune {ledger} --query {query} --yes": "consumer of two queries",
     "yt-exactly-once create-ledger": ADMINISTRATOR,
     "yt get {place}/@health": LOOKS,
     "yt get {place}/@tablet_cell_ids": ADMINISTRATOR,

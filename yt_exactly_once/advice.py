@@ -85,6 +85,15 @@ def repair(ledger: str, query: str) -> str:
     return f"yt-exactly-once repair {ledger} --query {query} --apply"
 
 
+def share_no_consumer(ledger: str, query: str) -> str:
+    """Return what to do about another query that moves the same consumer, and has its entry in a ledger."""
+    return (
+        "Give one of the two queries a consumer and a checkpoint of its own: the steps are in "
+        "how-to/recover.md, section 'The consumer has moved'. Or, if that other query is gone, run: "
+        f"yt-exactly-once ledger prune {ledger} --query {query} --yes"
+    )
+
+
 def begin_after(ledger: str, query: str) -> str:
     """Return how a query continues whose checkpoint is lost, or is not the one that the ledger needs."""
     return (

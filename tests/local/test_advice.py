@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 from contextlib import suppress
 
 import pytest
 
 from tests.local.operated import TARGET_SCHEMA, Operated, UndecidedError
-from tests.remedies import unfollowed
+from tests.remedies import ROOT, unfollowed
 from tests.tiers import first_of
+from yt_exactly_once.errors import OffsetConflictError
 from yt_exactly_once.local import LocalClusterError
 
 
@@ -177,20 +180,69 @@ def test_recreated_queue_that_trims_itself_keeps_its_rows_until_they_are_read(qu
     assert unfollowed("queue recreated, and trimmed by itself", query.followed) == []
 
 
-def test_consumer_that_another_query_has_moved_is_free_once_that_is_gone(query, tmp_path):
-    """Its entry is removed as the tool says, and the query that needs the consumer gets it back."""
-    first = query.target, query.checkpoint, query.query_id
+@pytest.fixture
+def second(query, tmp_path):
+    """Return the id of a second query that has moved the consumer of the first; its ledger is its own."""
+    first = query.target, query.checkpoint
     query.target, query.checkpoint = f"{query.folder}/second", tmp_path / "second"
-    query.options = {"ledger_path": query.ledger}
     query.create_table(query.target, TARGET_SCHEMA)
     query.feed(1)
     query.run()
-    query.target, query.checkpoint, name = first
-    _, said = query.command(f"yt-exactly-once repair {query.ledger} --query {name} --apply")
-    query.follow(said)
+    name = query.query_id
+    query.target, query.checkpoint = first
+    return name
+
+
+def test_consumer_that_another_query_has_moved_is_free_once_that_is_gone(query, second):
+    """Every tool names it. Its entry is removed as they say, and the first query gets the consumer back."""
+    looks = [
+        query.command(f"yt-exactly-once status {query.target}"),
+        query.doctor(),
+        query.command(f"yt-exactly-once repair {query.ledger} --apply"),
+    ]
+    for _, said in looks:
+        assert (second in said, f"{query.folder}/second" in said) == (True, True), said
+        assert "'The consumer has moved'" in said
+        assert f"repair {query.ledger}" not in said
+    assert "Nothing was changed" in said
+    with pytest.raises(OffsetConflictError, match=f"Query {second} has moved it too") as stopped:
+        query.run()
+    assert stopped.value.remedy in looks[-1][1].replace("\n", " ")
     query.restart_with_advice()
     query.assert_exact()
     assert unfollowed("consumer of two queries", query.followed) == []
+
+
+@pytest.mark.usefixtures("second")
+def test_second_query_on_one_consumer_gets_its_own_as_the_page_says(query):
+    """Nothing is lost or repeated, and no query moves the consumer of the other again."""
+    (parts,) = (
+        entry["partitions"]
+        for row in json.loads(
+            query.command(f"yt-exactly-once ledger show {query.target} --json")[1]
+        )
+        for entry in row["offsets"]
+    )
+    page = (ROOT / "docs/how-to/recover.md").read_text()
+    (steps,) = re.findall(r"### Two queries on one consumer.*?```sh\n(.*?)```", page, re.DOTALL)
+    create, move = steps.strip().splitlines()
+    own = f"{query.folder}/own"
+    given = {"//home/shop/own-consumer": own, "//home/shop/orders": query.queue}
+    for old, new in given.items():
+        create, move = create.replace(old, new), move.replace(old, new)
+    ends = {number: end for number, (_, end, *_) in parts.items()}
+    moves = [
+        move.replace("PARTITION", number).replace("END", str(end)) for number, end in ends.items()
+    ]
+    for line in (create, *moves):
+        code, said = query.command(line)
+        assert code == 0, said
+    old, query.consumer = query.query_id, own
+    query.checkpoint = query.checkpoint.with_name("own")
+    query.run()
+    query.assert_exact()
+    query.command(f"yt-exactly-once ledger prune {query.target} --query {old} --yes")
+    assert query.command(f"yt-exactly-once status {query.folder} --check")[0] == 0
 
 
 def test_old_checkpoint_is_not_started_over_a_newer_one(query):

@@ -141,6 +141,27 @@ def require_one_sink(
         )
 
 
+def supersedes(later: LedgerEntry, entry: LedgerEntry) -> bool:
+    """Return whether another query reads on where this one ended, on behalf of the same consumers."""
+    if later.query_id == entry.query_id or later.target != entry.target:
+        return False
+    if not entry.offsets or not all(key[2] and key in later.offsets for key in entry.offsets):
+        return False
+    ends = [
+        (part.end, then.end if (then := later.offset_at(key, partition)) else 0)
+        for key, parts in entry.offsets.items()
+        for partition, part in parts.items()
+    ]
+    return all(end <= then for end, then in ends) and any(end < then for end, then in ends)
+
+
+def shares(other: LedgerEntry, entry: LedgerEntry, queue: str, consumer: str) -> bool:
+    """Return whether another query moves a consumer of this one too, and neither continues the other."""
+    uses = any(key[1:3] == (queue, consumer) for key in other.offsets)
+    continues = supersedes(other, entry) or supersedes(entry, other)
+    return uses and other.query_id != entry.query_id and not continues
+
+
 _Place = tuple[str, str, str, str, int]
 
 

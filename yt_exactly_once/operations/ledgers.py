@@ -21,6 +21,7 @@ from yt_exactly_once.commit.entry import (
     LedgerEntry,
     require_known_ledger,
 )
+from yt_exactly_once.commit.judgement import shares, supersedes
 from yt_exactly_once.config import check_path
 from yt_exactly_once.errors import (
     ConfigError,
@@ -35,6 +36,8 @@ from yt_exactly_once.ytsaurus.browsing import (
     attributes_of,
     attributes_of_all,
     children,
+    escaped,
+    marked,
     side_by_side,
 )
 from yt_exactly_once.ytsaurus.tables import ATTRIBUTES, describe_table, described, require_columns
@@ -152,17 +155,13 @@ def _search(connection: Connection, root: str, looking: Callable[[str], None]) -
         held = children(connection, folders, ["type", LEDGER_MARK])
         for folder, some in zip(folders, held, strict=True):
             for child in some:
-                path = f"{folder}/{_escaped(child['name'])}"
+                path = f"{folder}/{escaped(child['name'])}"
                 # The cluster hides the attributes of what the user may not read.
                 is_hidden = "type" not in child and path.endswith("_ledger")
                 if child.get("type") == "map_node":
                     waiting.append(path)
                 elif is_hidden or LEDGER_MARK in child:
                     yield path
-
-
-def _escaped(name: str) -> str:
-    return "".join("\\" + char if char in "\\/@&*[{" else char for char in name)
 
 
 def read_ledger(connection: Connection, path: str) -> list[LedgerRow]:
@@ -250,10 +249,8 @@ def _ledgers_near(connection: Connection, target: str) -> Iterator[str]:
     with suppress(LedgerError, TableError):
         _require_ledger(connection, beside)
         yield beside
-    folder = target.rpartition("/")[0]
-    for child in children(connection, [folder], [LEDGER_MARK])[0]:
-        path = f"{folder}/{_escaped(child['name'])}"
-        if LEDGER_MARK in child and path != beside:
+    for path in marked(connection, [target], LEDGER_MARK):
+        if path != beside:
             yield path
 
 
@@ -308,18 +305,21 @@ def _judged(row: LedgerRow, rows: Sequence[LedgerRow], *, target_exists: bool) -
     return Judged(row, Use.IN_USE, why)
 
 
-def supersedes(later: LedgerEntry, entry: LedgerEntry) -> bool:
-    """Return whether another query reads on where this one ended, on behalf of the same consumers."""
-    if later.query_id == entry.query_id or later.target != entry.target:
-        return False
-    if not entry.offsets or not all(key[2] and key in later.offsets for key in entry.offsets):
-        return False
-    ends = [
-        (part.end, then.end if (then := later.offset_at(key, partition)) else 0)
-        for key, parts in entry.offsets.items()
-        for partition, part in parts.items()
-    ]
-    return all(end <= then for end, then in ends) and any(end < then for end, then in ends)
+def rival(
+    connection: Connection, row: LedgerRow, queue: str, consumer: str, known: Sequence[LedgerRow]
+) -> LedgerRow | None:
+    """Return the query that has moved a consumer of another one last.
+
+    Args:
+        known: entries that were read. If none of them is it, the ledgers near the query are read too.
+    """
+    near: list[LedgerRow] = []
+    # Naming it is a help: a folder that cannot be listed hides nothing else.
+    with suppress(ExactlyOnceError):
+        paths = (row.entry.target, row.ledger, consumer)
+        near, _ = read_ledgers(connection, list(marked(connection, paths, LEDGER_MARK)))
+    found = [one for one in (*known, *near) if shares(one.entry, row.entry, queue, consumer)]
+    return max(found, key=lambda one: one.entry.committed_at, default=None)
 
 
 def remove_entry(connection: Connection, row: LedgerRow) -> None:

@@ -15,9 +15,10 @@ import pyarrow as pa
 
 from yt_exactly_once.codec.rows import decode
 from yt_exactly_once.codec.schema import TIMESTAMP_COLUMN, pulled_field
+from yt_exactly_once.commit.judgement import supersedes
 from yt_exactly_once.config import check_path
 from yt_exactly_once.errors import ConfigError, TableError
-from yt_exactly_once.operations.ledgers import LedgerRow, read_ledger, supersedes
+from yt_exactly_once.operations.ledgers import LedgerRow, read_ledger
 from yt_exactly_once.operations.moves import Affected, Direction, Move, Plan
 from yt_exactly_once.ytsaurus.browsing import cluster_of, row_time
 from yt_exactly_once.ytsaurus.queues import PartitionBounds, RemoteQueue, require_registration

@@ -72,6 +72,7 @@ class QueueStatus:
         is_recreated: whether another queue is at the path than the one that the query has read.
         lost_partitions: how many partitions the query has read that the queue no longer has.
         problem: why it cannot be read, or what is wrong with it; empty if nothing is.
+        remedy: the end of `problem`, if something else than the repair of the query is to be done.
     """
 
     cluster: str
@@ -85,6 +86,7 @@ class QueueStatus:
     is_recreated: bool = False
     lost_partitions: int = 0
     problem: str = ""
+    remedy: str = ""
 
     @property
     def lag_rows(self) -> int:

@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from yt_exactly_once import advice
+from yt_exactly_once.commit.judgement import supersedes
 from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.operations.ledgers import LedgerRow, supersedes
+from yt_exactly_once.operations.ledgers import LedgerRow, rival
 from yt_exactly_once.operations.moves import LOST, REPEATED, Move, move_consumer, require_accepted
 from yt_exactly_once.operations.query_status import PartitionStatus, QueryStatus, QueueStatus
 from yt_exactly_once.operations.status import statuses
@@ -149,11 +151,14 @@ def plan_repairs(
             query=query or None,
         )
     return [
-        _planned(one, rows, new_checkpoint=new_checkpoint) for one in statuses(connection, wanted)
+        _planned(connection, one, rows, new_checkpoint=new_checkpoint)
+        for one in statuses(connection, wanted)
     ]
 
 
-def _planned(status: QueryStatus, rows: Sequence[LedgerRow], *, new_checkpoint: bool) -> Repair:
+def _planned(
+    connection: Connection, status: QueryStatus, rows: Sequence[LedgerRow], *, new_checkpoint: bool
+) -> Repair:
     row = next(
         one
         for one in rows
@@ -174,7 +179,16 @@ def _planned(status: QueryStatus, rows: Sequence[LedgerRow], *, new_checkpoint: 
         )
     for queue in status.queues:
         found.look_at(queue)
-        found.look_for_others(queue, row, rows)
+        if queue.consumer and any(
+            isinstance(step, Place) and step.queue == queue.path for step in found.steps
+        ):
+            other = rival(connection, row, queue.path, queue.consumer, rows)
+            if other is not None:
+                found.open.append(
+                    f"Query {other.entry.query_id} uses the consumer {queue.consumer} too, for "
+                    f"{other.entry.target}: to move it breaks that query. "
+                    f"{advice.share_no_consumer(other.ledger, other.entry.query_id)}"
+                )
     return Repair(
         row,
         tuple(target.path for target in status.targets),
@@ -260,26 +274,6 @@ class _Found:
             )
         if moves:
             self.steps.append(Place(queue.cluster, queue.path, consumer, moves))
-
-    def look_for_others(
-        self, queue: QueueStatus, row: LedgerRow, rows: Sequence[LedgerRow]
-    ) -> None:
-        """Leave a consumer alone that another query has taken on."""
-        mine = {id(one) for one in self.steps if isinstance(one, Place) and one.queue == queue.path}
-        for other in rows:
-            entry = other.entry
-            uses = any(
-                key[1:3] == (queue.path, queue.consumer) for key in entry.offsets if queue.consumer
-            )
-            if mine and uses and entry.query_id != row.entry.query_id:
-                if supersedes(row.entry, entry):
-                    continue
-                self.open.append(
-                    f"Query {entry.query_id} uses the consumer {queue.consumer} too, for {entry.target}. If "
-                    f"it is gone, run: yt-exactly-once ledger prune {other.ledger} --query {entry.query_id} "
-                    "--yes. If not, give each query a consumer of its own"
-                )
-                return
 
     def start(self) -> str:
         """Say how the query is started."""

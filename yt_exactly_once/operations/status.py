@@ -18,6 +18,7 @@ from yt_exactly_once import advice
 from yt_exactly_once.codec.rows import decode
 from yt_exactly_once.codec.schema import TIMESTAMP_COLUMN, pulled_field
 from yt_exactly_once.commit.entry import LedgerEntry, PartitionOffset
+from yt_exactly_once.commit.judgement import supersedes
 from yt_exactly_once.errors import ExactlyOnceError
 from yt_exactly_once.operations.ledgers import (
     LedgerRow,
@@ -25,7 +26,7 @@ from yt_exactly_once.operations.ledgers import (
     find_ledgers,
     read_ledger,
     read_ledgers,
-    supersedes,
+    rival,
 )
 from yt_exactly_once.operations.query_status import (
     PartitionStatus,
@@ -107,8 +108,7 @@ def statuses(connection: Connection, rows: Sequence[LedgerRow]) -> list[QuerySta
     if not groups:
         return []
     facts = _Facts(connection, rows)
-    entries = [row.entry for row in rows]
-    return [_query(connection, facts, group, entries) for group in groups.values()]
+    return [_query(connection, facts, group, rows) for group in groups.values()]
 
 
 Source = tuple[str, str, str, str]
@@ -240,23 +240,19 @@ def _stamps(
 
 
 def _query(
-    connection: Connection,
-    facts: _Facts,
-    group: Sequence[LedgerRow],
-    entries: Sequence[LedgerEntry],
+    connection: Connection, facts: _Facts, group: Sequence[LedgerRow], rows: Sequence[LedgerRow]
 ) -> QueryStatus:
     row = group[0]
     entry = row.entry
     queues = [_queue(facts, row, source, parts) for source, parts in entry.offsets.items()]
     # The query itself may have moved a consumer after its entry was read. A later query that took over the
     # consumer may do so too.
-    if any(_stray(queue) for queue in queues) and (
-        any(supersedes(other, entry) for other in entries) or not _is_newest(connection, row)
+    if (
+        not any(supersedes(other.entry, entry) for other in rows)
+        and any(map(_stray, queues))
+        and _is_newest(connection, row)
     ):
-        strays = [""] * len(queues)
-    else:
-        strays = [_stray(queue) for queue in queues]
-    hint = f". Run: {repair_command(row)}"
+        queues = [_with_mover(connection, queue, row, rows) for queue in queues]
     return QueryStatus(
         query_id=entry.query_id,
         ledger=row.ledger,
@@ -270,10 +266,7 @@ def _query(
         age_seconds=age_seconds(entry),
         transaction_id=entry.transaction_id,
         targets=tuple(_target(facts, row) for row in sorted(group, key=_target_path)),
-        queues=tuple(
-            replace(queue, problem=queue.problem or (stray and stray + hint))
-            for queue, stray in zip(queues, strays, strict=True)
-        ),
+        queues=tuple(queues),
         source_rows=sum(
             part.end - part.start for parts in entry.offsets.values() for part in parts.values()
         ),
@@ -297,16 +290,34 @@ def _is_newest(connection: Connection, row: LedgerRow) -> bool:
     )
 
 
+def _with_mover(
+    connection: Connection, queue: QueueStatus, row: LedgerRow, rows: Sequence[LedgerRow]
+) -> QueueStatus:
+    """Say who has moved the consumer of a queue, and what to do, unless it is in its place."""
+    where = _stray(queue)
+    if queue.problem or not where:
+        return queue
+    other = rival(connection, row, queue.path, queue.consumer or "", rows)
+    if other is None:
+        cause = "it was removed, or another query or a person moved it, or the function left a batch out"
+        return replace(queue, problem=f"{where}: {cause}. Run: {repair_command(row)}")
+    way = advice.share_no_consumer(other.ledger, other.entry.query_id)
+    cause = (
+        f"query {other.entry.query_id}, which writes {other.entry.target}, has this consumer too, and has "
+        f"probably moved it. {way}"
+    )
+    return replace(queue, problem=f"{where}: {cause}", remedy=way)
+
+
 def _stray(queue: QueueStatus) -> str:
-    """Say that a consumer is where the query did not leave it; empty if it is in its place."""
+    """Say where a consumer is that the query did not leave there; empty if it is in its place."""
     for part in queue.partitions:
         if part.is_stray:
             left = part.left, part.delivered
             place = str(left[0]) if left[0] == left[1] else f"{left[0]} to {left[1]}"
             return (
                 f"the consumer {queue.consumer} is at row {part.consumer} of partition {part.partition}, and "
-                f"this query left it at {place}: it was removed, or another query or a person moved it, or "
-                "the function left a batch out"
+                f"this query left it at {place}"
             )
     return ""
 

@@ -5,7 +5,7 @@ For tools, and for the checks before the first batch. No batch of a query reads 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -140,6 +140,18 @@ def children(
             raise answer
         found.append([{**node.attributes, "name": str(node)} for node in answer])
     return found
+
+
+def marked(connection: Connection, paths: Iterable[str], name: str) -> Iterator[str]:
+    """Yield the paths of what lies beside some paths and has an attribute."""
+    folders = sorted({path.rpartition("/")[0] for path in paths})
+    for folder, held in zip(folders, children(connection, folders, [name]), strict=True):
+        yield from (f"{folder}/{escaped(child['name'])}" for child in held if name in child)
+
+
+def escaped(name: str) -> str:
+    """Return the name of a child as a path has it."""
+    return "".join("\\" + char if char in "\\/@&*[{" else char for char in name)
 
 
 def all_rows(connection: Connection, path: str) -> list[dict[str, Any]]:

@@ -53,12 +53,12 @@ def examine(subject: Subject, connection: Connection) -> Iterator[Finding]:
         bad = [queue for queue in mine if queue.problem]
         row = next(row for row in rows if row.entry.transaction_id == one.transaction_id)
         for queue in bad:
-            what, _, _ = queue.problem.partition(" Run: ")
+            what, _, _ = queue.problem.removesuffix(queue.remedy).partition(" Run: ")
             yield problem(
                 "query",
-                f"{queue.path}: {what.rstrip('.')}",
+                f"{queue.path}: {what.rstrip('. ')}",
                 f"Query {one.query_id} cannot continue, or would not continue where it ended",
-                repair_command(row),
+                queue.remedy or repair_command(row),
             )
         if not bad:
             lag = sum(queue.lag_rows for queue in mine)

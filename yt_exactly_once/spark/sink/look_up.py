@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 
+from yt_exactly_once import advice
 from yt_exactly_once.commit.cluster import Ahead
 from yt_exactly_once.commit.contents import Read
-from yt_exactly_once.commit.entry import LedgerEntry
+from yt_exactly_once.commit.entry import LEDGER_MARK, LedgerEntry
 from yt_exactly_once.commit.history import (
     is_noted,
     note_ledger,
@@ -18,7 +20,7 @@ from yt_exactly_once.commit.history import (
     require_same_ledger,
     require_whole,
 )
-from yt_exactly_once.commit.judgement import Verdict, judge, require_one_sink
+from yt_exactly_once.commit.judgement import Verdict, judge, require_one_sink, shares
 from yt_exactly_once.commit.ledger import CommitLedger
 from yt_exactly_once.errors import ConfigError, ExactlyOnceError, OffsetConflictError
 from yt_exactly_once.observability import Event
@@ -33,12 +35,13 @@ from yt_exactly_once.spark.sink.modes.sessions import (
 )
 from yt_exactly_once.spark.sink.run import Delivery
 from yt_exactly_once.spark.sink.targets import PreparedTarget
-from yt_exactly_once.ytsaurus.browsing import cluster_of
+from yt_exactly_once.ytsaurus.browsing import cluster_of, marked
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.rows import SessionState, sessions_of
 from yt_exactly_once.ytsaurus.tables import had_rows, rows_of
 
 _MOST_ENTRIES = 1_000
+_MOST_LEDGERS = 30
 
 
 @dataclass(frozen=True)
@@ -76,21 +79,32 @@ def find(
 def name_other_query(
     delivery: Delivery, connection: Connection, error: OffsetConflictError
 ) -> None:
-    """Add to an error the query that moves the same consumer, if the ledger knows one."""
+    """Add to an error the query that moves the same consumer, if the ledger or one near it knows one."""
+    ledger, consumer = delivery.ledger, str(error.where.get("consumer"))
     # Naming it is a help. Whatever fails here must not hide the conflict.
     with suppress(Exception):
-        own = set(delivery.ledger.targets)
-        for row in rows_of(connection, delivery.ledger.path, _MOST_ENTRIES):
-            entry = LedgerEntry.from_row(row)
-            is_own = entry.query_id == delivery.batch.query_id and entry.target in own
-            consumers = {consumer for _, _, consumer, _ in entry.offsets}
-            if not is_own and error.where.get("consumer") in consumers:
+        mine = ledger.read(connection)
+        near = marked(connection, (ledger.path, *ledger.targets, consumer), LEDGER_MARK)
+        for path in islice(dict.fromkeys([ledger.path, *near]), _MOST_LEDGERS):
+            for entry in _entries(connection, path):
+                is_own = entry.query_id == ledger.query_id and entry.target in ledger.targets
+                if is_own or all(key[2] != consumer for key in entry.offsets):
+                    continue
                 error.what += (
                     f". Query {entry.query_id} has moved it too: with batch {entry.batch_id}, which it wrote "
                     f"into {entry.target}"
                 )
                 error.where["other_query"] = entry.query_id
+                if mine and shares(entry, mine, str(error.where.get("queue")), consumer):
+                    error.remedy = advice.share_no_consumer(path, entry.query_id)
                 return
+
+
+def _entries(connection: Connection, ledger: str) -> list[LedgerEntry]:
+    """Return the entries of a ledger; nothing of one that cannot be read."""
+    with suppress(Exception):
+        return [LedgerEntry.from_row(row) for row in rows_of(connection, ledger, _MOST_ENTRIES)]
+    return []
 
 
 def look_up(
