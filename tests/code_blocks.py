@@ -77,6 +77,7 @@ _HOWS: dict[str, list[How | str]] = {
         _BY_CI,
         *[How.RUNS] * 2,
     ],
+    "docs/how-to/recover.md": ["tests/local/test_advice.py runs it"] * 2,
     "docs/how-to/checkpoints.md": [
         _BY_CI,
         "tests/machines runs such a driver",

@@ -18,7 +18,7 @@ from collections import Counter
 from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from datetime import timedelta
-from io import StringIO
+from io import BytesIO, TextIOWrapper
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -285,7 +285,12 @@ class Operated:
     def command(self, line: str, **environment: str) -> tuple[int, str]:
         """Run a command as an administrator in a shell; return its exit code, and all that it printed."""
         program, *arguments = shlex.split(line)
-        said = StringIO()
+        # Rows are printed as bytes.
+        said = TextIOWrapper(BytesIO(), write_through=True)
+
+        def heard() -> str:
+            return said.buffer.getvalue().decode()  # type: ignore[attr-defined]
+
         usual = {"YT_PROXY": self.cluster.proxy_urls[0], "YT_TOKEN": "", "COLUMNS": "80"}
         with (
             mock.patch.dict("os.environ", usual | environment),
@@ -298,7 +303,7 @@ class Operated:
                 done = subprocess.run(command, text=True, capture_output=True, check=False)
                 return done.returncode, done.stdout + done.stderr
             if program == "yt-exactly-once":
-                return cli.main(arguments), said.getvalue()
+                return cli.main(arguments), heard()
             assert program == "yt"
             # The client reads YT_PROXY once, when it is imported.
             address = ["--proxy", self.cluster.proxy_urls[0]]
@@ -306,8 +311,8 @@ class Operated:
                 try:
                     yt_binary.main()
                 except SystemExit as ended:
-                    return int(ended.code or 0), said.getvalue()
-            return 0, said.getvalue()
+                    return int(ended.code or 0), heard()
+            return 0, heard()
 
     def follow(self, advice: str, option: str = "") -> str:
         """Do what a text says, word by word: run its commands, and set its options; return what was said.

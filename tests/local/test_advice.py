@@ -245,6 +245,23 @@ def test_second_query_on_one_consumer_gets_its_own_as_the_page_says(query):
     assert query.command(f"yt-exactly-once status {query.folder} --check")[0] == 0
 
 
+def test_rows_of_a_batch_are_found_as_the_page_says(query):
+    """By the columns that say where a row is from, and by its values in the queue."""
+    columns = [f"__spyt_streaming_src_{name}_index" for name in ("tablet", "row")]
+    offset = query._offset(0)
+    start, end = (offset[name]["0"] for name in ("start", "partitions"))
+    result = f"{query.folder}/result"
+    query.create_table(result, [{"name": name, "type": "int64"} for name in columns])
+    query.client.insert_rows(result, [dict(zip(columns, (0, end - 1), strict=True))])
+    page = (ROOT / "docs/how-to/recover.md").read_text()
+    for block in re.findall(r"^```sh\n(yt select-rows .*?)\n```", page, re.MULTILINE | re.DOTALL):
+        line = block.replace("//home/shop/result", result)
+        line = line.replace("//home/shop/orders", query.queue)
+        line = line.replace("40 and 59", f"{start} and {end - 1}")
+        code, said = query.command(line)
+        assert (code, bool(said.strip())) == (0, True), said
+
+
 def test_old_checkpoint_is_not_started_over_a_newer_one(query):
     """Its rows were written by the newer query, which continues."""
     old, newer = query.checkpoint, query.checkpoint.with_name("newer")

@@ -362,6 +362,30 @@ def test_target_without_sources_is_counted(cluster, tmp, capsys):
         audit(pipeline.connection, pipeline.target, columns=Columns("part", "nowhere"))
 
 
+@pytest.mark.usefixtures("no_pause")
+@pytest.mark.parametrize("by", [By.COUNT, By.DIGEST])
+def test_rows_from_before_the_ledger_are_not_called_wrong(cluster, tmp, by):
+    """A ledger that was lost, and begun again with `new_ledger=True`, counts later batches alone."""
+    pipeline = digested(cluster, tmp)
+    pipeline.run(5)
+    pipeline.run(5)
+    pipeline.client.remove(pipeline.ledger)
+    pipeline.create()
+    pipeline.run(5)
+    found = audit(pipeline.connection, pipeline.target, by=by)
+    assert (found.rows, found.expected_rows, found.verdict) == (30, 10, Verdict.UNPROVEN)
+    assert "counted 1 of 3 batches" in found.unproven[0]
+    assert look(pipeline).exact
+    fewer = Pipeline(cluster, f"{tmp}/fewer", digest=True, at=[5, 5], batch=1).create()
+    fewer.feed(10)
+    fewer.run(5, written=written(2))
+    assert audit(fewer.connection, fewer.target, by=by).verdict is Verdict.WRONG
+    whole = Pipeline(cluster, f"{tmp}/whole", digest=True, batch=1).create()
+    whole.feed(10)
+    whole.run(5, written=written(7))
+    assert audit(whole.connection, whole.target, by=by).verdict is Verdict.WRONG
+
+
 def _damaged(pipeline, change):
     """Commit rows, of which others are in the target than the ledger counts."""
     rows = written(6)

@@ -93,9 +93,10 @@ def command(
 
     The last line is the verdict. "exact" is proven by source or by digest only. "NOT proven" means that
     nothing wrong was seen, and that this says too little: counts alone, queries that have read the same
-    rows, values that were not compared, dead letters, half a batch. "NOT exact" means that a row is lost,
-    repeated, changed or of unknown origin. The exit code is 0 for "exact" alone; and if all that was asked
-    for is right: with --by count if no rows were read twice or never, and by source with --no-values.
+    rows, values that were not compared, dead letters, half a batch, a ledger that is newer than rows.
+    "NOT exact" means that a row is lost, repeated, changed or of unknown origin. The exit code is 0 for
+    "exact" alone; and if all that was asked for is right: with --by count if no rows were read twice or
+    never, and by source with --no-values.
     """
     if (partition_column is None) != (row_column is None):
         raise click.UsageError("Give both --partition-column and --row-column, or none")

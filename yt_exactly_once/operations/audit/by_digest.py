@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from yt_exactly_once.codec.row_hash import added, combined, row_hashes
@@ -207,7 +208,9 @@ def _audit(info: TableInfo, entries: Entries, rows: int, digest: int, by: By) ->
     expected = 0
     if by is By.DIGEST:
         expected = combined(*(kept.total for kept in _digests(info, entries)))
-    return _result(info, entries, by, (rows, digest), (_total(entries), expected))
+    audit = _result(info, entries, by, (rows, digest), (_total(entries), expected))
+    late = tuple(_before_the_ledger(entries)) if rows > _total(entries) else ()
+    return replace(audit, unproven=(*late, *audit.unproven), is_late=bool(late))
 
 
 def _result(
@@ -232,6 +235,19 @@ def _result(
         expected_digest=texts[1],
         unproven=tuple(unproven),
     )
+
+
+def _before_the_ledger(entries: Entries) -> Iterator[str]:
+    """Say which queries may have written rows before the ledger that counts them had begun."""
+    for entry in (row.entry for row in entries if not row.entry.application):
+        number, counted = entry.batch_id + 1, entry.tally.batches
+        firsts = [part.first for parts in entry.offsets.values() for part in parts.values()]
+        if counted < number and (any(firsts) or not firsts):
+            yield (
+                f"where the other rows are from: the ledger has counted {counted} of {number} batches of "
+                f"{entry.query_id}. If it was begun in the middle, with new_ledger=True, they are of earlier "
+                "batches. If the other batches were empty, rows are there twice, or of unknown origin"
+            )
 
 
 def _outside_totals(entries: Entries) -> Iterator[str]:

@@ -93,6 +93,7 @@ class Audit:
         partitions: by queue and partition; empty unless rows were compared with the queues.
         expected_rows: rows that the ledger accounts for; `None` if rows were compared with the queues.
         unproven: what the comparison says nothing about, and why.
+        is_late: whether a ledger may have begun after rows of its query, so that more rows prove nothing.
         digest: of the rows of the target; empty unless compared.
         expected_digest: of the rows that the ledger accounts for; empty unless compared.
     """
@@ -111,11 +112,12 @@ class Audit:
     digest: str = ""
     expected_digest: str = ""
     unproven: tuple[str, ...] = ()
+    is_late: bool = False
 
     @property
     def verdict(self) -> Verdict:
         """What it amounts to."""
-        if not self._agrees:
+        if not (self._agrees or self.is_late):
             return Verdict.WRONG
         return Verdict.UNPROVEN if self.unproven else Verdict.EXACT
 
