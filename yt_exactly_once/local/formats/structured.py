@@ -112,14 +112,14 @@ def loads(data: bytes, source: Format, what: str) -> Any:
             f'Format "{source.name}" cannot hold the structured value of {what}; use yson or json',
             Code.INVALID_FORMAT,
         )
+    check_weight(data, what)
     return load_yson(data, what)
 
 
 def load_yson(data: bytes, what: str) -> Any:
-    """Parse one YSON value of any variant."""
+    """Parse one YSON value of any variant, of whatever size: one that the store has."""
     if not data.strip():
         raise YtError(f"Error parsing {what}: value expected, found end of stream", Code.YSON_PARSE)
-    check_weight(data, what)
     try:
         return yson.loads(data, always_create_attributes=False)
     except (yson.YsonError, ValueError, TypeError, RecursionError) as error:

@@ -11,7 +11,7 @@ from typing import Any
 
 from yt_exactly_once.local.cypress.permissions import PERMISSIONS
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.formats.structured import dump_yson, load_yson
+from yt_exactly_once.local.formats.structured import Format, dump_yson, loads
 from yt_exactly_once.local.rpc import identifiers, message_types, paths
 from yt_exactly_once.local.rpc.message_types import FieldEntry, text
 
@@ -89,8 +89,11 @@ def _load_text(value: bytes, name: str) -> Any:
     return paths.load(value, name) if name.endswith(("path", "paths")) else text(value, name)
 
 
+_YSON = Format("yson")
+
+
 def _load_attributes(value: Any, name: str) -> dict[str, Any]:
-    return {text(item.key, name): load_yson(item.value, name) for item in value.attributes}
+    return {text(item.key, name): loads(item.value, _YSON, name) for item in value.attributes}
 
 
 _LOADERS: dict[str, Callable[[Any, str], Any]] = {
@@ -99,7 +102,7 @@ _LOADERS: dict[str, Callable[[Any, str], Any]] = {
     "TPrerequisiteOptions.TTransactionPrerequisite": lambda value, _: identifiers.required(
         value, "transaction_id"
     ),
-    "bytes": load_yson,
+    "bytes": lambda value, name: loads(value, _YSON, name),
     "string": _load_text,
 }
 _KNOWN = _GROUPS | _MAPS | _LOADERS.keys()

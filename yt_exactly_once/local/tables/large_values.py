@@ -19,9 +19,9 @@ from yt_exactly_once.local.tables import values
 LARGE = 1 << 14
 """Bytes, from which on parts are not made objects together. Objects may take a hundred times as many."""
 
-_FREE_WEIGHT = 4 << 20
-_WEIGHTS = {"{": 350, "[": 120, "<": 900, '"': 30, ";": 64, ",": 64, "=": 64, ":": 64}
-"""Bytes of the objects that a character may stand for."""
+_FREE_WEIGHT = 7 << 20
+_WEIGHTS = {"{": 64, "[": 64, "<": 900, ";": 64, ",": 64, "=": 128, ":": 128}
+"""Bytes of the objects that a character may stand for. A schema of 32 767 columns is just not too much."""
 
 PARSE_ERRORS = (yson.YsonError, ValueError, TypeError, RecursionError)
 
@@ -37,7 +37,7 @@ def check_weight(data: str | bytes, what: str) -> None:
         size * (data.count(mark) if isinstance(data, str) else data.count(mark.encode()))
         for mark, size in _WEIGHTS.items()
     )
-    if weight > _FREE_WEIGHT + 4 * len(data):
+    if weight > _FREE_WEIGHT + 8 * len(data):
         raise YtError(
             f"Error parsing {what}: {len(data)} bytes have too many parts, which may take {weight}"
             " bytes of memory in the embedded cluster; send less at a time, or rows as YSON"
