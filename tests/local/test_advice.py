@@ -284,6 +284,35 @@ def test_doctor_names_a_ledger_that_is_gone(query):
     assert "'A ledger is missing'" in repair
 
 
+def test_notes_that_were_deleted_are_missed(query):
+    """By the sink at its next start, and by the doctor before and after it; the query continues."""
+    events = []
+    query.options["listener"] = lambda event, _fields: events.append(event)
+    shutil.rmtree(query.checkpoint / "yt_exactly_once")
+    for _ in range(2):
+        query.feed(3)
+        repairs = query.repairs(f"--checkpoint {query.checkpoint}", levels=("warning ",))
+        assert f"audit {query.target} --by source" in repairs[-1]
+        query.run(rows=2)
+        assert events.count("notes.missing") == 1
+    query.assert_exact()
+
+
+@pytest.mark.parametrize("mode", ["transactional", "at-least-once"])
+def test_notes_of_a_healthy_query_are_not_missed(cluster, tmp, tmp_path, mode):
+    """From its first batch on, after a crash at any place, and with batches that were left out."""
+    events = []
+    query = Operated(cluster, tmp, tmp_path / "checkpoint", mode=mode).create()
+    query.options["listener"] = lambda event, _fields: events.append(event)
+    for die_after in ("offsets", "sink", "offsets"):
+        query.feed(5)
+        query.kill(die_after, rows=2)
+        query.run(rows=2)
+    assert "batch.committed" in events
+    assert "notes.missing" not in events
+    assert "lacks notes" not in query.doctor(f"--checkpoint {query.checkpoint}")[1]
+
+
 def test_ledger_that_was_moved_is_found(query):
     """Beside its target, by its mark; the sink gets the path."""
     query.client.unmount_table(query.ledger, sync=True)

@@ -10,9 +10,10 @@ import pytest
 from tests.notes import MemoryNotes, NoNotes
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.commit.cluster import Payload
-from yt_exactly_once.commit.entry import LedgerEntry
+from yt_exactly_once.commit.entry import LedgerEntry, Tally
 from yt_exactly_once.commit.history import (
     is_noted,
+    lack_notes,
     note_ledger,
     require_ledger,
     require_same_cluster,
@@ -207,6 +208,26 @@ def test_copy_of_a_ledger_needs_to_be_asked_for(used, committed, is_refused):
         return
     with pytest.raises(LedgerMissingError, match="This one ends at batch 3"):
         require(written=True)
+
+
+@pytest.mark.parametrize(
+    ("query", "firsts", "batches", "lacks"),
+    [
+        ("query", [0], 4, False),
+        ("query", [0, 3], 4, False),
+        ("query", [2], 1, False),
+        ("query", [2], 3, True),
+        ("query", [], 1, True),
+        ("application:job", [], 4, False),
+    ],
+)
+def test_notes_are_gone_if_the_ledger_counts_batches_from_before_them(
+    query, firsts, batches, lacks
+):
+    """A later first note alone proves nothing: the function may have left batches out."""
+    notes = [note(NoteKind.LEDGER, first) for first in firsts]
+    known = replace(entry(3), query_id=query, tallies={"//t": Tally(batches=batches)})
+    assert lack_notes(notes, known) is lacks
 
 
 def test_ledger_is_noted_once():

@@ -192,6 +192,20 @@ _LOST = (
 )
 
 
+def lack_notes(notes: Collection[Note], entry: LedgerEntry) -> bool:
+    """Return whether notes of a query are gone: its ledger counts batches from before the first note.
+
+    Each query notes its ledger before it commits its first batch there. A batch job keeps no notes.
+    """
+    first = min((note.batch for note in _used(notes, entry.target)), default=entry.batch_id + 1)
+    return not entry.application and entry.tally.batches > entry.batch_id + 1 - first
+
+
+def lack_all_notes(notes: Collection[Note], entry: LedgerEntry) -> bool:
+    """Return the same if this run is the first one to miss them: it notes the ledger again."""
+    return lack_notes(notes, entry) and not _used(notes, entry.target)
+
+
 def note_ledger(
     notes: Notes,
     known: Collection[Note],

@@ -34,6 +34,7 @@ class Event(StrEnum):
     HISTORY_FAILED = "history.failed"
     SOURCE_RUN_LIMITED = "source.run_limited"
     NOTE_FAILED = "note.failed"
+    NOTES_MISSING = "notes.missing"
     WARM_UP_FAILED = "warm_up.failed"
     QUERY_STARTED = "query.started"
     QUERY_PROGRESSED = "query.progressed"
@@ -56,6 +57,7 @@ _LEVELS = {
     Event.HISTORY_FAILED: "warning",
     Event.SOURCE_RUN_LIMITED: "warning",
     Event.NOTE_FAILED: "warning",
+    Event.NOTES_MISSING: "warning",
     Event.QUERY_STARTED: "info",
     Event.QUERY_STOPPED: "info",
     Event.LISTENER_FAILED: "warning",

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from yt_exactly_once import advice
+from yt_exactly_once.commit.history import lack_notes
 from yt_exactly_once.commit.notes import FOLDER, Note, NoteKind, digest_of_path
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.operations.doctor.finding import Finding, Level, ok, problem, warning
@@ -42,6 +43,15 @@ def examine(subject: Subject, connection: Connection) -> Iterator[Finding]:
     yield from bad
     if not bad:
         yield from _compared(place, query, offsets, commits, rows)
+        notes = _notes(files)
+        for target in [row.entry.target for row in rows if _lacks(notes, row, query)]:
+            yield warning(
+                _CHECK,
+                f"{place}/{FOLDER} lacks notes about batches that were written to {target}",
+                "The sink does not know any more of calls that failed, and takes a copy for the ledger",
+                "Restore the folder from its newest copy while the query is stopped. Without one, compare "
+                f"the table with the queue: yt-exactly-once audit {target} --by source",
+            )
         if entry is not None and entry.ledger != subject.ledger_path:
             yield warning(
                 _CHECK,
@@ -82,6 +92,10 @@ def examine_source(subject: Subject, connection: Connection) -> Iterator[Finding
 def _notes(files: Storage) -> list[Note]:
     found = [Note.from_name(name) for name in files.names(FOLDER)]
     return [note for note in found if note is not None]
+
+
+def _lacks(notes: list[Note], row: LedgerRow, query: str) -> bool:
+    return row.entry.query_id == query and lack_notes(notes, row.entry)
 
 
 def _lost_ledger(

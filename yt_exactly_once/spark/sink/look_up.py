@@ -14,6 +14,7 @@ from yt_exactly_once.commit.contents import Read
 from yt_exactly_once.commit.entry import LEDGER_MARK, LedgerEntry
 from yt_exactly_once.commit.history import (
     is_noted,
+    lack_all_notes,
     note_ledger,
     require_ledger,
     require_same_cluster,
@@ -204,6 +205,12 @@ def compare_history(
         if note not in known:
             notes.add(note, "The checkpoint had refused this note, and the ledger kept it")
     known = [*known, *refused]
+    if entry is not None and lack_all_notes(known, entry):
+        delivery.emit(
+            Event.NOTES_MISSING,
+            unknown="whether an earlier call failed and its error was swallowed, and whether this is the "
+            "ledger and the cluster of the query, or a copy",
+        )
     require_whole(known, entry, batch, ledger, options.accepted)
     if entry is None:
         require_ledger(
