@@ -26,6 +26,7 @@ CAUSES = {
     ".* unmounted": 'is unmounted|"unmounted" state',
     ".* frozen": "is frozen",
     "queue trimmed": "were trimmed",
+    "queue replaced": "not registered|recreated",
     "queue resharded down": "queue now has 1|partitions are gone",
     "(queue|target) gone": "no such table|nothing at the|there is no table",
     "ledger gone": "has no entry of",

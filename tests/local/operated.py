@@ -142,6 +142,16 @@ class Operated:
         """Create the queue, or another one at its path."""
         self.create_table(self.queue, QUEUE_SCHEMA, tablet_count=PARTITIONS)
 
+    def link_queue(self, new: str) -> None:
+        """Make the path of the queue a link to a new one; the old one is kept under another name."""
+        old = f"{self.queue}_old"
+        if not self.client.exists(old):
+            self.client.unmount_table(self.queue, sync=True)
+            self.client.move(self.queue, old)
+            self.client.mount_table(old, sync=True)
+        self.create_table(f"{self.queue}_{new}", QUEUE_SCHEMA, tablet_count=PARTITIONS)
+        self.client.link(f"{self.queue}_{new}", self.queue, force=True)
+
     def create_table(self, path: str, schema: list[dict[str, Any]], **attributes: Any) -> None:
         """Create and mount a dynamic table."""
         given = {"dynamic": True, "schema": schema, **attributes}

@@ -155,13 +155,35 @@ def test_recreated_queue_is_read_from_its_first_row(query, touched, waiting):
     query.feed(8)
     if touched == "moved to 0":
         query.client.register_queue_consumer(query.queue, query.consumer, vital=True)
-        query.follow(
+        said = query.follow(
             f"Run: yt-exactly-once rewind {query.consumer} {query.queue} --to earliest "
             f"--ledger {query.ledger} --force --yes."
         )
+        assert "Leave the consumer where it is" in said
+        assert "OffsetConflictError" not in said
     query.restart_with_advice()
     query.assert_exact()
     assert unfollowed("queue recreated", query.followed) == []
+
+
+@pytest.mark.parametrize("waiting", first_of([True, False]))
+def test_another_queue_behind_the_path_is_read_from_its_first_row(query, waiting):
+    """What `repair` prints is enough: the server has other rows of the consumer for another queue."""
+    if waiting:
+        query.feed(3)
+        query.kill("sink")
+    query.link_queue("new")
+    query.feed(8)
+    query.follow(query.command(f"yt-exactly-once repair {query.target} --apply")[1])
+    move = f"{query.consumer} {query.queue} --to earliest --ledger {query.ledger} --dry-run"
+    assert "There is nothing to rewind" in query.command(f"yt-exactly-once rewind {move}")[1]
+    query.run()
+    query.assert_exact()
+    rows = query.client.select_rows(f"queue_path, [offset] from [{query.consumer}]")
+    assert {"queue_path": f"{query.queue}_new", "offset": 8} in list(rows)
+    query.feed(2)
+    query.run()
+    assert query.doctor(f"--checkpoint {query.checkpoint}")[0] == 0
 
 
 def test_recreated_queue_that_trims_itself_keeps_its_rows_until_they_are_read(query, cluster):

@@ -63,6 +63,31 @@ def _queue_trimmed(query):
     query.gone = query.fed[25:27]
 
 
+def _queue_replaced(query):
+    query.gone = query.fed[20:]
+    query.client.remove(query.queue)
+    query.create_queue()
+    query.feed(7)
+
+
+def _queue_replaced_behind_a_link(query):
+    query.gone = query.fed[20:]
+    query.link_queue("2026")
+    query.feed(7)
+
+
+def _link_changed(query):
+    """The first queue behind it was read to its end, and a person says that the change is meant."""
+    _queue_replaced_behind_a_link(query)
+    query.client.register_queue_consumer(query.queue, query.consumer, vital=True)
+    query.loss = True
+    query.run()
+    query.link_queue("2027")
+    query.feed(7)
+    new = query.checkpoint.with_name("new")
+    query.people["if the change is meant"] = lambda: setattr(query, "checkpoint", new)
+
+
 def _resharded(path, count):
     def act(query):
         table = getattr(query, path)
@@ -348,6 +373,10 @@ BREAKS = {
     "queue unmounted": _made("queue", "unmount_table"),
     "queue frozen": _made("queue", "freeze_table"),
     "queue trimmed": _queue_trimmed,
+    "queue replaced": _queue_replaced,
+    "queue replaced behind a link": _queue_replaced_behind_a_link,
+    "queue replaced behind a link, twice": _link_changed,
+    "queue replaced behind a link, a batch planned": _unlogged(_queue_replaced_behind_a_link),
     "queue resharded up": _resharded("queue", 3),
     "target unmounted": _made("target", "unmount_table"),
     "target frozen": _made("target", "freeze_table"),

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from yt_exactly_once.codec.rows import decode
 from yt_exactly_once.codec.schema import TIMESTAMP_COLUMN, pulled_field
+from yt_exactly_once.commit.entry import PartitionOffset
 from yt_exactly_once.commit.judgement import supersedes
 from yt_exactly_once.config import check_path
 from yt_exactly_once.errors import ConfigError, TableError
@@ -61,7 +62,8 @@ def plan_move(
     """
     check_path(queue, "queue")
     check_path(consumer, "consumer")
-    remote = RemoteQueue(connection, queue, consumer)
+    remote = RemoteQueue(connection, queue, consumer).resolved()
+    names, queue = {queue, remote.path}, remote.path
     info = remote.describe()
     require_registration(connection, consumer, queue)
     if isinstance(to, datetime):
@@ -77,8 +79,8 @@ def plan_move(
         )
     cluster = cluster_of(connection).name
     at = remote.stored_offsets(cluster, range(len(bounds)))
-    entries = _entries(connection, queue, consumer, ledgers)
-    ends = _ends(entries, queue, consumer, info.id)
+    entries = _entries(connection, names, consumer, ledgers)
+    ends = _ends(entries, names, consumer, info.id)
     if to == LEDGER and ends is None:
         raise ConfigError(
             "No ledger has a query that has read this queue with this consumer",
@@ -125,27 +127,41 @@ def plan_move(
         consumer=consumer,
         moves=tuple(moves),
         stays=tuple(stays),
-        affected=tuple(_affected(connection, row, queue, consumer, places) for row in entries),
+        affected=tuple(
+            _affected(connection, row, _read(row, names, consumer).get(info.id), places)
+            for row in entries
+        ),
         repeated=0 if to == LEDGER else repeated,
         lost=0 if to == LEDGER else lost,
     )
 
 
 def _entries(
-    connection: Connection, queue: str, consumer: str, ledgers: Sequence[str]
+    connection: Connection, names: Collection[str], consumer: str, ledgers: Sequence[str]
 ) -> list[LedgerRow]:
     """Return the entries of the queries that read with a consumer, and that no later one has replaced."""
     rows = [row for ledger in ledgers for row in read_ledger(connection, ledger)]
     return [
         row
         for row in rows
-        if any((key[1], key[2]) == (queue, consumer) for key in row.entry.offsets)
+        if _read(row, names, consumer)
         and not any(supersedes(later.entry, row.entry) for later in rows)
     ]
 
 
+def _read(
+    row: LedgerRow, names: Collection[str], consumer: str
+) -> dict[str, Mapping[int, PartitionOffset]]:
+    """Return how far a query is in the queue, or in others that were at its path, by their ids."""
+    return {
+        key[3]: parts
+        for key, parts in row.entry.offsets.items()
+        if key[1] in names and key[2] == consumer
+    }
+
+
 def _ends(
-    entries: Sequence[LedgerRow], queue: str, consumer: str, queue_id: str
+    entries: Sequence[LedgerRow], names: Collection[str], consumer: str, queue_id: str
 ) -> dict[int, int] | None:
     """Return the first row of each partition that is in no target; nothing if no query has read the queue.
 
@@ -155,35 +171,40 @@ def _ends(
     known = [
         {partition: part.end for partition, part in parts.items()}
         for row in entries
-        for key, parts in row.entry.offsets.items()
-        if key[1:] == (queue, consumer, queue_id)
+        if (parts := _read(row, names, consumer).get(queue_id)) is not None
     ]
     if any(ends != known[0] for ends in known):
         raise ConfigError(
             "Several queries read with this consumer, and are at different rows",
             remedy="Name the ledger of one of them with --ledger. Give each query a consumer of its own",
-            queue=queue,
             consumer=consumer,
         )
     return known[0] if known else None
 
 
 def _affected(
-    connection: Connection, row: LedgerRow, queue: str, consumer: str, places: Mapping[int, int]
+    connection: Connection,
+    row: LedgerRow,
+    parts: Mapping[int, PartitionOffset] | None,
+    places: Mapping[int, int],
 ) -> Affected:
     entry = row.entry
-    parts = next(
-        parts for key, parts in entry.offsets.items() if (key[1], key[2]) == (queue, consumer)
-    )
-    keeps = all(part.left <= places.get(n, 0) <= part.end for n, part in parts.items())
+    if parts is None:
+        meaning = (
+            "It has read another queue that was there, and no row of this one. With "
+            "fail_on_data_loss=false in the source, its checkpoint continues at the first row. Leave the "
+            "consumer where it is: the source moves it"
+        )
+    elif all(part.left <= places.get(n, 0) <= part.end for n, part in parts.items()):
+        meaning = "Its checkpoint continues: start the query as it was"
+    else:
+        meaning = _meaning(connection, entry.target)
     return Affected(
         query_id=entry.query_id,
         ledger=row.ledger,
         target=entry.target,
         batch=entry.batch_id,
-        meaning="Its checkpoint continues: start the query as it was"
-        if keeps
-        else _meaning(connection, entry.target),
+        meaning=meaning,
     )
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Self
 
 from yt.common import YtError
 from yt.wrapper import YsonFormat
@@ -108,6 +108,11 @@ class RemoteQueue:
                 path=self.path,
             )
         return info
+
+    def resolved(self) -> Self:
+        """Return the same by its path without links: the server names it so in the rows of consumers."""
+        with translated("find the queue", queue=self.path):
+            return replace(self, path=str(self.connection.reader.get(f"{self.path}/@path")))
 
     def require_readable(self) -> TableInfo:
         """Check that the queue and the consumer can be read, and describe the queue.

@@ -80,11 +80,16 @@ def examine_source(subject: Subject, connection: Connection) -> Iterator[Finding
     newest = _numbers(files, "offsets")[-1:]
     texts = files.read(f"offsets/{newest[0]}").splitlines() if newest else []
     logged = [found for text in texts if (found := QueueOffset.from_text(text)) is not None]
-    named = [queue for queue in subject.queues if queue.path in {each.queue for each in logged}]
+    paths = {
+        queue: {queue.path, (attributes_of(connection, queue.path, ["path"]) or {}).get("path")}
+        for queue in subject.queues
+    }
+    named = [queue for queue in paths if paths[queue] & {each.queue for each in logged}]
     for queue in named or subject.queues[:1]:
-        for offset in [each for each in logged if each.queue == queue.path] or logged[:1]:
+        for offset in [each for each in logged if each.queue in paths[queue]] or logged[:1]:
+            path = offset.queue if offset.queue in paths[queue] else queue.path
             try:
-                offset.require_same_source(cluster, queue.path, queue.consumer)
+                offset.require_same_source(cluster, path, queue.consumer)
             except ConfigError as error:
                 yield problem(_CHECK, f"{place}: {error.what}", why, error.remedy)
 

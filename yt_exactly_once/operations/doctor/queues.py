@@ -146,7 +146,7 @@ def _registration(
 def _offsets(
     connection: Connection, queue: str, consumer: str, partitions: int
 ) -> Iterator[Finding]:
-    remote = RemoteQueue(connection, queue, consumer)
+    remote = RemoteQueue(connection, queue, consumer).resolved()
     bounds = remote.state().partitions
     stored = remote.stored_offsets(cluster_of(connection).name, range(partitions))
     lost = {n: b.lower for n, b in enumerate(bounds) if stored.get(n, 0) < b.lower and n in stored}

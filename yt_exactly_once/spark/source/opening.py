@@ -40,7 +40,7 @@ class OpenedQueue:
 
     Attributes:
         options: of the source.
-        queue: where.
+        queue: where, without links.
         cluster: where that is.
         info: the queue as it was when the query was defined.
         rows: how its rows become Spark's.
@@ -79,7 +79,7 @@ class OpenedQueue:
             error.where.setdefault("proxy", options.cluster.proxy)
             raise
         rows = RowFormat(info.schema, options)
-        return cls(options, queue, cluster_of(connection), info, rows)
+        return cls(options, queue.resolved(), cluster_of(connection), info, rows)
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,11 @@ class SourceOptions:
     """The options of one source of one query: an attribute for each, under its name."""
 
     path: str = field(
-        metadata=option(Group.WHERE, "The queue, from `path` or `load()`.", read=_read_path)
+        metadata=option(
+            Group.WHERE,
+            "The queue, from `path` or `load()`. A link is followed at the start.",
+            read=_read_path,
+        )
     )
     consumer_path: str | None = field(
         default=None,

@@ -215,8 +215,11 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _logged(self, offset: dict[str, Any]) -> QueueOffset:
         logged = QueueOffset.from_json(offset)
         cluster, remote = self._queue.cluster, self._queue.remote
-        logged.require_same_source(cluster, remote.path, remote.consumer)
-        return replace(logged, cluster_id=cluster.id)
+        # The table that was at the path may have been moved since, and a link put there.
+        given = self._queue.options.path
+        path = given if logged.queue == given else remote.path
+        logged.require_same_source(cluster, path, remote.consumer)
+        return replace(logged, queue=remote.path, cluster_id=cluster.id)
 
     def _wait_when_idle(self) -> None:
         if self._idle_since is not None and not self._planner.ends_here:
