@@ -58,6 +58,7 @@ def test_consumer_is_moved_in_every_partition(pipeline, direction, to, moved):
     assert found.repeated + found.lost == at_stake
     (affected,) = found.affected
     assert (affected.query_id, affected.batch) == (pipeline.query, 0)
+    assert ("be there twice" in affected.meaning) == (direction == "rewind")
     make_move(pipeline.connection, found)
     assert offsets(pipeline) == moved
     pipeline.feed(10)

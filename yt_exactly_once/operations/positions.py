@@ -128,7 +128,7 @@ def plan_move(
         moves=tuple(moves),
         stays=tuple(stays),
         affected=tuple(
-            _affected(connection, row, _read(row, names, consumer).get(info.id), places)
+            _affected(connection, row, _read(row, names, consumer).get(info.id), places, repeated)
             for row in entries
         ),
         repeated=0 if to == LEDGER else repeated,
@@ -187,6 +187,7 @@ def _affected(
     row: LedgerRow,
     parts: Mapping[int, PartitionOffset] | None,
     places: Mapping[int, int],
+    repeated: int,
 ) -> Affected:
     entry = row.entry
     if parts is None:
@@ -198,7 +199,7 @@ def _affected(
     elif all(part.left <= places.get(n, 0) <= part.end for n, part in parts.items()):
         meaning = "Its checkpoint continues: start the query as it was"
     else:
-        meaning = _meaning(connection, entry.target)
+        meaning = _meaning(connection, entry.target, repeated)
     return Affected(
         query_id=entry.query_id,
         ledger=row.ledger,
@@ -208,12 +209,14 @@ def _affected(
     )
 
 
-def _meaning(connection: Connection, target: str) -> str:
+def _meaning(connection: Connection, target: str, repeated: int) -> str:
     checkpoint = "Its checkpoint then stops with OffsetConflictError: start with a new one"
     try:
         is_sorted = describe_table(connection, target).is_sorted
     except TableError:
         return f"There is no target to write to. {checkpoint}"
+    if not repeated:
+        return checkpoint
     if is_sorted:
         return (
             "Rows that are read again are written again, each over the row with its key. A query that adds "
