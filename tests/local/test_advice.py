@@ -63,10 +63,21 @@ def test_new_checkpoint_begins_after_the_last_row_of_the_ledger(query, tmp_path)
     """However the consumer was lost: the checkpoint is, too."""
     query.client.remove(query.consumer)
     query.feed(5)
-    query.checkpoint = tmp_path / "another"
+    old, query.checkpoint = query.query_id, tmp_path / "another"
     query.follow("Run: yt-exactly-once repair TARGET --new-checkpoint --apply.")
     query.run()
     query.assert_exact()
+    # The rows of the old query are read by the new one: it neither waits for them nor has lost them.
+    query.feed(5)
+    query.run()
+    query.client.trim_rows(query.queue, 0, 20)
+    shown = json.loads(query.command(f"yt-exactly-once status {query.target} --json")[1])
+    assert [(one["successor"], one["lag_rows"], one["problems"]) for one in shown] == [
+        ("", 0, []),
+        (query.query_id, 0, []),
+    ]
+    assert shown[1]["query_id"] == old
+    assert old not in query.doctor()[1]
 
 
 def test_new_checkpoint_without_a_consumer_begins_at_the_same_row(query, tmp_path):

@@ -144,9 +144,10 @@ class QueryStatus:
         age_seconds: how long ago, by the clocks of the driver and of this machine.
         transaction_id: the transaction that committed it.
         targets: what it writes.
-        queues: what it reads.
+        queues: what it reads; nothing if another query reads on in its place.
         source_rows: rows of the queues in the last batch.
         application: name of the batch job, if it is none of a query; `batch` is its version then.
+        successor: id of the query that has continued it, with a new checkpoint; empty if there is none.
     """
 
     query_id: str
@@ -164,6 +165,7 @@ class QueryStatus:
     queues: tuple[QueueStatus, ...] = field(default=())
     source_rows: int = 0
     application: str = ""
+    successor: str = ""
 
     @property
     def name(self) -> str:
@@ -200,6 +202,8 @@ class QueryStatus:
     def hints(self) -> list[str]:
         """What is not wrong, and makes the query slow."""
         found = []
+        if self.successor:
+            found.append(f"query {self.successor} has continued it, and reads its rows")
         if self.rows_out is not None and self.rows_in is not None and self.rows_out < self.rows_in:
             found.append(
                 f"{self.rows_in:.0f} rows per second arrive, and its last batch took {self.rows_out:.0f}: "

@@ -244,14 +244,11 @@ def _query(
 ) -> QueryStatus:
     row = group[0]
     entry = row.entry
-    queues = [_queue(facts, row, source, parts) for source, parts in entry.offsets.items()]
-    # The query itself may have moved a consumer after its entry was read. A later query that took over the
-    # consumer may do so too.
-    if (
-        not any(supersedes(other.entry, entry) for other in rows)
-        and any(map(_stray, queues))
-        and _is_newest(connection, row)
-    ):
+    later = next((one.entry.query_id for one in rows if supersedes(one.entry, entry)), "")
+    sources = {} if later else entry.offsets
+    queues = [_queue(facts, row, source, parts) for source, parts in sources.items()]
+    # The query itself may have moved a consumer after its entry was read.
+    if any(map(_stray, queues)) and _is_newest(connection, row):
         queues = [_with_mover(connection, queue, row, rows) for queue in queues]
     return QueryStatus(
         query_id=entry.query_id,
@@ -271,6 +268,7 @@ def _query(
             part.end - part.start for parts in entry.offsets.values() for part in parts.values()
         ),
         application=entry.application,
+        successor=later,
     )
 
 
