@@ -20,7 +20,7 @@ from tests.tiers import first_of
 from yt_exactly_once import cli
 from yt_exactly_once.commit.entry import LEDGER_SCHEMA
 from yt_exactly_once.config import ClusterConfig, DeliveryMode
-from yt_exactly_once.errors import AccessError
+from yt_exactly_once.errors import AccessError, ClusterUnavailableError
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.operations.doctor import access, bundles, clock, machine, proxies, spark_conf
 from yt_exactly_once.operations.doctor.finding import Level
@@ -348,11 +348,12 @@ def test_those_who_can_forge_a_ledger_entry_are_named(
     assert all(fault.repair.startswith("yt-exactly-once create-ledger") for fault in named)
 
 
-def test_refused_token_is_one_problem(healthy, monkeypatch):
-    """Not one for each question that the cluster does not answer then."""
+@pytest.mark.parametrize("error", [AccessError, ClusterUnavailableError])
+def test_refused_token_is_one_problem(healthy, monkeypatch, error):
+    """Not one for each question that the cluster does not answer then; nor is no answer no problem."""
 
     def refuse(_connection):
-        raise AccessError("the proxy refused the token", remedy="Pass a valid token")
+        raise error("the proxy refused the token", remedy="Pass a valid token")
 
     monkeypatch.setattr(access, "user_of", refuse)
     found = [one for one in examine(healthy) if one.level not in {Level.OK, Level.NOTE}]
@@ -360,7 +361,7 @@ def test_refused_token_is_one_problem(healthy, monkeypatch):
         ("token", FAIL),
         ("cluster", Level.UNKNOWN),
     ]
-    assert "No token is set" in found[0].what
+    assert ("No token is set" in found[0].what) == (error is AccessError)
 
 
 # Faults of addresses and of this machine.

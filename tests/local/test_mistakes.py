@@ -77,6 +77,14 @@ MISTAKES = {
         lambda _, other: load(other),
         r"ProxyNotFoundError: The server at this address is no proxy .*proxy=http://127",
     ),
+    "https for a proxy of plain HTTP": (
+        lambda proxy, _: check(proxy.replace("http:", "https:")),
+        r"ProxyNotFoundError: The proxy .* speaks plain HTTP.*proxy=https://.*Use http://127",
+    ),
+    "the same for a queue": (
+        lambda proxy, _: load(proxy.replace("http:", "https:")),
+        r"ProxyNotFoundError: The proxy .* speaks plain HTTP.*proxy=https://.*Use http://127",
+    ),
     "a port that nobody listens at": (
         lambda *_: check("127.0.0.1:1"),
         r"ClusterUnavailableError: The proxy does not answer \(Connection refused\) \[proxy=http://127",

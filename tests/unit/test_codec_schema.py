@@ -90,7 +90,9 @@ def test_every_difference_is_told_at_once():
         "rename it to name: the table's names distinguish case",
     ]
     assert by_column["price"][2].startswith("cast it in the query: CAST(price AS DECIMAL(10, 2))")
-    assert by_column["extra"][2] == "drop it from the DataFrame, or add it to the table"
+    assert by_column["extra"][2] == (
+        "rename it if it is name or must; else drop it from the DataFrame, or add it to the table"
+    )
     assert by_column["must"][:2] == ["-", "int64"]
 
 

@@ -294,6 +294,8 @@ class _Difference:
 
 
 _ABSENT = "-"
+_FEW = 3
+"""So many columns of a table are named as what another one may be called now."""
 
 
 def check_frame(
@@ -348,17 +350,22 @@ def _unknown_columns(frame: pa.Schema, table: TableSchema) -> list[_Difference]:
             remedy = "the cluster fills it: drop it from the DataFrame"
             found.append(_Difference(field.name, str(field.type), str(column.type), remedy))
         elif column is None:
-            remedy = _remedy_for_unknown(field.name, table)
+            remedy = _remedy_for_unknown(field.name, table, frame.names)
             found.append(_Difference(field.name, str(field.type), _ABSENT, remedy))
         seen.add(field.name)
     return found
 
 
-def _remedy_for_unknown(name: str, table: TableSchema) -> str:
-    for column in table.writable_columns:
-        if column.name.lower() == name.lower():
-            return f"rename it to {column.name}: the table's names distinguish case"
-    return "drop it from the DataFrame, or add it to the table"
+def _remedy_for_unknown(name: str, table: TableSchema, given: Collection[str]) -> str:
+    lacking = [column.name for column in table.writable_columns if column.name not in given]
+    for other in lacking:
+        if other.lower() == name.lower():
+            return f"rename it to {other}: the table's names distinguish case"
+    # One of them may have had this name before.
+    renamed = (
+        f"rename it if it is {' or '.join(lacking)}; else " if 0 < len(lacking) <= _FEW else ""
+    )
+    return f"{renamed}drop it from the DataFrame, or add it to the table"
 
 
 def _missing_columns(names: Collection[str], table: TableSchema) -> list[_Difference]:

@@ -69,7 +69,14 @@ def require_proxy(client: YtClient) -> Address:
         answer = requests.get(
             f"{address.url}/api", timeout=_PATIENCE_SECONDS, allow_redirects=False
         )
-    except requests.exceptions.SSLError:
+    except requests.exceptions.SSLError as error:
+        plain = f"http://{address.host}:{address.port}"
+        if _is_proxy(plain):
+            raise ProxyNotFoundError(
+                "The proxy at this address speaks plain HTTP, and the address asks for TLS",
+                remedy=f"Use {plain}, or the port for https",
+                **where,
+            ) from error
         # The client may have certificates of its own; its first request decides.
         return address
     except requests.exceptions.RequestException as error:
@@ -123,6 +130,14 @@ def _require_name(address: Address) -> None:
             remedy=_REMEDY,
             proxy=address.url,
         ) from error
+
+
+def _is_proxy(url: str) -> bool:
+    try:
+        answer = requests.get(f"{url}/api", timeout=_PATIENCE_SECONDS, allow_redirects=False)
+    except requests.exceptions.RequestException:
+        return False
+    return _lists_versions(answer)
 
 
 def _lists_versions(answer: requests.Response) -> bool:

@@ -34,8 +34,8 @@ def examine_token(subject: Subject, connection: Connection) -> tuple[Finding, st
         why = "The cluster does not know who asks"
         return problem("token", what, why, error.remedy), None
     except ExactlyOnceError as error:
-        why = "It could not be examined"
-        return Finding("token", Level.UNKNOWN, error.placed, why, error.remedy), None
+        why = "No query runs while the proxy does not answer"
+        return problem("token", error.placed, why, error.remedy), None
     if subject.cluster.token is None:
         what = f"No token is set, and the cluster takes this for the user {user}"
         return Finding("token", Level.NOTE, what), user
