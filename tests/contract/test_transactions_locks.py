@@ -34,12 +34,7 @@ def create(client, tmp):
     """Return a function that creates and mounts a sorted table."""
 
     def make(columns):
-        attributes = {
-            "dynamic": True,
-            "schema": [KEY, *columns],
-            # Servers before 24.2 ask for it.
-            "enable_shared_write_locks": True,
-        }
+        attributes = {"dynamic": True, "schema": [KEY, *columns]}
         client.create("table", f"{tmp}/t", attributes=attributes)
         client.mount_table(f"{tmp}/t", sync=True)
         return f"{tmp}/t"
@@ -107,7 +102,10 @@ def test_locks_of_overlapping_transactions(create, overlapping, first, second):
 @pytest.mark.parametrize(("first", "second"), [*product(WRITES, WRITES)])
 @pytest.mark.parametrize("columns", [PLAIN, GROUPS], ids=["plain", "groups"])
 def test_writes_of_overlapping_transactions(client, create, overlapping, columns, first, second):
-    """Two shared writes both happen, the later commit wins; any other pair conflicts."""
+    """Two shared writes both happen, the later commit wins; any other pair conflicts.
+
+    Servers before 24.2 allow shared writes only with the attribute `enable_shared_write_locks`.
+    """
     table = create(columns)
     (one, commit_one), (two, commit_two) = overlapping(), overlapping()
     for joined, lock, row in ((one, first, {"a": 1}), (two, second, {"a": 2})):

@@ -109,6 +109,7 @@ def test_statistics_come_on_request(client: Any, table: str) -> None:
     [
         ({"versioned_read_options": {"read_mode": "latest_timestamp"}}, "look the rows up"),
         ({"use_canonical_null_relations": True}, "say is_null"),
+        ({"merge_versioned_rows": False}, "look the rows up"),
     ],
 )
 def test_option_that_is_lacking_is_refused(

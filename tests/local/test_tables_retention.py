@@ -222,10 +222,11 @@ def test_many_rows_go_into_columns_of_any_name(run):
     assert found == [{"k": k, "v0": k, "v1": 2} for k in range(600)]
 
 
-def test_missing_rows_are_not_kept_in_a_partial_result(run):
-    """A missing row and one that could not be read would look alike."""
-    with pytest.raises(YtError, match="cannot be used together"):
-        run("lookup_rows", path=TABLE, keep_missing_rows=True, enable_partial_result=True)
+@pytest.mark.parametrize(("keep", "expected"), [(True, [None]), (False, [])])
+def test_missing_rows_are_kept_in_a_partial_result_on_demand(run, keep, expected):
+    """Servers of 2023 refused the two options together."""
+    options = {"keep_missing_rows": keep, "enable_partial_result": True}
+    assert run("lookup_rows", [{"k": 404}], path=TABLE, **options) == expected
 
 
 def keys(run, **when):

@@ -95,10 +95,6 @@ def lookup_rows(context: Context) -> Rows:
     parameters = context.parameters
     _check_plain_path(parameters.get("path"))
     keep = arguments.flag(parameters, "keep_missing_rows")
-    if keep and arguments.flag(parameters, "enable_partial_result"):
-        raise YtError(
-            'Options "enable_partial_result" and "keep_missing_rows" cannot be used together'
-        )
     layout = _sorted_table(context)
     rows = context.read_rows(validation.input_schema(layout, keys_only=True))
     encoded = validation.encode_keys(layout, rows, conversions=conversions_of(context))

@@ -49,6 +49,11 @@ def select_rows(context: Context) -> Rows:
             "Canonical null relations are not supported by the embedded cluster; say is_null where"
             " null is not to be compared"
         )
+    if not arguments.flag(context.parameters, "merge_versioned_rows", default=True):
+        raise YtError(
+            "Queries over rows that are not merged are not supported by the embedded cluster;"
+            " look the rows up with versioned=True"
+        )
     if wants_timestamps(context.parameters):
         raise YtError(
             "Timestamps beside the values of a query are not supported by the embedded cluster;"

@@ -273,8 +273,7 @@ def _store_strings(column: Column, given: list[Any]) -> list[Any]:
     longest = max(map(len, present))
     if longest > MAX_STRING_LENGTH:
         raise YtError(
-            f'Value of type "string" is too long for dynamic data: length {longest}, '
-            f"limit {MAX_STRING_LENGTH}",
+            f'Value of type "string" is too long: length {longest}, limit {MAX_STRING_LENGTH}',
             Code.STRING_LIKE_VALUE_LENGTH,
         )
     simple_values.check_strings(column.wire_type, present)
@@ -303,8 +302,7 @@ def _encode_any(column: Column, given: list[Any], *, null_to_entity: bool) -> Ou
         blob = large_values.dump(value) if is_large else values.dump_yson(value)
         if len(blob) > MAX_STRING_LENGTH:
             return given, YtError(
-                f'Value of type "any" is too long for dynamic data: length {len(blob)}, '
-                f"limit {MAX_STRING_LENGTH}",
+                f'Value of type "any" is too long: length {len(blob)}, limit {MAX_STRING_LENGTH}',
                 Code.STRING_LIKE_VALUE_LENGTH,
             )
         stored.append(blob)

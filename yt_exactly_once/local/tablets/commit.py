@@ -27,7 +27,6 @@ from yt_exactly_once.local.tables.layout import TableLayout, Tablet
 from yt_exactly_once.local.tablets import appends, counters, retention, sorted_writes
 from yt_exactly_once.local.tablets.catalog import find_layout
 from yt_exactly_once.local.tablets.modifications import Batch
-from yt_exactly_once.local.tablets.settings import SHARED_WRITES
 
 INVALID_MOUNT_REVISION = 1704
 INVALID_ATOMICITY = 11008
@@ -124,20 +123,11 @@ def _prepare(connection: sqlite3.Connection, batches: Sequence[Batch]) -> list[_
         layout = find_layout(connection, node_id, path)
         if layout is None:
             error = YtError(f"Table {path} no longer exists", Code.RESOLVE)
-        elif _writes_shared(batch) and not View(connection).attribute(node_id, SHARED_WRITES):
-            error = YtError(
-                f"Shared write locks are not allowed for the table; set @{SHARED_WRITES}"
-            )
         if error is not None or layout is None:
             raise YtError(f"Error preparing rows for table {path}", inner=[error] if error else [])
         target = targets.setdefault(node_id, _Target(layout))
         target.batches.append(batch)
     return list(targets.values())
-
-
-def _writes_shared(batch: Batch) -> bool:
-    # A lock without a write is taken whatever the table says.
-    return batch.kind != "lock" and "shared_write" in batch.locks.values()
 
 
 def _submit(target: _Target, terms: Terms) -> None:

@@ -12,7 +12,6 @@ from yt_exactly_once.local import arguments
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.tables.layout import TableLayout
 
-SHARED_WRITES = "enable_shared_write_locks"
 _STORAGE = "Cannot change storage parameters"
 _NEEDS_UNMOUNTED = {
     "atomicity": "Cannot change table atomicity mode",
