@@ -211,7 +211,10 @@ def stored_bytes(result: Any) -> int:
         if column is not None
     ]
     return sum(
-        column.nbytes if isinstance(column, pa.Array) else 8 * len(column) for column in columns
+        column.nbytes
+        if isinstance(column, pa.Array)
+        else sum(len(value) if isinstance(value, bytes) else 8 for value in column)
+        for column in columns
     )
 
 

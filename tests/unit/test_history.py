@@ -13,6 +13,7 @@ from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.commit.entry import LedgerEntry, Tally
 from yt_exactly_once.commit.history import (
     is_noted,
+    lack_all_notes,
     lack_notes,
     note_ledger,
     require_ledger,
@@ -228,6 +229,7 @@ def test_notes_are_gone_if_the_ledger_counts_batches_from_before_them(
     notes = [note(NoteKind.LEDGER, first) for first in firsts]
     known = replace(entry(3), query_id=query, tallies={"//t": Tally(batches=batches)})
     assert lack_notes(notes, known) is lacks
+    assert lack_all_notes(notes, known) is (lacks and not notes)
 
 
 def test_ledger_is_noted_once():

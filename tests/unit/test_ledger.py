@@ -13,12 +13,13 @@ from yt_exactly_once.commit.entry import (
     LEDGER_VERSION,
     TASKS,
     LedgerEntry,
+    PartitionOffset,
     RowDigest,
     Tally,
     Written,
     require_known_ledger,
 )
-from yt_exactly_once.commit.judgement import Verdict, judge, require_one_sink
+from yt_exactly_once.commit.judgement import Verdict, judge, require_one_sink, shares, supersedes
 from yt_exactly_once.commit.ledger import CommitLedger
 from yt_exactly_once.errors import (
     ConfigError,
@@ -399,3 +400,33 @@ def test_entry_of_a_newer_version_is_refused_and_one_of_an_older_version_is_read
         LedgerEntry.from_row(newer)
     with pytest.raises(NewerFormatError):
         require_known_ledger({LEDGER_MARK: LEDGER_VERSION + 1}, "//l")
+
+
+def read_by(query, *ends, consumer="//c", target="//t", queue="//q"):
+    """Return the entry of a query that has read partitions of a queue up to these rows."""
+    parts = {number: PartitionOffset(0, end, end) for number, end in enumerate(ends)}
+    return LedgerEntry(query, target, 3, "run", "1-2", {("", queue, consumer, "1-1"): parts})
+
+
+@pytest.mark.parametrize(("later", "continues"), [
+    (read_by("other", 5, 9), True),
+    (read_by("other", 5, 8), False),
+    (read_by("other", 4, 9), False),
+    (read_by("other", 9), False),
+    (read_by("query", 5, 9), False),
+    (read_by("other", 5, 9, target="//u"), False),
+    (read_by("other", 5, 9, consumer="//d"), False),
+    (read_by("other", 5, 9, queue="//r"), False),
+])  # fmt: skip
+def test_a_query_is_continued_by_one_that_reads_on_everywhere(later, continues):
+    """With the same consumer, into the same target, behind no end of it, and beyond one."""
+    entry = read_by("query", 5, 8)
+    assert supersedes(later, entry) == continues
+    moved = later.offsets.keys() == entry.offsets.keys() and later.query_id != entry.query_id
+    assert shares(later, entry, "//q", "//c") == (moved and not continues)
+
+
+def test_a_query_without_consumers_is_continued_by_none():
+    """Nothing says then who reads for whom."""
+    assert not supersedes(read_by("other", 9, consumer=""), read_by("query", 5, consumer=""))
+    assert not supersedes(read_by("other", 9), replace(read_by("query", 5), offsets={}))
