@@ -156,7 +156,7 @@ def test_key_selector_needs_a_sorted_table(client, tmp):
     """There are no keys otherwise."""
     client.write_table(f"{tmp}/t", [{"a": 1}])
     error = _failure(lambda: list(client.read_table(f"{tmp}/t[1]")))
-    assert "not sorted" in str(error)
+    assert "Cannot use key or key bound in read limit for an unsorted object" in str(error)
 
 
 def test_control_rows_say_where_rows_come_from(raw, numbers):
@@ -472,3 +472,10 @@ def test_bound_of_a_key_says_how_it_compares(client, tmp, bound, rows):
             client.read_table(path)
     else:
         assert [row["k"] for row in client.read_table(path)] == rows
+
+
+def test_sorted_rows_are_not_appended_to_unsorted_ones(client, tmp):
+    """The table would be said to be sorted."""
+    client.write_table(f"{tmp}/t", [{"a": 2}, {"a": 1}])
+    sorted_end = f"<append=%true;sorted_by=[a]>{tmp}/t"
+    assert "Sort columns mismatch" in str(_failure(client.write_table, sorted_end, [{"a": 3}]))

@@ -311,7 +311,7 @@ def _bound(value: Any) -> tuple[str, Any]:
 
 def _key_index(key: Any, schema: TableSchema, encoded_keys: Sequence[bytes], *, after: bool) -> int:
     if not schema.is_sorted:
-        raise YtError("Cannot use key selectors: the table is not sorted")
+        raise YtError("Cannot use key or key bound in read limit for an unsorted object")
     if not isinstance(key, list):
         raise YtError("Error parsing a limit of a range: key must be a list")
     prefix = b""

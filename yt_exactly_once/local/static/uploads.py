@@ -71,7 +71,7 @@ def plan(path: YPath, attributes: Mapping[str, Any], row_count: int) -> Upload:
         return Upload(stored, STRONG, append, locks.SHARED if shared else locks.EXCLUSIVE)
     if append and names and row_count and stored_names[: len(names)] != names:
         raise YtError(
-            "Key columns mismatch while trying to append sorted data into a non-empty table",
+            "Sort columns mismatch while trying to append sorted data into a non-empty table",
             append_key_columns=[name for name, _ in names],
             current_key_columns=[name for name, _ in stored_names],
         )
