@@ -145,9 +145,8 @@ def _one(raw: memoryview | None, logical: LogicalType, room: Room) -> pa.Array:
     if raw is None:
         return pa.nulls(1, kind)
     if len(raw) <= bindings.LONG or raw[0] not in _WITH_PARTS:
-        if len(raw) > bindings.LONG and not (
-            pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
-        ):
+        is_text = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+        if len(raw) > _LONG_TEXT and not is_text:
             # Arrow would quote the text in its message.
             raise UnfitValueError(0, _MISFIT)
         return _array([bindings.parse_item(raw)], _or_null(logical), kind)
@@ -313,6 +312,8 @@ _TOKEN = re.compile(rb"[#\x04\x05]|\x03.{8}|[\x02\x06][\x80-\xff]*[\x00-\x7f]", 
 _TOKENS = re.compile(rb"(?:[;=]|" + _TOKEN.pattern + rb"){1,4096}+", re.DOTALL)
 _WITH_PARTS = b"[{<"
 _NO_MAP = "a row is not a map"
+_LONG_TEXT = 1 << 16
+"""Bytes: nothing but a text is longer and has no parts."""
 _MISFIT = "it has another type"
 _MISFITS = (pa.ArrowException, OverflowError, TypeError, ValueError, LookupError, AttributeError)
 

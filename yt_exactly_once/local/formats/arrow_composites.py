@@ -98,7 +98,7 @@ def _members(members: list[dict[str, Any]], array: Any) -> list[tuple[Any, Any]]
 def _plain(logical: Any, found: Any) -> Any:
     if isinstance(found, list):
         raise NoVectorError
-    if logical in types.UNSIGNED and pa.types.is_int64(found.type):
+    if isinstance(logical, str) and logical in types.UNSIGNED and pa.types.is_int64(found.type):
         return found.cast(pa.uint64())
     return found
 
