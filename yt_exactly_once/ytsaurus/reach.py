@@ -66,9 +66,7 @@ def require_proxy(client: YtClient) -> Address:
     _require_name(address)
     where = {"proxy": address.url}
     try:
-        answer = requests.get(
-            f"{address.url}/api", timeout=_PATIENCE_SECONDS, allow_redirects=False
-        )
+        answer = _ask(address.url)
     except requests.exceptions.SSLError as error:
         plain = f"http://{address.host}:{address.port}"
         if _is_proxy(plain):
@@ -134,10 +132,14 @@ def _require_name(address: Address) -> None:
 
 def _is_proxy(url: str) -> bool:
     try:
-        answer = requests.get(f"{url}/api", timeout=_PATIENCE_SECONDS, allow_redirects=False)
+        return _lists_versions(_ask(url))
     except requests.exceptions.RequestException:
         return False
-    return _lists_versions(answer)
+
+
+def _ask(url: str) -> requests.Response:
+    """Ask a server for the versions of the API that it has."""
+    return requests.get(f"{url}/api", timeout=_PATIENCE_SECONDS, allow_redirects=False)
 
 
 def _lists_versions(answer: requests.Response) -> bool:

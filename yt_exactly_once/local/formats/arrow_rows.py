@@ -340,15 +340,8 @@ def _decimals(array: Any) -> Values:
         big = np.concatenate([np.repeat(sign, size - width, axis=1), big], axis=1)
     big[:, 0] ^= 0x80
     edges = np.arange(0, (len(array) + 1) * size, size, dtype=np.int32)
-    return _with_nulls(
-        pa.Array.from_buffers(
-            pa.binary(), len(array), [None, pa.py_buffer(edges), pa.py_buffer(big)]
-        ),
-        array,
-    )
-
-
-def _with_nulls(values: Any, array: Any) -> Any:
+    buffers = [None, pa.py_buffer(edges), pa.py_buffer(big)]
+    values = pa.Array.from_buffers(pa.binary(), len(array), buffers)
     return pc.if_else(array.is_valid(), values, None) if array.null_count else values
 
 

@@ -60,8 +60,13 @@ _SYMBOLS = {
     "<>": "NOT_EQUAL",
 }
 
+_STRING = r"'(?:[^'\\]++|\\.)*+'" + r'|"(?:[^"\\]++|\\.)*+"'
+_BACKTICK = r"`(?:[^`\\]++|\\.)*+`"
+QUOTED = re.compile(f"{_STRING}|{_BACKTICK}", re.DOTALL)
+"""Strings, and names between backticks."""
+
 _TOKEN = re.compile(
-    r"""
+    rf"""
     (?P<space>\s+)
   | (?P<yson_boolean>%(?i:true|false)(?![A-Za-z_0-9]))
   | (?P<pair>(?i:with\s+(?:index|hint|totals)|(?:group|order)\s+by)(?![A-Za-z_0-9]))
@@ -69,9 +74,9 @@ _TOKEN = re.compile(
   | (?P<uint>[0-9]+u)
   | (?P<double>(?:[0-9]*\.[0-9]+|[0-9]+\.[0-9]*)(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+)
   | (?P<int>[0-9]+)
-  | (?P<string>'(?:[^'\\]++|\\.)*+'|"(?:[^"\\]++|\\.)*+")
-  | (?P<backtick>`(?:[^`\\]++|\\.)*+`)
-  | (?P<placeholder>\{[A-Za-z_][A-Za-z_0-9]*\})
+  | (?P<string>{_STRING})
+  | (?P<backtick>{_BACKTICK})
+  | (?P<placeholder>\{{[A-Za-z_][A-Za-z_0-9]*\}})
   | (?P<symbol><=|>=|!=|<>|<<|>>|\|\||[()*,<=>+\-/%.|&~\#\[\]])
     """,
     re.VERBOSE | re.DOTALL,

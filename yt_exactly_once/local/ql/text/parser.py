@@ -7,7 +7,6 @@ are the ones the server's grammar makes itself (`yt/yt/library/query/base/parser
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import resources
@@ -20,7 +19,7 @@ from lark.lexer import Lexer
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql import arithmetic
 from yt_exactly_once.local.ql.text import syntax
-from yt_exactly_once.local.ql.text.lexer import OPERATORS, tokenize
+from yt_exactly_once.local.ql.text.lexer import OPERATORS, QUOTED, tokenize
 from yt_exactly_once.local.ql.text.naming import expressions_text
 from yt_exactly_once.local.ql.text.syntax import Constants, Expression, Expressions, Literal
 from yt_exactly_once.local.ql.text.syntax_errors import syntax_error
@@ -31,10 +30,6 @@ _MOST_CHARACTERS = 1 << 18
 
 _MOST_PARTS = 1 << 14
 """Of a query: each takes up to 300 bytes. Two items of a list count as one, and four escapes of a text."""
-
-_QUOTED = re.compile(
-    r"""'(?:[^'\\]++|\\.)*+'|"(?:[^"\\]++|\\.)*+"|`(?:[^`\\]++|\\.)*+`""", re.DOTALL
-)
 
 _SIGNS = frozenset(("+", "-", "~"))
 
@@ -52,7 +47,7 @@ def parse(
     Raises:
         YtError: the text is not a query; `position` and `query` show where it stops being one.
     """
-    bare = _QUOTED.sub("", text) if len(text) > _MOST_PARTS else ""
+    bare = QUOTED.sub("", text) if len(text) > _MOST_PARTS else ""
     parts = sum(map(bare.count, "-+*/%|&~([<>=!"))
     parts += bare.count(",") // 2 + text.count("\\") // 4
     if len(text) > _MOST_CHARACTERS or parts > _MOST_PARTS:
