@@ -64,11 +64,9 @@ class Tables:
         marks = ", ".join("?" * len(stored))
         self.connection.execute(f"INSERT INTO {quote(layout.sql_table)} VALUES ({marks})", stored)
 
-    def select(
-        self, query: str, placeholders: Mapping[str, Any] | None = None, **options: Any
-    ) -> list[dict[str, Any]]:
+    def select(self, query: str, **options: Any) -> list[dict[str, Any]]:
         """Run a query."""
-        found = ql.execute(self.connection, query, self._find, placeholders, **options)
+        found = ql.execute(self.connection, query, self._find, **options)
         return [row for row in found.rows if row is not None]
 
     def column(self, query: str, **options: Any) -> list[Any]:
@@ -80,12 +78,10 @@ class Tables:
         (found,) = self.column(f"({expression}) as x from [{path}]", **options)
         return found
 
-    def refusal(
-        self, query: str, placeholders: Mapping[str, Any] | None = None, **options: Any
-    ) -> YtError:
+    def refusal(self, query: str, **options: Any) -> YtError:
         """Run a query that must fail."""
         with pytest.raises(YtError) as caught:
-            self.select(query, placeholders, **options)
+            self.select(query, **options)
         return caught.value
 
     def plans(self, run: Callable[[], object]) -> Iterator[str]:

@@ -27,13 +27,6 @@ def table(client: Any, tmp: str) -> str:
     return path
 
 
-def test_placeholders_reach_the_query(client: Any, table: str) -> None:
-    """Values travel beside the text, lists included."""
-    query = f"k from [{table}] where k in {{keys}} and v = {{v}}"
-    found = client.select_rows(query, placeholder_values={"keys": [1, 2, 3], "v": 2})
-    assert list(found) == [{"k": 2}]
-
-
 def test_unsigned_result_arrives_unsigned(client: Any, table: str) -> None:
     """The type of a computed column survives the format."""
     ((row),) = client.select_rows(f"uint64(k) - 1u as x from [{table}] where k = 0")

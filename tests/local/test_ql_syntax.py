@@ -1,11 +1,10 @@
-"""The text of queries: quoting, constants, placeholders, output names, syntax errors."""
+"""The text of queries: quoting, constants, output names, syntax errors."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
-from yt.yson import YsonUint64
 
 from tests.local.ql_tables import Tables, columns
 
@@ -133,6 +132,17 @@ def test_syntax_error_shows_its_place(
         ("a from (b from [//one])", "Subquery"),
         ("a from [//one] with index [//index]", "WITH INDEX"),
         ("a from [//one] array join b as c", "ARRAY JOIN"),
+        ("a from [//one] join [//two] using a", "JOIN"),
+        ("a from [//one] as o left join [//two] as t on o.a = t.a", "LEFT JOIN"),
+        ("a from [//one] group by a with totals", "WITH TOTALS"),
+        ("case a when 1 then 2 end from [//one]", "CASE"),
+        ("a from [//one] where (a, b) between ((1, 2) and (3), (4) and (5))", "A list of ranges"),
+        ("a from [//one] where a = {x}", "A placeholder"),
+        ("a | b from [//one]", "Operator |"),
+        ("~a from [//one]", "Operator ~"),
+        ("a << 1 from [//one]", "Operator <<"),
+        ("first(a) from [//one] group by b", 'Function "first"'),
+        ("try_get_int64(a, '/b') from [//one]", 'Function "try_get_int64"'),
         ("transform(a, (1), (2)) from [//one]", "TRANSFORM"),
         ("a from [//one] where s like 'x%'", "LIKE"),
         ("cast(a as string) from [//one]", "CAST"),
@@ -142,7 +152,9 @@ def test_syntax_error_shows_its_place(
 )
 def test_what_is_lacking_is_refused_by_name(tables: Tables, query: str, feature: str) -> None:
     """What the embedded cluster lacks is told apart from a typing mistake."""
-    assert f"{feature} is not supported" in tables.refusal(query).message
+    message = tables.refusal(query).message
+    assert message.startswith(feature)
+    assert "not supported by the embedded cluster" in message
 
 
 @pytest.mark.parametrize(
@@ -161,10 +173,8 @@ def test_what_is_lacking_is_refused_by_name(tables: Tables, query: str, feature:
         ("a in (1, 2)", "(a) IN (1, 2)"),
         ("(a, b) in ((1, 2), (3, 4))", "(a, b) IN ((1, 2), (3, 4))"),
         ("a between 1 and 2", "((a)>=(1))AND((a)<=(2))"),
-        ("a between (1 and 2, 4 and 5)", "(a) BETWEEN (1 AND 2, 4 AND 5)"),
         ("a is null", "is_null(a)"),
         ("a is not null", "NOT(is_null(a))"),
-        ("case a when 1 then 2 else 3 end", "CASE a WHEN 1 THEN 2 ELSE 3 END"),
         ("[odd name] + 1", "(`odd name`)+(1)"),
         ("1.5", "1.500000"),
         ("a as [any name]", "any name"),
@@ -189,52 +199,6 @@ def test_alias_given_twice_is_refused(tables: Tables) -> None:
     """Two meanings of one name are not resolved by luck."""
     error = tables.refusal("a as x, b as x from [//one]")
     assert error.message == 'Alias "x" has been already used'
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        (5, 5),
-        (-5, -5),
-        (-(2**63), -(2**63)),
-        (YsonUint64(2**64 - 1), 2**64 - 1),
-        (0.1, 0.1),
-        (-0.1, -0.1),
-        (True, True),
-        ("\u0416", "\u0416".encode()),
-        (b"\xff'\"", b"\xff'\""),
-        (None, None),
-    ],
-)
-def test_placeholder_is_its_value(tables: Tables, value: object, expected: object) -> None:
-    """A value of every type arrives unchanged."""
-    assert tables.select("({x}) as x from [//one]", {"x": value}) == [{"x": expected}]
-
-
-def test_placeholder_with_a_list_is_a_tuple(tables: Tables) -> None:
-    """Lists become tuples, also nested ones."""
-    query = "a from [//one] where (a, b) in {pairs} and (a, b) = {pair}"
-    assert tables.select(query, {"pairs": [[1, 2], [3, 4]], "pair": [1, 2]}) == [{"a": 1}]
-
-
-def test_placeholder_never_becomes_code(tables: Tables) -> None:
-    """Text inside a value is a string, whatever it looks like."""
-    assert tables.select("a from [//one] where s = {s}", {"s": '" or true or "'}) == []
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({}, "Placeholder was not found"),
-        ({"x": {"k": 1}}, "Maps inside YSON placeholder are not allowed"),
-        ({"x": object()}, "Incorrect placeholder map"),
-    ],
-)
-def test_unusable_placeholder_is_refused(
-    tables: Tables, values: dict[str, object], message: str
-) -> None:
-    """A placeholder without a plain value is an error, never a null."""
-    assert tables.refusal("({x}) as x from [//one]", values).message.startswith(message)
 
 
 def test_nesting_beyond_the_limit_is_refused(tables: Tables) -> None:

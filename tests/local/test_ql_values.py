@@ -1,4 +1,4 @@
-"""Expressions: types, null, unsigned integers, wraparound, NaN and CASE."""
+"""Expressions: types, null, unsigned integers, wraparound and NaN."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ ROW: dict[str, Any] = {
     "s": b"ab\xff\x00c",
     "text": "\u0416\u0437%_".encode(),
     "doc": {"x": 1},
-    "five": 5,
 }
 
 
@@ -47,13 +46,11 @@ def tables() -> Iterator[Tables]:
         s="string",
         text="string",
         doc="any",
-        five="any",
         n="int64",
         un="uint64",
         dn="double",
         bn="boolean",
         sn="string",
-        an="any",
     )
     found.create("//one", [*key_columns(k="int64"), *schema], [{"k": 1, **ROW}])
     yield found
@@ -86,15 +83,6 @@ def tables() -> Iterator[Tables]:
         ("10 / u", 0),
         ("top / u", 1),
         ("high / i * i + high % i", MAX),
-        ("i << 62", -(2**62)),
-        ("i << 64", 7),
-        ("minus >> 1", -4),
-        ("u >> 1", 2**62 + 2),
-        ("u << 1", 10),
-        ("i | 8", 15),
-        ("u & 4", 4),
-        ("~i", -8),
-        ("~u", 2**63 - 6),
         ("d + 1", 1.5),
         ("d / 0", math.inf),
         ("-d / 0", -math.inf),
@@ -115,7 +103,7 @@ def test_arithmetic_is_that_of_64_bit_machines(
     assert isinstance(found, float) is isinstance(value, float)
 
 
-@pytest.mark.parametrize("expression", ["u", "u + 1", "~u", "if(yes, u, 0)", "1u", "top / 2"])
+@pytest.mark.parametrize("expression", ["u", "u + 1", "if(yes, u, 0)", "1u", "top / 2"])
 def test_unsigned_result_keeps_its_type(tables: Tables, expression: str) -> None:
     """A uint64 comes back as the client's own class, so its type survives the format."""
     assert isinstance(tables.value(expression), YsonUint64)
@@ -148,10 +136,6 @@ def test_unsigned_result_keeps_its_type(tables: Tables, expression: str) -> None
         ("low < high", True),
         ("1 = 1.0", True),
         ("-1 < 1u", False),
-        ("five = 5", True),
-        ("five > 4", True),
-        ("doc != five", True),
-        ("doc = an", False),
     ],
 )
 def test_comparison_follows_the_types(tables: Tables, condition: str, holds: bool) -> None:
@@ -175,7 +159,6 @@ def test_comparison_follows_the_types(tables: Tables, condition: str, holds: boo
         ("n != 1", True),
         ("null = null", True),
         ("null < 1", True),
-        ("an < doc", True),
         ("(n, i) = (null, 7)", True),
     ],
 )
@@ -193,14 +176,12 @@ def test_null_is_the_lowest_value_by_default(tables: Tables, expression: str, va
         ("n / 0", None),
         ("1 + null", None),
         ("d * dn", None),
-        ("~n", None),
         ("not bn", None),
         ("bn and no", False),
         ("bn and yes", None),
         ("bn or yes", True),
         ("bn or no", None),
         ("null and false", False),
-        ("sn || s", None),
         ("if(bn, 1, 2)", None),
         ("if(yes, n, 2)", None),
         ("is_null(n)", True),
@@ -213,9 +194,6 @@ def test_null_is_the_lowest_value_by_default(tables: Tables, expression: str, va
         ("i in (1, null)", False),
         ("(n, i) in ((null, 7), (1, 1))", True),
         ("n between null and 5", True),
-        ("n between (1 and 5, null and 0)", True),
-        ("case when bn then 1 else 2 end", 2),
-        ("case n when null then 1 else 2 end", 1),
     ],
 )
 def test_null_spreads_where_the_server_lets_it(
@@ -286,7 +264,6 @@ def test_impossible_division_of_constants_is_an_error_at_once(tables: Tables) ->
         ("not i", "Type mismatch in expression"),
         ("yes and i", "Type mismatch in expression"),
         ("-s", "Type mismatch in expression"),
-        ("~d", "Type mismatch in expression"),
         ("d % 2.0", "Type mismatch in expression"),
         ("yes + yes", "Type mismatch in expression"),
         ("if(i, 1, 2)", 'No matching function "if"'),
@@ -294,15 +271,12 @@ def test_impossible_division_of_constants_is_an_error_at_once(tables: Tables) ->
         ('i in ("7")', "Types mismatch in tuple"),
         ("(i, u) in ((1, 2, 3))", "Arguments size mismatch in tuple"),
         ("(i, u) = (1, 2, 3)", "Tuples of same size are expected"),
-        ("i between (5 and 1)", "Lower bound is greater than upper"),
-        ("i between (1 and 5, 5 and 9)", "Ranges are not disjoint"),
-        ("i between (1 and i)", "Expressions are not supported in multiple ranges"),
         ("(i, u)", 'Aliased expression "i, u" must be scalar'),
         ("(i, u) + 1", "Expecting scalar expression"),
-        ("case when i then 1 end", "Types mismatch in CASE WHEN expression"),
-        ("case i when 'a' then 1 end", "Types mismatch in CASE WHEN expression"),
-        ("case when yes then 1 else 'a' end", "Types mismatch in CASE THEN/ELSE expression"),
-        ("doc in (1)", "Cannot use expression of type"),
+        ("doc in (1)", "Operations on values of type any are not supported"),
+        ("doc = null", "Operations on values of type any are not supported"),
+        ("doc + 1", "Operations on values of type any are not supported"),
+        ("-doc", "Operations on values of type any are not supported"),
         ("missing", 'Undefined reference "missing"'),
         ("t.i", 'Undefined reference "t.i"'),
         ("missing(i)", 'Undefined function "missing"'),
@@ -320,16 +294,12 @@ def test_expression_of_wrong_types_is_refused(
 @pytest.mark.parametrize(
     ("expression", "value"),
     [
-        ("case i when 1 then 'one' when 7 then 'seven' end", b"seven"),
-        ("case i when 1 then 'one' end", None),
-        ("case when i > 100 then u when i > 5 then 2 else 3 end", 2),
         ("i in (1, 2, i)", True),
         ("i not in (1, 2)", True),
         ("i in ()", False),
-        ("i between (1 and 3, 6 and 8)", True),
-        ("(i, d) between ((1) and (7, 0.25), (7, 0.5) and (8))", True),
+        ("(i, d) between (1, 2.0) and (7, 0.5)", True),
         ("i between 1 + 1 and i", True),
-        ("s || s", ROW["s"] * 2),
+        ("concat(s, s)", ROW["s"] * 2),
         ("i", 7),
         ("doc", {b"x": 1}),
         ("yes", True),
@@ -337,5 +307,5 @@ def test_expression_of_wrong_types_is_refused(
     ],
 )
 def test_expression_has_its_value(tables: Tables, expression: str, value: Any) -> None:
-    """Branches, sets, ranges and plain columns give what is written."""
+    """Sets, ranges and plain columns give what is written."""
     assert tables.value(expression) == value

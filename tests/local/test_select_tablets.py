@@ -50,7 +50,6 @@ def tables(client: Any) -> str:
     create(ORDERED, [VALUE], [{"$tablet_index": i, "v": i} for i in range(3)], tablet_count=3)
     hashed = [key("h", expression="k * 2"), key("k"), VALUE]
     create(HASHED, hashed, [{"k": k, "v": k} for k in range(4)], **pivots)
-    create("other", [key("x"), VALUE], [{"x": x, "v": x} for x in range(7)], **pivots)
     return folder
 
 
@@ -113,31 +112,6 @@ def test_tablet_inside_of_the_ranges_must_be_mounted(
     """It fails the query even if no row would have been found there."""
     with pytest.raises(YtResponseError, match='while it is in "unmounted" state') as caught:
         list(client.select_rows(f"* from [{tables}/{name}] where {condition}"))
-    assert caught.value.contains_code(Code.TABLET_NOT_MOUNTED)
-
-
-@pytest.mark.parametrize(
-    ("query", "is_fine"),
-    [
-        ("join [{other}] as o on a = o.x where a < 5", False),
-        ("left join [{other}] as o on a = o.x and o.x < 5 where a < 5", True),
-        ("join [{other}] as o on a = o.v where a < 5", False),
-        ("join [{other}] as o on a = o.v and o.x < 5 where a < 5", True),
-        ("join [{other}] as o on a = o.v where a < 5 and o.x = 1", True),
-        ("left join [{other}] as o on a = o.v where a < 5 and o.x = 1", False),
-    ],
-)
-def test_joined_table_needs_the_tablets_of_the_join(
-    client: Any, tables: str, query: str, is_fine: bool
-) -> None:
-    """The joined table's own conditions choose them, whatever keys the join looks up."""
-    joins = query.format(other=f"{tables}/other")
-    text = f"a, o.x from [{tables}/{SORTED}] {joins}"
-    if is_fine:
-        assert list(client.select_rows(text, allow_join_without_index=True))
-        return
-    with pytest.raises(YtResponseError) as caught:
-        list(client.select_rows(text, allow_join_without_index=True))
     assert caught.value.contains_code(Code.TABLET_NOT_MOUNTED)
 
 

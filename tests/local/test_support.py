@@ -105,7 +105,7 @@ def test_lists_name_what_servers_know():
 )
 def test_refused_parameters_are_refused(raw, tmp, command, name):
     """Before the command does anything, with the remedy; false and empty ask for nothing."""
-    verb = "GET" if command in {"get", "list", "read_file", "read_table", "lookup_rows"} else "POST"
+    verb = "GET" if command in {"get", "list", "read_file", "read_table", "select_rows"} else "POST"
     verb = "PUT" if REGISTRY[command].input_type != "null" else verb
     answer = raw.command(verb, command, {"path": tmp, name: 1})
     assert name in answer.error["message"]

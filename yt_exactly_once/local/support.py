@@ -28,6 +28,7 @@ REFUSED_PARAMETERS: dict[str, dict[str, str]] = {
     },
     "read_file": {"etag": "send it as the header If-None-Match"},
     "read_table": {"start_row_index_only": "the answer has the rows too"},
+    "select_rows": {"placeholder_values": "write the values into the query"},
 }
 """By command, what is refused when it is given and not false or empty, with the remedy or the reason."""
 
@@ -42,6 +43,7 @@ REFUSED_PATHS = {
 
 INERT_PARAMETERS = {
     "address_type": "proxies have one address",
+    "allow_join_without_index": "a query with a join is refused",
     "allow_missing_key_columns": "a key column that is not given is null in any case",
     "cached_sync_replicas_timeout": "there are no replicas",
     "data_weight_per_row_hint": "it only saves a server memory",

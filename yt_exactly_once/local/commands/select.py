@@ -19,10 +19,9 @@ from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql.coverage import Reading, tablets_in
 from yt_exactly_once.local.tables.layout import TableLayout
-from yt_exactly_once.local.tablets import reads
+from yt_exactly_once.local.tablets import query_tables, reads
 from yt_exactly_once.local.tablets.access import check_readable, open_table
 from yt_exactly_once.local.tablets.appends import apply_due
-from yt_exactly_once.local.tablets.query_tables import QueryTables
 
 if TYPE_CHECKING:
     from yt_exactly_once.local.commands.registry import Context
@@ -37,9 +36,9 @@ class _ReadsOrderedTable(Exception):  # noqa: N818 - a signal, not a failure
     output_type="tabular",
     heavy=True,
     partial="query statistics tell how long the query took and what was returned, not what was"
-    " read; no UDFs, no subqueries, no secondary indexes or hints, no parts of composite values;"
-    " no TRANSFORM, LIKE, CAST or regular expressions; no functions of mathematics, dates and lists;"
-    " a joined table needs all tablets mounted that no condition on it excludes",
+    " read; no joins, totals, subqueries, UDFs, secondary indexes or hints; of composite values and"
+    " values of type any nothing but the whole; no CASE, TRANSFORM, LIKE, CAST or regular expressions;"
+    " no operators on bits; no functions of mathematics, dates, documents and lists",
 )
 def select_rows(context: Context) -> Rows:
     """Run a query; a table that is younger than the transaction is not found."""
@@ -72,15 +71,14 @@ def select_rows(context: Context) -> Rows:
 def _execute(context: Context, connection: sqlite3.Connection, *, snapshot: bool) -> Rows:
     parameters = context.parameters
     moments = read_moments(context)
-
-    newest: dict[str, TableLayout] = {}
+    newest: list[TableLayout] = []
 
     def resolve(path: str) -> TableLayout:
         with context.proxy.store.read() as latest:
             layout = open_table(context.proxy.cypress, latest, path)
             user = context.user
             permissions.require(View(latest), layout.node_id, user, "read", by_proxy=True)
-        newest[layout.node_id] = layout
+        newest.append(layout)
         note_access(context, layout)
         if snapshot and not layout.sorted:
             raise _ReadsOrderedTable
@@ -89,14 +87,12 @@ def _execute(context: Context, connection: sqlite3.Connection, *, snapshot: bool
             raise YtError(f"Table {path} did not exist when the transaction started")
         return seen
 
-    tables = QueryTables(connection)
-
     def prepare(wanted: Reading) -> None:
-        layout = newest[wanted.layout.node_id]
+        (layout,) = newest
         if not all(tablet.is_readable for tablet in layout.tablets):
             check_readable(layout, tablets_in(layout, wanted.ranges))
         if not layout.sorted:
-            tables.fill(wanted)
+            query_tables.fill(connection, wanted)
 
     started = time.monotonic()
     try:
@@ -104,17 +100,16 @@ def _execute(context: Context, connection: sqlite3.Connection, *, snapshot: bool
             connection,
             str(parameters["query"]),
             resolve,
-            parameters.get("placeholder_values"),
             prepare=prepare,
             input_row_limit=arguments.integer(parameters, "input_row_limit", None),
             output_row_limit=arguments.integer(parameters, "output_row_limit", None),
             fail_on_incomplete_result=arguments.flag(parameters, "fail_on_incomplete_result", True),
             allow_full_scan=arguments.flag(parameters, "allow_full_scan", True),
-            allow_join_without_index=arguments.flag(parameters, "allow_join_without_index"),
             syntax_version=arguments.integer(parameters, "syntax_version", 1),
         )
     finally:
-        tables.drop()
+        for layout in newest:
+            query_tables.drop(connection, layout)
     if arguments.flag(parameters, "enable_statistics"):
         taken = round((time.monotonic() - started) * 1000)
         context.response_parameters |= {

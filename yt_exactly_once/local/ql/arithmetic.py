@@ -41,13 +41,8 @@ def negate(kind: Type, value: Any) -> Any:
     return -value if kind is Type.DOUBLE else wrap(kind, -value)
 
 
-def invert(kind: Type, value: Any) -> Any:
-    """Bitwise negation."""
-    return wrap(kind, ~value)
-
-
 def calculate(symbol: str, kind: Type, left: Any, right: Any) -> Any:
-    """Apply an arithmetic or bitwise operator to two values of one type.
+    """Apply an arithmetic operator to two values of one type.
 
     Raises:
         YtError: an integer division that has no result.
@@ -56,9 +51,6 @@ def calculate(symbol: str, kind: Type, left: Any, right: Any) -> Any:
         return _calculate_double(symbol, left, right)
     if symbol in ("/", "%"):
         return _divide(symbol, kind, left, right)
-    if symbol in ("<<", ">>"):
-        # The processor takes the count modulo the width.
-        return wrap(kind, _NUMERIC[symbol](left, right & 63))
     return wrap(kind, _NUMERIC[symbol](left, right))
 
 
@@ -66,10 +58,6 @@ _NUMERIC: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,
-    "|": operator.or_,
-    "&": operator.and_,
-    "<<": operator.lshift,
-    ">>": operator.rshift,
 }
 
 
@@ -94,22 +82,17 @@ def _divide(symbol: str, kind: Type, left: int, right: int) -> int:
     return quotient if symbol == "/" else left - quotient * right
 
 
-def compare_keys(left: Any, right: Any) -> int:
-    """Compare two values of one type, null below everything, as -1, 0 or 1.
+def relate(symbol: str, left: Any, right: Any) -> bool:
+    """Apply a relational operator to values of one type, null being an ordinary value below all others.
 
     Raises:
         YtError: one of them is NaN.
     """
     if left is None or right is None:
-        return (right is None) - (left is None)
+        return RELATIONS[symbol]((right is None) - (left is None), 0)
     if left != left or right != right:  # noqa: PLR0124 - NaN is the value that differs from itself
-        raise YtError("NaN value is not comparable")
-    return bool(left > right) - bool(left < right)
-
-
-def relate(symbol: str, left: Any, right: Any) -> bool:
-    """Apply a relational operator, null being an ordinary value."""
-    return RELATIONS[symbol](compare_keys(left, right), 0)
+        raise YtError("Comparison with NaN")
+    return RELATIONS[symbol](left, right)
 
 
 def convert_constant(kind: Type, value: Any, target: Type) -> Any:

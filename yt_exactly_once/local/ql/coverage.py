@@ -1,7 +1,6 @@
-"""What a query reads: the tablets that its key ranges meet and the columns it names, table by table.
+"""What a query reads: the tablets that its key ranges meet and the columns it names.
 
-Owns the way from ranges to tablets and the ranges of joined tables. The caller checks whether a tablet can be
-read. Of a joined table conditions exclude rows; keys that no row of the others has do not.
+Owns the way from ranges to tablets. The caller checks whether a tablet can be read.
 """
 
 from __future__ import annotations
@@ -12,19 +11,18 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.ql.binding.bound import Column
-from yt_exactly_once.local.ql.binding.scope import POSITION_COLUMNS, Source
+from yt_exactly_once.local.ql.binding.source import POSITION_COLUMNS, Source
 from yt_exactly_once.local.ql.ranges import KeyRange, KeyRanges
 from yt_exactly_once.local.tables.keys import AFTER, encode_prefix
 from yt_exactly_once.local.tables.layout import TableLayout, Tablet
 
 if TYPE_CHECKING:
-    from yt_exactly_once.local.ql.binding.joins import BoundJoin
     from yt_exactly_once.local.ql.binding.query import BoundQuery
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What a query reads of one table.
+    """What a query reads of its table.
 
     Attributes:
         columns: names of the columns that the query mentions.
@@ -60,29 +58,13 @@ def tablets_in(layout: TableLayout, ranges: Iterable[KeyRange]) -> list[Tablet]:
     return [layout.tablets[index] for index in sorted(found)]
 
 
-def prepare_tables(query: BoundQuery, ranges: KeyRanges, prepare: Prepare) -> None:
-    """Prepare every table of a query, the main one first; raise `YtError` if the preparation does.
-
-    Args:
-        ranges: of the main table.
-    """
-    named = _named(query)
+def reading(query: BoundQuery, ranges: KeyRanges) -> Reading:
+    """Return what a query reads."""
     most = None
     if query.limit is not None and query.reads_at_most(query.offset + query.limit):
         most = query.offset + query.limit
-    none: frozenset[str] = frozenset()
-    prepare(Reading(query.main.layout, named.get(0, none), ranges.merged(), most))
-    for join in query.joins:
-        source = join.source
-        prepare(Reading(source.layout, named.get(source.index, none), _joined(query, join)))
-
-
-def _named(query: BoundQuery) -> dict[int, frozenset[str]]:
-    """Return the columns that a query mentions, by the number of their table."""
-    found: dict[int, set[str]] = {}
-    for column in _columns_in(query):
-        found.setdefault(column.source, set()).add(column.name)
-    return {source: frozenset(names) for source, names in found.items()}
+    named = frozenset(column.name for column in _columns_in(query))
+    return Reading(query.main.layout, named, ranges.merged(), most)
 
 
 def _columns_in(part: Any) -> Iterator[Column]:
@@ -94,16 +76,3 @@ def _columns_in(part: Any) -> Iterator[Column]:
     elif is_dataclass(part) and not isinstance(part, Source):
         for each in fields(part):
             yield from _columns_in(getattr(part, each.name))
-
-
-def _joined(query: BoundQuery, join: BoundJoin) -> Sequence[KeyRange]:
-    """Return the ranges of a joined table: where its conditions meet."""
-    # Rows without a partner are null, which a condition on the joined table may well want.
-    where = None if join.is_left else query.where
-    common, other = (KeyRanges(part, join.source).merged() for part in (where, join.predicate))
-    return [
-        KeyRange(max(a.low, b.low), min(a.high, b.high))
-        for a in common
-        for b in other
-        if max(a.low, b.low) < min(a.high, b.high)
-    ]

@@ -7,19 +7,16 @@ given, a transaction snapshot or the newest state, and changes nothing.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.ql.binding.joins import check_index_used
 from yt_exactly_once.local.ql.binding.query import BoundQuery, Resolve, bind_query
-from yt_exactly_once.local.ql.coverage import Prepare, prepare_tables
+from yt_exactly_once.local.ql.coverage import Prepare, reading
 from yt_exactly_once.local.ql.functions import udf
 from yt_exactly_once.local.ql.ranges import KeyRanges
-from yt_exactly_once.local.ql.statement import Limits, Statement
+from yt_exactly_once.local.ql.statement import Statement
 from yt_exactly_once.local.ql.text.parser import parse
-from yt_exactly_once.local.ql.text.syntax import Totals
 from yt_exactly_once.local.ql.value_types import Type
 from yt_exactly_once.local.tables import values
 from yt_exactly_once.local.tables.schema import Column
@@ -51,37 +48,31 @@ def execute(
     connection: sqlite3.Connection,
     query: str,
     resolve: Resolve,
-    placeholders: Mapping[str, Any] | None = None,
     *,
     prepare: Prepare | None = None,
     input_row_limit: int | None = None,
     output_row_limit: int | None = None,
     fail_on_incomplete_result: bool = True,
     allow_full_scan: bool = True,
-    allow_join_without_index: bool = False,
     syntax_version: int = 1,
 ) -> Answer:
     """Run a query.
 
     Args:
         resolve: finds a table by the path in the query.
-        placeholders: values of `{name}`.
-        prepare: gets what the query reads of each table before it is read, and raises `YtError` when
-            that cannot be read.
+        prepare: gets what the query reads before it is read, and raises `YtError` when that cannot be
+            read.
         input_row_limit: rows to read at most; a million by default.
         output_row_limit: rows to return at most; a million by default.
         fail_on_incomplete_result: whether a limit that was hit is an error; otherwise the answer is cut.
         allow_full_scan: whether a query may ignore the key of the table.
-        allow_join_without_index: whether a join may ignore the key of the joined table.
         syntax_version: from 2 on only backticks quote identifiers.
 
     Raises:
         YtError: the query is wrong, fails on a row, or hits a limit (codes 1709 and 1710).
     """
     limits = (_limit("input", input_row_limit), _limit("output", output_row_limit))
-    bound = bind_query(parse(query, placeholders, syntax_version), resolve)
-    if not allow_join_without_index:
-        check_index_used(bound.joins)
+    bound = bind_query(parse(query, syntax_version), resolve)
     ranges = KeyRanges(bound.where, bound.main)
     if not allow_full_scan and ranges.is_full_scan:
         raise YtError(
@@ -89,7 +80,7 @@ def execute(
             "the query is inefficient, consider rewriting it"
         )
     if prepare is not None:
-        prepare_tables(bound, ranges, prepare)
+        prepare(reading(bound, ranges))
     answer = _run(connection, bound, ranges, *limits)
     if fail_on_incomplete_result:
         _check_complete(answer, *limits)
@@ -130,21 +121,18 @@ def _run(
 ) -> Answer:
     if query.limit == 0:
         return Answer([], False, False, _columns(query))
-    statement = Statement(query, ranges, Limits(None, output_limit))
+    statement = Statement(query, ranges, output_limit)
     is_cut = not query.reads_at_most(input_limit) and bool(
         udf.execute(connection, statement.probe(input_limit))
     )
     if is_cut:
-        statement = Statement(query, ranges, Limits(input_limit, output_limit))
+        statement = Statement(query, ranges, output_limit, input_limit)
     found = udf.execute(connection, statement.rows())
     incomplete_output = len(found) > output_limit
     # A scan that has found all it was asked for does not read on.
     is_satisfied = query.limit == len(found) and query.group_keys is None and not query.order_by
-    rows = found[:output_limit]
-    if query.totals is not Totals.NONE and rows:
-        rows += udf.execute(connection, statement.totals())
     columns = _columns(query)
-    decoded = values.decode_rows(columns, rows)
+    decoded = values.decode_rows(columns, found[:output_limit])
     return Answer(decoded, is_cut and not is_satisfied, incomplete_output, columns)
 
 

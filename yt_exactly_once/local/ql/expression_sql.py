@@ -1,13 +1,12 @@
 """Bound expressions as SQL.
 
 It translates single expressions. SQLite's operators are used if they give the server's result on stored
-values. Otherwise a Python function is called: for arithmetic, unsigned order, NaN and documents.
+values. Otherwise a Python function is called: for arithmetic, unsigned order and NaN.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import singledispatchmethod
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,6 @@ from yt_exactly_once.local.ql.binding.bound import (
     Apply,
     Binary,
     Bound,
-    Case,
     Column,
     Constant,
     GroupKey,
@@ -29,7 +27,7 @@ from yt_exactly_once.local.ql.value_types import Type
 from yt_exactly_once.local.tables.values import NAN
 
 if TYPE_CHECKING:
-    from yt_exactly_once.local.ql.binding.scope import Source
+    from yt_exactly_once.local.ql.binding.source import Source
 
 _NULL_ORDER = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 """How "left is null" relates to "right is null" when a comparison holds because of a null."""
@@ -56,14 +54,10 @@ def _double_sql(value: float) -> str:
 
 
 class ExpressionSql:
-    """Writes expressions over the tables of a query, or over its groups.
+    """Writes expressions over the table of a query, or over its groups, which have the SQL alias `g`."""
 
-    Args:
-        sources: the tables; columns are written with their SQL aliases, values of groups with `g`.
-    """
-
-    def __init__(self, sources: Sequence[Source]) -> None:
-        self._sources = sources
+    def __init__(self, source: Source) -> None:
+        self._source = source
 
     @singledispatchmethod
     def write(self, bound: Bound) -> str:
@@ -76,7 +70,7 @@ class ExpressionSql:
 
     @write.register(Column)
     def _column(self, node: Column) -> str:
-        return self._sources[node.source].sql_column(node.name)
+        return self._source.sql_column(node.name)
 
     @write.register(GroupKey)
     def _group_key(self, node: GroupKey) -> str:
@@ -89,14 +83,10 @@ class ExpressionSql:
     def order(self, bound: Bound) -> str:
         """Return SQL whose order in SQLite is the order of the values."""
         sql = self.write(bound)
-        match bound.type:
-            case Type.UINT64:
-                return _flipped(bound, sql)
-            case Type.DOUBLE:
-                return f"yt_order_double({sql})" if _may_be_nan(bound) else sql
-            case Type.ANY:
-                return f"yt_order_document({sql})"
-        return sql
+        if bound.type is Type.UINT64:
+            return _flipped(bound, sql)
+        is_doubtful = bound.type is Type.DOUBLE and _may_be_nan(bound)
+        return f"yt_order_double({sql})" if is_doubtful else sql
 
     @write.register(Unary)
     def _unary(self, node: Unary) -> str:
@@ -104,8 +94,6 @@ class ExpressionSql:
         match node.operator:
             case "+":
                 return operand
-            case "~":
-                return f"(~{operand})"
             case "NOT":
                 return f"(NOT {operand})"
         return f"{udf.operator_name('negate', (node.type,))}({operand})"
@@ -115,20 +103,15 @@ class ExpressionSql:
         left, right = self.write(node.left), self.write(node.right)
         if node.operator in RELATIONS:
             return self._relation(node, left, right)
-        match node.operator:
-            case "AND" | "OR" | "&" | "|":
-                return f"({left} {node.operator} {right})"
-            case "||":
-                return f"CAST(({left} || {right}) AS BLOB)"
+        if node.operator in ("AND", "OR"):
+            return f"({left} {node.operator} {right})"
         return f"{udf.operator_name(node.operator, (node.type, node.type))}({left}, {right})"
 
     def _relation(self, node: Binary, left: str, right: str) -> str:
-        kinds = (node.left.type, node.right.type)
-        call = f"{udf.relation_name(node.operator, kinds)}({left}, {right})"
-        doubtful = kinds[0] is Type.DOUBLE and (_may_be_nan(node.left) or _may_be_nan(node.right))
-        if Type.ANY in kinds or doubtful:
-            return call
-        if kinds[0] is Type.UINT64 and node.operator in _NULL_ORDER:
+        kind = node.left.type
+        if kind is Type.DOUBLE and (_may_be_nan(node.left) or _may_be_nan(node.right)):
+            return f"{udf.relation_name(node.operator)}({left}, {right})"
+        if kind is Type.UINT64 and node.operator in _NULL_ORDER:
             left, right = _flipped(node.left, left), _flipped(node.right, right)
         return _null_aware(node, left, right)
 
@@ -149,15 +132,6 @@ class ExpressionSql:
             ]
         listed = ", ".join(f"({', '.join(row)})" for row in rows)
         return f"(({', '.join(operands)}) IN (VALUES {listed}))"
-
-    @write.register(Case)
-    def _case(self, node: Case) -> str:
-        branches = " ".join(
-            f"WHEN {self.write(condition)} THEN {self.write(result)}"
-            for condition, result in node.branches
-        )
-        default = "" if node.default is None else f" ELSE {self.write(node.default)}"
-        return f"CASE {branches}{default} END"
 
     @write.register(Apply)
     def _apply(self, node: Apply) -> str:

@@ -14,6 +14,7 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.ql.binding.query import bind_query
+from yt_exactly_once.local.ql.binding.source import SQL_ALIAS
 from yt_exactly_once.local.ql.expression_sql import ExpressionSql
 from yt_exactly_once.local.ql.functions import udf
 from yt_exactly_once.local.ql.text import syntax
@@ -67,13 +68,13 @@ def evaluate(
 @lru_cache(maxsize=256)
 def _statement(expressions: tuple[str, ...], columns: tuple[Column, ...]) -> str:
     query = _bind(expressions, columns)
-    sql = ExpressionSql((query.main,))
+    sql = ExpressionSql(query.main)
     outputs = ", ".join(sql.write(output.bound) for output in query.outputs)
     given = ", ".join(
         f"?{number} AS {quote(name)}"
         for number, name in enumerate(query.main.layout.sql_names, start=1)
     )
-    source = f" FROM (SELECT {given}) AS {query.main.sql_alias}" if given else ""
+    source = f" FROM (SELECT {given}) AS {SQL_ALIAS}" if given else ""
     return f"SELECT {outputs}{source}"
 
 

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from yt_exactly_once.local.ql.binding.scope import ROW_INDEX, TABLET_INDEX
+from yt_exactly_once.local.ql.binding.source import ROW_INDEX, SQL_ALIAS, TABLET_INDEX
 from yt_exactly_once.local.ql.ranges import EVERYTHING
 from yt_exactly_once.local.tables.keys import AFTER
 
 if TYPE_CHECKING:
-    from yt_exactly_once.local.ql.binding.scope import Source
+    from yt_exactly_once.local.ql.binding.source import Source
     from yt_exactly_once.local.ql.ranges import KeyRange, KeyRanges
 
 _BIAS = 1 << 63
@@ -43,7 +43,7 @@ def key_access(ranges: KeyRanges, source: Source) -> KeyAccess:
         return KeyAccess(conditions=("0",))
     merged = ranges.merged()
     if source.layout.sorted:
-        return _through_key(merged, f'{source.sql_alias}."$key"')
+        return _through_key(merged, f'{SQL_ALIAS}."$key"')
     return _through_position(merged, source)
 
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from yt_exactly_once.local.ql.binding.bound import Apply, Binary, Bound, Column, Constant, InSet
 from yt_exactly_once.local.ql.computed import infer
-from yt_exactly_once.local.ql.functions.storage import ENCODERS
 from yt_exactly_once.local.ql.value_types import Type
+from yt_exactly_once.local.tables import values
 from yt_exactly_once.local.tables.keys import AFTER, encode_prefix
 
 if TYPE_CHECKING:
-    from yt_exactly_once.local.ql.binding.scope import Source
+    from yt_exactly_once.local.ql.binding.source import Source
 
 Interval = tuple[bytes, bytes]
 Box = dict[int, Interval]
@@ -117,12 +117,10 @@ class KeyRanges:
         return [{}]
 
     def _number(self, column: Bound) -> int | None:
-        if not isinstance(column, Column) or column.source != self._source.index:
-            return None
-        return self._numbers.get(column.name)
+        return self._numbers.get(column.name) if isinstance(column, Column) else None
 
     def _encode(self, number: int, kind: Type, value: Any) -> bytes:
-        encode = ENCODERS.get(kind)
+        encode = values.ENCODERS.get(kind.title)
         stored = value if value is None or encode is None else encode(value)
         return encode_prefix((self._source.key_columns[number],), (stored,))
 
@@ -142,12 +140,12 @@ class KeyRanges:
         }.get(operator)
         return [{}] if interval is None else [{number: interval}]
 
-    def _set(self, operands: Sequence[Bound], values: Sequence[Sequence[Any]]) -> list[Box]:
+    def _set(self, operands: Sequence[Bound], rows: Sequence[Sequence[Any]]) -> list[Box]:
         numbers = [self._number(operand) for operand in operands]
-        if all(number is None for number in numbers) or len(values) > _MAX_BOXES:
+        if all(number is None for number in numbers) or len(rows) > _MAX_BOXES:
             return [{}]
         boxes: list[Box] = []
-        for row in values:
+        for row in rows:
             box: Box = {}
             for number, operand, value in zip(numbers, operands, row, strict=True):
                 if number is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.tables import types as column_types
 
 
@@ -39,7 +40,6 @@ ALL_TYPES: TypeSet = frozenset(Type)
 NUMERIC: TypeSet = frozenset((Type.INT64, Type.UINT64, Type.DOUBLE))
 INTEGRAL: TypeSet = frozenset((Type.INT64, Type.UINT64))
 SCALAR: TypeSet = NUMERIC | {Type.BOOLEAN, Type.STRING}
-COMPARABLE: TypeSet = SCALAR | {Type.ANY}
 
 LITERAL_TYPES: dict[Type, TypeSet] = {
     Type.NULL: ALL_TYPES,
@@ -60,7 +60,16 @@ def of_literal(kind: Type) -> TypeSet:
 
 
 def describe(types: TypeSet) -> str:
-    """Spell a type set the way error messages of the server do."""
+    """Spell a type set the way error messages of the server do.
+
+    Raises:
+        YtError: the type is `any`, which queries of a server compare and convert, and those here do not.
+    """
+    if types == only(Type.ANY):
+        raise YtError(
+            "Operations on values of type any are not supported by the embedded cluster; select them,"
+            " or test them with is_null"
+        )
     if len(types) == 1:
         return min(types).title
     return f"one of {{{', '.join(kind.title for kind in sorted(types))}}}"

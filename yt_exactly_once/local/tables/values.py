@@ -68,14 +68,14 @@ def decode_double(stored: float | str) -> float:
 
 def encoder(column: Column) -> Callable[[Any], Any]:
     """Return the function that encodes one non-null value of a column."""
-    return _ENCODERS.get(column.wire_type) or (
+    return ENCODERS.get(column.wire_type) or (
         bytes if column.wire_type in types.STRING_LIKE else int
     )
 
 
 def decoder(column: Column) -> Callable[[Any], Any] | None:
     """Return the function that decodes one non-null value; None when it is what is stored."""
-    return _DECODERS.get(column.wire_type)
+    return DECODERS.get(column.wire_type)
 
 
 def encode_value(column: Column, value: Any) -> Any:
@@ -119,18 +119,19 @@ _CELLS = {
     "boolean": "None if {0} is None else {0} == 1",
     "any": "None if {0} is None else load({0})",
 }
-_ENCODERS: dict[str, Callable[[Any], Any]] = {
+ENCODERS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(types.UNSIGNED, encode_uint64),
     **dict.fromkeys(types.FLOATING, encode_double),
     "boolean": int,
     "any": dump_yson,
 }
-_DECODERS: dict[str, Callable[[Any], Any]] = {
+DECODERS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(types.UNSIGNED, decode_uint64),
     **dict.fromkeys(types.FLOATING, decode_double),
     "boolean": bool,
     "any": load_yson,
 }
+"""By wire type, where a stored value that is not null differs from a plain one."""
 
 
 def to_yson_type(value: Any) -> Any:

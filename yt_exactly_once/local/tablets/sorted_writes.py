@@ -8,9 +8,8 @@ passed. Other locks are looked up first, see `row_locks`.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import Any
 
 import pyarrow as pa
 from yt.yson import YsonUint64
@@ -24,9 +23,6 @@ from yt_exactly_once.local.tablets.modifications import Batch
 from yt_exactly_once.local.tablets.row_locks import PRIMARY_LOCK
 
 _PRIMARY_NAME = "<primary>"
-_PARAMETERS_PER_STATEMENT = 999
-"""As many as every SQLite takes (`SQLITE_MAX_VARIABLE_NUMBER`)."""
-
 _KEYS_PER_STATEMENT = 500
 
 
@@ -121,7 +117,8 @@ class SortedWriter:
         changed = 0
         first, last = [self._timestamp], [self._start] * len(guarded)
         given = [batch.keys, *batch.rows.data[: len(columns)]]
-        for count, pieces in _pieces(given, _PARAMETERS_PER_STATEMENT - 1 - len(last)):
+        most = row_images.MOST_PARAMETERS - 1 - len(last)
+        for count, pieces in row_images.parameters(given, most):
             rows = ", ".join([f"({row})"] * count)
             changed += self._connection.executemany(
                 f"{insert} VALUES {rows} {update}", ([*first, *piece, *last] for piece in pieces)
@@ -242,25 +239,3 @@ def _guard(columns: Sequence[str]) -> str:
     """Build the condition on the existing row under which a write is not a conflict."""
     conditions = [f"(coalesce({column}, 0) <= ? OR {column} = ?1)" for column in columns]
     return " AND ".join(conditions) or "1"
-
-
-def _pieces(columns: Sequence[list[Any]], most: int) -> Iterator[tuple[int, Iterator[list[Any]]]]:
-    """Yield rows for statements that take many, since a statement costs as much as a row.
-
-    Args:
-        columns: values of the rows, at least one.
-
-    Yields:
-        How many rows a statement takes, and the parameters of one statement after the other.
-    """
-    width, total = len(columns), len(columns[0])
-    many = max(1, most // width)
-    flat: list[Any] = [None] * (width * total)
-    for position, column in enumerate(columns):
-        flat[position::width] = column
-    whole = total // many * many
-    for count, start, end in ((many, 0, whole), (total - whole, whole, total)):
-        if start < end:
-            step = count * width
-            places = range(start * width, end * width, step)
-            yield count, (flat[place : place + step] for place in places)

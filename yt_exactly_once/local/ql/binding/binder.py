@@ -21,16 +21,14 @@ from yt_exactly_once.local.ql.binding.bound import (
     AggregateValue,
     Apply,
     Bound,
-    Case,
     Constant,
     GroupKey,
     InSet,
 )
 from yt_exactly_once.local.ql.binding.operators import Untyped
-from yt_exactly_once.local.ql.binding.tuples import between, constant_rows
 from yt_exactly_once.local.ql.functions.aggregates import AGGREGATES
+from yt_exactly_once.local.ql.functions.general import LACKING, SCALARS
 from yt_exactly_once.local.ql.functions.signatures import infer
-from yt_exactly_once.local.ql.functions.table import LACKING, SCALARS
 from yt_exactly_once.local.ql.text import syntax
 from yt_exactly_once.local.ql.text.naming import (
     column_name,
@@ -39,17 +37,10 @@ from yt_exactly_once.local.ql.text.naming import (
     reference_name,
 )
 from yt_exactly_once.local.ql.text.parser import scalar
-from yt_exactly_once.local.ql.value_types import (
-    ALL_TYPES,
-    Type,
-    TypeSet,
-    describe,
-    of_literal,
-    only,
-)
+from yt_exactly_once.local.ql.value_types import ALL_TYPES, Type, TypeSet, describe, of_literal
 
 if TYPE_CHECKING:
-    from yt_exactly_once.local.ql.binding.scope import Scope
+    from yt_exactly_once.local.ql.binding.source import Source
     from yt_exactly_once.local.ql.text.syntax import Expression, Expressions
 
 MAX_EXPRESSION_DEPTH = 50
@@ -77,14 +68,14 @@ class Group:
 
 
 class Binder:
-    """Binds expressions over a scope.
+    """Binds expressions over a table.
 
     Args:
         aliases: expressions named by AS anywhere in the query.
     """
 
-    def __init__(self, scope: Scope, aliases: Mapping[str, Expression]) -> None:
-        self._scope = scope
+    def __init__(self, source: Source, aliases: Mapping[str, Expression]) -> None:
+        self._source = source
         self._aliases = aliases
         self._expanding: set[str] = set()
         self._depth = 0
@@ -160,7 +151,7 @@ class Binder:
                     return self._bind(named)
                 finally:
                     self._expanding.discard(reference.name)
-        column = None if self._group is not None else self._scope.resolve(reference)
+        column = None if self._group is not None else self._source.resolve(reference)
         if column is None:
             name = reference_name(reference.name, reference.table)
             raise YtError(f'Undefined reference "{name}"')
@@ -247,76 +238,20 @@ class Binder:
             ],
         )
 
-    def _operands(self, expressions: Expressions, operator: str) -> tuple[Bound, ...]:
-        """Bind the left side of IN and BETWEEN: every operand decides its own type."""
-        bound = [self.bind(expression) for expression in expressions]
-        names = [column_name(e) for e in expressions if isinstance(e, syntax.Reference)]
+    @_node.register(syntax.In)
+    def _in(self, node: syntax.In) -> Untyped:
+        """Every operand decides its own type."""
+        operands = tuple(self.bind(each, ALL_TYPES - {Type.ANY}) for each in node.operand)
+        names = [column_name(e) for e in node.operand if isinstance(e, syntax.Reference)]
         for name in names:
             if names.count(name) > 1:
                 raise YtError(
-                    f"{operator} operator has multiple references to column {name}",
-                    source=expressions_text(expressions),
+                    f"IN operator has multiple references to column {name}",
+                    source=expressions_text(node.operand),
                 )
-        return tuple(bound)
-
-    @_node.register(syntax.In)
-    def _in(self, node: syntax.In) -> Untyped:
-        operands = self._operands(node.operand, "IN")
-        source = expression_text(node)
-        for operand in operands:
-            if operand.type is Type.ANY:
-                raise YtError(
-                    f'Cannot use expression of type "{operand.type.title}" with IN operator',
-                    source=source,
-                )
-        rows = constant_rows(node.values, operands, source, exact_width=True)
+        rows = operators.constant_rows(node.values, operands, expression_text(node))
         return Untyped.fixed(InSet(Type.BOOLEAN, operands, rows))
-
-    @_node.register(syntax.Between)
-    def _between(self, node: syntax.Between) -> Untyped:
-        operands = self._operands(node.operand, "BETWEEN")
-        return Untyped.fixed(between(operands, node.ranges, expression_text(node)))
-
-    @_node.register(syntax.Case)
-    def _case(self, node: syntax.Case) -> Untyped:
-        source = expression_text(node)
-        conditions = [self._bind(scalar(condition)) for condition, _ in node.branches]
-        results = [self._bind(scalar(result)) for _, result in node.branches]
-        if node.default is not None:
-            results.append(self._bind(scalar(node.default)))
-        tested = None if node.operand is None else self._bind(scalar(node.operand))
-        condition_type = _common_type(
-            conditions,
-            "Types mismatch in CASE WHEN expression",
-            source,
-            only(Type.BOOLEAN) if tested is None else tested.types,
-        )
-        kind = _common_type(results, "Types mismatch in CASE THEN/ELSE expression", source)
-        bound_conditions = [condition.generate(condition_type) for condition in conditions]
-        if tested is not None:
-            operand = tested.generate(condition_type)
-            bound_conditions = [operators.relation("=", operand, c) for c in bound_conditions]
-        bound = [result.generate(kind) for result in results]
-        default = bound.pop() if node.default is not None else None
-        branches = tuple(zip(bound_conditions, bound, strict=True))
-        return Untyped.fixed(Case(kind, nullable=True, branches=branches, default=default))
 
 
 def _generate(arguments: list[Untyped], types: tuple[Type, ...]) -> tuple[Bound, ...]:
     return tuple(a.generate(kind) for a, kind in zip(arguments, types, strict=True))
-
-
-def _common_type(
-    candidates: list[Untyped], message: str, source: str, common: TypeSet = ALL_TYPES
-) -> Type:
-    for candidate in candidates:
-        narrowed = common & candidate.types
-        if not narrowed:
-            raise YtError(
-                message,
-                source=source,
-                actual_type=describe(candidate.types),
-                expected_type=describe(common),
-            )
-        common = narrowed
-    return min(common)

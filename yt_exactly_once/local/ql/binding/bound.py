@@ -29,11 +29,10 @@ class Constant:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of one of the joined tables, counted from the main one."""
+    """A column of the table."""
 
     type: Type
     nullable: bool
-    source: int
     name: str
 
 
@@ -68,7 +67,7 @@ class Apply:
 
 @dataclass(frozen=True)
 class Unary:
-    """`+`, `-`, `~` or `NOT`."""
+    """`+`, `-` or `NOT`."""
 
     type: Type
     nullable: bool
@@ -78,7 +77,7 @@ class Unary:
 
 @dataclass(frozen=True)
 class Binary:
-    """A binary operator on operands of one type; `any` may also be compared with a scalar.
+    """A binary operator on operands of one type.
 
     To relational operators null is an ordinary value below all others.
     """
@@ -100,17 +99,7 @@ class InSet:
     nullable: bool = False
 
 
-@dataclass(frozen=True)
-class Case:
-    """The result of the first branch whose condition is true."""
-
-    type: Type
-    nullable: bool
-    branches: tuple[tuple[Bound, Bound], ...]
-    default: Bound | None
-
-
-Bound = Constant | Column | GroupKey | AggregateValue | Apply | Unary | Binary | InSet | Case
+Bound = Constant | Column | GroupKey | AggregateValue | Apply | Unary | Binary | InSet
 
 
 @dataclass(frozen=True)

@@ -20,20 +20,17 @@ def fold_unary(operator: str, operand: Constant) -> Constant | None:
         return None
     if operator == "+" or operand.value is None:
         return operand
-    apply = arithmetic.negate if operator == "-" else arithmetic.invert
-    return Constant(operand.type, apply(operand.type, operand.value))
+    return Constant(operand.type, arithmetic.negate(operand.type, operand.value))
 
 
-def fold_binary(operator: str, left: Constant, right: Constant) -> Constant | None:
-    """Evaluate a binary operator; None when it is left for later.
+def fold_binary(operator: str, left: Constant, right: Constant) -> Constant:
+    """Evaluate a binary operator.
 
     Raises:
         YtError: the operands do not go together, or the result does not exist.
     """
     if operator in ("AND", "OR"):
         return Constant(Type.BOOLEAN, _logical(left.value, right.value, operator == "OR"))
-    if operator == "||":
-        return None
     if operator in arithmetic.RELATIONS:
         if left.value is not None and right.value is not None:
             left, right = _unified(left, right)

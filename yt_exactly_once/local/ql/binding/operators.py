@@ -1,27 +1,31 @@
 """Types of operators, and expressions whose type is still open.
 
 Owns what an operator accepts and returns, and how a comparison of tuples is spelled with comparisons of
-scalars. Constants are folded on the way.
+scalars. Constants are folded on the way, or take the types of the operands of IN.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql.arithmetic import RELATIONS, convert_constant
 from yt_exactly_once.local.ql.binding.bound import Binary, Bound, Constant, Unary
 from yt_exactly_once.local.ql.binding.folding import fold_binary, fold_unary
 from yt_exactly_once.local.ql.value_types import (
-    COMPARABLE,
     INTEGRAL,
     NUMERIC,
+    SCALAR,
     Type,
     TypeSet,
     describe,
     only,
 )
+
+if TYPE_CHECKING:
+    from yt_exactly_once.local.ql.text.syntax import Constants, Literal
 
 _NAMES = {
     "+": "Plus",
@@ -29,12 +33,6 @@ _NAMES = {
     "*": "Multiply",
     "/": "Divide",
     "%": "Modulo",
-    "<<": "LeftShift",
-    ">>": "RightShift",
-    "|": "BitOr",
-    "&": "BitAnd",
-    "~": "BitNot",
-    "||": "Concatenate",
     "AND": "And",
     "OR": "Or",
     "NOT": "Not",
@@ -47,12 +45,10 @@ _NAMES = {
 }
 _OPERANDS: dict[str, TypeSet] = {
     **dict.fromkeys(("+", "-", "*", "/"), NUMERIC),
-    **dict.fromkeys(("%", "<<", ">>", "|", "&", "~"), INTEGRAL),
+    "%": INTEGRAL,
     **dict.fromkeys(("AND", "OR", "NOT"), only(Type.BOOLEAN)),
-    **dict.fromkeys(RELATIONS, COMPARABLE),
-    "||": only(Type.STRING),
+    **dict.fromkeys(RELATIONS, SCALAR),
 }
-_STRICT = {"<": "<", "<=": "<", ">": ">", ">=": ">"}
 
 
 @dataclass(frozen=True)
@@ -108,20 +104,15 @@ def binary(operator: str, left: Untyped, right: Untyped, sources: tuple[str, str
     Args:
         sources: text of the operands, for errors.
     """
-    if operator in RELATIONS and not left.types & right.types:
-        return _mixed_relation(operator, left, right, sources)
-    accepted = _OPERANDS[operator]
     where = {"lhs_source": sources[0], "rhs_source": sources[1]}
-    common = accepted
+    common = _OPERANDS[operator]
     for operand in (left, right):
         if not common & operand.types:
             raise _mismatch(operator, common, operand.types, where)
         common &= operand.types
     result = only(Type.BOOLEAN) if operator in RELATIONS else common
     if left.constant is not None and right.constant is not None:
-        folded = fold_binary(operator, left.constant, right.constant)
-        if folded is not None:
-            return Untyped.of_constant(folded, result)
+        return Untyped.of_constant(fold_binary(operator, left.constant, right.constant), result)
 
     def generate(kind: Type) -> Bound:
         if operator in RELATIONS:
@@ -155,29 +146,40 @@ def compare_tuples(
             continue
         result = binary("AND", binary("=", *sides), result, nowhere)
         if operator != "=":
-            result = binary("OR", binary(_STRICT[operator], *sides), result, nowhere)
+            result = binary("OR", binary(operator[0], *sides), result, nowhere)
     return result
 
 
-def _mixed_relation(
-    operator: str, left: Untyped, right: Untyped, sources: tuple[str, str]
-) -> Untyped:
-    """Compare `any` with a scalar; no other two types can be compared."""
-    if Type.ANY not in left.types | right.types:
-        raise YtError(
-            "Type mismatch in expression",
-            lhs_source=sources[0],
-            rhs_source=sources[1],
-            lhs_type=describe(left.types),
-            rhs_type=describe(right.types),
+def constant_rows(
+    tuples: Sequence[Constants], operands: Sequence[Bound], source: str
+) -> tuple[tuple[Any, ...], ...]:
+    """Convert constant tuples to the types of the operands of IN.
+
+    Raises:
+        YtError: a wrong number of items, or an item of another kind.
+    """
+    if any(len(constants) != len(operands) for constants in tuples):
+        raise YtError("Arguments size mismatch in tuple", source=source)
+    return tuple(
+        tuple(
+            _converted(constant, operand.type, source)
+            for constant, operand in zip(constants, operands, strict=True)
         )
-    left_type = Type.ANY if Type.ANY in left.types else min(left.types)
-    right_type = Type.ANY if Type.ANY in right.types else min(right.types)
+        for constants in tuples
+    )
 
-    def generate(_kind: Type) -> Bound:
-        return relation(operator, left.generate(left_type), right.generate(right_type))
 
-    return Untyped(only(Type.BOOLEAN), generate)
+def _converted(constant: Literal, target: Type, source: str) -> Any:
+    if constant.value is None or constant.type is target:
+        return constant.value
+    if constant.type not in NUMERIC or target not in NUMERIC:
+        raise YtError(
+            "Types mismatch in tuple",
+            source=source,
+            actual_type=constant.type.title,
+            expected_type=target.title,
+        )
+    return convert_constant(constant.type, constant.value, target)
 
 
 def _mismatch(

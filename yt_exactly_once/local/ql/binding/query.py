@@ -18,12 +18,11 @@ from yt_exactly_once.local.ql.binding.bound import (
     Column,
     GroupKey,
 )
-from yt_exactly_once.local.ql.binding.joins import BoundJoin, bind_join
-from yt_exactly_once.local.ql.binding.scope import Scope, Source
+from yt_exactly_once.local.ql.binding.source import Source
 from yt_exactly_once.local.ql.text import syntax
 from yt_exactly_once.local.ql.text.naming import column_name, reference_name
-from yt_exactly_once.local.ql.text.syntax import Reference, Totals
-from yt_exactly_once.local.ql.value_types import COMPARABLE
+from yt_exactly_once.local.ql.text.syntax import Reference
+from yt_exactly_once.local.ql.value_types import SCALAR
 from yt_exactly_once.local.tables.layout import TableLayout
 
 Resolve = Callable[[str], "TableLayout"]
@@ -54,12 +53,10 @@ class BoundQuery:
 
     Attributes:
         main: the table after FROM.
-        joins: joined tables in order.
         where: condition on rows.
         group_keys: values that make a group; None without GROUP BY.
         aggregates: what is computed per group.
         having: condition on groups.
-        totals: whether a row of totals is added.
         order_by: order of the answer; empty for the order of the table.
         outputs: columns of the answer.
         offset: rows to pass over.
@@ -67,12 +64,10 @@ class BoundQuery:
     """
 
     main: Source
-    joins: tuple[BoundJoin, ...]
     where: Bound | None
     group_keys: tuple[Bound, ...] | None
     aggregates: tuple[Aggregate, ...]
     having: Bound | None
-    totals: Totals
     order_by: tuple[Order, ...]
     outputs: tuple[Output, ...]
     offset: int
@@ -81,7 +76,6 @@ class BoundQuery:
     def reads_at_most(self, count: int) -> bool:
         """Tell whether the query can be answered from a number of rows, whatever they are."""
         is_plain = self.where is None and self.group_keys is None and not self.order_by
-        is_plain = is_plain and not self.joins
         return is_plain and self.limit is not None and self.offset + self.limit <= count
 
 
@@ -91,37 +85,23 @@ def bind_query(query: syntax.Query, resolve: Resolve) -> BoundQuery:
     Raises:
         YtError: the query does not fit the tables or breaks a rule between clauses.
     """
-    scope = Scope()
-    binder = Binder(scope, query.aliases)
-    main = Source(0, resolve(query.table.path), query.table.alias)
-    scope.add(main)
-    joins: list[BoundJoin] = []
-    for index, join in enumerate(query.joins, start=1):
-        foreign_scope = Scope()
-        foreign_binder = Binder(foreign_scope, query.aliases)
-        bound = bind_join(
-            join, index, resolve(join.table.path), binder, foreign_binder, scope, foreign_scope
-        )
-        joins.append(bound)
-        scope.add(bound.source)
-
+    main = Source(resolve(query.table.path), query.table.alias)
+    binder = Binder(main, query.aliases)
     where = None if query.where is None else binder.predicate(query.where, "WHERE-clause")
     group, having = _bind_group(query.group_by, binder)
     order_by = tuple(
-        Order(binder.bind(expression, COMPARABLE), item.descending)
+        Order(binder.bind(expression, SCALAR), item.descending)
         for item in query.order_by
         for expression in item.expressions
     )
-    outputs = _bind_outputs(query.select, binder, scope, group)
+    outputs = _bind_outputs(query.select, binder, main, group)
     _check_clauses(query, order_by, main)
     return BoundQuery(
         main=main,
-        joins=tuple(joins),
         where=where,
         group_keys=None if group is None else tuple(bound for _, bound in group.keys),
         aggregates=() if group is None else tuple(group.aggregates),
         having=having,
-        totals=Totals.NONE if query.group_by is None else query.group_by.totals,
         order_by=order_by,
         outputs=outputs,
         offset=query.offset or 0,
@@ -133,7 +113,7 @@ def _bind_group(clause: syntax.GroupBy | None, binder: Binder) -> tuple[Group | 
     if clause is None:
         return None, None
     keys = [
-        (column_name(expression), binder.bind(expression, COMPARABLE)) for expression in clause.keys
+        (column_name(expression), binder.bind(expression, SCALAR)) for expression in clause.keys
     ]
     group = Group(keys)
     binder.group(group)
@@ -143,14 +123,18 @@ def _bind_group(clause: syntax.GroupBy | None, binder: Binder) -> tuple[Group | 
 
 
 def _bind_outputs(
-    select: syntax.Expressions | None, binder: Binder, scope: Scope, group: Group | None
+    select: syntax.Expressions | None, binder: Binder, main: Source, group: Group | None
 ) -> tuple[Output, ...]:
     if select is not None:
         return tuple(
             Output(column_name(expression), binder.bind(expression)) for expression in select
         )
     if group is None:
-        return _all_columns(scope)
+        return tuple(
+            Output(reference_name(column.name, main.alias), bound)
+            for column in main.columns
+            if (bound := main.resolve(Reference(column.name, main.alias))) is not None
+        )
     keys = [
         Output(name, GroupKey(bound.type, bound.nullable, index, name))
         for index, (name, bound) in enumerate(group.keys)
@@ -160,17 +144,6 @@ def _bind_outputs(
         for index, aggregate in enumerate(group.aggregates)
     ]
     return (*keys, *aggregates)
-
-
-def _all_columns(scope: Scope) -> tuple[Output, ...]:
-    outputs: dict[str, Bound] = {}
-    for source in scope.sources:
-        for column in source.columns:
-            reference = Reference(column.name, source.alias)
-            bound = scope.resolve(reference)
-            if bound is not None:
-                outputs.setdefault(reference_name(column.name, source.alias), bound)
-    return tuple(Output(name, bound) for name, bound in outputs.items())
 
 
 def _check_clauses(query: syntax.Query, order_by: tuple[Order, ...], main: Source) -> None:

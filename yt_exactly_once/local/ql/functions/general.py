@@ -1,4 +1,4 @@
-"""Functions on scalar values: conditions, nulls, conversions between types, strings.
+"""The scalar functions: conditions, nulls, conversions between types, strings, and hashes.
 
 Entries follow `yt/yt/library/query/base/builtin_function_types.cpp`.
 """
@@ -6,28 +6,38 @@ Entries follow `yt/yt/library/query/base/builtin_function_types.cpp`.
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from yt import yson
-
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql.functions.farm_hash import fingerprint_of_values
-from yt_exactly_once.local.ql.functions.signatures import declare, function
+from yt_exactly_once.local.ql.functions.signatures import Function, Parameter
 from yt_exactly_once.local.ql.value_types import NUMERIC, SCALAR, Type
 
 _INT64_END = 1 << 63
 _UINT64_END = 1 << 64
-_SCALARS_IN_ANY: dict[str, tuple[Type, Callable[[Any], Any]]] = {
-    "YsonInt64": (Type.INT64, int),
-    "YsonUint64": (Type.UINT64, int),
-    "YsonDouble": (Type.DOUBLE, float),
-    "YsonBoolean": (Type.BOOLEAN, bool),
-    "YsonString": (Type.STRING, bytes),
-    "YsonEntity": (Type.NULL, lambda _entity: None),
-}
+
+SCALARS: dict[str, Function] = {}
+"""By name."""
+
+_LACKING = """
+    abs acos asin atan2 bit_count cbrt ceil cos cot degrees even exp factorial floor gamma gcd
+    is_finite is_inf lcm lgamma ln log log10 log2 pow radians round sign signbit sin sleep sqrt tan trunc xor
+    format_guid format_timestamp format_timestamp_tz is_valid_utf8 numeric_to_string parse_double parse_int64
+    parse_uint64 regex_escape regex_extract regex_full_match regex_partial_match regex_replace_all
+    regex_replace_first to_valid_utf8 yson_string_to_any any_to_yson_string to_any
+    get_any get_boolean get_double get_int64 get_string get_uint64
+    try_get_any try_get_boolean try_get_double try_get_int64 try_get_string try_get_uint64
+    timestamp_floor_day timestamp_floor_day_tz timestamp_floor_hour timestamp_floor_hour_tz
+    timestamp_floor_month timestamp_floor_month_tz timestamp_floor_quarter timestamp_floor_quarter_tz
+    timestamp_floor_week timestamp_floor_week_tz timestamp_floor_year timestamp_floor_year_tz
+    argmax argmin array_agg cardinality first greatest
+    hll_7 hll_8 hll_9 hll_10 hll_11 hll_12 hll_13 hll_14
+    list_contains list_has_intersection make_entity make_list make_map yson_length
+"""
+LACKING = frozenset(_LACKING.split())
+"""Functions and aggregates that a server has."""
 
 
 def runtime_error(message: str) -> YtError:
@@ -35,39 +45,12 @@ def runtime_error(message: str) -> YtError:
     return YtError("Error while executing query", inner=[YtError(message)])
 
 
-def scalar_in_any(blob: bytes) -> tuple[Type | None, Any]:
-    """Return type and value of a scalar of type `any`; no type when it is something else."""
-    value = yson.loads(blob, encoding=None)
-    known = _SCALARS_IN_ANY.get(type(value).__name__)
-    return (None, value) if known is None else (known[0], known[1](value))
+def _declare(name: str, parameters: tuple[Parameter, ...], result: Parameter, **more: Any) -> None:
+    SCALARS[name] = Function(name, parameters, result, **more)
 
 
-def converted_number(value: Any, target: Type) -> Any:
-    """Convert a number between types as C does: a fraction is cut, and the bits of an integer stay."""
-    if target is Type.DOUBLE:
-        return float(value)
-    if isinstance(value, float):
-        value = math.trunc(value) if math.isfinite(value) else 0
-    bits = value & (_UINT64_END - 1)
-    return bits - _UINT64_END if target is Type.INT64 and bits >= _INT64_END else bits
-
-
-def _any_to(blob: bytes, target: Type) -> Any:
-    kind, value = scalar_in_any(blob)
-    if kind is target:
-        return value
-    if target not in NUMERIC or kind not in NUMERIC:
-        text = yson.dumps(yson.loads(blob, encoding=None), yson_format="text")
-        raise YtError(
-            f'Cannot convert value "{text.decode(errors="backslashreplace")}" of type "any" '
-            f'to "{target.title}"'
-        )
-    return converted_number(value, target)
-
-
-def _cast(target: Type, types: Sequence[Type], value: Any) -> Any:
-    if types[0] is Type.ANY:
-        return _any_to(value, target)
+def _cast(target: Type, value: float) -> float:
+    """Convert a double, which `sql` leaves to Python."""
     if target is Type.DOUBLE:
         return float(value)
     low, high = (-_INT64_END, _INT64_END) if target is Type.INT64 else (0, _UINT64_END)
@@ -81,27 +64,20 @@ def _cast(target: Type, types: Sequence[Type], value: Any) -> Any:
 _SAME_BITS = dict.fromkeys((Type.NULL, Type.INT64, Type.UINT64), "{0}")
 _IS_NOT_ZERO = dict.fromkeys((Type.INT64, Type.UINT64), "({0} <> 0)")
 _AS_REAL = {Type.NULL: "{0}", Type.DOUBLE: "{0}", Type.INT64: "CAST({0} AS REAL)"}
-_CASTABLE = NUMERIC | {Type.NULL, Type.ANY}
 
 for _target, _sources, _sql in (
-    (Type.INT64, _CASTABLE, _SAME_BITS),
-    (Type.UINT64, _CASTABLE, _SAME_BITS),
-    (Type.DOUBLE, _CASTABLE, _AS_REAL),
+    (Type.INT64, NUMERIC | {Type.NULL}, _SAME_BITS),
+    (Type.UINT64, NUMERIC | {Type.NULL}, _SAME_BITS),
+    (Type.DOUBLE, NUMERIC | {Type.NULL}, _AS_REAL),
     (
         Type.BOOLEAN,
-        frozenset((Type.NULL, Type.INT64, Type.UINT64, Type.BOOLEAN, Type.ANY)),
+        frozenset((Type.NULL, Type.INT64, Type.UINT64, Type.BOOLEAN)),
         {Type.NULL: "{0}", Type.BOOLEAN: "{0}", **_IS_NOT_ZERO},
     ),
-    (Type.STRING, frozenset((Type.STRING, Type.ANY)), {Type.STRING: "{0}"}),
+    (Type.STRING, frozenset((Type.STRING,)), {Type.STRING: "{0}"}),
 ):
-    declare(
-        _target.title,
-        ("value",),
-        _target,
-        among=_sources,
-        sql=_sql,
-        python=partial(_cast, _target),
-        typed=True,
+    _declare(
+        _target.title, ("value",), _target, among=_sources, sql=_sql, python=partial(_cast, _target)
     )
 
 
@@ -112,39 +88,32 @@ def _coalesce(arguments: Sequence[str], _types: Sequence[Type]) -> str:
     return f"coalesce({', '.join(arguments)})"
 
 
-declare(
+def _lower(data: bytes) -> bytes:
+    return data.decode(errors="surrogateescape").lower().encode(errors="surrogateescape")
+
+
+def _farm_hash(types: Sequence[Type], *values: Any) -> int:
+    return fingerprint_of_values(types, values)
+
+
+_S = Type.STRING
+_HASHED = frozenset((Type.INT64, Type.UINT64, Type.BOOLEAN, Type.STRING))
+
+_declare(
     "if",
     (Type.BOOLEAN, "value", "value"),
     "value",
     sql="CASE {0} WHEN 1 THEN {1} WHEN 0 THEN {2} END",
 )
-declare("is_null", ("value",), Type.BOOLEAN, sql="({0} IS NULL)", takes_null=True)
-declare("if_null", ("value", "value"), "value", sql="ifnull({0}, {1})")
-declare("coalesce", (), "value", repeated="value", among=SCALAR | {Type.ANY}, sql=_coalesce)
-
-
-_S = Type.STRING
-declare("is_nan", (Type.DOUBLE,), Type.BOOLEAN, sql="(typeof({0}) = 'text')", takes_null=True)
-declare("length", (_S,), Type.INT64, sql="length({0})")
-declare("concat", (_S, _S), _S, sql="CAST(({0} || {1}) AS BLOB)")
-declare("is_substr", (_S, _S), Type.BOOLEAN, python=lambda part, whole: part in whole)
-declare("is_prefix", (_S, _S), Type.BOOLEAN, python=lambda prefix, whole: whole.startswith(prefix))
-
-
-@function("lower", (_S,), _S)
-def _lower(data: bytes) -> bytes:
-    return data.decode(errors="surrogateescape").lower().encode(errors="surrogateescape")
-
-
-@function("sleep", (Type.INT64,), Type.INT64)
-def _sleep(milliseconds: int) -> int:
-    time.sleep(max(milliseconds, 0) / 1000)
-    return milliseconds
-
-
-_HASHED = frozenset((Type.INT64, Type.UINT64, Type.BOOLEAN, Type.STRING))
-
-
-@function("farm_hash", (), Type.UINT64, repeated=_HASHED, typed=True, takes_null=True)
-def _farm_hash(types: Sequence[Type], *values: Any) -> int:
-    return fingerprint_of_values(types, values)
+_declare("is_null", ("value",), Type.BOOLEAN, sql="({0} IS NULL)", takes_null=True)
+_declare("if_null", ("value", "value"), "value", sql="ifnull({0}, {1})")
+_declare("coalesce", (), "value", repeated="value", among=SCALAR | {Type.ANY}, sql=_coalesce)
+_declare("is_nan", (Type.DOUBLE,), Type.BOOLEAN, sql="(typeof({0}) = 'text')", takes_null=True)
+_declare("length", (_S,), Type.INT64, sql="length({0})")
+_declare("concat", (_S, _S), _S, sql="CAST(({0} || {1}) AS BLOB)")
+_declare("lower", (_S,), _S, python=_lower)
+_declare("is_substr", (_S, _S), Type.BOOLEAN, python=lambda part, whole: part in whole)
+_declare("is_prefix", (_S, _S), Type.BOOLEAN, python=lambda prefix, whole: whole.startswith(prefix))
+_declare(
+    "farm_hash", (), Type.UINT64, repeated=_HASHED, typed=True, takes_null=True, python=_farm_hash
+)

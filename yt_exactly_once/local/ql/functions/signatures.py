@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql.value_types import ALL_TYPES, Type, TypeSet, describe, only
-
-Python = TypeVar("Python", bound=Callable[..., Any])
 
 Parameter = Type | TypeSet | Literal["value"]
 """What a parameter accepts: a type, one of several, or what the type variable `value` stands for."""
@@ -57,27 +55,6 @@ class Function:
         if sql is None or isinstance(sql, str):
             return sql and sql.format(*arguments)
         return sql(arguments, types)
-
-
-FUNCTIONS: dict[str, Function] = {}
-"""By name; `table` imports the modules that declare them."""
-
-
-def declare(name: str, parameters: tuple[Parameter, ...], result: Parameter, **more: Any) -> None:
-    """Declare a function; see `Function`."""
-    FUNCTIONS[name] = Function(name, parameters, result, **more)
-
-
-def function(
-    name: str, parameters: tuple[Parameter, ...], result: Parameter, **more: Any
-) -> Callable[[Python], Python]:
-    """Declare the Python function below as one of the language; see `declare`."""
-
-    def register(python: Python) -> Python:
-        declare(name, parameters, result, python=python, **more)
-        return python
-
-    return register
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql import arithmetic
-from yt_exactly_once.local.ql.functions import aggregates, comparison, storage
+from yt_exactly_once.local.ql.functions import aggregates
 from yt_exactly_once.local.ql.functions.general import runtime_error
 from yt_exactly_once.local.ql.text.lexer import OPERATORS
 from yt_exactly_once.local.ql.value_types import Type
-from yt_exactly_once.local.tables.keys import AFTER, key_encoder
+from yt_exactly_once.local.tables import values
 
 if TYPE_CHECKING:
     from yt_exactly_once.local.ql.functions.signatures import Function
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _NAMES = {symbol: name.lower() for name, symbol in OPERATORS.items()} | {"negate": "negate"}
 
+_SIGN = 1 << 63
 _LACKING = "no such function: "
 _TOO_DEEP = "parser stack overflow"
 
@@ -34,7 +35,7 @@ _failure = threading.local()
 
 
 def execute(
-    connection: sqlite3.Connection, statement: str, values: Sequence[Any] = ()
+    connection: sqlite3.Connection, statement: str, parameters: Sequence[Any] = ()
 ) -> list[tuple[Any, ...]]:
     """Run a statement that may use the functions of this module.
 
@@ -48,7 +49,7 @@ def execute(
     while True:
         _failure.error = None
         try:
-            return connection.execute(statement, values).fetchall()
+            return connection.execute(statement, parameters).fetchall()
         except sqlite3.OperationalError as error:
             if _failure.error is not None:
                 raise _failure.error from None
@@ -58,19 +59,10 @@ def execute(
                     "nest fewer functions and arithmetic operators"
                 ) from error
             name = str(error).removeprefix(_LACKING)
-            if name not in _functions and name not in _AGGREGATES:
+            if name not in _functions:
                 raise
-            _install(connection, name)
-
-
-def _install(connection: sqlite3.Connection, name: str) -> None:
-    """Define one function or aggregate on a connection."""
-    if name in _AGGREGATES:
-        arguments, kind = _AGGREGATES[name]
-        connection.create_aggregate(name, arguments, kind)
-    else:
-        arguments, make = _functions[name]
-        connection.create_function(name, arguments, _recorded(make()), deterministic=True)
+            arguments, make = _functions[name]
+            connection.create_function(name, arguments, _recorded(make()), deterministic=True)
 
 
 def call_name(function: Function, types: Sequence[Type]) -> str:
@@ -83,15 +75,10 @@ def operator_name(symbol: str, types: Sequence[Type]) -> str:
     return _remember(f"op_{_NAMES[symbol]}", types, partial(_operator, symbol, types))
 
 
-def relation_name(symbol: str, types: Sequence[Type]) -> str:
-    """Return the SQL name of a relational operator."""
-    return _remember(f"is_{_NAMES[symbol]}", types, partial(comparison.relation, symbol, types))
-
-
-def key_name(types: Sequence[Type], *, after: bool = False) -> str:
-    """Return the SQL name of the encoder of a key prefix, or of what comes after all such keys."""
-    make = partial(_key, types, AFTER if after else b"")
-    return _remember("after" if after else "key", types, make)
+def relation_name(symbol: str) -> str:
+    """Return the SQL name of a relational operator on doubles, which may be NaN."""
+    types = (Type.DOUBLE, Type.DOUBLE)
+    return _remember(f"is_{_NAMES[symbol]}", types, partial(_relation, symbol, types))
 
 
 def _remember(name: str, types: Sequence[Type], make: Callable[[], Python]) -> str:
@@ -132,32 +119,41 @@ def _result_type(function: Function, types: Sequence[Type]) -> Type:
 def _operator(symbol: str, types: Sequence[Type]) -> Python:
     kind = types[0]
     if symbol == "negate":
-        python: Python = partial(arithmetic.negate, kind)
-    elif symbol == "~":
-        python = partial(arithmetic.invert, kind)
-    else:
-        python = partial(_calculate, symbol, kind)
+        return _converting(partial(arithmetic.negate, kind), types, kind, null_if_any_null=True)
+    python = partial(_run, arithmetic.calculate, symbol, kind)
     return _converting(python, types, kind, null_if_any_null=True)
 
 
-def _calculate(symbol: str, kind: Type, left: Any, right: Any) -> Any:
+def _relation(symbol: str, types: Sequence[Type]) -> Python:
+    python = partial(_run, arithmetic.relate, symbol)
+    return _converting(python, types, Type.BOOLEAN, null_if_any_null=False)
+
+
+def _run(operator: Python, *arguments: Any) -> Any:
     try:
-        return arithmetic.calculate(symbol, kind, left, right)
+        return operator(*arguments)
     except YtError as error:
         raise runtime_error(error.message) from error
 
 
-def _key(types: Sequence[Type], end: bytes) -> Python:
-    encode = key_encoder([comparison.COLUMNS[kind] for kind in types])
-    return lambda *values: encode([[value] for value in values])[0] + end
+def _order_double(stored: Any) -> Any:
+    """Pass a double that can be ordered."""
+    if stored == values.NAN:
+        raise runtime_error("Comparison with NaN")
+    return stored
+
+
+def _flip(value: int | None) -> int | None:
+    """Map stored unsigned integers to signed ones of the same order, and back."""
+    return None if value is None else arithmetic.wrap(Type.INT64, value ^ _SIGN)
 
 
 def _converting(
     python: Python, types: Sequence[Type], result: Type, *, null_if_any_null: bool
 ) -> Python:
     """Wrap a function on plain values into one on stored values."""
-    decoders = [storage.DECODERS.get(kind) for kind in types]
-    encode = storage.ENCODERS.get(result)
+    decoders = [values.DECODERS.get(kind.title) for kind in types]
+    encode = values.ENCODERS.get(result.title)
 
     def call(*stored: Any) -> Any:
         if null_if_any_null and None in stored:
@@ -179,9 +175,8 @@ def _itself(python: Python) -> Python:
 _functions: dict[str, tuple[int, Callable[[], Python]]] = {
     name: (arguments, partial(_itself, python))
     for name, arguments, python in (
-        ("yt_flip", 1, storage.flip),
-        ("yt_order_double", 1, comparison.order_double),
-        ("yt_order_document", 1, comparison.order_document),
+        ("yt_flip", 1, _flip),
+        ("yt_order_double", 1, _order_double),
         ("yt_sum_integer", 2, aggregates.sum_integer),
         ("yt_sum_double", 3, aggregates.sum_double),
         ("yt_average_integer", 4, aggregates.average_integer),
@@ -189,5 +184,3 @@ _functions: dict[str, tuple[int, Callable[[], Python]]] = {
     )
 }
 """Number of arguments and maker of every function that a statement has been given a name of."""
-
-_AGGREGATES: dict[str, tuple[int, Any]] = {"yt_first": (2, aggregates.First)}

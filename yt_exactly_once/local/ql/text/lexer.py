@@ -1,13 +1,12 @@
-"""From query text to tokens: keywords, quoting, numbers and placeholders.
+"""From query text to tokens: keywords, quoting and numbers.
 
-Owns the spelling of the language (`yt/yt/library/query/base/lexer.rl6`), not its grammar. A placeholder
-becomes the tokens of its value, so a value can never be read as anything else than a constant.
+Owns the spelling of the language (`yt/yt/library/query/base/lexer.rl6`), not its grammar.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from lark import Token
@@ -93,16 +92,15 @@ _INT64_END = 1 << 63
 _MOST_DIGITS = 20
 
 
-def tokenize(text: str, placeholders: Mapping[str, Any], syntax_version: int) -> Iterator[Token]:
+def tokenize(text: str, syntax_version: int) -> Iterator[Token]:
     """Yield the tokens of a query.
 
     Args:
-        placeholders: values of `{name}`.
         syntax_version: from 2 on only backticks quote identifiers.
 
     Raises:
-        YtError: a number out of range, or a placeholder without a usable value. A character that
-            starts no token is a token `FAILURE`, which no rule accepts.
+        YtError: a number out of range. A character that starts no token is a token `FAILURE`, which
+            no rule accepts.
     """
     position = 0
     while position < len(text):
@@ -120,10 +118,7 @@ def tokenize(text: str, placeholders: Mapping[str, Any], syntax_version: int) ->
             return
         end = match.end()
         kind = match.lastgroup
-        if kind == "placeholder":
-            for name, value in _placeholder_tokens(match.group()[1:-1], placeholders):
-                yield _token(name, value, position, end)
-        elif kind != "space":
+        if kind != "space":
             yield _token(*_read(str(kind), match.group()), position, end)
         position = end
 
@@ -172,6 +167,7 @@ _READERS: dict[str, Callable[[str], tuple[str, Any]]] = {
     "int": lambda text: ("INT64", _signed(_integer(text))),
     "string": lambda text: ("STRING", unescape(text)),
     "backtick": lambda text: ("IDENTIFIER", unescape(text).decode(errors="surrogateescape")),
+    "placeholder": lambda text: ("PLACEHOLDER", text),
 }
 
 
@@ -185,48 +181,3 @@ def _closing_bracket(text: str, start: int) -> int | None:
             if depth == 0:
                 return position + 1
     return None
-
-
-def _placeholder_tokens(name: str, placeholders: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    if name not in placeholders:
-        raise YtError("Placeholder was not found", name=name)
-    yield from _value_tokens(placeholders[name])
-
-
-def _value_tokens(value: Any) -> Iterator[tuple[str, Any]]:
-    if getattr(value, "attributes", None):
-        raise YtError("Attributes inside YSON placeholder are not allowed")
-    if isinstance(value, dict):
-        raise YtError("Maps inside YSON placeholder are not allowed")
-    if isinstance(value, list | tuple):
-        yield "LPAR", "("
-        for index, item in enumerate(value):
-            if index:
-                yield "COMMA", ","
-            yield from _value_tokens(item)
-        yield "RPAR", ")"
-    else:
-        yield from _scalar_tokens(value)
-
-
-def _scalar_tokens(value: Any) -> Iterator[tuple[str, Any]]:
-    kind = type(value).__name__
-    if value is None or kind == "YsonEntity":
-        yield "NULL", "null"
-    elif isinstance(value, bool) or kind == "YsonBoolean":
-        yield ("TRUE", "true") if value else ("FALSE", "false")
-    elif isinstance(value, str):
-        yield "STRING", value.encode(errors="surrogateescape")
-    elif isinstance(value, bytes):
-        yield "STRING", bytes(value)
-    elif isinstance(value, int | float):
-        if value < 0:
-            yield "MINUS", "-"
-        if isinstance(value, float):
-            yield "DOUBLE", abs(float(value))
-        elif kind == "YsonUint64":
-            yield "UINT64", int(value)
-        else:
-            yield "INT64", _signed(abs(int(value)))
-    else:
-        raise YtError("Incorrect placeholder map: values should be plain types or lists", type=kind)

@@ -55,23 +55,8 @@ def expression_text(expression: Expression) -> str:  # noqa: PLR0911 - a case pe
             return f"{operator}({expressions_text(operand)})"
         case syntax.Binary(operator, left, right):
             return f"({expressions_text(left)}){operator}({expressions_text(right)})"
-        case syntax.In(operand, values):
-            return f"({expressions_text(operand)}) IN ({', '.join(map(_tuple_text, values))})"
-        case syntax.Between(operand, ranges):
-            bounds = (f"{_tuple_text(low)} AND {_tuple_text(high)}" for low, high in ranges)
-            return f"({expressions_text(operand)}) BETWEEN ({', '.join(bounds)})"
-    return _case_text(expression)
-
-
-def _case_text(expression: syntax.Case) -> str:
-    parts = ["CASE"]
-    if expression.operand is not None:
-        parts.append(expressions_text(expression.operand))
-    for condition, result in expression.branches:
-        parts.append(f"WHEN {expressions_text(condition)} THEN {expressions_text(result)}")
-    if expression.default is not None:
-        parts.append(f"ELSE {expressions_text(expression.default)}")
-    return " ".join([*parts, "END"])
+    listed = ", ".join(map(_tuple_text, expression.values))
+    return f"({expressions_text(expression.operand)}) IN ({listed})"
 
 
 def literal_text(literal: syntax.Literal) -> str:

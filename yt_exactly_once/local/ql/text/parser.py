@@ -7,7 +7,7 @@ are the ones the server's grammar makes itself (`yt/yt/library/query/base/parser
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib import resources
 from itertools import chain
@@ -23,7 +23,7 @@ from yt_exactly_once.local.ql.text.lexer import OPERATORS, QUOTED, tokenize
 from yt_exactly_once.local.ql.text.naming import expressions_text
 from yt_exactly_once.local.ql.text.syntax import Constants, Expression, Expressions, Literal
 from yt_exactly_once.local.ql.text.syntax_errors import syntax_error
-from yt_exactly_once.local.ql.value_types import INTEGRAL, NUMERIC, Type
+from yt_exactly_once.local.ql.value_types import NUMERIC, Type
 
 _MOST_CHARACTERS = 1 << 18
 """Of a query: each may be a token, and many tokens take long."""
@@ -31,17 +31,14 @@ _MOST_CHARACTERS = 1 << 18
 _MOST_PARTS = 1 << 14
 """Of a query: each takes up to 300 bytes. Two items of a list count as one, and four escapes of a text."""
 
-_SIGNS = frozenset(("+", "-", "~"))
+_SIGNS = ("+", "-")
 
 
-def parse(
-    text: str, placeholders: Mapping[str, Any] | None = None, syntax_version: int = 1
-) -> syntax.Query:
+def parse(text: str, syntax_version: int = 1) -> syntax.Query:
     """Parse a query.
 
     Args:
         text: the query, with or without the leading SELECT.
-        placeholders: values of `{name}`.
         syntax_version: version of the quoting rules, see `lexer.tokenize`.
 
     Raises:
@@ -56,8 +53,7 @@ def parse(
             f" {_MOST_CHARACTERS} and {_MOST_PARTS}: look rows up instead"
         )
     try:
-        tokens = tokenize(text, placeholders or {}, syntax_version)
-        return _grammar().parse(tokens)  # type: ignore[return-value]
+        return _grammar().parse(tokenize(text, syntax_version))  # type: ignore[return-value]
     except UnexpectedToken as error:
         raise syntax_error(text, error) from None
 
@@ -119,11 +115,9 @@ def _constants(expressions: Expressions) -> Constants | None:
 def _signed(operator: str, literal: Literal) -> Literal:
     if operator == "+" or literal.value is None:
         return literal
-    if literal.type not in (NUMERIC if operator == "-" else INTEGRAL):
-        prefix = "Negation" if operator == "-" else "Bitwise negation"
-        raise YtError(f"{prefix} of unsupported type")
-    apply = arithmetic.negate if operator == "-" else arithmetic.invert
-    return Literal(literal.type, apply(literal.type, literal.value))
+    if literal.type not in NUMERIC:
+        raise YtError("Negation of unsupported type")
+    return Literal(literal.type, arithmetic.negate(literal.type, literal.value))
 
 
 @v_args(inline=True)
@@ -134,7 +128,6 @@ class _Builder(Transformer[Token, Any]):
         self,
         select: Expressions | None,
         table: syntax.Table,
-        joins: tuple[syntax.Join, ...],
         where: Expressions | None,
         group_by: syntax.GroupBy | None,
         order_by: tuple[syntax.OrderItem, ...],
@@ -142,14 +135,12 @@ class _Builder(Transformer[Token, Any]):
         limit: int | None,
     ) -> syntax.Query:
         roots: list[Expression] = [*(select or ()), *(where or ())]
-        for join in joins:
-            roots += [*join.left, *join.right, *(join.predicate or ())]
         if group_by is not None:
             roots += [*group_by.keys, *(group_by.having or ())]
         for item in order_by:
             roots += item.expressions
         aliases = _aliases(roots)
-        return syntax.Query(select, table, joins, where, group_by, order_by, offset, limit, aliases)
+        return syntax.Query(select, table, where, group_by, order_by, offset, limit, aliases)
 
     def nothing(self) -> None:
         return None
@@ -160,12 +151,6 @@ class _Builder(Transformer[Token, Any]):
     def concatenated(self, *parts: Expressions) -> Expressions:
         return tuple(chain.from_iterable(parts))
 
-    def yes(self) -> bool:
-        return True
-
-    def no(self) -> bool:
-        return False
-
     def name(self, token: Token) -> str:
         return str(token.value)
 
@@ -175,26 +160,10 @@ class _Builder(Transformer[Token, Any]):
     def table(self, path: Token, alias: str | None) -> syntax.Table:
         return syntax.Table(path.value, alias)
 
-    def join_using(
-        self, is_left: bool, table: syntax.Table, references: Any, predicate: Any
-    ) -> syntax.Join:
-        return syntax.Join(table, is_left, references, (), (), predicate)
-
-    def join_on(
-        self, is_left: bool, table: syntax.Table, left: Any, right: Any, predicate: Any
-    ) -> syntax.Join:
-        return syntax.Join(table, is_left, (), left, right, predicate)
-
-    def grouped(self, _keyword: Token, keys: Expressions, *rest: Any) -> syntax.GroupBy:
-        has_totals = bool(rest) and isinstance(rest[0], Token)
-        totals = syntax.Totals.BEFORE_HAVING if has_totals else syntax.Totals.NONE
-        having = rest[has_totals:]
-        return syntax.GroupBy(keys, totals, having[0] if having else None)
-
-    def grouped_totals_after(
-        self, _keyword: Token, keys: Expressions, having: Expressions, _totals: Token
+    def grouped(
+        self, _keyword: Token, keys: Expressions, having: Expressions | None = None
     ) -> syntax.GroupBy:
-        return syntax.GroupBy(keys, syntax.Totals.AFTER_HAVING, having)
+        return syntax.GroupBy(keys, having)
 
     def order_items(self, _keyword: Token, *items: Any) -> tuple[syntax.OrderItem, ...]:
         return items
@@ -229,15 +198,6 @@ class _Builder(Transformer[Token, Any]):
         right = syntax.Binary("<=", operand, upper)
         return (syntax.Binary("AND", (left,), (right,)),)
 
-    def between_ranges(self, operand: Expressions, ranges: Any) -> Expressions:
-        return (syntax.Between(operand, ranges),)
-
-    def range(self, lower: Expressions, upper: Expressions) -> tuple[Constants, Constants]:
-        bounds = _constants(lower), _constants(upper)
-        if bounds[0] is None or bounds[1] is None:
-            raise YtError("Expressions are not supported in multiple ranges BETWEEN clause")
-        return bounds[0], bounds[1]
-
     def in_nothing(self, _operand: Expressions) -> Expressions:
         return (Literal(Type.BOOLEAN, value=False),)
 
@@ -262,9 +222,6 @@ class _Builder(Transformer[Token, Any]):
 
     def not_in_list(self, *parts: Any) -> Expressions:
         return (syntax.Unary("NOT", self.in_list(*parts)),)
-
-    def case(self, *parts: Any) -> Expressions:
-        return (syntax.Case(*parts),)
 
     def call(self, function: Token, arguments: Expressions = ()) -> Expressions:
         return (syntax.Call(function.value, arguments),)

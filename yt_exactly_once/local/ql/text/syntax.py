@@ -7,7 +7,6 @@ expressions. The code that needs a scalar checks that there is one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ class Call:
 
 @dataclass(frozen=True, eq=False)
 class Unary:
-    """`+`, `-`, `~` or `NOT`."""
+    """`+`, `-` or `NOT`."""
 
     operator: str
     operand: Expressions
@@ -71,54 +70,17 @@ class In:
     values: tuple[Constants, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class Between:
-    """`BETWEEN` over a list of constant ranges, bounds included, shorter bounds are prefixes."""
-
-    operand: Expressions
-    ranges: tuple[tuple[Constants, Constants], ...]
-
-
-@dataclass(frozen=True, eq=False)
-class Case:
-    """`CASE`, with an operand to compare or with conditions."""
-
-    operand: Expressions | None
-    branches: tuple[tuple[Expressions, Expressions], ...]
-    default: Expressions | None
-
-
-Expression = Literal | Reference | Alias | Call | Unary | Binary | In | Between | Case
+Expression = Literal | Reference | Alias | Call | Unary | Binary | In
 Expressions = tuple[Expression, ...]
 Constants = tuple[Literal, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A table in FROM or JOIN."""
+    """The table in FROM."""
 
     path: str
     alias: str | None
-
-
-@dataclass(frozen=True, eq=False)
-class Join:
-    """One join: by common columns (`using`) or by equal tuples (`left`, `right`)."""
-
-    table: Table
-    is_left: bool
-    using: tuple[Reference, ...]
-    left: Expressions
-    right: Expressions
-    predicate: Expressions | None
-
-
-class Totals(Enum):
-    """Whether, and from which groups, a row of totals is added."""
-
-    NONE = "none"
-    BEFORE_HAVING = "before having"
-    AFTER_HAVING = "after having"
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,10 +93,9 @@ class OrderItem:
 
 @dataclass(frozen=True, eq=False)
 class GroupBy:
-    """GROUP BY with its modifiers."""
+    """GROUP BY with its condition."""
 
     keys: Expressions
-    totals: Totals
     having: Expressions | None
 
 
@@ -149,7 +110,6 @@ class Query:
 
     select: Expressions | None
     table: Table
-    joins: tuple[Join, ...]
     where: Expressions | None
     group_by: GroupBy | None
     order_by: tuple[OrderItem, ...]
@@ -163,13 +123,8 @@ def children(expression: Expression) -> Expressions:
     match expression:
         case Alias(inner):
             return (inner,)
-        case Call(arguments=parts) | Unary(operand=parts):
-            return parts
-        case In(operand=parts) | Between(operand=parts):
+        case Call(arguments=parts) | Unary(operand=parts) | In(operand=parts):
             return parts
         case Binary(_, left, right):
             return left + right
-        case Case(operand, branches, default):
-            parts = sum((condition + result for condition, result in branches), ())
-            return (operand or ()) + parts + (default or ())
     return ()

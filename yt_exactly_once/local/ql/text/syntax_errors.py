@@ -24,12 +24,19 @@ _TOKEN_NAMES = {
     "DOUBLE": "double or dot int token",
     "STRING": "string literal",
 }
-_CLAUSES = "WITH_INDEX WITH_HINT UNNEST TRANSFORM LIKE ILIKE RLIKE REGEXP CAST"
+_CLAUSES = (
+    "JOIN LEFT WITH_INDEX WITH_HINT WITH_TOTALS UNNEST TRANSFORM LIKE ILIKE RLIKE REGEXP CAST CASE"
+)
+_OPERATORS = ("BAR", "AMPERSAND", "TILDE", "SHIFT_LEFT", "SHIFT_RIGHT", "CONCATENATE")
 _UNSUPPORTED = {
     **{name: name.replace("_", " ") for name in _CLAUSES.split()},
+    **{name: f"Operator {OPERATORS[name]}" for name in _OPERATORS},
+    "LEFT": "LEFT JOIN",
     "ARRAY": "ARRAY JOIN",
     "DOT": "Access to a part of a composite value",
+    "PLACEHOLDER": "A placeholder",
 }
+_RANGES = "A list of ranges after BETWEEN"
 _MAX_EXPECTED = 4
 _CONTEXT = 16
 
@@ -40,23 +47,26 @@ def syntax_error(text: str, error: UnexpectedToken) -> YtError:
     start, end = token.start_pos, token.end_pos
     if token.type == "$END" or start is None or end is None:
         start = end = len(text)
-    in_from = token.type == "LPAR" and text[:start].rstrip().upper().endswith("FROM")
-    if token.type in _UNSUPPORTED or in_from or (token.type == "SELECT" and start > 0):
-        name = _UNSUPPORTED.get(token.type, "Subquery")
+    accepted = error.accepts or set()
+    before = text[:start].rstrip()
+    in_from = token.type == "LPAR" and before.upper().endswith("FROM")
+    # Where AND can follow and OR cannot, BETWEEN has one bound, here with parentheses around it.
+    in_between = "AND" in accepted and "OR" not in accepted and before.endswith(")")
+    if in_between or token.type in _UNSUPPORTED or in_from or (token.type == "SELECT" and start):
+        name = _RANGES if in_between else _UNSUPPORTED.get(token.type, "Subquery")
         return YtError(
             f"{name} is not supported by the embedded cluster; rewrite the query without it",
             position=f"{start}-{end}",
         )
     message = f"syntax error, unexpected {_token_name(token.type)}"
-    expected = sorted(map(_token_name, error.accepts or ()))
+    expected = sorted(map(_token_name, accepted))
     if 0 < len(expected) <= _MAX_EXPECTED:
         message += f", expecting {' or '.join(expected)}"
-    before = text[max(start - _CONTEXT, 0) : start]
     after = text[end : end + _CONTEXT]
     return YtError(
         f"Error while parsing query: {message}",
         position=f"{start}-{end}",
-        query=f"{before} >>>>> {text[start:end]} <<<<< {after}",
+        query=f"{text[max(start - _CONTEXT, 0) : start]} >>>>> {text[start:end]} <<<<< {after}",
     )
 
 
