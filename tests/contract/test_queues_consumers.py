@@ -12,6 +12,13 @@ SYSTEM = [
     {"name": "$timestamp", "type": "uint64"},
     {"name": "$cumulative_data_weight", "type": "int64"},
 ]
+COLUMNS = [
+    {"name": "queue_cluster", "type": "string", "required": True, "sort_order": "ascending"},
+    {"name": "queue_path", "type": "string", "required": True, "sort_order": "ascending"},
+    {"name": "partition_index", "type": "uint64", "required": True, "sort_order": "ascending"},
+    {"name": "offset", "type": "uint64", "required": True},
+    {"name": "meta", "type": "any"},
+]
 
 
 @pytest.fixture
@@ -196,7 +203,7 @@ def test_of_two_advances_from_one_offset_one_commits(client, sticky, queue, cons
 @pytest.mark.parametrize("change", [{"required": False}, {"type": "int64"}, {"name": "queue"}])
 def test_consumer_has_exactly_its_schema(client, tmp, queue, change):
     """Nearly right is not enough."""
-    first, *others = NAMED[1:]
+    first, *others = COLUMNS
     create(client, f"{tmp}/near", [{**first, **change}, *others])
     client.register_queue_consumer(queue, f"{tmp}/near", vital=False)
     with pytest.raises(YtResponseError, match="not recognized as a valid consumer schema"):
@@ -255,57 +262,6 @@ def test_places_on_other_clusters_are_registered_but_not_read(
         client.unregister_queue_consumer(path, consumer)
         assert client.list_queue_consumer_registrations(queue_path="abc://tmp/x") == []
     assert client.list_queue_consumer_registrations(queue_path=f"abc:{queue}") == []
-
-
-NAMED = [
-    {"name": "queue_consumer_name", "type": "string", "required": True, "sort_order": "ascending"},
-    {"name": "queue_cluster", "type": "string", "required": True, "sort_order": "ascending"},
-    {"name": "queue_path", "type": "string", "required": True, "sort_order": "ascending"},
-    {"name": "partition_index", "type": "uint64", "required": True, "sort_order": "ascending"},
-    {"name": "offset", "type": "uint64", "required": True},
-    {"name": "meta", "type": "any"},
-]
-
-
-@pytest.mark.only_over("http", "the C++ driver insists on an offset")
-def test_consumers_of_one_table_are_registered_by_name(client, tmp, queue, cluster_name):
-    """Each has registrations and offsets of its own."""
-    table = f"{tmp}/shared"
-    attributes = {"dynamic": True, "schema": NAMED, "treat_as_queue_consumer": True}
-    client.create("table", table, attributes=attributes)
-    client.mount_table(table, sync=True)
-    first, second = (f"<queue_consumer_name={name}>{table}" for name in ("first", "second"))
-    client.register_queue_consumer(queue, first, vital=True)
-    assert pull(client, first, queue) == list(range(10))
-    with pytest.raises(YtResponseError, match="is not registered"):
-        pull(client, second, queue)
-    (listed,) = client.list_queue_consumer_registrations(consumer_path=first)
-    expected = {"cluster": cluster_name, "queue_consumer_name": "first"}
-    assert listed["consumer_path"].attributes == expected
-    assert client.list_queue_consumer_registrations(consumer_path=second) == []
-    client.register_queue_consumer(queue, second, vital=True)
-    move = {"partition_index": 0, "old_offset": 0, "client_side": False}
-    client.advance_queue_consumer(first, queue, new_offset=4, **move)
-    client.advance_queue_consumer(second, queue, new_offset=7, **move)
-    assert pull(client, first, queue, None) == [4, 5, 6, 7, 8, 9]
-    assert pull(client, second, queue, None) == [7, 8, 9]
-
-
-def test_name_of_a_consumer_fits_its_table(client, tmp, queue, consumer):
-    """A registration comes first: who has none hears of that."""
-    shared = f"{tmp}/shared"
-    create(client, shared, NAMED)
-    for path, message in (
-        (shared, "name is required for multi consumer schema"),
-        (f"<queue_consumer_name=a>{consumer}", "name is not supported for consumer schema"),
-    ):
-        with pytest.raises(YtResponseError, match="is not registered"):
-            pull(client, path, queue)
-        client.register_queue_consumer(queue, path, vital=False)
-        with pytest.raises(YtResponseError, match=message):
-            pull(client, path, queue)
-        with pytest.raises(YtResponseError, match=message):
-            client.advance_queue_consumer(path, queue, 0, 0, 1, client_side=False)
 
 
 def test_what_does_not_exist_is_not_registered(client, tmp, queue, consumer):
@@ -367,7 +323,7 @@ def test_registration_of_a_removed_queue_can_be_dropped(client, queue, consumer)
 @pytest.mark.parametrize("with_meta", [True, False])
 def test_consumer_may_lack_the_meta_column(client, tmp, queue, with_meta):
     """It then keeps offsets only; a link to it does not matter."""
-    schema = [column for column in NAMED[1:] if with_meta or column["name"] != "meta"]
+    schema = [column for column in COLUMNS if with_meta or column["name"] != "meta"]
     create(client, f"{tmp}/plain", schema, treat_as_queue_consumer=True)
     client.link(f"{tmp}/plain", f"{tmp}/link")
     client.register_queue_consumer(queue, f"{tmp}/link", vital=False)

@@ -340,12 +340,6 @@ def test_string_over_the_limit_is_refused(client, tmp):
         ("max", "uint64", [yson.YsonUint64(2**64 - 1), yson.YsonUint64(5)], 2**64 - 1),
         ("max", "string", ["a", "c", "b"], "c"),
         ("first", "string", ["a", "b"], "a"),
-        (
-            "dict_sum",
-            "any",
-            [{"a": 1, "b": {"c": 1}, "d": {"e": 1}}, {"a": 2, "b": {"c": -1}, "d": {"e": 2}}],
-            {"a": 3, "d": {"e": 3}},
-        ),
     ],
 )
 def test_aggregate_column_combines_values(client, tmp, function, kind, given, expected):

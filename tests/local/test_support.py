@@ -142,3 +142,20 @@ def test_what_is_refused_over_http_is_refused_over_rpc(cluster, client, tmp):
                 request.complexity_limits.node_count = 1
             with pytest.raises(RpcError, match=text):
                 rpc.call(method, request)
+
+
+def test_consumers_that_share_a_table_are_refused(client, tmp):
+    """By the name of one in a path, and by the columns of the table."""
+    client.create("queue_consumer", f"{tmp}/c")
+    value = {"name": "v", "type": "string"}
+    client.create("table", f"{tmp}/q", attributes={"dynamic": True, "schema": [value]})
+    client.mount_table(f"{tmp}/q", sync=True)
+    named = {"name": "queue_consumer_name", "type": "string", "required": True}
+    schema = [{**named, "sort_order": "ascending"}, *client.get(f"{tmp}/c/@schema")]
+    client.create("table", f"{tmp}/shared", attributes={"dynamic": True, "schema": schema})
+    message = "share a table .* are not supported by the embedded cluster"
+    with pytest.raises(yt.YtResponseError, match=message):
+        client.register_queue_consumer(f"{tmp}/q", f"<queue_consumer_name=a>{tmp}/c", vital=False)
+    client.register_queue_consumer(f"{tmp}/q", f"{tmp}/shared", vital=False)
+    with pytest.raises(yt.YtResponseError, match=message):
+        list(client.pull_queue_consumer(f"{tmp}/shared", f"{tmp}/q", 0, 0))

@@ -27,7 +27,7 @@ from yt_exactly_once.local.http import encodings, messages
 from yt_exactly_once.local.http.joining import JoiningTransport
 from yt_exactly_once.local.http.wire import Application
 from yt_exactly_once.local.proxy import Proxy, Settings
-from yt_exactly_once.local.queues.agent import QueueAgent
+from yt_exactly_once.local.queues.trimming import QueueAgent
 from yt_exactly_once.local.rpc.front import Front
 from yt_exactly_once.local.store import StoreFormatError
 

@@ -207,9 +207,9 @@ def _open(context: Context, connection: sqlite3.Connection, parameter: str) -> T
 
 def _partition(context: Context, connection: sqlite3.Connection) -> consumers.Partition:
     index = arguments.integer(context.parameters, "partition_index")
-    queue, named = _places(context, connection)
+    queue, _ = _places(context, connection)
     consumer = _open(context, connection, "consumer_path")
-    return consumers.partition_of(consumer, named.consumer_name, queue, index)
+    return consumers.partition_of(consumer, queue, index)
 
 
 def _check_registered(context: Context, connection: sqlite3.Connection) -> None:
@@ -262,5 +262,5 @@ def _session(context: Context) -> Iterator[producers.Session]:
 
 def _rich(place: Place) -> Any:
     path = YsonUnicode(place.path)
-    path.attributes = dict(place.attributes)
+    path.attributes = {"cluster": place.cluster}
     return path

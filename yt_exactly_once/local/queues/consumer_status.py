@@ -11,16 +11,18 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from yt_exactly_once.local.cypress import tree, ypath
+from yt_exactly_once.local.cypress import clock, tree, ypath
 from yt_exactly_once.local.cypress.view import Node, View
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.queues import rates, registrations
-from yt_exactly_once.local.queues.consumer_tables import CONSUMER_NAME, check_consumer
+from yt_exactly_once.local.queues import registrations
+from yt_exactly_once.local.queues.consumers import check_consumer
 from yt_exactly_once.local.queues.places import Place
+from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS
 from yt_exactly_once.local.tables import values
 from yt_exactly_once.local.tables.layout import TableLayout, Tablet
 from yt_exactly_once.local.tables.schema import CUMULATIVE_WEIGHT_COLUMN, TIMESTAMP_COLUMN
 from yt_exactly_once.local.tablets import reads
+from yt_exactly_once.local.tablets.access import check_readable
 from yt_exactly_once.local.tablets.catalog import find_layout
 
 _MILLISECONDS = 1000
@@ -53,7 +55,7 @@ def status(connection: sqlite3.Connection, node: Node, layout: TableLayout) -> d
     except YtError as error:
         return {"error": error.to_dict()}
     found = _registered(connection, node)
-    unread = _not_mounted(layout)
+    unread = next((not_mounted(each) for each in layout.tablets if not each.is_readable), None)
     queues: dict[str, Any] = {}
     for item in found:
         try:
@@ -67,8 +69,8 @@ def status(connection: sqlite3.Connection, node: Node, layout: TableLayout) -> d
             "queue": str(item.queue),
             "vital": item.vital,
             "partition_count": count,
-            "read_row_count_rate": rates.none(),
-            "read_data_weight_rate": rates.none(),
+            "read_row_count_rate": no_rate(),
+            "read_data_weight_rate": no_rate(),
         }
     return {"registrations": registrations.describe(found), "queues": queues}
 
@@ -77,7 +79,11 @@ def partitions(
     connection: sqlite3.Connection, node: Node, layout: TableLayout
 ) -> dict[str, list[dict[str, Any]]]:
     """Return the position of a consumer in each partition of each of its queues."""
-    if _error(layout) is not None:
+    # The status tells why.
+    try:
+        check_consumer(layout)
+        check_readable(layout, layout.tablets)
+    except YtError:
         return {}
     positions = _positions(connection, layout)
     result: dict[str, list[dict[str, Any]]] = {}
@@ -85,7 +91,6 @@ def partitions(
         try:
             queue = _open(connection, item.queue)
         except YtError:
-            # The status tells why.
             result[str(item.queue)] = []
             continue
         place = item.queue.cluster, item.queue.path
@@ -105,17 +110,14 @@ def not_mounted(tablet: Tablet) -> YtError:
     return YtError(f"Tablet {tablet.tablet_id} is not mounted", state=tablet.state)
 
 
-def _error(layout: TableLayout) -> YtError | None:
-    """Return why a consumer cannot be read."""
-    try:
-        check_consumer(layout)
-    except YtError as error:
-        return error
-    return _not_mounted(layout)
+def no_rate() -> dict[str, float]:
+    """Return a rate of nothing, over every period that the queue agent publishes."""
+    return {"current": 0.0, "1m_raw": 0.0, "1m": 0.0, "1h": 0.0, "1d": 0.0}
 
 
-def _not_mounted(layout: TableLayout) -> YtError | None:
-    return next((not_mounted(tablet) for tablet in layout.tablets if not tablet.is_readable), None)
+def spelled(timestamp: int) -> str:
+    """Return the time of a timestamp as attributes spell it."""
+    return clock.spell_unix(timestamp >> TIMESTAMP_COUNTER_BITS)
 
 
 def _registered(connection: sqlite3.Connection, node: Node) -> list[registrations.Registration]:
@@ -147,11 +149,6 @@ def _positions(
 ) -> dict[tuple[str, str, int], _Position]:
     """Return the rows of a consumer by cluster, path and partition."""
     names = ["queue_cluster", "queue_path", "partition_index", "offset"]
-    if layout.column(CONSUMER_NAME) is not None:
-        # Consumers that share a table have no position in common.
-        return {}
-    if not all(layout.column(name) for name in names):
-        return {}
     has_meta = layout.column("meta") is not None
     listed = ", ".join(['"$ts"', *map(layout.sql_column, names + ["meta"] * has_meta)])
     found = {}
@@ -178,18 +175,18 @@ def _describe(
     next_time = reads.cell(connection, queue, partition.index, position.offset, TIMESTAMP_COLUMN)
     lag = 0
     if position.offset < partition.upper and next_time is not None:
-        lag = max(int((time.time() - rates.seconds(next_time)) * _MILLISECONDS), 1)
+        lag = max(int((time.time() - (next_time >> TIMESTAMP_COUNTER_BITS)) * _MILLISECONDS), 1)
     return {
         "partition_index": partition.index,
         "next_row_index": position.offset,
         "unread_row_count": partition.upper - position.offset,
         "unread_data_weight": unread_weight,
-        "next_row_commit_time": None if next_time is None else rates.iso(next_time),
+        "next_row_commit_time": None if next_time is None else spelled(next_time),
         "processing_lag": lag,
-        "last_consume_time": rates.iso(position.consumed_at),
+        "last_consume_time": spelled(position.consumed_at),
         "disposition": _disposition(partition, position.offset),
-        "read_row_count_rate": rates.none(),
-        "read_data_weight_rate": rates.none(),
+        "read_row_count_rate": no_rate(),
+        "read_data_weight_rate": no_rate(),
     }
 
 

@@ -7,9 +7,9 @@ elsewhere.
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,18 +17,20 @@ from yt.yson import YsonUint64
 
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.queues import registrations
-from yt_exactly_once.local.queues.consumer_tables import CONSUMER_NAME, check_consumer
-from yt_exactly_once.local.queues.places import Place
+from yt_exactly_once.local.queues.places import CONSUMER_NAME, Place, shared_consumers
 from yt_exactly_once.local.tables import values
 from yt_exactly_once.local.tables.layout import TableLayout
-from yt_exactly_once.local.tables.schema import CUMULATIVE_WEIGHT_COLUMN, TIMESTAMP_COLUMN
+from yt_exactly_once.local.tables.schema import (
+    CONSUMER_SCHEMA,
+    CUMULATIVE_WEIGHT_COLUMN,
+    TIMESTAMP_COLUMN,
+    Column,
+)
 from yt_exactly_once.local.tables.vectors import StoredRows
 from yt_exactly_once.local.tablets import flushed, modifications, reads, validation
 from yt_exactly_once.local.tablets.access import check_has_cell, check_readable, tablet_at
 from yt_exactly_once.local.tablets.catalog import find_layout
 from yt_exactly_once.local.tablets.transactions import TabletTransaction
-
-_LOGGER = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -36,40 +38,41 @@ class Partition:
     """One partition of one queue, as a consumer knows it.
 
     Attributes:
-        consumer_name: name inside a table that several consumers share.
         queue: where the queue is.
     """
 
     consumer: TableLayout
-    consumer_name: str | None
     queue: Place
     index: int
 
     def key(self) -> dict[str, Any]:
         """Return the key of the partition's row."""
-        key = {
+        return {
             "queue_cluster": self.queue.cluster.encode(),
             "queue_path": self.queue.path.encode(),
             "partition_index": YsonUint64(self.index),
         }
-        return (
-            key
-            if self.consumer_name is None
-            else {CONSUMER_NAME: self.consumer_name.encode(), **key}
-        )
 
 
-def partition_of(
-    consumer: TableLayout, consumer_name: str | None, queue: Place, index: int
-) -> Partition:
-    """Name a partition; raise `YtError` if the table is no consumer, or its kind does not fit the name."""
+def _shape(columns: Iterable[Column]) -> tuple[tuple[Any, ...], ...]:
+    return tuple((c.name, c.wire_type, c.required, c.sort_order) for c in columns)
+
+
+_SHAPE = _shape(CONSUMER_SCHEMA.columns)
+
+
+def check_consumer(table: TableLayout) -> None:
+    """Refuse tables that do not have the columns of a consumer."""
+    if table.columns[0].name == CONSUMER_NAME:
+        raise shared_consumers()
+    if _shape(table.columns) not in (_SHAPE, _SHAPE[:-1]):
+        raise YtError("Table schema is not recognized as a valid consumer schema")
+
+
+def partition_of(consumer: TableLayout, queue: Place, index: int) -> Partition:
+    """Name a partition; raise `YtError` if the table is no consumer."""
     check_consumer(consumer)
-    shared = consumer.columns[0].name == CONSUMER_NAME
-    if shared and consumer_name is None:
-        raise YtError("Queue consumer name is required for multi consumer schema")
-    if not shared and consumer_name is not None:
-        raise YtError("Queue consumer name is not supported for consumer schema")
-    return Partition(consumer, consumer_name, queue, index)
+    return Partition(consumer, queue, index)
 
 
 def read_offset(connection: sqlite3.Connection, partition: Partition) -> tuple[int, int]:
@@ -189,9 +192,9 @@ def find_registration(
     found = registrations.find(connection, queue, consumer)
     if found is None or not is_known(found, lag_seconds):
         raise YtError(
-            f"Consumer {_rich(consumer)} is not registered for queue {_rich(queue)}",
+            f"Consumer {consumer.rich} is not registered for queue {queue.rich}",
             Code.AUTHORIZATION,
-            {"raw_queue": _rich(queue), "raw_consumer": _rich(consumer)},
+            {"raw_queue": queue.rich, "raw_consumer": consumer.rich},
         )
     return found
 
@@ -199,8 +202,3 @@ def find_registration(
 def is_known(registration: registrations.Registration, lag_seconds: float) -> bool:
     """Tell whether proxies have heard of a registration."""
     return not lag_seconds or time.time() - registration.since >= lag_seconds
-
-
-def _rich(place: Place) -> str:
-    attributes = ";".join(f"{name}={value}" for name, value in place.attributes.items())
-    return f"<{attributes}>{place.path}"

@@ -1,4 +1,4 @@
-"""Places of queues and consumers: a cluster, a path without links, the name inside a shared table."""
+"""Places of queues and consumers: a cluster, and a path without links."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from yt_exactly_once.local.cypress.layout import CLUSTER_NAME
 from yt_exactly_once.local.cypress.tree import Cypress
 from yt_exactly_once.local.cypress.view import Node
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.queues.consumer_tables import CONSUMER_NAME
 from yt_exactly_once.local.tablets.access import cluster_of
+
+CONSUMER_NAME = "queue_consumer_name"
+"""Attribute of a path, and key column, that tells consumers in one table apart."""
 
 
 @dataclass(frozen=True)
@@ -22,18 +24,15 @@ class Place:
     Attributes:
         cluster: its short name.
         path: without links.
-        consumer_name: which of the consumers that share a table.
     """
 
     cluster: str
     path: str
-    consumer_name: str | None = None
 
     @property
-    def attributes(self) -> dict[str, str]:
-        """The attributes of the rich path."""
-        named = {} if self.consumer_name is None else {CONSUMER_NAME: self.consumer_name}
-        return {"cluster": self.cluster, **named}
+    def rich(self) -> str:
+        """The text of the rich path."""
+        return f"<cluster={self.cluster}>{self.path}"
 
     def __str__(self) -> str:
         return f"{self.cluster}:{self.path}"
@@ -52,19 +51,20 @@ def locate(
     Nothing is known here about other clusters: places on them are taken as given.
 
     Raises:
-        YtError: 500 inside when there is nothing and there should be something.
+        YtError: 500 inside when there is nothing and there should be something; the path names one of
+            several consumers.
     """
     parsed = ypath.parse(path, what)
     cluster = cluster_of(parsed)
-    name = parsed.attributes.get(CONSUMER_NAME) if what == "consumer_path" else None
-    name = None if name is None else str(name)
+    if CONSUMER_NAME in parsed.attributes:
+        raise shared_consumers()
     if cluster != CLUSTER_NAME:
-        return Place(cluster, parsed.text, name)
+        return Place(cluster, parsed.text)
     try:
         node = cypress.resolve(connection, parsed.text)
         if must_exist:
             _check_table(node)
-        return Place(cluster, node.path, name)
+        return Place(cluster, node.path)
     except YtError as error:
         if not error.contains(Code.RESOLVE):
             raise
@@ -74,7 +74,15 @@ def locate(
                 f' object "{parsed.text}"',
                 inner=[error],
             ) from error
-        return Place(cluster, parsed.text, name)
+        return Place(cluster, parsed.text)
+
+
+def shared_consumers() -> YtError:
+    """Return the refusal of a table for several consumers."""
+    return YtError(
+        f"Consumers that share a table ({CONSUMER_NAME}) are not supported by the embedded cluster;"
+        " create a table for each"
+    )
 
 
 def _check_table(node: Node) -> None:

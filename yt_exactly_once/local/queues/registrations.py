@@ -11,10 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from yt_exactly_once.local.cypress import rich_path
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.formats.structured import dump_yson
-from yt_exactly_once.local.queues.consumer_tables import CONSUMER_NAME
 from yt_exactly_once.local.queues.places import Place
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS
 from yt_exactly_once.local.tables import values
@@ -114,9 +111,7 @@ def _registration(row: dict[str, Any], timestamp: int) -> Registration:
 
 
 def _place(row: dict[str, Any], kind: str) -> Place:
-    cluster, stored = ((row[f"{kind}_{part}"] or b"").decode() for part in ("cluster", "path"))
-    path, attributes = rich_path.split(stored, f"{kind}_path")
-    return Place(cluster, path, attributes.get(CONSUMER_NAME))
+    return Place(*((row[f"{kind}_{part}"] or b"").decode() for part in ("cluster", "path")))
 
 
 def _key(queue: Place | None, consumer: Place | None) -> dict[str, bytes]:
@@ -124,15 +119,8 @@ def _key(queue: Place | None, consumer: Place | None) -> dict[str, bytes]:
     for kind, place in (("queue", queue), ("consumer", consumer)):
         if place is not None:
             key[f"{kind}_cluster"] = place.cluster.encode()
-            key[f"{kind}_path"] = _stored_path(place).encode()
+            key[f"{kind}_path"] = place.path.encode()
     return key
-
-
-def _stored_path(place: Place) -> str:
-    if place.consumer_name is None:
-        return place.path
-    name = dump_yson(place.consumer_name, "text").decode()
-    return f"<{CONSUMER_NAME}={name}>{place.path}"
 
 
 def _table(connection: sqlite3.Connection) -> TableLayout:

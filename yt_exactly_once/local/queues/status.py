@@ -14,7 +14,8 @@ from typing import Any
 
 from yt_exactly_once.local.cypress.view import Node
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.queues import consumer_status, rates, registrations
+from yt_exactly_once.local.queues import consumer_status, registrations
+from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS
 from yt_exactly_once.local.tables.layout import TableLayout
 from yt_exactly_once.local.tables.schema import CUMULATIVE_WEIGHT_COLUMN, TIMESTAMP_COLUMN
 from yt_exactly_once.local.tablets import reads
@@ -79,8 +80,8 @@ def _queue_status(
         "has_cumulative_data_weight_column": layout.column(CUMULATIVE_WEIGHT_COLUMN) is not None,
         "registrations": registrations.describe(found),
         "alerts": {},
-        "write_row_count_rate": rates.none(),
-        "write_data_weight_rate": rates.none(),
+        "write_row_count_rate": consumer_status.no_rate(),
+        "write_data_weight_rate": consumer_status.no_rate(),
     }
 
 
@@ -95,17 +96,17 @@ def _queue_partitions(connection: sqlite3.Connection, layout: TableLayout) -> li
         if not tablet.is_readable:
             partitions.append({"error": consumer_status.not_mounted(tablet).to_dict()})
             continue
-        idle = time.time() - rates.seconds(last_write)
+        idle = time.time() - (last_write >> TIMESTAMP_COUNTER_BITS)
         partitions.append(
             {
                 "lower_row_index": trimmed,
                 "upper_row_index": total,
                 "available_row_count": total - trimmed,
                 **_weights(connection, layout, tablet.index, total, weights),
-                "last_row_commit_time": rates.iso(last_write),
+                "last_row_commit_time": consumer_status.spelled(last_write),
                 "commit_idle_time": max(int(idle * 1000), 0),
-                "write_row_count_rate": rates.none(),
-                "write_data_weight_rate": rates.none(),
+                "write_row_count_rate": consumer_status.no_rate(),
+                "write_data_weight_rate": consumer_status.no_rate(),
                 "meta": {},
             }
         )

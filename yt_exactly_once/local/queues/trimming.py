@@ -1,9 +1,10 @@
-"""Trims of queues: on command, and behind the slowest vital consumer."""
+"""Trims of queues: on command, and by the queue agent behind the slowest vital consumer."""
 
 from __future__ import annotations
 
 import logging
 import sqlite3
+import threading
 import time
 from typing import Any
 
@@ -99,6 +100,38 @@ def trim_all(store: Store, cypress: Cypress) -> list[dict[str, Any]]:
     return result
 
 
+class QueueAgent:
+    """A thread that trims every queue after each period; without it a test takes the step when it wants.
+
+    Args:
+        period: seconds between two steps.
+    """
+
+    def __init__(self, store: Store, cypress: Cypress, period: float) -> None:
+        self._store = store
+        self._cypress = cypress
+        self._period = period
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="queue agent", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the step that is running."""
+        self._done.set()
+        self._thread.join()
+
+    def _work(self) -> None:
+        while not self._done.wait(self._period):
+            try:
+                trim_all(self._store, self._cypress)
+            except sqlite3.OperationalError:
+                # The store was busy for very long; the next step does what this one did not.
+                _LOGGER.warning("Queues were not trimmed", exc_info=True)
+
+
 def _offsets(
     cypress: Cypress,
     connection: sqlite3.Connection,
@@ -113,7 +146,7 @@ def _offsets(
     _, consumer = open_node(cypress, connection, found.consumer.path)
     offsets = []
     for tablet in queue.tablets:
-        partition = partition_of(consumer, found.consumer.consumer_name, found.queue, tablet.index)
+        partition = partition_of(consumer, found.queue, tablet.index)
         key = validation.encode_keys(consumer, [partition.key()])
         check_readable(consumer, consumer.tablets_of(consumer.encode_keys(key.data)))
         offsets.append(read_offset(connection, partition)[0])

@@ -138,16 +138,6 @@ def check_key_column(column: Column, stored: list[Any]) -> YtError | None:
     return None
 
 
-def data_weights(column: Column, stored: list[Any]) -> list[int] | int:
-    """Return the data weight of every value, or one number when all weigh the same."""
-    if column.wire_type in types.STRING_LIKE or column.wire_type == "any":
-        return [0 if value is None else len(value) for value in stored]
-    weight = 1 if column.wire_type == "boolean" else 8
-    if None in stored:
-        return [0 if value is None else weight for value in stored]
-    return weight
-
-
 def heaviest_value(column: Column, stored: list[Any]) -> int:
     """Return what the heaviest value of a column weighs at most."""
     if column.wire_type not in types.STRING_LIKE and column.wire_type != "any":

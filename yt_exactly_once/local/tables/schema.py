@@ -32,11 +32,10 @@ _AGGREGATES = {
     "sum": _NUMERIC,
     **dict.fromkeys(("min", "max"), (*_NUMERIC, "boolean", "string")),
     "first": _PHYSICAL,
-    "dict_sum": ("any",),
 }
 """Types that each aggregate function takes."""
 
-_UNSUPPORTED_AGGREGATES = frozenset(("xdelta",))
+_UNSUPPORTED_AGGREGATES = frozenset(("dict_sum", "xdelta"))
 _SYSTEM_COLUMNS = {
     True: {"$empty": "int64", "$ttl": "uint64"},
     False: {TIMESTAMP_COLUMN: "uint64", CUMULATIVE_WEIGHT_COLUMN: "int64"},

@@ -1,18 +1,16 @@
 """Aggregate columns: how a written value combines with the one that is there.
 
-Owns the functions `sum`, `min`, `max`, `first` and `dict_sum` on stored values; a null on either side
-leaves the other. Functions with a state of their own (`xdelta`, nested ones) are refused at creation.
+Owns the functions `sum`, `min`, `max` and `first` on stored values; a null on either side leaves the other.
+Functions on documents and on states of their own (`dict_sum`, `xdelta`, nested ones) are refused at creation.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
-from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.tables import types, values
+from yt_exactly_once.local.tables import types
 from yt_exactly_once.local.tables.schema import Column
 
 _SQL_FUNCTION = "yt_aggregate"
@@ -26,23 +24,9 @@ def expression(column: Column, name: str) -> str:
     return f"{_SQL_FUNCTION}('{column.aggregate}', '{kind}', {name}, excluded.{name})"
 
 
-@contextmanager
-def known(connection: sqlite3.Connection) -> Iterator[None]:
-    """Make the functions known to a connection, and name what they cannot combine.
-
-    Raises:
-        YtError: a value of `dict_sum` is no number and no dictionary of numbers.
-    """
+def register(connection: sqlite3.Connection) -> None:
+    """Make the function of `expression` known to a connection."""
     connection.create_function(_SQL_FUNCTION, 4, combine, deterministic=True)
-    try:
-        yield
-    except sqlite3.OperationalError as error:
-        # All that SQLite says of an exception.
-        if "user-defined function" not in str(error):
-            raise
-        raise YtError(
-            'Values of an aggregate column "dict_sum" are numbers, or dictionaries of the same shape'
-        ) from error
 
 
 def combine(function: str, kind: str, current: Any, given: Any) -> Any:
@@ -62,31 +46,9 @@ def _order(kind: str, value: Any) -> Any:
     return value
 
 
-def _dict_sum(_kind: str, current: bytes, given: bytes) -> Any:
-    total = _add(values.load_yson(current) or {}, values.load_yson(given) or {})
-    return values.dump_yson(total) if total else None
-
-
-def _add(current: Any, given: Any) -> Any:
-    """Add numbers, and dictionaries key by key; zeros and empty dictionaries vanish."""
-    if not isinstance(given, dict):
-        return _number(current) + _number(given)
-    added = {
-        key: _add(current[key], value) if key in current else value for key, value in given.items()
-    }
-    return {key: value for key, value in {**current, **added}.items() if value}
-
-
-def _number(value: Any) -> Any:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError
-    return value
-
-
 _FUNCTIONS: dict[str, Callable[[str, Any, Any], Any]] = {
     "sum": lambda _kind, current, given: current + given,
     "min": lambda kind, current, given: min(current, given, key=lambda v: _order(kind, v)),
     "max": lambda kind, current, given: max(current, given, key=lambda v: _order(kind, v)),
     "first": lambda _kind, current, _given: current,
-    "dict_sum": _dict_sum,
 }

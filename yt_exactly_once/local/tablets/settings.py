@@ -26,49 +26,18 @@ _NEEDS_UNMOUNTED = {
 }
 """What the refusal says, by the setting that is fixed while a tablet is mounted."""
 
-_NOT_IN_TRANSACTIONS = frozenset(
-    (
-        *_NEEDS_UNMOUNTED,
-        "queue_agent_stage",
-        "tablet_balancer_config",
-        "tablet_cell_bundle",
-        "treat_as_queue_consumer",
-    )
+_NOT_IN_TRANSACTIONS = _NEEDS_UNMOUNTED.keys() | frozenset(
+    ("queue_agent_stage", "tablet_balancer_config", "tablet_cell_bundle", "treat_as_queue_consumer")
 )
-_READ_ONLY = frozenset(
-    (
-        "schema",
-        "schema_mode",
-        "dynamic",
-        "sorted",
-        "sorted_by",
-        "key_columns",
-        "unique_keys",
-        "tablets",
-        "tablet_count",
-        "tablet_state",
-        "actual_tablet_state",
-        "expected_tablet_state",
-        "pivot_keys",
-        "row_count",
-        "queue_status",
-        "queue_partitions",
-        "queue_consumer_status",
-        "queue_consumer_partitions",
-        "tablet_statistics",
-        "tablet_count_by_state",
-        "tablet_count_by_expected_state",
-        "preload_state",
-        "effective_mount_config",
-        "unmerged_row_count",
-        "last_commit_timestamp",
-        "retained_timestamp",
-        "unflushed_timestamp",
-        "chunk_count",
-        "chunk_ids",
-        "chunk_row_count",
-    )
-)
+_COMPUTED = """
+    schema schema_mode dynamic sorted sorted_by key_columns unique_keys tablets tablet_count
+    tablet_state actual_tablet_state expected_tablet_state pivot_keys row_count queue_status
+    queue_partitions queue_consumer_status queue_consumer_partitions tablet_statistics
+    tablet_count_by_state tablet_count_by_expected_state preload_state effective_mount_config
+    unmerged_row_count last_commit_timestamp retained_timestamp unflushed_timestamp chunk_count
+    chunk_ids chunk_row_count
+"""
+_READ_ONLY = frozenset(_COMPUTED.split())
 
 
 def check_value(name: str, value: Any, *, is_sorted: bool) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from contextlib import nullcontext
 
 import pyarrow as pa
 from yt.yson import YsonUint64
@@ -84,8 +83,9 @@ class SortedWriter:
         given = batch.rows.data[: len(columns)]
         kinds = [pa.binary(), *map(row_images.kind_of, columns)]
         rows = list(zip([batch.keys, *given], kinds, strict=True))
-        combines = aggregates.known(self._connection) if batch.aggregate else nullcontext()
-        with combines, row_images.opened(self._connection, rows) as is_open:
+        if batch.aggregate:
+            aggregates.register(self._connection)
+        with row_images.opened(self._connection, rows) as is_open:
             if is_open:
                 changed = self._write_opened(batch, columns, guarded_columns)
             else:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, repeat
-from operator import add
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,6 @@ from yt_exactly_once.local.tables.encoding import (
     Conversions,
     Outcome,
     check_key_column,
-    data_weights,
     encode_column,
     heaviest_value,
 )
@@ -340,12 +338,9 @@ def _check_weight(encoded: EncodedRows) -> YtError | None:
     bound = 1 + sum(map(heaviest_value, encoded.columns, encoded.data))
     if bound < MAX_ROW_WEIGHT:
         return None
-    weights = [1] * encoded.count
-    for column, stored in zip(encoded.columns, encoded.data, strict=True):
-        each = data_weights(column, stored)
-        more = repeat(each) if isinstance(each, int) else each
-        weights = list(map(add, weights, more))
-    return _too_heavy(max(weights, default=0))
+    arrays = list(map(vectors.of_stored, encoded.columns, encoded.data))
+    weights = vectors.weigh(encoded.columns, arrays, encoded.count)
+    return _too_heavy(int(weights.max(initial=0)))
 
 
 def _too_heavy(heaviest: int) -> YtError | None:
