@@ -238,7 +238,7 @@ class _OrderedRows:
     def _first_of_chunk(self, number: int) -> int:
         passed = 0
         for tablet, (first, past) in zip(self._layout.tablets, self._bounds, strict=True):
-            listed = flushed.all_chunks(self._connection, tablet.tablet_id)
+            listed = flushed.chunks(self._connection, tablet.tablet_id, trimmed=True)
             if number < len(listed):
                 return passed + min(max(listed[max(number, 0)].first, first), past) - first
             number -= len(listed)

@@ -70,8 +70,8 @@ def reading(query: BoundQuery, ranges: KeyRanges) -> Reading:
 def _columns_in(part: Any) -> Iterator[Column]:
     if isinstance(part, Column):
         yield part
-    elif isinstance(part, tuple | dict):
-        for item in part.values() if isinstance(part, dict) else part:
+    elif isinstance(part, tuple):
+        for item in part:
             yield from _columns_in(item)
     elif is_dataclass(part) and not isinstance(part, Source):
         for each in fields(part):

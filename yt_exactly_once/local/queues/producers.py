@@ -6,7 +6,6 @@ one transaction. So a repeated push is skipped, and an older epoch is fenced at 
 
 from __future__ import annotations
 
-import sqlite3
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -105,8 +104,8 @@ def create_session(
     if known is not None:
         row = {name: known[name] for name in row}
         system_meta = dict(known["system_meta"] or {})
-        repeated = mutation_id is not None and _same(system_meta.get(_MUTATION_ID), mutation_id)
-        if repeated:
+        known_id = system_meta.get(_MUTATION_ID)
+        if mutation_id is not None and known_id == mutation_id.encode():
             return row
         row["epoch"] += 1
     if has_user_meta:
@@ -245,20 +244,12 @@ def _bad_numbers(problem: str) -> YtError:
     return YtError(f"Invalid row sequence numbers: {problem}", Code.INVALID_ROW_SEQUENCE_NUMBERS)
 
 
-def _same(stored: Any, mutation_id: str) -> bool:
-    return stored is not None and bytes(stored) == mutation_id.encode()
-
-
 def _read(transaction: TabletTransaction, session: Session) -> Row | None:
-    with transaction.read() as connection:
-        return _read_row(connection, session)
-
-
-def _read_row(connection: sqlite3.Connection, session: Session) -> Row | None:
     producer = session.producer
-    layout = find_layout(connection, producer.node_id, producer.path)
-    if layout is None:
-        return None
-    key = validation.encode_keys(layout, [session.key()])
-    (row,) = reads.lookup(connection, layout, layout.encode_keys(key.data), layout.columns)
-    return row
+    with transaction.read() as connection:
+        layout = find_layout(connection, producer.node_id, producer.path)
+        if layout is None:
+            return None
+        key = validation.encode_keys(layout, [session.key()])
+        (row,) = reads.lookup(connection, layout, layout.encode_keys(key.data), layout.columns)
+        return row

@@ -262,7 +262,8 @@ def _validate(schema: TableSchema) -> None:
             raise YtError(f'Duplicate column name "{column.name}" in table schema')
         seen.add(column.name)
         try:
-            _validate_column(column, is_sorted=schema.is_sorted)
+            _validate_name(column, is_sorted=schema.is_sorted)
+            _validate_roles(column)
             complexity += types.check_depth(column.type_v3)
         except YtError as error:
             raise YtError(
@@ -282,11 +283,6 @@ def _validate(schema: TableSchema) -> None:
         raise YtError("Key columns must form a prefix of schema", Code.INVALID_SCHEMA_VALUE)
     if schema.unique_keys and not schema.is_sorted:
         raise YtError('"unique_keys" can only be true if key columns are present')
-
-
-def _validate_column(column: Column, *, is_sorted: bool) -> None:
-    _validate_name(column, is_sorted=is_sorted)
-    _validate_roles(column)
 
 
 def _validate_name(column: Column, *, is_sorted: bool) -> None:
@@ -310,7 +306,8 @@ def _validate_name(column: Column, *, is_sorted: bool) -> None:
 def _validate_roles(column: Column) -> None:
     if column.sort_order not in (None, ASCENDING, DESCENDING):
         raise YtError(f'Invalid sort order "{column.sort_order}"')
-    if column.is_key and not (types.is_comparable(column.type_v3) or _is_plain_any(column)):
+    is_any = types.value_type(column.type_v3) == "yson"
+    if column.is_key and not is_any and not types.is_comparable(column.type_v3):
         raise YtError(f'Key column cannot be of "{types.describe(column.type_v3)}" type')
     if column.extra.get("stable_name") == "":
         raise YtError("Stable name of a column cannot be empty")
@@ -320,10 +317,6 @@ def _validate_roles(column: Column) -> None:
         raise YtError("Computed column cannot be required")
     if column.aggregate:
         _validate_aggregate(column, column.aggregate)
-
-
-def _is_plain_any(column: Column) -> bool:
-    return bool(types.value_type(column.type_v3) == "yson")
 
 
 def _validate_aggregate(column: Column, function: str) -> None:

@@ -132,8 +132,3 @@ DECODERS: dict[str, Callable[[Any], Any]] = {
     "any": load_yson,
 }
 """By wire type, where a stored value that is not null differs from a plain one."""
-
-
-def to_yson_type(value: Any) -> Any:
-    """Return a value of a class that can carry attributes."""
-    return yson.to_yson_type(value)

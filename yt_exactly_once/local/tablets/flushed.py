@@ -64,23 +64,12 @@ def end_of_chunk(connection: sqlite3.Connection, tablet_id: str, row_index: int)
     return None if past is None else int(past)
 
 
-def chunks(connection: sqlite3.Connection, tablet_id: str) -> list[Chunk]:
-    """Return the chunks that a tablet holds, in order."""
-    return [
-        Chunk(*found)
-        for found in connection.execute(
-            "SELECT chunk_id, first, past FROM chunk_lists"
-            " WHERE tablet_id = ? AND dropped = 0 ORDER BY position",
-            (tablet_id,),
-        )
-    ]
-
-
-def all_chunks(connection: sqlite3.Connection, tablet_id: str) -> list[Chunk]:
-    """Return the chunks that a tablet has ever got, trimmed ones too: their indexes stay."""
+def chunks(connection: sqlite3.Connection, tablet_id: str, *, trimmed: bool = False) -> list[Chunk]:
+    """Return the chunks that a tablet holds, in order; with those that are trimmed, whose indexes stay."""
+    wanted = "chunk_id != ''" if trimmed else "dropped = 0"
     found = connection.execute(
-        "SELECT chunk_id, first, past FROM chunk_lists WHERE tablet_id = ? AND chunk_id != ''"
-        " ORDER BY position",
+        "SELECT chunk_id, first, past FROM chunk_lists"
+        f" WHERE tablet_id = ? AND {wanted} ORDER BY position",
         (tablet_id,),
     )
     return [Chunk(*each) for each in found]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
+from yt import yson
 from yt.yson import YsonUint64
 
 from yt_exactly_once.local import arguments
@@ -106,22 +107,16 @@ def _row(
         moments |= kept.keys()
         if kept and column in columns:
             shown[column.name] = [
-                _with_attributes(
+                yson.to_yson_type(
                     values.decode_value(column, cell),
                     {"timestamp": YsonUint64(moment), "aggregate": False},
                 )
                 for moment, cell in kept.items()
             ]
-    return _with_attributes(
+    return yson.to_yson_type(
         shown,
         {
             "write_timestamps": [YsonUint64(each) for each in sorted(moments, reverse=True)],
             "delete_timestamps": [YsonUint64(each) for each in deleted],
         },
     )
-
-
-def _with_attributes(value: Any, attributes: dict[str, Any]) -> Any:
-    wrapped = values.to_yson_type(value)
-    wrapped.attributes = attributes
-    return wrapped

@@ -1,7 +1,8 @@
 """Types of operators, and expressions whose type is still open.
 
 Owns what an operator accepts and returns, and how a comparison of tuples is spelled with comparisons of
-scalars. Constants are folded on the way, or take the types of the operands of IN.
+scalars. Constants are folded on the way (`FoldConstants` in `expr_builder_base.cpp`), and may still become
+another numeric type. Those of IN take the types of its operands.
 """
 
 from __future__ import annotations
@@ -11,9 +12,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.ql.arithmetic import RELATIONS, convert_constant
+from yt_exactly_once.local.ql.arithmetic import (
+    RELATIONS,
+    calculate,
+    convert_constant,
+    negate,
+    relate,
+)
 from yt_exactly_once.local.ql.binding.bound import Binary, Bound, Constant, Unary
-from yt_exactly_once.local.ql.binding.folding import fold_binary, fold_unary
 from yt_exactly_once.local.ql.value_types import (
     INTEGRAL,
     NUMERIC,
@@ -87,7 +93,7 @@ def unary(operator: str, operand: Untyped, source: str) -> Untyped:
     if not types:
         raise _mismatch(operator, accepted, operand.types, {"op_source": source})
     if operand.constant is not None:
-        folded = fold_unary(operator, operand.constant)
+        folded = _fold_unary(operator, operand.constant)
         if folded is not None:
             return Untyped.of_constant(folded, types)
 
@@ -112,7 +118,7 @@ def binary(operator: str, left: Untyped, right: Untyped, sources: tuple[str, str
         common &= operand.types
     result = only(Type.BOOLEAN) if operator in RELATIONS else common
     if left.constant is not None and right.constant is not None:
-        return Untyped.of_constant(fold_binary(operator, left.constant, right.constant), result)
+        return Untyped.of_constant(_fold_binary(operator, left.constant, right.constant), result)
 
     def generate(kind: Type) -> Bound:
         if operator in RELATIONS:
@@ -190,3 +196,50 @@ def _mismatch(
         f'expected "{describe(expected)}", got "{describe(actual)}"',
         attributes=attributes,
     )
+
+
+def _fold_unary(operator: str, operand: Constant) -> Constant | None:
+    """Evaluate a unary operator; None when it is left for later."""
+    if operator == "NOT":
+        return None
+    if operator == "+" or operand.value is None:
+        return operand
+    return Constant(operand.type, negate(operand.type, operand.value))
+
+
+def _fold_binary(operator: str, left: Constant, right: Constant) -> Constant:
+    """Evaluate a binary operator.
+
+    Raises:
+        YtError: the operands do not go together, or the result does not exist.
+    """
+    if operator in ("AND", "OR"):
+        return Constant(Type.BOOLEAN, _logical(left.value, right.value, operator == "OR"))
+    if operator in RELATIONS:
+        if left.value is not None and right.value is not None:
+            left, right = _unified(left, right)
+        return Constant(Type.BOOLEAN, relate(operator, left.value, right.value))
+    if left.value is None or right.value is None:
+        return Constant(Type.NULL, None)
+    left, right = _unified(left, right)
+    return Constant(left.type, calculate(operator, left.type, left.value, right.value))
+
+
+def _unified(left: Constant, right: Constant) -> tuple[Constant, Constant]:
+    if left.type is right.type:
+        return left, right
+    if left.type not in NUMERIC or right.type not in NUMERIC:
+        raise YtError(
+            "Type mismatch in expression", lhs_type=left.type.title, rhs_type=right.type.title
+        )
+    target = max(left.type, right.type)
+    return (
+        Constant(target, convert_constant(left.type, left.value, target)),
+        Constant(target, convert_constant(right.type, right.value, target)),
+    )
+
+
+def _logical(left: Any, right: Any, absorbing: Any) -> bool | None:
+    if left is None:
+        return bool(right) if right is not None and right == absorbing else None
+    return bool(left) if left == absorbing else right

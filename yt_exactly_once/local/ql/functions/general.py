@@ -92,10 +92,6 @@ def _lower(data: bytes) -> bytes:
     return data.decode(errors="surrogateescape").lower().encode(errors="surrogateescape")
 
 
-def _farm_hash(types: Sequence[Type], *values: Any) -> int:
-    return fingerprint_of_values(types, values)
-
-
 _S = Type.STRING
 _HASHED = frozenset((Type.INT64, Type.UINT64, Type.BOOLEAN, Type.STRING))
 
@@ -115,5 +111,5 @@ _declare("lower", (_S,), _S, python=_lower)
 _declare("is_substr", (_S, _S), Type.BOOLEAN, python=lambda part, whole: part in whole)
 _declare("is_prefix", (_S, _S), Type.BOOLEAN, python=lambda prefix, whole: whole.startswith(prefix))
 _declare(
-    "farm_hash", (), Type.UINT64, repeated=_HASHED, typed=True, takes_null=True, python=_farm_hash
+    "farm_hash", (), Type.UINT64, repeated=_HASHED, takes_null=True, python=fingerprint_of_values
 )

@@ -34,7 +34,6 @@ class Function:
         among: types of `value`.
         sql: see `Sql`; what it leaves out is for `python`.
         python: implementation on values otherwise; see `udf` for the form of values.
-        typed: whether `python` gets the types of the arguments first.
         takes_null: whether a null argument is an ordinary one, and no result is null; otherwise the
             result of a null is null, without a call.
     """
@@ -46,7 +45,6 @@ class Function:
     among: TypeSet = ALL_TYPES
     sql: Sql | None = field(default=None, hash=False)
     python: Callable[..., Any] | None = None
-    typed: bool = False
     takes_null: bool = False
 
     def inline(self, arguments: Sequence[str], types: Sequence[Type]) -> str | None:

@@ -104,16 +104,8 @@ def _recorded(python: Python) -> Python:
 def _scalar(function: Function, types: Sequence[Type]) -> Python:
     if function.python is None:
         raise LookupError(f"Function {function.name} has no implementation for {types}")
-    python = partial(function.python, types) if function.typed else function.python
-    result = _result_type(function, types)
-    return _converting(python, types, result, null_if_any_null=not function.takes_null)
-
-
-def _result_type(function: Function, types: Sequence[Type]) -> Type:
-    if isinstance(function.result, Type):
-        return function.result
-    parameters = [*function.parameters, function.repeated]
-    return types[parameters.index(function.result)]
+    result = function.result if isinstance(function.result, Type) else types[0]
+    return _converting(function.python, types, result, null_if_any_null=not function.takes_null)
 
 
 def _operator(symbol: str, types: Sequence[Type]) -> Python:
