@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.tables import types as column_types
+from yt_exactly_once.local.tables.types import KINDS
 
 
 class Type(IntEnum):
@@ -77,15 +77,4 @@ def describe(types: TypeSet) -> str:
 
 def of_column(wire_type: str) -> Type:
     """Return the type of a column: its wire type, whatever the logical one is."""
-    return _BY_WIRE_TYPE.get(wire_type, Type.STRING)
-
-
-_BY_WIRE_TYPE: dict[str, Type] = {
-    **dict.fromkeys(column_types.SIGNED, Type.INT64),
-    **dict.fromkeys(column_types.UNSIGNED, Type.UINT64),
-    **dict.fromkeys(column_types.FLOATING, Type.DOUBLE),
-    "boolean": Type.BOOLEAN,
-    "any": Type.ANY,
-    "null": Type.NULL,
-    "void": Type.NULL,
-}
+    return Type[KINDS[wire_type].upper()]

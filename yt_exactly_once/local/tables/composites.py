@@ -28,11 +28,8 @@ _ITEMS: tuple[tuple[tuple[type, ...], str], ...] = (
     ((list, tuple), "begin_list"),
 )
 _OPENINGS = {b"[": "begin_list", b"{": "begin_map", b"<": "begin_attributes"}
-_ITEM_TYPES = {
+_ITEM_TYPES = {name: f"{kind}_value" for name, kind in types.KINDS.items()} | {
     **dict.fromkeys(_NULLS, "entity_value"),
-    **dict.fromkeys(types.FLOATING, "double_value"),
-    **dict.fromkeys(types.SIGNED, "int64_value"),
-    **dict.fromkeys(types.UNSIGNED, "uint64_value"),
     "bool": "boolean_value",
 }
 
@@ -202,7 +199,7 @@ def _check_simple(name: str, value: Any, where: str) -> Any:
     found = _item_type(value)
     if name == "yson":
         return _check_yson(value, found, where)
-    expected = _ITEM_TYPES.get(name, "string_value")
+    expected = _ITEM_TYPES[name]
     if found != expected:
         raise YtError(
             f'Cannot parse "{where}": expected "{expected}", found "{found}"', Code.SCHEMA_VIOLATION

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from yt import yson
 
@@ -20,8 +20,8 @@ from yt_exactly_once.local.tables import large_values, simple_values, types, val
 from yt_exactly_once.local.tables.composites import check_composite
 from yt_exactly_once.local.tables.large_values import LargeValue
 from yt_exactly_once.local.tables.schema import Column
+from yt_exactly_once.local.tables.types import Kind
 
-Kind = Literal["int64", "uint64", "double", "boolean", "string", "null", "any"]
 Outcome = tuple[list[Any], YtError | None]
 
 MAX_STRING_LENGTH = 16 << 20
@@ -42,15 +42,6 @@ _KINDS: dict[type, Kind] = {
     yson.YsonUnicode: "string",
     _NONE: "null",
     yson.YsonEntity: "null",
-}
-_EXPECTED: dict[str, Kind] = {
-    **dict.fromkeys(types.SIGNED, "int64"),
-    **dict.fromkeys(types.UNSIGNED, "uint64"),
-    **dict.fromkeys(types.FLOATING, "double"),
-    **dict.fromkeys(types.STRING_LIKE, "string"),
-    "boolean": "boolean",
-    "null": "null",
-    "void": "null",
 }
 _INT64 = (-(1 << 63), (1 << 63) - 1)
 _UINT64 = (0, (1 << 64) - 1)
@@ -114,7 +105,7 @@ def encode_column(
         )
     if column.wire_type == "any":
         return _encode_any(column, given, null_to_entity=conversions.null_to_entity)
-    expected = _EXPECTED[column.wire_type]
+    expected = column.kind
     # A plain integer is an int64, which an uint64 column takes by conversion only.
     strict = expected == "uint64" and int in seen and not conversions.integral
     if strict or not seen <= _PLAIN[expected]:
@@ -131,18 +122,10 @@ def encode_column(
         return given, _invalid(column, error)
 
 
-def check_key_column(column: Column, stored: list[Any]) -> YtError | None:
-    """Return what a commit says about values that may not be part of a key."""
-    if column.wire_type in types.FLOATING and values.NAN in stored:
-        return YtError('Key of type "double" cannot be NaN', Code.KEY_CANNOT_BE_NAN)
-    return None
-
-
 def heaviest_value(column: Column, stored: list[Any]) -> int:
     """Return what the heaviest value of a column weighs at most."""
-    if column.wire_type not in types.STRING_LIKE and column.wire_type != "any":
-        return 8
-    return max(map(len, _present(stored)), default=0)
+    weight = column.weight
+    return max(map(len, _present(stored)), default=0) if weight is None else weight
 
 
 def _invalid(column: Column, error: YtError) -> YtError:

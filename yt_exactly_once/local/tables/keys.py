@@ -122,27 +122,25 @@ def _nulls(values: Iterable[Any]) -> list[bytes]:
     return [NULL_KEY for _ in values]
 
 
-_ENCODERS = {"any": _anys, "boolean": _booleans, "null": _nulls, "void": _nulls}
+_ENCODERS: dict[types.Kind, Callable[[Sequence[Any]], list[bytes]]] = {
+    "int64": _ints,
+    "uint64": _uints,
+    "double": _doubles,
+    "boolean": _booleans,
+    "string": _strings,
+    "null": _nulls,
+    "any": _anys,
+}
 
 
 def _column_encoder(column: Column) -> Callable[[Sequence[Any]], list[bytes]]:
-    encode = _ascending_encoder(column)
+    encode = _ENCODERS[column.kind]
     if column.sort_order != "descending":
         return encode
     # Every tag stays below `AFTER`.
     return lambda values: [
         bytes([AFTER[0] - 1 - key[0]]) + key[1:].translate(_INVERTED) for key in encode(values)
     ]
-
-
-def _ascending_encoder(column: Column) -> Callable[[Sequence[Any]], list[bytes]]:
-    if column.wire_type in types.SIGNED:
-        return _ints
-    if column.wire_type in types.UNSIGNED:
-        return _uints
-    if column.wire_type in types.FLOATING:
-        return _doubles
-    return _ENCODERS.get(column.wire_type, _strings)
 
 
 def decode_first(encoded: bytes) -> Any:

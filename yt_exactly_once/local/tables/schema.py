@@ -67,6 +67,16 @@ class Column:
     extra: dict[str, Any] = field(default_factory=dict, hash=False)
 
     @property
+    def kind(self) -> types.Kind:
+        """What its values are, see `types.KINDS`."""
+        return types.KINDS[self.wire_type]
+
+    @property
+    def weight(self) -> int | None:
+        """Data weight of a value that is not null; None where that is its length."""
+        return {"boolean": 1, "string": None, "any": None}.get(self.kind, 8)
+
+    @property
     def is_key(self) -> bool:
         """Whether the column belongs to the key of a sorted table."""
         return self.sort_order is not None

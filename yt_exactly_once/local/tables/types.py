@@ -6,7 +6,7 @@ simple type, a dict with `type_name` otherwise. Spellings: `yt/yt/client/table_c
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from yt_exactly_once.local.errors import YtError
 
@@ -19,7 +19,20 @@ TZ_TYPES = frozenset(
     ("tz_date", "tz_datetime", "tz_timestamp", "tz_date32", "tz_datetime64", "tz_timestamp64")
 )
 STRING_LIKE = frozenset(("string", "utf8", "json", "uuid")) | TZ_TYPES
-SIMPLE_V1 = SIGNED | UNSIGNED | FLOATING | STRING_LIKE | {"boolean", "any", "null", "void"}
+Kind = Literal["int64", "uint64", "double", "boolean", "string", "null", "any"]
+KINDS: dict[str, Kind] = {
+    **dict.fromkeys(SIGNED, "int64"),
+    **dict.fromkeys(UNSIGNED, "uint64"),
+    **dict.fromkeys(FLOATING, "double"),
+    **dict.fromkeys(STRING_LIKE, "string"),
+    "boolean": "boolean",
+    "any": "any",
+    "null": "null",
+    "void": "null",
+}
+"""By v1 type, what values are: everything else about it only says which of them are allowed."""
+
+SIMPLE_V1 = KINDS.keys()
 
 _V3_TO_V1_NAMES = {"bool": "boolean", "yson": "any"}
 _V1_TO_V3_NAMES = {"boolean": "bool", "any": "yson"}

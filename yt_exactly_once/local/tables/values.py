@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 from yt import yson
 from yt.yson import YsonUint64
 
-from yt_exactly_once.local.tables import types
-
 if TYPE_CHECKING:
     from yt_exactly_once.local.tables.schema import Column
 
@@ -68,14 +66,12 @@ def decode_double(stored: float | str) -> float:
 
 def encoder(column: Column) -> Callable[[Any], Any]:
     """Return the function that encodes one non-null value of a column."""
-    return ENCODERS.get(column.wire_type) or (
-        bytes if column.wire_type in types.STRING_LIKE else int
-    )
+    return ENCODERS[column.kind]
 
 
 def decoder(column: Column) -> Callable[[Any], Any] | None:
     """Return the function that decodes one non-null value; None when it is what is stored."""
-    return DECODERS.get(column.wire_type)
+    return DECODERS.get(column.kind)
 
 
 def encode_value(column: Column, value: Any) -> Any:
@@ -91,7 +87,7 @@ def decode_value(column: Column, stored: Any) -> Any:
 
 def decode_rows(columns: Sequence[Column], rows: list[tuple[Any, ...]]) -> list[dict[str, Any]]:
     """Turn stored tuples, one item per column, into rows."""
-    return _row_maker(tuple((column.name, column.wire_type) for column in columns))(rows)
+    return _row_maker(tuple((column.name, column.kind) for column in columns))(rows)
 
 
 @lru_cache(maxsize=256)
@@ -100,8 +96,8 @@ def _row_maker(
 ) -> Callable[[list[tuple[Any, ...]]], list[dict[str, Any]]]:
     """Build a function for one set of columns: a loop without a call per cell is twice as fast."""
     cells = ", ".join(
-        f"{name!r}: {_CELLS.get(wire_type, '{0}').format(f'v{index}')}"
-        for index, (name, wire_type) in enumerate(columns)
+        f"{name!r}: {_CELLS.get(kind, '{0}').format(f'v{index}')}"
+        for index, (name, kind) in enumerate(columns)
     )
     arguments = "".join(f"v{index}, " for index in range(len(columns)))
     source = f"lambda rows: [{{{cells}}} for ({arguments}) in rows]" if columns else "lambda _: []"
@@ -114,21 +110,24 @@ def _row_maker(
 
 _UINT_CELL = f"None if {{0}} is None else uint({{0}} if {{0}} >= 0 else {{0}} + {_TWO_64})"
 _CELLS = {
-    **dict.fromkeys(types.UNSIGNED, _UINT_CELL),
-    **dict.fromkeys(types.FLOATING, "nan if {0} == 'nan' else {0}"),
+    "uint64": _UINT_CELL,
+    "double": "nan if {0} == 'nan' else {0}",
     "boolean": "None if {0} is None else {0} == 1",
     "any": "None if {0} is None else load({0})",
 }
 ENCODERS: dict[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(types.UNSIGNED, encode_uint64),
-    **dict.fromkeys(types.FLOATING, encode_double),
+    "int64": int,
+    "uint64": encode_uint64,
+    "double": encode_double,
     "boolean": int,
+    "string": bytes,
+    "null": lambda _value: None,
     "any": dump_yson,
 }
 DECODERS: dict[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(types.UNSIGNED, decode_uint64),
-    **dict.fromkeys(types.FLOATING, decode_double),
+    "uint64": decode_uint64,
+    "double": decode_double,
     "boolean": bool,
     "any": load_yson,
 }
-"""By wire type, where a stored value that is not null differs from a plain one."""
+"""Both by `Column.kind`; what is not decoded is stored as it is."""

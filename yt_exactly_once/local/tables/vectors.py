@@ -30,22 +30,20 @@ Row = dict[str, Any]
 
 _UNLIMITED = frozenset(("int64", "uint64"))
 _UUID_LENGTH = 16
+ARROW_TYPES = {
+    "int64": pa.int64(),
+    "uint64": pa.uint64(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "string": pa.binary(),
+    "null": pa.null(),
+    "any": pa.binary(),
+}
 
 
 def arrow_type(column: Column) -> Any:
     """Return the type of the stored values of a column."""
-    kind = column.wire_type
-    if kind in types.SIGNED:
-        return pa.int64()
-    if kind in types.UNSIGNED:
-        return pa.uint64()
-    if kind in types.FLOATING:
-        return pa.float64()
-    if kind == "boolean":
-        return pa.bool_()
-    if kind in ("null", "void"):
-        return pa.null()
-    return pa.binary()
+    return ARROW_TYPES[column.kind]
 
 
 def encode(
@@ -102,7 +100,7 @@ def to_stored(column: Column, array: Any) -> list[Any]:
     if pa.types.is_boolean(array.type):
         array = array.cast(pa.int8())
     found = listed(array)
-    if column.wire_type in types.FLOATING and pc.any(pc.is_nan(array)).as_py():
+    if column.kind == "double" and pc.any(pc.is_nan(array)).as_py():
         return [values.NAN if value != value else value for value in found]  # noqa: PLR0124
     return found
 
@@ -158,12 +156,13 @@ def weigh(columns: Sequence[Column], arrays: Sequence[Any], count: int) -> Any:
     fixed = 1
     weights = np.zeros(count, np.int64)
     for column, array in zip(columns, arrays, strict=True):
-        if pa.types.is_binary(array.type):
+        weight = column.weight
+        if weight is None:
             weights += lengths(array)
         elif array.null_count == 0:
-            fixed += _weight(column)
+            fixed += weight
         elif array.null_count < count:
-            weights += pc.is_valid(array).to_numpy(zero_copy_only=False) * np.int64(_weight(column))
+            weights += pc.is_valid(array).to_numpy(zero_copy_only=False) * np.int64(weight)
     return weights + fixed
 
 
@@ -177,10 +176,6 @@ def lengths(array: Any) -> Any:
     if array.null_count:
         found = found * pc.is_valid(array).to_numpy(zero_copy_only=False)
     return found
-
-
-def _weight(column: Column) -> int:
-    return 1 if column.wire_type == "boolean" else 8
 
 
 class StoredRows(Sequence[Row]):

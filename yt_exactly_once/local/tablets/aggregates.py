@@ -10,7 +10,6 @@ import sqlite3
 from collections.abc import Callable
 from typing import Any
 
-from yt_exactly_once.local.tables import types
 from yt_exactly_once.local.tables.schema import Column
 
 _SQL_FUNCTION = "yt_aggregate"
@@ -20,8 +19,7 @@ _TWO_64 = 1 << 64
 
 def expression(column: Column, name: str) -> str:
     """Return the SQL expression for the new value in an upsert."""
-    kind = "uint64" if column.wire_type in types.UNSIGNED else "other"
-    return f"{_SQL_FUNCTION}('{column.aggregate}', '{kind}', {name}, excluded.{name})"
+    return f"{_SQL_FUNCTION}('{column.aggregate}', '{column.kind}', {name}, excluded.{name})"
 
 
 def register(connection: sqlite3.Connection) -> None:

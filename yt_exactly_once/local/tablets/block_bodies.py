@@ -122,10 +122,7 @@ class Fields:
         return cls(number, described, schema, positions)
 
 
-_TYPES = {
-    str(kind): kind
-    for kind in (pa.int64(), pa.uint64(), pa.float64(), pa.bool_(), pa.binary(), pa.null())
-}
+_TYPES = {str(kind): kind for kind in vectors.ARROW_TYPES.values()}
 _known_layouts: WeakKeyDictionary[TableLayout, Fields] = WeakKeyDictionary()
 _known_fields: dict[int, Fields] = {}
 

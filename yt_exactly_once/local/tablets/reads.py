@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.tables import stamps, types, values, vectors
+from yt_exactly_once.local.tables import stamps, values, vectors
 from yt_exactly_once.local.tables.layout import TableLayout, quote
 from yt_exactly_once.local.tables.schema import Column
 from yt_exactly_once.local.tables.vectors import StoredRows
@@ -219,15 +219,12 @@ def weight_sql(layout: TableLayout) -> str:
     """Return the SQL expression for the data weight of a stored row of a sorted table."""
     fixed, terms = 1, []
     for column, name in zip(layout.columns, map(quote, layout.sql_names), strict=True):
-        # Strings and composites lie as blobs and weigh their length, the rest has a fixed weight.
-        if column.wire_type in types.STRING_LIKE or column.wire_type == "any":
+        if column.weight is None:
             terms.append(f"coalesce(length({name}), 0)")
+        elif column.required:
+            fixed += column.weight
         else:
-            weight = 1 if column.wire_type == "boolean" else 8
-            if column.required:
-                fixed += weight
-            else:
-                terms.append(f"({name} IS NOT NULL) * {weight}")
+            terms.append(f"({name} IS NOT NULL) * {column.weight}")
     return " + ".join([str(fixed), *_grouped(terms)])
 
 

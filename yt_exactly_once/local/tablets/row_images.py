@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from yt_exactly_once.local.tables import types
+from yt_exactly_once.local.tables import types, vectors
 from yt_exactly_once.local.tables.schema import Column
 
 MANY_ROWS = 500
@@ -38,6 +38,7 @@ _MOST_BYTES = 65_000
 _MOST_PAGES = 6_000
 """So that one page refers to all others."""
 
+_STORED: dict[types.Kind, types.Kind] = {"uint64": "int64", "boolean": "int64"}
 LEAF, INTERIOR = 0x0D, 0x05
 _NULL, _INTEGER, _REAL = 0, 6, 7
 BITS = 7
@@ -52,11 +53,7 @@ def column(number: int) -> str:
 
 def kind_of(column: Column) -> Any:
     """Return the Arrow type of the values that SQLite keeps for a column."""
-    if column.wire_type in types.SIGNED | types.UNSIGNED or column.wire_type == "boolean":
-        return pa.int64()
-    if column.wire_type in types.FLOATING:
-        return pa.float64()
-    return pa.null() if column.wire_type in ("null", "void") else pa.binary()
+    return vectors.ARROW_TYPES[_STORED.get(column.kind, column.kind)]
 
 
 def parameters(

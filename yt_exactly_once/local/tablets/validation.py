@@ -23,12 +23,12 @@ from yt_exactly_once.local.tables.encoding import (
     DEFAULT_CONVERSIONS,
     Conversions,
     Outcome,
-    check_key_column,
     encode_column,
     heaviest_value,
 )
 from yt_exactly_once.local.tables.layout import TableLayout
 from yt_exactly_once.local.tables.schema import Column
+from yt_exactly_once.local.tables.values import NAN
 
 TABLET_INDEX = "$tablet_index"
 SEQUENCE_NUMBER = "$sequence_number"
@@ -299,10 +299,8 @@ def _encode_list(column: Column, values: Any, conversions: Conversions) -> Outco
 
 def _check_keys(encoded: EncodedRows) -> YtError | None:
     for column, stored in zip(encoded.columns, encoded.data, strict=True):
-        if column.is_key:
-            error = check_key_column(column, stored)
-            if error is not None:
-                return error
+        if column.is_key and column.kind == "double" and NAN in stored:
+            return YtError('Key of type "double" cannot be NaN', Code.KEY_CANNOT_BE_NAN)
     return None
 
 
