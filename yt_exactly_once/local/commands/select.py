@@ -78,10 +78,10 @@ def _execute(context: Context, connection: sqlite3.Connection, *, snapshot: bool
             layout = open_table(context.proxy.cypress, latest, path)
             user = context.user
             permissions.require(View(latest), layout.node_id, user, "read", by_proxy=True)
-        newest.append(layout)
         note_access(context, layout)
         if snapshot and not layout.sorted:
             raise _ReadsOrderedTable
+        newest.append(layout)
         seen = reads.layout_at(connection, layout, *moments)
         if seen is None:
             raise YtError(f"Table {path} did not exist when the transaction started")
@@ -109,7 +109,8 @@ def _execute(context: Context, connection: sqlite3.Connection, *, snapshot: bool
         )
     finally:
         for layout in newest:
-            query_tables.drop(connection, layout)
+            if not layout.sorted:
+                query_tables.drop(connection, layout)
     if arguments.flag(parameters, "enable_statistics"):
         taken = round((time.monotonic() - started) * 1000)
         context.response_parameters |= {

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from dataclasses import dataclass
+from itertools import starmap
 from typing import Any
 
 from yt_exactly_once.local.cypress import clock, tree, ypath
@@ -21,11 +22,12 @@ from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS
 from yt_exactly_once.local.tables import values
 from yt_exactly_once.local.tables.layout import TableLayout, Tablet
 from yt_exactly_once.local.tables.schema import CUMULATIVE_WEIGHT_COLUMN, TIMESTAMP_COLUMN
-from yt_exactly_once.local.tablets import reads
+from yt_exactly_once.local.tablets import counters, reads
 from yt_exactly_once.local.tablets.access import check_readable
 from yt_exactly_once.local.tablets.catalog import find_layout
 
 _MILLISECONDS = 1000
+_COUNTERS = ("tablet_index", "trimmed_rows", "total_rows", "total_weight", "trimmed_weight")
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class _Position:
 
 @dataclass(frozen=True)
 class _Partition:
-    """A partition of a queue: its rows are those from `lower` up to `upper`."""
+    """A partition of a queue, see `_COUNTERS`: its rows are those from `lower` up to `upper`."""
 
     index: int
     lower: int
@@ -100,7 +102,11 @@ def partitions(
             else _describe(
                 connection, queue, partition, positions.get((*place, partition.index), _Position())
             )
-            for tablet, partition in zip(queue.tablets, _partitions(connection, queue), strict=True)
+            for tablet, partition in zip(
+                queue.tablets,
+                starmap(_Partition, counters.of_all(connection, queue, *_COUNTERS)),
+                strict=True,
+            )
         ]
     return result
 
@@ -133,15 +139,6 @@ def _open(connection: sqlite3.Connection, place: Place) -> TableLayout:
     if queue is None or queue.sorted:
         raise YtError("Only ordered dynamic tables are supported as queues")
     return queue
-
-
-def _partitions(connection: sqlite3.Connection, queue: TableLayout) -> list[_Partition]:
-    rows = connection.execute(
-        "SELECT tablet_index, trimmed_rows, total_rows, total_weight, trimmed_weight FROM tablets"
-        " WHERE node_id = ? ORDER BY tablet_index",
-        (queue.node_id,),
-    )
-    return [_Partition(*row) for row in rows]
 
 
 def _positions(

@@ -18,7 +18,7 @@ from yt_exactly_once.local.queues import consumer_status, registrations
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS
 from yt_exactly_once.local.tables.layout import TableLayout
 from yt_exactly_once.local.tables.schema import CUMULATIVE_WEIGHT_COLUMN, TIMESTAMP_COLUMN
-from yt_exactly_once.local.tablets import reads
+from yt_exactly_once.local.tablets import counters, reads
 
 _BANNED = "queue_agent_banned"
 _STAGE, _DEFAULT_STAGE = "queue_agent_stage", "production"
@@ -86,11 +86,8 @@ def _queue_status(
 
 
 def _queue_partitions(connection: sqlite3.Connection, layout: TableLayout) -> list[dict[str, Any]]:
-    rows = connection.execute(
-        "SELECT total_rows, trimmed_rows, total_weight, trimmed_weight, last_write_ts FROM tablets"
-        " WHERE node_id = ? ORDER BY tablet_index",
-        (layout.node_id,),
-    )
+    names = ("total_rows", "trimmed_rows", "total_weight", "trimmed_weight", "last_write_ts")
+    rows = counters.of_all(connection, layout, *names)
     partitions: list[dict[str, Any]] = []
     for tablet, (total, trimmed, *weights, last_write) in zip(layout.tablets, rows, strict=True):
         if not tablet.is_readable:

@@ -20,7 +20,7 @@ from yt_exactly_once.local.cypress.ids import CELL_ID
 from yt_exactly_once.local.cypress.view import Node
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS, last_timestamp
 from yt_exactly_once.local.tables.layout import TableLayout
-from yt_exactly_once.local.tablets import flushed, retention
+from yt_exactly_once.local.tablets import counters, flushed, retention
 from yt_exactly_once.local.tablets.catalog import find_layout
 from yt_exactly_once.local.tablets.reads import weight_sql
 
@@ -65,7 +65,7 @@ def table_attributes(connection: sqlite3.Connection, node: Node, layout: TableLa
         "tablet_error_count": lambda: 0,
         "preload_state": lambda: "complete",
         "upstream_replica_id": lambda: "0-0-0-0",
-        "modification_time": lambda: _modified(connection, node),
+        "modification_time": lambda: _modified(connection, node, layout),
     }
     for names, compute in (
         (_STATES_OF_ALL, lambda: layout.state),
@@ -84,7 +84,9 @@ def table_attributes(connection: sqlite3.Connection, node: Node, layout: TableLa
         attributes["sorted_by"] = attributes["key_columns"]
         attributes |= {
             "unmerged_row_count": lambda: row_count(connection, layout),
-            "last_commit_timestamp": lambda: YsonUint64(_last_commit(connection, layout)),
+            "last_commit_timestamp": lambda: YsonUint64(
+                max(counters.of_all(connection, layout, "last_write_ts"))[0]
+            ),
         }
         for name, moment in moments(connection, layout).items():
             attributes[name] = partial(node.attributes.get, name, moment)
@@ -109,40 +111,36 @@ def moments(connection: sqlite3.Connection, layout: TableLayout) -> dict[str, An
 
 def row_count(connection: sqlite3.Connection, layout: TableLayout) -> int:
     """Count the rows that a reader sees."""
-    query = f"SELECT count(*) FROM {layout.sql_source}"
-    values: tuple[str, ...] = ()
     if not layout.sorted:
-        query = "SELECT coalesce(sum(total_rows - trimmed_rows), 0) FROM tablets WHERE node_id = ?"
-        values = (layout.node_id,)
-    (count,) = connection.execute(query, values).fetchone()
+        return _left(connection, layout, "rows")
+    (count,) = connection.execute(f"SELECT count(*) FROM {layout.sql_source}").fetchone()
     return int(count)
 
 
 def data_weight(connection: sqlite3.Connection, layout: TableLayout) -> int:
     """Return the data weight of the rows that a reader sees."""
     if not layout.sorted:
-        (weight,) = connection.execute(
-            "SELECT coalesce(sum(total_weight - trimmed_weight), 0) FROM tablets WHERE node_id = ?",
-            (layout.node_id,),
-        ).fetchone()
-        return int(weight)
+        return _left(connection, layout, "weight")
     (total,) = connection.execute(
         f"SELECT coalesce(sum({weight_sql(layout)}), 0) FROM {layout.sql_source}"
     ).fetchone()
     return int(total)
 
 
+def _left(connection: sqlite3.Connection, layout: TableLayout, what: str) -> int:
+    """Return what tablets got and have not trimmed."""
+    found = counters.of_all(connection, layout, f"total_{what} - trimmed_{what}")
+    return sum(each for (each,) in found)
+
+
 def tablets(connection: sqlite3.Connection, layout: TableLayout) -> list[dict[str, Any]]:
     """Return `@tablets`."""
-    rows = connection.execute(
-        "SELECT tablet_index, trimmed_rows, total_weight, trimmed_weight FROM tablets"
-        " WHERE node_id = ? ORDER BY tablet_index",
-        (layout.node_id,),
-    ).fetchall()
+    names = ("trimmed_rows", "total_weight", "trimmed_weight")
+    rows = counters.of_all(connection, layout, *names)
     result = []
-    for tablet, (index, trimmed, weight, trimmed_weight) in zip(layout.tablets, rows, strict=True):
+    for tablet, (trimmed, weight, trimmed_weight) in zip(layout.tablets, rows, strict=True):
         item: dict[str, Any] = {
-            "index": index,
+            "index": tablet.index,
             "tablet_id": tablet.tablet_id,
             "state": tablet.state,
             "trimmed_row_count": trimmed,
@@ -204,19 +202,10 @@ def describe_tablet(connection: sqlite3.Connection, tablet_id: str) -> dict[str,
     return {"id": tablet_id, "type": "tablet", "table_id": found[0], "owner_id": found[0], **shown}
 
 
-def _modified(connection: sqlite3.Connection, node: Node) -> str:
+def _modified(connection: sqlite3.Connection, node: Node, layout: TableLayout) -> str:
     """Return when the node or a row of its table was changed last."""
-    (written,) = connection.execute(
-        "SELECT max(written_at) FROM tablets WHERE node_id = ?", (node.id,)
-    ).fetchone()
+    (written,) = max(counters.of_all(connection, layout, "written_at"))
     return max(str(node.attributes["modification_time"]), clock.spell_unix(written))
-
-
-def _last_commit(connection: sqlite3.Connection, layout: TableLayout) -> int:
-    (last,) = connection.execute(
-        "SELECT max(last_write_ts) FROM tablets WHERE node_id = ?", (layout.node_id,)
-    ).fetchone()
-    return int(last)
 
 
 def _chunk_ids(connection: sqlite3.Connection, layout: TableLayout) -> list[str]:

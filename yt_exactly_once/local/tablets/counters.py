@@ -17,6 +17,14 @@ def of(connection: sqlite3.Connection, layout: TableLayout, index: int, *names: 
     return found if len(names) > 1 else found[0]
 
 
+def of_all(connection: sqlite3.Connection, layout: TableLayout, *names: str) -> list[Any]:
+    """Return some counters of every tablet, in order."""
+    return connection.execute(
+        f"SELECT {', '.join(names)} FROM tablets WHERE node_id = ? ORDER BY tablet_index",
+        (layout.node_id,),
+    ).fetchall()
+
+
 def put(connection: sqlite3.Connection, layout: TableLayout, index: int, **values: Any) -> None:
     """Change some counters of a tablet."""
     changes = ", ".join(f"{name} = ?" for name in values)

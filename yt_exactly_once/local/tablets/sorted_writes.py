@@ -95,13 +95,8 @@ class SortedWriter:
 
     def _write_opened(self, batch: Batch, columns: Sequence[Column], guarded: Sequence[str]) -> int:
         """Write the rows of an image and return how many have passed."""
-        layout = self._layout
-        self._connection.execute(
-            f'INSERT OR IGNORE INTO {quote(layout.history_table)} ({layout.version_columns}, "$until")'
-            f" SELECT {layout.version_columns}, ? FROM {row_images.TABLE}"
-            f' CROSS JOIN {self._table} ON "$key" = {row_images.column(0)} WHERE "$ts" <> ?',
-            (self._timestamp, self._timestamp),
-        )
+        keys = f'{row_images.TABLE} CROSS JOIN {self._table} ON "$key" = {row_images.column(0)}'
+        self._keep_replaced(f"{keys} WHERE true")
         given = [row_images.column(number) for number in range(1 + len(columns))]
         insert, row, update = self._upsert(batch, columns, guarded, given)
         # Without a condition, ON would be that of a join.
@@ -112,7 +107,10 @@ class SortedWriter:
 
     def _write_bound(self, batch: Batch, columns: Sequence[Column], guarded: Sequence[str]) -> int:
         """Write rows as parameters of statements and return how many have passed."""
-        self._keep_replaced(batch.keys)
+        for start in range(0, len(batch.keys), _KEYS_PER_STATEMENT):
+            chunk = batch.keys[start : start + _KEYS_PER_STATEMENT]
+            marks = ", ".join("?" * len(chunk))
+            self._keep_replaced(f'{self._table} WHERE "$key" IN ({marks})', chunk)
         insert, row, update = self._upsert(batch, columns, guarded, ["?"] * (1 + len(columns)))
         changed = 0
         first, last = [self._timestamp], [self._start] * len(guarded)
@@ -125,18 +123,14 @@ class SortedWriter:
             ).rowcount
         return changed
 
-    def _keep_replaced(self, keys: Sequence[bytes]) -> None:
-        """Keep what a write is about to replace, for reads at a timestamp."""
-        layout = self._layout
-        listed = layout.version_columns
-        for start in range(0, len(keys), _KEYS_PER_STATEMENT):
-            chunk = keys[start : start + _KEYS_PER_STATEMENT]
-            self._connection.execute(
-                f'INSERT OR IGNORE INTO {quote(layout.history_table)} ({listed}, "$until")'
-                f" SELECT {listed}, ? FROM {self._table}"
-                f' WHERE "$ts" <> ? AND "$key" IN ({", ".join("?" * len(chunk))})',
-                (self._timestamp, self._timestamp, *chunk),
-            )
+    def _keep_replaced(self, rows: str, keys: Sequence[bytes] = ()) -> None:
+        """Keep what a write will replace, for reads at a timestamp; `rows` follows FROM, with a condition."""
+        listed = self._layout.version_columns
+        self._connection.execute(
+            f'INSERT OR IGNORE INTO {quote(self._layout.history_table)} ({listed}, "$until")'
+            f' SELECT {listed}, ? FROM {rows} AND "$ts" <> ?',
+            (self._timestamp, *keys, self._timestamp),
+        )
 
     def _upsert(
         self, batch: Batch, columns: Sequence[Column], guarded: Sequence[str], given: Sequence[str]
