@@ -54,6 +54,7 @@ SEEKING = [
     ("//sorted", "a >= 0 and a < 7"),
     ("//sorted", "0 <= a"),
     ("//sorted", "a between -5 and 1"),
+    ("//sorted", "a between (-5 and -1, 1 and 6)"),
     ("//sorted", "a in (1, 7, null)"),
     ("//sorted", "a = 7 and s = 'a\\x00\\xff'"),
     ("//sorted", "a = 7 and s >= 'a'"),

@@ -136,7 +136,6 @@ def test_syntax_error_shows_its_place(
         ("a from [//one] as o left join [//two] as t on o.a = t.a", "LEFT JOIN"),
         ("a from [//one] group by a with totals", "WITH TOTALS"),
         ("case a when 1 then 2 end from [//one]", "CASE"),
-        ("a from [//one] where (a, b) between ((1, 2) and (3), (4) and (5))", "A list of ranges"),
         ("a from [//one] where a = {x}", "A placeholder"),
         ("a | b from [//one]", "Operator |"),
         ("~a from [//one]", "Operator ~"),

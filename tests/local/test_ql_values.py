@@ -194,6 +194,7 @@ def test_null_is_the_lowest_value_by_default(tables: Tables, expression: str, va
         ("i in (1, null)", False),
         ("(n, i) in ((null, 7), (1, 1))", True),
         ("n between null and 5", True),
+        ("n between (1 and 5, null and 0)", True),
     ],
 )
 def test_null_spreads_where_the_server_lets_it(
@@ -297,6 +298,9 @@ def test_expression_of_wrong_types_is_refused(
         ("i in (1, 2, i)", True),
         ("i not in (1, 2)", True),
         ("i in ()", False),
+        ("i between (1 and 3, 6 and 8)", True),
+        ("(i, d) between ((1) and (7, 0.25), (7, 0.5) and (8))", True),
+        ("(i, d) between ((1) and (7, 0.25), (7, 0.75) and (8))", False),
         ("(i, d) between (1, 2.0) and (7, 0.5)", True),
         ("i between 1 + 1 and i", True),
         ("concat(s, s)", ROW["s"] * 2),

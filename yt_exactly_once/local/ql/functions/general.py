@@ -6,6 +6,7 @@ Entries follow `yt/yt/library/query/base/builtin_function_types.cpp`.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -23,7 +24,7 @@ SCALARS: dict[str, Function] = {}
 
 _LACKING = """
     abs acos asin atan2 bit_count cbrt ceil cos cot degrees even exp factorial floor gamma gcd
-    is_finite is_inf lcm lgamma ln log log10 log2 pow radians round sign signbit sin sleep sqrt tan trunc xor
+    is_finite is_inf lcm lgamma ln log log10 log2 pow radians round sign signbit sin sqrt tan trunc xor
     format_guid format_timestamp format_timestamp_tz is_valid_utf8 numeric_to_string parse_double parse_int64
     parse_uint64 regex_escape regex_extract regex_full_match regex_partial_match regex_replace_all
     regex_replace_first to_valid_utf8 yson_string_to_any any_to_yson_string to_any
@@ -92,6 +93,11 @@ def _lower(data: bytes) -> bytes:
     return data.decode(errors="surrogateescape").lower().encode(errors="surrogateescape")
 
 
+def _sleep(milliseconds: int) -> int:
+    time.sleep(max(milliseconds, 0) / 1000)
+    return milliseconds
+
+
 _S = Type.STRING
 _HASHED = frozenset((Type.INT64, Type.UINT64, Type.BOOLEAN, Type.STRING))
 
@@ -108,6 +114,7 @@ _declare("is_nan", (Type.DOUBLE,), Type.BOOLEAN, sql="(typeof({0}) = 'text')", t
 _declare("length", (_S,), Type.INT64, sql="length({0})")
 _declare("concat", (_S, _S), _S, sql="CAST(({0} || {1}) AS BLOB)")
 _declare("lower", (_S,), _S, python=_lower)
+_declare("sleep", (Type.INT64,), Type.INT64, python=_sleep)
 _declare("is_substr", (_S, _S), Type.BOOLEAN, python=lambda part, whole: part in whole)
 _declare("is_prefix", (_S, _S), Type.BOOLEAN, python=lambda prefix, whole: whole.startswith(prefix))
 _declare(

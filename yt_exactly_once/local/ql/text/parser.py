@@ -7,7 +7,7 @@ are the ones the server's grammar makes itself (`yt/yt/library/query/base/parser
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from importlib import resources
 from itertools import chain
@@ -120,6 +120,22 @@ def _signed(operator: str, literal: Literal) -> Literal:
     return Literal(literal.type, arithmetic.negate(literal.type, literal.value))
 
 
+def _within(
+    lower: tuple[Expressions, Expressions], upper: tuple[Expressions, Expressions]
+) -> Expression:
+    conditions = syntax.Binary(">=", *lower), syntax.Binary("<=", *upper)
+    return syntax.Binary("AND", (conditions[0],), (conditions[1],))
+
+
+def _any_of(conditions: Sequence[Expression]) -> Expression:
+    """Join conditions as a tree of logarithmic depth: the depth is limited."""
+    if len(conditions) == 1:
+        return conditions[0]
+    middle = len(conditions) // 2
+    left, right = _any_of(conditions[:middle]), _any_of(conditions[middle:])
+    return syntax.Binary("OR", (left,), (right,))
+
+
 @v_args(inline=True)
 class _Builder(Transformer[Token, Any]):
     """Builds the tree while the parser reduces."""
@@ -194,9 +210,12 @@ class _Builder(Transformer[Token, Any]):
         return (syntax.Unary("NOT", (syntax.Call("is_null", operand),)),)
 
     def between(self, operand: Expressions, lower: Expressions, upper: Expressions) -> Expressions:
-        left = syntax.Binary(">=", operand, lower)
-        right = syntax.Binary("<=", operand, upper)
-        return (syntax.Binary("AND", (left,), (right,)),)
+        return (_within((operand, lower), (operand, upper)),)
+
+    def between_ranges(self, operand: Expressions, *ranges: Any) -> Expressions:
+        # A bound that is shorter than the operand bounds a prefix of it.
+        prefixes = [[(operand[: len(bound)], bound) for bound in bounds] for bounds in ranges]
+        return (_any_of([_within(lower, upper) for lower, upper in prefixes]),)
 
     def in_nothing(self, _operand: Expressions) -> Expressions:
         return (Literal(Type.BOOLEAN, value=False),)
@@ -215,10 +234,7 @@ class _Builder(Transformer[Token, Any]):
                 values.append(constants)
         if values:
             alternatives.insert(0, syntax.In(operand, tuple(values)))
-        combined = alternatives[0]
-        for alternative in alternatives[1:]:
-            combined = syntax.Binary("OR", (combined,), (alternative,))
-        return (combined,)
+        return (_any_of(alternatives),)
 
     def not_in_list(self, *parts: Any) -> Expressions:
         return (syntax.Unary("NOT", self.in_list(*parts)),)

@@ -36,7 +36,6 @@ _UNSUPPORTED = {
     "DOT": "Access to a part of a composite value",
     "PLACEHOLDER": "A placeholder",
 }
-_RANGES = "A list of ranges after BETWEEN"
 _MAX_EXPECTED = 4
 _CONTEXT = 16
 
@@ -47,19 +46,15 @@ def syntax_error(text: str, error: UnexpectedToken) -> YtError:
     start, end = token.start_pos, token.end_pos
     if token.type == "$END" or start is None or end is None:
         start = end = len(text)
-    accepted = error.accepts or set()
-    before = text[:start].rstrip()
-    in_from = token.type == "LPAR" and before.upper().endswith("FROM")
-    # Where AND can follow and OR cannot, BETWEEN has one bound, here with parentheses around it.
-    in_between = "AND" in accepted and "OR" not in accepted and before.endswith(")")
-    if in_between or token.type in _UNSUPPORTED or in_from or (token.type == "SELECT" and start):
-        name = _RANGES if in_between else _UNSUPPORTED.get(token.type, "Subquery")
+    in_from = token.type == "LPAR" and text[:start].rstrip().upper().endswith("FROM")
+    if token.type in _UNSUPPORTED or in_from or (token.type == "SELECT" and start > 0):
+        name = _UNSUPPORTED.get(token.type, "Subquery")
         return YtError(
             f"{name} is not supported by the embedded cluster; rewrite the query without it",
             position=f"{start}-{end}",
         )
     message = f"syntax error, unexpected {_token_name(token.type)}"
-    expected = sorted(map(_token_name, accepted))
+    expected = sorted(map(_token_name, error.accepts or ()))
     if 0 < len(expected) <= _MAX_EXPECTED:
         message += f", expecting {' or '.join(expected)}"
     after = text[end : end + _CONTEXT]
