@@ -197,24 +197,6 @@ def test_locks_of_every_form_are_taken(rpc, client, table, form):
     assert 1700 in caught.value.codes
 
 
-def test_batch_of_modifications_is_taken_apart(rpc, client, table):
-    """Clients send one when they are told to by `modify_rows_batch_capacity`."""
-    transaction, _ = start(rpc)
-    attachments, counts = [], []
-    for number in (1, 0):
-        request, pieces = modification(transaction, table, {"k": number, "v": number}, number)
-        attachments += [request.SerializeToString(), *pieces]
-        counts.append(len(pieces))
-    batch = message("TReqBatchModifyRows", transaction_id=transaction, part_counts=counts)
-    rpc.call("BatchModifyRows", batch, attachments)
-    commit(rpc, transaction)
-    assert [row["k"] for row in rows(client, table)] == [0, 1]
-    for wrong in ([5], [0], [-1], [1, 1, 1]):
-        batch = message("TReqBatchModifyRows", transaction_id=start(rpc)[0], part_counts=wrong)
-        with pytest.raises(RpcError):
-            rpc.call("BatchModifyRows", batch, attachments[:2])
-
-
 def test_reads_see_the_start_of_the_transaction(rpc, client, table):
     """The client reads at the timestamp that it was given; no transaction is named."""
     client.insert_rows(table, [{"k": 1, "v": 1}])

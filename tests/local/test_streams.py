@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import zlib
 from pathlib import Path
 from urllib.parse import quote
 
@@ -119,17 +118,6 @@ def test_answer_is_of_one_moment(client, table):
     client.create("table", table)
     whole = first + rows.read()
     assert sum(1 for _ in yson.loads(whole, yson_type="list_fragment")) == ROWS + 1
-
-
-@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
-def test_long_answer_can_be_compressed(raw, table, encoding):
-    """The coding runs over all pieces."""
-    headers = {"Accept-Encoding": f"{encoding}, identity;q=0", "X-YT-Output-Format": '"json"'}
-    headers["X-YT-Parameters"] = json.dumps({"path": f"{table}[:#{ROWS}]"})
-    answer = raw("GET", "/api/v4/read_table", headers)
-    assert answer.headers["content-encoding"] == encoding
-    text = zlib.decompressobj(47).decompress(answer.body)
-    assert [json.loads(line)["n"] for line in text.splitlines()] == list(range(ROWS))
 
 
 def _peak(cluster):

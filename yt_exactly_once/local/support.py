@@ -29,6 +29,7 @@ REFUSED_PARAMETERS: dict[str, dict[str, str]] = {
     "read_file": {"etag": "send it as the header If-None-Match"},
     "read_table": {"start_row_index_only": "the answer has the rows too"},
     "select_rows": {"placeholder_values": "write the values into the query"},
+    "write_file": {"compute_md5": "hash the bytes before they are sent"},
 }
 """By command, what is refused when it is given and not false or empty, with the remedy or the reason."""
 
@@ -54,7 +55,6 @@ INERT_PARAMETERS = {
     "file_reader": "how a file is read does not change it",
     "file_writer": "how a file is written does not change it",
     "ignore_balancers": "there are no balancers",
-    "limit": "tablets have no errors to list",
     "max_row_buffer_size": "how rows are sent does not change them",
     "network_name": "there is one network",
     "omit_inaccessible_columns": "every column is accessible",
@@ -97,6 +97,7 @@ INERT_FIELDS = {
 
 REFUSED_ATTRIBUTES = {
     "chaos_cell_bundle": "there are no chaos cells",
+    "chunk_format": "rows are stored in one way; say optimize_for",
     "chunk_merger_mode": "chunks are never merged",
     "hunk_storage_node": "there are no hunks",
     "replicated_table_options": "there is no replication",
@@ -115,7 +116,6 @@ INERT_ATTRIBUTES = {
     "abc": "nobody reads it",
     "bundle_controller_target_config": "there is no bundle controller",
     "cell_balancer_config": _BALANCER,
-    "chunk_format": "rows are stored in one way",
     "compression_codec": "data stays plain",
     "desired_tablet_count": _BALANCER,
     "desired_tablet_size": _BALANCER,

@@ -32,7 +32,7 @@ from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.ql import computed
 from yt_exactly_once.local.tables.schema import parse_schema
 
-_PLAIN = "names of attributes are UTF-8"
+_PLAIN = "names of nodes and attributes are UTF-8"
 _LEASE = re.compile("(?:#|//sys/(?:topmost_)?transactions/)([^/]+)/@timeout")
 
 
@@ -288,8 +288,12 @@ def _names(context: Context) -> list[str]:
     if wanted is None:
         return []
     if isinstance(wanted, dict):
-        parts = [wanted.get(kind) or [] for kind in ("keys", "paths")]
-        wanted = [name for part in parts if isinstance(part, list) for name in part]
+        if wanted.get("paths"):
+            raise YtError(
+                "Paths inside of attributes are not supported by the embedded cluster beside nodes that"
+                " are read; name whole attributes"
+            )
+        wanted = wanted.get("keys") or []
     if not isinstance(wanted, list):
         raise YtError('Error parsing parameter "attributes": expected a list', Code.GENERIC)
     return [arguments.text(name, "attributes") for name in wanted]

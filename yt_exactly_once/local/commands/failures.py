@@ -25,7 +25,7 @@ def as_error(raised: Exception, context: Context | None = None) -> YtError:
     elif isinstance(raised, NotUnicodeError):
         error = YtError(
             "A parameter or the name of an attribute is not UTF-8; the embedded cluster takes other"
-            " bytes in values and names of nodes only"
+            " bytes in values only"
         )
     else:
         name = context.command if context else "request"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import sqlite3
 from collections.abc import Iterator
 from typing import Any
@@ -23,7 +22,6 @@ def write_file(context: Context) -> Any:
     """Replace the content of a file, or append to it with `<append=%true>`."""
     path = path_of(context)
     append = arguments.flag(dict(path.attributes), "append")
-    compute_md5 = arguments.flag(context.parameters, "compute_md5")
     pieces = list(context.read_bytes())
     with context.proxy.store.write() as connection:
         master_transactions.expire(connection)
@@ -31,27 +29,10 @@ def write_file(context: Context) -> Any:
         position = _file(view, path)
         mode = locks.SHARED if append else locks.EXCLUSIVE
         locks.acquire(view, position.id, mode)
-        if compute_md5 and append and view.attribute(position.id, "md5") is None:
-            _check_empty(view, position)
         quotas.check(view, position.id, "chunk_count", "disk_space", more=1)
         chunks.write(view, position.id, [(piece, 0) for piece in pieces], append=append)
-        if compute_md5:
-            digest = hashlib.md5(usedforsecurity=False)
-            for piece in chunks.iterate(view, position.id):
-                digest.update(piece)
-            view.put_attribute(position.id, "md5", digest.hexdigest())
-        else:
-            view.drop_attribute(position.id, "md5")
         clock.touch(view, position.id, "content")
     return {}
-
-
-def _check_empty(view: View, position: Position) -> None:
-    if any(chunk.size for chunk in chunks.chunks(view, position.id)):
-        raise YtError(
-            f"Non-empty file {position.path} has no computed MD5 hash thus cannot append data and"
-            " update the hash"
-        )
 
 
 @command("read_file", output_type="binary", heavy=True)

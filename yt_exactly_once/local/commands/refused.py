@@ -58,6 +58,7 @@ COMMANDS = frozenset(
         # Storage that nothing here needs.
         "get_file_from_cache",
         "get_table_columnar_statistics",
+        "get_tablet_errors",
         "locate_skynet_share",
         "put_file_to_cache",
         "read_blob_table",

@@ -309,7 +309,6 @@ _RULES: dict[str, Rule] = {
     "freeze_table": _mount,
     "get": _on("read"),
     "get_table_pivot_keys": _on("read"),
-    "get_tablet_errors": _on("read"),
     "link": _link,
     "list": _on("read"),
     "lock": _lock,

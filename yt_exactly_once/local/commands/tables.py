@@ -143,13 +143,6 @@ def get_tablet_infos(context: Context) -> dict[str, Any]:
     return {"tablets": infos}
 
 
-@command("get_tablet_errors", volatile=True)
-def get_tablet_errors(context: Context) -> dict[str, Any]:
-    """Report errors of background work; there is none here."""
-    table_of(context)
-    return {"tablet_errors": {}, "replication_errors": {}}
-
-
 @command("get_table_pivot_keys")
 def get_table_pivot_keys(context: Context) -> list[Any]:
     """Return the first key of every tablet."""

@@ -19,12 +19,10 @@ from yt_exactly_once.local.cypress import (
     limits,
     locks,
     mount_options,
-    node_names,
     permissions,
     quotas,
     storage_settings,
     values,
-    ypath,
 )
 from yt_exactly_once.local.cypress.ids import CELL_TAG
 from yt_exactly_once.local.cypress.layout import ROOT_ID, TRUNK
@@ -71,7 +69,6 @@ _STORED_SYSTEM = frozenset(
         "content_revision",
         "creation_time",
         "dynamic",
-        "md5",
         "modification_time",
         "revision",
         "schema",
@@ -139,7 +136,7 @@ def _common(view: View, node: Node) -> Computed:
     if node.type == "document":
         found["value"] = lambda: view.value(node.id)
     if node.name:
-        found["key"] = lambda: node_names.to_wire(node.name)
+        found["key"] = lambda: node.name
     found["resource_usage"] = lambda: quotas.shown(quotas.of_node(view, node.id))
     found["recursive_resource_usage"] = lambda: quotas.shown(quotas.below(view, node.id))
     return found
@@ -300,7 +297,7 @@ def read(view: View, node: Node, name: str) -> Any:
 
 
 def read_some(view: View, node: Node, names: Sequence[str]) -> dict[str, Any]:
-    """Return those of the named attributes that the node has; a path chooses a part of one."""
+    """Return those of the named attributes that the node has."""
     known = computed(view, node)
     found = {}
     for name in names:
@@ -308,13 +305,6 @@ def read_some(view: View, node: Node, names: Sequence[str]) -> dict[str, Any]:
             found[name] = known[name]()
         elif name in node.attributes:
             found[name] = node.attributes[name]
-        elif name.startswith("/"):
-            step, *steps = ypath.parse(f"/{name}").steps
-            first = attribute_name(step)
-            whole = known[first]() if first in known else node.attributes.get(first)
-            if whole is not None and values.exists(whole, steps):
-                part = values.part(whole, steps)
-                found[first] = values.joined(found[first], part) if first in found else part
     return found
 
 

@@ -20,11 +20,11 @@ from yt_exactly_once.local.cypress import (
     lists,
     locks,
     mount_options,
-    node_names,
     quotas,
     storage_settings,
     tree,
     values,
+    ypath,
 )
 from yt_exactly_once.local.cypress.ids import make_id
 from yt_exactly_once.local.cypress.layout import ROOT_ID, TRUNK
@@ -177,7 +177,7 @@ def _make_parents(
     *missing, name = (str(step) for step in position.rest)
     if view.path(position.id).count("/") + len(missing) > values.MAX_DEPTH:
         raise YtError(f"Depth limit of {values.MAX_DEPTH} exceeded at {position.path}")
-    limits.check_key(view, node_names.encode(name))
+    limits.check_key(view, name.encode())
     parent_id = position.id
     for step in missing:
         made = make_id("map_node")
@@ -214,7 +214,7 @@ def _fill(view: View, node_id: str, node_type: str, given: dict[str, Any]) -> No
     """Give a new node its content and attributes."""
     if node_type in storage_settings.INHERITABLE:
         above = storage_settings.inherited(view, node_id, node_type)
-        given = storage_settings.complete(mount_options.fold(given), above)
+        given = {**above, **mount_options.fold(given)}
     for name, value in given.items():
         attributes.check_value(view, node_type, name, value)
     if node_type in SCALAR_DEFAULTS:
@@ -392,7 +392,7 @@ def _plant_children(view: View, node_id: str, node_type: str, value: Any, owner:
         named = {lists.new_key(): item for item in value}
         view.put_value(node_id, list(named))
     else:
-        named = {node_names.of(name): item for name, item in value.items()}
+        named = {ypath.name_of(name): item for name, item in value.items()}
     for name, item in named.items():
         child_type = type_of(item)
         child_id = make_id(child_type)

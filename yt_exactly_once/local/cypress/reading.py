@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from yt import yson
 
-from yt_exactly_once.local.cypress import attributes, lists, node_names, tree, values, ypath
+from yt_exactly_once.local.cypress import attributes, lists, tree, values, ypath
 from yt_exactly_once.local.cypress.nodes import COMPOSITE, SCALAR_DEFAULTS, without_attributes
 from yt_exactly_once.local.cypress.tree import Position
 from yt_exactly_once.local.cypress.view import View
@@ -81,7 +81,7 @@ def list_(
     children = view.children(position.id)
     shown = [
         with_attributes(
-            node_names.to_wire(name),
+            name,
             _attributes_of(
                 view, child_id, _below(position, name), names if may_read(child_id) else []
             ),
@@ -110,7 +110,7 @@ def _attribute_exists(view: View, position: Position) -> bool:
     if not steps:
         return True
     name = attributes.attribute_name(steps[0])
-    if name not in attributes.names(view, node):
+    if not attributes.exists(view, node, name):
         return False
     return len(steps) == 1 or values.exists(attributes.read(view, node, name), steps[1:])
 
@@ -152,10 +152,9 @@ def _show_children(
         shown[name] = _show(view, child, names, None, may_read, is_root=False)
     if in_list:
         return list(shown.values())
-    sent = {node_names.to_wire(name): child for name, child in shown.items()}
     if max_size is not None and len(children) > max_size:
-        return with_attributes(sent, {"incomplete": True})
-    return sent
+        return with_attributes(shown, {"incomplete": True})
+    return shown
 
 
 def _below(position: Position, name: str) -> str:

@@ -30,26 +30,8 @@ _ERASURE_CODECS = (
     "isa_reed_solomon_3_3",
     "isa_lrc_12_2_2",
 )
-_CHUNK_FORMATS = {
-    "table_unversioned_schemaless_horizontal": "lookup",
-    "table_unversioned_columnar": "scan",
-    "table_versioned_simple": "lookup",
-    "table_versioned_slim": "lookup",
-    "table_versioned_indexed": "lookup",
-    "table_versioned_columnar": "scan",
-}
-"""Formats of chunks, and what a table with chunks of a format is optimized for."""
-
-_FORMATS_OF_OTHERS = (
-    "file_default",
-    "hunk_default",
-    "journal_default",
-    "table_unversioned_schemaful",
-)
-
 CHOICES: dict[str, tuple[str, tuple[str, ...]]] = {
     "atomicity": ("EAtomicity", ("full", "none")),
-    "chunk_format": ("EChunkFormat", tuple(_CHUNK_FORMATS)),
     "commit_ordering": ("ECommitOrdering", ("weak", "strong")),
     "compression_codec": ("ECodec", COMPRESSION_CODECS),
     "erasure_codec": ("ECodec", _ERASURE_CODECS),
@@ -96,7 +78,9 @@ def check(view: View, name: str, value: Any) -> None:
         YtError: no such codec, account, bundle or medium, or a number out of range.
     """
     if name in CHOICES:
-        _check_choice(name, value)
+        enum, choices = CHOICES[name]
+        if value not in choices:
+            raise YtError(f'Error parsing {enum} value "{value}"; expected one of {choices}')
     elif name in _OBJECTS:
         what, folder = _OBJECTS[name]
         if not isinstance(value, str) or view.find(folder, value) is None:
@@ -114,33 +98,6 @@ def check(view: View, name: str, value: Any) -> None:
         raise YtError(
             f"Replication factor must be in range [1,{_MAX_REPLICATION_FACTOR}], got {value}"
         )
-
-
-def _check_choice(name: str, value: Any) -> None:
-    if name == "chunk_format" and value in _FORMATS_OF_OTHERS:
-        raise YtError(f'"{value}" is no "chunk_format" of a table', Code.INVALID_CHUNK_FORMAT)
-    enum, choices = CHOICES[name]
-    if value not in choices:
-        raise YtError(f'Error parsing {enum} value "{value}"; expected one of {choices}')
-
-
-def complete(given: dict[str, Any], inherited: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings of a new table or file: its own ones before those of the folders.
-
-    Raises:
-        YtError: the format of chunks contradicts what the table is optimized for.
-    """
-    chunk_format = given.get("chunk_format")
-    if chunk_format is not None:
-        expected = _CHUNK_FORMATS.get(chunk_format)
-        if given.get("optimize_for", expected) != expected:
-            raise YtError(
-                f'"{chunk_format}" is not a valid "chunk_format" of a table with "optimize_for"'
-                f' "{given["optimize_for"]}"',
-                Code.INVALID_CHUNK_FORMAT,
-            )
-        given = {**given, "optimize_for": expected}
-    return {**inherited, **given}
 
 
 def inherited(view: View, node_id: str, node_type: str) -> dict[str, Any]:

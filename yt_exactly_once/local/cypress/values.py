@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from yt import yson
-
 from yt_exactly_once.local.cypress.ypath import Mark, Step
 from yt_exactly_once.local.errors import Code, YtError
 
@@ -46,31 +44,6 @@ def exists(value: Any, steps: Sequence[Step]) -> bool:
     return True
 
 
-def part(value: Any, steps: Sequence[Step]) -> Any:
-    """Return a value with nothing but what a path leads to; items before it in a list are entities."""
-    if not steps:
-        return value
-    step, *rest = steps
-    if isinstance(value, list):
-        index = item_index(value, str(step), "")
-        return [*[yson.YsonEntity()] * index, part(value[index], rest)]
-    return {step: part(value[step], rest)}
-
-
-def joined(first: Any, second: Any) -> Any:
-    """Return what two paths into one value chose."""
-    if isinstance(first, dict) and isinstance(second, dict):
-        both = first.keys() & second.keys()
-        return {**first, **second, **{key: joined(first[key], second[key]) for key in both}}
-    if isinstance(first, list) and isinstance(second, list):
-        length = max(len(first), len(second))
-        padded = [
-            [*items, *[yson.YsonEntity()] * (length - len(items))] for items in (first, second)
-        ]
-        return [joined(*pair) for pair in zip(*padded, strict=True)]
-    return first if isinstance(second, yson.YsonEntity) else second
-
-
 def set_(
     value: Any, steps: Sequence[Step], new: Any, where: str, *, recursive: bool = False
 ) -> Any:
@@ -86,8 +59,7 @@ def _with(value: Any, steps: Sequence[Step], new: Any, where: str, *, recursive:
         return new
     step, *rest = steps
     if step is Mark.ATTRIBUTE:
-        attributes = _with(attributes_of(value), rest, new, f"{where}/@", recursive=recursive)
-        return with_attributes_only(value, attributes, where)
+        raise _attributes_stay(where)
     below = _below(where, step)
     if isinstance(value, dict) and isinstance(step, str):
         if not rest:
@@ -108,18 +80,11 @@ def _with(value: Any, steps: Sequence[Step], new: Any, where: str, *, recursive:
     return value
 
 
-def attributes_of(value: Any) -> dict[str, Any]:
-    """Return the attributes of a value; none is the rule."""
-    return dict(getattr(value, "attributes", None) or {})
-
-
-def with_attributes_only(value: Any, attributes: Any, where: str) -> Any:
-    """Return a value with these attributes and no others."""
-    if not isinstance(attributes, dict):
-        raise YtError(f"Attributes of {where} must be a map")
-    typed = yson.to_yson_type(value)
-    typed.attributes = attributes
-    return typed
+def _attributes_stay(where: str) -> YtError:
+    return YtError(
+        f"Changing attributes inside of a value is not supported by the embedded cluster; set {where}"
+        " with the attributes that it should have"
+    )
 
 
 def check_depth(value: Any, above: int, where: str) -> None:
@@ -139,15 +104,7 @@ def remove(value: Any, steps: Sequence[Step], where: str, *, force: bool = False
     """Remove what a path inside a value leads to; return the whole."""
     step, *rest = steps
     if step is Mark.ATTRIBUTE:
-        attributes = attributes_of(value)
-        if rest and rest != [Mark.ASTERISK]:
-            if force and not exists(value, steps):
-                return value
-            get(value, steps[:2], where)
-            attributes = remove(attributes, rest, f"{where}/@", force=force)
-        else:
-            attributes = {}
-        return with_attributes_only(value, attributes, where)
+        raise _attributes_stay(where)
     if step is Mark.ASTERISK and isinstance(value, dict | list):
         value.clear()
         return value
@@ -172,7 +129,6 @@ def keys(value: Any, where: str) -> list[Any]:
 
 
 def _attribute(attributes: dict[str, Any], step: Step, where: str) -> Any:
-    """Return the attribute that the step after `@` names."""
     if step not in attributes:
         raise YtError(f'Attribute "{step}" is not found at {where}', Code.RESOLVE)
     return attributes[step]
@@ -184,7 +140,7 @@ def _below(where: str, step: Step) -> str:
 
 def _child(value: Any, step: Step, where: str) -> Any:
     if step is Mark.ATTRIBUTE:
-        return attributes_of(value)
+        return dict(getattr(value, "attributes", None) or {})
     if isinstance(value, dict) and isinstance(step, str):
         if step in value:
             return value[step]

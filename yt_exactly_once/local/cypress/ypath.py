@@ -14,7 +14,9 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
-from yt_exactly_once.local.cypress import node_names, rich_path
+from yt import yson
+
+from yt_exactly_once.local.cypress import rich_path
 from yt_exactly_once.local.errors import YtError
 
 _MOST_CHARACTERS = 1 << 15
@@ -38,6 +40,7 @@ _LONE_BYTE = 0xDC00
 
 _STEP = re.compile(r"(&)|/(@)?(?:(\*)|((?:\\.?|[^\\/@&*\[{])*))", re.DOTALL)
 _ESCAPED = re.compile(r"\\(x[0-9a-fA-F]{2}|.?)", re.DOTALL)
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f]")
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,21 @@ def _parse(value: Any, what: str) -> YPath:
 def escape(name: str) -> str:
     """Return the name of a child as it appears in a path."""
     plain = "".join("\\" + char if char in _SPECIAL else char for char in name)
-    return node_names.escape_bytes(plain)
+    return _UNPRINTABLE.sub(lambda found: f"\\x{ord(found.group()):02x}", plain)
+
+
+def name_of(given: Any) -> str:
+    """Return the name of a node that came as a key or as bytes; raise `YtError` if it is no UTF-8."""
+    if isinstance(given, str):
+        return str(given)
+    raw = bytes(yson.get_bytes(given))
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise YtError(
+            f"The name {raw!r} is not UTF-8, and such names of nodes are not supported by the embedded"
+            " cluster; name the node otherwise"
+        ) from error
 
 
 def _root(text: str) -> tuple[str, str]:
@@ -145,4 +162,4 @@ def _unescaped(name: str, text: str) -> str:
             raise YtError(f'Invalid escape sequence "\\{code}" in path "{text}"')
         return code
 
-    return node_names.of(_ESCAPED.sub(plain, name).encode(errors="surrogateescape"))
+    return name_of(_ESCAPED.sub(plain, name).encode(errors="surrogateescape"))

@@ -38,7 +38,6 @@ class Call:
     command: Command
     context: Context
     output_format: Format
-    output_encoding: str
     error_format: Format
     header_format: Format
     known_etag: str | None
@@ -53,6 +52,7 @@ def prepare(proxy: Proxy, command: Command, request: Request, user: str) -> Call
     """
     headers = request.headers
     header_format = parameters.header_format(headers)
+    encodings.check_accepted(headers.get("accept-encoding", ""))
     content_encoding = headers.get("content-encoding", encodings.IDENTITY).strip().lower()
     if not encodings.is_supported(content_encoding):
         raise YtError(
@@ -83,7 +83,6 @@ def prepare(proxy: Proxy, command: Command, request: Request, user: str) -> Call
         command,
         context,
         structured.parse_format(merged["output_format"]),
-        encodings.choose(headers.get("accept-encoding")),
         error_format(headers),
         header_format,
         headers.get("if-none-match"),
@@ -128,12 +127,11 @@ def _answer(call: Call, result: Any) -> Answer:
         headers["X-YT-Response-Parameters"] = encoded.decode("latin-1")
     if context.etag is not None:
         headers["ETag"] = context.etag
-    headers["Content-Encoding"] = call.output_encoding
+    headers["Content-Encoding"] = encodings.IDENTITY
     if command.output_type not in {"tabular", "binary"} or result is None:
         bare = command.output_type == "null" or result is None
         body = b"" if bare else structured.dumps(result, call.output_format)
-        pieces = encodings.encode_pieces(iter([body]), call.output_encoding)
-        return Answer(headers=headers, body=b"".join(pieces))
+        return Answer(headers=headers, body=body)
     if call.announce_trailers:
         headers["Trailer"] = messages.TRAILERS
     items = result.rows if isinstance(result, Rows) else result
@@ -151,7 +149,7 @@ def _answer(call: Call, result: Any) -> Answer:
         pieces = row_formats.dump_stored(items, call.output_format, _ROWS_PER_PIECE)
     else:
         pieces = _pieces(command, iter(items), call.output_format)
-    stream = Stream(encodings.encode_pieces(pieces, call.output_encoding), close)
+    stream = Stream(pieces, close)
     # Most answers are over by then, and every error so far is still an error of the whole answer.
     head = list(islice(stream, _HEAD_PIECES))
     whole = len(head) < _HEAD_PIECES

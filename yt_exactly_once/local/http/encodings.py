@@ -1,4 +1,4 @@
-"""Content codings of HTTP bodies: what a request may carry and what an answer is sent with.
+"""Content codings of HTTP bodies: what a request may carry; answers are sent as they are.
 
 Request bodies are decoded whole. A body labelled gzip or deflate may be a gzip or a zlib stream. The Python
 client sends zlib under the name gzip, and the real proxy detects both.
@@ -6,8 +6,8 @@ client sends zlib under the name gzip, and the real proxy detects both.
 
 from __future__ import annotations
 
+import re
 import zlib
-from collections.abc import Iterator
 
 from yt_exactly_once.local.errors import YtError
 
@@ -15,8 +15,8 @@ IDENTITY = "identity"
 MOST_BYTES = 1 << 29
 """Of a decoded body: as many as a message of the RPC proxy may have."""
 
+_NOTHING = re.compile(r"q=0(\.0*)?")
 _WINDOW_AUTODETECT = 47
-_WINDOW_GZIP = 31
 _UNSUPPORTED_MEDIA_TYPE = 415
 
 
@@ -48,48 +48,14 @@ def decode(data: bytes, name: str) -> bytes:
     return decoded
 
 
-def choose(accept: str | None) -> str:
-    """Choose the coding of an answer; identity whenever the client can take it.
-
-    Raises:
-        YtError: the client refuses every known coding; the answer has status 415.
-    """
-    if accept is None or not accept.strip():
-        return IDENTITY
-    wanted: dict[str, float] = {}
-    for item in accept.split(","):
-        name, _, parameters = item.strip().partition(";")
-        wanted[name.strip().lower()] = _quality(parameters)
-    if wanted.get(IDENTITY, wanted.get("*", 1.0)) > 0:
-        return IDENTITY
-    for name in ("gzip", "deflate"):
-        if wanted.get(name, wanted.get("*", 0.0)) > 0:
-            return name
-    raise YtError(
-        "Could not determine feasible Content-Encoding given Accept-Encoding constraints",
-        client_accept_encoding=accept,
-        http_status=_UNSUPPORTED_MEDIA_TYPE,
-    )
-
-
-def encode_pieces(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
-    """Encode an answer piece by piece with a coding that `choose` gave."""
-    if name == IDENTITY:
-        yield from pieces
-        return
-    deflater = zlib.compressobj(
-        1, zlib.DEFLATED, _WINDOW_GZIP if name == "gzip" else zlib.MAX_WBITS
-    )
-    for piece in pieces:
-        yield deflater.compress(piece)
-    yield deflater.flush()
-
-
-def _quality(parameters: str) -> float:
-    key, _, value = parameters.strip().partition("=")
-    if key.strip() != "q":
-        return 1.0
-    try:
-        return float(value)
-    except ValueError:
-        return 0.0
+def check_accepted(accept: str) -> None:
+    """Refuse a client that takes no answer as it is; servers would send it gzip."""
+    items = [item.partition(";") for item in accept.lower().replace(" ", "").split(",")]
+    weights = {name: weight for name, _, weight in items}
+    if _NOTHING.fullmatch(weights.get(IDENTITY, weights.get("*", ""))):
+        raise YtError(
+            "Could not determine feasible Content-Encoding given Accept-Encoding constraints: an answer"
+            " that is compressed is not supported by the embedded cluster",
+            client_accept_encoding=accept,
+            http_status=_UNSUPPORTED_MEDIA_TYPE,
+        )

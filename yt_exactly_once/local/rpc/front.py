@@ -128,7 +128,7 @@ class Front:
         asked = dict.fromkeys(
             _names(request) & support.REFUSED_PARAMETERS.get(command, {}).keys(), True
         )
-        context = Context(self._proxy, command, {**_TYPED, **parameters, **asked}, user)
+        context = Context(self._proxy, command, {**_TYPED, **asked, **parameters}, user)
         response = message_types.new(method.response)
         call = Call(context, self._state, request, exchange.parts[1:], response)
         return call, self._proxy.faults.take(command, parameters)

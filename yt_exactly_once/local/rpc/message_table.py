@@ -93,7 +93,7 @@ TReqPingTransaction: transaction_id=1 TGuid!, ping_ancestors=7 bool=true
 TRspPingTransaction TRspAbortTransaction TRspDetachTransaction TRspRemoveNode TRspSetNode \
     TRspMultisetAttributesNode TRspUnlockNode TRspConcatenateNodes TRspAddMember TRspRemoveMember \
     TRspCheckClusterLiveness TRspMountTable TRspUnmountTable TRspRemountTable TRspFreezeTable \
-    TRspUnfreezeTable TRspReshardTable TRspTrimTable TRspAlterTable TRspModifyRows TRspBatchModifyRows \
+    TRspUnfreezeTable TRspReshardTable TRspTrimTable TRspAlterTable TRspModifyRows \
     TRspAdvanceQueueConsumer TRspRegisterQueueConsumer TRspUnregisterQueueConsumer \
     TRspRemoveQueueProducerSession TRspReadFile TRspWriteFile TRspReadTable TRspWriteTable:
 TReqCommitTransaction: transaction_id=1 TGuid!, additional_participant_cell_ids=7 TGuid*, +prerequisite, \
@@ -164,8 +164,6 @@ TRspGetTabletInfos: tablets=1 TRspGetTabletInfos.TTabletInfo*
 TRspGetTabletInfos.TTabletInfo: total_row_count=1 int64!, trimmed_row_count=2 int64!, \
     barrier_timestamp=3 uint64, last_write_timestamp=4 uint64, tablet_errors=6 TError*, \
     delayed_lockless_row_count=7 int64
-TReqGetTabletErrors: path=1 string!, limit=2 int64
-TRspGetTabletErrors: tablet_ids=1 TGuid*, replica_ids=3 TGuid*, incomplete=5 bool
 TReqGetTablePivotKeys: path=1 string!, represent_key_as_list=2 bool
 TReqMountTable: path=1 string!, cell_id=2 TGuid, freeze=3 bool=false, target_cell_ids=4 TGuid*, \
     +mutating, +range
@@ -182,7 +180,6 @@ TReqModifyRows: transaction_id=1 TGuid!, path=2 string!, row_modification_types=
     require_sync_replica=4 bool, upstream_replica_id=5 TGuid, sequence_number=6 int64, \
     row_legacy_read_locks=7 uint32*, row_legacy_locks=8 uint64*, sequence_number_source_id=9 int64, \
     allow_missing_key_columns=10 bool, row_locks=11 TLockMask*, +rows
-TReqBatchModifyRows: transaction_id=1 TGuid!, part_counts=2 int64*
 TReqLookupRows: path=1 string!, columns=2 string*, timestamp=3 uint64=4611686018427387649, \
     keep_missing_rows=4 bool=true, retention_timestamp=10 uint64=0, +rows; 7 8 9 11 106
 TRspLookupRows TRspVersionedLookupRows: +rows

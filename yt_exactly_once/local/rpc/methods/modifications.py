@@ -8,7 +8,7 @@ from typing import Any
 
 from yt_exactly_once.local.commands.sessions import conversions_of, table_of
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.rpc import identifiers, message_types, paths
+from yt_exactly_once.local.rpc import identifiers, paths
 from yt_exactly_once.local.rpc.calls import Call, method
 from yt_exactly_once.local.rpc.rows import lock_masks, rowsets, schemas
 from yt_exactly_once.local.rpc.rows.rowsets import Rowset
@@ -17,7 +17,6 @@ from yt_exactly_once.local.tables.encoding import Conversions
 from yt_exactly_once.local.tables.layout import TableLayout
 from yt_exactly_once.local.tablets import modifications, validation
 from yt_exactly_once.local.tablets.modifications import Batch
-from yt_exactly_once.local.tablets.transactions import TabletTransaction
 
 _WRITE, _DELETE, _WRITE_AND_LOCK = 0, 1, 3
 
@@ -49,20 +48,16 @@ def modify_rows(call: Call) -> None:
     """Buffer writes, deletes and locks of rows, in the order of the client's numbers."""
     transaction_id = call.context.parameters["transaction_id"]
     transaction = call.context.proxy.transactions.get(transaction_id)
-    _modify(call, transaction)
-
-
-def _modify(call: Call, transaction: TabletTransaction) -> None:
     layout = table_of(call.context)
-    names = schemas.names(call.request.rowset_descriptor)
-    rowset = rowsets.decode(call.rowset, names)
-    kinds = list(call.request.row_modification_types)
+    request = call.request
+    rowset = rowsets.decode(call.rowset, schemas.names(request.rowset_descriptor))
+    kinds = list(request.row_modification_types)
     if len(kinds) != len(rowset.rows):
         raise YtError(
             f"There are {len(kinds)} modification types for {len(rowset.rows)} rows; their numbers"
             " must agree"
         )
-    locks = lock_masks.of_request(call.request, layout, len(kinds))
+    locks = lock_masks.of_request(request, layout, len(kinds))
     batches: list[Batch] = []
     runs = list(_runs(kinds, locks))
     passed = 0
@@ -75,7 +70,6 @@ def _modify(call: Call, transaction: TabletTransaction) -> None:
             kind = kinds[passed + start]
             batches += _batches(layout, kind, part, taken, conversions_of(call.context))
         passed += count
-    request = call.request
     if request.HasField("sequence_number"):
         source, number = request.sequence_number_source_id, request.sequence_number
         call.state.sequences.put(transaction, source, number, batches)
@@ -149,21 +143,3 @@ def _mentions_all(layout: TableLayout, part: Rowset) -> bool:
     if not isinstance(rows, ColumnarRows):
         return False
     return all(column.name in rows.columns for column in validation.writable_columns(layout))
-
-
-@method("BatchModifyRows", "insert_rows")
-def batch_modify_rows(call: Call) -> None:
-    """Execute several modifications that came in one request."""
-    transaction_id = call.context.parameters["transaction_id"]
-    transaction = call.context.proxy.transactions.get(transaction_id)
-    position = 0
-    for count in call.request.part_counts:
-        body = call.attachments[position : position + 1]
-        rows = call.attachments[position + 1 : position + 1 + count]
-        position += 1 + count
-        if not body or body[0] is None or len(rows) != count:
-            raise YtError("Attachments of a batch of modifications do not agree with their counts")
-        request = message_types.parse_request("TReqModifyRows", body[0])
-        context = call.context
-        context.parameters = {**context.parameters, **_target(request)}
-        _modify(Call(context, call.state, request, rows, call.response), transaction)

@@ -98,13 +98,6 @@ def _trimming(request: Any) -> dict[str, Any]:
 plain("TrimTable", "trim_rows", _trimming)
 
 
-@method("GetTabletErrors", "get_tablet_errors")
-def get_tablet_errors(call: Call) -> None:
-    """Report errors of background work; there is none here."""
-    call.execute()
-    call.response.incomplete = False
-
-
 @method("GetTablePivotKeys", "get_table_pivot_keys")
 def get_table_pivot_keys(call: Call) -> None:
     """Return the first key of every tablet."""
