@@ -10,7 +10,7 @@ from typing import Any
 from yt import yson
 
 from yt_exactly_once.local import arguments
-from yt_exactly_once.local.commands import master_transactions, rights
+from yt_exactly_once.local.commands import rights, transactions
 from yt_exactly_once.local.commands.mutations import once, settled
 from yt_exactly_once.local.commands.objects import create_object
 from yt_exactly_once.local.commands.registry import Context, command
@@ -134,7 +134,7 @@ def set_(context: Context, connection: sqlite3.Connection) -> None:
     value = context.read_value()
     lease = _LEASE.fullmatch(path.text)
     if lease is not None and is_master(lease[1]):
-        master_transactions.set_timeout(context, connection, lease[1], value)
+        transactions.set_timeout(context, connection, lease[1], value)
         return
     flags = arguments.flags(context.parameters, "recursive", "force")
     nodes.set_(view_of(context, connection), path, value, owner=context.user, **flags)

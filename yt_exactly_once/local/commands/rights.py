@@ -298,41 +298,33 @@ def _change_members(view: View, context: Context) -> None:
         permissions.require(view, group_id, context.user, "write")
 
 
+_READS = "get get_table_pivot_keys list read_file read_table"
+_WRITES = "alter_table write_file write_table"
+_MOUNTS = "freeze_table mount_table remount_table reshard_table unfreeze_table unmount_table"
 _RULES: dict[str, Rule] = {
+    **dict.fromkeys(_READS.split(), _on("read")),
+    **dict.fromkeys(_WRITES.split(), _on("write")),
+    **dict.fromkeys(_MOUNTS.split(), _mount),
     "add_member": _change_members,
     "advance_consumer": _advance,
     "advance_queue_consumer": _advance,
-    "alter_table": _on("write"),
     "concatenate": _concatenate,
     "copy": _copy,
     "create": _create,
-    "freeze_table": _mount,
-    "get": _on("read"),
-    "get_table_pivot_keys": _on("read"),
     "link": _link,
-    "list": _on("read"),
     "lock": _lock,
     "lookup_rows": _on("read", by_proxy=True),
-    "mount_table": _mount,
     "move": _copy,
     "multiset_attributes": _multiset,
     "pull_consumer": _read_consumer,
     "pull_queue": _on("read", "queue_path", by_proxy=True),
     "pull_queue_consumer": _read_consumer,
-    "read_file": _on("read"),
     "partition_tables": _every_path,
-    "read_table": _on("read"),
     "register_queue_consumer": _register,
-    "remount_table": _mount,
     "remove": _remove,
     "remove_member": _change_members,
-    "reshard_table": _mount,
     "set": _set,
     "trim_rows": _on("write", by_proxy=True),
-    "unfreeze_table": _mount,
-    "unmount_table": _mount,
     "unregister_queue_consumer": _unregister,
-    "write_file": _on("write"),
-    "write_table": _on("write"),
 }
 """By command; the others need no permission of their own, or ask for it where they open a table."""

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sqlite3
 from typing import TYPE_CHECKING, Any
 
 from yt.yson import YsonUint64
 
 from yt_exactly_once.local import arguments
-from yt_exactly_once.local.commands import master_transactions
+from yt_exactly_once.local.commands.mutations import once
 from yt_exactly_once.local.commands.registry import command
 from yt_exactly_once.local.commands.sessions import atomicity_of
-from yt_exactly_once.local.cypress import prerequisites
+from yt_exactly_once.local.cypress import master_transactions, prerequisites
 from yt_exactly_once.local.cypress.ids import CELL_TAG, TYPES, is_id, type_number
-from yt_exactly_once.local.cypress.master_transactions import is_master
-from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.tablets.transactions import DEFAULT_TIMEOUT_SECONDS, TransactionPool
+from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.store import next_timestamp
+from yt_exactly_once.local.tablets.transactions import DEFAULT_TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
     from yt_exactly_once.local.commands.registry import Context
@@ -34,10 +34,27 @@ def start_transaction(context: Context) -> Any:
     kind = str(context.parameters.get("type") or "master")
     if kind == "master":
         _check_master_options(context.parameters)
-        return master_transactions.start(context)
+        return _start_master(context)
     if kind != "tablet":
         raise YtError(f'Error parsing parameter "type": "{kind}" is not one of master, tablet')
     return {"transaction_id": start_tablet_transaction(context).id}
+
+
+@once
+def _start_master(context: Context, connection: sqlite3.Connection) -> dict[str, Any]:
+    parameters = context.parameters
+    return {
+        "transaction_id": master_transactions.start(
+            connection,
+            parent_id=arguments.identifier(parameters, "transaction_id"),
+            timeout_ms=arguments.integer(parameters, "timeout", None),
+            max_timeout_ms=_longest(context),
+            deadline=arguments.moment(parameters, "deadline"),
+            depends_on=prerequisites.check(connection, parameters),
+            attributes=arguments.mapping(parameters.get("attributes") or {}, "attributes"),
+            owner=context.user,
+        )
+    }
 
 
 def start_tablet_transaction(context: Context) -> TabletTransaction:
@@ -60,50 +77,94 @@ def start_tablet_transaction(context: Context) -> TabletTransaction:
 @command("ping_transaction", volatile=True)
 def ping_transaction(context: Context) -> Any:
     """Renew the lease of a transaction; a null id is fine."""
-
-    def ping(pool: TransactionPool, transaction_id: str) -> dict[str, Any]:
-        pool.get(transaction_id)
-        return {}
-
-    return _dispatch(context, ping, master_transactions.ping)
+    sticky_id = _sticky_id(context)
+    transaction_id = arguments.identifier(context.parameters, "transaction_id")
+    if sticky_id is not None:
+        context.proxy.transactions.get(sticky_id)
+    elif transaction_id is not None:
+        ancestors = arguments.flag(context.parameters, "ping_ancestor_transactions")
+        with context.proxy.store.write() as connection:
+            master_transactions.ping(connection, transaction_id, ancestors=ancestors)
+    return {}
 
 
 @command("commit_transaction", volatile=True)
 def commit_transaction(context: Context) -> Any:
-    """Commit a transaction; a tablet transaction is gone afterwards whatever happens."""
+    """Commit a transaction; a tablet transaction is gone afterwards whatever happens.
 
-    def commit(pool: TransactionPool, transaction_id: str) -> dict[str, Any]:
+    So is a master transaction whose prerequisites do not hold.
+    """
+    sticky_id = _sticky_id(context)
+    if sticky_id is not None:
         wanted = prerequisites.transactions(context.parameters)
-        timestamp = YsonUint64(pool.commit(transaction_id, wanted))
-        return {
-            "primary_commit_timestamp": timestamp,
-            "commit_timestamps": {str(CELL_TAG): timestamp},
-        }
+        return _committed(context.proxy.transactions.commit(sticky_id, wanted))
+    try:
+        return _commit_master(context)
+    except YtError as error:
+        if error.contains(Code.PREREQUISITE_CHECK_FAILED):
+            with context.proxy.store.write() as connection:
+                master_transactions.abort(connection, _required(context))
+        raise
 
-    return _dispatch(context, commit, master_transactions.commit)
+
+@once
+def _commit_master(context: Context, connection: sqlite3.Connection) -> dict[str, Any]:
+    transaction_id = _required(context)
+    prerequisites.check(connection, context.parameters)
+    master_transactions.commit(connection, transaction_id)
+    return _committed(next_timestamp(connection))
+
+
+def _committed(at: int) -> dict[str, Any]:
+    timestamp = YsonUint64(at)
+    return {"primary_commit_timestamp": timestamp, "commit_timestamps": {str(CELL_TAG): timestamp}}
 
 
 @command("abort_transaction", volatile=True)
 def abort_transaction(context: Context) -> Any:
     """Abort a transaction; nothing is in the way that `force` would overcome."""
     arguments.flag(context.parameters, "force")
+    sticky_id = _sticky_id(context)
+    if sticky_id is None:
+        return _abort_master(context)
+    context.proxy.transactions.abort(sticky_id)
+    return {}
 
-    def abort(pool: TransactionPool, transaction_id: str) -> dict[str, Any]:
-        pool.abort(transaction_id)
-        return {}
 
-    return _dispatch(context, abort, master_transactions.abort)
+@once
+def _abort_master(context: Context, connection: sqlite3.Connection) -> None:
+    master_transactions.abort(connection, _required(context))
 
 
-def _dispatch(
-    context: Context,
-    sticky: Callable[[TransactionPool, str], dict[str, Any]],
-    master: Callable[[Context], dict[str, Any]],
-) -> dict[str, Any]:
+def set_timeout(
+    context: Context, connection: sqlite3.Connection, transaction_id: str, value: Any
+) -> None:
+    """Change the lease of a master transaction, as far as the longest one."""
+    timeout = arguments.integer({"timeout": value}, "timeout")
+    if timeout <= 0:
+        raise YtError('Error setting builtin attribute "timeout": it must be positive')
+    master_transactions.set_timeout(connection, transaction_id, min(timeout, _longest(context)))
+
+
+def _longest(context: Context) -> int:
+    """Return the longest lease of a master transaction in milliseconds."""
+    seconds: float = context.proxy.settings.feature("max_master_transaction_timeout_seconds")
+    return int(seconds * _MILLISECOND)
+
+
+def _sticky_id(context: Context) -> str | None:
+    """Return the id that a command names, if the sticky pool may know it; else masters have to answer."""
+    given = arguments.identifier(context.parameters, "transaction_id")
+    if given is None or not is_id(given) or master_transactions.is_master(given):
+        return None
+    return given.lower()
+
+
+def _required(context: Context) -> str:
     transaction_id = arguments.identifier(context.parameters, "transaction_id")
-    if transaction_id is None or not is_id(transaction_id) or is_master(transaction_id):
-        return master(context)
-    return sticky(context.proxy.transactions, transaction_id.lower())
+    if transaction_id is None:
+        raise YtError("Transaction is required")
+    return transaction_id
 
 
 def _check_master_options(parameters: dict[str, Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.commands.sessions import check_moments
@@ -16,7 +16,6 @@ from yt_exactly_once.local.static import rows as static_rows
 from yt_exactly_once.local.static.rows import Range, Row
 from yt_exactly_once.local.tables import values
 from yt_exactly_once.local.tables.layout import TableLayout
-from yt_exactly_once.local.tables.schema import TableSchema
 from yt_exactly_once.local.tables.vectors import StoredRows
 from yt_exactly_once.local.tablets import attributes, flushed, reads
 from yt_exactly_once.local.tablets.catalog import load_layout
@@ -30,37 +29,6 @@ class Piece(NamedTuple):
     start: int
     end: int
     weight: int
-
-
-class Source(Protocol):
-    """The rows of a table, of any kind, in batches.
-
-    Attributes:
-        in_chunks: whether chunks have bounds that a reader learns of.
-    """
-
-    in_chunks: bool
-    schema: TableSchema
-    row_count: int
-
-    def place(self, indexes: dict[str, int]) -> int:
-        """Return the row that indexes of tablets, chunks or rows name.
-
-        Raises:
-            YtError: rows of such a table are not found by these indexes.
-        """
-
-    def keys(self) -> Sequence[bytes]:
-        """Return the encoded keys of all rows, in order; of sorted tables only."""
-
-    def read(self, wanted: Range) -> Iterator[list[Row]]:
-        """Yield the rows of a range."""
-
-    def pieces(self) -> list[Piece]:
-        """Return the chunks of all rows, in order."""
-
-    def limits(self, start: int, end: int) -> dict[str, Any]:
-        """Return a range inside of one piece as `ranges` of a path has it."""
 
 
 def existing(view: View, path: YPath) -> Node:
@@ -82,7 +50,9 @@ def opened(view: View, path: YPath) -> Source:
     if not node.attributes.get("dynamic"):
         return _StaticRows(view, node)
     layout = _layout(view.connection, node, path)
-    return (_SortedRows if layout.sorted else _OrderedRows)(view.connection, layout)
+    if layout.sorted:
+        return _SortedRows(view.connection, layout)
+    return _OrderedRows(view.connection, layout)
 
 
 def ranges(source: Source, path: YPath) -> list[Range]:
@@ -287,6 +257,14 @@ class _OrderedRows:
             limit: {"tablet_index": index, "row_index": first + row}
             for limit, row in (("lower_limit", start), ("upper_limit", end))
         }
+
+
+Source = _StaticRows | _SortedRows | _OrderedRows
+"""The rows of a table, of any kind.
+
+`place` finds the row that indexes of tablets, chunks or rows name, `keys` are encoded and in order, `pieces`
+are chunks, and `limits` spells a range inside of a piece as paths do. `in_chunks`: readers learn of bounds.
+"""
 
 
 def _check_indexes(indexes: dict[str, int], taken: set[str], kind: str) -> None:

@@ -37,44 +37,20 @@ if TYPE_CHECKING:
 
 EXPIRATION = ("expiration_time", "expiration_timeout")
 
-SETTABLE_SYSTEM = frozenset(
-    (
-        "account",
-        "acl",
-        "annotation",
-        "compression_codec",
-        "erasure_codec",
-        "executable",
-        "expiration_time",
-        "expiration_timeout",
-        "file_name",
-        "inherit_acl",
-        "media",
-        "opaque",
-        "optimize_for",
-        "owner",
-        "primary_medium",
-        "replication_factor",
-        "resource_limits",
-        "vital",
-    )
-)
+_SETTABLE_NAMES = """
+    account acl annotation compression_codec erasure_codec executable expiration_time expiration_timeout
+    file_name inherit_acl media opaque optimize_for owner primary_medium replication_factor
+    resource_limits vital
+"""
+SETTABLE_SYSTEM = frozenset(_SETTABLE_NAMES.split())
 """System attributes that `set` may change on any node; the others are refused."""
 
 ACCESS_CONTROL = ("acl", "inherit_acl", "owner")
-_STORED_SYSTEM = frozenset(
-    (
-        "access_time",
-        "attribute_revision",
-        "content_revision",
-        "creation_time",
-        "dynamic",
-        "modification_time",
-        "revision",
-        "schema",
-        "schema_mode",
-    )
-)
+_STORED_NAMES = """
+    access_time attribute_revision content_revision creation_time dynamic modification_time revision schema
+    schema_mode
+"""
+_STORED_SYSTEM = frozenset(_STORED_NAMES.split())
 _NOT_IN_TRANSACTIONS = frozenset(
     ("media", "primary_medium", "replication_factor", "tablet_cell_bundle", "vital")
 )
@@ -91,6 +67,10 @@ _OPAQUE = frozenset(
     ("chunk_ids", "locks", "path", "queue_partitions", "queue_status", "tablets", "user_attributes")
 )
 """Computed attributes that `@` shows as entities; they are read one by one."""
+
+
+_OF_LOCKS = ("id", "state", "transaction_id", "mode", "child_key", "attribute_key")
+"""What `@locks` says of each; the lock itself has more."""
 
 
 def computed(view: View, node: Node) -> Computed:
@@ -117,7 +97,10 @@ def _common(view: View, node: Node) -> Computed:
         "ref_counter": lambda: 1,
         "lock_mode": lambda: _lock_mode(view, node),
         "lock_count": lambda: len(locks.of_node(view, node.id)),
-        "locks": lambda: [_describe_lock(lock) for lock in locks.of_node(view, node.id)],
+        "locks": lambda: [
+            {name: item for name, item in locks.describe(lock).items() if name in _OF_LOCKS}
+            for lock in locks.of_node(view, node.id)
+        ],
         "user_attribute_keys": lambda: sorted(user_attributes(view, node)),
         "user_attributes": lambda: user_attributes(view, node),
         "access_counter": lambda: accesses.known(view.connection, node.id)[0],
@@ -453,7 +436,7 @@ def delete(view: View, node: Node, steps: Sequence[Step], *, force: bool) -> Non
         raise YtError(f'Builtin attribute "{name}" cannot be removed')
     if name not in node.attributes:
         if force or (
-            node.type in {"map_node", "list_node"} and name in storage_settings.OF_FOLDERS
+            node.type in {"map_node", "list_node"} and name in storage_settings.INHERITABLE["table"]
         ):
             return
         raise YtError(f'Attribute "{name}" is not found', Code.RESOLVE)
@@ -508,18 +491,6 @@ def _is_dynamic(node: Node) -> bool:
 def _lock_mode(view: View, node: Node) -> str:
     own = [lock.mode for lock in locks.of_node(view, node.id) if lock.tx == view.tx != TRUNK]
     return next((mode for mode in ("exclusive", "shared", "snapshot") if mode in own), "none")
-
-
-def _describe_lock(lock: locks.Lock) -> dict[str, Any]:
-    shown = {
-        "id": lock.id,
-        "state": lock.state,
-        "transaction_id": lock.tx,
-        "mode": lock.mode,
-        "child_key": lock.child_key,
-        "attribute_key": lock.attribute_key,
-    }
-    return {name: value for name, value in shown.items() if value is not None}
 
 
 def _is_broken(view: View, node: Node) -> bool:

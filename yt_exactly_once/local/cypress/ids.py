@@ -9,31 +9,15 @@ import re
 import secrets
 import struct
 
-TYPES = {
-    "transaction": 1,
-    "atomic_tablet_transaction": 2,
-    "non_atomic_tablet_transaction": 3,
-    "nested_transaction": 4,
-    "chunk": 100,
-    "lock": 200,
-    "string_node": 300,
-    "int64_node": 301,
-    "double_node": 302,
-    "map_node": 303,
-    "list_node": 304,
-    "boolean_node": 305,
-    "uint64_node": 306,
-    "file": 400,
-    "table": 401,
-    "link": 417,
-    "document": 421,
-    "account": 500,
-    "user": 501,
-    "group": 502,
-    "tablet_cell": 700,
-    "tablet": 702,
-    "tablet_cell_bundle": 706,
-}
+_TYPES = """
+    transaction=1 atomic_tablet_transaction=2 non_atomic_tablet_transaction=3 nested_transaction=4
+    chunk=100 lock=200
+    string_node=300 int64_node=301 double_node=302 map_node=303 list_node=304 boolean_node=305 uint64_node=306
+    file=400 table=401 link=417 document=421
+    account=500 user=501 group=502
+    tablet_cell=700 tablet=702 tablet_cell_bundle=706
+"""
+TYPES = {name: int(number) for name, number in (pair.split("=") for pair in _TYPES.split())}
 NULL = "0-0-0-0"
 CELL_TAG = 1
 CELL_ID = "1-1-102bc-1"

@@ -9,8 +9,9 @@ from __future__ import annotations
 import sqlite3
 import time
 from dataclasses import astuple, dataclass, replace
+from typing import Any
 
-from yt_exactly_once.local.cypress import chunks, dynamic
+from yt_exactly_once.local.cypress import chunks, clock, dynamic
 from yt_exactly_once.local.cypress.ids import make_id
 from yt_exactly_once.local.cypress.layout import TRUNK, VERSIONED
 from yt_exactly_once.local.cypress.view import View
@@ -129,6 +130,22 @@ def of_node(view: View, node_id: str) -> list[Lock]:
     """Return the locks on a node, waiting ones last."""
     held = _on_node(view.connection, node_id, state=None)
     return sorted(held, key=lambda lock: lock.state != "acquired")
+
+
+def describe(lock: Lock) -> dict[str, Any]:
+    """Return the attributes of a lock."""
+    times = {"creation_time": lock.created, "acquisition_time": lock.acquired}
+    return {
+        "id": lock.id,
+        "type": "lock",
+        "state": lock.state,
+        "mode": lock.mode,
+        "node_id": lock.node_id,
+        "transaction_id": lock.tx,
+        "implicit": not lock.explicit,
+        **{name: clock.spell_unix(at) for name, at in times.items() if at is not None},
+        **{k: v for k in ("child_key", "attribute_key") if (v := getattr(lock, k)) is not None},
+    }
 
 
 def find(connection: sqlite3.Connection, lock_id: str) -> Lock | None:

@@ -9,33 +9,20 @@ from yt_exactly_once.local.cypress import clock, dynamic, layout
 from yt_exactly_once.local.cypress.ids import CELL_ID, make_id
 from yt_exactly_once.local.cypress.view import View
 
-_MAPS = (
-    "home",
-    "tmp",
-    "sys",
-    "sys/accounts",
-    "sys/cypress_tokens",
-    "sys/groups",
-    "sys/queue_agents",
-    "sys/tablet_cell_bundles",
-    "sys/tablet_cells",
-    "sys/users",
-)
-_OBJECTS: tuple[tuple[str, str, dict[str, Any]], ...] = (
-    ("sys/accounts/default", "account", {"name": "default", "resource_limits": {}}),
-    ("sys/accounts/sys", "account", {"name": "sys", "resource_limits": {}}),
-    ("sys/accounts/tmp", "account", {"name": "tmp", "resource_limits": {}}),
-    ("sys/groups/everyone", "group", {"name": "everyone"}),
-    ("sys/groups/superusers", "group", {"name": "superusers", "members": ["root"]}),
-    ("sys/groups/users", "group", {"name": "users"}),
-    (
-        "sys/tablet_cell_bundles/default",
-        "tablet_cell_bundle",
-        {"name": "default", "health": "good", "options": {}},
-    ),
-    ("sys/users/guest", "user", {"name": "guest", "banned": False}),
-    ("sys/users/root", "user", {"name": "root", "banned": False}),
-)
+_MAPS = """
+    home tmp sys sys/accounts sys/cypress_tokens sys/groups sys/queue_agents sys/tablet_cell_bundles
+    sys/tablet_cells sys/users
+"""
+_OBJECTS: dict[str, dict[str, Any]] = {
+    **{f"sys/accounts/{name}": {"resource_limits": {}} for name in ("default", "sys", "tmp")},
+    "sys/groups/everyone": {},
+    "sys/groups/superusers": {"members": ["root"]},
+    "sys/groups/users": {},
+    "sys/tablet_cell_bundles/default": {"health": "good", "options": {}},
+    "sys/users/guest": {"banned": False},
+    "sys/users/root": {"banned": False},
+}
+"""Accounts, groups and so on: each is of the type that its folder names, and has its own name."""
 
 
 def _allow(subject: str, *named: str) -> list[dict[str, Any]]:
@@ -61,14 +48,20 @@ _ACCESS: dict[str, dict[str, Any]] = {
 _CELL = {"health": "good", "state": "running", "tablet_cell_bundle": "default", "peers": []}
 
 
+def _object(path: str, attributes: dict[str, Any]) -> tuple[str, str, str, dict[str, Any]]:
+    _, folder, name = path.split("/")
+    kind = folder.removesuffix("s")
+    return path, kind, make_id(kind), {"name": name, **attributes}
+
+
 def plant(connection: sqlite3.Connection) -> None:
     """Create the initial nodes."""
     view = View(connection)
     view.put_attributes(layout.ROOT_ID, clock.birth(connection, "root"))
     known = {"": layout.ROOT_ID}
     planted: list[tuple[str, str, str, dict[str, Any]]] = [
-        *((path, "map_node", make_id("map_node"), {}) for path in _MAPS),
-        *((path, kind, make_id(kind), attributes) for path, kind, attributes in _OBJECTS),
+        *((path, "map_node", make_id("map_node"), {}) for path in _MAPS.split()),
+        *(_object(path, attributes) for path, attributes in _OBJECTS.items()),
         (f"sys/tablet_cells/{CELL_ID}", "tablet_cell", CELL_ID, _CELL),
         *(
             (path.removeprefix("//"), "table", node_id, {"dynamic": True})

@@ -21,15 +21,8 @@ COMPRESSION_CODECS = (
     "lz4_high_compression",
     *(f"{name}_{level}" for name, levels in _LEVELS.items() for level in levels),
 )
-_ERASURE_CODECS = (
-    "none",
-    "reed_solomon_6_3",
-    "reed_solomon_3_3",
-    "lrc_12_2_2",
-    "isa_reed_solomon_6_3",
-    "isa_reed_solomon_3_3",
-    "isa_lrc_12_2_2",
-)
+_PARITIES = ("reed_solomon_6_3", "reed_solomon_3_3", "lrc_12_2_2")
+_ERASURE_CODECS = ("none", *_PARITIES, *(f"isa_{name}" for name in _PARITIES))
 CHOICES: dict[str, tuple[str, tuple[str, ...]]] = {
     "atomicity": ("EAtomicity", ("full", "none")),
     "commit_ordering": ("ECommitOrdering", ("weak", "strong")),
@@ -46,29 +39,13 @@ _OBJECTS = {
 _MEDIUM = "default"
 _MAX_REPLICATION_FACTOR = 20
 
-_OF_ALL_CONTENT = (
-    "compression_codec",
-    "erasure_codec",
-    "media",
-    "primary_medium",
-    "replication_factor",
-    "vital",
-)
-_OF_TABLES = (
-    "atomicity",
-    "commit_ordering",
-    "hunk_erasure_codec",
-    "in_memory_mode",
-    "optimize_for",
-    "profiling_mode",
-    "profiling_tag",
-    "tablet_cell_bundle",
-)
-OF_FOLDERS = frozenset((*_OF_ALL_CONTENT, *_OF_TABLES))
-"""What folders hold for the nodes below; to remove what is not there is fine."""
-
-INHERITABLE = {"file": _OF_ALL_CONTENT, "table": (*_OF_ALL_CONTENT, *_OF_TABLES)}
-"""What a new node takes from the folders above it, by its type."""
+_OF_FILES = "compression_codec erasure_codec media primary_medium replication_factor vital"
+_OF_TABLES = """
+    atomicity commit_ordering hunk_erasure_codec in_memory_mode optimize_for profiling_mode profiling_tag
+    tablet_cell_bundle
+"""
+INHERITABLE = {"file": _OF_FILES.split(), "table": [*_OF_FILES.split(), *_OF_TABLES.split()]}
+"""What a new node takes from the folders above it, by its type; to remove it there twice is fine."""
 
 
 def check(view: View, name: str, value: Any) -> None:

@@ -6,28 +6,20 @@ what the cluster knows; they can be read, never changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from yt import yson
 
-from yt_exactly_once.local.cypress import (
-    chunks,
-    clock,
-    dynamic,
-    locks,
-    master_transactions,
-    tree,
-    values,
-)
+from yt_exactly_once.local.cypress import chunks, dynamic, locks, master_transactions, tree, values
 from yt_exactly_once.local.cypress.ids import TYPES, is_id, type_number
-from yt_exactly_once.local.cypress.reading import with_attributes
 from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.cypress.ypath import Mark, Step, YPath
-from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.errors import YtError
 
 _PREFIX_LENGTH = 2
+_Objects = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -35,14 +27,12 @@ class Virtual:
     """A path into a virtual object.
 
     Attributes:
-        content: children by name, each with its attributes; `None` when there is no such object.
-        attributes: of the object itself.
+        whole: the object as a map of its children, each with its attributes; `None` when there is none.
         steps: the path inside.
         text: the whole path.
     """
 
-    content: dict[str, dict[str, Any]] | None
-    attributes: dict[str, Any]
+    whole: Any
     steps: tuple[Step, ...]
     text: str
 
@@ -52,64 +42,41 @@ class Virtual:
         Args:
             names: attributes that every shown object carries; with `@`, the only ones that are shown.
         """
-        if self.content is None:
-            raise self._missing()
-        if not self.steps:
-            shown = {
-                name: with_attributes(yson.YsonEntity(), _chosen(child, names))
-                for name, child in self.content.items()
-            }
-            return with_attributes(shown, _chosen(self.attributes, names))
-        first, *rest = self.steps
-        if first is Mark.ATTRIBUTE:
-            return self._attribute(_only(self.attributes, names), rest)
-        child = self._child(first)
-        if not rest:
-            return with_attributes(yson.YsonEntity(), _chosen(child, names))
-        if rest[0] is Mark.ATTRIBUTE:
-            return self._attribute(_only(child, names), rest[1:])
-        raise self._missing()
+        if self.whole is None:
+            name = self.text.partition("/")[0][1:]
+            raise tree.unresolved(self.text, f"No such object {name}")
+        found = values.get(self.whole, self.steps, self.text)
+        if Mark.ATTRIBUTE not in self.steps:
+            return _shown(found, names)
+        return _chosen(found, names) if names and self.steps[-1] is Mark.ATTRIBUTE else found
 
     def children(self, names: Sequence[str] = ()) -> list[Any]:
         """Return the names of the children, each with the named attributes."""
-        if self.content is None or self.steps:
-            value = self.get()
-            return values.keys(value, self.text)
-        return [
-            with_attributes(name, _chosen(child, names)) for name, child in self.content.items()
-        ]
+        if self.steps:
+            return values.keys(self.get(), self.text)
+        shown = self.get(names).items()
+        return [_with(yson.YsonUnicode(name), child.attributes) for name, child in shown]
 
     def exists(self) -> bool:
         """Tell whether the path leads to something."""
-        try:
-            self.get()
-        except YtError:
-            return False
-        return True
-
-    def _child(self, name: Step) -> dict[str, Any]:
-        if self.content is None or not isinstance(name, str) or name not in self.content:
-            raise self._missing()
-        return self.content[name]
-
-    def _attribute(self, known: dict[str, Any], steps: list[Step]) -> Any:
-        if not steps:
-            return known
-        if steps[0] not in known:
-            raise YtError(f'Attribute "{steps[0]}" is not found', Code.RESOLVE)
-        return values.get(known, steps, self.text)
-
-    def _missing(self) -> YtError:
-        name = self.text.partition("/")[0][1:]
-        return tree.unresolved(self.text, f"No such object {name}")
+        return self.whole is not None and values.exists(self.whole, self.steps)
 
 
-def _chosen(attributes: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+def _with(value: Any, attributes: dict[str, Any]) -> Any:
+    value.attributes = attributes
+    return value
+
+
+def _shown(value: Any, names: Sequence[str]) -> Any:
+    """Return a map or an entity with the named attributes only."""
+    bare = yson.YsonEntity()
+    if isinstance(value, dict):
+        bare = yson.YsonMap({name: _shown(child, names) for name, child in value.items()})
+    return _with(bare, _chosen(value.attributes, names))
+
+
+def _chosen(attributes: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     return {name: attributes[name] for name in names if name in attributes}
-
-
-def _only(attributes: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    return _chosen(attributes, names) if names else attributes
 
 
 def find(view: View, path: YPath, proxies: Callable[[], list[str]]) -> Virtual | None:
@@ -118,8 +85,8 @@ def find(view: View, path: YPath, proxies: Callable[[], list[str]]) -> Virtual |
         return _by_id(view, path)
     if path.steps[:1] != ("sys",):
         return None
-    makers: dict[Step, Callable[[], dict[str, dict[str, Any]]]] = {
-        "locks": lambda: {lock.id: _describe_lock(lock) for lock in locks.all_(view.connection)},
+    makers: dict[Step, Callable[[], _Objects]] = {
+        "locks": lambda: {lock.id: locks.describe(lock) for lock in locks.all_(view.connection)},
         "transactions": lambda: _transactions(view),
         "topmost_transactions": lambda: {
             name: known
@@ -132,12 +99,12 @@ def find(view: View, path: YPath, proxies: Callable[[], list[str]]) -> Virtual |
     maker = makers.get(path.steps[1]) if len(path.steps) >= _PREFIX_LENGTH else None
     if maker is None:
         return None
-    content = maker()
-    own = {"type": "map_node", "count": len(content)}
-    return Virtual(content, own, path.steps[_PREFIX_LENGTH:], path.text)
+    content = yson.YsonMap({name: _with(yson.YsonEntity(), of) for name, of in maker().items()})
+    whole = _with(content, {"type": "map_node", "count": len(content)})
+    return Virtual(whole, path.steps[_PREFIX_LENGTH:], path.text)
 
 
-def _transactions(view: View) -> dict[str, dict[str, Any]]:
+def _transactions(view: View) -> _Objects:
     described = {
         transaction_id: _describe_transaction(view, transaction_id)
         for transaction_id in master_transactions.all_ids(view.connection)
@@ -155,27 +122,13 @@ def _by_id(view: View, path: YPath) -> Virtual | None:
         known = chunks.describe(view, path.root)
     elif number == TYPES["lock"]:
         lock = locks.find(view.connection, path.root)
-        known = None if lock is None else _describe_lock(lock)
+        known = None if lock is None else locks.describe(lock)
     elif number == TYPES["tablet"]:
         known = _describe_tablet(view, path.root)
     else:
         return None
-    return Virtual(None if known is None else {}, known or {}, path.steps, path.text)
-
-
-def _describe_lock(lock: locks.Lock) -> dict[str, Any]:
-    times = {"creation_time": lock.created, "acquisition_time": lock.acquired}
-    return {
-        "id": lock.id,
-        "type": "lock",
-        "state": lock.state,
-        "mode": lock.mode,
-        "node_id": lock.node_id,
-        "transaction_id": lock.tx,
-        "implicit": not lock.explicit,
-        **{name: clock.spell_unix(at) for name, at in times.items() if at is not None},
-        **{k: v for k in ("child_key", "attribute_key") if (v := getattr(lock, k)) is not None},
-    }
+    whole = None if known is None else _with(yson.YsonMap(), known)
+    return Virtual(whole, path.steps, path.text)
 
 
 def _describe_tablet(view: View, tablet_id: str) -> dict[str, Any] | None:

@@ -145,7 +145,10 @@ class Application:
         command = known.get(name)
         if command is None:
             if name in refused.COMMANDS:
-                raise YtError(f'Command "{name}" is not supported by the embedded cluster')
+                reason = refused.COMMANDS[name]
+                raise YtError(
+                    f'Command "{name}" is not supported by the embedded cluster: {reason}'
+                )
             return not_found(f'Command "{name}" is not registered')
         if command.is_volatile and request.method not in _CHANGING:
             return _not_allowed(name)

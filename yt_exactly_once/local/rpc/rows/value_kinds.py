@@ -21,33 +21,17 @@ _KINDS = {
     "null": NULL,
     "void": NULL,
 }
+# A number that no type has leaves a gap.
+_SIMPLE = """
+    int8 uint8 - int16 uint16 int32 uint32 utf8 date datetime timestamp interval void float json uuid
+    date32 datetime64 timestamp64 interval64
+"""
 _LOGICAL = {
-    "null": NULL,
-    "int64": INT64,
-    "uint64": UINT64,
-    "double": DOUBLE,
-    "boolean": BOOLEAN,
-    "string": STRING,
-    "any": ANY,
-    "int8": 0x1000,
-    "uint8": 0x1001,
-    "int16": 0x1003,
-    "uint16": 0x1004,
-    "int32": 0x1005,
-    "uint32": 0x1006,
-    "utf8": 0x1007,
-    "date": 0x1008,
-    "datetime": 0x1009,
-    "timestamp": 0x100A,
-    "interval": 0x100B,
-    "void": 0x100C,
-    "float": 0x100D,
-    "json": 0x100E,
-    "uuid": 0x100F,
-    "date32": 0x1010,
-    "datetime64": 0x1011,
-    "timestamp64": 0x1012,
-    "interval64": 0x1013,
+    **{
+        name: _KINDS[name]
+        for name in ("null", "int64", "uint64", "double", "boolean", "string", "any")
+    },
+    **{name: number for number, name in enumerate(_SIMPLE.split(), 0x1000)},
 }
 
 
