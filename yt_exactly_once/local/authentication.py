@@ -21,14 +21,7 @@ _UNAUTHORIZED = 401
 
 
 def user_of(proxy: Proxy, token: str | bytes | None, named: str | None = None) -> str:
-    """Return the user of a request.
-
-    Args:
-        named: the user that it names; only superusers may name another one.
-
-    Raises:
-        YtError: 111 for a missing or unknown token, 901 for a user who may not name others.
-    """
+    """Return the user of a request: superusers may name another; raise `YtError` 111 or 901."""
     user = _owner(proxy, token.encode() if isinstance(token, str) else token)
     if not named or named == user:
         return user

@@ -196,11 +196,7 @@ class Faults:
 
 
 def parse(rule: Any) -> Fault:
-    """Read a rule given as a map.
-
-    Raises:
-        YtError: an unknown attribute, or a value out of range.
-    """
+    """Read a rule given as a map; refuse an unknown attribute or a value out of range."""
     if not isinstance(rule, dict):
         raise YtError("A fault rule must be a map")
     known = {item.name for item in fields(Fault)}

@@ -144,11 +144,7 @@ def check(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parse(texts: Iterable[str]) -> dict[str, Any]:
-    """Read features from a command line: `NAME=VALUE`, or `NAME` for a flag that is on.
-
-    Raises:
-        ValueError: as `check`.
-    """
+    """Read features from a command line: `NAME=VALUE`, or `NAME` for a flag that is on; see `check`."""
     given: dict[str, Any] = {}
     for text in texts:
         name, found, value = text.partition("=")

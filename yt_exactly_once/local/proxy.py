@@ -85,11 +85,7 @@ class Proxy:
         self._beacon: IO[str] | None = None
 
     def announce(self, rpc_address: str = "") -> None:
-        """Tell the other proxies that this one serves, until the process ends.
-
-        Args:
-            rpc_address: `host:port` that RPC clients reach it at.
-        """
+        """Tell the other proxies that this one serves, and where over RPC, until the process ends."""
         self.rpc_address = rpc_address
         beacons = self.data_dir / "proxies"
         beacons.mkdir(exist_ok=True)

@@ -34,13 +34,7 @@ def open_private(path: Path, mode: str) -> IO[Any]:
 
 
 class ProxyProcess:
-    """One proxy as a child process.
-
-    Args:
-        port: for HTTP, 0 for any.
-        rpc_port: for RPC, likewise.
-        token: the only token that is let in.
-    """
+    """One proxy as a child process; a port of 0 is any, and only clients with the token are let in."""
 
     def __init__(
         self,

@@ -94,11 +94,7 @@ class Store:
             )
 
     def connect(self, cache: int = _READER_CACHE) -> sqlite3.Connection:
-        """Open a new connection in autocommit mode; the caller closes it.
-
-        Args:
-            cache: kilobytes of pages that it keeps in memory.
-        """
+        """Open a new connection in autocommit mode, with so many kilobytes of pages in memory."""
         connection = sqlite3.connect(
             self.path,
             timeout=BUSY_TIMEOUT_SECONDS,

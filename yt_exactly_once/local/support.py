@@ -174,11 +174,7 @@ INERT_FORMATS = {
 
 
 def check_format(name: str, attributes: Mapping[str, Any]) -> None:
-    """Refuse an attribute of a format that would be ignored.
-
-    Raises:
-        YtError: 800 names the attribute and the reason.
-    """
+    """Refuse, with 800 and the reason, an attribute of a format that would be ignored."""
     refused = REFUSED_FORMATS.get(name, {})
     for attribute in refused.keys() & attributes.keys():
         only, reason = refused[attribute]
@@ -188,11 +184,7 @@ def check_format(name: str, attributes: Mapping[str, Any]) -> None:
 
 
 def check_parameters(command: str, parameters: Mapping[str, Any]) -> None:
-    """Refuse a parameter that would be ignored although it asks for something else.
-
-    Raises:
-        YtError: names the parameter and the remedy.
-    """
+    """Refuse a parameter that would be ignored although it asks for something else."""
     refused = REFUSED_PARAMETERS.get(command, {})
     for name in refused.keys() & parameters.keys():
         if parameters[name]:
@@ -200,21 +192,13 @@ def check_parameters(command: str, parameters: Mapping[str, Any]) -> None:
 
 
 def check_path(attributes: Mapping[str, Any]) -> None:
-    """Refuse an attribute of a path to write to that would be ignored.
-
-    Raises:
-        YtError: names the attribute and the remedy.
-    """
+    """Refuse an attribute of a path to write to that would be ignored."""
     for name in REFUSED_PATHS.keys() & attributes.keys():
         raise _not_supported(f'Path attribute "{name}"', REFUSED_PATHS[name])
 
 
 def check_attribute(name: str, value: Any) -> None:
-    """Refuse an attribute that would be ignored.
-
-    Raises:
-        YtError: names the attribute and the reason.
-    """
+    """Refuse an attribute that would be ignored."""
     if name in REFUSED_ATTRIBUTES and value:
         raise _not_supported(f'Attribute "{name}"', REFUSED_ATTRIBUTES[name])
 

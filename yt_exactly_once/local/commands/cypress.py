@@ -79,7 +79,7 @@ def create(context: Context, connection: sqlite3.Connection) -> Any:
         return {"object_id": create_object(context, connection, object_type, given)}
     names = ("recursive", "ignore_existing", "ignore_type_mismatch", "lock_existing", "force")
     flags = arguments.flags(parameters, *names)
-    wish = nodes.Creation(object_type, given, context.user, **flags)
+    wish = nodes.Creation(object_type, given, owner=context.user, **flags)
     path = path_of(context)
     if object_type == "table" and given.get("schema") is not None and not given.get("dynamic"):
         computed.check(parse_schema(given["schema"]), dynamic=False)
@@ -224,7 +224,7 @@ def link(context: Context, connection: sqlite3.Connection) -> Any:
         tree.reach(view, target)
     given = arguments.mapping(parameters.get("attributes") or {}, "attributes")
     attributes_ = {**given, "target_path": target.text}
-    wish = nodes.Creation("link", attributes_, context.user, **flags)
+    wish = nodes.Creation("link", attributes_, owner=context.user, **flags)
     return {"node_id": nodes.create(view, path, wish)}
 
 

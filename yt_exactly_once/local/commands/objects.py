@@ -29,11 +29,7 @@ _FOLDERS = {
 def create_object(
     context: Context, connection: sqlite3.Connection, object_type: str, given: dict[str, Any]
 ) -> str:
-    """Create an object; return its id.
-
-    Raises:
-        YtError: 501 when the name is taken; code 1 for a type that the cluster does not have.
-    """
+    """Create an object and return its id; raise `YtError` 501 when its name is taken."""
     folder = _FOLDERS.get(object_type)
     if folder is None:
         raise YtError(f'Cannot create an object of type "{object_type}" in the embedded cluster')

@@ -49,11 +49,7 @@ class Context(Protocol):
 
 
 def check(context: Context) -> None:
-    """Refuse a command that its user may not run.
-
-    Raises:
-        YtError: 901 names the permission and the object, 900 and 903 the user.
-    """
+    """Refuse a command that its user may not run, with 901; with 900 or 903 the user himself."""
     if context.user == permissions.ROOT:
         return
     with context.proxy.store.read() as connection:

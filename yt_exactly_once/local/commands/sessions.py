@@ -89,11 +89,7 @@ def read_timestamp(context: Context) -> int | None:
 
 
 def read_moments(context: Context) -> tuple[int | None, int | None]:
-    """Return the moments to read at and since when rows must have been written.
-
-    Raises:
-        YtError: the second is after the first, so that no row could be read.
-    """
+    """Return the moments to read at and since when rows must have been written."""
     at = read_timestamp(context)
     # Zero is no moment.
     since = arguments.integer(context.parameters, "retention_timestamp", 0, unsigned=True) or None
@@ -123,11 +119,7 @@ def wants_timestamps(parameters: dict[str, Any]) -> bool:
 
 
 def conversions_of(context: Context, *, null_to_entity: bool = False) -> Conversions:
-    """Return the conversion switches of the input format.
-
-    Args:
-        null_to_entity: the command's default of that switch.
-    """
+    """Return the conversion switches of the input format; one has a default of the command."""
     given = context.parameters.get("input_format")
     attributes = {} if given is None else structured.parse_format(given).attributes
     return Conversions.of_format(

@@ -40,11 +40,7 @@ class Stream(Iterator[Item]):
 def from_snapshot(
     store: Store, read: Callable[[sqlite3.Connection], Iterator[Item]]
 ) -> Stream[Item]:
-    """Return a stream that reads one state of the store, whatever is committed meanwhile.
-
-    Args:
-        read: gets the connection; what it checks at once is an error of the whole answer.
-    """
+    """Return a stream that reads one state of the store; what `read` checks at once fails it whole."""
     snapshot = store.snapshot()
     try:
         return Stream(read(snapshot.connection), snapshot.close)

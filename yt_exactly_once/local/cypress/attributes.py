@@ -266,11 +266,7 @@ def read_all(view: View, node: Node) -> dict[str, Any]:
 
 
 def read(view: View, node: Node, name: str) -> Any:
-    """Return one attribute.
-
-    Raises:
-        YtError: with code 500 when the node has none of that name.
-    """
+    """Return one attribute; raise `YtError` 500 when the node has none of that name."""
     compute = computed(view, node).get(name)
     if compute is not None:
         return compute()
@@ -310,11 +306,7 @@ def user_attributes(view: View, node: Node) -> dict[str, Any]:
 
 
 def write(view: View, node: Node, steps: Sequence[Step], value: Any) -> None:
-    """Set an attribute, or a part of it.
-
-    Args:
-        steps: name of the attribute and the path inside its value; empty replaces all user ones.
-    """
+    """Set an attribute, or a part of it; without any step, replace all those of users."""
     if not steps:
         _replace_all(view, node, value)
         return
@@ -347,11 +339,7 @@ def write(view: View, node: Node, steps: Sequence[Step], value: Any) -> None:
 
 
 def normalized(view: View, name: str, value: Any) -> Any:
-    """Return an attribute as it is kept.
-
-    Raises:
-        YtError: it is an access control list, an owner, or an end of the node, and wrong.
-    """
+    """Return an attribute as it is kept; refuse wrong access control, owners and ends of nodes."""
     if name == "acl":
         return permissions.parse(view.trunk, value)
     if name == "expiration_time":

@@ -96,13 +96,7 @@ def edge_rows(view: View, listed: Iterable[Chunk]) -> list[dict[str, Any]]:
 
 
 def write(view: View, node_id: str, pieces: Iterable[tuple[bytes, int]], *, append: bool) -> None:
-    """Replace or extend the content of a node.
-
-    Args:
-        node_id: a file or a static table.
-        pieces: data and row count of each new chunk.
-        append: whether the old content stays.
-    """
+    """Replace or extend the content of a file or a static table by pieces with their row counts."""
     connection = view.connection
     key = (node_id, view.tx)
     if append:

@@ -49,11 +49,7 @@ def birth(connection: sqlite3.Connection, owner: str) -> dict[str, Any]:
 
 
 def touch(view: View, node_id: str, *kinds: str) -> None:
-    """Stamp a change on a node.
-
-    Args:
-        *kinds: `content`, `attribute` or both.
-    """
+    """Stamp a change of `content`, of `attribute`, or of both on a node."""
     if view.is_quiet:
         return
     number = revision(view.connection)

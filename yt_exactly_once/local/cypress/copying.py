@@ -31,30 +31,16 @@ A move always keeps the time of creation, and who may do what.
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(nodes.Placing):
     """How a node is copied or moved.
 
     Attributes:
-        recursive: whether missing parents are created.
-        force: whether a node at the destination is replaced.
-        ignore_existing: whether a node at the destination will do.
-        lock_existing: whether such a node is locked exclusively.
         pessimistic: whether the account of a copy must have room for the content.
         preserve: what a copied or moved node keeps, the names without `preserve_`.
-        owner: who does it.
     """
 
-    recursive: bool = False
-    force: bool = False
-    ignore_existing: bool = False
-    lock_existing: bool = False
     pessimistic: bool = True
     preserve: frozenset[str] = frozenset()
-    owner: str = "root"
-
-    def __post_init__(self) -> None:
-        """Refuse flags that contradict each other."""
-        nodes.check_flags(self.ignore_existing, self.lock_existing, self.force)
 
 
 def copy(view: View, source: YPath, target: YPath, options: Options) -> str:

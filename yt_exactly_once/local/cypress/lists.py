@@ -18,14 +18,7 @@ LIST = "list_node"
 
 
 def find(view: View, list_id: str, step: str, where: str) -> int | None:
-    """Return the index of the item that a step of a path names.
-
-    Returns:
-        None when there is no such item, or the step names a place between items.
-
-    Raises:
-        YtError: the step is neither.
-    """
+    """Return the index of the item that a step names; None for no such item, or a place between two."""
     order = view.order(list_id)
     if values.is_insertion(step):
         return None
@@ -35,11 +28,7 @@ def find(view: View, list_id: str, step: str, where: str) -> int | None:
 
 
 def place_for(view: View, list_id: str, steps: Sequence[Step], where: str) -> int | None:
-    """Return the index that a new item gets; None when the steps name no place for one.
-
-    Raises:
-        YtError: the place is beside an item that is not there.
-    """
+    """Return the index that a new item gets; None when the steps name no place for one."""
     if len(steps) != 1 or not isinstance(steps[0], str) or not values.is_insertion(steps[0]):
         return None
     return values.insertion_index(view.order(list_id), steps[0], where)

@@ -88,11 +88,7 @@ def take(
     attribute_key: str | None = None,
     waitable: bool = False,
 ) -> Lock:
-    """Take a lock on demand.
-
-    Raises:
-        YtError: 400, 401 or 402 on a conflict, unless the caller agreed to wait.
-    """
+    """Take a lock on demand; raise 400, 401 or 402 on a conflict, unless the caller agreed to wait."""
     wanted = Lock("", node_id, view.tx, mode, child_key, attribute_key, "acquired", explicit=True)
     error = _conflict(view, wanted)
     if error is not None:
@@ -105,11 +101,7 @@ def take(
 
 
 def release_explicit(view: View, node_id: str) -> None:
-    """Drop the locks that `take` gave to a transaction.
-
-    Raises:
-        YtError: the transaction has changed the node.
-    """
+    """Drop the locks that `take` gave to a transaction; refuse where it has changed the node."""
     for held in _on_node(view.connection, node_id, state=None):
         if held.tx != view.tx or not held.explicit:
             continue

@@ -27,11 +27,7 @@ MASTER_TYPES = frozenset((TYPES["transaction"], TYPES["nested_transaction"]))
 
 
 def chain(connection: sqlite3.Connection, transaction_id: str) -> tuple[str, ...]:
-    """Return a transaction, its ancestors and the trunk.
-
-    Raises:
-        YtError: 11000 when it does not exist or has expired; code 1 when it is not a master one.
-    """
+    """Return a transaction, its ancestors and the trunk; raise 11000 when it has ended."""
     check_type(transaction_id)
     found: list[str] = []
     current = transaction_id.lower()
@@ -76,16 +72,7 @@ def start(
     attributes: dict[str, Any],
     owner: str,
 ) -> str:
-    """Start a transaction and return its id.
-
-    Args:
-        connection: from `Store.write`.
-        parent_id: the enclosing transaction, if any.
-        timeout_ms: lease; a ping renews it.
-        max_timeout_ms: the longest lease; a longer one is cut.
-        deadline: when the transaction ends at the latest, whatever pings it.
-        depends_on: transactions that this one does not outlive.
-    """
+    """Start a transaction and return its id; `depends_on` are those that it does not outlive."""
     depth = 1 if parent_id is None else len(chain(connection, parent_id))
     if depth > MAX_DEPTH:
         raise YtError("Transaction depth limit reached", limit=MAX_DEPTH)

@@ -80,11 +80,7 @@ def fold(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_values(config: Any) -> None:
-    """Refuse values that an option which acts cannot have.
-
-    Raises:
-        YtError: names the option.
-    """
+    """Refuse, by its name, an option that acts and has a value that it cannot have."""
     if not isinstance(config, dict):
         raise YtError(f'Error parsing attribute "{MOUNT_CONFIG}": expected a map')
     for name in config.keys() & ACTING.keys():
@@ -99,11 +95,7 @@ def check_values(config: Any) -> None:
 
 
 def effective(config: dict[str, Any]) -> dict[str, Any]:
-    """Return the options that act, and all that were given.
-
-    Raises:
-        YtError: two options contradict each other.
-    """
+    """Return the options that act, and all that were given; refuse those that contradict each other."""
     check_values(config)
     for low, low_default, high, high_default in _ORDERED_PAIRS:
         if config.get(low, low_default) > config.get(high, high_default):

@@ -58,22 +58,19 @@ CREATABLE = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class Creation:
-    """How a node is put at a path.
+@dataclass(frozen=True, kw_only=True)
+class Placing:
+    """How a new node, a copy or a moved node gets to its path.
 
     Attributes:
-        attributes: given by the user.
-        owner: who creates it.
+        owner: who does it.
         recursive: whether missing parents are created.
-        ignore_existing: whether an existing node of the type will do.
+        ignore_existing: whether an existing node will do; one of the type, where a node is created.
         ignore_type_mismatch: whether one of any type will.
         lock_existing: whether an existing node that will do is locked exclusively.
         force: whether an existing node is replaced.
     """
 
-    node_type: str
-    attributes: dict[str, Any] = field(default_factory=dict)
     owner: str = "root"
     recursive: bool = False
     ignore_existing: bool = False
@@ -83,25 +80,25 @@ class Creation:
 
     def __post_init__(self) -> None:
         """Refuse flags that contradict each other."""
-        check_flags(self.ignore_existing, self.lock_existing, self.force)
-        if self.ignore_type_mismatch and not self.ignore_existing:
-            raise YtError('Cannot specify "ignore_type_mismatch" without "ignore_existing"')
+        if self.force and self.ignore_existing:
+            raise YtError(
+                'Cannot specify both "ignore_existing" and "force" options simultaneously'
+            )
+        for name in ("lock_existing", "ignore_type_mismatch"):
+            if getattr(self, name) and not self.ignore_existing:
+                raise YtError(f'Cannot specify "{name}" without "ignore_existing"')
 
 
-def check_flags(ignore_existing: bool, lock_existing: bool, force: bool) -> None:
-    """Refuse flags that contradict each other: whether what exists will do, is locked, or is replaced."""
-    if force and ignore_existing:
-        raise YtError('Cannot specify both "ignore_existing" and "force" options simultaneously')
-    if lock_existing and not ignore_existing:
-        raise YtError('Cannot specify "lock_existing" without "ignore_existing"')
+@dataclass(frozen=True)
+class Creation(Placing):
+    """A node that is to be created, with what the user has given."""
+
+    node_type: str
+    attributes: dict[str, Any] = field(default_factory=dict)
 
 
 def create(view: View, path: YPath, wish: Creation) -> str:
-    """Create a node; return its id, or that of the node that will do.
-
-    Raises:
-        YtError: 501 when the path is taken, 500 when its parent is missing, 402 on a lock.
-    """
+    """Create a node; return its id, or that of the node that will do."""
     if wish.node_type not in CREATABLE:
         raise YtError(f'Cannot create a node of type "{wish.node_type}" in the embedded cluster')
     position = tree.walk(view, path, follow_last=False)
@@ -339,11 +336,7 @@ def _remove_inner(view: View, position: Position, *, force: bool) -> None:
 def set_(
     view: View, path: YPath, value: Any, *, recursive: bool, force: bool, owner: str = "root"
 ) -> None:
-    """Set a node, an attribute, or a part of a value.
-
-    Raises:
-        YtError: 500 when the parent is missing, code 1 when the types do not fit.
-    """
+    """Set a node, an attribute, or a part of a value; raise 500 when the parent is missing."""
     position = tree.walk(view, path)
     if position.is_attribute:
         attributes.write(view, tree.load(view, position), position.rest[1:], value)

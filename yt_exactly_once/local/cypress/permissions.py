@@ -66,11 +66,7 @@ class Verdict:
 
 
 def parse(view: View, value: Any) -> list[dict[str, Any]]:
-    """Return an access control list as it is kept and shown.
-
-    Raises:
-        YtError: an entry is malformed, or names a subject that does not exist.
-    """
+    """Return an access control list as it is kept and shown; refuse a wrong entry or subject."""
     if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
         raise YtError("Error parsing ACL: expected a list of maps")
     return [_entry(view, entry) for entry in value]
@@ -159,11 +155,7 @@ def is_superuser(connection: sqlite3.Connection, user: str) -> bool:
 
 
 def check_user(connection: sqlite3.Connection, user: str) -> None:
-    """Refuse a user that does not exist or is banned.
-
-    Raises:
-        YtError: 900 or 903.
-    """
+    """Refuse a user that does not exist, with 900, or is banned, with 903."""
     view = View(connection)
     user_id = view.find("users", user)
     if user_id is None:
@@ -213,15 +205,7 @@ def _inherited(mode: str, depth: int) -> str | None:
 def check(
     view: View, node_id: str, user: str, permissions: Sequence[str], *, vital: bool = False
 ) -> Verdict:
-    """Judge whether a user has one of the permissions on an object.
-
-    Args:
-        view: the tree as the command's transaction sees it.
-        node_id: the object.
-        user: an existing user.
-        permissions: one of them is enough.
-        vital: for `register_queue_consumer`: whether the consumer is to be a vital one.
-    """
+    """Judge whether a user has one of the permissions; `vital` is for `register_queue_consumer`."""
     if user == ROOT:
         return Verdict("allow")
     trunk = view.trunk

@@ -19,14 +19,7 @@ TRANSACTIONS, REVISIONS = "prerequisite_transaction_ids", "prerequisite_revision
 
 
 def check(connection: sqlite3.Connection, parameters: dict[str, Any]) -> list[str]:
-    """Refuse a command whose prerequisites do not hold.
-
-    Returns:
-        The transactions that must be alive.
-
-    Raises:
-        YtError: 1000 when a transaction is gone, or a node is missing or has changed.
-    """
+    """Refuse (1000) a command whose prerequisites do not hold; return transactions that must live."""
     wanted = transactions(parameters)
     check_alive(connection, wanted)
     revisions = parameters.get(REVISIONS) or []
@@ -43,11 +36,7 @@ def transactions(parameters: dict[str, Any]) -> list[str]:
 
 
 def check_alive(connection: sqlite3.Connection, wanted: Iterable[str]) -> None:
-    """Refuse when a master transaction has ended.
-
-    Raises:
-        YtError: 1000 names the first one that is gone.
-    """
+    """Refuse when a master transaction has ended, with 1000 and its id."""
     for transaction_id in wanted:
         try:
             master_transactions.chain(connection, transaction_id)

@@ -93,11 +93,7 @@ def violated(view: View, name: str) -> dict[str, Any]:
 
 
 def check(view: View, node_id: str, *resources: str, more: int = 0) -> None:
-    """Refuse what a node has just taken of resources, or would take with `more`.
-
-    Raises:
-        YtError: 902 for an account, 1720 for a bundle.
-    """
+    """Refuse what a node has just taken, or would take with `more`: 902 an account, 1720 a bundle."""
     if not _any_limits(view):
         return
     own = of_node(view, node_id)
@@ -119,11 +115,7 @@ def payers(view: View, node_id: str) -> dict[str, Any]:
 
 
 def check_rows(view: View, options: Mapping[str, Any]) -> None:
-    """Refuse to write rows into a table of an account or a bundle that is over a limit.
-
-    Raises:
-        YtError: 902 for an account, 1720 for a bundle.
-    """
+    """Refuse to write rows into a table of an account (902) or a bundle (1720) over a limit."""
     if not _any_limits(view):
         return
     memory = ["tablet_static_memory"] * options["in_memory"]

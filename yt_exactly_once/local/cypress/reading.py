@@ -21,17 +21,9 @@ if TYPE_CHECKING:
 def get(
     view: View, path: YPath, names: Sequence[str], max_size: int | None, may_read: MayRead
 ) -> Any:
-    """Return what a path leads to.
+    """Return what a path leads to; raise 500 when that is nothing.
 
-    Args:
-        view: as whom to read.
-        path: of a node, an attribute or a part of a value.
-        names: attributes that every shown node carries.
-        max_size: how many children of a map are shown at most.
-        may_read: whether a node below is shown; others are entities.
-
-    Raises:
-        YtError: with code 500 when there is nothing.
+    Nodes carry the named attributes. A map shows so many children, as entities those not to be read.
     """
     position = tree.walk(view, path)
     if position.is_attribute:

@@ -21,14 +21,7 @@ _RICH = re.compile(r"[<{\[:]")
 
 
 def split(value: Any, what: str) -> tuple[str, dict[str, Any]]:
-    """Take a rich path apart into the plain path and its attributes.
-
-    Args:
-        what: name of the parameter, for errors.
-
-    Raises:
-        YtError: no string, or bad syntax around the path.
-    """
+    """Take a rich path apart into the plain path and its attributes; `what` names it in errors."""
     if value is None:
         raise YtError(f'Missing required parameter "{what}"')
     if not isinstance(value, str):
@@ -43,11 +36,7 @@ def split(value: Any, what: str) -> tuple[str, dict[str, Any]]:
 
 
 def parse(given: str | bytes, what: str) -> tuple[str, dict[str, Any]]:
-    """Return the plain path and the attributes that a rich path spells; they may be binary YSON.
-
-    Raises:
-        YtError: bad syntax around the path.
-    """
+    """Return the plain path and the attributes that a rich path spells; they may be binary YSON."""
     try:
         text, attributes = RichYPath().parse(given)
         return text, load_yson(dump_yson(attributes), what)

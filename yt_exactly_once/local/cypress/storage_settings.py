@@ -49,11 +49,7 @@ INHERITABLE = {"file": _OF_FILES.split(), "table": [*_OF_FILES.split(), *_OF_TAB
 
 
 def check(view: View, name: str, value: Any) -> None:
-    """Refuse a value that a setting cannot have; other attributes have any.
-
-    Raises:
-        YtError: no such codec, account, bundle or medium, or a number out of range.
-    """
+    """Refuse a value that a setting cannot have; other attributes have any."""
     if name in CHOICES:
         enum, choices = CHOICES[name]
         if value not in choices:

@@ -78,11 +78,7 @@ class Cypress:
                 seeds.plant(connection)
 
     def view(self, connection: sqlite3.Connection, transaction_id: str | None = None) -> View:
-        """Return the tree as a master transaction sees it; without one, the trunk.
-
-        Raises:
-            YtError: no such transaction, or not a master one.
-        """
+        """Return the tree as a master transaction sees it; without one, the trunk."""
         if transaction_id is None:
             return View(connection)
         return View(connection, master_transactions.chain(connection, transaction_id))
@@ -90,20 +86,12 @@ class Cypress:
     def resolve(
         self, connection: sqlite3.Connection, path: Any, *, transaction_id: str | None = None
     ) -> Node:
-        """Return the node that a path leads to.
-
-        Raises:
-            YtError: with code 500 when there is none.
-        """
+        """Return the node that a path leads to; raise 500 when there is none."""
         view = self.view(connection, transaction_id)
         return load(view, reach(view, ypath.parse(path)))
 
     def locate(self, connection: sqlite3.Connection, path: YPath) -> Position:
-        """Return where a path leads to in the trunk, without what the node has.
-
-        Raises:
-            YtError: with code 500 when there is nothing.
-        """
+        """Return where a path leads to in the trunk, without what the node has."""
         return reach(View(connection), path)
 
     def set_attribute(
@@ -126,11 +114,7 @@ def walk(view: View, path: YPath, *, follow_last: bool = True) -> Position:
 
 
 def reach(view: View, path: YPath, *, follow_last: bool = True) -> Position:
-    """Follow a path to its end; see `walk`.
-
-    Raises:
-        YtError: with code 500 when it does not lead to a node.
-    """
+    """Follow a path to its end, see `walk`; raise 500 when it does not lead to a node."""
     position = walk(view, path, follow_last=follow_last)
     if position.rest:
         raise position.missing()

@@ -18,15 +18,7 @@ _BEGIN, _END, _BEFORE, _AFTER = "begin", "end", "before:", "after:"
 
 
 def get(value: Any, steps: Sequence[Step], where: str) -> Any:
-    """Return what a path inside a value leads to.
-
-    Args:
-        steps: the path inside it.
-        where: path of the whole value, for errors.
-
-    Raises:
-        YtError: with code 500 when there is nothing.
-    """
+    """Return what a path inside a value leads to; raise 500, with the path of the value, for nothing."""
     is_name = False
     for step in steps:
         value = _attribute(value, step, where) if is_name else _child(value, step, where)
@@ -88,11 +80,7 @@ def _attributes_stay(where: str) -> YtError:
 
 
 def check_depth(value: Any, above: int, where: str) -> None:
-    """Refuse a value that would be too deep to be read back.
-
-    Args:
-        where: path of the whole, for the error.
-    """
+    """Refuse a value that would be too deep to be read back, with the path of the whole."""
     if above > MAX_DEPTH:
         raise YtError(f"Depth limit of {MAX_DEPTH} exceeded at {where}")
     if isinstance(value, dict | list):
@@ -155,11 +143,7 @@ def _no_children(where: str) -> YtError:
 
 
 def item_index(items: Sequence[Any], step: str, where: str) -> int:
-    """Return the index of the item that a step names; negative ones count from the end.
-
-    Raises:
-        YtError: with code 500 when there is no such item.
-    """
+    """Return the index of the item that a step names, from the end if negative; raise 500 for none."""
     index = parse_index(step, where)
     found = index + len(items) if index < 0 else index
     if not 0 <= found < len(items):
@@ -170,11 +154,7 @@ def item_index(items: Sequence[Any], step: str, where: str) -> int:
 
 
 def parse_index(step: str, where: str) -> int:
-    """Read a list index.
-
-    Raises:
-        YtError: with code 500 when it is none.
-    """
+    """Read a list index; raise 500 when it is none."""
     try:
         return int(step)
     except ValueError as error:
@@ -187,11 +167,7 @@ def is_insertion(step: str) -> bool:
 
 
 def insertion_index(items: Sequence[Any], step: str, where: str) -> int:
-    """Return the index that an item put at such a place gets.
-
-    Raises:
-        YtError: with code 500 when the item beside it is not there.
-    """
+    """Return the index that an item put at such a place gets; raise 500 without its neighbour."""
     if step == _BEGIN:
         return 0
     if step == _END:

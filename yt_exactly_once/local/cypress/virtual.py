@@ -37,11 +37,7 @@ class Virtual:
     text: str
 
     def get(self, names: Sequence[str] = ()) -> Any:
-        """Return what the path leads to.
-
-        Args:
-            names: attributes that every shown object carries; with `@`, the only ones that are shown.
-        """
+        """Return what the path leads to; of attributes only the named ones, with `@` all without names."""
         if self.whole is None:
             name = self.text.partition("/")[0][1:]
             raise tree.unresolved(self.text, f"No such object {name}")

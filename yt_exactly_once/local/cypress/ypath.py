@@ -61,14 +61,7 @@ class YPath:
 
 
 def parse(value: Any, what: str = "path") -> YPath:
-    """Parse a path parameter.
-
-    Args:
-        what: name of the parameter, for errors.
-
-    Raises:
-        YtError: no string, or bad syntax.
-    """
+    """Parse a path parameter, which `what` names in errors."""
     if isinstance(value, str) and not getattr(value, "attributes", None):
         known = _plain(str(value))
         if known is not None:

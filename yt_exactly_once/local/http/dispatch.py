@@ -45,11 +45,7 @@ class Call:
 
 
 def prepare(proxy: Proxy, command: Command, request: Request, user: str) -> Call:
-    """Read everything but the data out of a request.
-
-    Raises:
-        YtError: a header, the query string, or a parameter body is malformed.
-    """
+    """Read everything but the data out of a request."""
     headers = request.headers
     header_format = parameters.header_format(headers)
     encodings.check_accepted(headers.get("accept-encoding", ""))

@@ -26,11 +26,7 @@ def is_supported(name: str) -> bool:
 
 
 def decode(data: bytes, name: str) -> bytes:
-    """Decode a request body; an empty body stays empty, as the real decompressor has it.
-
-    Raises:
-        YtError: the body is cut off, is not what the header says, or is too long.
-    """
+    """Decode a request body, none to none; refuse one that is cut off, something else, or too long."""
     if name == IDENTITY or not data:
         return data
     inflater = zlib.decompressobj(_WINDOW_AUTODETECT)

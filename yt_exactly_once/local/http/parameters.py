@@ -76,14 +76,7 @@ def gather_header(headers: Mapping[str, str], name: str) -> bytes | None:
 def choose_format(
     headers: Mapping[str, str], yt_header: str, mime: str | None, data_type: DataType
 ) -> Format:
-    """Return the format named by an `X-YT-...` header, a MIME header or the kind of data.
-
-    Args:
-        headers: of the request, names in lower case.
-        yt_header: name of the `X-YT-...-Format` header, in lower case.
-        mime: value of the MIME header to fall back to.
-        data_type: of the input or output in question.
-    """
+    """Return the format that an `X-YT-...` header names, or a MIME type, or that data of the kind have."""
     value = gather_header(headers, yt_header)
     if value is not None:
         form = header_format(headers)
@@ -102,16 +95,7 @@ def gather(
     input_format: Format,
     output_format: Format,
 ) -> dict[str, Any]:
-    """Merge the parameters of a request.
-
-    Args:
-        method: HTTP verb; the body of a POST holds parameters.
-        headers: names in lower case.
-        input_format: chosen from headers, a parameter may override it.
-
-    Raises:
-        YtError: a source is malformed or is not a map.
-    """
+    """Merge the parameters of a request; the body of a POST has some, and they may choose formats."""
     merged: dict[str, Any] = {
         "input_format": _format_value(input_format),
         "output_format": _format_value(output_format),

@@ -293,11 +293,7 @@ async def _read(scope: Message, receive: Receive) -> Request | None:
 
 
 def _require_kept(scope: Message) -> None:
-    """Check that the body of a request was not too long for the server to keep it.
-
-    Raises:
-        YtError: it was.
-    """
+    """Refuse a request whose body was too long for the server to keep it."""
     if scope["yt.body"] is None:
         raise YtError(
             f"The request body has more than {encodings.MOST_BYTES} bytes, which the embedded cluster"

@@ -112,17 +112,7 @@ def method(
     commands: tuple[str, ...] = (),
     partial: str = "",
 ) -> Callable[[Callable[[Call], Any]], Callable[[Call], Any]]:
-    """Register a method.
-
-    Args:
-        command: the command, or what tells it from the request.
-        parameters: reads its parameters out of the request.
-        messages: what follows `TReq` and `TRsp`, where that is not the name.
-        direction: see `Method`.
-        opening: see `Method`.
-        commands: those that `command` may tell, where it is a function.
-        partial: see `Method`.
-    """
+    """Register a method, see `Method`; `messages` follows `TReq` and `TRsp` where that is not the name."""
 
     def register(run: Callable[[Call], Any]) -> Callable[[Call], Any]:
         base = messages or name

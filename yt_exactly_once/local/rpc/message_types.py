@@ -146,11 +146,7 @@ def parse(name: str, data: bytes) -> Any:
 
 
 def parse_request(name: str, data: bytes) -> Any:
-    """Parse a request; refuse a field of newer clients that asks for something.
-
-    Raises:
-        YtError: see `parse`, or names the number of the field.
-    """
+    """Parse a request; refuse, by its number, a field of newer clients that asks for something."""
     message = parse(name, data)
     for field in UnknownFieldSet(message):
         if field.data and field.field_number not in _INERT[name]:

@@ -57,14 +57,7 @@ _NAMES: dict[str, dict[int, str]] = {
 
 
 def parameters(message: Any, **renamed: str) -> dict[str, Any]:
-    """Return the fields of a request that are set or have a default; lists may be empty.
-
-    Args:
-        **renamed: what the command calls a field.
-
-    Raises:
-        YtError: a value is malformed, has no name, or is missing.
-    """
+    """Return the fields of a request that are set or have a default, as commands call them."""
     found: dict[str, Any] = {}
     for field in message_types.fields(message):
         name = renamed.get(field.name) or _RENAMED.get(field.name, field.name)

@@ -11,11 +11,7 @@ from yt_exactly_once.local.rpc.message_types import text
 
 
 def load(raw: bytes, what: str = "path") -> Any:
-    """Return a path as a parameter of a command.
-
-    Raises:
-        YtError: it is no UTF-8, or its attributes are no YSON.
-    """
+    """Return a path as a parameter of a command."""
     if not raw.lstrip().startswith(b"<"):
         return text(raw, what)
     plain, attributes = rich_path.parse(raw.lstrip(), what)

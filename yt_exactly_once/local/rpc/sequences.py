@@ -49,11 +49,7 @@ class Sequences:
     def put(
         self, transaction: TabletTransaction, source_id: int, number: int, batches: Sequence[Batch]
     ) -> None:
-        """Hand modifications on as soon as all that come before them are there.
-
-        Raises:
-            YtError: the number was there already or is out of reach, or the transaction has ended.
-        """
+        """Hand modifications on as soon as all that come before them are there."""
         sources = self._of(transaction)
         with sources.lock:
             source = sources.by_id.setdefault(source_id, _Source())
@@ -70,11 +66,7 @@ class Sequences:
                 source.next_number += 1
 
     def check_complete(self, transaction: TabletTransaction) -> None:
-        """Refuse a commit while modifications wait for others.
-
-        Raises:
-            YtError: 11003 when a number is missing.
-        """
+        """Refuse a commit, with 11003, while modifications wait for others."""
         sources = self._of(transaction)
         with sources.lock:
             for source in sources.by_id.values():

@@ -32,12 +32,7 @@ class Server(Protocol):
 
 
 class Connection:
-    """A connection to one client.
-
-    Args:
-        reader: bytes from the client.
-        writer: bytes to it.
-    """
+    """A connection to one client."""
 
     def __init__(
         self, server: Server, reader: asyncio.StreamReader, writer: asyncio.StreamWriter

@@ -51,11 +51,7 @@ class Envelope:
 
 
 def parse(parts: Parts) -> Envelope:
-    """Read what a message is.
-
-    Raises:
-        BadPacketError: it is nothing that a client may send; there is nobody to answer.
-    """
+    """Read what a message is; raise `BadPacketError` if no client may send it: nobody can be answered."""
     head = parts[0] if parts else None
     if head is None or len(head) < _KIND.size:
         raise BadPacketError("A message without a header")
@@ -73,11 +69,7 @@ def parse(parts: Parts) -> Envelope:
 
 
 def body(header: Any, parts: Parts, name: str) -> Any:
-    """Parse the body of a request.
-
-    Raises:
-        YtError: there is none, it is compressed, or it is not that message.
-    """
+    """Parse the body of a request; refuse none, a compressed one, and another message."""
     raw = parts[0] if parts else None
     if raw is None:
         raise YtError("Error deserializing a request: it has no body")

@@ -83,12 +83,7 @@ class Exchange:
         self._wake.set()
 
     async def receive(self) -> bytes | None:
-        """Return the next part of the client's stream; null ends it.
-
-        Raises:
-            GoneError: the client is gone.
-            YtError: the stream is broken.
-        """
+        """Return the next part of the client's stream; null ends it."""
         self._check()
         while not self._incoming:
             await self._woken()
@@ -98,11 +93,7 @@ class Exchange:
         return part
 
     async def send_block(self, part: bytes | None) -> None:
-        """Send a part of the answer's stream once the client has room for it.
-
-        Raises:
-            GoneError: the client is gone.
-        """
+        """Send a part of the answer's stream once the client has room for it."""
         size = len(part or b"") or 1
         while self._sent > self._confirmed and self._sent + size - self._confirmed > self._window:
             await self._woken()

@@ -71,11 +71,7 @@ def parse_head(data: bytes) -> Head:
 
 
 def parse_sizes(head: Head, data: bytes) -> tuple[list[int | None], list[int]]:
-    """Read the variable header: sizes of the parts, `None` for null ones, and their checksums.
-
-    Raises:
-        BadPacketError: the checksum is wrong, or the message is too long.
-    """
+    """Read the variable header: sizes of the parts, `None` for null ones, and their checksums."""
     count = head.part_count
     (checksum,) = struct.unpack_from("<Q", data, len(data) - _UNSUMMED)
     _verify(data[:-_UNSUMMED], checksum, "variable header")

@@ -13,11 +13,7 @@ _WORD_BITS = 64
 
 
 def of_request(request: Any, layout: TableLayout, count: int) -> list[dict[str, str]]:
-    """Return the locks of each row by name of lock group; nothing when no row takes any.
-
-    Raises:
-        YtError: a mask names a lock that is not there, or there are more or fewer masks than rows.
-    """
+    """Return the locks of each row by name of lock group; nothing when no row takes any."""
     if request.row_locks:
         given = [_of_mask(mask, layout) for mask in request.row_locks]
     elif any(request.row_legacy_locks):

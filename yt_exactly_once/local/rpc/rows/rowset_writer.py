@@ -26,12 +26,7 @@ _HEADER = struct.Struct("<HBBI")
 
 
 def encode(rows: Sequence[dict[str, Any] | None], columns: Sequence[Column]) -> bytes:
-    """Write rows whose values have the kinds of their columns.
-
-    Args:
-        rows: values by name, `None` for a row that was not found; or stored rows with these columns.
-        columns: in the order of their ids.
-    """
+    """Write rows by name of column, `None` for one not found; or stored rows with these columns."""
     if isinstance(rows, StoredRows):
         present: Sequence[Any] = rows
         cells = [

@@ -20,12 +20,7 @@ _BITS = 64
 
 
 def encode(rows: Sequence[Any], columns: Sequence[Column]) -> bytes:
-    """Write rows as `lookup_rows` returns them with `versioned`.
-
-    Args:
-        rows: values by name, values of a value column as a list of versions; `None` where there is none.
-        columns: in the order of their ids.
-    """
+    """Write rows as `lookup_rows` returns them with `versioned`; a value column has a list of versions."""
     pieces = [struct.pack("<Q", len(rows))]
     pieces += [_MISSING_ROW if row is None else _row(row, columns) for row in rows]
     return b"".join(pieces)
