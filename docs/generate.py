@@ -118,7 +118,7 @@ def _without_effect() -> list[str]:
     refused += [(f"attribute `@{name}`", why) for name, why in support.REFUSED_ATTRIBUTES.items()]
     inert = [(f"`{name}`", why) for name, why in support.INERT_PARAMETERS.items()]
     inert += [(f"`{name}` of a format", why) for name, why in support.INERT_FORMATS.items()]
-    inert += [(f"`@{name}`", why) for name, why in support.INERT_ATTRIBUTES.items()]
+    inert += [(f"`@{name}`", why) for name, why in sorted(support.INERT_ATTRIBUTES.items())]
     return [
         "## Refused",
         "",

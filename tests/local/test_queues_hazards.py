@@ -9,6 +9,7 @@ import pytest
 
 from yt_exactly_once.local import commands
 from yt_exactly_once.local.commands.registry import REGISTRY, Context, Rows
+from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.proxy import Proxy, Settings
 from yt_exactly_once.local.queues import consumers, trimming
@@ -240,7 +241,7 @@ def set_config(run: Commands, config: dict[str, Any]) -> None:
 def set_attribute(run: Commands, name: str, value: Any) -> None:
     with run.proxy.store.write() as connection:
         node = run.proxy.cypress.resolve(connection, QUEUE)
-        run.proxy.cypress.set_attribute(connection, node.id, name, value)
+        View(connection).put_attribute(node.id, name, value)
 
 
 def test_trim_keeps_what_is_to_be_retained(start):

@@ -11,6 +11,12 @@ from typing import Any
 
 from yt_exactly_once.local.errors import Code, YtError
 
+
+def by_name(by_reason: Mapping[str, str]) -> dict[str, str]:
+    """Return the reason by name of what is refused or without effect for it."""
+    return {name: reason for reason, names in by_reason.items() for name in names.split()}
+
+
 REFUSED_PARAMETERS: dict[str, dict[str, str]] = {
     "alter_table": {
         "replication_progress": "there is no replication",
@@ -109,45 +115,31 @@ REFUSED_ATTRIBUTES = {
 }
 """Attributes that nobody may set, and why."""
 
-_BALANCER = "tablets are not balanced"
-_PROFILING = "there are no sensors"
-_COMPACTION = "there are no chunks to compact"
-INERT_ATTRIBUTES = {
-    "abc": "nobody reads it",
-    "bundle_controller_target_config": "there is no bundle controller",
-    "cell_balancer_config": _BALANCER,
-    "compression_codec": "data stays plain",
-    "desired_tablet_count": _BALANCER,
-    "desired_tablet_size": _BALANCER,
-    "disable_tablet_balancer": _BALANCER,
-    "dynamic_options": "cells have no options",
-    "enable_consistent_chunk_replica_placement": "there are no replicas of chunks",
-    "enable_detailed_profiling": _PROFILING,
-    "enable_dynamic_store_read": "written rows are always read",
-    "enable_shared_write_locks": "every table allows them, as newer servers do",
-    "enable_skynet_sharing": "there is no Skynet",
-    "enable_striped_erasure": "data stays plain",
-    "enable_tablet_balancer": _BALANCER,
-    "erasure_codec": "data stays plain",
-    "folder_id": "nobody reads it",
-    "forced_chunk_view_compaction_revision": _COMPACTION,
-    "forced_hunk_compaction_revision": _COMPACTION,
-    "hunk_erasure_codec": "data stays plain",
-    "in_memory_mode": "every table is as fast",
-    "max_tablet_size": _BALANCER,
-    "media": "there is one medium",
-    "min_tablet_size": _BALANCER,
-    "node_tag_filter": "there are no nodes",
-    "optimize_for": "rows are stored in one way",
-    "options": "cells keep no changelogs and snapshots",
-    "primary_medium": "there is one medium",
-    "profiling_mode": _PROFILING,
-    "profiling_tag": _PROFILING,
-    "replication_factor": "data is stored once",
-    "tablet_balancer_config": _BALANCER,
-    "tablet_cell_bundle": "there is one cell",
-    "vital": "data is stored once",
-}
+INERT_ATTRIBUTES = by_name(
+    {
+        "cells are never moved, and have no options": "dynamic_options node_tag_filter options",
+        "data are stored once, plain, and in one way": """
+            compression_codec enable_consistent_chunk_replica_placement enable_striped_erasure
+            erasure_codec hunk_erasure_codec media optimize_for primary_medium replication_factor vital
+        """,
+        "every table allows them, as newer servers do": "enable_shared_write_locks",
+        "every table is as fast": "in_memory_mode",
+        "nobody reads it": "abc folder_id",
+        "tablets are not balanced": """
+            cell_balancer_config desired_tablet_count desired_tablet_size disable_tablet_balancer
+            enable_tablet_balancer max_tablet_size min_tablet_size tablet_balancer_config
+        """,
+        "there are no chunks to compact": """
+            forced_chunk_view_compaction_revision forced_hunk_compaction_revision
+        """,
+        "there are no sensors": "enable_detailed_profiling profiling_mode profiling_tag",
+        "there is no Skynet, and no bundle controller": """
+            bundle_controller_target_config enable_skynet_sharing
+        """,
+        "there is one cell": "tablet_cell_bundle",
+        "written rows are always read": "enable_dynamic_store_read",
+    }
+)
 """Attributes that are kept and shown, and change nothing else."""
 
 

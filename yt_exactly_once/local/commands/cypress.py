@@ -12,8 +12,8 @@ from yt import yson
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.commands import rights, transactions
 from yt_exactly_once.local.commands.mutations import once, settled
-from yt_exactly_once.local.commands.objects import create_object
 from yt_exactly_once.local.commands.registry import Context, command
+from yt_exactly_once.local.commands.security import create_object
 from yt_exactly_once.local.cypress import (
     attributes,
     branches,

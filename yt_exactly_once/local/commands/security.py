@@ -1,4 +1,7 @@
-"""Members of groups, and tokens of users."""
+"""Objects without a path, such as users and groups; members of groups, and tokens of users.
+
+They are nodes under `//sys` that clients can look up.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,40 @@ from typing import TYPE_CHECKING, Any
 from yt_exactly_once.local import arguments, authentication
 from yt_exactly_once.local.commands.mutations import once
 from yt_exactly_once.local.commands.registry import command
-from yt_exactly_once.local.cypress import permissions
+from yt_exactly_once.local.cypress import clock, nodes, permissions, tree, ypath
 from yt_exactly_once.local.cypress.ids import make_id
 from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import Code, YtError
 
 if TYPE_CHECKING:
     from yt_exactly_once.local.commands.registry import Context
+
+
+_TYPES = ("user", "group", "account", "tablet_cell_bundle", "tablet_cell")
+
+
+def create_object(
+    context: Context, connection: sqlite3.Connection, object_type: str, given: dict[str, Any]
+) -> str:
+    """Create an object and return its id; raise `YtError` 501 when its name is taken."""
+    if object_type not in _TYPES:
+        raise YtError(f'Cannot create an object of type "{object_type}" in the embedded cluster')
+    object_id = make_id(object_type)
+    name = object_id
+    if object_type != "tablet_cell":
+        name = arguments.text(given.get("name"), "attributes/name")
+    where = f"//sys/{object_type}s/{ypath.escape(name)}"
+    view = View(connection)
+    position = tree.walk(view, ypath.parse(where))
+    if not position.rest:
+        if arguments.flag(context.parameters, "ignore_existing"):
+            return position.id
+        raise nodes.already_exists(where)
+    nodes.place(view, position, object_id, recursive=False)
+    view.add_node(object_id, object_type)
+    defaults = {"health": "good"} if object_type.startswith("tablet_cell") else {}
+    view.put_attributes(object_id, {**clock.birth(connection, context.user), **defaults, **given})
+    return object_id
 
 
 @command("add_member", volatile=True)

@@ -77,7 +77,7 @@ def reading(context: Context) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-def read_timestamp(context: Context) -> int | None:
+def _read_timestamp(context: Context) -> int | None:
     """Return the moment to read at; a transaction reads at its start, whatever is asked."""
     if arguments.identifier(context.parameters, "transaction_id") is not None:
         return None
@@ -90,7 +90,7 @@ def read_timestamp(context: Context) -> int | None:
 
 def read_moments(context: Context) -> tuple[int | None, int | None]:
     """Return the moments to read at and since when rows must have been written."""
-    at = read_timestamp(context)
+    at = _read_timestamp(context)
     # Zero is no moment.
     since = arguments.integer(context.parameters, "retention_timestamp", 0, unsigned=True) or None
     check_moments(at, since)

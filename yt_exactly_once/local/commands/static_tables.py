@@ -162,7 +162,7 @@ def concatenate(context: Context, connection: sqlite3.Connection) -> None:
     is_sorted = after is not None and after[0].is_sorted
     shared = append and not is_sorted
     locks.acquire(view, result.id, locks.SHARED if shared else locks.EXCLUSIVE)
-    listed = [chunks.chunks(*pair) for pair in zip(views, _ids(sources), strict=True)]
+    listed = [chunks.chunks(*pair) for pair in zip(views, [s.id for s in sources], strict=True)]
     joined = [chunk for each in listed for chunk in each]
     if is_sorted:
         schemas = [static_rows.schema_of(node.attributes) for node in sources]
@@ -175,10 +175,6 @@ def concatenate(context: Context, connection: sqlite3.Connection) -> None:
     if after is not None:
         view.put_attributes(result.id, {"schema": after[0].to_yson(), "schema_mode": after[1]})
     clock.touch(view, result.id, "content")
-
-
-def _ids(nodes: Sequence[Node]) -> list[str]:
-    return [node.id for node in nodes]
 
 
 def _source_view(context: Context, connection: sqlite3.Connection, path: YPath) -> View | None:

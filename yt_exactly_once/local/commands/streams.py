@@ -18,9 +18,9 @@ class Stream(Iterator[Item]):
         release: closes what they need; called once, at the end or when the answer is given up.
     """
 
-    def __init__(self, items: Iterator[Item], release: Callable[[], None]) -> None:
+    def __init__(self, items: Iterator[Item], release: Callable[[], None] | None) -> None:
         self._items = items
-        self._release: Callable[[], None] | None = release
+        self._release = release
 
     def __next__(self) -> Item:
         """Return the next item; the end and every failure release what was open."""

@@ -110,7 +110,8 @@ def trim_rows(context: Context) -> dict[str, Any]:
     apply_due(context.proxy.store)
     with context.proxy.store.write() as connection:
         layout = open_table(context.proxy.cypress, connection, context.parameters.get("path"))
-        _check_ordered(layout)
+        if layout.sorted:
+            raise YtError(f"Table {layout.path} is not ordered")
         trimming.trim(connection, layout, index, count)
     return {}
 
@@ -174,8 +175,3 @@ def _run(
         return {}
 
     return run_once(context, apply)
-
-
-def _check_ordered(layout: TableLayout) -> None:
-    if layout.sorted:
-        raise YtError(f"Table {layout.path} is not ordered")

@@ -224,11 +224,6 @@ def _chunked(view: View, node: Node) -> Computed:
         schema = node.attributes.get("schema", [])
         keys = [column["name"] for column in schema if column.get("sort_order")]
         optimize_for = node.attributes.get("optimize_for", "lookup")
-        statistics = {
-            "chunk_count": len(listed),
-            "uncompressed_data_size": size,
-            "compressed_data_size": size,
-        }
         found.update(
             {
                 "row_count": lambda: row_count,
@@ -240,7 +235,6 @@ def _chunked(view: View, node: Node) -> Computed:
                 "key_columns": lambda: keys,
                 **(_of_sorted(view, listed, keys) if keys else {}),
                 "optimize_for": lambda: optimize_for,
-                "optimize_for_statistics": lambda: {optimize_for: statistics},
             }
         )
     return found

@@ -16,7 +16,7 @@ def merge(connection: sqlite3.Connection, tx: str, parent_tx: str) -> None:
     """Make the versions of a transaction those of its parent."""
     frozen = locks.frozen_nodes(connection, tx)
     for node_id in frozen:
-        _drop_versions(connection, node_id, tx)
+        locks.drop_versions(connection, node_id, tx)
     orphans = _merge_entries(connection, tx, parent_tx)
     clock.restamp(connection, tx)
     _merge_attributes(connection, tx, parent_tx)
@@ -84,12 +84,6 @@ def _is_dynamic(connection: sqlite3.Connection, node_id: str) -> bool:
         "SELECT DISTINCT tx FROM cypress_attributes WHERE node_id = ?", (node_id,)
     ).fetchall()
     return any(View(connection, (tx,)).attribute(node_id, "dynamic") for (tx,) in versions)
-
-
-def _drop_versions(connection: sqlite3.Connection, node_id: str, tx: str) -> None:
-    chunks.drop_refs(connection, node_id, tx)
-    for table, column in VERSIONED.items():
-        connection.execute(f"DELETE FROM {table} WHERE {column} = ? AND tx = ?", (node_id, tx))
 
 
 def _merge_entries(connection: sqlite3.Connection, tx: str, parent_tx: str) -> set[str]:

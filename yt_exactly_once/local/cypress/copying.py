@@ -13,17 +13,10 @@ from yt_exactly_once.local.cypress.ypath import YPath
 from yt_exactly_once.local.errors import YtError
 
 _CREATION_TIME = "creation_time"
-_BORN_ANEW = {
-    "owner": "owner",
-    "creation_time": "creation_time",
-    "modification_time": "modification_time",
-    "access_time": "access_time",
-    "expiration_time": "expiration_time",
-    "expiration_timeout": "expiration_timeout",
-    "account": "account",
-    "acl": "acl",
-    "inherit_acl": "acl",
-}
+_RENEWED = """
+    owner creation_time modification_time access_time expiration_time expiration_timeout account acl
+"""
+_BORN_ANEW = {**{name: name for name in _RENEWED.split()}, "inherit_acl": "acl"}
 """Attributes that a copy does not take over, with the `preserve_` option that makes it.
 
 A move always keeps the time of creation, and who may do what.

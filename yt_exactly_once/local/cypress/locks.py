@@ -32,10 +32,10 @@ class Lock:
     node_id: str
     tx: str
     mode: str
-    child_key: str | None
-    attribute_key: str | None
-    state: str
-    explicit: bool
+    child_key: str | None = None
+    attribute_key: str | None = None
+    state: str = "acquired"
+    explicit: bool = False
     created: float = 0.0
     acquired: float | None = None
 
@@ -54,7 +54,7 @@ def acquire(
         YtError: 402 when another transaction holds a lock in the way, 400 when this one or a
             parent holds a snapshot.
     """
-    wanted = Lock("", node_id, view.tx, mode, child_key, attribute_key, "acquired", explicit=False)
+    wanted = Lock("", node_id, view.tx, mode, child_key, attribute_key)
     error = _conflict(view, wanted)
     if error is not None:
         raise error
@@ -73,10 +73,7 @@ def add_node(view: View, node_id: str, node_type: str) -> None:
     """Record a new object; the transaction that creates it holds it exclusively."""
     view.add_node(node_id, node_type)
     if view.tx != TRUNK:
-        _insert(
-            view.connection,
-            Lock("", node_id, view.tx, EXCLUSIVE, None, None, "acquired", explicit=False),
-        )
+        _insert(view.connection, Lock("", node_id, view.tx, EXCLUSIVE))
 
 
 def take(
@@ -89,7 +86,7 @@ def take(
     waitable: bool = False,
 ) -> Lock:
     """Take a lock on demand; raise 400, 401 or 402 on a conflict, unless the caller agreed to wait."""
-    wanted = Lock("", node_id, view.tx, mode, child_key, attribute_key, "acquired", explicit=True)
+    wanted = Lock("", node_id, view.tx, mode, child_key, attribute_key, explicit=True)
     error = _conflict(view, wanted)
     if error is not None:
         if not waitable:
@@ -106,16 +103,20 @@ def release_explicit(view: View, node_id: str) -> None:
         if held.tx != view.tx or not held.explicit:
             continue
         if held.mode == SNAPSHOT:
-            for table, column in VERSIONED.items():
-                view.connection.execute(
-                    f"DELETE FROM {table} WHERE {column} = ? AND tx = ?", (node_id, view.tx)
-                )
+            drop_versions(view.connection, node_id, view.tx)
         elif _has_changes(view, node_id):
             raise YtError(
                 f'Node #{node_id} is modified by transaction "{view.tx}" and cannot be unlocked'
             )
         view.connection.execute("DELETE FROM cypress_locks WHERE id = ?", (held.id,))
     _grant_pending(view.connection, [node_id])
+
+
+def drop_versions(connection: sqlite3.Connection, node_id: str, tx: str) -> None:
+    """Forget what a transaction has of a node."""
+    chunks.drop_refs(connection, node_id, tx)
+    for table, column in VERSIONED.items():
+        connection.execute(f"DELETE FROM {table} WHERE {column} = ? AND tx = ?", (node_id, tx))
 
 
 def of_node(view: View, node_id: str) -> list[Lock]:

@@ -215,10 +215,9 @@ def _end(connection: sqlite3.Connection, transaction_id: str) -> None:
 
 def _end_dependent(connection: sqlite3.Connection, transaction_id: str) -> None:
     """Abort the transactions that had this one, now ended, as a prerequisite."""
+    # One of them may have ended together with an earlier one; to end it again changes nothing.
     for other in dependent(connection, transaction_id):
-        # One of them may have ended together with an earlier one.
-        if _is_there(connection, other):
-            _end(connection, other)
+        _end(connection, other)
 
 
 def dependent(connection: sqlite3.Connection, transaction_id: str) -> list[str]:
@@ -229,13 +228,6 @@ def dependent(connection: sqlite3.Connection, transaction_id: str) -> list[str]:
         for other, stored in living
         if transaction_id.lower() in load_yson(stored, "attributes").get(_DEPENDS_ON, [])
     ]
-
-
-def _is_there(connection: sqlite3.Connection, transaction_id: str) -> bool:
-    found = connection.execute(
-        "SELECT 1 FROM master_transactions WHERE id = ?", (transaction_id,)
-    ).fetchone()
-    return found is not None
 
 
 def _forget(connection: sqlite3.Connection, transaction_id: str) -> None:

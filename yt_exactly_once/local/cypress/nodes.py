@@ -98,7 +98,7 @@ class Creation(Placing):
 
 
 def create(view: View, path: YPath, wish: Creation) -> str:
-    """Create a node; return its id, or that of the node that will do."""
+    """Create a node, return the id of what is there then; raise 501 (taken), 500 (no parent), 402 (lock)."""
     if wish.node_type not in CREATABLE:
         raise YtError(f'Cannot create a node of type "{wish.node_type}" in the embedded cluster')
     position = tree.walk(view, path, follow_last=False)

@@ -39,14 +39,8 @@ PERMISSIONS = {
 _VITAL = "register_queue_consumer"
 _ALL = "object_and_descendants"
 _MODES = (_ALL, "object_only", "descendants_only", "immediate_descendants_only")
-_NAMES = {
-    "account": "account",
-    "group": "group",
-    "tablet_cell": "tablet cell",
-    "tablet_cell_bundle": "tablet cell bundle",
-    "user": "user",
-}
-"""Objects that inherit nothing from the folder that shows them, and what errors call them."""
+_OBJECTS = ("account", "group", "tablet_cell", "tablet_cell_bundle", "user")
+"""Types of objects that inherit nothing from the folder that shows them."""
 _FOR_ALL = {"action": "allow", "subjects": [_EVERYONE], "permissions": ["read"]}
 
 
@@ -184,7 +178,7 @@ def _entries(view: View, node_id: str) -> Iterator[tuple[dict[str, Any], str, in
             yield entry, current, depth
         if view.attribute(current, "inherit_acl") is False:
             return
-        place = None if view.node_type(current) in _NAMES else view.place(current)
+        place = None if view.node_type(current) in _OBJECTS else view.place(current)
         if place is None:
             if current != ROOT_ID:
                 # Objects get it from their schema, and nodes without a parent by decree.
@@ -266,7 +260,7 @@ def require(
         attributes["denied_for"] = find_subject(view.trunk, verdict.subject) or ""
     if not by_proxy:
         attributes |= {"object_id": node_id, "object_type": view.node_type(node_id)}
-        if view.node_type(node_id) not in _NAMES:
+        if view.node_type(node_id) not in _OBJECTS:
             attributes["path"] = view.path(node_id)
     raise YtError(
         f'Access denied for user "{user}": "{shown}" permission{target} is {reason}',
@@ -277,10 +271,7 @@ def require(
 
 def describe(view: View, node_id: str) -> str:
     """Return what errors call an object."""
-    kind = _NAMES.get(view.node_type(node_id) or "")
-    return f"node {view.path(node_id)}" if kind is None else f'{kind} "{_name(view, node_id)}"'
-
-
-def _name(view: View, node_id: str) -> str:
-    place = view.place(node_id)
-    return place[1] if place else node_id
+    kind, place = view.node_type(node_id), view.place(node_id)
+    if kind not in _OBJECTS:
+        return f"node {view.path(node_id)}"
+    return f'{kind.replace("_", " ")} "{place[1] if place else node_id}"'

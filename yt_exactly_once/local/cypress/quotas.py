@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 ACCOUNT, BUNDLE = "account", "tablet_cell_bundle"
-_FOLDERS = {ACCOUNT: "accounts", BUNDLE: "tablet_cell_bundles"}
 _TITLES = {
     "node_count": "Cypress node count",
     "chunk_count": "chunk count",
@@ -155,7 +154,7 @@ def _chain(view: View, account: str) -> Iterator[str]:
     current: Any = account
     while current is not None:
         yield str(current)
-        found = view.find(_FOLDERS[ACCOUNT], current)
+        found = view.find(f"{ACCOUNT}s", current)
         current = None if found is None else view.attribute(found, "parent_name")
 
 
@@ -169,7 +168,7 @@ def _any_limits(view: View) -> bool:
 
 def _limits(view: View, kind: str, name: str) -> dict[str, int]:
     """Return the limits that were set, by resource."""
-    found = view.find(_FOLDERS[kind], name)
+    found = view.find(f"{kind}s", name)
     given = None if found is None else view.attribute(found, "resource_limits")
     if not isinstance(given, dict) or not given:
         return {}

@@ -32,10 +32,6 @@ CHOICES: dict[str, tuple[str, tuple[str, ...]]] = {
     "in_memory_mode": ("EInMemoryMode", ("none", "compressed", "uncompressed")),
     "optimize_for": ("EOptimizeFor", ("lookup", "scan")),
 }
-_OBJECTS = {
-    "account": ("account", "accounts"),
-    "tablet_cell_bundle": ("tablet cell bundle", "tablet_cell_bundles"),
-}
 _MEDIUM = "default"
 _MAX_REPLICATION_FACTOR = 20
 
@@ -54,10 +50,9 @@ def check(view: View, name: str, value: Any) -> None:
         enum, choices = CHOICES[name]
         if value not in choices:
             raise YtError(f'Error parsing {enum} value "{value}"; expected one of {choices}')
-    elif name in _OBJECTS:
-        what, folder = _OBJECTS[name]
-        if not isinstance(value, str) or view.find(folder, value) is None:
-            raise YtError(f'No such {what} "{value}"', Code.RESOLVE)
+    elif name in {"account", "tablet_cell_bundle"}:
+        if not isinstance(value, str) or view.find(f"{name}s", value) is None:
+            raise YtError(f'No such {name.replace("_", " ")} "{value}"', Code.RESOLVE)
     elif name == "primary_medium":
         _check_medium(value)
     elif name == "media":

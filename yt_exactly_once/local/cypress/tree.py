@@ -94,12 +94,6 @@ class Cypress:
         """Return where a path leads to in the trunk, without what the node has."""
         return reach(View(connection), path)
 
-    def set_attribute(
-        self, connection: sqlite3.Connection, node_id: str, name: str, value: Any
-    ) -> None:
-        """Store an attribute in the trunk, without any check."""
-        View(connection).put_attribute(node_id, name, value)
-
 
 def walk(view: View, path: YPath, *, follow_last: bool = True) -> Position:
     """Follow a path as far as it leads.

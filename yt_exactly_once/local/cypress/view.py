@@ -61,11 +61,6 @@ class View:
         return self.chain[0]
 
     @property
-    def parent(self) -> View:
-        """The view from the parent transaction."""
-        return replace(self, chain=self.chain[1:])
-
-    @property
     def trunk(self) -> View:
         """The view of everybody."""
         return replace(self, chain=(TRUNK,))

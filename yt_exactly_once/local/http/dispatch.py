@@ -131,7 +131,7 @@ def _answer(call: Call, result: Any) -> Answer:
     if call.announce_trailers:
         headers["Trailer"] = messages.TRAILERS
     items = result.rows if isinstance(result, Rows) else result
-    close = items.close if isinstance(items, Stream) else _nothing
+    close = items.close if isinstance(items, Stream) else None
     if isinstance(result, Rows) and call.output_format.name == "yson":
         modes = Modes(call.output_format.attributes)
         if not modes.change_nothing:
@@ -159,10 +159,6 @@ def _pieces(command: Command, items: Iterator[Any], output: Format) -> Iterator[
         return
     while batch := list(islice(items, _ROWS_PER_PIECE)):
         yield row_formats.dumps(batch, output)
-
-
-def _nothing() -> None:
-    """Release nothing: the rows are there already."""
 
 
 class _Body:

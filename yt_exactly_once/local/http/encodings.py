@@ -26,7 +26,7 @@ def is_supported(name: str) -> bool:
 
 
 def decode(data: bytes, name: str) -> bytes:
-    """Decode a request body, none to none; refuse one that is cut off, something else, or too long."""
+    """Decode a request body, which may be empty; refuse one that is cut off, something else, or too long."""
     if name == IDENTITY or not data:
         return data
     inflater = zlib.decompressobj(_WINDOW_AUTODETECT)

@@ -67,7 +67,7 @@ class Front:
             connection.reset()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connection = Connection(self, reader, writer)
+        connection = Connection(self.serve, reader, writer)
         self._connections.add(connection)
         try:
             await connection.run()
@@ -157,7 +157,7 @@ class Front:
             # Requests of this kind have an empty stream.
             pass
         try:
-            while (block := await self._in_thread(_next, blocks)) is not None:
+            while (block := await self._in_thread(next, blocks, None)) is not None:
                 await exchange.send_block(block)
         finally:
             await self._in_thread(_close, blocks)
@@ -230,10 +230,6 @@ def _execute(work: Callable[[Call], Any], call: Call) -> Any:
     except Exception as raised:
         error = failures.as_error(raised, call.context)
         raise error_messages.of_call(error) from raised
-
-
-def _next(blocks: Iterator[bytes]) -> bytes | None:
-    return next(blocks, None)
 
 
 def _close(blocks: Any) -> None:

@@ -15,28 +15,18 @@ from yt_exactly_once.local.formats.structured import Format, dump_yson, loads
 from yt_exactly_once.local.rpc import identifiers, message_types, paths
 from yt_exactly_once.local.rpc.message_types import FieldEntry, text
 
-_GROUPS = frozenset(
-    (
-        "TMutatingOptions",
-        "TPrerequisiteOptions",
-        "TRowBatchReadOptions",
-        "TSuppressableAccessTrackingOptions",
-        "TTabletRangeOptions",
-        "TTransactionalOptions",
-    )
-)
+_GROUP_NAMES = """
+    TMutatingOptions TPrerequisiteOptions TRowBatchReadOptions TSuppressableAccessTrackingOptions
+    TTabletRangeOptions TTransactionalOptions
+"""
+_GROUPS = frozenset(_GROUP_NAMES.split())
 """Messages whose fields are parameters of their own."""
 
-_MAPS = frozenset(
-    (
-        "TAttributeFilter",
-        "TLegacyAttributeKeys",
-        "TPrerequisiteOptions.TRevisionPrerequisite",
-        "TReqMultisetAttributesNode.TSubrequest",
-        "TRetentionConfig",
-        "TVersionedReadOptions",
-    )
-)
+_MAP_NAMES = """
+    TAttributeFilter TLegacyAttributeKeys TPrerequisiteOptions.TRevisionPrerequisite
+    TReqMultisetAttributesNode.TSubrequest TRetentionConfig TVersionedReadOptions
+"""
+_MAPS = frozenset(_MAP_NAMES.split())
 """Messages that are maps for commands; of others the methods take what they need."""
 
 _RENAMED = {

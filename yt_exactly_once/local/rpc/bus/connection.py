@@ -10,8 +10,8 @@ import asyncio
 import logging
 import secrets
 import socket
-from collections.abc import Coroutine
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
 from yt_exactly_once.local import sockets
 from yt_exactly_once.local.rpc.bus import envelopes, packets
@@ -24,20 +24,17 @@ _STALL_SECONDS = 30.0
 """How long a peer may be silent in the middle of a packet."""
 
 
-class Server(Protocol):
-    """What serves the requests."""
-
-    async def serve(self, exchange: Exchange) -> None:
-        """Serve one request to its end; failures are answered, not raised."""
+Serve = Callable[[Exchange], Awaitable[None]]
+"""Serves one request to its end; failures are answered, not raised."""
 
 
 class Connection:
     """A connection to one client."""
 
     def __init__(
-        self, server: Server, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, serve: Serve, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        self._server = server
+        self._serve_one = serve
         self._reader = reader
         self._writer = writer
         self._exchanges: dict[bytes, Exchange] = {}
@@ -115,7 +112,7 @@ class Connection:
         if envelope.kind == envelopes.REQUEST:
             if key in self._exchanges:
                 raise BadPacketError("Two requests with one id")
-            exchange = self._exchanges[key] = Exchange(self, envelope)
+            exchange = self._exchanges[key] = Exchange(self.send, self.reset, envelope)
             self._start(self._serve(key, exchange))
             return
         found = self._exchanges.get(key)
@@ -131,7 +128,7 @@ class Connection:
 
     async def _serve(self, key: bytes, exchange: Exchange) -> None:
         try:
-            await self._server.serve(exchange)
+            await self._serve_one(exchange)
         finally:
             self._exchanges.pop(key, None)
 

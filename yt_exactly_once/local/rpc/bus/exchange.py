@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.rpc.bus import envelopes
@@ -19,23 +19,24 @@ class GoneError(Exception):
     """The client has closed its connection or cancelled the request; nobody waits for an answer."""
 
 
-class Channel(Protocol):
-    """The way back to the client."""
-
-    async def send(self, parts: Parts) -> None:
-        """Send a message; what goes to a closed connection is lost."""
-
-    def reset(self) -> None:
-        """Close the connection so that the client sees a reset."""
-
-
 class Exchange:
-    """A request that is being served."""
+    """A request that is being served.
 
-    def __init__(self, connection: Channel, envelope: Envelope) -> None:
+    Args:
+        send: sends a message; what goes to a closed connection is lost.
+        reset: closes the connection so that the client sees a reset.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[Parts], Awaitable[None]],
+        reset: Callable[[], None],
+        envelope: Envelope,
+    ) -> None:
         self.header = envelope.header
         self.parts = envelope.parts
-        self._connection = connection
+        self.reset = reset
+        self._send = send
         given = envelope.header.server_attachments_streaming_parameters.window_size
         self._window = given if given > 0 else _DEFAULT_WINDOW
         self._incoming: deque[bytes | None] = deque()
@@ -45,17 +46,13 @@ class Exchange:
         self._received = self._expected = 0
         self._sent = self._numbered = self._confirmed = 0
 
-    def reset(self) -> None:
-        """Close the connection so that the client sees a reset."""
-        self._connection.reset()
-
     async def answer(self, message: Any, attachments: Sequence[bytes | None]) -> None:
         """Send the response."""
-        await self._connection.send(envelopes.response(self.header, message, attachments))
+        await self._send(envelopes.response(self.header, message, attachments))
 
     async def fail(self, error: YtError) -> None:
         """Send an error."""
-        await self._connection.send(envelopes.failure(self.header, error))
+        await self._send(envelopes.failure(self.header, error))
 
     def accept_payload(self, envelope: Envelope) -> None:
         """Take a packet of the client's stream."""
@@ -89,7 +86,7 @@ class Exchange:
             await self._woken()
         part = self._incoming.popleft()
         self._received += len(part or b"") or 1
-        await self._connection.send(envelopes.feedback(self.header, self._received))
+        await self._send(envelopes.feedback(self.header, self._received))
         return part
 
     async def send_block(self, part: bytes | None) -> None:
@@ -99,7 +96,7 @@ class Exchange:
             await self._woken()
         self._check()
         self._sent += size
-        await self._connection.send(envelopes.payload(self.header, self._numbered, [part]))
+        await self._send(envelopes.payload(self.header, self._numbered, [part]))
         self._numbered += 1
 
     async def _woken(self) -> None:
