@@ -157,7 +157,7 @@ def local_commands() -> str:
         [
             "# Commands of the embedded cluster",
             "",
-            "A command that is not listed answers with an error that says so.",
+            "A command that is not listed answers with an error that says so. Answers are never compressed.",
             "",
             "## Over HTTP",
             "",

@@ -34,7 +34,10 @@ REFUSED_PARAMETERS: dict[str, dict[str, str]] = {
     },
     "read_file": {"etag": "send it as the header If-None-Match"},
     "read_table": {"start_row_index_only": "the answer has the rows too"},
-    "select_rows": {"placeholder_values": "write the values into the query"},
+    "select_rows": {
+        "placeholder_values": "write the values into the query",
+        "use_canonical_null_relations": "say is_null where null is not to be compared",
+    },
     "write_file": {"compute_md5": "hash the bytes before they are sent"},
 }
 """By command, what is refused when it is given and not false or empty, with the remedy or the reason."""

@@ -86,7 +86,7 @@ def create(context: Context, connection: sqlite3.Connection) -> Any:
     return {"node_id": nodes.create(view_of(context, connection), path, wish)}
 
 
-@command("get", partial="rates of queues and consumers are zero")
+@command("get", partial="rates of queues and consumers are zero; attributes of nodes come whole")
 def get(context: Context) -> Any:
     """Read a node, an attribute or a part of a document."""
     value = _read(context, virtual.Virtual.get, reading.get)
@@ -126,7 +126,12 @@ def exists(context: Context) -> Any:
     return {"value": value}
 
 
-@command("set", input_type="structured", volatile=True, partial=_PLAIN)
+@command(
+    "set",
+    input_type="structured",
+    volatile=True,
+    partial=f"{_PLAIN}; attributes inside of values change with the whole value",
+)
 @once
 def set_(context: Context, connection: sqlite3.Connection) -> None:
     """Write a scalar, a document, a tree of nodes, an attribute or a part of a value."""

@@ -10,7 +10,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial, wraps
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local import arguments
@@ -27,43 +27,32 @@ KEEP_SECONDS = 300.0
 
 
 def once(change: Callable[[Context, sqlite3.Connection], Any]) -> Callable[[Context], Any]:
-    """Make a handler of a change that runs in one write, see `run_once`; no answer is an empty one."""
+    """Make a handler that applies a change in one write, unless its mutation id has an answer already.
+
+    Its answer must be a map, or nothing, which is an empty one. A known id that comes without `retry` is
+    refused. A change that fails keeps no answer: its repetition is tried again.
+    """
 
     @wraps(change)
     def handler(context: Context) -> Any:
-        return run_once(context, partial(change, context))
-
-    return handler
-
-
-def run_once(context: Context, change: Callable[[sqlite3.Connection], Any]) -> Any:
-    """Apply a change in one write, unless its mutation id has an answer already.
-
-    Args:
-        context: of the command; `mutation_id` and `retry` are among its parameters.
-        change: what to do; its answer must be a map, or nothing.
-
-    Raises:
-        YtError: a known mutation id comes without `retry`, or the change fails. A failed change keeps
-            no answer: its repetition is tried again.
-    """
-    mutation_id = arguments.identifier(context.parameters, "mutation_id")
-    is_retry = arguments.flag(context.parameters, "retry")
-    with context.proxy.store.write() as connection:
-        if mutation_id is not None:
-            kept = _kept(connection, mutation_id)
+        mutation_id = arguments.identifier(context.parameters, "mutation_id")
+        is_retry = arguments.flag(context.parameters, "retry")
+        with context.proxy.store.write() as connection:
+            kept = None if mutation_id is None else _kept(connection, mutation_id)
             if kept is not None:
                 if is_retry:
                     return load_yson(kept, "kept answer")
                 raise YtError('Duplicate request is not marked as "retry"', mutation_id=mutation_id)
-        master_transactions.expire(connection)
-        expiry.expire(connection)
-        answer = change(connection) or {}
-        if expiry.is_used(connection):
-            _renew(context, connection)
-        if mutation_id is not None:
-            _keep(connection, mutation_id, dump_yson(answer))
-    return answer
+            master_transactions.expire(connection)
+            expiry.expire(connection)
+            answer = change(context, connection) or {}
+            if expiry.is_used(connection):
+                _renew(context, connection)
+            if mutation_id is not None:
+                _keep(connection, mutation_id, dump_yson(answer))
+        return answer
+
+    return handler
 
 
 @contextmanager

@@ -43,11 +43,6 @@ class _ReadsOrderedTable(Exception):  # noqa: N818 - a signal, not a failure
 def select_rows(context: Context) -> Rows:
     """Run a query; a table that is younger than the transaction is not found."""
     arguments.text(context.parameters.get("query"), "query")
-    if arguments.flag(context.parameters, "use_canonical_null_relations"):
-        raise YtError(
-            "Canonical null relations are not supported by the embedded cluster; say is_null where"
-            " null is not to be compared"
-        )
     if not arguments.flag(context.parameters, "merge_versioned_rows", default=True):
         raise YtError(
             "Queries over rows that are not merged are not supported by the embedded cluster;"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from yt.yson import YsonUint64
 
 from yt_exactly_once.local import arguments
-from yt_exactly_once.local.commands.mutations import run_once
+from yt_exactly_once.local.commands.mutations import once
 from yt_exactly_once.local.commands.registry import command
 from yt_exactly_once.local.commands.sessions import table_of
 from yt_exactly_once.local.cypress import locks, quotas, ypath
@@ -163,7 +163,8 @@ def _run(
 ) -> Any:
     """Change a dynamic table once, even when the request comes twice."""
 
-    def apply(connection: sqlite3.Connection) -> dict[str, Any]:
+    @once
+    def apply(context: Context, connection: sqlite3.Connection) -> None:
         path = context.parameters.get("path")
         node = context.proxy.cypress.resolve(connection, ypath.parse(path).text)
         if find_layout(connection, node.id, node.path) is None:
@@ -172,6 +173,5 @@ def _run(
         # Nobody else may hold the table; a change of tablets itself belongs to no transaction.
         locks.acquire(context.proxy.cypress.view(connection, None), node.id)
         change(connection, node, layout)
-        return {}
 
-    return run_once(context, apply)
+    return apply(context)

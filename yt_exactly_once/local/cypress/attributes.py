@@ -109,20 +109,17 @@ def _common(view: View, node: Node) -> Computed:
         ),
         "annotation": lambda: _annotation(view, node)[0],
         "annotation_path": lambda: _annotation(view, node)[1],
+        "effective_expiration": lambda: _effective_expiration(view, node.id),
+        "effective_acl": lambda: permissions.effective(view, node.id),
+        "account": lambda: quotas.account_of(view, node.id),
+        "resource_usage": lambda: quotas.shown(quotas.of_node(view, node.id)),
+        "recursive_resource_usage": lambda: quotas.shown(quotas.below(view, node.id)),
     }
-    stored = node.attributes
-    defaults: dict[str, Any] = {"acl": [], "inherit_acl": True, "opaque": False}
-    found |= _constants({k: v for k, v in defaults.items() if k not in stored})
-    found["effective_expiration"] = lambda: _effective_expiration(view, node.id)
-    found["effective_acl"] = lambda: permissions.effective(view, node.id)
-    found["account"] = lambda: quotas.account_of(view, node.id)
     if node.type == "document":
         found["value"] = lambda: view.value(node.id)
     if node.name:
         found["key"] = lambda: node.name
-    found["resource_usage"] = lambda: quotas.shown(quotas.of_node(view, node.id))
-    found["recursive_resource_usage"] = lambda: quotas.shown(quotas.below(view, node.id))
-    return found
+    return found | _defaults(node, acl=[], inherit_acl=True, opaque=False)
 
 
 def _effective_expiration(view: View, node_id: str) -> dict[str, Any]:
@@ -163,8 +160,7 @@ def _quota(view: View, node: Node) -> Computed:
     def used() -> dict[str, Any]:
         return quotas.used_by(view, node.type, node.name)
 
-    unlimited: Computed = {"resource_limits": lambda: {"disk_space_per_medium": {}}}
-    found: Computed = {} if "resource_limits" in node.attributes else unlimited
+    found = _defaults(node, resource_limits={"disk_space_per_medium": {}})
     if node.type == quotas.BUNDLE:
         return {**found, "resource_usage": used}
     return {
@@ -201,6 +197,11 @@ def _constants(values: dict[str, Any]) -> Computed:
     return {name: constant(value) for name, value in values.items()}
 
 
+def _defaults(node: Node, **values: Any) -> Computed:
+    """Return what attributes are as long as nobody has set them."""
+    return _constants({k: v for k, v in values.items() if k not in node.attributes})
+
+
 def _chunked(view: View, node: Node) -> Computed:
     listed = chunks.chunks(view, node.id)
     size = sum(chunk.size for chunk in listed)
@@ -209,46 +210,32 @@ def _chunked(view: View, node: Node) -> Computed:
         "chunk_ids": lambda: [chunk.object_id for chunk in listed],
         "uncompressed_data_size": lambda: size,
         "compressed_data_size": lambda: size,
-        "compression_ratio": lambda: 1.0,
-        "update_mode": lambda: "none",
     }
-    defaults: dict[str, Any] = {
-        "compression_codec": "lz4",
-        "erasure_codec": "none",
-        "replication_factor": 1,
-        "primary_medium": "default",
-    }
-    found |= _constants({k: v for k, v in defaults.items() if k not in node.attributes})
-    if node.type == "table":
-        row_count = sum(chunk.row_count for chunk in listed)
-        schema = node.attributes.get("schema", [])
-        keys = [column["name"] for column in schema if column.get("sort_order")]
-        optimize_for = node.attributes.get("optimize_for", "lookup")
-        found.update(
-            {
-                "row_count": lambda: row_count,
-                "chunk_row_count": lambda: row_count,
-                "data_weight": lambda: size,
-                "dynamic": lambda: False,
-                "tablet_state": lambda: "none",
-                "sorted": lambda: bool(keys),
-                "key_columns": lambda: keys,
-                **(_of_sorted(view, listed, keys) if keys else {}),
-                "optimize_for": lambda: optimize_for,
-            }
-        )
-    return found
+    found |= _defaults(node, compression_codec="lz4", erasure_codec="none")
+    found |= _defaults(node, replication_factor=1, primary_medium="default")
+    return found | _tabular(view, node, listed, size) if node.type == "table" else found
 
 
-def _of_sorted(view: View, listed: Sequence[chunks.Chunk], keys: list[str]) -> Computed:
+def _tabular(view: View, node: Node, listed: Sequence[chunks.Chunk], size: int) -> Computed:
+    row_count = sum(chunk.row_count for chunk in listed)
+    schema = node.attributes.get("schema", [])
+    keys = [column["name"] for column in schema if column.get("sort_order")]
+
     def boundary_keys() -> dict[str, list[Any]]:
-        edges = chunks.edge_rows(view, listed)
-        return {
-            name: [row.get(key) for key in keys]
-            for name, row in zip(("min_key", "max_key"), edges, strict=False)
-        }
+        edges = zip(("min_key", "max_key"), chunks.edge_rows(view, listed), strict=False)
+        return {name: [row.get(key) for key in keys] for name, row in edges}
 
-    return {"sorted_by": lambda: keys, "boundary_keys": boundary_keys}
+    return {
+        "row_count": lambda: row_count,
+        "chunk_row_count": lambda: row_count,
+        "data_weight": lambda: size,
+        "dynamic": lambda: False,
+        "tablet_state": lambda: "none",
+        "sorted": lambda: bool(keys),
+        "key_columns": lambda: keys,
+        **({"sorted_by": lambda: keys, "boundary_keys": boundary_keys} if keys else {}),
+        **_defaults(node, optimize_for="lookup"),
+    }
 
 
 def read_all(view: View, node: Node) -> dict[str, Any]:

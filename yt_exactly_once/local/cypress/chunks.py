@@ -129,11 +129,6 @@ def begin_append(view: View, node_id: str) -> None:
         view.put_content(node_id, APPEND, dump_yson(below))
 
 
-def share(view: View, source_id: str, target_id: str) -> None:
-    """Give a node the chunks of another one."""
-    replace(view, target_id, chunks(view, source_id))
-
-
 def replace(view: View, node_id: str, listed: Iterable[Chunk]) -> None:
     """Make existing chunks the content of a node."""
     # The old list goes last: chunks that are on both lists must not be forgotten in between.

@@ -144,7 +144,7 @@ def _copy_node(view: View, source_id: str, copy_id: str, node_type: str, options
     if node_type == "table" and stored.get("dynamic"):
         dynamic.tables().copy(view.connection, source_id, copy_id)
     elif node_type in {"table", "file"}:
-        chunks.share(view, source_id, copy_id)
+        chunks.replace(view, copy_id, chunks.chunks(view, source_id))
     elif node_type in nodes.COMPOSITE:
         if node_type == lists.LIST:
             view.put_value(copy_id, view.value(source_id))

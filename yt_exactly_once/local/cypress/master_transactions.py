@@ -162,10 +162,7 @@ def expire(connection: sqlite3.Connection) -> None:
 
 def overdue(connection: sqlite3.Connection) -> list[str]:
     """Return the transactions whose lease ran out that are still here."""
-    found = connection.execute(
-        "SELECT id FROM master_transactions WHERE expires <= ?", (time.time(),)
-    )
-    return [transaction_id for (transaction_id,) in found]
+    return _ids(connection, "expires <= ?", time.time())
 
 
 def describe(connection: sqlite3.Connection, transaction_id: str) -> dict[str, Any] | None:
@@ -192,17 +189,18 @@ def describe(connection: sqlite3.Connection, transaction_id: str) -> dict[str, A
 
 def all_ids(connection: sqlite3.Connection) -> list[str]:
     """Return the ids of the live transactions."""
-    rows = connection.execute(
-        "SELECT id FROM master_transactions WHERE expires > ? ORDER BY id", (time.time(),)
-    )
-    return [transaction_id for (transaction_id,) in rows]
+    return _ids(connection, "expires > ?", time.time())
 
 
 def _nested(connection: sqlite3.Connection, transaction_id: str) -> list[str]:
+    return _ids(connection, "parent_id = ?", transaction_id.lower())
+
+
+def _ids(connection: sqlite3.Connection, condition: str, value: Any) -> list[str]:
     rows = connection.execute(
-        "SELECT id FROM master_transactions WHERE parent_id = ?", (transaction_id.lower(),)
+        f"SELECT id FROM master_transactions WHERE {condition} ORDER BY id", (value,)
     )
-    return [nested for (nested,) in rows]
+    return [transaction_id for (transaction_id,) in rows]
 
 
 def _end(connection: sqlite3.Connection, transaction_id: str) -> None:

@@ -213,7 +213,7 @@ class View:
 
     def put_attribute(self, node_id: str, name: str, value: Any) -> None:
         """Store an attribute."""
-        self._put_attribute(node_id, name, dump_yson(value))
+        self.put_attributes(node_id, {name: value})
 
     def put_attributes(self, node_id: str, values: dict[str, Any]) -> None:
         """Store several attributes."""
@@ -224,19 +224,10 @@ class View:
 
     def drop_attribute(self, node_id: str, name: str) -> None:
         """Forget an attribute."""
+        statement = "INSERT OR REPLACE INTO cypress_attributes (node_id, tx, name) VALUES (?, ?, ?)"
         if self.tx == TRUNK:
-            self.connection.execute(
-                "DELETE FROM cypress_attributes WHERE node_id = ? AND tx = '' AND name = ?",
-                (node_id, name),
-            )
-        else:
-            self._put_attribute(node_id, name, None)
-
-    def _put_attribute(self, node_id: str, name: str, value: bytes | None) -> None:
-        self.connection.execute(
-            "INSERT OR REPLACE INTO cypress_attributes VALUES (?, ?, ?, ?)",
-            (node_id, self.tx, name, value),
-        )
+            statement = "DELETE FROM cypress_attributes WHERE node_id = ? AND tx = ? AND name = ?"
+        self.connection.execute(statement, (node_id, self.tx, name))
 
     def value(self, node_id: str) -> Any:
         """Return the content of a scalar, a document or a link, or the order of a list."""

@@ -58,16 +58,9 @@ def prepare(proxy: Proxy, command: Command, request: Request, user: str) -> Call
         )
     if request.method == "POST" and content_encoding != encodings.IDENTITY and request.body:
         raise YtError("Content-Encoding not supported in POST body")
-    merged = parameters.gather(
-        request.method,
-        request.query,
-        headers,
-        request.body,
-        parameters.choose_format(
-            headers, "x-yt-input-format", headers.get("content-type"), command.input_type
-        ),
-        _output_format(headers, command),
-    )
+    mime, kind = headers.get("content-type"), command.input_type
+    chosen = parameters.choose_format(headers, "x-yt-input-format", mime, kind)
+    merged = parameters.gather(request, chosen, _output_format(headers, command))
     input_format = structured.parse_format(merged["input_format"])
     context = Context(proxy, command.name, merged, user)
     if request.method != "POST":
@@ -79,7 +72,7 @@ def prepare(proxy: Proxy, command: Command, request: Request, user: str) -> Call
         command,
         context,
         structured.parse_format(merged["output_format"]),
-        error_format(headers),
+        parameters.choose_format(headers, "x-yt-error-format", None, "structured"),
         header_format,
         headers.get("if-none-match"),
         announce_trailers="x-yt-omit-trailers" not in headers,
@@ -91,11 +84,6 @@ def _output_format(headers: Mapping[str, str], command: Command) -> Format:
     bare = command.output_type in {"null", "binary"}
     mime = None if bare else headers.get("accept")
     return parameters.choose_format(headers, "x-yt-output-format", mime, command.output_type)
-
-
-def error_format(headers: Mapping[str, str]) -> Format:
-    """Return the format that the client wants errors in."""
-    return parameters.choose_format(headers, "x-yt-error-format", None, "structured")
 
 
 def run(call: Call) -> Answer:

@@ -20,6 +20,7 @@ from yt_exactly_once.local.commands.registry import DataType
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats import json_format, structured
 from yt_exactly_once.local.formats.structured import Format
+from yt_exactly_once.local.http.messages import Request
 
 _DEFAULTS: dict[DataType, Format] = {
     "null": structured.YSON_BINARY,
@@ -87,29 +88,22 @@ def choose_format(
     return structured.from_mime(mime) or _DEFAULTS[data_type]
 
 
-def gather(
-    method: str,
-    query: str,
-    headers: Mapping[str, str],
-    body: bytes,
-    input_format: Format,
-    output_format: Format,
-) -> dict[str, Any]:
+def gather(request: Request, input_format: Format, output_format: Format) -> dict[str, Any]:
     """Merge the parameters of a request; the body of a POST has some, and they may choose formats."""
     merged: dict[str, Any] = {
         "input_format": _format_value(input_format),
         "output_format": _format_value(output_format),
     }
-    _patch(merged, _from_query(query))
+    _patch(merged, _from_query(request.query))
     try:
-        raw = gather_header(headers, "x-yt-parameters")
+        raw = gather_header(request.headers, "x-yt-parameters")
         if raw is not None:
-            _patch(merged, _map(structured.loads(raw, header_format(headers), "header")))
+            _patch(merged, _map(structured.loads(raw, header_format(request.headers), "header")))
     except YtError as error:
         raise YtError("Unable to parse parameters from headers", inner=[error]) from error
-    if method == "POST" and body:
+    if request.method == "POST" and request.body:
         try:
-            _patch(merged, _map(structured.loads(body, input_format, "request body")))
+            _patch(merged, _map(structured.loads(request.body, input_format, "request body")))
         except YtError as error:
             raise YtError("Unable to parse parameters from request body", inner=[error]) from error
     return merged

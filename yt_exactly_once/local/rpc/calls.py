@@ -6,7 +6,7 @@ errors are therefore the same on both fronts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -15,7 +15,6 @@ from yt_exactly_once.local.rpc import options
 from yt_exactly_once.local.rpc.bus.packets import Parts
 from yt_exactly_once.local.rpc.sequences import Sequences
 
-Attachments = Sequence[bytes | None]
 Direction = Literal["none", "read", "write"]
 
 
@@ -63,7 +62,6 @@ class Call:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-Run = Callable[[Call], None]
 Opening = Callable[[Call], list[bytes]]
 
 

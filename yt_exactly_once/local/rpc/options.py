@@ -82,6 +82,7 @@ def _load_attributes(value: Any, name: str) -> dict[str, Any]:
 _LOADERS: dict[str, Callable[[Any, str], Any]] = {
     "TAttributeDictionary": _load_attributes,
     "TGuid": lambda value, _: identifiers.to_text(value),
+    "TReqRegisterQueueConsumer.TRegistrationPartitions": lambda value, _: list(value.items),
     "TPrerequisiteOptions.TTransactionPrerequisite": lambda value, _: identifiers.required(
         value, "transaction_id"
     ),
@@ -122,7 +123,8 @@ def fill(message: Any, answer: Any) -> None:
         elif field.kind == "TGuid":
             identifiers.fill(target, value)
         elif field.is_message:
-            fill(target, value)
+            # Some lists are messages of their own.
+            fill(target, {"items": value} if isinstance(value, list) else value)
             target.SetInParent()
         else:
             setattr(message, field.name, _dump(field, value))

@@ -23,26 +23,14 @@ plain("AdvanceQueueConsumer", "advance_queue_consumer")
 plain("AdvanceConsumer", "advance_consumer", messages="AdvanceQueueConsumer")
 
 
-def _registration(request: Any) -> dict[str, Any]:
-    chosen = {"partitions": list(request.partitions.items)}
-    return options.parameters(request) | (chosen if request.HasField("partitions") else {})
-
-
-plain("RegisterQueueConsumer", "register_queue_consumer", _registration)
+plain("RegisterQueueConsumer", "register_queue_consumer")
 plain("UnregisterQueueConsumer", "unregister_queue_consumer")
 
 
 @method("ListQueueConsumerRegistrations", "list_queue_consumer_registrations")
 def list_queue_consumer_registrations(call: Call) -> None:
     """List registrations."""
-    listed = [
-        {
-            **item,
-            "partitions": chosen if (chosen := item["partitions"]) is None else {"items": chosen},
-        }
-        for item in call.execute()
-    ]
-    options.fill(call.response, {"registrations": listed})
+    options.fill(call.response, {"registrations": call.execute()})
 
 
 plain("CreateQueueProducerSession", "create_queue_producer_session")
