@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -19,13 +19,13 @@ class Feature:
 
     Attributes:
         name: how it is called in Python and on the command line.
-        kind: what values it takes.
+        kind: what values it takes: flag, seconds or number.
         default: its value when nothing is said.
         meaning: what it does, as the documentation says it.
     """
 
     name: str
-    kind: Literal["flag", "seconds", "number"]
+    kind: str
     default: Any
     meaning: str
 
@@ -48,76 +48,37 @@ class Feature:
         )
 
 
-FEATURES: dict[str, Feature] = {
-    feature.name: feature
-    for feature in (
-        Feature(
-            "producer_regress_on_skipped",
-            "flag",
-            True,
-            "A push whose rows are all skipped, or without rows, stores its last number, so that the"
-            " session goes back. Servers of 2024 do so.",
-        ),
-        Feature(
-            "producer_session_mutation_dedup",
-            "flag",
-            True,
-            "A repeated request to create a session gets the first answer. Older servers raise the"
-            " epoch again.",
-        ),
-        Feature(
-            "registration_lag_seconds",
-            "seconds",
-            0.0,
-            "How long proxies do not know of a new registration. Real ones refresh a cache.",
-        ),
-        Feature(
-            "visibility_delay_seconds",
-            "seconds",
-            0.0,
-            "How long rows of ordered tables stay invisible after the commit was answered.",
-        ),
-        Feature(
-            "random_tablet_seed",
-            "number",
-            None,
-            "Makes the choice of a tablet for rows without `$tablet_index` repeatable.",
-        ),
-        Feature(
-            "max_transaction_timeout_seconds",
-            "seconds",
-            60.0,
-            "Longest lease of a tablet transaction; longer ones are cut (`max_transaction_timeout` of"
-            " tablet nodes).",
-        ),
-        Feature(
-            "max_transaction_duration_seconds",
-            "seconds",
-            600.0,
-            "Age at which a transaction can no longer write to sorted tables, error 1729. YTsaurus"
-            " promises one minute.",
-        ),
-        Feature(
-            "max_master_transaction_timeout_seconds",
-            "seconds",
-            3600.0,
-            "Longest lease of a master transaction; longer ones are cut (`max_transaction_timeout` of"
-            " masters).",
-        ),
-        Feature(
-            "arrow_any_as_string",
-            "flag",
-            False,
-            "Arrow rows: bytes for an `any` column are stored as a string of YSON, as older proxies do.",
-        ),
-        Feature(
-            "arrow_wide_decimal_as_text",
-            "flag",
-            False,
-            "Arrow rows: a decimal of more than 35 digits is stored as its text, as older proxies do.",
-        ),
-    )
-}
+# A line for each: name, kind, default as JSON, meaning.
+_TABLE = """
+producer_regress_on_skipped flag true: A push whose rows are all skipped, or without rows, stores its \
+    last number, so that the session goes back. Servers of 2024 do so.
+producer_session_mutation_dedup flag true: A repeated request to create a session gets the first answer. \
+    Older servers raise the epoch again.
+registration_lag_seconds seconds 0.0: How long proxies do not know of a new registration. Real ones \
+    refresh a cache.
+visibility_delay_seconds seconds 0.0: How long rows of ordered tables stay invisible after the commit was \
+    answered.
+random_tablet_seed number null: Makes the choice of a tablet for rows without `$tablet_index` repeatable.
+max_transaction_timeout_seconds seconds 60.0: Longest lease of a tablet transaction; longer ones are cut \
+    (`max_transaction_timeout` of tablet nodes).
+max_transaction_duration_seconds seconds 600.0: Age at which a transaction can no longer write to sorted \
+    tables, error 1729. YTsaurus promises one minute.
+max_master_transaction_timeout_seconds seconds 3600.0: Longest lease of a master transaction; longer ones \
+    are cut (`max_transaction_timeout` of masters).
+arrow_any_as_string flag false: Arrow rows: bytes for an `any` column are stored as a string of YSON, as \
+    older proxies do.
+arrow_wide_decimal_as_text flag false: Arrow rows: a decimal of more than 35 digits is stored as its \
+    text, as older proxies do.
+"""
+
+
+def _read(line: str) -> Feature:
+    head, _, meaning = line.partition(": ")
+    name, kind, default = head.split()
+    return Feature(name, kind, json.loads(default), " ".join(meaning.split()))
+
+
+FEATURES = {each.name: each for each in map(_read, _TABLE.strip().splitlines())}
 
 
 def value_of(features: Mapping[str, Any], name: str) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from yt_exactly_once.local import support
 from yt_exactly_once.local.commands import rights
@@ -35,26 +35,13 @@ class Rows:
     columns: tuple[Column, ...] = ()
 
 
-class RowReader(Protocol):
-    """Parses the body of a tabular command."""
+RowReader = Callable[..., Sequence[dict[str, Any]]]
+"""Parses the body of a tabular command: the rows in order, or `YtError` for a malformed body.
 
-    def __call__(
-        self, schema: Sequence[Mapping[str, Any]] | None = None, /
-    ) -> Sequence[dict[str, Any]]:
-        """Return the rows of the body, in order.
-
-        Args:
-            schema: the columns of `@schema` (`name`, `type` and, where it says more, `type_v3`). Only
-                Arrow looks at it: there the conversion of a value depends on the column's type, and
-                columns that the schema lacks are dropped. Without it Arrow values come as they are.
-
-        Raises:
-            YtError: the body is malformed, or Arrow cannot be converted to a column.
-        """
-
-
-def _no_rows(_schema: Sequence[Mapping[str, Any]] | None = None, /) -> list[dict[str, Any]]:
-    return []
+It may be given the columns of `@schema` (`name`, `type` and, where it says more, `type_v3`). Only Arrow looks
+at them: the conversion of a value depends on the column's type, and other columns are dropped. Without them
+Arrow values come as they are.
+"""
 
 
 @dataclass
@@ -80,7 +67,7 @@ class Context:
     parameters: dict[str, Any]
     user: str = "root"
     read_value: Callable[[], Any] = lambda: None
-    read_rows: RowReader = _no_rows
+    read_rows: RowReader = lambda _schema=None: []
     read_bytes: Callable[[], Iterator[bytes]] = lambda: iter(())
     response_parameters: dict[str, Any] = field(default_factory=dict)
     etag: str | None = None

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from yt_exactly_once.local.cypress import locks, values
 from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.cypress.ypath import Step
-from yt_exactly_once.local.errors import YtError
 
 LIST = "list_node"
 
@@ -54,8 +53,3 @@ def drop(view: View, list_id: str, key: str) -> None:
     locks.acquire(view, list_id)
     view.put_value(list_id, [other for other in view.order(list_id) if other != key])
     view.put_child(list_id, key, None)
-
-
-def refuse_recursive(where: str) -> YtError:
-    """Return the error for a path through items that do not exist."""
-    return YtError(f'List node {where} does not support "recursive" option')

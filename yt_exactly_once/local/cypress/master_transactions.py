@@ -28,7 +28,10 @@ MASTER_TYPES = frozenset((TYPES["transaction"], TYPES["nested_transaction"]))
 
 def chain(connection: sqlite3.Connection, transaction_id: str) -> tuple[str, ...]:
     """Return a transaction, its ancestors and the trunk; raise 11000 when it has ended."""
-    check_type(transaction_id)
+    if not is_id(transaction_id):
+        raise YtError(f'"{transaction_id}" is not a valid object id')
+    if not is_master(transaction_id):
+        raise YtError(f"{transaction_id} is not a valid master transaction id")
     found: list[str] = []
     current = transaction_id.lower()
     moment = time.time()
@@ -46,14 +49,6 @@ def chain(connection: sqlite3.Connection, transaction_id: str) -> tuple[str, ...
 def is_master(transaction_id: str) -> bool:
     """Tell whether a text is the id of a master transaction."""
     return is_id(transaction_id) and type_number(transaction_id) in MASTER_TYPES
-
-
-def check_type(transaction_id: str) -> None:
-    """Refuse ids that do not belong to a master transaction."""
-    if not is_id(transaction_id):
-        raise YtError(f'"{transaction_id}" is not a valid object id')
-    if not is_master(transaction_id):
-        raise YtError(f"{transaction_id} is not a valid master transaction id")
 
 
 def no_such(transaction_id: str) -> YtError:

@@ -152,7 +152,7 @@ def place(
         if index is None:
             raise position.missing()
         if recursive:
-            raise lists.refuse_recursive(position.path)
+            raise YtError(f'List node {position.path} does not support "recursive" option')
     else:
         parent_id, name = _make_parents(view, position, recursive=recursive, owner=owner)
     if index is None:

@@ -28,20 +28,19 @@ class Virtual:
 
     Attributes:
         whole: the object as a map of its children, each with its attributes; `None` when there is none.
+        where: its path.
         steps: the path inside.
-        text: the whole path.
     """
 
     whole: Any
+    where: str
     steps: tuple[Step, ...]
-    text: str
 
     def get(self, names: Sequence[str] = ()) -> Any:
         """Return what the path leads to; of attributes only the named ones, with `@` all without names."""
         if self.whole is None:
-            name = self.text.partition("/")[0][1:]
-            raise tree.unresolved(self.text, f"No such object {name}")
-        found = values.get(self.whole, self.steps, self.text)
+            raise tree.unresolved(self.where, f"No such object {self.where[1:]}")
+        found = values.get(self.whole, self.steps, self.where)
         if Mark.ATTRIBUTE not in self.steps:
             return _shown(found, names)
         return _chosen(found, names) if names and self.steps[-1] is Mark.ATTRIBUTE else found
@@ -49,7 +48,7 @@ class Virtual:
     def children(self, names: Sequence[str] = ()) -> list[Any]:
         """Return the names of the children, each with the named attributes."""
         if self.steps:
-            return values.keys(self.get(), self.text)
+            return values.keys(self.get(), self.where)
         shown = self.get(names).items()
         return [_with(yson.YsonUnicode(name), child.attributes) for name, child in shown]
 
@@ -97,7 +96,7 @@ def find(view: View, path: YPath, proxies: Callable[[], list[str]]) -> Virtual |
         return None
     content = yson.YsonMap({name: _with(yson.YsonEntity(), of) for name, of in maker().items()})
     whole = _with(content, {"type": "map_node", "count": len(content)})
-    return Virtual(whole, path.steps[_PREFIX_LENGTH:], path.text)
+    return Virtual(whole, f"//sys/{path.steps[1]}", path.steps[_PREFIX_LENGTH:])
 
 
 def _transactions(view: View) -> _Objects:
@@ -124,7 +123,7 @@ def _by_id(view: View, path: YPath) -> Virtual | None:
     else:
         return None
     whole = None if known is None else _with(yson.YsonMap(), known)
-    return Virtual(whole, path.steps, path.text)
+    return Virtual(whole, f"#{path.root}", path.steps)
 
 
 def _describe_tablet(view: View, tablet_id: str) -> dict[str, Any] | None:

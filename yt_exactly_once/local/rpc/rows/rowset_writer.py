@@ -136,7 +136,7 @@ def _of_values(column: Column, values: list[Any]) -> tuple[Any, Any]:
     kind = kinds.of_column(column)
     if kind == kinds.NULL:
         return np.ones(len(values), bool), np.empty(0, np.uint64)
-    is_null = _nulls(values)
+    is_null = np.array([value is None for value in values], bool) if None in values else None
     given = values if is_null is None else [value for value in values if value is not None]
     if kind not in kinds.STRING_LIKE:
         return is_null, _numbers(kind, given, column.name)
@@ -168,12 +168,6 @@ def _of_array(column: Column, array: Any) -> tuple[Any, Any]:
     padding = pa.array(_PADDING, pa.binary()).take(pa.array(-lengths & 7))
     padded = pc.binary_join_element_wise(array, padding, b"")
     return is_null, _Texts(lengths, padded.buffers()[2] or b"")
-
-
-def _nulls(values: list[Any]) -> Any:
-    if None not in values:
-        return None
-    return np.array([value is None for value in values], bool)
 
 
 def texts(column: Column, values: Sequence[Any]) -> list[bytes]:

@@ -89,7 +89,9 @@ def _uniform(data: bytes, words: Words, count: int, names: Sequence[str]) -> Row
     values = int(words[1])
     if not 0 < values <= len(names):
         return None
-    starts = _row_starts(words, count, values)
+    starts = _likely_starts(words, count, values)
+    if starts is None:
+        starts = _searched_starts(words, count, values)
     if starts is None or (words[starts] != values).any():
         return None
     found: dict[str, tuple[int, Words, Words]] = {}
@@ -150,12 +152,6 @@ def _shared_header(headers: Words) -> tuple[int, int, int] | None:
 
 def _kinds(headers: Words) -> Words:
     return (headers >> np.uint64(16)) & np.uint64(0xFF)
-
-
-def _row_starts(words: Words, count: int, values: int) -> Words | None:
-    """Return where rows begin, as if every row had that many values; `None` when they do not."""
-    likely = _likely_starts(words, count, values)
-    return _searched_starts(words, count, values) if likely is None else likely
 
 
 def _likely_starts(words: Words, count: int, values: int) -> Words | None:
