@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import sqlite3
 import uuid
+from contextlib import closing
 
 import pytest
 import yt.wrapper as yt
@@ -339,6 +341,19 @@ def test_start_with_a_dead_prerequisite_is_refused(raw):
         {"type": "master", "prerequisite_transaction_ids": [f"1-2-10001-{dead[:6]}"]},
     )
     assert json.dumps(answer.error).count("No such transaction")
+
+
+def test_unlocked_snapshot_leaves_no_chunk(cluster, client, other, tmp):
+    """The store would grow by every table that was written while it was locked."""
+    client.write_table(f"{tmp}/t", [{"x": 1}])
+    (chunk_id,) = client.get(f"{tmp}/t/@chunk_ids")
+    with client.Transaction(timeout=60_000):
+        client.lock(f"{tmp}/t", mode="snapshot")
+        other.write_table(f"{tmp}/t", [{"x": 2}])
+        client.unlock(f"{tmp}/t")
+    with closing(sqlite3.connect(cluster.data_dir / "store.sqlite3")) as store:
+        number = int(chunk_id.split("-")[1], 16)
+        assert not store.execute("SELECT 1 FROM chunks WHERE id = ?", (number,)).fetchall()
 
 
 def test_snapshot_of_a_map_keeps_its_children(client, other, tmp):
