@@ -8,29 +8,32 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import chain, groupby
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from yt_exactly_once.local.store import Store
-from yt_exactly_once.local.tables import values, vectors
+from yt_exactly_once.local.tables import values
 from yt_exactly_once.local.tables.layout import TableLayout
-from yt_exactly_once.local.tables.schema import CUMULATIVE_WEIGHT_COLUMN, TIMESTAMP_COLUMN, Column
 from yt_exactly_once.local.tablets import blocks, counters
-from yt_exactly_once.local.tablets.block_bodies import Rows
+from yt_exactly_once.local.tablets.block_bodies import Page
 from yt_exactly_once.local.tablets.catalog import find_layout
 from yt_exactly_once.local.tablets.modifications import Batch
 
 
 class Part(NamedTuple):
-    """Rows for one tablet: the index of it, names of columns, the columns, and weights of rows."""
+    """Rows for one tablet: names of columns, the columns, and weights of rows; or pages with all of that."""
 
     tablet: int
     names: list[str]
     arrays: list[Any]
     weights: Any
+    pages: Sequence[Page] = ()
 
 
 def append(
@@ -48,12 +51,13 @@ def append(
         delay: seconds.
     """
     parts = [part for batch, places in batches for part in _split(batch, places)]
+    pages = _packed(layout, parts)
     if not delay:
-        apply(connection, layout, parts, timestamp)
+        apply(connection, layout, pages, timestamp)
         return
     connection.execute(
         "INSERT INTO pending_appends (due, node_id, ts, body) VALUES (?, ?, ?, ?)",
-        (time.time() + delay, layout.node_id, timestamp, _dump_parts(parts)),
+        (time.time() + delay, layout.node_id, timestamp, _dump(pages)),
     )
 
 
@@ -82,7 +86,7 @@ def _apply_pending(
     for number, node_id, timestamp, body in pending:
         layout = find_layout(connection, node_id, node_id)
         if layout is not None:
-            apply(connection, layout, _load_parts(body), timestamp)
+            apply(connection, layout, _load(body), timestamp)
         connection.execute("DELETE FROM pending_appends WHERE id = ?", (number,))
 
 
@@ -92,9 +96,9 @@ def forget_pending(connection: sqlite3.Connection, layout: TableLayout, index: i
         "SELECT id, body FROM pending_appends WHERE node_id = ?", (layout.node_id,)
     ).fetchall()
     for number, body in pending:
-        parts = [part for part in _load_parts(body) if part.tablet != index]
+        others = {tablet: pages for tablet, pages in _load(body).items() if tablet != index}
         connection.execute(
-            "UPDATE pending_appends SET body = ? WHERE id = ?", (_dump_parts(parts), number)
+            "UPDATE pending_appends SET body = ? WHERE id = ?", (_dump(others), number)
         )
 
 
@@ -104,28 +108,17 @@ def _due(connection: sqlite3.Connection, moment: float) -> list[tuple[int, str, 
     ).fetchall()
 
 
-def _dump_parts(parts: Sequence[Part]) -> bytes:
-    return values.dump_yson([[part.tablet, _dump_rows(part)] for part in parts])
+def _dump(pages: Mapping[int, Sequence[Page]]) -> bytes:
+    return values.dump_yson(
+        [
+            [index, [[*page[:-1], memoryview(page.body).tobytes()] for page in listed]]
+            for index, listed in pages.items()
+        ]
+    )
 
 
-def _dump_rows(part: Part) -> bytes:
-    arrays = [*part.arrays, pa.array(part.weights, pa.int64())]
-    batch = pa.RecordBatch.from_arrays(arrays, [*part.names, ""])
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    dumped: bytes = sink.getvalue().to_pybytes()
-    return dumped
-
-
-def _load_parts(body: bytes) -> list[Part]:
-    parts = []
-    for index, rows in values.load_yson(body):
-        batch = pa.ipc.open_stream(rows).read_next_batch()
-        *names, _ = batch.schema.names
-        *arrays, weights = batch.columns
-        parts.append(Part(index, names, arrays, weights.to_numpy()))
-    return parts
+def _load(body: bytes) -> dict[int, list[Page]]:
+    return {index: [Page(*page) for page in listed] for index, listed in values.load_yson(body)}
 
 
 def _split(batch: Batch, places: Mapping[int, Any]) -> list[Part]:
@@ -133,7 +126,7 @@ def _split(batch: Batch, places: Mapping[int, Any]) -> list[Part]:
     names = [column.name for column in batch.rows.columns]
     arrays, weights = batch.rows.data, batch.weights
     return [
-        Part(index, names, arrays, weights)
+        Part(index, names, arrays, weights, batch.pages)
         if positions is None
         else Part(
             index, names, [array.take(pa.array(positions)) for array in arrays], weights[positions]
@@ -142,43 +135,50 @@ def _split(batch: Batch, places: Mapping[int, Any]) -> list[Part]:
     ]
 
 
+def _packed(layout: TableLayout, parts: Sequence[Part]) -> dict[int, list[Page]]:
+    """Pack what is not packed yet; rows of one tablet that follow each other share blocks."""
+    pages: dict[int, list[Page]] = defaultdict(list)
+    ordered = sorted(parts, key=attrgetter("tablet"))
+    for (index, is_packed), members in groupby(
+        ordered, lambda part: (part.tablet, bool(part.pages))
+    ):
+        if is_packed:
+            pages[index] += chain.from_iterable(part.pages for part in members)
+        else:
+            pages[index] += blocks.pack(layout, *_joined(list(members)))
+    return pages
+
+
+def _joined(parts: Sequence[Part]) -> tuple[list[str], list[Any], Any]:
+    """Return the columns that all parts have, with their names, and the weights."""
+    names = [name for name in parts[0].names if all(name in part.names for part in parts)]
+    columns = [[part.arrays[part.names.index(name)] for part in parts] for name in names]
+    return (
+        names,
+        list(map(pa.concat_arrays, columns)),
+        np.concatenate([part.weights for part in parts]),
+    )
+
+
 def apply(
-    connection: sqlite3.Connection, layout: TableLayout, parts: Sequence[Part], timestamp: int
+    connection: sqlite3.Connection,
+    layout: TableLayout,
+    pages: Mapping[int, Sequence[Page]],
+    timestamp: int,
 ) -> None:
     """Give rows their indexes and system columns, and write those of each tablet together."""
-    grouped: dict[int, list[Part]] = {}
-    for part in parts:
-        grouped.setdefault(part.tablet, []).append(part)
-    for index, members in grouped.items():
+    for index, listed in pages.items():
         total, weight = counters.of(connection, layout, index, "total_rows", "total_weight")
-        weights = np.concatenate([part.weights for part in members])
-        count = len(weights)
-        sums = np.cumsum(weights) + weight
-        given = {
-            TIMESTAMP_COLUMN: pa.array(np.full(count, timestamp, np.uint64)),
-            CUMULATIVE_WEIGHT_COLUMN: pa.array(sums),
-        }
-        arrays = [
-            given[column.name] if column.name in given else _column(members, column, count)
-            for column in layout.columns
-        ]
-        rows = Rows(total, pa.array(np.full(count, timestamp, np.int64)), arrays)
-        if count:
-            blocks.append(connection, layout, layout.tablets[index].tablet_id, rows, weights)
+        tablet_id = layout.tablets[index].tablet_id
+        total, weight = blocks.append(
+            connection, layout, tablet_id, listed, total, weight, timestamp
+        )
         counters.put(
             connection,
             layout,
             index,
-            total_rows=total + count,
-            total_weight=weight + int(weights.sum()),
+            total_rows=total,
+            total_weight=weight,
             last_write_ts=timestamp,
             written_at=time.time(),
         )
-
-
-def _column(parts: Sequence[Part], column: Column, count: int) -> Any:
-    """Return what all parts hold in a column; they lack those that are younger than they are."""
-    if any(column.name not in part.names for part in parts):
-        return pa.nulls(count, vectors.arrow_type(column))
-    pieces = [part.arrays[part.names.index(column.name)] for part in parts]
-    return pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)

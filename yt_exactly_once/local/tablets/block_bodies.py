@@ -1,7 +1,8 @@
 """What a block of an ordered table consists of, and how it is opened; `blocks` knows which blocks there are.
 
 A block is an Arrow record batch, compressed where that pays. Columns that the table got later are null in it.
-The blocks that were opened last stay in memory.
+Rows of one commit are packed before their place and their moment are known: `$timestamp` is not in a block,
+and cumulative weights count from its begin. The blocks that were opened last stay in memory.
 """
 
 from __future__ import annotations
@@ -16,10 +17,13 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from yt_exactly_once.local.tables import vectors
 from yt_exactly_once.local.tables.layout import TableLayout
+from yt_exactly_once.local.tables.schema import CUMULATIVE_WEIGHT_COLUMN, TIMESTAMP_COLUMN, Column
 
 _COMPRESSED_FROM = 1024
 """Bytes; smaller bodies are kept as they are."""
@@ -56,7 +60,18 @@ class Rows(NamedTuple):
 
 
 class Block(NamedTuple):
-    """What is known of a block that is not opened: row indexes, data weight, range of timestamps."""
+    """What is known of a block that is not opened.
+
+    Attributes:
+        first: index of its first row.
+        past: index after its last one.
+        weight: data weight of its rows.
+        oldest: the first timestamp of a row; that of all of them if the body has none.
+        newest: the last one.
+        columns: number of its `Fields`.
+        size: bytes of the body before it was compressed; 0 if it is not.
+        passed: what is to be added to the cumulative weights in the body.
+    """
 
     key: int
     first: int
@@ -66,6 +81,17 @@ class Block(NamedTuple):
     newest: int
     columns: int
     size: int
+    passed: int
+
+
+class Page(NamedTuple):
+    """Rows of one commit for one tablet, packed before it: how many, and what `Block` says of them."""
+
+    rows: int
+    weight: int
+    columns: int
+    size: int
+    body: Any
 
 
 def joined(parts: Sequence[Rows]) -> Rows:
@@ -77,13 +103,13 @@ def joined(parts: Sequence[Rows]) -> Rows:
     )
 
 
-def packed(rows: Rows, fields: Fields) -> tuple[Any, int]:
-    """Return rows as bytes, and how many these are unpacked if they are compressed."""
-    batch = pa.RecordBatch.from_arrays([rows.timestamps, *rows.arrays], schema=fields.schema)
-    body = batch.serialize()
-    if body.size < _COMPRESSED_FROM:
-        return body, 0
-    return pa.compress(body, codec=_CODEC), body.size
+def packed(fields: Fields, arrays: Sequence[Any], count: int, weight: int) -> Page:
+    """Pack so many rows with a data weight; their columns are as the fields say."""
+    batch = pa.RecordBatch.from_arrays(arrays, schema=fields.schema)
+    body, size = batch.serialize(), 0
+    if body.size >= _COMPRESSED_FROM:
+        body, size = pa.compress(body, codec=_CODEC), body.size
+    return Page(count, weight, fields.number, size, body)
 
 
 @dataclass(frozen=True)
@@ -103,27 +129,38 @@ class Fields:
     positions: dict[str, int]
 
     @classmethod
-    def of(cls, layout: TableLayout) -> Fields:
-        """Return the fields of a table as it is now."""
+    def of(cls, layout: TableLayout) -> tuple[Fields, Fields]:
+        """Return those of a table as it is now: for rows of one commit, and for rows with timestamps."""
         known = _known_layouts.get(layout)
         if known is None:
-            pairs = [(column.name, str(vectors.arrow_type(column))) for column in layout.columns]
-            described = json.dumps(pairs)
-            number = int.from_bytes(blake2b(described.encode(), digest_size=7).digest(), "big")
-            known = _known_layouts[layout] = cls.load(number, described)
+            pairs = [
+                (column.name, str(vectors.arrow_type(column)))
+                for column in layout.columns
+                if column.name != TIMESTAMP_COLUMN
+            ]
+            known = cls._numbered(pairs), cls._numbered([(_STAMPS, "int64"), *pairs])
+            _known_layouts[layout] = known
         return known
+
+    @classmethod
+    def _numbered(cls, pairs: Sequence[tuple[str, str]]) -> Fields:
+        described = json.dumps(pairs)
+        number = int.from_bytes(blake2b(described.encode(), digest_size=7).digest(), "big")
+        return cls.load(number, described)
 
     @classmethod
     def load(cls, number: int, described: str) -> Fields:
         """Return the fields that the store describes."""
         pairs = json.loads(described)
-        schema = pa.schema([("", pa.int64()), *((name, _TYPES[kind]) for name, kind in pairs)])
-        positions = {name: position for position, (name, _) in enumerate(pairs, 1)}
-        return cls(number, described, schema, positions)
+        schema = pa.schema([(name, _TYPES[kind]) for name, kind in pairs])
+        return cls(number, described, schema, {name: at for at, (name, _) in enumerate(pairs)})
 
+
+_STAMPS = ""
+"""The column with timestamps; no column of a table has this name."""
 
 _TYPES = {str(kind): kind for kind in vectors.ARROW_TYPES.values()}
-_known_layouts: WeakKeyDictionary[TableLayout, Fields] = WeakKeyDictionary()
+_known_layouts: WeakKeyDictionary[TableLayout, tuple[Fields, Fields]] = WeakKeyDictionary()
 _known_fields: dict[int, Fields] = {}
 
 
@@ -144,14 +181,19 @@ def open_block(connection: sqlite3.Connection, layout: TableLayout, block: Block
     batch = _cache.get(block.key)
     if batch is None:
         batch = _load(connection, block, fields.schema)
-    places = fields.positions
-    arrays = [
-        batch.column(places[column.name])
-        if column.name in places
-        else pa.nulls(batch.num_rows, vectors.arrow_type(column))
-        for column in layout.columns
-    ]
-    return Rows(block.first, batch.column(0), arrays)
+    count, places = block.past - block.first, fields.positions
+    same = pa.array(np.full(count, block.oldest))
+    stamps = batch.column(places[_STAMPS]) if _STAMPS in places else same
+
+    def column_of(column: Column) -> Any:
+        if column.name == TIMESTAMP_COLUMN:
+            return stamps.cast(pa.uint64())
+        if column.name not in places:
+            return pa.nulls(count, vectors.arrow_type(column))
+        held = batch.column(places[column.name])
+        return pc.add(held, block.passed) if column.name == CUMULATIVE_WEIGHT_COLUMN else held
+
+    return Rows(block.first, stamps, [column_of(column) for column in layout.columns])
 
 
 def _load(connection: sqlite3.Connection, block: Block, schema: Any) -> Any:

@@ -1,9 +1,10 @@
 """Rows of ordered tables on disk: blocks of consecutive rows, kept by columns.
 
-A commit appends one block per tablet, or several blocks if it is large. Small blocks at the end of a tablet
-are replaced by one. `block_bodies` knows the bytes of a block. Here is what reads need to know before they
-open it. Which rows a client may see is not known here: trimmed rows stay in the first block until all of it
-goes. Chunks that clients see are another thing, see `flushed`.
+A commit appends one block per tablet, or several blocks if it is large: those were packed when the rows
+came, so that the commit, which holds up other writers, only writes them down. Small blocks at the end of a
+tablet are replaced by one. `block_bodies` knows the bytes of a block. Here is what reads need to know before
+they open it. Which rows a client may see is not known here: trimmed rows stay in the first block until all of
+it goes. Chunks that clients see are another thing, see `flushed`.
 """
 
 from __future__ import annotations
@@ -15,12 +16,15 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from yt_exactly_once.local.tables import vectors
 from yt_exactly_once.local.tables.layout import TableLayout
+from yt_exactly_once.local.tables.schema import CUMULATIVE_WEIGHT_COLUMN
 from yt_exactly_once.local.tablets.block_bodies import (
     Block,
     Fields,
+    Page,
     Rows,
     joined,
     open_block,
@@ -32,7 +36,8 @@ _TABLES = (
     CREATE TABLE IF NOT EXISTS blocks (
         key INTEGER PRIMARY KEY, tablet_id TEXT NOT NULL, first INTEGER NOT NULL,
         past INTEGER NOT NULL, weight INTEGER NOT NULL, oldest INTEGER NOT NULL,
-        newest INTEGER NOT NULL, columns INTEGER NOT NULL, size INTEGER NOT NULL, body BLOB NOT NULL
+        newest INTEGER NOT NULL, columns INTEGER NOT NULL, size INTEGER NOT NULL,
+        passed INTEGER NOT NULL, body BLOB NOT NULL
     )
     """,
     "CREATE UNIQUE INDEX IF NOT EXISTS blocks_by_row ON blocks (tablet_id, first)",
@@ -49,7 +54,7 @@ _FAN_IN = 16
 """So many blocks of a size become one of the next size."""
 
 _FAN_IN_BITS = 4
-_NAMED = "key, first, past, weight, oldest, newest, columns, size"
+_NAMED = "key, first, past, weight, oldest, newest, columns, size, passed"
 
 
 def initialize(connection: sqlite3.Connection) -> None:
@@ -60,25 +65,63 @@ def initialize(connection: sqlite3.Connection) -> None:
 
 def remember_columns(connection: sqlite3.Connection, layout: TableLayout) -> None:
     """Note what blocks of a table consist of from now on; a new schema needs it before rows come."""
-    fields = Fields.of(layout)
-    connection.execute(
-        "INSERT OR IGNORE INTO block_columns VALUES (?, ?)", (fields.number, fields.described)
+    connection.executemany(
+        "INSERT OR IGNORE INTO block_columns VALUES (?, ?)",
+        [(fields.number, fields.described) for fields in Fields.of(layout)],
     )
 
 
+def pack(
+    layout: TableLayout, names: Sequence[str], arrays: Sequence[Any], weights: Any
+) -> list[Page]:
+    """Pack rows of one commit for one tablet; columns that are not given are null."""
+    given = dict(zip(names, arrays, strict=True))
+    fields, _ = Fields.of(layout)
+    pages = []
+    for start, end in pairwise([0, *_cuts(weights)]):
+        sums = np.cumsum(weights[start:end])
+        given_here = {name: array[start:end] for name, array in given.items()}
+        given_here[CUMULATIVE_WEIGHT_COLUMN] = pa.array(sums)
+        columns = [
+            given_here[field.name]
+            if field.name in given_here
+            else pa.nulls(end - start, field.type)
+            for field in fields.schema
+        ]
+        pages.append(packed(fields, columns, end - start, int(sums[-1])))
+    return pages
+
+
+def are_worth_packing(weights: Any) -> bool:
+    """Tell whether the rows of a request get blocks of their own; few share one with their neighbours."""
+    return len(weights) * _FAN_IN >= MAX_ROWS or int(weights.sum()) * _FAN_IN >= MAX_WEIGHT
+
+
 def append(
-    connection: sqlite3.Connection, layout: TableLayout, tablet_id: str, rows: Rows, weights: Any
-) -> None:
-    """Write rows behind the last one of a tablet.
+    connection: sqlite3.Connection,
+    layout: TableLayout,
+    tablet_id: str,
+    pages: Sequence[Page],
+    first: int,
+    passed: int,
+    timestamp: int,
+) -> tuple[int, int]:
+    """Write rows behind the last one of a tablet; return how many it has then, and their weight.
 
     Args:
         connection: from `Store.write`.
-        rows: what to write, one or more.
+        first: how many rows it has had.
+        passed: their data weight.
     """
-    _write(connection, layout, tablet_id, rows, weights)
+    past = first
+    for page in pages:
+        _insert(connection, tablet_id, page, past, timestamp, timestamp, passed)
+        past += page.rows
+        passed += page.weight
     # Rows that come one by one need not be looked after every time.
-    if rows.first // _FAN_IN != rows.past // _FAN_IN:
+    if first // _FAN_IN != past // _FAN_IN:
         _merge(connection, layout, tablet_id)
+    return past, passed
 
 
 def read(
@@ -214,23 +257,39 @@ def _listed(connection: sqlite3.Connection, tablet_id: str, first: int, past: in
 def _write(
     connection: sqlite3.Connection, layout: TableLayout, tablet_id: str, rows: Rows, weights: Any
 ) -> None:
-    """Write rows as blocks of limited length and weight."""
-    fields = Fields.of(layout)
+    """Write rows of any commits as blocks of limited length and weight."""
     for start, end in pairwise([0, *_cuts(weights)]):
         part = rows.between(rows.first + start, rows.first + end)
-        _insert(connection, tablet_id, part, int(weights[start:end].sum()), fields)
+        _write_block(connection, layout, tablet_id, part, int(weights[start:end].sum()))
+
+
+def _write_block(
+    connection: sqlite3.Connection, layout: TableLayout, tablet_id: str, rows: Rows, weight: int
+) -> None:
+    _, fields = Fields.of(layout)
+    names = ["", *(column.name for column in layout.columns)]
+    given = dict(zip(names, [rows.timestamps, *rows.arrays], strict=True))
+    arrays = [given[name] for name in fields.positions]
+    page = packed(fields, arrays, len(rows.timestamps), weight)
+    stamps = rows.timestamps.to_numpy()
+    _insert(connection, tablet_id, page, rows.first, int(stamps.min()), int(stamps.max()))
 
 
 def _insert(
-    connection: sqlite3.Connection, tablet_id: str, rows: Rows, weight: int, fields: Fields
+    connection: sqlite3.Connection,
+    tablet_id: str,
+    page: Page,
+    first: int,
+    oldest: int,
+    newest: int,
+    passed: int = 0,
 ) -> None:
     """Write one block."""
-    body, size = packed(rows, fields)
-    stamps = rows.timestamps.to_numpy()
-    moments = int(stamps.min()), int(stamps.max())
+    past = first + page.rows
+    described = first, past, page.weight, oldest, newest, page.columns, page.size, passed
     connection.execute(
-        "INSERT INTO blocks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (_new_key(), tablet_id, rows.first, rows.past, weight, *moments, fields.number, size, body),
+        f"INSERT INTO blocks (tablet_id, {_NAMED}, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (tablet_id, _new_key(), *described, page.body),
     )
 
 
@@ -262,7 +321,7 @@ def _merge(connection: sqlite3.Connection, layout: TableLayout, tablet_id: str) 
         opened = [open_block(connection, layout, block) for block in blocks]
         cut_from(connection, layout, tablet_id, blocks[0].first)
         weight = sum(block.weight for block in blocks)
-        _insert(connection, tablet_id, joined(opened), weight, Fields.of(layout))
+        _write_block(connection, layout, tablet_id, joined(opened), weight)
 
 
 def _are_worth_merging(blocks: Sequence[Block]) -> bool:

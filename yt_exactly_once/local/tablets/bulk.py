@@ -8,7 +8,7 @@ from typing import Any
 from yt_exactly_once.local.cypress.chunks import Chunk
 from yt_exactly_once.local.tables import keys, vectors
 from yt_exactly_once.local.tables.layout import TableLayout, quote
-from yt_exactly_once.local.tablets import appends, flushed
+from yt_exactly_once.local.tablets import appends, blocks, flushed
 
 
 def load(
@@ -36,9 +36,9 @@ def load(
         ]
         names = [column.name for column in layout.columns]
         weights = vectors.weigh(layout.columns, arrays, count)
-        part = appends.Part(tablet.index, names, arrays, weights)
+        pages = blocks.pack(layout, names, arrays, weights)
         first = flushed.until(connection, tablet.tablet_id)
-        appends.apply(connection, layout, [part], timestamp)
+        appends.apply(connection, layout, {tablet.index: pages}, timestamp)
         flushed.add(
             connection, tablet.tablet_id, flushed.Chunk(chunk.object_id, first, first + count)
         )

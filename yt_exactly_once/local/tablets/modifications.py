@@ -17,7 +17,8 @@ from yt_exactly_once.local.ql import computed
 from yt_exactly_once.local.tables.columnar import listed
 from yt_exactly_once.local.tables.encoding import DEFAULT_CONVERSIONS, Conversions
 from yt_exactly_once.local.tables.layout import TableLayout
-from yt_exactly_once.local.tablets import row_locks, validation
+from yt_exactly_once.local.tablets import blocks, row_locks, validation
+from yt_exactly_once.local.tablets.block_bodies import Page
 from yt_exactly_once.local.tablets.row_locks import PRIMARY_LOCK, LockType
 from yt_exactly_once.local.tablets.validation import EncodedRows, Row
 
@@ -34,6 +35,7 @@ class Batch:
         tablet_indexes: where each row of an ordered table goes, or all of them; None is up to the
             commit.
         weights: data weight of each row of an ordered table, as an array.
+        pages: the rows instead, if they are many and go to one tablet of an ordered table.
         aggregate: whether aggregate columns combine instead of being replaced.
         locks: lock groups that are taken, with how.
     """
@@ -44,6 +46,7 @@ class Batch:
     keys: list[bytes] = field(default_factory=list)
     tablet_indexes: list[int | None] | int | None = None
     weights: Any = 0
+    pages: Sequence[Page] = ()
     aggregate: bool = False
     locks: dict[str, LockType] = field(default_factory=dict)
 
@@ -97,6 +100,10 @@ def append_batch(
     if encoded.extras:
         batch.tablet_indexes = _tablet_indexes(encoded.extras[validation.TABLET_INDEX])
     batch.weights = encoded.weights + 8 * sum(column.is_system for column in layout.columns)
+    if not isinstance(batch.tablet_indexes, list) and blocks.are_worth_packing(batch.weights):
+        names = [column.name for column in encoded.columns]
+        batch.pages = blocks.pack(layout, names, encoded.data, batch.weights)
+        batch.rows = replace(encoded, data=[])
     return batch
 
 
