@@ -18,7 +18,13 @@ import pyarrow as pa
 from yt_exactly_once.codec.limits import TOO_HEAVY, heavy_rows
 from yt_exactly_once.codec.reserved import is_reserved
 from yt_exactly_once.codec.rows import WireFormat, check_column, coordinates, encode, value_at
-from yt_exactly_once.codec.schema import ColumnSchema, TableSchema, WritePlan, check_frame
+from yt_exactly_once.codec.schema import (
+    SYSTEM_COLUMNS,
+    ColumnSchema,
+    TableSchema,
+    WritePlan,
+    check_frame,
+)
 from yt_exactly_once.codec.values import UnfitValueError
 
 REJECT_SCHEMA: list[dict[str, Any]] = [
@@ -31,8 +37,7 @@ REJECT_SCHEMA: list[dict[str, Any]] = [
     {"name": "column", "type": "string", "required": True},
     {"name": "reason", "type": "string", "required": True},
     {"name": "row", "type": "string"},
-    {"name": "$timestamp", "type": "uint64"},
-    {"name": "$cumulative_data_weight", "type": "int64"},
+    *SYSTEM_COLUMNS,
 ]
 """Columns of a table of rejected rows, which is a queue."""
 
@@ -43,15 +48,9 @@ LONGEST_ROW = 1 << 20
 
 _ARROW = pa.schema(
     [
-        pa.field("query_id", pa.string()),
-        pa.field("batch_id", pa.int64()),
-        pa.field("target", pa.string()),
-        pa.field("source_queue", pa.string()),
-        pa.field("source_partition", pa.int64()),
-        pa.field("source_row", pa.int64()),
-        pa.field("column", pa.string()),
-        pa.field("reason", pa.string()),
-        pa.field("row", pa.string()),
+        (column["name"], {"string": pa.string(), "int64": pa.int64()}[column["type"]])
+        for column in REJECT_SCHEMA
+        if not column["name"].startswith("$")
     ]
 )
 
@@ -74,28 +73,23 @@ class Rejects:
 
     def encode(self, batch: pa.RecordBatch, faults: list[Fault], target: str) -> bytes | memoryview:
         """Describe the rows with a fault, as the body of one request."""
-        named: dict[str, list[Any]] = {name: [] for name in _ARROW.names}
         rows = batch.take(pa.array([fault.row for fault in faults]))
-        for place, fault in enumerate(faults):
-            source = coordinates(rows, place)
-            described = {
+        described = [
+            {
                 "query_id": self.query_id,
                 "batch_id": self.batch_id,
                 "target": target,
-                "source_queue": source.get("source_queue"),
-                "source_partition": source.get("source_partition"),
-                "source_row": source.get("source_row"),
+                **coordinates(rows, place),
                 "column": fault.column,
                 "reason": fault.reason,
                 "row": _json(rows, place),
             }
-            for name, value in described.items():
-                named[name].append(value)
+            for place, fault in enumerate(faults)
+        ]
         table = TableSchema.from_yt(REJECT_SCHEMA)
         plan = check_frame(_ARROW, table, target=self.path, sorted=False)
-        arrays = [pa.array(named[field.name], field.type) for field in _ARROW]
-        described_rows = pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
-        return encode(described_rows, plan, WireFormat.YSON, tablet_index=0)
+        letters = pa.RecordBatch.from_pylist(described, _ARROW)
+        return encode(letters, plan, WireFormat.YSON, tablet_index=0)
 
 
 def find_faults(

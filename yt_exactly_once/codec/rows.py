@@ -21,6 +21,7 @@ from yt_exactly_once.codec.limits import (
     heavy_rows,
     may_be_heavy,
 )
+from yt_exactly_once.codec.matches import is_string
 from yt_exactly_once.codec.reading import present
 from yt_exactly_once.codec.schema import (
     SOURCE_QUEUE_COLUMN,
@@ -60,13 +61,9 @@ _HOLDS_YSON = {b"YtType": b"yson"}
 _LONGEST_SHOWN = 200
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
 # What an error and a rejected row say about a row's source: the column, and the kind it must have.
 _COORDINATES: dict[str, tuple[str, Callable[[pa.DataType], bool]]] = {
-    SOURCE_QUEUE_COLUMN: ("source_queue", _is_text),
+    SOURCE_QUEUE_COLUMN: ("source_queue", is_string),
     SOURCE_TABLET_COLUMN: ("source_partition", pa.types.is_integer),
     SOURCE_ROW_COLUMN: ("source_row", pa.types.is_integer),
 }
@@ -269,16 +266,10 @@ def check_column(
         return pa.nulls(len(array), scalar.plain) if is_null else scalar.to_plain(array)
     encoded = fragments(array, column.type, shape if wire is WireFormat.YSON else Shape.POSITIONAL)
     check_encoded(encoded, array, column)
-    if not column.nullable:
-        # Bytes may be the YSON of null.
-        _require_no_entity(encoded)
-    return encoded if wire is WireFormat.YSON else _stored(encoded, column)
-
-
-def _require_no_entity(encoded: pa.Array) -> None:
-    row = first_true(pc.equal(encoded, ENTITY))
-    if row is not None:
+    # Bytes may be the YSON of null.
+    if not column.nullable and (row := first_true(pc.equal(encoded, ENTITY))) is not None:
         raise UnfitValueError(row, IS_NULL)
+    return encoded if wire is WireFormat.YSON else _stored(encoded, column)
 
 
 def _converted(
@@ -333,7 +324,7 @@ def coordinates(batch: pa.RecordBatch, row: int) -> dict[str, Any]:
 def value_at(array: pa.Array, row: int) -> Any:
     """Return a value for people to read: as Python has it, or as text where Python has no such value."""
     one, kind = array.slice(row, 1), array.type
-    if _is_text(kind):
+    if is_string(kind):
         found = one.cast(pa.large_binary())[0].as_py()
         # Strings of Spark need not be text.
         return None if found is None else found.decode("utf-8", "backslashreplace")

@@ -45,8 +45,15 @@ SERVICE_COLUMNS = (*SOURCE_COLUMNS, SOURCE_QUEUE_COLUMN, SOURCE_TIMESTAMP_COLUMN
 
 TIMESTAMP_COLUMN = "$timestamp"
 
-# The cluster fills these itself; nobody may write them.
-_FILLED_BY_CLUSTER = (TIMESTAMP_COLUMN, "$cumulative_data_weight")
+WEIGHT_COLUMN = "$cumulative_data_weight"
+
+SYSTEM_COLUMNS: tuple[dict[str, Any], ...] = (
+    {"name": TIMESTAMP_COLUMN, "type": "uint64"},
+    {"name": WEIGHT_COLUMN, "type": "int64"},
+)
+"""Columns of a queue that the cluster fills: the time of each row, and the weight of all rows up to it."""
+
+_FILLED_BY_CLUSTER = (TIMESTAMP_COLUMN, WEIGHT_COLUMN)
 
 _SYSTEM_PREFIX = "$"
 

@@ -16,32 +16,28 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from yt_exactly_once.codec import types
+from yt_exactly_once.codec import yson_marks as yson
 from yt_exactly_once.codec.arrow_types import parsed_type_of
 from yt_exactly_once.codec.buffers import from_numpy
 from yt_exactly_once.codec.room import width
-from yt_exactly_once.codec.yson_words import (
-    Bytes,
-    Mask,
-    Numbers,
-    Places,
-    UnevenError,
-    Words,
-    require,
-)
+from yt_exactly_once.codec.yson_marks import UnevenError, require
+from yt_exactly_once.codec.yson_words import Bytes, Mask, Numbers, Places, Words
 
-STRING, INT64, DOUBLE, FALSE, TRUE, UINT64 = range(1, 7)
-ENTITY, OPEN_LIST, CLOSE_LIST, OPEN_MAP, CLOSE_MAP, EQUALS, SEMICOLON = b"#[]{}=;"
-CLOSE_ATTRIBUTES = b">"[0]
-MARKERS = {pa.binary(): STRING, pa.int64(): INT64, pa.uint64(): UINT64, pa.float64(): DOUBLE}
+MARKERS = {
+    pa.binary(): yson.STRING,
+    pa.int64(): yson.INT64,
+    pa.uint64(): yson.UINT64,
+    pa.float64(): yson.DOUBLE,
+}
 """First byte of a value by the Arrow type that it is parsed into."""
 
 _WIDTHS = np.zeros(256, np.int64)
-_WIDTHS[[STRING, INT64, UINT64, FALSE, TRUE, ENTITY]] = 1
-_WIDTHS[[OPEN_LIST, CLOSE_LIST, OPEN_MAP, CLOSE_MAP]] = 1
-_WIDTHS[DOUBLE] = 9
+_WIDTHS[[yson.STRING, yson.INT64, yson.UINT64, yson.FALSE, yson.TRUE, yson.ENTITY]] = 1
+_WIDTHS[[yson.OPEN_LIST, yson.CLOSE_LIST, yson.OPEN_MAP, yson.CLOSE_MAP]] = 1
+_WIDTHS[yson.DOUBLE] = 9
 _STEPS = np.zeros(256, np.int8)
-_STEPS[[OPEN_LIST, OPEN_MAP]] = 1
-_STEPS[[CLOSE_LIST, CLOSE_MAP]] = -1
+_STEPS[[yson.OPEN_LIST, yson.OPEN_MAP]] = 1
+_STEPS[[yson.CLOSE_LIST, yson.CLOSE_MAP]] = -1
 _MANY_ROUNDS, FEW_VALUES = 64, 32
 """After so many rounds, fewer values than that are read faster one by one."""
 _FEWEST_BYTES = 1 << 21
@@ -145,7 +141,7 @@ def scan(
         numbers = _read_numbers(words, len(data), marks, places, past)
         require((past < limits).all())
         after = data[past]
-        keys = after == EQUALS
+        keys = after == yson.EQUALS
         rounds.append((active, marks, places, past, numbers, levels, keys))
         lengths[active] += 1
         steps = _STEPS[marks]
@@ -156,8 +152,8 @@ def scan(
             ends[active[~left]] = past[~left]
             each: tuple[npt.NDArray[Any], ...] = (active, levels, limits, past, after, keys, steps)
             active, levels, limits, past, after, keys, steps = (part[left] for part in each)
-        separated = keys | (after == SEMICOLON)
-        closes = (after == CLOSE_LIST) | (after == CLOSE_MAP)
+        separated = keys | (after == yson.SEMICOLON)
+        closes = (after == yson.CLOSE_LIST) | (after == yson.CLOSE_MAP)
         # Separators stand between values and may follow the last one; a list opens without one.
         require(np.where(steps == 1, ~separated, separated | closes).all())
         places = past + separated
@@ -178,13 +174,15 @@ def scan(
 def _read_numbers(words: Words, size: int, marks: Bytes, places: Places, past: Places) -> Numbers:
     """Read the varints of tokens that have one, and move their ends behind them and their strings."""
     numbers = np.zeros(len(marks), np.uint64)
-    measured = np.flatnonzero((marks == STRING) | (marks == INT64) | (marks == UINT64))
+    measured = np.flatnonzero(
+        (marks == yson.STRING) | (marks == yson.INT64) | (marks == yson.UINT64)
+    )
     if not len(measured):
         return numbers
     starts = places[measured] + 1
     found, sizes = words.varints(starts)
     ends = starts + sizes
-    texts = marks[measured] == STRING
+    texts = marks[measured] == yson.STRING
     lengths = np.where(texts, unzigzag(found), 0)
     require(((lengths >= 0) & (lengths <= size - ends)).all())
     numbers[measured], past[measured] = found, ends + lengths
@@ -218,7 +216,7 @@ class Composites:
                 # Such a value is YSON of any shape, and not the string that it may be.
                 require(not bare.scalar.holds_yson)
                 return self._simple(found, kind)
-        null = self._tokens.marks[found] == ENTITY
+        null = self._tokens.marks[found] == yson.ENTITY
         present = found[~null] if null.any() else found
         match bare:
             case types.ListType(item):
@@ -251,27 +249,27 @@ class Composites:
     def _simple(self, found: Places, kind: pa.DataType) -> pa.Array:
         tokens = self._tokens
         marks = tokens.marks[found]
-        null = marks == ENTITY
+        null = marks == yson.ENTITY
         if pa.types.is_null(kind):
             require(null.all())
             return pa.nulls(len(found))
         if pa.types.is_boolean(kind):
-            true = marks == TRUE
-            require((null | true | (marks == FALSE)).all())
+            true = marks == yson.TRUE
+            require((null | true | (marks == yson.FALSE)).all())
             return from_numpy(true, null)
         marker = MARKERS[kind]
         require((null | (marks == marker)).all())
         numbers = tokens.numbers[found]
-        if marker == UINT64:
+        if marker == yson.UINT64:
             return from_numpy(numbers, null)
-        if marker == INT64:
+        if marker == yson.INT64:
             return from_numpy(unzigzag(numbers), null)
-        if marker == DOUBLE:
+        if marker == yson.DOUBLE:
             return from_numpy(tokens.words.at(tokens.places[found] + 1).view("<f8"), null)
         ends = tokens.ends[found]
         return strings(tokens.data, ends - np.where(null, 0, unzigzag(numbers)), ends, null)
 
-    def _items(self, found: Places, opening: int = OPEN_LIST) -> tuple[Places, Places]:
+    def _items(self, found: Places, opening: int = yson.OPEN_LIST) -> tuple[Places, Places]:
         """Return the first tokens of what lists hold, list after list, and how many each holds."""
         tokens = self._tokens
         require((tokens.marks[found] == opening).all())
@@ -286,14 +284,14 @@ class Composites:
         if len(items) != int(counts.sum()):
             shifts = np.repeat(first - (np.cumsum(counts) - counts), counts)
             items = items[shifts + np.arange(len(shifts))]
-        require(opening == OPEN_MAP or not tokens.keys[items].any())
+        require(opening == yson.OPEN_MAP or not tokens.keys[items].any())
         return items, counts
 
     def _require_room(self, items: Places, kind: pa.DataType) -> None:
         if len(items) * width(kind) > max(_FEWEST_BYTES, len(self._tokens.data)):
             raise CrowdedError
 
-    def _parts(self, found: Places, count: int, opening: int = OPEN_LIST) -> list[Places]:
+    def _parts(self, found: Places, count: int, opening: int = yson.OPEN_LIST) -> list[Places]:
         """Return what lists of one length hold, by position."""
         items, counts = self._items(found, opening)
         require((counts == count).all())
@@ -302,10 +300,10 @@ class Composites:
     def _members(self, found: Places, names: Sequence[bytes]) -> list[Places]:
         """Return the values of maps that all have these keys in this order."""
         tokens = self._tokens
-        parts = self._parts(found, 2 * len(names), OPEN_MAP)
+        parts = self._parts(found, 2 * len(names), yson.OPEN_MAP)
         for name, keys, values in zip(names, parts[::2], parts[1::2], strict=True):
             require(tokens.keys[keys].all() and not tokens.keys[values].any())
-            require((tokens.marks[keys] == STRING).all())
+            require((tokens.marks[keys] == yson.STRING).all())
             require((unzigzag(tokens.numbers[keys]) == len(name)).all())
             require(tokens.words.begin(tokens.ends[keys] - len(name), name).all())
         return parts[1::2]

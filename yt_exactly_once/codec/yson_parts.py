@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from yt_exactly_once.codec import yson_marks as yson
 from yt_exactly_once.codec.buffers import scalar, to_numpy
 from yt_exactly_once.codec.values import UnfitValueError
 
@@ -24,10 +25,6 @@ ENTITY = scalar(b"#", BYTES)
 _NOTHING = scalar(b"", BYTES)
 _TRUE = scalar(b"\x05", BYTES)
 _FALSE = scalar(b"\x04", BYTES)
-_STRING = 0x01
-_INT64 = 0x02
-_DOUBLE = 0x03
-_UINT64 = 0x06
 _GROUP = 7
 
 
@@ -64,12 +61,12 @@ def around_nulls(array: pa.Array, encode: Callable[[pa.Array], pa.Array]) -> pa.
 
 def string_literal(value: bytes) -> bytes:
     """Encode one string."""
-    return bytes((_STRING,)) + _varint(len(value) << 1) + value
+    return bytes((yson.STRING,)) + _varint(len(value) << 1) + value
 
 
 def integer_literal(value: int) -> bytes:
     """Encode one signed integer that is not negative."""
-    return bytes((_INT64,)) + _varint(value << 1)
+    return bytes((yson.INT64,)) + _varint(value << 1)
 
 
 def _varint(number: int) -> bytes:
@@ -83,8 +80,8 @@ def _varint(number: int) -> bytes:
 def integers(array: pa.Array) -> pa.Array:
     """Encode integers, signed or not as their type is."""
     if pa.types.is_unsigned_integer(array.type):
-        return _varints(_numbers(array, np.uint64), _UINT64)
-    return _varints(_zigzag(_numbers(array, np.int64)), _INT64)
+        return _varints(_numbers(array, np.uint64), yson.UINT64)
+    return _varints(_zigzag(_numbers(array, np.int64)), yson.INT64)
 
 
 def doubles(array: pa.Array) -> pa.Array:
@@ -100,7 +97,7 @@ def canonical_doubles(array: pa.Array) -> pa.Array:
 
 def _doubles(values: npt.NDArray[np.float64]) -> pa.Array:
     matrix = np.empty((len(values), 9), np.uint8)
-    matrix[:, 0] = _DOUBLE
+    matrix[:, 0] = yson.DOUBLE
     matrix[:, 1:] = values.astype("<f8", copy=False).view(np.uint8).reshape(-1, 8)
     return _fragments(matrix, np.full(len(values), 9))
 
@@ -114,7 +111,7 @@ def strings(array: pa.Array) -> pa.Array:
     """Encode byte strings and texts."""
     filled = pc.fill_null(array.cast(BYTES), _NOTHING)
     lengths = to_numpy(pc.binary_length(filled)).astype(np.int64)
-    return join(_varints(_zigzag(lengths), _STRING), filled)
+    return join(_varints(_zigzag(lengths), yson.STRING), filled)
 
 
 def fixed_strings(array: pa.Array) -> pa.Array:

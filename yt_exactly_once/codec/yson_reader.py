@@ -6,7 +6,6 @@ hold numbers and bytes as the cluster counts them: `reading` gives them their me
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -14,39 +13,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from yt_exactly_once.codec import bindings
+from yt_exactly_once.codec import bindings, types
+from yt_exactly_once.codec import yson_marks as yson
 from yt_exactly_once.codec.arrow_types import NESTED_VALUE, parsed_type_of, variant_field
 from yt_exactly_once.codec.buffers import concatenated
 from yt_exactly_once.codec.room import MOST_COLUMNS, Room
-from yt_exactly_once.codec.types import (
-    DecimalType,
-    DictType,
-    ListType,
-    LogicalType,
-    Member,
-    OptionalType,
-    SimpleType,
-    StructType,
-    TupleType,
-    VariantType,
-    is_nested_optional,
-    is_nullable,
-    untagged,
-)
 from yt_exactly_once.codec.values import UnfitValueError
-from yt_exactly_once.codec.yson_composites import (
-    CLOSE_ATTRIBUTES,
-    OPEN_LIST,
-    OPEN_MAP,
-    SEMICOLON,
-    STRING,
-)
 
 Shaper = Callable[[Any], Any]
 
 
 def parse_rows(
-    rows: bytes, wanted: Mapping[str, LogicalType]
+    rows: bytes, wanted: Mapping[str, types.LogicalType]
 ) -> dict[str, pa.Array | UnfitValueError]:
     """Parse rows into plain arrays, or into what is wrong with a value of the column.
 
@@ -95,7 +73,7 @@ def parsed_values(rows: bytes, row: int, names: Sequence[str]) -> list[Any]:
 class _Column:
     """The values of one column, as far as the rows have been read."""
 
-    def __init__(self, key: bytes, logical: LogicalType, room: Room) -> None:
+    def __init__(self, key: bytes, logical: types.LogicalType, room: Room) -> None:
         self.key = key
         self._logical = logical
         self._shape, self._kind = _or_null(logical), parsed_type_of(logical)
@@ -138,39 +116,39 @@ def _array(values: list[Any], shape: Shaper, kind: pa.DataType) -> pa.Array:
         raise UnfitValueError(_first_misfit(values, shape, kind), _MISFIT) from None
 
 
-def _one(raw: memoryview | None, logical: LogicalType, room: Room) -> pa.Array:
+def _one(raw: memoryview | None, logical: types.LogicalType, room: Room) -> pa.Array:
     """Return one value of a long row as an array, without an object for each of its parts."""
     kind = parsed_type_of(logical)
-    bare = untagged(logical)
+    bare = types.untagged(logical)
     if raw is None:
         return pa.nulls(1, kind)
-    if len(raw) <= bindings.LONG or raw[0] not in _WITH_PARTS:
+    if len(raw) <= bindings.LONG or raw[0] not in yson.WITH_PARTS:
         is_text = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
         if len(raw) > _LONG_TEXT and not is_text:
             # Arrow would quote the text in its message.
             raise UnfitValueError(0, _MISFIT)
         return _array([bindings.parse_item(raw)], _or_null(logical), kind)
-    if isinstance(bare, OptionalType) and not is_nested_optional(bare):
+    if isinstance(bare, types.OptionalType) and not types.is_nested_optional(bare):
         return _one(raw, bare.item, room)
-    if isinstance(bare, SimpleType) and bare.scalar.holds_yson:
-        return pa.array([bytes(raw[: _after(raw, 0)])], kind)
-    if isinstance(bare, ListType | DictType):
+    if isinstance(bare, types.SimpleType) and bare.scalar.holds_yson:
+        return pa.array([bytes(raw[: yson.after(raw, 0)])], kind)
+    if isinstance(bare, types.ListType | types.DictType):
         return _list_of_one(raw, bare, kind, room)
     return pa.StructArray.from_arrays(_fields(raw, bare, room), fields=list(kind))
 
 
-def _fields(raw: memoryview, logical: LogicalType, room: Room) -> list[pa.Array]:
+def _fields(raw: memoryview, logical: types.LogicalType, room: Room) -> list[pa.Array]:
     """Return an array of one value for each field of the struct that represents the value."""
     match logical:
-        case StructType(members):
+        case types.StructType(members):
             cells = _cells(raw, frozenset(one.name.encode() for one in members))
             return [_one(cells.get(one.name.encode()), one.type, room) for one in members]
-        case OptionalType(item):
+        case types.OptionalType(item):
             return [_one(part, item, room) for part in _few(raw, 1)]
-        case TupleType(elements):
+        case types.TupleType(elements):
             found = zip(_few(raw, len(elements)), elements, strict=True)
             return [_one(part, element, room) for part, element in found]
-        case VariantType(alternatives):
+        case types.VariantType(alternatives):
             tag, part = _few(raw, 2)
             return _alternatives(_one_parsed(tag), part, alternatives, room)
     raise UnfitValueError(0, _MISFIT)
@@ -178,18 +156,18 @@ def _fields(raw: memoryview, logical: LogicalType, room: Room) -> list[pa.Array]
 
 def _one_parsed(raw: memoryview) -> Any:
     """Parse a value without parts; of another one None is returned."""
-    return None if raw[0] in _WITH_PARTS else bindings.parse_item(raw)
+    return None if raw[0] in yson.WITH_PARTS else bindings.parse_item(raw)
 
 
 def _alternatives(
-    tag: Any, raw: memoryview, alternatives: Sequence[Member], room: Room
+    tag: Any, raw: memoryview, alternatives: Sequence[types.Member], room: Room
 ) -> list[pa.Array]:
     """Return an array of one value for each alternative, null where it is not chosen."""
     parts = []
     for place, one in enumerate(alternatives):
         chosen = tag in (place, one.name.encode())
         part = _one(raw if chosen else None, one.type, room)
-        if is_nullable(one.type):
+        if types.is_nullable(one.type):
             # So that "not chosen" and "chosen, and null" differ.
             part = pa.StructArray.from_arrays([part], [NESTED_VALUE], mask=pa.array([not chosen]))
         parts.append(part)
@@ -198,7 +176,7 @@ def _alternatives(
     return parts
 
 
-def _items(raw: memoryview, item: LogicalType, room: Room) -> pa.Array:
+def _items(raw: memoryview, item: types.LogicalType, room: Room) -> pa.Array:
     """Return the items of a list."""
     shape, kind = _or_null(item), parsed_type_of(item)
     found = []
@@ -220,12 +198,12 @@ def _few(raw: memoryview, count: int) -> list[memoryview]:
 
 
 def _list_of_one(
-    raw: memoryview, logical: ListType | DictType, kind: pa.DataType, room: Room
+    raw: memoryview, logical: types.ListType | types.DictType, kind: pa.DataType, room: Room
 ) -> pa.Array:
-    if isinstance(logical, ListType):
+    if isinstance(logical, types.ListType):
         items = _items(raw, logical.item, room)
     else:
-        pairs = _items(raw, TupleType((logical.key, logical.value)), room)
+        pairs = _items(raw, types.TupleType((logical.key, logical.value)), room)
         if pairs.null_count or pairs.field(0).null_count:
             raise UnfitValueError(0, _MISFIT)
         fields = [kind.key_field, kind.item_field]
@@ -235,14 +213,14 @@ def _list_of_one(
 
 
 def _inside(raw: memoryview) -> memoryview:
-    if raw[0] != OPEN_LIST:
+    if raw[0] != yson.OPEN_LIST:
         raise UnfitValueError(0, _MISFIT)
     return raw[1 : _end(raw) - 1]
 
 
 def _end(raw: memoryview) -> int:
     """Return where a list or a map ends, before the separator."""
-    return len(raw) - (raw[-1] == SEMICOLON)
+    return len(raw) - (raw[-1] == yson.SEMICOLON)
 
 
 def _cells(row: memoryview, wanted: frozenset[bytes]) -> dict[bytes, memoryview]:
@@ -252,65 +230,23 @@ def _cells(row: memoryview, wanted: frozenset[bytes]) -> dict[bytes, memoryview]
         ValueError: this is no map, has text for keys, or more of them than a table may have columns.
     """
     place, count, end = 1, 0, _end(row) - 1
-    if row[0] != OPEN_MAP:
+    if row[0] != yson.OPEN_MAP:
         raise ValueError(_NO_MAP)
     found = {}
     while place < end:
         count += 1
-        if row[place] != STRING or count > MOST_COLUMNS:
+        if row[place] != yson.STRING or count > MOST_COLUMNS:
             raise ValueError("a key of a long map is text, or there are too many")
-        bounds = _string(row, place)
+        bounds = yson.string_at(row, place)
         start = bounds.stop + 1
-        place = _after(row, start)
+        place = yson.after(row, start)
         key = bytes(row[bounds])
         if key in wanted:
             found[key] = row[start:place]
-        place += row[place] == SEMICOLON
+        place += row[place] == yson.SEMICOLON
     return found
 
 
-def _string(row: memoryview, place: int) -> slice:
-    """Return where a string is, without its length."""
-    number, shift = 0, 0
-    while True:
-        place += 1
-        number |= (row[place] & 0x7F) << shift
-        shift += 7
-        if row[place] < 0x80:  # noqa: PLR2004 - the flag of a further byte
-            return slice(place + 1, place + 1 + (number >> 1))
-
-
-def _after(row: memoryview, place: int) -> int:
-    """Return where a value ends, with all that is inside of it.
-
-    Raises:
-        ValueError: it is written as text.
-    """
-    depth = 0
-    while True:
-        mark, start = row[place], place
-        if mark in _WITH_PARTS:
-            depth += 1
-            place += 1
-            continue
-        if mark in b"]}>":
-            depth -= 1
-            place += 1
-        elif mark == STRING:
-            place = _string(row, place).stop
-        else:
-            tokens = (_TOKENS if depth else _TOKEN).match(row, place)
-            place = tokens.end() if tokens else place
-            if place == start:
-                raise ValueError("a long value is text")
-        # After attributes comes what has them.
-        if not depth and mark != CLOSE_ATTRIBUTES:
-            return place
-
-
-_TOKEN = re.compile(rb"[#\x04\x05]|\x03.{8}|[\x02\x06][\x80-\xff]*[\x00-\x7f]", re.DOTALL)
-_TOKENS = re.compile(rb"(?:[;=]|" + _TOKEN.pattern + rb"){1,4096}+", re.DOTALL)
-_WITH_PARTS = b"[{<"
 _NO_MAP = "a row is not a map"
 _LONG_TEXT = 1 << 16
 """Bytes: nothing but a text is longer and has no parts."""
@@ -327,31 +263,40 @@ def _first_misfit(values: Sequence[Any], shape: Shaper, target: pa.DataType) -> 
     raise AssertionError("each value fits, and together they do not")
 
 
-def _shaper(logical: LogicalType) -> Shaper | None:  # noqa: PLR0911 - a case per kind
+def _shaper(  # noqa: PLR0911 - a case per kind
+    logical: types.LogicalType,
+) -> Shaper | None:
     """Return what turns a parsed value into one Arrow takes, or None where it is one already."""
-    match untagged(logical):
-        case SimpleType() | DecimalType() as bare:
+    match types.untagged(logical):
+        case types.SimpleType() | types.DecimalType() as bare:
             return bare.scalar.from_parsed
-        case OptionalType(item) as optional if is_nested_optional(optional):
-            return _nested(_or_null(item))
-        case OptionalType(item):
+        case types.OptionalType(item) as optional if types.is_nested_optional(optional):
+            inner = _or_null(item)
+            return lambda value: {NESTED_VALUE: inner(value[0])}
+        case types.OptionalType(item):
             return _shaper(item)
-        case ListType(item):
+        case types.ListType(item):
+            inner = _or_null(item)
             # Arrow takes lists as they are, and items that need no shape with them.
-            return _as_list if _shaper(item) is None else _list(_or_null(item))
-        case DictType(key, value):
-            return _pairs(_or_null(key), _or_null(value))
-        case StructType(members):
-            return _struct({one.name.encode(): (one.name, _or_null(one.type)) for one in members})
-        case TupleType(elements):
-            return _tuple([(f"_{n}", _or_null(one)) for n, one in enumerate(elements, 1)])
-        case VariantType(alternatives):
+            return _as_list if inner is _same else lambda value: list(map(inner, _as_list(value)))
+        case types.DictType(key, value):
+            of_key, of_value = _or_null(key), _or_null(value)
+            return lambda pairs: [(of_key(pair[0]), of_value(pair[1])) for pair in pairs]
+        case types.StructType(members):
+            named = [(one.name, one.name.encode(), _or_null(one.type)) for one in members]
+            return lambda value: {name: part(value.get(key)) for name, key, part in named}
+        case types.TupleType(elements):
+            placed = [(f"_{n}", _or_null(one)) for n, one in enumerate(elements, 1)]
+            return lambda value: {
+                name: part(one) for (name, part), one in zip(placed, value, strict=True)
+            }
+        case types.VariantType(alternatives):
             return _variant(alternatives)
         case other:
             raise AssertionError(f"{other} is not a logical type")
 
 
-def _or_null(logical: LogicalType) -> Shaper:
+def _or_null(logical: types.LogicalType) -> Shaper:
     shape = _shaper(logical)
     if shape is None:
         return _same
@@ -362,10 +307,6 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _nested(inner: Shaper) -> Shaper:
-    return lambda value: {NESTED_VALUE: inner(value[0])}
-
-
 def _as_list(value: Any) -> Any:
     # Arrow takes a string for a list of numbers, too.
     if not isinstance(value, list):
@@ -373,34 +314,11 @@ def _as_list(value: Any) -> Any:
     return value
 
 
-def _list(inner: Shaper) -> Shaper:
-    return lambda value: [inner(item) for item in _as_list(value)]
-
-
-def _pairs(key: Shaper, inner: Shaper) -> Shaper:
-    return lambda value: [(key(one[0]), inner(one[1])) for one in value]
-
-
-def _struct(members: dict[bytes, tuple[str, Shaper]]) -> Shaper:
-    def shape(value: dict[bytes, Any]) -> dict[str, Any]:
-        return {name: inner(value.get(key)) for key, (name, inner) in members.items()}
-
-    return shape
-
-
-def _tuple(elements: list[tuple[str, Shaper]]) -> Shaper:
-    def shape(value: list[Any]) -> dict[str, Any]:
-        pairs = zip(elements, value, strict=True)
-        return {name: inner(item) for (name, inner), item in pairs}
-
-    return shape
-
-
-def _variant(alternatives: Sequence[Member]) -> Shaper:
+def _variant(alternatives: Sequence[types.Member]) -> Shaper:
     by_tag: dict[Any, tuple[str, Shaper]] = {}
     for index, one in enumerate(alternatives):
         inner = _or_null(one.type)
-        if is_nullable(one.type):
+        if types.is_nullable(one.type):
             inner = _chosen(inner)
         by_tag[index] = by_tag[one.name.encode()] = (variant_field(one), inner)
 

@@ -13,27 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from yt_exactly_once.codec import yson_marks as yson
 from yt_exactly_once.codec.arrow_types import parsed_type_of
 from yt_exactly_once.codec.buffers import concatenated, from_numpy
 from yt_exactly_once.codec.room import MOST_COLUMNS, Room
 from yt_exactly_once.codec.types import LogicalType, plain_scalar_of
 from yt_exactly_once.codec.values import UnfitValueError
 from yt_exactly_once.codec.yson_composites import (
-    CLOSE_LIST,
-    CLOSE_MAP,
-    DOUBLE,
-    ENTITY,
-    EQUALS,
-    FALSE,
     FEW_VALUES,
-    INT64,
     MARKERS,
-    OPEN_LIST,
-    OPEN_MAP,
-    SEMICOLON,
-    STRING,
-    TRUE,
-    UINT64,
     Composites,
     CrowdedError,
     Tokens,
@@ -41,15 +29,8 @@ from yt_exactly_once.codec.yson_composites import (
     strings,
     unzigzag,
 )
-from yt_exactly_once.codec.yson_words import (
-    Bytes,
-    Mask,
-    Numbers,
-    Places,
-    UnevenError,
-    Words,
-    require,
-)
+from yt_exactly_once.codec.yson_marks import UnevenError, require
+from yt_exactly_once.codec.yson_words import Bytes, Mask, Numbers, Places, Words
 
 # What is read at once takes many times its bytes, unless rows and tokens are long. Of short ones so many are
 # read at once that this stays a small multiple of the pull, or of a small amount.
@@ -61,7 +42,7 @@ _FEWEST_TOKENS, _BYTES_PER_TOKEN = 1 << 14, 12
 """Tokens of composite values, likewise. A token takes up to 60."""
 _MOST_TOKENS = 1 << 16
 """Of a value of the first row. A longer one is left to the parser."""
-_SIMPLE = (STRING, INT64, DOUBLE, FALSE, TRUE, UINT64, ENTITY)
+_SIMPLE = (yson.STRING, yson.INT64, yson.DOUBLE, yson.FALSE, yson.TRUE, yson.UINT64, yson.ENTITY)
 
 
 def scan_rows(rows: bytes, wanted: Mapping[str, LogicalType]) -> dict[str, pa.Array] | None:
@@ -73,7 +54,7 @@ def scan_rows(rows: bytes, wanted: Mapping[str, LogicalType]) -> dict[str, pa.Ar
         if not wanted.keys() <= set(layout.names):
             return None
         return _Scan(rows, layout, wanted).columns()
-    except (UnevenError, IndexError, UnicodeDecodeError, UnfitValueError, pa.ArrowException):
+    except (UnevenError, IndexError, ValueError, UnfitValueError, pa.ArrowException):
         return None
 
 
@@ -90,66 +71,25 @@ def _first_row(rows: bytes) -> _Layout:
     """Read the layout off the first row.
 
     Raises:
-        UnevenError: the row is no map of values in binary YSON.
+        UnevenError, ValueError, IndexError: the row is no map of values in binary YSON.
     """
     names: list[str] = []
     literals: list[bytes] = []
     place, trailing = 1, False
-    require(rows[0] == OPEN_MAP)
-    while rows[place] != CLOSE_MAP:
+    require(rows[0] == yson.OPEN_MAP)
+    while rows[place] != yson.CLOSE_MAP:
         require(trailing or not names)
-        start, place = place, _after_value(rows, place, only_string=True)
-        require(rows[place] == EQUALS)
-        size = 1
-        while rows[start + size] & 0x80:
-            size += 1
-        literals.append(rows[start : place + 1])
-        names.append(rows[start + size + 1 : place].decode())
+        require(rows[place] == yson.STRING)
+        start, key = place, yson.string_at(rows, place)
+        require(rows[key.stop] == yson.EQUALS)
+        literals.append(rows[start : key.stop + 1])
+        names.append(rows[key].decode())
         require(len(names) <= MOST_COLUMNS)
-        place = _after_any_value(rows, place + 1)
-        trailing = rows[place] == SEMICOLON
+        place = yson.after(rows, key.stop + 1, _MOST_TOKENS)
+        trailing = rows[place] == yson.SEMICOLON
         place += trailing
     require(bool(names) and len(set(names)) == len(names))
     return _Layout(tuple(names), tuple(literals), trailing)
-
-
-def _after_any_value(rows: bytes, place: int) -> int:
-    """Return where a value ends, with all that is inside of it."""
-    depth, tokens = 0, 0
-    while True:
-        tokens += 1
-        require(tokens <= _MOST_TOKENS)
-        marker = rows[place]
-        if marker in (OPEN_LIST, OPEN_MAP):
-            depth += 1
-            place += 1
-        elif marker in (CLOSE_LIST, CLOSE_MAP):
-            depth -= 1
-            place += 1
-        elif depth and marker in (SEMICOLON, EQUALS):
-            place += 1
-            continue
-        else:
-            place = _after_value(rows, place)
-        if depth <= 0:
-            return place
-
-
-def _after_value(rows: bytes, place: int, *, only_string: bool = False) -> int:
-    marker = rows[place]
-    require(marker == STRING or not only_string)
-    if marker in (ENTITY, FALSE, TRUE):
-        return place + 1
-    if marker == DOUBLE:
-        return place + 9
-    require(marker in (STRING, INT64, UINT64))
-    number, shift = 0, 0
-    while True:
-        place += 1
-        number |= (rows[place] & 0x7F) << shift
-        shift += 7
-        if rows[place] < 0x80:  # noqa: PLR2004 - the flag of a further byte
-            return place + 1 + (number >> 1 if marker == STRING else 0)
 
 
 class _Scan:
@@ -166,7 +106,7 @@ class _Scan:
         self._words = Words(rows)
         self._starts = self._find_rows()
         # The last row may have no separator.
-        self._past = np.append(self._starts[1:], self._size + (rows[-1] != SEMICOLON))
+        self._past = np.append(self._starts[1:], self._size + (rows[-1] != yson.SEMICOLON))
         self._places = self._limits = self._starts
 
     def columns(self) -> dict[str, pa.Array]:
@@ -211,8 +151,10 @@ class _Scan:
         found = []
         window = max(_FEWEST_BYTES, self._size // _WINDOWS)
         for begin in range(0, self._size, window):
-            starts = np.flatnonzero(self._data[begin : begin + window] == OPEN_MAP) + begin
-            follows = (self._data[starts - 1] == SEMICOLON) & (self._data[starts - 2] == CLOSE_MAP)
+            starts = np.flatnonzero(self._data[begin : begin + window] == yson.OPEN_MAP) + begin
+            follows = (self._data[starts - 1] == yson.SEMICOLON) & (
+                self._data[starts - 2] == yson.CLOSE_MAP
+            )
             starts = starts[follows | (starts == 0)]
             found.append(starts[self._words.begin(starts, opening)])
         return np.concatenate(found, dtype=np.int64)
@@ -226,25 +168,25 @@ class _Scan:
         self._places = places
 
     def _value(self, markers: Bytes, kind: pa.DataType) -> pa.Array:
-        null = markers == ENTITY
+        null = markers == yson.ENTITY
         marker = MARKERS.get(kind)
         if marker is None:
             return self._flag(markers, null, kind)
         require(bool((null | (markers == marker)).all()))
         starts = self._places + 1
-        if marker == DOUBLE:
+        if marker == yson.DOUBLE:
             self._advance(np.where(null, starts, starts + 8))
             return from_numpy(self._words.at(starts).view("<f8"), null)
         numbers, sizes = self._words.varints(starts, ~null)
-        if marker == STRING:
+        if marker == yson.STRING:
             return self._strings(numbers, starts + sizes, null)
         self._advance(np.where(null, starts, starts + sizes))
-        return from_numpy(numbers if marker == UINT64 else unzigzag(numbers), null)
+        return from_numpy(numbers if marker == yson.UINT64 else unzigzag(numbers), null)
 
     def _flag(self, markers: Bytes, null: Mask, kind: pa.DataType) -> pa.Array:
         """Read what is all marker: booleans, and columns that hold nothing."""
-        true = markers == TRUE
-        known = null if pa.types.is_null(kind) else null | true | (markers == FALSE)
+        true = markers == yson.TRUE
+        known = null if pa.types.is_null(kind) else null | true | (markers == yson.FALSE)
         require(bool(known.all()))
         self._advance(self._places + 1)
         return pa.nulls(len(null)) if pa.types.is_null(kind) else from_numpy(true, null)
@@ -271,10 +213,10 @@ class _Scan:
             _, _, ends = self._tokens()
             self._advance(ends)
             return
-        sizes = np.where(markers == DOUBLE, 9, 1)
-        sized = np.flatnonzero(np.isin(markers, (STRING, INT64, UINT64)))
+        sizes = np.where(markers == yson.DOUBLE, 9, 1)
+        sized = np.flatnonzero(np.isin(markers, (yson.STRING, yson.INT64, yson.UINT64)))
         numbers, varint_sizes = self._words.varints(self._places[sized] + 1)
-        lengths = np.where(markers[sized] == STRING, unzigzag(numbers), 0)
+        lengths = np.where(markers[sized] == yson.STRING, unzigzag(numbers), 0)
         require(bool(((lengths >= 0) & (lengths <= self._size)).all()))
         sizes[sized] += varint_sizes + lengths
         self._advance(self._places + sizes)

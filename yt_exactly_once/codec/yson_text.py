@@ -12,6 +12,7 @@ import re
 from typing import Any
 
 from yt_exactly_once.codec import bindings
+from yt_exactly_once.codec import yson_marks as yson
 
 NOT_ONE_VALUE = "its bytes are not one YSON value"
 TOO_LARGE_NUMBER = "it has a number outside the range of double"
@@ -19,9 +20,6 @@ REPEATED_KEY = "one of its maps has a key twice"
 
 _SPACE = re.compile(rb"[ \t\n\r\v\f]*")
 _TEXT_SCALAR = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[A-Za-z0-9_%+.\-]+', re.DOTALL)
-_ENTITY_AND_FLAGS = b"#\x04\x05"
-_STRING, _INT64, _DOUBLE, _UINT64 = 0x01, 0x02, 0x03, 0x06
-_DOUBLE_BYTES = 8
 
 
 class UnfitYsonError(ValueError):
@@ -102,29 +100,14 @@ class _Rewriting:
 
     def _token(self) -> bytes:
         """Read one scalar and return it as a binary token."""
-        start, mark = self._place, self._value[self._place]
-        if mark in _ENTITY_AND_FLAGS:
-            self._place += 1
-        elif mark == _DOUBLE:
-            self._place += 1 + _DOUBLE_BYTES
-        elif mark in (_STRING, _INT64, _UINT64):
-            self._place += 1
-            number = self._varint()
-            if mark == _STRING:
-                self._place += number >> 1
+        start = self._place
+        if self._value[start] == yson.STRING:
+            self._place = yson.string_at(self._value, start).stop
+        elif found := yson.TOKEN.match(self._value, start):
+            self._place = found.end()
         else:
             return self._text()
         return self._value[start : self._place]
-
-    def _varint(self) -> int:
-        number, shift = 0, 0
-        while True:
-            byte = self._value[self._place]
-            self._place += 1
-            number |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:  # noqa: PLR2004 - the flag of a further byte
-                return number
 
     def _text(self) -> bytes:
         found = _TEXT_SCALAR.match(self._value, self._place)

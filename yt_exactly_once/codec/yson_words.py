@@ -7,6 +7,8 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from yt_exactly_once.codec.yson_marks import require
+
 Numbers: TypeAlias = npt.NDArray[np.uint64]
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Places: TypeAlias = npt.NDArray[np.int64]
@@ -14,16 +16,6 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 
 _WORD = 8
 _LONGEST_VARINT = 10
-
-
-class UnevenError(Exception):
-    """The bytes are not laid out in the way that is read by vector."""
-
-
-def require(condition: object) -> None:
-    """Raise `UnevenError` unless the condition holds."""
-    if not condition:
-        raise UnevenError
 
 
 class Words:

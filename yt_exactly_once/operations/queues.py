@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.codec.schema import TIMESTAMP_COLUMN
+from yt_exactly_once.codec.schema import SYSTEM_COLUMNS
 from yt_exactly_once.config import check_path
 from yt_exactly_once.errors import ConfigError, TableError
 from yt_exactly_once.operations.create_table import create_table
@@ -18,14 +18,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from yt_exactly_once.ytsaurus.client import Connection
-
-WEIGHT_COLUMN = "$cumulative_data_weight"
-
-SYSTEM_COLUMNS: tuple[dict[str, Any], ...] = (
-    {"name": TIMESTAMP_COLUMN, "type": "uint64"},
-    {"name": WEIGHT_COLUMN, "type": "int64"},
-)
-"""Columns that the cluster fills: the time of each row, and the size of all rows up to it."""
 
 
 def create_queue(

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from yt_exactly_once.codec.schema import SYSTEM_COLUMNS
 from yt_exactly_once.errors import ClusterUnavailableError, ExactlyOnceError, TransientError
 from yt_exactly_once.operations.verify.observed import Differs
 from yt_exactly_once.ytsaurus.failures import codes_in, translated
@@ -35,10 +36,6 @@ TEXT = {"name": "v", "type": "string"}
 NUMBER = {"name": "n", "type": "int64"}
 ANY = {"name": "x", "type": "any"}
 TOTAL = {"name": "total", "type": "int64", "aggregate": "sum"}
-SYSTEM = (
-    {"name": "$timestamp", "type": "uint64"},
-    {"name": "$cumulative_data_weight", "type": "int64"},
-)
 
 
 @dataclass(frozen=True)
@@ -121,7 +118,7 @@ class Stage:
             "remounted": ([KEY, TEXT], 1),
             "remounted-log": ([TEXT], 1),
             "doubles": ([{"name": "d", "type": "double", "sort_order": "ascending"}, TEXT], 1),
-            "queue": ([TEXT, *SYSTEM], 2),
+            "queue": ([TEXT, *SYSTEM_COLUMNS], 2),
             "trimmed": ([TEXT], 1),
         }
         with translated("create the tables", directory=self.directory):

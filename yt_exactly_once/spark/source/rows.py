@@ -21,6 +21,7 @@ from yt_exactly_once.codec.schema import (
     SOURCE_TABLET_COLUMN,
     SOURCE_TIMESTAMP_COLUMN,
     TIMESTAMP_COLUMN,
+    WEIGHT_COLUMN,
     TableSchema,
     arrow_schema_of,
     pulled_field,
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
     from yt_exactly_once.spark.source.options import SourceOptions
 
 Indexes: TypeAlias = npt.NDArray[np.int64]
-
-WEIGHT_COLUMN = "$cumulative_data_weight"
-"""Column of a queue with the weight of all rows up to a row."""
 
 _SERVICE_TYPES = {
     SOURCE_TABLET_COLUMN: pa.int64(),

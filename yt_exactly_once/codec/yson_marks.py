@@ -1,0 +1,70 @@
+"""The bytes that mark the tokens of binary YSON, and where a value ends; no value is read."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+STRING, INT64, DOUBLE, FALSE, TRUE, UINT64 = range(1, 7)
+ENTITY, OPEN_LIST, CLOSE_LIST, OPEN_MAP, CLOSE_MAP, EQUALS, SEMICOLON = b"#[]{}=;"
+WITH_PARTS = b"[{<"
+"""What begins a value that has parts, or attributes."""
+
+TOKEN = re.compile(rb"[#\x04\x05]|\x03.{8}|[\x02\x06][\x80-\xff]*[\x00-\x7f]", re.DOTALL)
+"""A value without parts that is no string."""
+
+_PART = re.compile(rb"[;=]|" + TOKEN.pattern, re.DOTALL)
+_PARTS = re.compile(rb"(?:" + _PART.pattern + rb"){1,4096}+", re.DOTALL)
+
+
+class UnevenError(Exception):
+    """The bytes are not laid out in the way that is read by vector."""
+
+
+def require(condition: object) -> None:
+    """Raise `UnevenError` unless the condition holds."""
+    if not condition:
+        raise UnevenError
+
+
+def string_at(data: bytes | memoryview, place: int) -> slice:
+    """Return where the characters of a string are, whose mark is at a place."""
+    number, shift = 0, 0
+    while True:
+        place += 1
+        number |= (data[place] & 0x7F) << shift
+        shift += 7
+        if data[place] < 0x80:  # noqa: PLR2004 - the flag of a further byte
+            return slice(place + 1, place + 1 + (number >> 1))
+
+
+def after(data: bytes | memoryview, place: int, most: int = sys.maxsize) -> int:
+    """Return where a value ends, with all that is inside of it.
+
+    Args:
+        most: tokens that are looked at; without it numbers are passed over by the thousand.
+
+    Raises:
+        ValueError: it is written as text, or has more tokens.
+        IndexError: it has no end.
+    """
+    depth, inside = 0, _PARTS if most == sys.maxsize else _PART
+    for _ in range(most):
+        mark = data[place]
+        if mark in WITH_PARTS:
+            depth += 1
+            place += 1
+            continue
+        if mark in b"]}>":
+            depth -= 1
+            place += 1
+        elif mark == STRING:
+            place = string_at(data, place).stop
+        elif found := (inside if depth else TOKEN).match(data, place):
+            place = found.end()
+        else:
+            raise ValueError("the value is text")
+        # After attributes comes what has them.
+        if depth <= 0 and mark != b">"[0]:
+            return place
+    raise ValueError("the value has too many tokens")
