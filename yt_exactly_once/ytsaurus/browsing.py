@@ -160,13 +160,13 @@ def all_rows(connection: Connection, path: str) -> list[dict[str, Any]]:
     return list(YsonFormat().load_rows(BytesIO(rows)))
 
 
-def registration(connection: Connection, queue: str, consumer: str) -> Mapping[str, Any] | None:
+def registration(connection: Connection, queue: str, consumer: str) -> Any:
     """Return how a consumer is registered for a queue, with `vital`; nothing if it is not."""
     with translated("read the registrations", queue=queue, consumer=consumer):
         found = connection.reader.list_queue_consumer_registrations(
             queue_path=queue, consumer_path=consumer
         )
-        return next((dict(one) for one in found), None)
+        return next(iter(found), None)
 
 
 def now(connection: Connection) -> float:

@@ -74,15 +74,9 @@ class PinnedProxy:
     config: dict[str, Any]
     clients: list[YtClient] = field(default_factory=list)
     lanes: list[Any] = field(default_factory=list)
-    pool: ThreadPoolExecutor = field(
-        default_factory=lambda: ThreadPoolExecutor(_MAX_LANES, thread_name_prefix="yt-lane")
-    )
-    ahead: ThreadPoolExecutor = field(
-        default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="yt-ahead")
-    )
-    aside: ThreadPoolExecutor = field(
-        default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="yt-aside")
-    )
+    pool: ThreadPoolExecutor = field(default_factory=lambda: _threads("yt-lane", _MAX_LANES))
+    ahead: ThreadPoolExecutor = field(default_factory=lambda: _threads("yt-ahead"))
+    aside: ThreadPoolExecutor = field(default_factory=lambda: _threads("yt-aside"))
 
     def client(self, number: int) -> YtClient:
         """Return a client, opening those before it too."""
@@ -327,6 +321,10 @@ class Connection:
 @lru_cache(maxsize=8)
 def _shared_connection(config: ClusterConfig) -> Connection:
     return Connection(config)
+
+
+def _threads(name: str, most: int = 1) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(most, thread_name_prefix=name)
 
 
 def _milliseconds(duration: timedelta) -> int:

@@ -23,23 +23,8 @@ from yt.packages.urllib3.exceptions import HTTPError as Urllib3Error
 from yt.wrapper.errors import YtIncorrectResponse, YtProxyUnavailable, YtTokenError
 from yt.yson.common import YsonError
 
-from yt_exactly_once import advice
-from yt_exactly_once.errors import (
-    AccessError,
-    BatchTooLargeError,
-    ClusterUnavailableError,
-    ConflictError,
-    ConsumerNotRegisteredError,
-    ExactlyOnceError,
-    OffsetConflictError,
-    PathExistsError,
-    ProducerFencedError,
-    RequestRefusedError,
-    SchemaMismatchError,
-    TableNotFoundError,
-    TransactionLostError,
-    TransientError,
-)
+from yt_exactly_once import advice, errors
+from yt_exactly_once.errors import ExactlyOnceError
 from yt_exactly_once.ytsaurus.client_noise import held_back
 
 TRANSPORT_ERRORS = (
@@ -82,7 +67,7 @@ class Failure:
     @property
     def decision(self) -> Decision:
         """What is done when anything but a commit fails in this way."""
-        return Decision.ATTEMPT if issubclass(self.error, TransientError) else Decision.STOP
+        return Decision.ATTEMPT if issubclass(self.error, errors.TransientError) else Decision.STOP
 
     @property
     def decision_at_commit(self) -> Decision:
@@ -92,7 +77,7 @@ class Failure:
 
 REFUSED_TOKEN = Failure(
     "the proxy refuses the token (HTTP 401)",
-    AccessError,
+    errors.AccessError,
     remedy="Pass a valid token= or set the environment variable YT_TOKEN, and start the query again. If the "
     "token should be valid, ask an administrator whether it has expired or was revoked",
 )
@@ -100,7 +85,7 @@ REFUSED_TOKEN = Failure(
 
 NO_ANSWER = Failure(
     "no readable answer: connection refused or reset, timeout, HTTP 500 or 503",
-    ClusterUnavailableError,
+    errors.ClusterUnavailableError,
     answered=False,
     remedy="Check the address of the proxy, and whether the cluster is healthy",
 )
@@ -108,7 +93,7 @@ NO_ANSWER = Failure(
 
 NOT_REGISTERED = Failure(
     "the consumer is not registered for the queue (code 901, recognised by its text)",
-    ConsumerNotRegisteredError,
+    errors.ConsumerNotRegisteredError,
     remedy=f"Register it: {advice.register('QUEUE', 'CONSUMER')}. Proxies learn of a registration within "
     "seconds",
 )
@@ -116,7 +101,7 @@ NOT_REGISTERED = Failure(
 
 NO_CELL = Failure(
     "a tablet has no cell, for example because its table is unmounted (code 1, recognised by its text)",
-    ClusterUnavailableError,
+    errors.ClusterUnavailableError,
     answered=False,
     remedy=f"Mount the table: {advice.mount('PATH')}. Proxies learn of it within half a minute",
 )
@@ -124,7 +109,7 @@ NO_CELL = Failure(
 
 CUT_OFF = Failure(
     "the answer breaks off (recognised by its text)",
-    ClusterUnavailableError,
+    errors.ClusterUnavailableError,
     answered=False,
     remedy="Check whether the proxy was killed or restarted",
 )
@@ -133,7 +118,7 @@ CUT_OFF = Failure(
 CODED = (
     Failure(
         "the token is unknown, has expired or was revoked, or its user is banned",
-        AccessError,
+        errors.AccessError,
         {
             109: "AuthenticationError",
             111: "InvalidCredentials",
@@ -144,34 +129,34 @@ CODED = (
     ),
     Failure(
         "the user does not have the permission",
-        AccessError,
+        errors.AccessError,
         {901: "AuthorizationError"},
         remedy="Ask an administrator of PATH for the permission, and start the query again. The command "
         "doctor lists all that are missing, each with the administrator's command",
     ),
     Failure(
         "the account has no free space",
-        AccessError,
+        errors.AccessError,
         {902: "AccountLimitExceeded"},
         remedy="Free space in the account, which this prints: yt get PATH/@account. Or ask an administrator "
         "to raise its limits. Then start the query again: Spark replays the batch",
     ),
     Failure(
         "the consumer is not at the expected offset",
-        OffsetConflictError,
+        errors.OffsetConflictError,
         {3100: "ConsumerOffsetConflict"},
         remedy="Another client moves this consumer. Give each query its own consumer",
     ),
     Failure(
         "a newer attempt owns the producer session",
-        ProducerFencedError,
+        errors.ProducerFencedError,
         {3101: "InvalidEpoch", 3102: "ZombieEpoch"},
         remedy="Wait: a newer attempt of the task continues the work. If there is none, the rows of one "
         "source partition are in several Spark partitions: use mode='transactional' for such a query",
     ),
     Failure(
         "more rows than a transaction may write to a tablet",
-        BatchTooLargeError,
+        errors.BatchTooLargeError,
         {1717: "TooManyRowsInTransaction"},
         remedy="Start the query with split_oversized=True, or set rows_per_tablet_limit to the cluster's "
         "max_rows_per_transaction. In a sorted target most rows may go to one tablet. A lower "
@@ -179,7 +164,7 @@ CODED = (
     ),
     Failure(
         "another transaction changed or holds a row or a node",
-        ConflictError,
+        errors.ConflictError,
         {
             402: "ConcurrentTransactionLockConflict",
             1700: "TransactionLockConflict",
@@ -190,13 +175,13 @@ CODED = (
     ),
     Failure(
         "the transaction is gone: its lease expired, its proxy restarted, or it ended before",
-        TransactionLostError,
+        errors.TransactionLostError,
         {11000: "NoSuchTransaction", 11003: "InvalidTransactionState"},
         answered=False,
     ),
     Failure(
         "one server did not answer another, or a server is overloaded",
-        ClusterUnavailableError,
+        errors.ClusterUnavailableError,
         {
             3: "Timeout",
             100: "TransportError",
@@ -215,14 +200,14 @@ CODED = (
     ),
     Failure(
         "a tablet is not mounted: it moves, or its table is unmounted or frozen",
-        ClusterUnavailableError,
+        errors.ClusterUnavailableError,
         {1702: "TabletNotMounted", 1706: "InvalidTabletState"},
         remedy="If the table stays so, mount it, and unfreeze it if it is frozen: "
         f"{advice.mount('PATH')}; {advice.mount('PATH', 'frozen')}",
     ),
     Failure(
         "the tablet cell bundle of a table has no cell that works, or no resources",
-        ClusterUnavailableError,
+        errors.ClusterUnavailableError,
         {
             1720: "BundleResourceLimitExceeded",
             1721: "NoSuchCell",
@@ -234,7 +219,7 @@ CODED = (
     ),
     Failure(
         "a proxy or a tablet is unavailable for now: banned, moving, or slow to flush",
-        ClusterUnavailableError,
+        errors.ClusterUnavailableError,
         {
             102: "NoSuchService",
             115: "PeerBanned",
@@ -257,25 +242,25 @@ CODED = (
     ),
     Failure(
         "there is nothing at the path",
-        TableNotFoundError,
+        errors.TableNotFoundError,
         {500: "ResolveError"},
         remedy="Check the path",
     ),
     Failure(
         "there is something at the path already",
-        PathExistsError,
+        errors.PathExistsError,
         {501: "AlreadyExists"},
         remedy="Choose another path",
     ),
     Failure(
         "a row or a value is larger than the cluster takes",
-        SchemaMismatchError,
+        errors.SchemaMismatchError,
         {308: "RowWeightLimitExceeded", 326: "StringLikeValueLengthLimitExceeded"},
         remedy="Filter such rows out in the query, or shorten their strings, and start it again",
     ),
     Failure(
         "a row does not fit the table",
-        SchemaMismatchError,
+        errors.SchemaMismatchError,
         {
             301: "SortOrderViolation",
             306: "UniqueKeyViolation",
@@ -291,7 +276,7 @@ CODED = (
 )
 """Recognised by a code. The first row that has a code of the error tree decides."""
 
-ANYTHING_ELSE = Failure("any other code", RequestRefusedError)
+ANYTHING_ELSE = Failure("any other code", errors.RequestRefusedError)
 """Not recognised: a retry of an unknown failure could do harm."""
 
 FAILURES = (REFUSED_TOKEN, NO_ANSWER, NOT_REGISTERED, *CODED, NO_CELL, CUT_OFF, ANYTHING_ELSE)
@@ -370,8 +355,7 @@ def _denial(error: YtError) -> _Denial | None:
     """Return the missing permission that an error tells of, if it tells of one."""
     found: Any = error.find_matching_error(code=_AUTHORIZATION)
     while found is not None and not {"user", "permission"} <= found.attributes.keys():
-        inner = [YtError.from_dict(each) for each in found.inner_errors if isinstance(each, dict)]
-        found = inner[0] if inner else None
+        found = next(iter(_inner(found)), None)
     if found is None:
         return None
     given = found.attributes["permission"]
@@ -406,7 +390,7 @@ def _refused(
     places = (where.get(name) for name in ("path", "consumer", "queue", "producer"))
     path = path or next((str(place) for place in places if place), None)
     detail = denied.text if path is None or path in denied.text else f"{denied.text} ({path})"
-    return AccessError(
+    return errors.AccessError(
         f"Could not {action}: {detail}",
         remedy=advice.grant(denied.user, denied.permission, path or "PATH"),
         **where,
@@ -427,6 +411,9 @@ _TABLE = re.compile(r"\b[Tt]able (//\S+) (?:while|has no)")
 
 _AUTHORIZATION = 901
 
+_PARTS = ("message", "code", "inner_errors", "attributes")
+"""Of an error as the cluster tells it."""
+
 _UNKNOWN_CELL = "Unknown cell"
 
 _BROKEN_OFF = 'Unexpected "finish"'
@@ -440,7 +427,7 @@ def find_failure(error: YtError) -> Failure:
     """Return the row of the table that an error of the cluster belongs to."""
     for failure in CODED:
         if _has_code(error, failure.codes):
-            if failure.error is AccessError and _NO_REGISTRATION in _deepest(error):
+            if failure.error is errors.AccessError and _NO_REGISTRATION in _deepest(error):
                 return NOT_REGISTERED
             return failure
     if isinstance(error, YsonError):
@@ -467,18 +454,20 @@ def _has_code(error: YtError, codes: Container[int]) -> bool:
     return error.find_matching_error(predicate=lambda inner: int(inner.code) in codes) is not None
 
 
+def _inner(error: YtError) -> list[YtError]:
+    return [
+        each
+        if isinstance(each, YtError)
+        else YtError(**{name: each[name] for name in _PARTS if name in each})
+        for each in error.inner_errors or ()
+    ]
+
+
 def _deepest(error: YtError) -> str:
     """Return the message nearest to the cause, which is the one that names names."""
-    current: Any = error
-    while True:
-        inner = (
-            current.inner_errors if isinstance(current, YtError) else current.get("inner_errors")
-        )
-        if not inner:
-            break
-        current = inner[0]
-    message = current.message if isinstance(current, YtError) else current.get("message", "")
-    return str(message).strip().rstrip(".")
+    while inner := _inner(error):
+        error = inner[0]
+    return str(error.message).strip().rstrip(".")
 
 
 def codes_in(error: BaseException) -> list[int]:
@@ -489,10 +478,9 @@ def codes_in(error: BaseException) -> list[int]:
     while error.__cause__ is not None and not isinstance(error, YtError):
         error = error.__cause__
     codes: list[int] = []
-    queue: list[Any] = [error] if isinstance(error, YtError) else []
+    queue = [error] if isinstance(error, YtError) else []
     while queue:
         found = queue.pop(0)
-        is_error = isinstance(found, YtError)
-        codes.append(int(found.code if is_error else found.get("code", 0)))
-        queue += (found.inner_errors if is_error else found.get("inner_errors")) or []
+        codes.append(int(found.code))
+        queue += _inner(found)
     return codes

@@ -12,9 +12,10 @@ import json
 import logging
 import secrets
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from yt import yson
 from yt.logger import LOGGER
@@ -53,6 +54,8 @@ else:
 
 if TYPE_CHECKING:
     from yt.wrapper.format import Format
+
+T = TypeVar("T")
 
 _API = "v4"
 _NO_TRANSACTION = "0-0-0-0"
@@ -115,6 +118,19 @@ class Unread:
         return bytes(taken)
 
 
+def _unless_watched(command: Callable[..., T]) -> Callable[..., T]:
+    """Leave a command to the client while somebody reads its debug log, to which only the client writes."""
+
+    @wraps(command)
+    def called(lane: Any, *given: Any, **options: Any) -> T:
+        if LOGGER.isEnabledFor(logging.DEBUG):
+            left: T = getattr(lane._client, command.__name__)(*given, **options)  # noqa: SLF001 - a method's
+            return left
+        return command(lane, *given, **options)
+
+    return called
+
+
 class Lane:
     """A client that sends the commands of rows itself; other commands it passes on.
 
@@ -155,10 +171,9 @@ class Lane:
         """Let the client do everything else."""
         return getattr(self._client, name)
 
+    @_unless_watched
     def start_transaction(self, **options: Any) -> str:
         """See the official client; takes `type`, `sticky` and `timeout`."""
-        if self._is_watched():
-            return str(self._client.start_transaction(**options))
         if self._started_by is None:
             self._started_by = get_started_by()
         params = {
@@ -170,14 +185,17 @@ class Lane:
         answer = self._change("start_transaction", params)
         return str(yson.loads(answer)["transaction_id"])
 
+    @_unless_watched
     def commit_transaction(self, transaction: str) -> None:
         """See the official client."""
         self._end("commit_transaction", transaction)
 
+    @_unless_watched
     def abort_transaction(self, transaction: str) -> None:
         """See the official client."""
         self._end("abort_transaction", transaction)
 
+    @_unless_watched
     def lookup_rows(
         self,
         path: str,
@@ -187,23 +205,19 @@ class Lane:
         format: Format,  # noqa: A002 - as the client has it
     ) -> Any:
         """See the official client."""
-        if self._is_watched():
-            return self._client.lookup_rows(
-                path, keys, keep_missing_rows=keep_missing_rows, format=format
-            )
         params = {
+            "path": self._path(path),
             "input_format": format.to_yson_type(),
             "output_format": format.to_yson_type(),
             "keep_missing_rows": keep_missing_rows,
             "timeout": self._heavy_milliseconds,
         }
-        answer = self._rows("lookup_rows", path, params, format.dumps_rows(keys), stream=True)
+        answer = self._put("lookup_rows", params, format.dumps_rows(keys), stream=True)
         return format.load_rows(BytesIO(answer))
 
+    @_unless_watched
     def select_rows(self, query: str, **options: Any) -> Any:
         """See the official client; takes `format`, `raw=True` and limits."""
-        if self._is_watched():
-            return self._client.select_rows(query, **options)
         limits = {name: options[name] for name in options.keys() - {"format", "raw"}}
         params = {
             **self._common(),
@@ -216,6 +230,7 @@ class Lane:
         headers = {"X-YT-Parameters": _dumped(params)}
         return BytesIO(self._send("GET", "select_rows", headers, b"", self._heavy, stream=True))
 
+    @_unless_watched
     def insert_rows(
         self,
         path: str,
@@ -223,18 +238,14 @@ class Lane:
         *,
         format: Format,  # noqa: A002 - as the client has it
         raw: bool | None = None,
-        update: bool | None = None,
-        aggregate: bool | None = None,
+        **options: bool | None,
     ) -> None:
-        """See the official client."""
-        options = {"update": update, "aggregate": aggregate}
-        if self._is_watched():
-            self._client.insert_rows(path, rows, format=format, raw=raw, **options)
-            return
+        """See the official client; takes `update` and `aggregate`."""
         given = {name: value for name, value in options.items() if value is not None}
-        params = {"input_format": format.to_yson_type(), **given}
-        self._rows("insert_rows", path, params, _body(rows, format, raw=raw))
+        params = {"path": self._path(path), "input_format": format.to_yson_type(), **given}
+        self._put("insert_rows", params, _body(rows, format, raw=raw))
 
+    @_unless_watched
     def delete_rows(
         self,
         path: str,
@@ -244,25 +255,19 @@ class Lane:
         raw: bool | None = None,
     ) -> None:
         """See the official client."""
-        if self._is_watched():
-            self._client.delete_rows(path, rows, format=format, raw=raw)
-            return
-        params = {"input_format": format.to_yson_type()}
-        self._rows("delete_rows", path, params, _body(rows, format, raw=raw))
+        params = {"path": self._path(path), "input_format": format.to_yson_type()}
+        self._put("delete_rows", params, _body(rows, format, raw=raw))
 
+    @_unless_watched
     def create_queue_producer_session(
         self, producer_path: str, queue_path: str, session_id: str
     ) -> dict[str, Any]:
         """See the official client."""
-        if self._is_watched():
-            found: dict[str, Any] = self._client.create_queue_producer_session(
-                producer_path, queue_path, session_id
-            )
-            return found
         session = self._session(producer_path, queue_path, session_id)
         params = {**self._common(), **session}
         return dict(yson.loads(self._change("create_queue_producer_session", params)))
 
+    @_unless_watched
     def push_queue_producer(
         self,
         producer_path: str,
@@ -276,18 +281,6 @@ class Lane:
         raw: bool | None = None,
     ) -> dict[str, Any]:
         """See the official client."""
-        if self._is_watched():
-            found: dict[str, Any] = self._client.push_queue_producer(
-                producer_path,
-                queue_path,
-                session_id,
-                epoch,
-                rows,
-                user_meta=user_meta,
-                input_format=input_format,
-                raw=raw,
-            )
-            return found
         params = {
             **self._session(producer_path, queue_path, session_id),
             **self._marked(),
@@ -306,34 +299,15 @@ class Lane:
             "output_format": _YSON,
         }
 
-    def _is_watched(self) -> bool:
-        """Return whether somebody reads the client's debug log, to which only the client writes."""
-        return bool(LOGGER.isEnabledFor(logging.DEBUG))
-
     def _end(self, command: str, transaction: str) -> None:
-        if self._is_watched():
-            getattr(self._client, command)(transaction)
-        else:
-            joined = get_option("COMMAND_PARAMS", self._client)
-            self._change(command, {**joined, "transaction_id": transaction})
+        joined = get_option("COMMAND_PARAMS", self._client)
+        self._change(command, {**joined, "transaction_id": transaction})
 
     def _change(self, command: str, params: Mapping[str, Any]) -> bytes:
         """Send a command whose parameters are its body."""
         body = _dumped({**params, **self._marked()})
         headers = {"Content-Type": "application/x-yt-yson-text"}
         return self._send("POST", command, headers, body, self._light, stream=False)
-
-    def _rows(
-        self,
-        command: str,
-        path: str,
-        params: dict[str, Any],
-        body: bytes | memoryview,
-        *,
-        stream: bool = False,
-    ) -> bytes:
-        """Send a command whose body are rows of a table."""
-        return self._put(command, {"path": self._path(path), **params}, body, stream=stream)
 
     def _put(
         self,
@@ -357,8 +331,7 @@ class Lane:
 
     def _marked(self) -> dict[str, Any]:
         """Return what the client adds to a command that changes something and is not heavy."""
-        mutation_id = _guid()
-        return {"mutation_id": mutation_id, "retry": False}
+        return {"mutation_id": _guid(), "retry": False}
 
     def _common(self) -> dict[str, Any]:
         """Return what the client adds to every command, such as the transaction that it has joined."""

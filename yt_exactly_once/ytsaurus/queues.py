@@ -25,7 +25,7 @@ from yt_exactly_once.errors import (
     TableNotDynamicError,
     TableNotMountedError,
 )
-from yt_exactly_once.ytsaurus.browsing import output, request
+from yt_exactly_once.ytsaurus.browsing import output, registration, request
 from yt_exactly_once.ytsaurus.failures import TRANSPORT_ERRORS, translated
 from yt_exactly_once.ytsaurus.tables import TableInfo, columns_of, describe_table
 
@@ -257,13 +257,10 @@ def require_registration(connection: Connection, consumer: str, queue: str) -> N
         ConsumerNotRegisteredError: it is not registered.
     """
     _require_consumer(connection, consumer, queue)
-    with translated("read the registrations", consumer=consumer, queue=queue):
-        for _ in range(_LOOKS):
-            if connection.reader.list_queue_consumer_registrations(
-                queue_path=queue, consumer_path=consumer
-            ):
-                return
-            time.sleep(_PAUSE_SECONDS)
+    for _ in range(_LOOKS):
+        if registration(connection, queue, consumer) is not None:
+            return
+        time.sleep(_PAUSE_SECONDS)
     raise ConsumerNotRegisteredError(
         "The consumer is not registered for the queue",
         remedy=f"Run: {advice.register(queue, consumer)}",

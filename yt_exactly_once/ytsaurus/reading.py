@@ -6,7 +6,7 @@ at one timestamp, tablet by tablet, in pages that begin after the last key of th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -168,8 +168,7 @@ class WholeTable:
             conditions.append(_compare(keys, "<", self.pivots[tablet + 1]))
         filtered = f" where {' and '.join(conditions)}" if conditions else ""
         query = (
-            f"{', '.join(map(quoted, columns))} from [{self.path}]{filtered} "
-            f"order by {', '.join(map(quoted, keys))} limit {most}"
+            f"{listed(columns)} from [{self.path}]{filtered} order by {listed(keys)} limit {most}"
         )
         with translated("read rows", path=self.path, tablet=tablet):
             answer: bytes = self.connection.reader.select_rows(
@@ -178,9 +177,9 @@ class WholeTable:
         return answer
 
 
-def quoted(column: str) -> str:
-    """Return the name of a column as a query has it."""
-    return f"[{column}]"
+def listed(names: Iterable[str]) -> str:
+    """Return the names of columns as a query has them."""
+    return ", ".join(f"[{name}]" for name in names)
 
 
 def literal(value: KeyValue) -> str:
@@ -201,8 +200,7 @@ def literal(value: KeyValue) -> str:
 
 
 def _compare(keys: Sequence[str], operator: str, key: Key) -> str:
-    names = ", ".join(map(quoted, keys[: len(key)]))
-    return f"({names}) {operator} ({', '.join(map(literal, key))})"
+    return f"({listed(keys[: len(key)])}) {operator} ({', '.join(map(literal, key))})"
 
 
 def _plain(value: Any) -> KeyValue:

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from yt_exactly_once.errors import ExactlyOnceError
     from yt_exactly_once.ytsaurus.client import Connection
 
-_ATTRIBUTES = ["type", "id", "dynamic", "schema", "sorted", "tablet_count", "tablet_state"]
-
 
 @dataclass(frozen=True)
 class TableInfo:
@@ -90,14 +88,8 @@ def describe_table(
 
 
 ATTRIBUTES = (
-    "type",
-    "dynamic",
-    "id",
-    "sorted",
-    "tablet_count",
-    "tablet_state",
-    "schema",
-    "atomicity",
+    *("type", "dynamic", "id", "sorted", "schema"),
+    *("tablet_count", "tablet_state", "atomicity"),
 )
 """What `described` needs."""
 
@@ -240,8 +232,8 @@ def mount_table(connection: Connection, path: str, *, is_frozen: bool = False) -
 
 def mark_table(connection: Connection, path: str, name: str, value: int) -> None:
     """Set an attribute by which tools find the table; who may not set it goes without."""
-    with suppress(AccessError), translated("mark the table", path=path):
-        connection.reader.set(f"{path}/@{name}", value)
+    with suppress(AccessError):
+        set_attribute(connection, path, name, value)
 
 
 def store_rows(
@@ -289,9 +281,18 @@ def unsigned(number: int) -> Any:
 
 def restrict(connection: Connection, path: str, rights: Mapping[str, Any]) -> None:
     """Set who may do what with a table: its attributes `acl` and `inherit_acl`, in this order."""
-    with translated("set the rights of the table", path=path):
-        for name in ("acl", "inherit_acl"):
-            connection.reader.set(f"{path}/@{name}", rights[name])
+    for name in ("acl", "inherit_acl"):
+        set_attribute(connection, path, name, rights[name])
+
+
+def missing_columns(
+    columns: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]]
+) -> str:
+    """Return the names of columns that a table lacks, or has in the wrong place of its key."""
+    have, want = (
+        {(one["name"], one.get("sort_order")) for one in each} for each in (columns, wanted)
+    )
+    return ", ".join(sorted(name for name, _ in want - have))
 
 
 def require_columns(
@@ -301,17 +302,8 @@ def require_columns(
     error: type[ExactlyOnceError],
     remedy: str,
 ) -> None:
-    """Check that an existing table has the columns its purpose needs.
-
-    Args:
-        schema: columns it must have.
-        purpose: for the message.
-        error: raised when it has not.
-    """
-    have = {(column["name"], column.get("sort_order")) for column in info.schema}
-    want = {(column["name"], column.get("sort_order")) for column in schema}
-    if not want <= have:
-        missing = ", ".join(sorted(name for name, _ in want - have))
+    """Check that an existing table has the columns its purpose needs; raise the error if it has not."""
+    if missing := missing_columns(info.schema, schema):
         raise error(
             f"The table cannot serve as {purpose}: it lacks or misplaces {missing}",
             remedy=remedy,

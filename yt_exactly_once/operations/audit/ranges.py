@@ -11,6 +11,7 @@ from yt_exactly_once.codec.rows import decode
 from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of, pulled_field
 from yt_exactly_once.errors import UnprovableError
 from yt_exactly_once.ytsaurus.browsing import selected
+from yt_exactly_once.ytsaurus.reading import listed, literal
 
 if TYPE_CHECKING:
     from yt_exactly_once.ytsaurus.client import Connection
@@ -41,7 +42,7 @@ class RangeReader:
     ) -> pa.RecordBatch:
         """Return rows of a tablet of an ordered table."""
         query = (
-            f"{_listed(schema)} from [{info.path}] where [$tablet_index] = {tablet} "
+            f"{listed(schema.names)} from [{info.path}] where [$tablet_index] = {tablet} "
             f"and [$row_index] >= {first} and [$row_index] < {last}"
         )
         return decode(selected(self.connection, query), schema)
@@ -69,12 +70,10 @@ class RangeReader:
         """
         keys = [column["name"] for column in info.schema if column.get("sort_order")]
         with_keys = fields_of(info, list(dict.fromkeys([*keys, *schema.names])))
-        names = ", ".join(f"[{name}]" for name in keys)
+        names = listed(keys)
         after, done = "", 0
         while True:
-            query = (
-                f"{_listed(with_keys)} from [{info.path}]{after} order by {names} limit {self.size}"
-            )
+            query = f"{listed(with_keys.names)} from [{info.path}]{after} order by {names} limit {self.size}"
             batch = decode(selected(self.connection, query), with_keys)
             if batch.num_rows:
                 yield batch
@@ -98,18 +97,9 @@ def placed(schema: pa.Schema) -> pa.Schema:
     return schema.insert(0, pulled_field("$row_index", pa.int64(), "$row_index"))
 
 
-def _listed(schema: pa.Schema) -> str:
-    return ", ".join(f"[{name}]" for name in schema.names)
-
-
 def _literal(value: Any, path: str) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, bytes | str):
-        text = value if isinstance(value, bytes) else value.encode()
-        return '"' + "".join(f"\\x{byte:02x}" for byte in text) + '"'
+    if isinstance(value, bool | int | float | bytes | str):
+        return literal(value)
     raise UnprovableError(
         "The table has keys that cannot be read in ranges: nulls, or values that are neither numbers nor "
         "strings",

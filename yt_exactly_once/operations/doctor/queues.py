@@ -9,8 +9,7 @@ from yt_exactly_once import advice
 from yt_exactly_once.operations.doctor.finding import Finding, counted, ok, problem, warning
 from yt_exactly_once.operations.doctor.queries import repair_commands
 from yt_exactly_once.operations.doctor.tables import ATTRIBUTES, is_expiring
-from yt_exactly_once.ytsaurus.browsing import attributes_of, cluster_of
-from yt_exactly_once.ytsaurus.failures import translated
+from yt_exactly_once.ytsaurus.browsing import attributes_of, cluster_of, registration
 from yt_exactly_once.ytsaurus.queues import RemoteQueue
 from yt_exactly_once.ytsaurus.tables import columns_of
 
@@ -111,12 +110,9 @@ def _consumer(
 def _registration(
     connection: Connection, queue: str, consumer: str, found: dict[str, Any]
 ) -> Finding:
-    with translated("list the registrations", queue=queue):
-        listed = connection.reader.list_queue_consumer_registrations(
-            queue_path=queue, consumer_path=consumer
-        )
+    known = registration(connection, queue, consumer)
     register = advice.register(queue, consumer)
-    if not listed:
+    if known is None:
         return problem(
             "registration",
             f"The consumer {consumer} is not registered for {queue}",
@@ -124,7 +120,7 @@ def _registration(
             f"{register}. Proxies know it after some seconds",
         )
     trims = bool((found.get("auto_trim_config") or {}).get("enable"))
-    if not listed[0]["vital"]:
+    if not known["vital"]:
         what = f"The consumer {consumer} of {queue} is not vital"
         if trims:
             return problem(

@@ -11,25 +11,14 @@ from yt_exactly_once.codec.schema import TableSchema, check_frame
 from yt_exactly_once.commit.entry import LEDGER_MARK, LEDGER_SCHEMA, require_known_ledger
 from yt_exactly_once.errors import NewerFormatError, SchemaMismatchError
 from yt_exactly_once.operations.doctor.finding import Finding, Level, counted, ok, problem, warning
+from yt_exactly_once.ytsaurus import tables
 from yt_exactly_once.ytsaurus.browsing import attributes_of
 
 if TYPE_CHECKING:
     from yt_exactly_once.operations.doctor.subject import Subject
     from yt_exactly_once.ytsaurus.client import Connection
 
-ATTRIBUTES = (
-    "type",
-    "dynamic",
-    "sorted",
-    "schema",
-    "atomicity",
-    "tablet_state",
-    "tablet_count",
-    "tablet_cell_bundle",
-    "account",
-    "max_data_ttl",
-    "min_data_versions",
-)
+ATTRIBUTES = (*tables.ATTRIBUTES, "max_data_ttl", "min_data_versions")
 
 
 def examine(subject: Subject, connection: Connection) -> Iterator[Finding]:
@@ -170,7 +159,7 @@ def _ledger(subject: Subject, connection: Connection, path: str) -> Iterator[Fin
     except NewerFormatError as error:
         yield problem("ledger", error.what, "The sink refuses it", error.remedy)
         return
-    missing = _missing(LEDGER_SCHEMA, found)
+    missing = tables.missing_columns(found["schema"], LEDGER_SCHEMA)
     if missing:
         yield problem(
             "ledger",
@@ -203,7 +192,7 @@ def _own(
     yield from faults
     if faults:
         return
-    missing = _missing(schema, found)
+    missing = tables.missing_columns(found["schema"], schema)
     if missing:
         yield problem(
             name,
@@ -239,12 +228,3 @@ def _unusable(check: str, path: str, found: dict[str, Any]) -> Iterator[Finding]
             "Its rows would not be part of the transaction that moves the offsets",
             advice.make_atomic(path),
         )
-
-
-def _missing(schema: Sequence[dict[str, Any]], found: dict[str, Any]) -> str:
-    """Return the names of columns that a table lacks, or has in the wrong place of its key."""
-    want, have = (
-        {(column["name"], column.get("sort_order") or "") for column in columns}
-        for columns in (schema, found["schema"])
-    )
-    return ", ".join(sorted(name for name, _ in want - have))

@@ -29,7 +29,7 @@ from yt_exactly_once.spark.source.opening import OpenedQueue, OpenedTable
 from yt_exactly_once.spark.source.range import PATIENCE, QueueTask, RangeReader
 from yt_exactly_once.spark.worker import keep_freed_memory, spare_modules
 from yt_exactly_once.ytsaurus.queues import PartitionBounds
-from yt_exactly_once.ytsaurus.reading import Key, KeyValue, WholeTable, literal, quoted
+from yt_exactly_once.ytsaurus.reading import Key, KeyValue, WholeTable, listed, literal
 from yt_exactly_once.ytsaurus.tables import unsigned
 
 if TYPE_CHECKING:
@@ -330,10 +330,10 @@ def _condition(filter_: Filter, columns: pa.Schema) -> str:
     kind = columns.field(path[0]).type
     if isinstance(filter_, ds.In):
         values = [_condition_value(value, kind) for value in found.value]
-        return f"{quoted(path[0])} in ({', '.join(values)})" if values and all(values) else ""
+        return f"{listed(path)} in ({', '.join(values)})" if values and all(values) else ""
     operator = operators.get(type(filter_))
     value = _condition_value(getattr(found, "value", None), kind)
-    return f"{quoted(path[0])} {operator} {value}" if operator and value else ""
+    return f"{listed(path)} {operator} {value}" if operator and value else ""
 
 
 def _condition_value(value: Any, kind: pa.DataType) -> str:
