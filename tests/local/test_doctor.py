@@ -22,7 +22,7 @@ from yt_exactly_once.commit.entry import LEDGER_SCHEMA
 from yt_exactly_once.config import ClusterConfig, DeliveryMode
 from yt_exactly_once.errors import AccessError, ClusterUnavailableError
 from yt_exactly_once.local import LocalCluster
-from yt_exactly_once.operations.doctor import access, bundles, clock, machine, proxies, spark_conf
+from yt_exactly_once.operations.doctor import access, machine, spark_conf
 from yt_exactly_once.operations.doctor.finding import Level
 from yt_exactly_once.operations.doctor.run import examine
 from yt_exactly_once.operations.doctor.subject import Queue, Subject
@@ -239,9 +239,9 @@ def test_rows_of_a_sorted_target_may_go_to_one_tablet(client, healthy):
 )
 def test_fault_around_the_tables_is_found(healthy, monkeypatch, path, attributes, check):
     """Whoever's fault it is, a table that suffers is named."""
-    real = bundles.attributes_of
+    real = around.attributes_of
     monkeypatch.setattr(
-        bundles,
+        around,
         "attributes_of",
         lambda connection, at, names: attributes if at == path else real(connection, at, names),
     )
@@ -437,10 +437,10 @@ def faults_of_address(address):
 
 def test_listed_proxy_that_cannot_be_reached_is_found(healthy, monkeypatch):
     """The others are fine."""
-    listed = proxies.proxies_of
+    listed = around.proxies_of
     with socket.create_server(("127.0.0.1", 0)) as closed:
         dead = f"127.0.0.1:{closed.getsockname()[1]}"
-    monkeypatch.setattr(proxies, "proxies_of", lambda *args: [*listed(*args), dead])
+    monkeypatch.setattr(around, "proxies_of", lambda *args: [*listed(*args), dead])
     (found,) = faults(healthy)
     assert (found.check, found.level) == ("http proxies", WARN)
     assert dead in found.what
@@ -451,7 +451,7 @@ def test_fault_of_this_machine_is_found(healthy, monkeypatch, tmp_path):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.setattr(machine, "requires", lambda _: ["pyarrow>=999", "no-such-package"])
     now = time.time
-    monkeypatch.setattr(clock.time, "time", lambda: now() + 60)
+    monkeypatch.setattr(around.time, "time", lambda: now() + 60)
     assert [(finding.check, finding.level) for finding in faults(healthy)] == [
         ("java", WARN),
         ("package pyarrow", FAIL),

@@ -54,7 +54,9 @@ def examine(subject: Subject, connection: Connection, user: str) -> Iterator[Fin
             continue
         if not allowed:
             missing += 1
-            yield _denied(user, need)
+            what = f"{user} lacks the permission {need.permission} on {need.path}"
+            repair = advice.grant(user, need.permission, need.path)
+            yield problem(_CHECK, what, need.purpose, repair)
     if needs and not missing:
         yield ok(_CHECK, f"{user} has the {len(needs)} permissions that the query needs")
     yield from _forgers(subject, connection, user)
@@ -88,15 +90,6 @@ def _allowed(connection: Connection, path: str, permission: str) -> set[str]:
         if entry["action"] == "allow" and permission in entry["permissions"]
         for subject in entry["subjects"]
     }
-
-
-def _denied(user: str, need: _Need) -> Finding:
-    return problem(
-        _CHECK,
-        f"{user} lacks the permission {need.permission} on {need.path}",
-        need.purpose,
-        advice.grant(user, need.permission, need.path),
-    )
 
 
 def _needs(subject: Subject, connection: Connection) -> Iterator[_Need]:

@@ -25,9 +25,10 @@ def examine(subject: Subject, connection: Connection) -> Iterator[Finding]:
     commands = repair_commands(subject, connection)
     for queue in subject.queues:
         found = attributes_of(connection, queue.path, (*ATTRIBUTES, "auto_trim_config"))
-        faults = list(_unreadable(queue.path, found))
-        yield from faults
-        if faults or found is None:
+        fault = _unreadable(queue.path, found)
+        if fault is not None:
+            yield fault
+        if fault is not None or found is None:
             continue
         yield ok(
             "queue", f"The queue {queue.path} has {counted(found['tablet_count'], 'partition')}"
@@ -45,25 +46,21 @@ def examine(subject: Subject, connection: Connection) -> Iterator[Finding]:
         yield from _consumer(connection, queue, found, command)
 
 
-def _unreadable(path: str, found: dict[str, Any] | None) -> Iterator[Finding]:
+def _unreadable(path: str, found: dict[str, Any] | None) -> Finding | None:
     why = "The query stops at its start"
     if found is None:
-        yield problem("queue", f"There is nothing at the queue {path}", why, "Check the path")
-    elif found["type"] != "table" or not found.get("dynamic") or found.get("sorted"):
+        return problem("queue", f"There is nothing at the queue {path}", why, "Check the path")
+    if found["type"] != "table" or not found.get("dynamic") or found.get("sorted"):
         kind = "sorted table" if found.get("sorted") else str(found["type"])
-        yield problem(
-            "queue",
-            f"{path} is a {kind}, not a queue",
+        why, repair = (
             "A queue is an ordered dynamic table",
             "Pass the path of an ordered dynamic table",
         )
-    elif found["tablet_state"] not in _READABLE:
-        yield problem(
-            "queue",
-            f"The queue {path} is {found['tablet_state']}",
-            why,
-            advice.mount(path, found["tablet_state"]),
-        )
+        return problem("queue", f"{path} is a {kind}, not a queue", why, repair)
+    if found["tablet_state"] in _READABLE:
+        return None
+    state = found["tablet_state"]
+    return problem("queue", f"The queue {path} is {state}", why, advice.mount(path, state))
 
 
 def _retention(path: str, found: dict[str, Any]) -> Iterator[Finding]:

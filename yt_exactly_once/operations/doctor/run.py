@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING
 from yt_exactly_once.errors import AccessError, ExactlyOnceError, NewerFormatError
 from yt_exactly_once.operations.doctor import (
     access,
-    bundles,
     checkpoint,
-    clock,
+    cluster,
     machine,
-    proxies,
     queries,
     queues,
     sessions,
@@ -36,7 +34,7 @@ def examine(
     # What is read here is the same over both backends, and only HTTP proxies say who the user is.
     over_http = {**subject.cluster.client_config, "backend": "http"}
     connection = connect(replace(subject.cluster, client_config=over_http))
-    finding, answers = proxies.examine_address(connection)
+    finding, answers = cluster.examine_address(connection)
     yield finding
     user = None
     if answers:
@@ -55,10 +53,10 @@ def examine(
     known: str = user
     checks: tuple[tuple[str, Callable[[], Iterator[Finding]]], ...] = (
         ("checkpoint", lambda: checkpoint.examine_source(subject, connection)),
-        ("proxies", lambda: proxies.examine(subject, connection)),
+        ("proxies", lambda: cluster.examine_proxies(subject, connection)),
         ("permission", lambda: access.examine(subject, connection, known)),
-        ("clock", lambda: clock.examine(connection)),
-        ("bundles", lambda: bundles.examine(subject, connection)),
+        ("clock", lambda: cluster.examine_clock(connection)),
+        ("bundles", lambda: cluster.examine_bundles(subject, connection)),
         ("queue", lambda: queues.examine(subject, connection)),
         ("query", lambda: queries.examine(subject, connection)),
         ("producer sessions", lambda: sessions.examine(subject, connection)),

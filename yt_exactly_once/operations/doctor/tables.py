@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once import advice
@@ -34,18 +34,14 @@ def examine(subject: Subject, connection: Connection) -> Iterator[Finding]:
 
 
 def _target(subject: Subject, connection: Connection, path: str) -> Iterator[Finding]:
-    found = attributes_of(connection, path, ATTRIBUTES)
+    absent = problem(
+        "target",
+        f"There is nothing at the target {path}",
+        "The sink does not create its target, because it does not choose the schema",
+        advice.create_table(path),
+    )
+    found = yield from _usable(connection, "target", path, absent)
     if found is None:
-        yield problem(
-            "target",
-            f"There is nothing at the target {path}",
-            "The sink does not create its target, because it does not choose the schema",
-            advice.create_table(path),
-        )
-        return
-    faults = list(_unusable("target", path, found))
-    yield from faults
-    if faults:
         return
     kind = "sorted" if found.get("sorted") else "ordered"
     tablets = int(found["tablet_count"])
@@ -77,12 +73,8 @@ def _columns_fit(subject: Subject, path: str, found: dict[str, Any]) -> Finding:
             "Pass --schema with what df.schema.json() returns, or call sink.check(df) in the program",
         )
     try:
-        check_frame(
-            subject.frame,
-            TableSchema.from_yt(found["schema"]),
-            target=path,
-            sorted=bool(found.get("sorted")),
-        )
+        table, is_sorted = TableSchema.from_yt(found["schema"]), bool(found.get("sorted"))
+        check_frame(subject.frame, table, target=path, sorted=is_sorted)
     except SchemaMismatchError as error:
         return problem("columns", error.placed, "The query stops at its start", error.remedy)
     return ok("columns", f"The columns of the DataFrame fit {path}")
@@ -115,12 +107,8 @@ def _room(
         f"{counted(partitions, 'partition')})"
     )
     if largest > room:
-        return problem(
-            "batch size",
-            f"{batch}, and {takes}",
-            "A full batch stops the query with BatchTooLargeError",
-            repair,
-        )
+        why = "A full batch stops the query with BatchTooLargeError"
+        return problem("batch size", f"{batch}, and {takes}", why, repair)
     if is_sorted and largest > subject.rows_per_tablet and tablets > 1:
         return warning(
             "batch size",
@@ -139,20 +127,15 @@ def _partitions(connection: Connection, path: str) -> int:
 
 
 def _ledger(subject: Subject, connection: Connection, path: str) -> Iterator[Finding]:
-    found = attributes_of(connection, path, (*ATTRIBUTES, LEDGER_MARK))
+    absent = Finding(
+        "ledger",
+        Level.NOTE,
+        f"There is no ledger at {path} yet",
+        "The first batch creates it. If the query has run before, its ledger is gone, or has another path",
+        "For a query that has run before: pass the path with --ledger, or restore the table",
+    )
+    found = yield from _usable(connection, "ledger", path, absent, LEDGER_MARK)
     if found is None:
-        yield Finding(
-            "ledger",
-            Level.NOTE,
-            f"There is no ledger at {path} yet",
-            "The first batch creates it. If the query has run before, its ledger is gone, or has another "
-            "path",
-            "For a query that has run before: pass the path with --ledger, or restore the table",
-        )
-        return
-    faults = list(_unusable("ledger", path, found))
-    yield from faults
-    if faults:
         return
     try:
         require_known_ledger(found, path)
@@ -182,15 +165,11 @@ def _ledger(subject: Subject, connection: Connection, path: str) -> Iterator[Fin
 def _own(
     connection: Connection, name: str, path: str, schema: Sequence[dict[str, Any]]
 ) -> Iterator[Finding]:
-    found = attributes_of(connection, path, ATTRIBUTES)
+    absent = Finding(
+        name, Level.NOTE, f"There is no {name} at {path} yet; the first batch creates it"
+    )
+    found = yield from _usable(connection, name, path, absent)
     if found is None:
-        yield Finding(
-            name, Level.NOTE, f"There is no {name} at {path} yet; the first batch creates it"
-        )
-        return
-    faults = list(_unusable(name, path, found))
-    yield from faults
-    if faults:
         return
     missing = tables.missing_columns(found["schema"], schema)
     if missing:
@@ -204,18 +183,19 @@ def _own(
     yield ok(name, f"The {name} {path} is mounted")
 
 
-def _unusable(check: str, path: str, found: dict[str, Any]) -> Iterator[Finding]:
-    """Yield what keeps a table from being written."""
+def _usable(
+    connection: Connection, check: str, path: str, absent: Finding, *more: str
+) -> Generator[Finding, None, dict[str, Any] | None]:
+    """Yield what keeps a table from being written; return its attributes if nothing does."""
     why = (
         "Rows are written in tablet transactions, and only mounted dynamic tables take part in them"
     )
-    if found["type"] != "table":
-        yield problem(
-            check,
-            f"{path} is a {found['type']}, not a table",
-            why,
-            "Pass the path of a dynamic table",
-        )
+    found = attributes_of(connection, path, (*ATTRIBUTES, *more))
+    if found is None:
+        yield absent
+    elif found["type"] != "table":
+        what = f"{path} is a {found['type']}, not a table"
+        yield problem(check, what, why, "Pass the path of a dynamic table")
     elif not found.get("dynamic"):
         yield problem(check, f"{path} is a static table", why, advice.make_dynamic(path))
     elif found["tablet_state"] != "mounted":
@@ -228,3 +208,6 @@ def _unusable(check: str, path: str, found: dict[str, Any]) -> Iterator[Finding]
             "Its rows would not be part of the transaction that moves the offsets",
             advice.make_atomic(path),
         )
+    else:
+        return found
+    return None

@@ -1,0 +1,158 @@
+"""The cluster around the tables: its proxies, its clock, tablet cell bundles, and accounts with space."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from yt_exactly_once.errors import ExactlyOnceError
+from yt_exactly_once.operations.doctor.finding import Finding, Level, ok, problem, warning
+from yt_exactly_once.ytsaurus.browsing import attributes_of, now, proxies_of
+from yt_exactly_once.ytsaurus.reach import Address, require_proxy
+
+if TYPE_CHECKING:
+    from yt_exactly_once.operations.doctor.subject import Subject
+    from yt_exactly_once.ytsaurus.client import Connection
+
+_TOLERATED_SECONDS = 5
+_PATIENCE_SECONDS = 5
+_ASK = "Ask the administrators of the cluster for its proxies"
+_WHY = "Transactions go to one of these proxies directly, from the driver and in some modes from executors"
+
+
+def examine_address(connection: Connection) -> tuple[Finding, bool]:
+    """Return what is at the configured address, and whether that is a proxy."""
+    try:
+        address = require_proxy(connection.reader)
+    except ExactlyOnceError as error:
+        why = "Nothing works without a proxy"
+        return problem("proxy", error.placed, why, error.remedy), False
+    return ok("proxy", f"A proxy answers at {address.url}"), True
+
+
+def examine_proxies(subject: Subject, connection: Connection) -> Iterator[Finding]:
+    """Connect to every proxy that the cluster lists."""
+    kind = str(subject.cluster.client_config.get("backend") or "http")
+    check = f"{kind} proxies"
+    try:
+        listed = proxies_of(connection, kind)
+    except ExactlyOnceError as error:
+        what = f"The cluster lists no {kind} proxies: {error.placed}"
+        yield problem(check, what, _WHY, error.remedy or _ASK)
+        return
+    if not listed:
+        repair = _ASK + (", or use the backend http" if kind == "rpc" else "")
+        yield problem(check, f"The cluster lists no {kind} proxies", _WHY, repair)
+        return
+    with ThreadPoolExecutor(16) as threads:
+        answers = list(threads.map(_connect, listed))
+    for address, reason in zip(listed, answers, strict=True):
+        if reason:
+            yield warning(
+                check,
+                f"No connection to {address}, which the cluster lists: {reason}",
+                f"{_WHY}. Each batch that begins there costs an attempt",
+                "Open the network from this machine to the proxy, or let the cluster ban it",
+            )
+    reached = answers.count("")
+    if reached:
+        yield ok(check, f"{reached} of {len(listed)} {kind} proxies can be reached")
+
+
+def _connect(listed: str) -> str:
+    """Return why there is no connection; empty if there is one."""
+    parts = urlsplit(listed if "://" in listed else f"//{listed}")
+    address = Address(listed, parts.hostname or "", parts.port or 80)
+    try:
+        socket.create_connection((address.host, address.port), _PATIENCE_SECONDS).close()
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+def examine_clock(connection: Connection) -> Iterator[Finding]:
+    """Compare the clocks, give or take the time of the request."""
+    before = time.time()
+    theirs = now(connection)
+    after = time.time()
+    # The cluster counts whole seconds.
+    skew = max(before - (theirs + 1), theirs - after, 0.0)
+    if skew > _TOLERATED_SECONDS:
+        yield warning(
+            "clock",
+            f"The clocks of this machine and of the cluster differ by {skew:.0f} s",
+            "Exactly-once does not depend on it. Lags in seconds, committed_at in the ledger and watermarks "
+            "on include_timestamp are wrong by as much",
+            "timedatectl set-ntp true, or synchronise the clock of this machine in another way",
+        )
+    else:
+        yield ok("clock", "The clocks of this machine and of the cluster agree")
+
+
+def examine_bundles(subject: Subject, connection: Connection) -> Iterator[Finding]:
+    """Look at each bundle and account of the query's tables."""
+    paths = [*subject.targets, *(queue.path for queue in subject.queues)]
+    paths += [queue.consumer for queue in subject.queues if queue.consumer is not None]
+    if subject.ledger_path is not None:
+        paths.append(subject.ledger_path)
+    users: dict[tuple[str, str], str] = {}
+    for path in paths:
+        found = attributes_of(connection, path, ["tablet_cell_bundle", "account"]) or {}
+        for kind, name in found.items():
+            users.setdefault((kind, str(name)), path)
+    for (kind, name), path in sorted(users.items()):
+        if kind == "account":
+            yield from _account(connection, name, path)
+        else:
+            yield from _bundle(connection, name, path)
+
+
+def _bundle(connection: Connection, name: str, path: str) -> Iterator[Finding]:
+    check, place = "tablet cell bundle", f"//sys/tablet_cell_bundles/{name}"
+    found = attributes_of(connection, place, ["health"]) or {}
+    health = found.get("health")
+    if health is None:
+        what = f"The health of the bundle {name} of {path} cannot be read"
+        yield Finding(check, Level.UNKNOWN, what, "", f"yt get {place}/@health")
+    elif health != "good":
+        yield problem(
+            check,
+            f"The bundle {name} of {path} has the health {health}",
+            "Its tablets may refuse reads and writes. Queries wait, and give up after their retries",
+            f"yt get {place}/@tablet_cell_ids, and ask the administrators of the cluster",
+        )
+    else:
+        yield ok(check, f"The bundle {name} is healthy")
+
+
+def _account(connection: Connection, name: str, path: str) -> Iterator[Finding]:
+    place = f"//sys/accounts/{name}"
+    found = attributes_of(connection, place, ["resource_limits", "resource_usage"]) or {}
+    exceeded = list(
+        _exceeded(found.get("resource_usage") or {}, found.get("resource_limits") or {})
+    )
+    for resource, used, limit in exceeded:
+        yield problem(
+            "account",
+            f"The account {name} of {path} uses {used} of {limit} {resource}",
+            "The cluster refuses writes of an account without space (code 902)",
+            f"Free space, or raise the limit: yt set {place}/@resource_limits/{resource} NUMBER",
+        )
+    if not exceeded:
+        yield ok("account", f"The account {name} is within its limits")
+
+
+def _exceeded(
+    usage: Mapping[str, Any], limits: Mapping[str, Any], prefix: str = ""
+) -> Iterator[tuple[str, int, int]]:
+    """Yield the resources that are used up, with what is used and what is allowed."""
+    for resource, limit in limits.items():
+        used = usage.get(resource)
+        if isinstance(limit, dict) and isinstance(used, dict):
+            yield from _exceeded(used, limit, f"{prefix}{resource}/")
+        elif isinstance(limit, int) and isinstance(used, int) and used >= limit > 0:
+            yield f"{prefix}{resource}", used, limit
