@@ -23,6 +23,7 @@ from yt_exactly_once.config import ClusterConfig, DeliveryMode
 from yt_exactly_once.errors import AccessError, ClusterUnavailableError
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.operations.doctor import access, machine, spark_conf
+from yt_exactly_once.operations.doctor import cluster as around
 from yt_exactly_once.operations.doctor.finding import Level
 from yt_exactly_once.operations.doctor.run import examine
 from yt_exactly_once.operations.doctor.subject import Queue, Subject

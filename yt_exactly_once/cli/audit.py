@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -51,13 +51,6 @@ _BY = ("source", "digest", "count")
     default=True,
     help="Whether to compare values too: the columns that queue and target have in common, or the digest.",
 )
-@click.option(
-    "--rows-per-read",
-    type=click.IntRange(min=1),
-    default=100_000,
-    metavar="N",
-    help="Rows of one request.",
-)
 @cluster_options
 @json_option
 def command(
@@ -66,13 +59,11 @@ def command(
     partition_column: str | None,
     row_column: str | None,
     queue_column: str | None,
-    ledger: str | None,
-    start: int,
-    rows_per_read: int,
     cluster: ClusterOptions,
     *,
     values: bool,
     as_json: bool,
+    **options: Any,
 ) -> ExitCode:
     """Prove that TARGETS have every committed row once, with its values.
 
@@ -115,11 +106,9 @@ def command(
             target,
             by=None if by is None else By(by),
             columns=columns,
-            ledger=ledger,
-            start=start,
             compare=values,
-            rows_per_read=rows_per_read,
             progress=_progress,
+            **options,
         )
         for target in targets
     ]

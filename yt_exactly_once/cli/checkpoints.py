@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
+from typing import Any
 
 import click
 
 from yt_exactly_once.cli.extras import require_extra
+from yt_exactly_once.cli.options import proxy_option
 from yt_exactly_once.cli.secret_file import kept_secret
 
 _STOPPING = {signal.SIGINT, signal.SIGTERM}
@@ -41,21 +43,8 @@ _STOPPING = {signal.SIGINT, signal.SIGTERM}
     help="Where the secret is kept. A missing file is created, so the locations survive a restart.  "
     "[default: a new secret with each start]",
 )
-@click.option(
-    "--proxy",
-    metavar="HOST:PORT",
-    envvar="YT_PROXY",
-    show_envvar=True,
-    help="Address of a proxy. The token comes from YT_TOKEN.",
-)
-def command(
-    roots: tuple[str, ...],
-    host: str,
-    port: int,
-    address: str | None,
-    secret_file: Path | None,
-    proxy: str | None,
-) -> None:
+@proxy_option
+def command(roots: tuple[str, ...], secret_file: Path | None, **address: Any) -> None:
     """Let Spark keep checkpoints on YTsaurus, until Ctrl-C.
 
     Prints one location per root. It contains the secret: who knows it can read and change the checkpoints.
@@ -67,9 +56,7 @@ def command(
     # All threads inherit the mask, so no other thread takes the signal that this one waits for.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
     try:
-        with checkpoints(
-            proxy=proxy, host=host, port=port, address=address, secret=secret, roots=roots
-        ) as store:
+        with checkpoints(secret=secret, roots=roots, **address) as store:
             for root in roots:
                 click.echo(f"{root} {store.url(root)}")
             signal.sigwait(_STOPPING)

@@ -49,21 +49,9 @@ def list_letters(path: str, cluster: ClusterOptions, *, as_json: bool) -> None:
 @command.command("show")
 @click.argument("path")
 @click.option("--target", metavar="PATH", help="Only the letters of this target.")
-@click.option("--column", metavar="NAME", help="Only letters that do not fit this column.")
-@click.option("--all", "is_all", is_flag=True, help="Those that were replayed, too.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many.")
 @cluster_options
 @json_option
-def show(
-    path: str,
-    target: str | None,
-    column: str | None,
-    limit: int | None,
-    cluster: ClusterOptions,
-    *,
-    is_all: bool,
-    as_json: bool,
-) -> None:
+def show(path: str, target: str | None, cluster: ClusterOptions, *, as_json: bool) -> None:
     """Show the letters of the dead-letter table PATH that wait, with their rows.
 
     Save what --json prints, correct the values in `row`, and pass the file to `replay --letters`.
@@ -73,13 +61,7 @@ def show(
     connection = cluster.connect()
     letters = dead_letters.read_letters(connection, path)
     done = dead_letters.done_letters(connection, letters)
-    chosen = [
-        one
-        for one in letters
-        if (is_all or one.place not in done)
-        and target in {None, one.target}
-        and column in {None, one.column}
-    ][:limit]
+    chosen = [one for one in letters if one.place not in done and target in {None, one.target}]
     if as_json:
         print_json([_json(one) for one in chosen])
         return

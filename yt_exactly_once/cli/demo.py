@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -44,16 +45,14 @@ _LARGEST_SEED = 2**31
 )
 @json_option
 def command(
-    rows: int | None,
-    kills: int,
     seed: int | None,
     data_dir: Path | None,
     mode: str,
-    backend: str,
     report: Path | None,
     *,
     watch: bool,
     as_json: bool,
+    **given: Any,
 ) -> ExitCode:
     """Stream real flights, kill the driver at random moments, and check every row.
 
@@ -73,14 +72,7 @@ def command(
     require_folder(report, "--report")
     if seed is None:
         seed = random.randrange(_LARGEST_SEED)  # noqa: S311 - not for secrets
-    wanted = DemoOptions(
-        rows=rows,
-        kills=kills,
-        seed=seed,
-        mode=DeliveryMode(mode),
-        backend=backend,
-        data_dir=data_dir,
-    )
+    wanted = DemoOptions(seed=seed, mode=DeliveryMode(mode), data_dir=data_dir, **given)
     display = WatchingDisplay(console(stderr=as_json), is_live=watch)
     with ended_by_sigterm():
         result = run_demo(wanted, display)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -87,19 +87,14 @@ def command(
     consumers: tuple[str, ...],
     targets: tuple[str, ...],
     mode: str,
-    ledger: str | None,
-    producer: str | None,
-    dead_letter: str | None,
-    checkpoint: str | None,
     schema: str | None,
-    max_rows_per_partition: int | None,
-    rows_per_tablet: int,
     settings: tuple[str, ...],
     spark_defaults: Path | None,
     spark_ui: str | None,
     cluster: ClusterOptions,
     *,
     as_json: bool,
+    **known: Any,
 ) -> ExitCode:
     """Find what keeps a query from running or from keeping its promise.
 
@@ -116,7 +111,7 @@ def command(
 
     if len(consumers) not in {0, 1, len(queues)}:
         raise click.UsageError("Give one --consumer for all queues, or one for each --queue")
-    readers = consumers or (None,)
+    readers = consumers if len(consumers) > 1 else (consumers or (None,)) * len(queues)
     conf: dict[str, str] = {}
     failures: tuple[str, ...] = ()
     origins = []
@@ -133,22 +128,14 @@ def command(
         origins.append("--conf")
     subject = Subject(
         cluster=cluster.config(),
-        queues=tuple(
-            Queue(path, readers[number] if len(readers) > 1 else readers[0])
-            for number, path in enumerate(queues)
-        ),
+        queues=tuple(map(Queue, queues, readers)),
         targets=targets,
         mode=DeliveryMode(mode),
-        ledger=ledger,
-        producer=producer,
-        dead_letter=dead_letter,
-        checkpoint=checkpoint,
         frame=None if schema is None else parse_schema(schema),
-        max_rows_per_partition=max_rows_per_partition,
-        rows_per_tablet=rows_per_tablet,
         conf=conf,
         conf_origin=", ".join(origins),
         failures=failures,
+        **known,
     )
     found: list[Finding] = []
     for finding in examine(subject):

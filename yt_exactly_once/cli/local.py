@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from yt_exactly_once.cli.extras import require_extra
+from yt_exactly_once.cli.output import require_folder
 from yt_exactly_once.cli.secret_file import kept_secret
 from yt_exactly_once.errors import ConfigError
 
@@ -111,15 +112,12 @@ def _fault_rules(
 )
 def command(
     data_dir: Path,
-    port: int,
-    rpc_port: int,
-    proxies: int,
     token_file: Path | None,
-    trim_every: float | None,
     feature_texts: tuple[str, ...],
     rules: list[dict[str, Any]],
     replay_faults: Path | None,
     record_faults: Path | None,
+    **options: Any,
 ) -> None:
     """Serve a durable embedded YTsaurus cluster on this machine until Ctrl-C.
 
@@ -140,24 +138,11 @@ def command(
     if token_file is not None:
         token = kept_secret(token_file, "--token-file")
     rules = [*rules, *_recorded_faults(replay_faults)]
-    if record_faults is not None and not record_faults.parent.is_dir():
-        raise ConfigError(
-            "The directory for the plan of faults does not exist",
-            remedy="Create it, or pass another path to --record-faults",
-            path=record_faults,
-        )
+    require_folder(record_faults, "--record-faults")
     told_to_stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: told_to_stop.set())
-    with LocalCluster(
-        data_dir,
-        proxies=proxies,
-        port=port,
-        rpc_port=rpc_port,
-        token=token,
-        features=features,
-        trim_every=trim_every,
-    ) as cluster:
+    with LocalCluster(data_dir, token=token, features=features, **options) as cluster:
         if rules:
             cluster.clear_faults()
             cluster.inject_plan(rules)

@@ -1,4 +1,4 @@
-"""What `rewind` and `skip` share: they differ in the direction."""
+"""`rewind` and `skip`: move a consumer back or forward, for a new checkpoint."""
 
 from __future__ import annotations
 
@@ -36,10 +36,19 @@ class _Place(click.ParamType[int | str | datetime]):
             )
 
 
-def moving(direction: str, explanation: str) -> click.Command:
-    """Return the command for one direction."""
+_EXPLAINED = """Move CONSUMER of QUEUE {}.
 
-    @click.command(direction, help=explanation)
+Says first what this means for every query that uses the consumer. Refuses while one of them runs: it looks
+twice, and wants the last batch to be --quiet seconds old. A running query without new rows looks like a
+stopped one, so make sure.
+
+A checkpoint that exists does not follow the consumer. Its query continues if the consumer is where the last
+batch has left it. Otherwise it stops with OffsetConflictError. What is said first tells which it is.
+"""
+
+
+def _moving(direction: str, how: str) -> click.Command:
+    @click.command(direction, help=_EXPLAINED.format(how))
     @click.argument("consumer")
     @click.argument("queue")
     @click.option(
@@ -151,3 +160,9 @@ def _print(plan: Plan) -> None:
         click.echo(f"query {one.query_id}, target {one.target}, batch {one.batch}: {one.meaning}.")
     if not plan.affected:
         click.echo("No ledger that was found has a query with this consumer.")
+
+
+rewind = _moving("rewind", "back, so that a query with a new checkpoint reads rows again")
+skip = _moving(
+    "skip", "forward, so that a query with a new checkpoint never reads the rows between"
+)

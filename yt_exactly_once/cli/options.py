@@ -99,30 +99,6 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return with_cluster
 
 
-def schema_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `--like` and `--schema`, the two ways to name columns; see `require_one_schema`."""
-    like = click.option(
-        "--like", metavar="PATH", help="With the columns of a queue or of another dynamic table."
-    )
-    schema = click.option(
-        "--schema",
-        metavar="TEXT",
-        help="With the columns of a DataFrame: the JSON of schema.json(), a list such as "
-        "'id bigint, name string', or @FILE with either.",
-    )
-    return like(schema(command))
-
-
-def require_one_schema(like: str | None, schema: str | None) -> None:
-    """Check that the columns are named in one way.
-
-    Raises:
-        UsageError: in none, or in both.
-    """
-    if (like is None) == (schema is None):
-        raise click.UsageError("Give one of --like and --schema")
-
-
 def accepting(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add `--accept-repeated` and `--accept-lost`, by which a person accepts rows that are at stake."""
     repeated = click.option(

@@ -1,8 +1,9 @@
 """The program: its table of commands, its exit codes, and how it reports errors.
 
-A command is a module of this package with a Click command named `command`, and one line in `COMMANDS`. The
-module is imported only when its command is called, and it imports what needs Spark or the client inside
-the command. So `--help` answers at once and needs no extras.
+A command is a module of this package with a Click command named `command`, and one line in `GROUPS`. Commands
+that share their options share a module, which `_SHARED` names, and have their own names there. A module is
+imported only when its command is called, and it imports what needs Spark or the client inside the command. So
+`--help` answers at once and needs no extras.
 """
 
 from __future__ import annotations
@@ -48,7 +49,14 @@ GROUPS = {
         "local": "Run an embedded cluster in the foreground.",
     },
 }
-"""Every command and what it does, by what it is for; `create-table` is in the module `create_table`."""
+"""Every command and what it does, by what it is for; `dead-letters` is in the module `dead_letters`."""
+
+_SHARED = {
+    **dict.fromkeys(
+        ("create_consumer", "create_ledger", "create_queue", "create_table"), "creating"
+    ),
+    **dict.fromkeys(("rewind", "skip"), "moving"),
+}
 
 COMMANDS = {name: what for group in GROUPS.values() for name, what in group.items()}
 
@@ -66,8 +74,9 @@ class Program(click.Group):
         """Return a command, or nothing when there is none of this name."""
         if cmd_name not in COMMANDS:
             return None
-        module = import_module(f"yt_exactly_once.cli.{cmd_name.replace('-', '_')}")
-        command: click.Command = module.command
+        name = cmd_name.replace("-", "_")
+        module = import_module(f"yt_exactly_once.cli.{_SHARED.get(name, name)}")
+        command: click.Command = getattr(module, name if name in _SHARED else "command")
         return command
 
     def resolve_command(

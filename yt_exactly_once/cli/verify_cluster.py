@@ -10,10 +10,9 @@ import click
 
 from yt_exactly_once.cli.exit_codes import ExitCode
 from yt_exactly_once.cli.options import BACKENDS, json_option, proxy_option
-from yt_exactly_once.cli.output import print_json
+from yt_exactly_once.cli.output import print_json, require_folder
 from yt_exactly_once.cli.signals import ended_by_sigterm
 from yt_exactly_once.config import ClusterConfig
-from yt_exactly_once.errors import ConfigError
 
 if TYPE_CHECKING:
     from yt_exactly_once.operations.verify.results import Result
@@ -58,12 +57,7 @@ def command(
     from yt_exactly_once.operations.verify.results import Verdict  # noqa: PLC0415 - needs the client
     from yt_exactly_once.operations.verify.run import verify_cluster  # noqa: PLC0415
 
-    if not report.absolute().parent.is_dir():
-        raise ConfigError(
-            "The directory for the report does not exist",
-            remedy="Create it, or pass another path to --report",
-            path=report,
-        )
+    require_folder(report, "--report")
 
     def tell(result: Result) -> None:
         seen = f": {result.seen}" if result.seen else ""

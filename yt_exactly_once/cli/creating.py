@@ -1,0 +1,219 @@
+"""`create-consumer`, `create-ledger`, `create-queue`, `create-table`: what a pipeline needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from yt_exactly_once.cli.options import ClusterOptions, cluster_options, json_option, mode_option
+from yt_exactly_once.cli.output import print_json
+from yt_exactly_once.config import DeliveryMode
+
+
+@click.command("create-consumer")
+@click.argument("path")
+@click.argument("queue")
+@click.option(
+    "--vital/--not-vital",
+    default=True,
+    help="Whether the queue must keep rows until this consumer has passed them.",
+)
+@cluster_options
+@json_option
+def create_consumer(
+    path: str, queue: str, cluster: ClusterOptions, *, vital: bool, as_json: bool
+) -> None:
+    """Create and mount a consumer at PATH, and register it for QUEUE.
+
+    A consumer that exists stays where it is. Proxies learn of a registration after some seconds.
+    """
+    from yt_exactly_once.operations import queues  # noqa: PLC0415 - slow client
+
+    created, registered = queues.create_consumer(cluster.connect(), path, queue, vital=vital)
+    if as_json:
+        print_json({"path": path, "queue": queue, "created": created, "registered": registered})
+        return
+    click.echo(f"{'created' if created else 'exists'}: {path}")
+    kind = "vital" if vital else "not vital"
+    click.echo(f"{'registered' if registered else 'was registered'} for {queue}: {kind}")
+
+
+@click.command("create-ledger")
+@click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
+@mode_option("Of the sink: idempotent mode keeps a producer table, too.")
+@click.option("--ledger", metavar="PATH", help="Of the ledger.  [default: as the sink's]")
+@click.option("--producer", metavar="PATH", help="Of the producer table.  [default: as the sink's]")
+@click.option("--dead-letter", metavar="PATH", help="Of the dead-letter table, if one is used.")
+@click.option(
+    "--writer",
+    "writers",
+    multiple=True,
+    required=True,
+    metavar="SUBJECT",
+    help="User or group that runs the query; may be repeated.",
+)
+@click.option(
+    "--reader",
+    "readers",
+    multiple=True,
+    metavar="SUBJECT",
+    help="User or group that looks at the query; may be repeated.",
+)
+@click.option(
+    "--operator",
+    "operators",
+    multiple=True,
+    metavar="SUBJECT",
+    help="User or group that mounts, repairs and removes the tables; may be repeated.  "
+    "[default: the user of the token]",
+)
+@cluster_options
+@json_option
+def create_ledger(
+    mode: str,
+    writers: tuple[str, ...],
+    readers: tuple[str, ...],
+    operators: tuple[str, ...],
+    cluster: ClusterOptions,
+    *,
+    as_json: bool,
+    **tables: Any,
+) -> None:
+    """Create and mount the tables that the sink of all TARGETs keeps, with rights of their own.
+
+    They inherit no rights: who may write a target only cannot forge an entry of the ledger, which would make
+    the sink skip a batch. A table that is there keeps its rows and gets the rights.
+    """
+    from yt_exactly_once.operations.doctor.subject import Subject  # noqa: PLC0415 - slow client
+    from yt_exactly_once.operations.own_tables import Subjects, create_own_tables  # noqa: PLC0415
+    from yt_exactly_once.ytsaurus.client import Connection  # noqa: PLC0415
+
+    # Only HTTP proxies say whose the token is.
+    config = replace(cluster.config(), client_config={"backend": "http"})
+    subject = Subject(cluster=config, mode=DeliveryMode(mode), **tables)
+    subjects = Subjects(writers=writers, readers=readers, operators=operators)
+    connection = Connection(config)
+    connection.require_proxy()
+    created = create_own_tables(connection, subject, subjects)
+    if as_json:
+        print_json(created)
+        return
+    for path, is_new in created.items():
+        click.echo(f"{'created' if is_new else 'exists, with new rights'}: {path}")
+
+
+def _like(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--like` and `--schema`, the two ways to name columns."""
+    like = click.option(
+        "--like", metavar="PATH", help="With the columns of a queue or of another dynamic table."
+    )
+    schema = click.option(
+        "--schema",
+        metavar="TEXT",
+        help="With the columns of a DataFrame: the JSON of schema.json(), a list such as "
+        "'id bigint, name string', or @FILE with either.",
+    )
+    return like(schema(command))
+
+
+def _opened(cluster: ClusterOptions, like: str | None, schema: str | None) -> tuple[Any, Any, Any]:
+    """Return a connection, the columns, and the key that they bring."""
+    if (like is None) == (schema is None):
+        raise click.UsageError("Give one of --like and --schema")
+    from yt_exactly_once.operations.create_table import parse_schema, schema_like  # noqa: PLC0415 - slow client
+
+    connection = cluster.connect()
+    if schema is not None:
+        return connection, parse_schema(schema), []
+    return connection, *schema_like(connection, like or "")
+
+
+def _tell(path: str, *, created: bool, as_json: bool) -> None:
+    if as_json:
+        print_json({"path": path, "created": created})
+    else:
+        click.echo(f"{'created' if created else 'exists and fits'}: {path}")
+
+
+@click.command("create-queue")
+@click.argument("path")
+@_like
+@click.option("--partitions", type=int, default=1, metavar="N", help="Number of partitions.")
+@click.option(
+    "--auto-trim", is_flag=True, help="Let the cluster trim what all vital consumers have read."
+)
+@cluster_options
+@json_option
+def create_queue(
+    path: str,
+    like: str | None,
+    schema: str | None,
+    cluster: ClusterOptions,
+    *,
+    as_json: bool,
+    **wanted: Any,
+) -> None:
+    """Create and mount a queue at PATH: an ordered dynamic table.
+
+    It gets the columns $timestamp and $cumulative_data_weight, which the cluster fills: lag in seconds and
+    rewinding to a time need the first, max_bytes_per_partition of the source needs the second. If a queue
+    is there and fits, nothing changes.
+    """
+    connection, columns, _ = _opened(cluster, like, schema)
+    from yt_exactly_once.operations import queues  # noqa: PLC0415 - slow client
+
+    _tell(path, created=queues.create_queue(connection, path, columns, **wanted), as_json=as_json)
+
+
+@click.command("create-table")
+@click.argument("path")
+@_like
+@click.option(
+    "--key", "keys", multiple=True, metavar="COLUMN", help="A key column; may be repeated."
+)
+@click.option("--tablets", type=int, metavar="N", help="Number of tablets.  [default: 1]")
+@click.option(
+    "--service-columns",
+    is_flag=True,
+    help="With the columns that say where a row came from, for audit by source. The source fills them with "
+    "include_service_columns=true and include_queue_path=true.",
+)
+@click.option("--bundle", metavar="NAME", help="Tablet cell bundle.  [default: that of the folder]")
+@click.option("--medium", metavar="NAME", help="Primary medium.  [default: that of the folder]")
+@cluster_options
+@json_option
+def create_table(
+    path: str,
+    like: str | None,
+    schema: str | None,
+    keys: tuple[str, ...],
+    tablets: int | None,
+    bundle: str | None,
+    medium: str | None,
+    cluster: ClusterOptions,
+    *,
+    service_columns: bool,
+    as_json: bool,
+) -> None:
+    """Create and mount a dynamic table at PATH: ordered, or sorted with --key.
+
+    Give --like or --schema. If a table is there and fits, nothing changes. If it does not fit, this is an
+    error.
+    """
+    connection, columns, key = _opened(cluster, like, schema)
+    from yt_exactly_once.operations import create_table as creating  # noqa: PLC0415 - slow client
+
+    chosen = {"tablet_cell_bundle": bundle, "primary_medium": medium}
+    created = creating.create_table(
+        path,
+        columns,
+        key_columns=keys or key,
+        tablet_count=tablets,
+        attributes={name: value for name, value in chosen.items() if value is not None},
+        extra_columns=creating.ORIGIN_COLUMNS if service_columns else (),
+        connection=connection,
+    )
+    _tell(path, created=created, as_json=as_json)
