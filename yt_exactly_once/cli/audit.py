@@ -10,7 +10,7 @@ import click
 from yt_exactly_once.cli.exit_codes import ExitCode
 from yt_exactly_once.cli.options import ClusterOptions, cluster_options, json_option
 from yt_exactly_once.cli.output import print_json
-from yt_exactly_once.operations.view import console, table
+from yt_exactly_once.operations.view import console, shown
 
 if TYPE_CHECKING:
     from yt_exactly_once.operations.audit.found import Audit
@@ -148,32 +148,24 @@ def _print(found: Audit) -> None:
 
 
 def _print_sources(found: Audit) -> None:
-    several = len(found.queues) > 1
-    shown = table(
-        *["queue"] * several,
-        "partition>",
-        "rows>",
-        "lost>",
-        "repeated>",
-        "changed>",
-        "values compared from>",
-        "examples",
-    )
+    rows = []
     for part in found.partitions:
         examples = "; ".join(
-            f"{name} {', '.join(map(str, rows))}" for name, rows in part.examples.items() if rows
+            f"{name} {', '.join(map(str, some))}" for name, some in part.examples.items() if some
         )
-        shown.add_row(
-            *[part.queue] * several,
-            str(part.partition),
-            f"{part.start} to {part.end}",
-            str(part.lost),
-            str(part.repeated),
-            f"{part.changed}{'+' if part.unclear_ranges else ''}",
-            str(part.compared_from),
-            examples,
+        rows.append(
+            ({"queue": part.queue} if len(found.queues) > 1 else {})
+            | {
+                "partition>": part.partition,
+                "rows>": f"{part.start} to {part.end}",
+                "lost>": part.lost,
+                "repeated>": part.repeated,
+                "changed>": f"{part.changed}{'+' if part.unclear_ranges else ''}",
+                "values compared from>": part.compared_from,
+                "examples": examples,
+            }
         )
-    console().print(shown)
+    console().print(shown(rows))
     click.echo(f"rows of the target: {found.rows}")
     click.echo(f"committed since the start of the audit, not judged: {found.newer}")
     click.echo(f"of unknown origin: {found.unknown}")

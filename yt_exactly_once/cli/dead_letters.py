@@ -12,7 +12,7 @@ import click
 from yt_exactly_once.cli.exit_codes import ExitCode
 from yt_exactly_once.cli.options import ClusterOptions, cluster_options, json_option
 from yt_exactly_once.cli.output import print_json
-from yt_exactly_once.operations.view import console, table
+from yt_exactly_once.operations.view import console, shown
 
 if TYPE_CHECKING:
     from yt_exactly_once.operations.dead_letters import Letter
@@ -37,13 +37,18 @@ def list_letters(path: str, cluster: ClusterOptions, *, as_json: bool) -> None:
     if as_json:
         print_json(groups)
         return
-    shown = table("query", "target", "column", "reason", "batches", "letters>", "waiting>")
-    for one in groups:
-        batches = " to ".join(map(str, dict.fromkeys(one["batches"])))
-        numbers = (str(one["letters"]), str(one["waiting"]))
-        named = (one["query"][:8], one["target"], one["column"], one["reason"])
-        shown.add_row(*named, batches, *numbers)
-    console().print(shown)
+    console().print(
+        shown(
+            {
+                "query": one["query"][:8],
+                **{name: one[name] for name in ("target", "column", "reason")},
+                "batches": " to ".join(map(str, dict.fromkeys(one["batches"]))),
+                "letters>": one["letters"],
+                "waiting>": one["waiting"],
+            }
+            for one in groups
+        )
+    )
 
 
 @command.command("show")

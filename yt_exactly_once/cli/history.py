@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from yt_exactly_once.cli.options import ClusterOptions, cluster_options, json_option, query_option
 from yt_exactly_once.cli.output import print_json
-from yt_exactly_once.operations.view import console, table
+from yt_exactly_once.operations.view import console, shown
+
+if TYPE_CHECKING:
+    from yt_exactly_once.operations.ledgers import LedgerRow
 
 _FORMATS = ["%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d"]
 
@@ -50,27 +54,24 @@ def command(
     if as_json:
         print_json([row.to_json() for row in rows])
         return
-    shown = table(
-        "committed at", "query", "target", "batch>", "source rows>", "rows>", "rejected>", "bytes>",
-        "seconds>", "attempts>", "sent by", "mode",
-    )  # fmt: skip
-    for row in rows:
-        entry, tally = row.entry, row.entry.tally
-        read = sum(
+    console().print(shown(map(_cells, rows)))
+
+
+def _cells(row: LedgerRow) -> dict[str, Any]:
+    entry, tally = row.entry, row.entry.tally
+    return {
+        "committed at": entry.committed_at[:19],
+        "query": entry.query_id[:8],
+        "target": entry.target,
+        "batch>": entry.batch_id,
+        "source rows>": sum(
             part.end - part.start for parts in entry.offsets.values() for part in parts.values()
-        )
-        shown.add_row(
-            entry.committed_at[:19],
-            entry.query_id[:8],
-            entry.target,
-            str(entry.batch_id),
-            str(read),
-            str(tally.rows),
-            str(tally.rejected),
-            str(tally.bytes),
-            f"{entry.seconds:.1f}",
-            str(entry.attempts),
-            tally.sent_by,
-            entry.mode,
-        )
-    console().print(shown)
+        ),
+        "rows>": tally.rows,
+        "rejected>": tally.rejected,
+        "bytes>": tally.bytes,
+        "seconds>": f"{entry.seconds:.1f}",
+        "attempts>": entry.attempts,
+        "sent by": tally.sent_by,
+        "mode": entry.mode,
+    }

@@ -9,7 +9,7 @@ import click
 from yt_exactly_once.cli.exit_codes import ExitCode
 from yt_exactly_once.cli.options import ClusterOptions, cluster_options, json_option, query_option
 from yt_exactly_once.cli.output import print_json
-from yt_exactly_once.operations.view import console, seconds, table
+from yt_exactly_once.operations.view import console, seconds, shown
 
 if TYPE_CHECKING:
     from yt_exactly_once.operations.ledgers import Judged, LedgerRow
@@ -41,29 +41,24 @@ def list_entries(paths: tuple[str, ...], cluster: ClusterOptions, *, as_json: bo
     if as_json:
         print_json([row.to_json() for row in rows])
         return code
-    shown = table(
-        "query", "target", "batch>", "rows>", "total>", "rejected>", "mode", "age>", "ledger"
-    )
-    for row in rows:
-        shown.add_row(*_cells(row), row.ledger)
-    console().print(shown)
+    console().print(shown({**_cells(row), "ledger": row.ledger} for row in rows))
     return code
 
 
-def _cells(row: LedgerRow) -> list[str]:
+def _cells(row: LedgerRow) -> dict[str, Any]:
     from yt_exactly_once.operations.ledgers import age_seconds  # noqa: PLC0415
 
     entry, tally = row.entry, row.entry.tally
-    return [
-        entry.query_id,
-        entry.target,
-        str(entry.batch_id),
-        str(tally.rows),
-        str(tally.total_rows),
-        str(tally.total_rejected),
-        entry.mode,
-        seconds(age_seconds(entry)),
-    ]
+    return {
+        "query": entry.query_id,
+        "target": entry.target,
+        "batch>": entry.batch_id,
+        "rows>": tally.rows,
+        "total>": tally.total_rows,
+        "rejected>": tally.total_rejected,
+        "mode": entry.mode,
+        "age>": seconds(age_seconds(entry)),
+    }
 
 
 @command.command("show")
@@ -81,8 +76,7 @@ def show(path: str, query: str | None, cluster: ClusterOptions, *, as_json: bool
     connection = cluster.connect()
     rows = [
         row
-        for ledger in ledgers.find_ledgers(connection, [path])
-        for row in ledgers.read_ledger(connection, ledger)
+        for row in ledgers.read_ledger(connection, *ledgers.find_ledgers(connection, [path]))
         if row.entry.query_id.startswith(query or "")
     ]
     if as_json:
@@ -152,7 +146,7 @@ def prune(
     if unknown:
         raise click.UsageError(f"The ledger has no query {', '.join(sorted(unknown))}")
     if not as_json:
-        _print_judged(judged, chosen)
+        console().print(shown(_judged_cells(one, removed=one in chosen) for one in judged))
     if chosen and not yes:
         click.confirm(f"Remove {len(chosen)} entries?", abort=True, err=True)
     for one in chosen:
@@ -163,13 +157,14 @@ def prune(
         click.echo(f"removed {len(chosen)} entries")
 
 
-def _print_judged(judged: list[Judged], chosen: list[Judged]) -> None:
-    shown = table("query", "target", "batch>", "age>", "verdict", "why", "removed")
-    for one in judged:
-        query, target, batch, *_, age = _cells(one.row)
-        removed = "yes" if one in chosen else "no"
-        shown.add_row(query, target, batch, age, one.use.value, one.why, removed)
-    console().print(shown)
+def _judged_cells(one: Judged, *, removed: bool) -> dict[str, Any]:
+    known = _cells(one.row)
+    return {
+        **{name: known[name] for name in ("query", "target", "batch>", "age>")},
+        "verdict": one.use.value,
+        "why": one.why,
+        "removed": "yes" if removed else "no",
+    }
 
 
 def _judged_json(one: Judged, *, removed: bool) -> dict[str, Any]:

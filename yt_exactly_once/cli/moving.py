@@ -9,7 +9,7 @@ import click
 
 from yt_exactly_once.cli.options import ClusterOptions, accepting, cluster_options, json_option
 from yt_exactly_once.cli.output import print_json
-from yt_exactly_once.operations.view import console, table
+from yt_exactly_once.operations.view import console, shown
 
 if TYPE_CHECKING:
     from yt_exactly_once.operations.moves import Plan
@@ -145,11 +145,17 @@ def _moving(direction: str, how: str) -> click.Command:
 
 
 def _print(plan: Plan) -> None:
-    shown = table("partition>", "consumer is at>", "moves to>", "rows>")
-    for move in plan.moves:
-        rows = abs(move.new - move.old)
-        shown.add_row(str(move.partition), str(move.old), str(move.new), str(rows))
-    console().print(shown)
+    console().print(
+        shown(
+            {
+                "partition>": move.partition,
+                "consumer is at>": move.old,
+                "moves to>": move.new,
+                "rows>": abs(move.new - move.old),
+            }
+            for move in plan.moves
+        )
+    )
     if plan.stays:
         click.echo(f"stays: partitions {', '.join(map(str, plan.stays))}")
     click.echo(

@@ -62,7 +62,7 @@ def command(
     ledgers = find_ledgers(connection, paths)
     shown: list[Repair] = []
     for number in range(_ROUNDS if is_applied else 1):
-        rows = [row for ledger in ledgers for row in read_ledger(connection, ledger)]
+        rows = read_ledger(connection, *ledgers)
         plans = repairing.plan_repairs(
             connection, rows, query=query or "", new_checkpoint=new_checkpoint
         )

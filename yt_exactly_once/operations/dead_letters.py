@@ -140,7 +140,7 @@ def read_letters(connection: Connection, path: str) -> list[Letter]:
     info.require_mounted()
     names = [str(column["name"]) for column in REJECT_SCHEMA if column["name"][0] != "$"]
     table = TableSchema.from_yt([one for one in info.schema if one["name"] in names])
-    schema, reader = placed(arrow_schema_of(table)), RangeReader(connection, _ROWS_PER_READ, _quiet)
+    schema, reader = placed(arrow_schema_of(table)), RangeReader(connection, _ROWS_PER_READ)
     found = []
     for tablet, bound in enumerate(RemoteQueue(connection, path).state().partitions):
         for first in range(bound.lower, bound.upper, _ROWS_PER_READ):
@@ -148,10 +148,6 @@ def read_letters(connection: Connection, path: str) -> list[Letter]:
             rows = reader.range(info, schema, tablet, first, last)
             found += [_letter(info.id, tablet, row) for row in rows.to_pylist()]
     return sorted(found, key=lambda one: one.place)
-
-
-def _quiet(_what: str, _done: int, _total: int) -> None:
-    pass
 
 
 def _letter(table: str, tablet: int, row: dict[str, Any]) -> Letter:

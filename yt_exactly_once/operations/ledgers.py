@@ -6,7 +6,7 @@ until the next start of its query sets the attribute.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,6 +14,7 @@ from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from yt_exactly_once import advice, errors
 from yt_exactly_once.commit.entry import (
     HISTORY_SCHEMA,
     LEDGER_MARK,
@@ -23,28 +24,14 @@ from yt_exactly_once.commit.entry import (
 )
 from yt_exactly_once.commit.judgement import shares, supersedes
 from yt_exactly_once.config import check_path
-from yt_exactly_once.errors import (
-    ConfigError,
-    ConflictError,
-    ExactlyOnceError,
-    LedgerError,
-    TableError,
-    TableNotFoundError,
-)
-from yt_exactly_once.ytsaurus.browsing import (
-    all_rows,
-    attributes_of,
-    attributes_of_all,
-    children,
-    escaped,
-    marked,
-    side_by_side,
-)
+from yt_exactly_once.errors import ConfigError, ExactlyOnceError, LedgerError, TableError
+from yt_exactly_once.ytsaurus import browsing
 from yt_exactly_once.ytsaurus.tables import ATTRIBUTES, describe_table, described, require_columns
 
 if TYPE_CHECKING:
     from yt_exactly_once.ytsaurus.client import Connection
     from yt_exactly_once.ytsaurus.tables import TableInfo
+    from yt_exactly_once.ytsaurus.transaction import TabletTransaction
 
 DEFAULT_ROOT = "//home"
 """Where ledgers are looked for when no path is given."""
@@ -64,6 +51,20 @@ class LedgerRow:
 
     ledger: str
     entry: LedgerEntry
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """By which the ledger finds the entry."""
+        return {"query_id": self.entry.query_id, "target": self.entry.target}
+
+    @property
+    def repair(self) -> str:
+        """The command that repairs the query."""
+        return advice.repair(self.ledger, self.entry.query_id)
+
+    def successor(self, rows: Iterable[LedgerRow]) -> LedgerRow | None:
+        """Return the entry of the query that has continued this one, with a new checkpoint."""
+        return next((one for one in rows if supersedes(one.entry, self.entry)), None)
 
     def to_json(self) -> dict[str, Any]:
         """Return the path of the ledger and the columns of the entry, for programs."""
@@ -94,9 +95,9 @@ def find_ledgers(
     found: dict[str, None] = {}
     for path in paths or [DEFAULT_ROOT]:
         check_path(path, "path")
-        attributes = attributes_of(connection, path, ["type", LEDGER_MARK])
+        attributes = browsing.attributes_of(connection, path, ["type", LEDGER_MARK])
         if attributes is None:
-            raise TableNotFoundError(
+            raise errors.TableNotFoundError(
                 "There is nothing at the path",
                 remedy="Name a ledger, a target with a ledger beside it, or a folder to search",
                 path=path,
@@ -115,7 +116,7 @@ def _ledger_at(connection: Connection, path: str, attributes: dict[str, Any]) ->
     for candidate in (path, beside):
         try:
             _require_ledger(connection, candidate)
-        except (LedgerError, TableNotFoundError):
+        except (LedgerError, errors.TableNotFoundError):
             continue
         return candidate
     # That of a sink with several targets is named after another one.
@@ -131,7 +132,7 @@ def _require_ledger(
         found: its attributes, if they were read.
     """
     if found is None:
-        found = attributes_of(connection, path, _ATTRIBUTES)
+        found = browsing.attributes_of(connection, path, _ATTRIBUTES)
     require_known_ledger(found or {}, path)
     info = described(path, found)
     remedy = "Pass the path that the sink has as ledger_path"
@@ -152,10 +153,10 @@ def _search(connection: Connection, root: str, looking: Callable[[str], None]) -
         listed += len(folders)
         for folder in folders:
             looking(folder)
-        held = children(connection, folders, ["type", LEDGER_MARK])
+        held = browsing.children(connection, folders, ["type", LEDGER_MARK])
         for folder, some in zip(folders, held, strict=True):
             for child in some:
-                path = f"{folder}/{escaped(child['name'])}"
+                path = f"{folder}/{browsing.escaped(child['name'])}"
                 # The cluster hides the attributes of what the user may not read.
                 is_hidden = "type" not in child and path.endswith("_ledger")
                 if child.get("type") == "map_node":
@@ -164,14 +165,14 @@ def _search(connection: Connection, root: str, looking: Callable[[str], None]) -
                     yield path
 
 
-def read_ledger(connection: Connection, path: str) -> list[LedgerRow]:
-    """Return all entries of a ledger, the newest first.
+def read_ledger(connection: Connection, *paths: str) -> list[LedgerRow]:
+    """Return all entries of some ledgers, the newest of each first.
 
     Raises:
-        LedgerError: the table is no ledger, or an entry cannot be read.
+        LedgerError: a table is no ledger, or an entry cannot be read.
         TableError: there is no table, or it is not mounted.
     """
-    rows, unread = read_ledgers(connection, [path])
+    rows, unread = read_ledgers(connection, paths)
     for error in unread.values():
         raise error
     return rows
@@ -191,8 +192,10 @@ def read_ledgers(
 
     rows: list[LedgerRow] = []
     unread: dict[str, ExactlyOnceError] = {}
-    found = attributes_of_all(connection, paths, _ATTRIBUTES)
-    for path, one in zip(paths, side_by_side([partial(read, path) for path in paths]), strict=True):
+    found = browsing.attributes_of_all(connection, paths, _ATTRIBUTES)
+    for path, one in zip(
+        paths, browsing.side_by_side([partial(read, path) for path in paths]), strict=True
+    ):
         if isinstance(one, ExactlyOnceError):
             unread[path] = one
         else:
@@ -214,7 +217,9 @@ def read_history(connection: Connection, path: str) -> list[LedgerRow]:
 
 
 def _entries(connection: Connection, path: str) -> list[LedgerRow]:
-    rows = [LedgerRow(path, LedgerEntry.from_row(row)) for row in all_rows(connection, path)]
+    rows = [
+        LedgerRow(path, LedgerEntry.from_row(row)) for row in browsing.all_rows(connection, path)
+    ]
     return sorted(rows, key=lambda row: row.entry.committed_at, reverse=True)
 
 
@@ -249,7 +254,7 @@ def _ledgers_near(connection: Connection, target: str) -> Iterator[str]:
     with suppress(LedgerError, TableError):
         _require_ledger(connection, beside)
         yield beside
-    for path in marked(connection, [target], LEDGER_MARK):
+    for path in browsing.marked(connection, [target], LEDGER_MARK):
         if path != beside:
             yield path
 
@@ -290,14 +295,16 @@ def judge_entries(connection: Connection, ledger: str) -> list[Judged]:
     """
     rows = read_ledger(connection, ledger)
     targets = {row.entry.target for row in rows}
-    exists = {path: attributes_of(connection, path, ["type"]) is not None for path in targets}
+    exists = {
+        path: browsing.attributes_of(connection, path, ["type"]) is not None for path in targets
+    }
     return [_judged(row, rows, target_exists=exists[row.entry.target]) for row in rows]
 
 
 def _judged(row: LedgerRow, rows: Sequence[LedgerRow], *, target_exists: bool) -> Judged:
     if not target_exists:
         return Judged(row, Use.TARGET_GONE, f"there is no table {row.entry.target}")
-    later = next((other for other in rows if supersedes(other.entry, row.entry)), None)
+    later = row.successor(rows)
     if later is not None:
         why = f"query {later.entry.query_id} continues after it, with the same consumers"
         return Judged(row, Use.SUPERSEDED, why)
@@ -317,7 +324,7 @@ def rival(
     # Naming it is a help: a folder that cannot be listed hides nothing else.
     with suppress(ExactlyOnceError):
         paths = (row.entry.target, row.ledger, consumer)
-        near, _ = read_ledgers(connection, list(marked(connection, paths, LEDGER_MARK)))
+        near, _ = read_ledgers(connection, list(browsing.marked(connection, paths, LEDGER_MARK)))
     found = [one for one in (*known, *near) if shares(one.entry, row.entry, queue, consumer)]
     return max(found, key=lambda one: one.entry.committed_at, default=None)
 
@@ -328,24 +335,20 @@ def remove_entry(connection: Connection, row: LedgerRow) -> None:
     Raises:
         ConflictError: the entry has changed; nothing was removed.
     """
-    key = {"query_id": row.entry.query_id, "target": row.entry.target}
     with connection.transaction() as transaction:
-        require_unchanged(row, transaction.lookup(row.ledger, [key])[0])
-        transaction.delete(row.ledger, [key])
+        require_unchanged(row, transaction)
+        transaction.delete(row.ledger, [row.key])
 
 
-def require_unchanged(row: LedgerRow, found: Mapping[str, Any] | None) -> None:
+def require_unchanged(row: LedgerRow, transaction: TabletTransaction) -> None:
     """Check that an entry is still the one that was read.
-
-    Args:
-        row: what was read.
-        found: what the ledger has now.
 
     Raises:
         ConflictError: the query has written it since.
     """
+    found = transaction.lookup(row.ledger, [row.key])[0]
     if found is None or found["transaction_id"] != row.entry.transaction_id:
-        raise ConflictError(
+        raise errors.ConflictError(
             "The entry has changed since it was read: its query is running",
             remedy="Nothing was changed. Look at it again",
             ledger=row.ledger,

@@ -14,12 +14,8 @@ from typing import TYPE_CHECKING, Any
 from yt_exactly_once.commit.batch import PartitionRange, SourceRange
 from yt_exactly_once.commit.consumers import consumer_offsets, consumer_rows
 from yt_exactly_once.errors import ConfigError, ConflictError
-from yt_exactly_once.operations.ledgers import (
-    LedgerRow,
-    age_seconds,
-    read_ledger,
-    require_unchanged,
-)
+from yt_exactly_once.operations import ledgers
+from yt_exactly_once.operations.ledgers import LedgerRow
 from yt_exactly_once.ytsaurus.queues import RemoteQueue
 
 if TYPE_CHECKING:
@@ -125,7 +121,7 @@ def require_stopped(
     young = [
         row.entry
         for row in before[1].values()
-        if (age := age_seconds(row.entry)) is not None and age < quiet_seconds
+        if (age := ledgers.age_seconds(row.entry)) is not None and age < quiet_seconds
     ]
     if young:
         raise ConflictError(
@@ -167,24 +163,20 @@ def move_consumer(
     ranges = tuple(PartitionRange(move.partition, move.old, move.new) for move in moves)
     source = SourceRange(cluster, queue, consumer, ranges)
     with connection.transaction() as transaction:
-        _require_still_there(consumer, moves, consumer_offsets(transaction, source))
+        at = consumer_offsets(transaction, source)
+        for move in moves:
+            if at[move.partition] != move.old:
+                raise ConflictError(
+                    f"The consumer is at {at[move.partition]} of partition {move.partition} now, and was at "
+                    f"{move.old}: a query is running",
+                    remedy="Nothing was moved. Stop the query, and try again",
+                    consumer=consumer,
+                )
         for row in rows:
-            key = {"query_id": row.entry.query_id, "target": row.entry.target}
-            require_unchanged(row, transaction.lookup(row.ledger, [key])[0])
+            ledgers.require_unchanged(row, transaction)
         transaction.insert(
             consumer, consumer_rows(source, {move.partition: move.new for move in moves})
         )
-
-
-def _require_still_there(consumer: str, moves: Sequence[Move], at: Mapping[int, int]) -> None:
-    for move in moves:
-        if at[move.partition] != move.old:
-            raise ConflictError(
-                f"The consumer is at {at[move.partition]} of partition {move.partition} now, and was at "
-                f"{move.old}: a query is running",
-                remedy="Nothing was moved. Stop the query, and try again",
-                consumer=consumer,
-            )
 
 
 def require_accepted(name: str, accepted: int, count: int, what: str) -> None:
@@ -210,8 +202,7 @@ def _seen(
     wanted = {(one.ledger, one.query_id, one.target) for one in plan.affected}
     rows = {
         key: row
-        for ledger in sorted({one.ledger for one in plan.affected})
-        for row in read_ledger(connection, ledger)
-        if (key := (ledger, row.entry.query_id, row.entry.target)) in wanted
+        for row in ledgers.read_ledger(connection, *sorted({one.ledger for one in plan.affected}))
+        if (key := (row.ledger, row.entry.query_id, row.entry.target)) in wanted
     }
     return at, rows

@@ -16,7 +16,6 @@ import pyarrow as pa
 from yt_exactly_once.codec.rows import decode
 from yt_exactly_once.codec.schema import TIMESTAMP_COLUMN, pulled_field
 from yt_exactly_once.commit.entry import PartitionOffset
-from yt_exactly_once.commit.judgement import supersedes
 from yt_exactly_once.config import check_path
 from yt_exactly_once.errors import ConfigError, TableError
 from yt_exactly_once.operations.ledgers import LedgerRow, read_ledger
@@ -140,13 +139,8 @@ def _entries(
     connection: Connection, names: Collection[str], consumer: str, ledgers: Sequence[str]
 ) -> list[LedgerRow]:
     """Return the entries of the queries that read with a consumer, and that no later one has replaced."""
-    rows = [row for ledger in ledgers for row in read_ledger(connection, ledger)]
-    return [
-        row
-        for row in rows
-        if _read(row, names, consumer)
-        and not any(supersedes(later.entry, row.entry) for later in rows)
-    ]
+    rows = read_ledger(connection, *ledgers)
+    return [row for row in rows if _read(row, names, consumer) and row.successor(rows) is None]
 
 
 def _read(

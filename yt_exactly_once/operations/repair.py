@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once import advice
-from yt_exactly_once.commit.judgement import supersedes
 from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.operations.ledgers import LedgerRow, rival
@@ -135,9 +134,7 @@ def plan_repairs(
     Raises:
         ConfigError: there is no such query.
     """
-    replaced = {
-        row.entry.query_id for row in rows if any(supersedes(one.entry, row.entry) for one in rows)
-    }
+    replaced = {row.entry.query_id for row in rows if row.successor(rows) is not None}
     # One that was replaced never runs again, unless somebody asks for it.
     wanted = [
         row
@@ -171,11 +168,11 @@ def _planned(
             "checkpoint, or empty the target and begin again from the first row"
         )
     found.look_at_targets()
-    newer = next((one.entry for one in rows if supersedes(one.entry, row.entry)), None)
+    newer = row.successor(rows)
     if newer is not None:
         found.open.append(
-            f"Query {newer.query_id} has continued this one from another checkpoint. Start that one: this "
-            "one would write the same rows again"
+            f"Query {newer.entry.query_id} has continued this one from another checkpoint. Start that one: "
+            "this one would write the same rows again"
         )
     for queue in status.queues:
         found.look_at(queue)

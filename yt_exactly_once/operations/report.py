@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.operations.history import Happening, History, Lag, Mark
-from yt_exactly_once.operations.view import seconds
+from yt_exactly_once.operations.view import places_of, targets_of
 
 if TYPE_CHECKING:
     from yt_exactly_once.operations.query_status import PartitionStatus, QueryStatus
@@ -271,65 +271,22 @@ def _figure(drawn: str, height: int, label: str, legend: str) -> str:
 def _queries(queries: Sequence[QueryStatus]) -> list[str]:
     if not queries:
         return []
-    rows = [
-        [
-            one.name,
-            target.path,
-            one.mode,
-            str(one.batch),
-            seconds(one.age_seconds),
-            f"{target.rows:,}",
-            f"{target.total_rows:,}",
-            f"{target.total_rejected:,}",
-            str(one.attempts),
-        ]
-        for one in queries
-        for target in one.targets
-    ]
-    names = (
-        "query",
-        "target",
-        "mode",
-        "batch>",
-        "age>",
-        "rows>",
-        "total>",
-        "rejected>",
-        "attempts>",
-    )
     problems = [
         f'<p class="problem">{escape(one.name)}: {escape(problem)}</p>'
         for one in queries
         for problem in one.problems
     ]
-    return ["<h2>Queries</h2>", _table(names, rows), *problems]
+    return ["<h2>Queries</h2>", _table(targets_of(queries)), *problems]
 
 
 def _offsets(queries: Sequence[QueryStatus]) -> list[str]:
     rows = [
-        [
-            one.name,
-            queue.path,
-            str(part.partition),
-            f"{part.first:,}",
-            f"{part.delivered:,}",
-            "-" if part.consumer is None else f"{part.consumer:,}",
-            f"{part.end:,}",
-            f"{part.lag_rows:,}",
-            seconds(part.lag_seconds),
-            _bar(part),
-        ]
+        {**row, "done!": _bar(part)}
         for one in queries
         for queue in one.queues
-        for part in queue.partitions
+        for row, part in zip(places_of(one, queue), queue.partitions, strict=True)
     ]
-    if not rows:
-        return []
-    names = (
-        "query", "queue", "partition>", "trimmed to>", "committed>", "consumer>", "end>", "lag>",
-        "lag, time>", "done!",
-    )  # fmt: skip
-    return ["<h2>Offsets</h2>", _table(names, rows)]
+    return ["<h2>Offsets</h2>", _table(rows)] if rows else []
 
 
 def _bar(part: PartitionStatus) -> str:
@@ -342,36 +299,35 @@ def _happenings(marks: Sequence[Mark]) -> list[str]:
         return []
     begin = marks[0].at
     rows = [
-        [
-            f"{mark.at - begin:.1f} s",
-            mark.query,
-            mark.what.value,
-            "" if mark.batch is None else str(mark.batch),
-            "" if mark.rows is None else f"{mark.rows:,}",
-            mark.note,
-        ]
+        {
+            "time>": f"{mark.at - begin:.1f} s",
+            "query": mark.query,
+            "what": mark.what.value,
+            "batch>": "" if mark.batch is None else mark.batch,
+            "rows>": "" if mark.rows is None else mark.rows,
+            "note": mark.note,
+        }
         for mark in marks[:_MOST_MARKS]
     ]
     left = len(marks) - len(rows)
     more = f'<p class="soft">and {left} more</p>' if left else ""
-    shown = _table(("time>", "query", "what", "batch>", "rows>", "note"), rows)
-    return [
-        f"<h2>What happened</h2><details open><summary>{len(marks)} events</summary>{shown}{more}</details>"
-    ]
+    summary = f"<summary>{len(marks)} events</summary>"
+    return [f"<h2>What happened</h2><details open>{summary}{_table(rows)}{more}</details>"]
 
 
-def _table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def _table(rows: Iterable[Mapping[str, Any]]) -> str:
     """Return a table; `>` after a name means numbers, `!` cells that are HTML already."""
 
-    def cell(tag: str, name: str, text: str) -> str:
+    def cell(tag: str, name: str, value: Any) -> str:
         kind = ' class="n"' if name.endswith(">") else ""
-        return (
-            f"<{tag}{kind}>{text if tag == 'td' and name.endswith('!') else escape(text)}</{tag}>"
-        )
+        text = f"{value:,}" if isinstance(value, int) else str(value)
+        is_html = tag == "td" and name.endswith("!")
+        return f"<{tag}{kind}>{text if is_html else escape(text)}</{tag}>"
 
-    head = "".join(cell("th", name, name.rstrip(">!")) for name in names)
+    first, *others = rows
+    head = "".join(cell("th", name, name.rstrip(">!")) for name in first)
     body = "".join(
-        f"<tr>{''.join(cell('td', name, text) for name, text in zip(names, row, strict=True))}</tr>"
-        for row in rows
+        f"<tr>{''.join(cell('td', name, value) for name, value in row.items())}</tr>"
+        for row in (first, *others)
     )
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'

@@ -18,7 +18,6 @@ from yt_exactly_once import advice
 from yt_exactly_once.codec.rows import decode
 from yt_exactly_once.codec.schema import TIMESTAMP_COLUMN, pulled_field
 from yt_exactly_once.commit.entry import LedgerEntry, PartitionOffset
-from yt_exactly_once.commit.judgement import supersedes
 from yt_exactly_once.errors import ExactlyOnceError
 from yt_exactly_once.operations.ledgers import (
     LedgerRow,
@@ -34,15 +33,7 @@ from yt_exactly_once.operations.query_status import (
     QueueStatus,
     TargetStatus,
 )
-from yt_exactly_once.ytsaurus.browsing import (
-    answers,
-    attributes_of_all,
-    now,
-    request,
-    row_time,
-    selected,
-    side_by_side,
-)
+from yt_exactly_once.ytsaurus import browsing
 from yt_exactly_once.ytsaurus.queues import PartitionBounds, RemoteQueue, bounds_of
 from yt_exactly_once.ytsaurus.tables import ATTRIBUTES, described
 
@@ -130,19 +121,21 @@ class _Facts:
     """
 
     def __init__(self, connection: Connection, rows: Sequence[LedgerRow]) -> None:
-        self.moment = now(connection)
+        self.moment = browsing.now(connection)
         entries = [row.entry for row in rows]
         sources = dict.fromkeys(key for entry in entries for key in entry.offsets)
         pairs = {(queue, consumer): cluster for cluster, queue, consumer, _ in sources if consumer}
         queues = list(dict.fromkeys(queue for _, queue, _, _ in sources))
         paths = dict.fromkeys([*(entry.target for entry in entries), *queues])
         paths |= dict.fromkeys(consumer for _, consumer in pairs)
-        self.tables = attributes_of_all(connection, list(paths), _ATTRIBUTES)
+        self.tables = browsing.attributes_of_all(connection, list(paths), _ATTRIBUTES)
         asked = [
-            request("list_queue_consumer_registrations", queue_path=queue, consumer_path=consumer)
+            browsing.request(
+                "list_queue_consumer_registrations", queue_path=queue, consumer_path=consumer
+            )
             for queue, consumer in pairs
         ]
-        self.registrations = dict(zip(pairs, answers(connection, asked), strict=True))
+        self.registrations = dict(zip(pairs, browsing.answers(connection, asked), strict=True))
         counts = {queue: int((self._known(queue)).get("tablet_count", 0)) for queue in queues}
         infos = self._infos(connection, queues)
         self.bounds = {queue: _bounds(answer) for queue, answer in infos.items()}
@@ -162,21 +155,21 @@ class _Facts:
         ]
         wanted = self._unread(entries)
         times = [partial(_stamps, connection, queue, places) for queue, places in wanted.items()]
-        found: list[Any] = side_by_side([*lookups, *times])
+        found: list[Any] = browsing.side_by_side([*lookups, *times])
         self.offsets = dict(zip(readable, found[: len(lookups)], strict=True))
         self.stamps = dict(zip(wanted, found[len(lookups) :], strict=True))
 
     def _infos(self, connection: Connection, paths: Collection[str]) -> dict[str, Any]:
         """Return what the tablets of tables say, by their paths."""
         asked = [
-            request(
+            browsing.request(
                 "get_tablet_infos",
                 path=path,
                 tablet_indexes=list(range(int(self._known(path).get("tablet_count", 0)))),
             )
             for path in paths
         ]
-        return dict(zip(paths, answers(connection, asked), strict=True))
+        return dict(zip(paths, browsing.answers(connection, asked), strict=True))
 
     def _written(self, connection: Connection, entries: Sequence[LedgerEntry]) -> dict[str, int]:
         """Return how many rows each ordered target has ever had, by path.
@@ -235,7 +228,7 @@ def _stamps(
         f"[$tablet_index], [$row_index], [{TIMESTAMP_COLUMN}] from [{queue}] "
         f"where ([$tablet_index], [$row_index]) in ({listed})"
     )
-    rows = decode(selected(connection, query), _STAMP).to_pylist()
+    rows = decode(browsing.selected(connection, query), _STAMP).to_pylist()
     return {(row["tablet"], row["row"]): row["stamp"] for row in rows if row["stamp"] is not None}
 
 
@@ -244,7 +237,8 @@ def _query(
 ) -> QueryStatus:
     row = group[0]
     entry = row.entry
-    later = next((one.entry.query_id for one in rows if supersedes(one.entry, entry)), "")
+    newer = row.successor(rows)
+    later = "" if newer is None else newer.entry.query_id
     sources = {} if later else entry.offsets
     queues = [_queue(facts, row, source, parts) for source, parts in sources.items()]
     # The query itself may have moved a consumer after its entry was read.
@@ -262,7 +256,9 @@ def _query(
         seconds=entry.seconds,
         age_seconds=age_seconds(entry),
         transaction_id=entry.transaction_id,
-        targets=tuple(_target(facts, row) for row in sorted(group, key=_target_path)),
+        targets=tuple(
+            _target(facts, row) for row in sorted(group, key=lambda row: row.entry.target)
+        ),
         queues=tuple(queues),
         source_rows=sum(
             part.end - part.start for parts in entry.offsets.values() for part in parts.values()
@@ -270,15 +266,6 @@ def _query(
         application=entry.application,
         successor=later,
     )
-
-
-def repair_command(row: LedgerRow) -> str:
-    """Return the command that repairs the query of an entry."""
-    return advice.repair(row.ledger, row.entry.query_id)
-
-
-def _target_path(row: LedgerRow) -> str:
-    return row.entry.target
 
 
 def _is_newest(connection: Connection, row: LedgerRow) -> bool:
@@ -298,7 +285,7 @@ def _with_mover(
     other = rival(connection, row, queue.path, queue.consumer or "", rows)
     if other is None:
         cause = "it was removed, or another query or a person moved it, or the function left a batch out"
-        return replace(queue, problem=f"{where}: {cause}. Run: {repair_command(row)}")
+        return replace(queue, problem=f"{where}: {cause}. Run: {row.repair}")
     way = advice.share_no_consumer(other.ledger, other.entry.query_id)
     cause = (
         f"query {other.entry.query_id}, which writes {other.entry.target}, has this consumer too, and has "
@@ -353,7 +340,7 @@ def _target(facts: _Facts, row: LedgerRow) -> TargetStatus:
         )
     if state == "mounted":
         return replace(known, state=state)
-    return replace(known, state=state, problem=f"it is {state}. Run: {repair_command(row)}")
+    return replace(known, state=state, problem=f"it is {state}. Run: {row.repair}")
 
 
 def _queue(facts: _Facts, row: LedgerRow, source: Source, parts: Parts) -> QueueStatus:
@@ -397,7 +384,7 @@ def _read(
         delivered = part.end if part else 0
         first = bound.lower if is_recreated else delivered
         stamp = facts.stamps.get(path, {}).get((partition, first))
-        lag = None if stamp is None else max(facts.moment - row_time(stamp), 0.0)
+        lag = None if stamp is None else max(facts.moment - browsing.row_time(stamp), 0.0)
         at = None
         if consumer and (offsets is not None or table is None):
             # One that was removed is at 0 again once it is created.
@@ -429,7 +416,7 @@ def _read(
 
 def _problem(queue: QueueStatus, row: LedgerRow) -> str:
     """Return the worst that is wrong with a queue and its consumer."""
-    hint = f"Run: {repair_command(row)}"
+    hint = f"Run: {row.repair}"
     lost = sum(part.lost_rows for part in queue.partitions)
     state = queue.consumer_state
     known = {

@@ -6,7 +6,7 @@ as they are: no markup, no emoji, and no control character reaches the terminal.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -88,16 +88,83 @@ def seconds(duration: float | None) -> str:
     return f"{duration:.0f} s"
 
 
-def rate(rows: float | None) -> str:
-    """Return a number of rows per second; a question mark if it is not known."""
-    return "?" if rows is None else f"{rows:.0f}"
+def shown(rows: Iterable[Mapping[str, Any]]) -> Table | str:
+    """Return rows of one form as a table, see `table` for the names of their columns."""
+    made: Table | None = None
+    for row in rows:
+        made = table(*row) if made is None else made
+        made.add_row(*map(str, row.values()))
+    return "nothing" if made is None else made
 
 
 def rendered(queries: Sequence[QueryStatus], *, partitions: bool) -> Group:
     """Return the tables of queries and queues."""
     from rich.console import Group  # noqa: PLC0415 - only output for people needs it
 
-    return Group(_queries(queries), _queues(queries, partitions=partitions))
+    places = (
+        row
+        for one in queries
+        for queue in one.queues
+        for row in (places_of(one, queue) if partitions else [_together(one, queue)])
+    )
+    return Group(shown(targets_of(queries)), shown(places))
+
+
+def targets_of(queries: Iterable[QueryStatus]) -> Iterator[dict[str, Any]]:
+    """Yield what people are told of each target of queries, by the names of columns."""
+    for one in queries:
+        for target in one.targets:
+            yield {
+                "query": one.name,
+                "target": target.path,
+                "mode": one.mode,
+                "batch>": one.batch,
+                "age>": seconds(one.age_seconds),
+                "rows>": target.rows,
+                "total>": target.total_rows,
+                "rejected>": target.total_rejected,
+                "attempts>": one.attempts,
+                "in/s>": _rate(one.rows_in),
+                "out/s>": _rate(one.rows_out),
+                "catches up in>": seconds(one.catch_up_seconds),
+            }
+
+
+def places_of(one: QueryStatus, queue: QueueStatus) -> Iterator[dict[str, Any]]:
+    """Yield where a query is in each partition of a queue, by the names of columns."""
+    for part in queue.partitions:
+        at = "-" if part.consumer is None else part.consumer
+        lag = part.lag_rows, seconds(part.lag_seconds)
+        yield _place(one, queue, part.partition, part.delivered, at, part.end, *lag, part.first)
+
+
+def _together(one: QueryStatus, queue: QueueStatus) -> dict[str, Any]:
+    """Return the sums of all partitions."""
+    parts = queue.partitions
+    if not parts:
+        return _place(one, queue, *["?"] * 7)
+    delivered, end, first = (
+        sum(getattr(part, name) for part in parts) for name in ("delivered", "end", "first")
+    )
+    consumers = [part.consumer for part in parts if part.consumer is not None]
+    at = sum(consumers) if consumers else "-"
+    lag = queue.lag_rows, seconds(queue.lag_seconds)
+    return _place(one, queue, f"all {len(parts)}", delivered, at, end, *lag, first)
+
+
+def _place(one: QueryStatus, queue: QueueStatus, *cells: Any) -> dict[str, Any]:
+    names = ("partition>", "committed>", "consumer>", "end>", "lag>", "lag, time>", "trimmed to>")
+    return {
+        "query": one.name,
+        "queue": queue.path,
+        **dict(zip(names, cells, strict=True)),
+        "consumer path": queue.consumer or "none",
+        "registered": _registered(queue),
+    }
+
+
+def _rate(rows: float | None) -> str:
+    return "?" if rows is None else f"{rows:.0f}"
 
 
 def remarks(queries: Sequence[QueryStatus], unread: Mapping[str, str]) -> list[Text]:
@@ -118,82 +185,6 @@ def remarks(queries: Sequence[QueryStatus], unread: Mapping[str, str]) -> list[T
     return [
         *(Text(line, style="bold red" if queries or unread else "") for line in found),
         *(Text(line, style="yellow") for line in hints),
-    ]
-
-
-def _queries(queries: Sequence[QueryStatus]) -> Table:
-    names = ("query", "target", "mode", "batch>", "age>", "rows>", "total>", "rejected>")
-    shown = table(*names, "attempts>", "in/s>", "out/s>", "catches up in>")
-    for one in queries:
-        for target in one.targets:
-            shown.add_row(
-                one.name,
-                target.path,
-                one.mode,
-                str(one.batch),
-                seconds(one.age_seconds),
-                str(target.rows),
-                str(target.total_rows),
-                str(target.total_rejected),
-                str(one.attempts),
-                rate(one.rows_in),
-                rate(one.rows_out),
-                seconds(one.catch_up_seconds),
-            )
-    return shown
-
-
-def _queues(queries: Sequence[QueryStatus], *, partitions: bool) -> Table:
-    shown = table(
-        "query",
-        "queue",
-        "partition>",
-        "committed>",
-        "consumer>",
-        "end>",
-        "lag>",
-        "lag, time>",
-        "trimmed to>",
-        "consumer path",
-        "registered",
-    )
-    for one in queries:
-        for queue in one.queues:
-            rows = _partitions(queue) if partitions else [_together(queue)]
-            for row in rows:
-                consumer = queue.consumer or "none"
-                shown.add_row(one.name, queue.path, *row, consumer, _registered(queue))
-    return shown
-
-
-def _partitions(queue: QueueStatus) -> list[list[str]]:
-    return [
-        [
-            str(part.partition),
-            str(part.delivered),
-            "-" if part.consumer is None else str(part.consumer),
-            str(part.end),
-            str(part.lag_rows),
-            seconds(part.lag_seconds),
-            str(part.first),
-        ]
-        for part in queue.partitions
-    ]
-
-
-def _together(queue: QueueStatus) -> list[str]:
-    if not queue.partitions:
-        return ["?"] * 7
-    parts = queue.partitions
-    consumers = [part.consumer for part in parts if part.consumer is not None]
-    return [
-        f"all {len(parts)}",
-        str(sum(part.delivered for part in parts)),
-        str(sum(consumers)) if consumers else "-",
-        str(sum(part.end for part in parts)),
-        str(queue.lag_rows),
-        seconds(queue.lag_seconds),
-        str(sum(part.first for part in parts)),
     ]
 
 

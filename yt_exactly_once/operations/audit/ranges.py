@@ -32,7 +32,9 @@ class RangeReader:
         progress: called after each range of a whole table.
     """
 
-    def __init__(self, connection: Connection, rows_per_read: int, progress: Progress) -> None:
+    def __init__(
+        self, connection: Connection, rows_per_read: int, progress: Progress = lambda *_: None
+    ) -> None:
         self.connection = connection
         self.size = rows_per_read
         self.progress = progress

@@ -40,7 +40,7 @@ def audit(
     start: int = 0,
     compare: bool = True,
     rows_per_read: int = ROWS_PER_READ,
-    progress: Progress = lambda _what, _done, _total: None,
+    progress: Progress = lambda *_: None,
 ) -> Audit:
     """Prove that a target has every committed row exactly once.
 

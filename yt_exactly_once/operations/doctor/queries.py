@@ -10,7 +10,7 @@ from yt_exactly_once.errors import ExactlyOnceError
 from yt_exactly_once.operations.doctor.finding import Finding, counted, ok, problem, warning
 from yt_exactly_once.operations.ledgers import LedgerRow, entries_of, overlaps_and_gaps
 from yt_exactly_once.operations.query_status import QueryStatus
-from yt_exactly_once.operations.status import repair_command, statuses
+from yt_exactly_once.operations.status import statuses
 from yt_exactly_once.ytsaurus.client import Connection
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def rows_of_targets(subject: Subject, connection: Connection) -> list[LedgerRow]
 def repair_commands(subject: Subject, connection: Connection) -> Commands:
     """Return the command that repairs the query of each queue and consumer, as far as ledgers know it."""
     return {
-        (key[1], key[2]): repair_command(row)
+        (key[1], key[2]): row.repair
         for row in rows_of_targets(subject, connection)
         for key in row.entry.offsets
     }
@@ -58,7 +58,7 @@ def examine(subject: Subject, connection: Connection) -> Iterator[Finding]:
                 "query",
                 f"{queue.path}: {what.rstrip('. ')}",
                 f"Query {one.query_id} cannot continue, or would not continue where it ended",
-                queue.remedy or repair_command(row),
+                queue.remedy or row.repair,
             )
         if not bad:
             lag = sum(queue.lag_rows for queue in mine)

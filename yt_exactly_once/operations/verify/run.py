@@ -20,9 +20,8 @@ from yt_exactly_once.errors import (
 )
 from yt_exactly_once.operations.verify.fact import Fact
 from yt_exactly_once.operations.verify.facts import FACTS
-from yt_exactly_once.operations.verify.observed import Differs, NotShown
 from yt_exactly_once.operations.verify.results import Report, Result, Verdict
-from yt_exactly_once.operations.verify.stage import Patience, Stage
+from yt_exactly_once.operations.verify.stage import Differs, NotShown, Patience, Stage
 from yt_exactly_once.ytsaurus.backends import RPC_BACKEND, check_backend
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.failures import codes_in, translated

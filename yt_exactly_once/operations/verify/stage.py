@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from yt_exactly_once.codec.schema import SYSTEM_COLUMNS
 from yt_exactly_once.errors import ClusterUnavailableError, ExactlyOnceError, TransientError
-from yt_exactly_once.operations.verify.observed import Differs
 from yt_exactly_once.ytsaurus.failures import codes_in, translated
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction
 
@@ -36,6 +35,20 @@ TEXT = {"name": "v", "type": "string"}
 NUMBER = {"name": "n", "type": "int64"}
 ANY = {"name": "x", "type": "any"}
 TOTAL = {"name": "total", "type": "int64", "aggregate": "sum"}
+
+
+class Differs(Exception):  # noqa: N818 - an observation, no failure of the program
+    """The cluster does something else. The text says what was seen."""
+
+
+class NotShown(Exception):  # noqa: N818 - as above
+    """The fact cannot be checked here. The text says why."""
+
+
+def expect(holds: object, seen: str) -> None:
+    """Raise `Differs` with what was seen unless the condition holds."""
+    if not holds:
+        raise Differs(seen)
 
 
 @dataclass(frozen=True)

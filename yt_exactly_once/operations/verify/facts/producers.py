@@ -8,8 +8,7 @@ from typing import Any
 
 from yt_exactly_once.errors import ConflictError, ProducerFencedError
 from yt_exactly_once.operations.verify.fact import Facts, Part
-from yt_exactly_once.operations.verify.observed import expect
-from yt_exactly_once.operations.verify.stage import Stage
+from yt_exactly_once.operations.verify.stage import Stage, expect
 from yt_exactly_once.ytsaurus.failures import translated
 from yt_exactly_once.ytsaurus.rows import ProducerSession, sessions_of
 

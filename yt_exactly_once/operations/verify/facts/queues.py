@@ -11,8 +11,7 @@ from yt_exactly_once.errors import (
     OffsetConflictError,
 )
 from yt_exactly_once.operations.verify.fact import EVERY_MODE, Facts, Part
-from yt_exactly_once.operations.verify.observed import expect
-from yt_exactly_once.operations.verify.stage import Stage
+from yt_exactly_once.operations.verify.stage import Stage, expect
 from yt_exactly_once.ytsaurus.browsing import cluster_of
 from yt_exactly_once.ytsaurus.failures import translated
 from yt_exactly_once.ytsaurus.queues import RemoteQueue

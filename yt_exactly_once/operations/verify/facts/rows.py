@@ -14,8 +14,7 @@ from yt_exactly_once.codec.schema import TableSchema, WritePlan, arrow_schema_of
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.errors import RequestRefusedError, SchemaMismatchError
 from yt_exactly_once.operations.verify.fact import EVERY_MODE, Facts, Part
-from yt_exactly_once.operations.verify.observed import Differs, expect
-from yt_exactly_once.operations.verify.stage import Stage
+from yt_exactly_once.operations.verify.stage import Differs, Stage, expect
 from yt_exactly_once.ytsaurus.queues import RemoteQueue
 from yt_exactly_once.ytsaurus.tables import describe_table
 

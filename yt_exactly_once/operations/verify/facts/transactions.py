@@ -20,8 +20,7 @@ from yt_exactly_once.errors import (
     TransientError,
 )
 from yt_exactly_once.operations.verify.fact import EVERY_MODE, Facts, Part
-from yt_exactly_once.operations.verify.observed import Differs, NotShown, expect
-from yt_exactly_once.operations.verify.stage import LEASE, Stage
+from yt_exactly_once.operations.verify.stage import LEASE, Differs, NotShown, Stage, expect
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction
 
 _CONFLICT = 1700
