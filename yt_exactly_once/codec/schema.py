@@ -103,8 +103,13 @@ class TableSchema:
     columns: tuple[ColumnSchema, ...]
 
     @classmethod
-    def from_yt(cls, columns: Sequence[Mapping[str, Any]]) -> TableSchema:
+    def from_yt(
+        cls, columns: Sequence[Mapping[str, Any]], *, by_type_v3: bool = True
+    ) -> TableSchema:
         """Build from the value of `@schema`.
+
+        Args:
+            by_type_v3: otherwise the older `type` and `required` decide.
 
         Raises:
             SchemaMismatchError: a column has a type this package does not know.
@@ -113,7 +118,7 @@ class TableSchema:
             tuple(
                 ColumnSchema(
                     name=str(column["name"]),
-                    type=parse_column_type(column),
+                    type=parse_column_type(column, by_type_v3=by_type_v3),
                     sort_order=_text(column.get("sort_order")),
                     expression=_text(column.get("expression")),
                     aggregate=_text(column.get("aggregate")),

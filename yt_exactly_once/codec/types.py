@@ -207,10 +207,10 @@ def parse_type(description: Any, *, column: str | None = None) -> LogicalType:
         ) from error
 
 
-def parse_column_type(column: Mapping[str, Any]) -> LogicalType:
+def parse_column_type(column: Mapping[str, Any], *, by_type_v3: bool = True) -> LogicalType:
     """Build the tree from one column of `@schema`, whichever of the two spellings it uses."""
     name = column.get("name")
-    if "type_v3" in column:
+    if by_type_v3 and "type_v3" in column:
         return parse_type(column["type_v3"], column=name)
     old = column.get("type")
     logical = parse_type(_V1_NAMES.get(old, old) if isinstance(old, str) else old, column=name)

@@ -18,57 +18,37 @@ QUEUE = f"{ROOT}/flights"
 ENRICHED = f"{ROOT}/flights_enriched"
 DELAYS = f"{ROOT}/delays"
 
-FLIGHT_TYPES = {
-    "year": "int16",
-    "month": "int8",
-    "day": "int8",
-    "dep_time": "int16?",
-    "sched_dep_time": "int16",
-    "dep_delay": "int16?",
-    "arr_time": "int16?",
-    "sched_arr_time": "int16",
-    "arr_delay": "int16?",
-    "carrier": "utf8",
-    "flight": "int32",
-    "tailnum": "utf8?",
-    "origin": "utf8",
-    "dest": "utf8",
-    "air_time": "int16?",
-    "distance": "int32",
-    "hour": "int8",
-    "minute": "int8",
-    "time_hour": "timestamp",
-}
+
+def _types(columns: str) -> dict[str, str]:
+    """Return types of columns by their names."""
+    return dict(column.split() for column in columns.split(", "))
+
+
+FLIGHT_TYPES = _types(
+    "year int16, month int8, day int8, dep_time int16?, sched_dep_time int16, dep_delay int16?, "
+    "arr_time int16?, sched_arr_time int16, arr_delay int16?, carrier utf8, flight int32, "
+    "tailnum utf8?, origin utf8, dest utf8, air_time int16?, distance int32, hour int8, "
+    "minute int8, time_hour timestamp"
+)
 """Columns of the data set; `?` marks those with missing values."""
 
 IDENTITY = ("queue_partition", "queue_row")
 """Columns that name one flight: where it stands in the queue."""
 
 ENRICHED_TYPES = {
-    "queue_partition": "int64",
-    "queue_row": "int64",
+    **_types("queue_partition int64, queue_row int64"),
     **FLIGHT_TYPES,
-    "carrier_name": "utf8?",
-    "delay_class": "utf8",
-    "speed_mph": "double?",
+    **_types("carrier_name utf8?, delay_class utf8, speed_mph double?"),
 }
 
 DELAYS_KEY = ("kind", "key")
 """What a statistic is about: `carrier` and its code, or `route` and its two airports."""
 
-DELAYS_TYPES = {
-    "kind": "utf8",
-    "key": "utf8",
-    "flights": "int64",
-    "departed": "int64",
-    "dep_delay_sum": "int64?",
-    "dep_delay_min": "int64?",
-    "dep_delay_max": "int64?",
-    "arrived": "int64",
-    "arr_delay_sum": "int64?",
-    "arr_delay_min": "int64?",
-    "arr_delay_max": "int64?",
-}
+DELAYS_TYPES = _types(
+    "kind utf8, key utf8, flights int64, departed int64, dep_delay_sum int64?, "
+    "dep_delay_min int64?, dep_delay_max int64?, arrived int64, arr_delay_sum int64?, "
+    "arr_delay_min int64?, arr_delay_max int64?"
+)
 
 QUEUE_SERVICE_COLUMNS = [
     {"name": "$timestamp", "type": "uint64"},

@@ -6,7 +6,7 @@ nor whether the result is right.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -147,19 +147,7 @@ class Display:
             ("Flights, enriched", result.flights),
             ("Delay statistics", result.statistics),
         ):
-            table.add_row(
-                name,
-                *(
-                    str(number)
-                    for number in (
-                        outcome.expected,
-                        outcome.found,
-                        outcome.lost,
-                        outcome.duplicated,
-                        outcome.wrong,
-                    )
-                ),
-            )
+            table.add_row(name, *map(str, astuple(outcome)))
         self.console.print(table)
         self.say(
             f"Kills survived: {result.kills}. Replays of committed batches, found in the ledger "

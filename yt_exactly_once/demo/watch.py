@@ -107,15 +107,8 @@ class WatchingDisplay(Display):
             settings: of the demo, for its reader.
         """
         numbers = result.to_json()
-        names = {
-            "rows_in": "rows in",
-            "rows_out": "rows out",
-            "lost": "lost",
-            "duplicated": "duplicated",
-            "wrong": "wrong",
-            "kills": "kills",
-        }
-        facts = [(shown, f"{numbers[name]:,}") for name, shown in names.items()]
+        names = ("rows_in", "rows_out", "lost", "duplicated", "wrong", "kills")
+        facts = [(name.replace("_", " "), f"{numbers[name]:,}") for name in names]
         facts += [("replays skipped", str(result.replays)), ("seconds", f"{result.seconds:.0f}")]
         text = "Exactly once: every row is right" if result.exact else "NOT exact"
         return Page(

@@ -151,18 +151,10 @@ def read_letters(connection: Connection, path: str) -> list[Letter]:
 
 
 def _letter(table: str, tablet: int, row: dict[str, Any]) -> Letter:
-    return Letter(
-        table,
-        tablet,
-        int(row["$row_index"]),
-        row["query_id"],
-        int(row["batch_id"]),
-        row["target"],
-        row["column"],
-        row["reason"],
-        None if row["row"] is None else json.loads(row["row"]),
-        (row["source_queue"], row["source_partition"], row["source_row"]),
-    )
+    kept = None if row["row"] is None else json.loads(row["row"])
+    known = {name: row[name] for name in ("query_id", "batch_id", "target", "column", "reason")}
+    source = (row["source_queue"], row["source_partition"], row["source_row"])
+    return Letter(table, tablet, row["$row_index"], **known, row=kept, source=source)
 
 
 def repaired(letters: Sequence[Letter], document: Any) -> list[Letter]:

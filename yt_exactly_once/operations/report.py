@@ -26,13 +26,6 @@ _DASHES = ("none", "8 4", "2 3", "12 4 2 4")
 _MOST_MARKS = 500
 """How many happenings the table at the end lists."""
 
-_CLASSES = {
-    Happening.COMMITTED: "committed",
-    Happening.REPLAYED: "replayed",
-    Happening.STARTED: "started",
-    Happening.KILLED: "killed",
-}
-
 _STYLE = """
 :root { color-scheme: light dark; --text: #1c2733; --soft: #5b6b7b; --line: #d5dde5; --page: #fff;
   --card: #f5f8fa; --a: #0b6bcb; --b: #8a4fbf; --c: #00796b; --amber: #b26a00;
@@ -208,7 +201,7 @@ def _time_line(marks: Sequence[Mark], scale: _Scale) -> list[str]:
 
 def _drawn(mark: Mark, x: float, lanes: Sequence[str], height: int) -> str:
     title = f"<title>{escape(_said(mark))}</title>"
-    kind = _CLASSES[mark.what]
+    kind = mark.what.name.lower()
     if not mark.query:
         if mark.what is Happening.KILLED:
             return f'<line class="killed" x1="{x}" y1="0" x2="{x}" y2="{height}">{title}</line>'

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.observability import Event
 from yt_exactly_once.telemetry import metrics
+from yt_exactly_once.telemetry.metrics import Metric
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import Meter
@@ -21,14 +22,14 @@ _OF_TASK = {"target": metrics.TARGET}
 _OF_QUERY = {"query": metrics.QUERY, "name": metrics.NAME}
 
 _COUNTERS_FROM_ZERO = (
-    metrics.Metric.ROWS_WRITTEN,
-    metrics.Metric.ROWS_REJECTED,
-    metrics.Metric.ROWS_LEFT_OUT,
-    metrics.Metric.BYTES_WRITTEN,
-    metrics.Metric.ATTEMPTS,
-    metrics.Metric.OUTCOMES_UNKNOWN,
-    metrics.Metric.OUTCOMES_RESOLVED,
-    metrics.Metric.NOTES_FAILED,
+    Metric.ROWS_WRITTEN,
+    Metric.ROWS_REJECTED,
+    Metric.ROWS_LEFT_OUT,
+    Metric.BYTES_WRITTEN,
+    Metric.ATTEMPTS,
+    Metric.OUTCOMES_UNKNOWN,
+    Metric.OUTCOMES_RESOLVED,
+    Metric.NOTES_FAILED,
 )
 _OUTCOMES = ("committed", "replay", "empty", "failed")
 
@@ -43,7 +44,7 @@ class Recorder:
     """
 
     def __init__(self, meter: Meter, wall_clock: Callable[[], float] = time.time) -> None:
-        self._instruments = {metric: _instrument(meter, metric) for metric in metrics.Metric}
+        self._instruments = {metric: _instrument(meter, metric) for metric in Metric}
         self._wall_clock = wall_clock
         self._seen: set[tuple[Any, ...]] = set()
         self._began: dict[tuple[Any, ...], float] = {}
@@ -52,20 +53,16 @@ class Recorder:
             Event.BATCH_COMMITTED: self._batch_committed,
             Event.BATCH_SKIPPED: lambda told: self._batch_ended(told, told["reason"]),
             Event.BATCH_FAILED: lambda told: self._batch_ended(told, "failed"),
-            Event.ROWS_REJECTED: self._counting(metrics.Metric.ROWS_REJECTED, _OF_SINK, "rows"),
-            Event.BATCHES_LEFT_OUT: self._counting(metrics.Metric.ROWS_LEFT_OUT, _OF_SINK, "rows"),
-            Event.TRANSACTION_STARTED: self._counting(metrics.Metric.ATTEMPTS, _OF_SINK),
-            Event.COMMIT_OUTCOME_UNKNOWN: self._counting(metrics.Metric.OUTCOMES_UNKNOWN, _OF_SINK),
-            Event.COMMIT_OUTCOME_RESOLVED: self._counting(
-                metrics.Metric.OUTCOMES_RESOLVED, _OF_SINK
-            ),
-            Event.NOTE_FAILED: self._counting(metrics.Metric.NOTES_FAILED, _OF_SINK),
+            Event.ROWS_REJECTED: self._counting(Metric.ROWS_REJECTED, _OF_SINK, "rows"),
+            Event.BATCHES_LEFT_OUT: self._counting(Metric.ROWS_LEFT_OUT, _OF_SINK, "rows"),
+            Event.TRANSACTION_STARTED: self._counting(Metric.ATTEMPTS, _OF_SINK),
+            Event.COMMIT_OUTCOME_UNKNOWN: self._counting(Metric.OUTCOMES_UNKNOWN, _OF_SINK),
+            Event.COMMIT_OUTCOME_RESOLVED: self._counting(Metric.OUTCOMES_RESOLVED, _OF_SINK),
+            Event.NOTE_FAILED: self._counting(Metric.NOTES_FAILED, _OF_SINK),
             Event.RETRY_SCHEDULED: self._retry_scheduled,
             Event.SOURCE_LOOKED: self._source_looked,
-            Event.SOURCE_ROWS_SKIPPED: self._counting(
-                metrics.Metric.SOURCE_TRIMMED, _OF_SOURCE, "rows"
-            ),
-            Event.SOURCE_QUEUE_REPLACED: self._counting(metrics.Metric.SOURCE_REPLACED, _OF_SOURCE),
+            Event.SOURCE_ROWS_SKIPPED: self._counting(Metric.SOURCE_TRIMMED, _OF_SOURCE, "rows"),
+            Event.SOURCE_QUEUE_REPLACED: self._counting(Metric.SOURCE_REPLACED, _OF_SOURCE),
             Event.QUERY_STARTED: self._query_started,
             Event.QUERY_PROGRESSED: self._query_progressed,
             Event.QUERY_STOPPED: self._query_stopped,
@@ -77,11 +74,11 @@ class Recorder:
         if handler is not None:
             handler(fields)
 
-    def _put(self, metric: metrics.Metric, value: float, labels: Fields) -> None:
+    def _put(self, metric: Metric, value: float, labels: Fields) -> None:
         self._instruments[metric](value, labels)
 
     def _counting(
-        self, metric: metrics.Metric, names: dict[str, str], field: str | None = None
+        self, metric: Metric, names: dict[str, str], field: str | None = None
     ) -> Callable[[Fields], None]:
         def count(told: Fields) -> None:
             self._put(metric, 1 if field is None else told[field], _labels(told, names))
@@ -98,61 +95,61 @@ class Recorder:
             for metric in _COUNTERS_FROM_ZERO:
                 self._put(metric, 0, labels)
             for outcome in _OUTCOMES:
-                self._put(metrics.Metric.BATCHES, 0, {**labels, metrics.OUTCOME: outcome})
+                self._put(Metric.BATCHES, 0, {**labels, metrics.OUTCOME: outcome})
 
     def _batch_committed(self, told: Fields) -> None:
         labels = _labels(told, _OF_SINK)
-        self._put(metrics.Metric.ROWS_WRITTEN, told["rows"], labels)
-        self._put(metrics.Metric.BYTES_WRITTEN, told["bytes"], labels)
-        self._put(metrics.Metric.COMMITTED_TIME, self._wall_clock(), labels)
+        self._put(Metric.ROWS_WRITTEN, told["rows"], labels)
+        self._put(Metric.BYTES_WRITTEN, told["bytes"], labels)
+        self._put(Metric.COMMITTED_TIME, self._wall_clock(), labels)
         for step, seconds in told["seconds"].items():
-            self._put(metrics.Metric.STEP_DURATION, seconds, {**labels, metrics.STEP: step})
+            self._put(Metric.STEP_DURATION, seconds, {**labels, metrics.STEP: step})
         self._batch_ended(told, "committed")
 
     def _batch_ended(self, told: Fields, outcome: str) -> None:
         labels = {**_labels(told, _OF_SINK), metrics.OUTCOME: outcome}
-        self._put(metrics.Metric.BATCHES, 1, labels)
+        self._put(Metric.BATCHES, 1, labels)
         began = self._began.pop(_call(told), None)
         # A batch that is committed may still fail: its function did not wait for the sink.
         if began is not None:
-            self._put(metrics.Metric.BATCH_DURATION, time.monotonic() - began, labels)
+            self._put(Metric.BATCH_DURATION, time.monotonic() - began, labels)
 
     def _retry_scheduled(self, told: Fields) -> None:
         error = {metrics.ERROR: told["reason"]}
         if "queue" in told:
-            self._put(metrics.Metric.SOURCE_RETRIES, 1, _labels(told, _OF_SOURCE) | error)
+            self._put(Metric.SOURCE_RETRIES, 1, _labels(told, _OF_SOURCE) | error)
         elif "batch" in told:
-            self._put(metrics.Metric.RETRIES, 1, _labels(told, _OF_SINK) | error)
+            self._put(Metric.RETRIES, 1, _labels(told, _OF_SINK) | error)
         else:
-            self._put(metrics.Metric.TASK_RETRIES, 1, _labels(told, _OF_TASK) | error)
+            self._put(Metric.TASK_RETRIES, 1, _labels(told, _OF_TASK) | error)
 
     def _source_looked(self, told: Fields) -> None:
         labels = _labels(told, _OF_SOURCE)
         key = tuple(labels.values())
         if key not in self._seen:
             self._seen.add(key)
-            for metric in (metrics.Metric.SOURCE_TRIMMED, metrics.Metric.SOURCE_REPLACED):
+            for metric in (Metric.SOURCE_TRIMMED, Metric.SOURCE_REPLACED):
                 self._put(metric, 0, labels)
-        self._put(metrics.Metric.SOURCE_ROWS, told["rows"], labels)
-        self._put(metrics.Metric.SOURCE_LAG, told["rows_behind"], labels)
+        self._put(Metric.SOURCE_ROWS, told["rows"], labels)
+        self._put(Metric.SOURCE_LAG, told["rows_behind"], labels)
         if told["seconds_behind"] is not None:
-            self._put(metrics.Metric.SOURCE_LAG_TIME, told["seconds_behind"], labels)
+            self._put(Metric.SOURCE_LAG_TIME, told["seconds_behind"], labels)
 
     def _query_started(self, told: Fields) -> None:
         labels = _labels(told, _OF_QUERY)
-        self._put(metrics.Metric.QUERY_ACTIVE, 1, labels)
-        self._put(metrics.Metric.QUERY_FAILED, 0, labels)
+        self._put(Metric.QUERY_ACTIVE, 1, labels)
+        self._put(Metric.QUERY_FAILED, 0, labels)
         self._query_progressed(told)
 
     def _query_progressed(self, told: Fields) -> None:
-        self._put(metrics.Metric.QUERY_PROGRESS_TIME, self._wall_clock(), _labels(told, _OF_QUERY))
+        self._put(Metric.QUERY_PROGRESS_TIME, self._wall_clock(), _labels(told, _OF_QUERY))
 
     def _query_stopped(self, told: Fields) -> None:
         labels = _labels(told, _OF_QUERY)
         error = {metrics.ERROR: told["reason"]} if "reason" in told else {}
-        self._put(metrics.Metric.QUERY_ACTIVE, 0, labels)
-        self._put(metrics.Metric.QUERY_FAILED, int(bool(error)), labels)
-        self._put(metrics.Metric.QUERY_STOPS, 1, labels | error)
+        self._put(Metric.QUERY_ACTIVE, 0, labels)
+        self._put(Metric.QUERY_FAILED, int(bool(error)), labels)
+        self._put(Metric.QUERY_STOPS, 1, labels | error)
 
 
 def _labels(told: Fields, names: dict[str, str]) -> Fields:
@@ -163,7 +160,7 @@ def _call(told: Fields) -> tuple[Any, ...]:
     return told.get("query"), told.get("target"), told.get("batch")
 
 
-def _instrument(meter: Meter, metric: metrics.Metric) -> Callable[[float, Fields], None]:
+def _instrument(meter: Meter, metric: Metric) -> Callable[[float, Fields], None]:
     """Return what records a value of a metric."""
     known = metric.value
     match known.kind:

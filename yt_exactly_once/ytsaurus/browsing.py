@@ -29,7 +29,7 @@ _POOL = ThreadPoolExecutor(8, thread_name_prefix="yt-look")
 
 _MOST_ROWS = 1_000_000
 _MOST_CHILDREN = 100_000
-_COUNTER_BITS = 30
+COUNTER_BITS = 30
 """Low bits of a timestamp of the cluster that count within a second."""
 
 
@@ -172,12 +172,12 @@ def registration(connection: Connection, queue: str, consumer: str) -> Any:
 def now(connection: Connection) -> float:
     """Return the seconds since 1970 by the clock that orders transactions; it counts whole ones."""
     with translated("ask for the time"):
-        return float(int(connection.reader.generate_timestamp()) >> _COUNTER_BITS)
+        return float(int(connection.reader.generate_timestamp()) >> COUNTER_BITS)
 
 
 def row_time(timestamp: int) -> float:
     """Return a value of the column `$timestamp` in seconds since 1970."""
-    return float(timestamp >> _COUNTER_BITS)
+    return float(timestamp >> COUNTER_BITS)
 
 
 def selected(connection: Connection, query: str, *, path: str | None = None) -> bytes:

@@ -115,16 +115,20 @@ CUT_OFF = Failure(
 )
 """A proxy that dies in the middle of an answer; the client then fails to parse YSON."""
 
+
+def _codes(listed: str) -> dict[int, str]:
+    """Return the codes of the server with their names there."""
+    return {int(code): name for code, name in (each.split() for each in listed.split(", "))}
+
+
 CODED = (
     Failure(
         "the token is unknown, has expired or was revoked, or its user is banned",
         errors.AccessError,
-        {
-            109: "AuthenticationError",
-            111: "InvalidCredentials",
-            900: "AuthenticationError",
-            903: "UserBanned",
-        },
+        _codes(
+            "109 AuthenticationError, 111 InvalidCredentials, 900 AuthenticationError, "
+            "903 UserBanned"
+        ),
         remedy=REFUSED_TOKEN.remedy,
     ),
     Failure(
@@ -165,13 +169,11 @@ CODED = (
     Failure(
         "another transaction changed or holds a row or a node",
         errors.ConflictError,
-        {
-            402: "ConcurrentTransactionLockConflict",
-            1700: "TransactionLockConflict",
-            1712: "RowIsBlocked",
-            1713: "BlockedRowWaitTimeout",
-            1729: "CannotCheckConflictsAgainstChunkStore",
-        },
+        _codes(
+            "402 ConcurrentTransactionLockConflict, 1700 TransactionLockConflict, "
+            "1712 RowIsBlocked, 1713 BlockedRowWaitTimeout, "
+            "1729 CannotCheckConflictsAgainstChunkStore"
+        ),
     ),
     Failure(
         "the transaction is gone: its lease expired, its proxy restarted, or it ended before",
@@ -182,20 +184,12 @@ CODED = (
     Failure(
         "one server did not answer another, or a server is overloaded",
         errors.ClusterUnavailableError,
-        {
-            3: "Timeout",
-            100: "TransportError",
-            105: "Unavailable",
-            108: "RequestQueueSizeLimitExceeded",
-            116: "TransientFailure",
-            118: "Overloaded",
-            119: "SslError",
-            120: "RequestMemoryPressure",
-            122: "ResponseMemoryPressure",
-            904: "RequestQueueSizeLimitExceeded",
-            11004: "ParticipantFailedToPrepare",
-            11005: "SomeParticipantsAreDown",
-        },
+        _codes(
+            "3 Timeout, 100 TransportError, 105 Unavailable, 108 RequestQueueSizeLimitExceeded, "
+            "116 TransientFailure, 118 Overloaded, 119 SslError, 120 RequestMemoryPressure, "
+            "122 ResponseMemoryPressure, 904 RequestQueueSizeLimitExceeded, "
+            "11004 ParticipantFailedToPrepare, 11005 SomeParticipantsAreDown"
+        ),
         answered=False,
     ),
     Failure(
@@ -208,37 +202,24 @@ CODED = (
     Failure(
         "the tablet cell bundle of a table has no cell that works, or no resources",
         errors.ClusterUnavailableError,
-        {
-            1720: "BundleResourceLimitExceeded",
-            1721: "NoSuchCell",
-            1737: "CellHasNoAssignedPeers",
-            1739: "BundleIsBanned",
-        },
+        _codes(
+            "1720 BundleResourceLimitExceeded, 1721 NoSuchCell, 1737 CellHasNoAssignedPeers, "
+            "1739 BundleIsBanned"
+        ),
         remedy="Ask the administrators of the cluster about the bundle, which this prints: yt get "
         "PATH/@tablet_cell_bundle. Then start the query again: Spark replays the batch",
     ),
     Failure(
         "a proxy or a tablet is unavailable for now: banned, moving, or slow to flush",
         errors.ClusterUnavailableError,
-        {
-            102: "NoSuchService",
-            115: "PeerBanned",
-            1701: "NoSuchTablet",
-            1703: "AllWritesDisabled",
-            1704: "InvalidMountRevision",
-            1707: "TableMountInfoNotReady",
-            1725: "RequestThrottled",
-            1735: "ChunkIsNotPreloaded",
-            1736: "NoInSyncReplicas",
-            1740: "TabletServantIsNotActive",
-            1744: "TabletIsInIntermediateState",
-            1745: "HunkTabletStoreToggleConflict",
-            1746: "HunkStoreAllocationFailed",
-            1747: "TabletResharded",
-            1748: "ReadOnlySmoothMovementStage",
-            1900: "TooManyConcurrentRequests",
-            2100: "ProxyBanned",
-        },
+        _codes(
+            "102 NoSuchService, 115 PeerBanned, 1701 NoSuchTablet, 1703 AllWritesDisabled, "
+            "1704 InvalidMountRevision, 1707 TableMountInfoNotReady, 1725 RequestThrottled, "
+            "1735 ChunkIsNotPreloaded, 1736 NoInSyncReplicas, 1740 TabletServantIsNotActive, "
+            "1744 TabletIsInIntermediateState, 1745 HunkTabletStoreToggleConflict, "
+            "1746 HunkStoreAllocationFailed, 1747 TabletResharded, "
+            "1748 ReadOnlySmoothMovementStage, 1900 TooManyConcurrentRequests, 2100 ProxyBanned"
+        ),
     ),
     Failure(
         "there is nothing at the path",
@@ -261,16 +242,11 @@ CODED = (
     Failure(
         "a row does not fit the table",
         errors.SchemaMismatchError,
-        {
-            301: "SortOrderViolation",
-            306: "UniqueKeyViolation",
-            307: "SchemaViolation",
-            320: "TooManyColumnsInKey",
-            321: "TooManyValuesInRow",
-            322: "DuplicateColumnInSchema",
-            323: "MissingRequiredColumnInSchema",
-            325: "KeyCannotBeNaN",
-        },
+        _codes(
+            "301 SortOrderViolation, 306 UniqueKeyViolation, 307 SchemaViolation, "
+            "320 TooManyColumnsInKey, 321 TooManyValuesInRow, 322 DuplicateColumnInSchema, "
+            "323 MissingRequiredColumnInSchema, 325 KeyCannotBeNaN"
+        ),
         remedy="Compare the DataFrame with the schema of the table",
     ),
 )

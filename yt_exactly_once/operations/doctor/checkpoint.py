@@ -44,7 +44,8 @@ def examine(subject: Subject, connection: Connection) -> Iterator[Finding]:
     if not bad:
         yield from _compared(place, query, offsets, commits, rows)
         notes = _notes(files)
-        for target in [row.entry.target for row in rows if _lacks(notes, row, query)]:
+        own = [row.entry for row in rows if row.entry.query_id == query]
+        for target in [entry.target for entry in own if lack_notes(notes, entry)]:
             yield warning(
                 _CHECK,
                 f"{place}/{FOLDER} lacks notes about batches that were written to {target}",
@@ -97,10 +98,6 @@ def examine_source(subject: Subject, connection: Connection) -> Iterator[Finding
 def _notes(files: Storage) -> list[Note]:
     found = [Note.from_name(name) for name in files.names(FOLDER)]
     return [note for note in found if note is not None]
-
-
-def _lacks(notes: list[Note], row: LedgerRow, query: str) -> bool:
-    return row.entry.query_id == query and lack_notes(notes, row.entry)
 
 
 def _lost_ledger(

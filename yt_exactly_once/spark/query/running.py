@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -184,7 +184,7 @@ class _Run:
     def __init__(self, frame: DataFrame, execution: Any) -> None:
         self.query_id = str(execution.id().toString())
         self.id = str(execution.runId().toString())
-        self._jvm = frame.sparkSession._jvm  # noqa: SLF001
+        self._jvm: Any = frame.sparkSession._jvm  # noqa: SLF001
         self._context = frame.sparkSession.sparkContext
         self._session = execution.sparkSessionForStream()
         self._execution = execution
@@ -200,8 +200,9 @@ class _Run:
     @cached_property
     def stateful(self) -> bool:
         """Whether the query keeps state."""
+        writer = self._jvm.java.lang.Class.forName(STATE_STORE_WRITER)
         plan = self._execution.lastExecution().executedPlan()
-        return _is_stateful(self._jvm, _operators(plan))
+        return any(writer.isInstance(operator) for operator in _operators(plan))
 
     @cached_property
     def output_mode(self) -> str:
@@ -320,17 +321,6 @@ def _listed(shown: str) -> list[str] | None:
             return None
         place = end + len(_COMMA)
     return texts
-
-
-def _is_stateful(jvm: Any, operators: Iterable[Any]) -> bool:
-    """Return whether any operator writes state."""
-    return _has(jvm, operators, STATE_STORE_WRITER)
-
-
-def _has(jvm: Any, operators: Iterable[Any], kind: str) -> bool:
-    """Return whether any operator is of a class."""
-    wanted = jvm.java.lang.Class.forName(kind)
-    return any(wanted.isInstance(operator) for operator in operators)
 
 
 def _operators(plan: Any) -> Iterator[Any]:

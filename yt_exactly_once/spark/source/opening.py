@@ -127,10 +127,8 @@ class OpenedTable:
                 raise reason
         options = SourceOptions.parse(given)
         table = WholeTable.look(Connection(options.cluster), options.path)
-        columns = table.schema
-        if not options.parsing_type_v3:
-            columns = [{key: each[key] for key in each if key != "type_v3"} for each in columns]
-        arrow = arrow_schema_of(TableSchema.from_yt(columns), binary_strings=options.binary_strings)
+        columns = TableSchema.from_yt(table.schema, by_type_v3=options.parsing_type_v3)
+        arrow = arrow_schema_of(columns, binary_strings=options.binary_strings)
         return cls(options, table, TableRows(arrow, spark_schema_of(arrow)))
 
 

@@ -48,30 +48,33 @@ def _read_path(name: str, text: str) -> str:
     return text
 
 
-def _read_start(name: str, text: str) -> StartingPoint | dict[int, int]:
-    if text.lower() in set(StartingPoint):
-        return StartingPoint(text.lower())
+def rows_by_partition(text: str) -> dict[int, int] | None:
+    """Return what a JSON object says of some partitions; `None` for another text."""
     try:
         pairs: dict[str, Any] = json.loads(text)
-        offsets = {int(key): row for key, row in pairs.items() if key.isascii() and key.isdigit()}
-    except (ValueError, AttributeError) as error:
-        raise _bad_start(name, text) from error
-    if not offsets or len(offsets) != len(pairs) or not all(map(_is_row_index, offsets.values())):
-        raise _bad_start(name, text)
-    return offsets
+        rows = {int(key): row for key, row in pairs.items() if key.isascii() and key.isdigit()}
+    except (ValueError, AttributeError):
+        return None
+    is_right = rows and len(rows) == len(pairs) and all(map(_is_row_index, rows.values()))
+    return rows if is_right else None
 
 
 def _is_row_index(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _bad_start(name: str, text: str) -> ConfigError:
-    return ConfigError(
-        f"{name}={text!r} is not understood",
-        remedy="Use committed, earliest, latest, or the first row of every partition as JSON: "
-        '{"0": 120, "1": 0}',
-        option=name,
-    )
+def _read_start(name: str, text: str) -> StartingPoint | dict[int, int]:
+    if text.lower() in set(StartingPoint):
+        return StartingPoint(text.lower())
+    rows = rows_by_partition(text)
+    if rows is None:
+        raise ConfigError(
+            f"{name}={text!r} is not understood",
+            remedy="Use committed, earliest, latest, or the first row of every partition as JSON: "
+            '{"0": 120, "1": 0}',
+            option=name,
+        )
+    return rows
 
 
 @documented

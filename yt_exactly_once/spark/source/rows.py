@@ -28,6 +28,7 @@ from yt_exactly_once.codec.schema import (
 )
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.spark.schema import spark_schema_of
+from yt_exactly_once.ytsaurus.browsing import COUNTER_BITS, row_time
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -42,8 +43,6 @@ _SERVICE_TYPES = {
     SOURCE_QUEUE_COLUMN: pa.string(),
     SOURCE_TIMESTAMP_COLUMN: pa.timestamp("us", tz="UTC"),
 }
-_TIMESTAMP_COUNTER_BITS = 30
-"""Low bits of a YTsaurus timestamp that count within a second; the others are seconds."""
 
 
 class RowFormat:
@@ -65,7 +64,7 @@ class RowFormat:
             _require_column(columns, "max_bytes_per_partition", WEIGHT_COLUMN, "int64", options)
         if options.include_timestamp:
             _require_column(columns, "include_timestamp", TIMESTAMP_COLUMN, "uint64", options)
-        table = TableSchema.from_yt(columns if options.parsing_type_v3 else _older_types(columns))
+        table = TableSchema.from_yt(columns, by_type_v3=options.parsing_type_v3)
         own = arrow_schema_of(table, binary_strings=options.binary_strings)
         self._queue = options.path
         self._service = _service_columns(own.names, options)
@@ -117,7 +116,7 @@ class RowFormat:
         rows = decode(payload, self._pulled)
         place = self._own.start + self._pulled.names[self._own].index(TIMESTAMP_COLUMN)
         stamp = rows.column(place)[0].as_py() if rows.num_rows else None
-        return None if stamp is None else float(int(stamp) >> _TIMESTAMP_COUNTER_BITS)
+        return None if stamp is None else row_time(int(stamp))
 
     def _service_column(self, name: str, rows: pa.RecordBatch) -> pa.Array:
         if name == SOURCE_QUEUE_COLUMN:
@@ -156,7 +155,7 @@ def _service_columns(own: list[str], options: SourceOptions) -> list[str]:
 
 def _instants(stamps: pa.Array) -> pa.Array:
     """Turn the cluster's timestamps into instants, to the second."""
-    seconds = pc.shift_right(stamps, pa.scalar(_TIMESTAMP_COUNTER_BITS, pa.uint64()))
+    seconds = pc.shift_right(stamps, pa.scalar(COUNTER_BITS, pa.uint64()))
     moments = seconds.cast(pa.int64()).cast(pa.timestamp("s", tz="UTC"))
     return moments.cast(_SERVICE_TYPES[SOURCE_TIMESTAMP_COLUMN])
 
@@ -172,8 +171,3 @@ def _require_column(
             option=option,
             queue=options.path,
         )
-
-
-def _older_types(columns: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Leave `type_v3` out, so that `type` and `required` decide."""
-    return [{key: column[key] for key in column if key != "type_v3"} for column in columns]

@@ -6,14 +6,13 @@ content of a static one. So tasks that run later, or twice, read the same rows.
 
 from __future__ import annotations
 
-import json
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -22,10 +21,11 @@ from yt_exactly_once.codec.rows import decode
 from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of
 from yt_exactly_once.commit.batch import PartitionRange
 from yt_exactly_once.errors import ConfigError, RequestRefusedError, SchemaMismatchError
-from yt_exactly_once.observability import emitter
+from yt_exactly_once.observability import Emitter, emitter
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.source.offsets import ENDING_OPTION, first_positions
 from yt_exactly_once.spark.source.opening import OpenedQueue, OpenedTable
+from yt_exactly_once.spark.source.options import rows_by_partition
 from yt_exactly_once.spark.source.range import PATIENCE, QueueTask, RangeReader
 from yt_exactly_once.spark.worker import keep_freed_memory, spare_modules
 from yt_exactly_once.ytsaurus.queues import PartitionBounds
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from yt_exactly_once.spark.source.packed import PackedQueue
+
+T = TypeVar("T")
 
 _OF_STREAMS = ("max_rows_per_partition", "max_bytes_per_partition", "shared_task_rows")
 
@@ -101,12 +103,8 @@ def _ends(text: str | None) -> dict[int, int] | None:
     """Return the first row of each queue partition that is not read; `None` for all rows there are."""
     if text is None or text.strip().lower() == "latest":
         return None
-    try:
-        pairs = json.loads(text)
-        ends = {int(partition): int(row) for partition, row in pairs.items()}
-    except (ValueError, AttributeError, TypeError):
-        ends = {}
-    if not ends or min(ends.values()) < 0:
+    ends = rows_by_partition(text)
+    if ends is None:
         raise ConfigError(
             f"{ENDING_OPTION}={text!r} is not understood",
             remedy="Use latest, or the first row of every partition that is not read, as JSON: "
@@ -114,6 +112,10 @@ def _ends(text: str | None) -> dict[int, int] | None:
             option=ENDING_OPTION,
         )
     return ends
+
+
+def _patiently(call: Callable[[], T], emit: Emitter) -> T:
+    return run_attempts(lambda _number: call(), PATIENCE, emit)
 
 
 class QueueReader(DataSourceReader):
@@ -224,12 +226,12 @@ class StaticReader(_TableReader):
         step = _fitting(table, BYTES_PER_PAGE, ROWS_PER_PAGE)
         for start in range(partition.start, partition.end, step):
             end = min(start + step, partition.end)
-            rows = run_attempts(partial(self._read, start, end), PATIENCE, emit)
+            rows = _patiently(partial(self._read, start, end), emit)
             # After the rows, and before Spark has them.
             table.require_same()
             yield from rows
 
-    def _read(self, start: int, end: int, _attempt: int) -> Sequence[pa.RecordBatch]:
+    def _read(self, start: int, end: int) -> Sequence[pa.RecordBatch]:
         kinds = {column["name"]: column["type"] for column in self._table.schema}
         names = self._arrow.names
         if names and {kinds[name] for name in names} <= _SAME_IN_ARROW:
@@ -278,8 +280,8 @@ class SortedReader(_TableReader):
         step = _fitting(table, BYTES_PER_PAGE, ROWS_PER_PAGE)
         after: Key | None = None
         while True:
-            read = partial(self._page, table, after, partition.index, step, names)
-            payload = run_attempts(read, PATIENCE, emit)
+            page = partial(table.page, after, partition.index, step, names, self._where)
+            payload = _patiently(page, emit)
             rows = decode(payload, plain_keys)
             if rows.num_rows:
                 yield decode(payload, self._arrow) if self._arrow.names else rows.select([])
@@ -289,17 +291,6 @@ class SortedReader(_TableReader):
                 _key_value(rows.column(place)[-1].as_py(), keys[place]["type"])
                 for place in range(len(keys))
             )
-
-    def _page(
-        self,
-        table: WholeTable,
-        after: Key | None,
-        tablet: int,
-        most: int,
-        names: list[str],
-        _attempt: int,
-    ) -> bytes:
-        return table.page(after, tablet, most, names, self._where)
 
 
 class PushingReader(SortedReader):

@@ -11,7 +11,7 @@ from yt_exactly_once.errors import (
     OffsetConflictError,
 )
 from yt_exactly_once.operations.verify.fact import EVERY_MODE, Facts, Part
-from yt_exactly_once.operations.verify.stage import Stage, expect
+from yt_exactly_once.operations.verify.stage import Differs, Stage, expect
 from yt_exactly_once.ytsaurus.browsing import cluster_of
 from yt_exactly_once.ytsaurus.failures import translated
 from yt_exactly_once.ytsaurus.queues import RemoteQueue
@@ -49,6 +49,14 @@ def _registered(stage: Stage) -> tuple[RemoteQueue, float]:
     return queue, stage.wait(
         known, stage.patience.registered, lambda: "the proxy does not know the registration"
     )
+
+
+def _advance(stage: Stage, queue: RemoteQueue, row: int) -> None:
+    """Let the server move the consumer in the first partition, wherever it is."""
+    with translated("advance the consumer"):
+        stage.client.advance_queue_consumer(
+            queue.consumer, queue.path, 0, None, row, client_side=False
+        )
 
 
 def _append(stage: Stage, count: int, partition: int = 1) -> int:
@@ -170,10 +178,7 @@ def _consumer_rows(stage: Stage) -> None:
     queue, _ = _registered(stage)
     assert queue.consumer is not None
     _append(stage, 6, 0)
-    with translated("advance the consumer"):
-        stage.client.advance_queue_consumer(
-            queue.consumer, queue.path, 0, None, 1, client_side=False
-        )
+    _advance(stage, queue, 1)
     cluster = cluster_of(stage.connection).name
     found = queue.stored_offsets(cluster, [0])
     expect(
@@ -185,10 +190,10 @@ def _consumer_rows(stage: Stage) -> None:
         transaction.commit()
     try:
         queue.advance(0, 2, 3)
-    except OffsetConflictError:
-        expect(
-            holds=False, seen="the server does not see an offset that a transaction wrote as a row"
-        )
+    except OffsetConflictError as error:
+        raise Differs(
+            "the server does not see an offset that a transaction wrote as a row"
+        ) from error
     expect(queue.stored_offsets(cluster, [0]) == {0: 3}, "an advance by the server is not stored")
 
 
@@ -202,11 +207,7 @@ def _consumer_rows(stage: Stage) -> None:
 )
 def _old_offset(stage: Stage) -> None:
     queue, _ = _registered(stage)
-    assert queue.consumer is not None
-    with translated("advance the consumer"):
-        stage.client.advance_queue_consumer(
-            queue.consumer, queue.path, 0, None, 4, client_side=False
-        )
+    _advance(stage, queue, 4)
     stage.refusal(
         lambda: queue.advance(0, 3, 5), "an advance with a wrong old offset is accepted"
     ).require(_OFFSET_CONFLICT, OffsetConflictError)
@@ -214,10 +215,9 @@ def _old_offset(stage: Stage) -> None:
     try:
         queue.advance(0, 4, 5)
     except ExactlyOnceError as error:
-        expect(
-            holds=False,
-            seen=f"the answer to a repeated advance does not say where the consumer is: {error.what}",
-        )
+        raise Differs(
+            f"the answer to a repeated advance does not say where the consumer is: {error.what}"
+        ) from error
 
 
 @fact(
@@ -232,10 +232,7 @@ def _moves_conflict(stage: Stage) -> None:
     queue, _ = _registered(stage)
     assert queue.consumer is not None
     cluster = cluster_of(stage.connection).name
-    with translated("advance the consumer"):
-        stage.client.advance_queue_consumer(
-            queue.consumer, queue.path, 0, None, 1, client_side=False
-        )
+    _advance(stage, queue, 1)
     with stage.transaction() as transaction:
         transaction.insert(queue.consumer, consumer_rows(_source(queue, cluster), {0: 5}))
         transaction.insert(stage.path("rows"), [{"k": "moved", "v": "x"}])

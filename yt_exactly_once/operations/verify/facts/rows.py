@@ -53,14 +53,9 @@ _VALUES: dict[str, tuple[Any, Any]] = {
     "struct": ({"type_name": "struct", "members": [{"name": "a", "type": "int64"}]}, {"a": 1}),
     "dict": ({"type_name": "dict", "key": "utf8", "value": "int64"}, [("k", 1)]),
 }
-
-
 """A column's type, and a value as a source yields it."""
 
-
 _SIXTEEN_DIGITS = "8234567890123456"
-
-
 """As text it has the length of a stored decimal, and its bytes are one in range: no check refuses it."""
 
 
@@ -76,10 +71,8 @@ def _round_trip(stage: Stage, wire: WireFormat) -> str:
     sent = [name for name in _VALUES if _takes(stage, path, name, wire)]
     plan, frame = _plan(stage, path, sent)
     batch = pa.RecordBatch.from_pylist([{name: _VALUES[name][1] for name in sent}, {}], frame)
-    with stage.transaction() as transaction:
-        payload = encode(batch, plan, wire, tablet_index=0)
-        transaction.write(path, [Payload(batch.num_rows, payload)], wire.value)
-        transaction.commit()
+    payload = encode(batch, plan, wire, tablet_index=0)
+    _write(stage, path, Payload(batch.num_rows, payload), wire=wire.value)
     stage.wait(
         lambda: stage.end(f"types-{wire.value}") == batch.num_rows,
         stage.patience.visible,
@@ -118,17 +111,22 @@ def _takes(stage: Stage, path: str, name: str, wire: WireFormat) -> bool:
     return True
 
 
-def _stream(schema: pa.Schema, row: dict[str, Any]) -> bytes:
+def _write(stage: Stage, path: str, *bodies: Payload, wire: str = "yson", **options: bool) -> None:
+    with stage.transaction() as transaction:
+        transaction.write(path, bodies, wire, **options)
+        transaction.commit()
+
+
+def _is_refused(stage: Stage, path: str, schema: pa.Schema, row: dict[str, Any]) -> bool:
+    """Write a row as Arrow, and return whether that was refused."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, schema) as writer:
         writer.write_batch(pa.RecordBatch.from_pylist([row], schema))
-    return bytes(sink.getvalue())
-
-
-def _write_arrow(stage: Stage, path: str, schema: pa.Schema, row: dict[str, Any]) -> None:
-    with stage.transaction() as transaction:
-        transaction.write(path, [Payload(1, _stream(schema, row))], WireFormat.ARROW.value)
-        transaction.commit()
+    try:
+        _write(stage, path, Payload(1, bytes(sink.getvalue())), wire="arrow")
+    except (RequestRefusedError, SchemaMismatchError):
+        return True
+    return False
 
 
 def _shown(row: dict[str, Any] | None) -> str:
@@ -163,10 +161,7 @@ def _yson(stage: Stage) -> str:
     source="TInsertRowsFormatConfig in yt/yt/client/driver",
 )
 def _null_of_any(stage: Stage) -> None:
-    with stage.transaction() as transaction:
-        body = b'{"k"="null-of-any";"v"="x";"x"=#;};'
-        transaction.write(stage.path("rows"), [Payload(1, body)], WireFormat.YSON.value)
-        transaction.commit()
+    _write(stage, stage.path("rows"), Payload(1, b'{"k"="null-of-any";"v"="x";"x"=#;};'))
     query = f'k from [{stage.path("rows")}] where k = "null-of-any" and is_null(x)'
     expect(
         list(stage.client.select_rows(query)),
@@ -182,11 +177,7 @@ def _null_of_any(stage: Stage) -> None:
 )
 def _replace_and_update(stage: Stage) -> None:
     stage.insert("rows", {"k": "update", "v": "x", "n": 1})
-    with stage.transaction() as transaction:
-        body = b'{"k"="update";"n"=2;};'
-        path = stage.path("rows")
-        transaction.write(path, [Payload(1, body)], WireFormat.YSON.value, update=True)
-        transaction.commit()
+    _write(stage, stage.path("rows"), Payload(1, b'{"k"="update";"n"=2;};'), update=True)
     (row,) = stage.rows("rows", "update")
     expect(row and (row["v"], row["n"]) == ("x", 2), f"an update left {_shown(row)}")
     stage.insert("rows", {"k": "update", "n": 3})
@@ -203,12 +194,8 @@ def _replace_and_update(stage: Stage) -> None:
 )
 def _last_change_counts(stage: Stage) -> None:
     stage.insert("rows", {"k": "order-1", "v": "old"}, {"k": "order-2", "v": "old"})
-    path, wire = stage.path("rows"), WireFormat.YSON.value
-    with stage.transaction() as transaction:
-        keys = Payload(2, b'{"k"="order-1"};{"k"="order-2"};', deletes=True)
-        transaction.write(path, [keys], wire)
-        transaction.write(path, [Payload(1, b'{"k"="order-1";"v"="new"};')], wire)
-        transaction.commit()
+    keys = Payload(2, b'{"k"="order-1"};{"k"="order-2"};', deletes=True)
+    _write(stage, stage.path("rows"), keys, Payload(1, b'{"k"="order-1";"v"="new"};'))
     kept, deleted = stage.rows("rows", "order-1", "order-2")
     expect(
         kept is not None and kept["v"] == "new" and deleted is None,
@@ -224,12 +211,9 @@ def _last_change_counts(stage: Stage) -> None:
     source="user guide: dynamic tables, aggregation",
 )
 def _aggregate(stage: Stage) -> None:
-    path = stage.path("rows")
+    body = Payload(1, b'{"k"="sum";"total"=2};')
     for _ in range(2):
-        with stage.transaction() as transaction:
-            body = Payload(1, b'{"k"="sum";"total"=2};')
-            transaction.write(path, [body], WireFormat.YSON.value, update=True, aggregate=True)
-            transaction.commit()
+        _write(stage, stage.path("rows"), body, update=True, aggregate=True)
     (row,) = stage.rows("rows", "sum")
     expect(row and row["total"] == 4, f"2 and 2 make {_shown(row)}")  # noqa: PLR2004 - their sum
 
@@ -273,9 +257,7 @@ def _zeros_are_one_key(stage: Stage) -> None:
 )
 def _arrow_unknown_column(stage: Stage) -> str:
     schema = pa.schema([("k", pa.string()), ("v", pa.string()), ("unknown", pa.int64())])
-    try:
-        _write_arrow(stage, stage.path("rows"), schema, {"k": "unknown", "v": "x", "unknown": 1})
-    except (RequestRefusedError, SchemaMismatchError):
+    if _is_refused(stage, stage.path("rows"), schema, {"k": "unknown", "v": "x", "unknown": 1}):
         return "refused"
     return "dropped without a word"
 
@@ -290,9 +272,7 @@ def _arrow_any(stage: Stage) -> str:
     schema = pa.schema(
         [("k", pa.string()), pa.field("x", pa.binary(), metadata={b"YtType": b"yson"})]
     )
-    try:
-        _write_arrow(stage, stage.path("rows"), schema, {"k": "any", "x": b"[\x02\x02;]"})
-    except (RequestRefusedError, SchemaMismatchError):
+    if _is_refused(stage, stage.path("rows"), schema, {"k": "any", "x": b"[\x02\x02;]"}):
         return "refused"
     (row,) = stage.rows("rows", "any")
     return "as values" if row is not None and row["x"] == [1] else "as strings of YSON"
@@ -308,9 +288,7 @@ def _arrow_wide_decimal(stage: Stage) -> str:
     column = {"name": "d", "type_v3": _decimal(38, 0)}
     path = stage.add_table("wide", [column])
     schema = pa.schema([("d", pa.decimal128(38, 0))])
-    try:
-        _write_arrow(stage, path, schema, {"d": Decimal(_SIXTEEN_DIGITS)})
-    except (RequestRefusedError, SchemaMismatchError):
+    if _is_refused(stage, path, schema, {"d": Decimal(_SIXTEEN_DIGITS)}):
         return "refused"
     stage.wait(
         lambda: stage.end("wide") == 1, stage.patience.visible, lambda: "the row does not appear"
