@@ -261,7 +261,7 @@ def query_status(*, lag, lag_seconds, source_rows=10, seconds=1.0, age_seconds=1
     queue = QueueStatus("c", "//q", "//c", True, True, False, partitions=(part,))
     return QueryStatus(
         "query-12345", "//l", "run", 1, (1, 1), "transactional", 1, "", seconds, age_seconds, "tx",
-        (TargetStatus("//t", 4, 14, 1),), (queue,), source_rows,
+        (TargetStatus(path="//t", rows=4),), (queue,), source_rows,
     )  # fmt: skip
 
 

@@ -24,7 +24,7 @@ def query(batch=3, delivered=7, path="//t", problem=""):
     queue = QueueStatus(
         "c", "//q", "//c", True, True, False, partitions=(part,), problem=problem
     )  # fmt: skip
-    target = TargetStatus(path, 4, 14_000, batch + 1)
+    target = TargetStatus(path=path, rows=4, total_rows=14_000, batches=batch + 1)
     return QueryStatus(
         "query-12345", "//l", "run", batch, (1, 1), "transactional", 1, "", 0.5, 5.0, "tx", (target,),
         (queue,),

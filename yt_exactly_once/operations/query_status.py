@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from yt_exactly_once.commit.entry import DRIVER
+from yt_exactly_once.commit.entry import Tally
 
 STUCK_SECONDS = 300.0
 """A query with rows to read that has committed nothing for so long, and for ten batches, is reported."""
@@ -100,31 +100,17 @@ class QueueStatus:
         return max(known, default=None)
 
 
-@dataclass(frozen=True)
-class TargetStatus:
-    """What a query has written into one target.
+@dataclass(frozen=True, kw_only=True)
+class TargetStatus(Tally):
+    """What a query has written into one target, and the target.
 
     Attributes:
-        rows: rows of the last batch.
-        total_rows: rows of all batches.
-        batches: how many batches there were.
-        rejected: rows of the last batch that the target cannot take, which are not among `rows`.
-        total_rejected: the same for all batches.
-        bytes: of the encoded rows of the last batch.
-        sent_by: who sent the rows of the last batch to the cluster: `driver` or `tasks`.
         missing: rows that this query has written, and that an ordered target has never had.
         state: of its tablets, `missing`, or the type of what is there instead; empty if it cannot be read.
         problem: what is wrong with it; empty if nothing is.
     """
 
     path: str
-    rows: int
-    total_rows: int
-    batches: int
-    rejected: int = 0
-    total_rejected: int = 0
-    bytes: int = 0
-    sent_by: str = DRIVER
     missing: int = 0
     state: str = ""
     problem: str = ""

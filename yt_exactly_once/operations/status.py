@@ -309,16 +309,7 @@ def _stray(queue: QueueStatus) -> str:
 
 def _target(facts: _Facts, row: LedgerRow) -> TargetStatus:
     path, tally = row.entry.target, row.entry.tally
-    known = TargetStatus(
-        path=path,
-        rows=tally.rows,
-        total_rows=tally.total_rows,
-        batches=tally.batches,
-        rejected=tally.rejected,
-        total_rejected=tally.total_rejected,
-        bytes=tally.bytes,
-        sent_by=tally.sent_by,
-    )
+    known = TargetStatus(**vars(tally), path=path)
     found = facts.tables[path]
     if isinstance(found, ExactlyOnceError):
         return replace(known, problem=found.what)
