@@ -9,6 +9,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
+from tests.kinds import decimal, dict_of, listed, optional, struct, tuple_of, variant
 from yt_exactly_once.codec.row_hash import row_hashes
 from yt_exactly_once.codec.rows import WireFormat, decode, encode, encode_empty
 from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of, check_frame
@@ -19,14 +20,6 @@ from yt_exactly_once.ytsaurus.browsing import selected
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.queues import RemoteQueue
 from yt_exactly_once.ytsaurus.tables import describe_table
-
-
-def optional(item):
-    return {"type_name": "optional", "item": item}
-
-
-def members(**types):
-    return [{"name": name, "type": kind} for name, kind in types.items()]
 
 
 def instant(*moment):
@@ -53,17 +46,14 @@ CASES = {
     "timestamp": ("timestamp", instant(2020, 1, 1, 1, 1, 1, 5)),
     "timestamp64": ("timestamp64", instant(1920, 1, 1, 1, 1, 1, 5)),
     "interval": ("interval", dt.timedelta(-1, 5, 6)),
-    "small": ({"type_name": "decimal", "precision": 9, "scale": 2}, Decimal("-1234567.89")),
-    "large": ({"type_name": "decimal", "precision": 38, "scale": 0}, Decimal(10**38 - 1)),
+    "small": (decimal(9, 2), Decimal("-1234567.89")),
+    "large": (decimal(38, 0), Decimal(10**38 - 1)),
     "any": ("yson", b"[\x02\x02;{\x01\x02a=\x06\x05;};]"),
-    "list": ({"type_name": "list", "item": optional("int64")}, [1, None]),
-    "struct": ({"type_name": "struct", "members": members(a="int8", b=optional("utf8"))},
-               {"a": 1, "b": None}),
-    "tuple": ({"type_name": "tuple", "elements": [{"type": "int8"}, {"type": "utf8"}]},
-              {"_1": 1, "_2": "x"}),
-    "variant": ({"type_name": "variant", "members": members(a="int8", b="utf8")},
-                {"_va": None, "_vb": "z"}),
-    "dict": ({"type_name": "dict", "key": "utf8", "value": "date"}, [("k", dt.date(2020, 1, 1))]),
+    "list": (listed(optional("int64")), [1, None]),
+    "struct": (struct(a="int8", b=optional("utf8")), {"a": 1, "b": None}),
+    "tuple": (tuple_of("int8", "utf8"), {"_1": 1, "_2": "x"}),
+    "variant": (variant(a="int8", b="utf8"), {"_va": None, "_vb": "z"}),
+    "dict": (dict_of("utf8", "date"), [("k", dt.date(2020, 1, 1))]),
     "nested": (optional("int64"), {"value": None}),
 }  # fmt: skip
 
@@ -115,7 +105,7 @@ def test_edges_of_numbers_come_back_bit_for_bit(cluster, client, tmp, wire):
     kinds = {"double": "double", "float": "float"}
     for precision, scale in ((35, 0), (35, 35), (36, 18), (38, 0), (38, 38)):
         name = f"decimal_{precision}_{scale}"
-        kind = {"type_name": "decimal", "precision": precision, "scale": scale}
+        kind = decimal(precision, scale)
         if wire is WireFormat.ARROW and arrow_obstacle(parse_type(kind)) is not None:
             continue
         kinds[name] = kind

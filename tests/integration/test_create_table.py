@@ -9,6 +9,7 @@ from pyspark.sql.types import DecimalType, LongType, StringType, StructType
 
 from tests.flows import STATELESS, columns, create_table
 from tests.integration.streams import finish
+from tests.kinds import decimal, optional
 from tests.tiers import first_of
 from yt_exactly_once import cli
 from yt_exactly_once import create_table as make
@@ -48,9 +49,8 @@ def test_table_for_a_frame_is_there_and_mounted(create, client, tmp):
     assert client.get(f"{table}/@in_memory_mode") == "compressed"
     found = {column["name"]: column["type_v3"] for column in client.get(f"{table}/@schema")}
     assert found["id"] == "int64"
-    assert found["name"] == {"type_name": "optional", "item": "string"}
-    decimal = {"type_name": "decimal", "precision": 10, "scale": 2}
-    assert found["price"] == {"type_name": "optional", "item": decimal}
+    assert found["name"] == optional("string")
+    assert found["price"] == optional(decimal(10, 2))
 
 
 @pytest.mark.parametrize("keys", [[], ["id"]], ids=["ordered", "sorted"])
@@ -124,7 +124,7 @@ def test_table_of_another_schema_is_refused_and_left_alone(
     there = columns(there, keys)
     for column in there:
         if column["type_v3"] == "decimal":
-            column["type_v3"] = {"type_name": "decimal", "precision": 10, "scale": 2}
+            column["type_v3"] = decimal(10, 2)
     client.create("table", table, attributes={"dynamic": True, "schema": there})
     with pytest.raises(SchemaMismatchError, match=message):
         create()
@@ -134,8 +134,7 @@ def test_table_of_another_schema_is_refused_and_left_alone(
 def test_table_that_is_wider_than_the_frame_fits(create, client, tmp):
     """What takes null may be missing from the frame; computed and system columns are no matter."""
     wider = columns({"id": "int64", "name": "string?", "price": "utf8", "note": "yson?"})
-    wider[2]["type_v3"] = {"type_name": "optional", "item": {
-        "type_name": "decimal", "precision": 12, "scale": 2}}  # fmt: skip
+    wider[2]["type_v3"] = optional(decimal(12, 2))
     create_table(client, f"{tmp}/table", [*wider, *columns({"$timestamp": "uint64"})])
     assert not create()
 

@@ -22,7 +22,6 @@ WEIGHED = [
     {"name": "$timestamp", "type": "uint64"},
     {"name": "$cumulative_data_weight", "type": "int64"},
 ]
-TABLET, ROW = "__spyt_streaming_src_tablet_index", "__spyt_streaming_src_row_index"
 QUEUE_PATH, COMMITTED = "__spyt_streaming_src_queue_path", "__spyt_streaming_src_timestamp"
 
 
@@ -197,23 +196,6 @@ def test_queue_path_and_commit_time_come_on_request(client, tmp, read, tmp_path)
     assert all(began < row[COMMITTED].astimezone(UTC) <= datetime.now(UTC) for row in rows)
 
 
-def test_service_columns_tell_where_a_row_came_from(client, tmp, read, tmp_path):
-    """Under SPYT's names, of its types and in its places."""
-    queue = Queue.create(client, tmp, partitions=2)
-    queue.append(3, 0)
-    queue.append(2, 1)
-    frame = read(queue, include_service_columns=True)
-    assert frame.dtypes[:2] == [(TABLET, "bigint"), (ROW, "bigint")]
-    rows = [row for _, rows in run(frame, tmp_path).seen for row in rows]
-    assert sorted((row[TABLET], row[ROW], row.id) for row in rows) == [
-        (0, 0, 0),
-        (0, 1, 1),
-        (0, 2, 2),
-        (1, 0, 1_000_000),
-        (1, 1, 1_000_001),
-    ]
-
-
 def test_rows_that_arrive_later_come_in_later_batches(queue, read, tmp_path):
     """A running query sees new rows, and its consumer is at their end when it is idle."""
     with running(read(queue), tmp_path) as (query, batches):
@@ -266,15 +248,6 @@ def test_replayed_later_batch_has_the_rows_it_had(queue, read, tmp_path):
     third = queue.append(4)
     batches = run(read(queue), tmp_path)
     assert [[row.id for row in rows] for _, rows in batches.seen] == [second, third]
-
-
-def test_checkpoint_of_another_queue_is_refused(client, tmp, read, tmp_path):
-    """Row indexes of one queue mean nothing in another."""
-    one, other = (Queue.create(client, tmp, name=name) for name in ("one", "other"))
-    one.append(5)
-    other.append(9)
-    run(read(one), tmp_path)
-    fails("ConfigError", f"belongs to the queue {one.path}", lambda: run(read(other), tmp_path))
 
 
 # Where a query begins.
@@ -391,32 +364,6 @@ def test_schema_changed_under_a_running_query_is_an_error(queue, read, tmp_path)
     batches = run(read(queue), tmp_path)
     assert batches.ids == later
     assert batches.seen[0][1][0].more is None
-
-
-# Bad input, where the query is defined.
-
-
-def test_missing_consumer_is_refused(queue, read):
-    """The error shows how to make one."""
-    text = fails(
-        "ConsumerNotFoundError",
-        "no such consumer",
-        lambda: read(queue, consumer_path=f"{queue.consumer}_missing"),
-    )
-    assert "yt-exactly-once create-consumer" in text
-
-
-def test_unregistered_consumer_is_refused(queue, read):
-    """The error shows how to register it."""
-    queue.client.unregister_queue_consumer(queue.path, queue.consumer)
-    text = fails("ConsumerNotRegisteredError", "not registered", lambda: read(queue))
-    assert "yt register-queue-consumer" in text
-
-
-def test_missing_queue_is_refused(queue, read):
-    """Before anything is started."""
-    queue.client.remove(queue.path)
-    fails("TableNotFoundError", queue.path, lambda: read(queue))
 
 
 # Secrets.

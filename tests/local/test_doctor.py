@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -31,7 +32,8 @@ from yt_exactly_once.ytsaurus.client import Connection
 
 TEXT = {"name": "v", "type": "string"}
 KEY = {"name": "k", "type": "int64", "sort_order": "ascending"}
-CONF = {"spark.driver.maxResultSize": "1g", "spark.sql.streaming.minBatchesToRetain": "100"}
+RETAINED, SPECULATION = "spark.sql.streaming.minBatchesToRetain", "spark.speculation"
+CONF = {"spark.driver.maxResultSize": "1g", RETAINED: "100"}
 
 
 @pytest.fixture(scope="module")
@@ -88,84 +90,79 @@ def test_healthy_query_has_no_faults(healthy):
     }
 
 
-# Faults on the cluster: what is planted, and the check and level that must come out. Nothing else may.
-
-
-def plant_in_tables(client, subject):
-    (target,), (queue,) = subject.targets, subject.queues
-    consumer = queue.consumer
-    unregister = lambda: client.unregister_queue_consumer(queue.path, consumer)  # noqa: E731
-    register = lambda vital: client.register_queue_consumer(  # noqa: E731
-        queue.path, consumer, vital=vital
-    )
-    return {
-        "target missing": lambda: client.remove(target),
-        "target static": lambda: recreate(client, target, dynamic=False),
-        "target unmounted": lambda: client.unmount_table(target, sync=True),
-        "target frozen": lambda: client.freeze_table(target, sync=True),
-        "target without atomicity": lambda: recreate(client, target, atomicity="none"),
-        "target a directory": lambda: (client.remove(target), client.create("map_node", target)),
-        "ledger of another kind": lambda: create(client, f"{target}_ledger"),
-        "ledger unmounted": lambda: client.create(
-            "table", f"{target}_ledger", attributes={"dynamic": True, "schema": [TEXT]}
-        ),
-        "queue missing": lambda: client.remove(queue.path),
-        "queue sorted": lambda: recreate(client, queue.path, [KEY, TEXT]),
-        "queue unmounted": lambda: client.unmount_table(queue.path, sync=True),
-        "consumer missing": lambda: client.remove(consumer),
-        "consumer a table": lambda: recreate(client, consumer),
-        "consumer unmounted": lambda: client.unmount_table(consumer, sync=True),
-        "not registered": unregister,
-        "not vital": lambda: register(vital=False),
-        "not vital, and trimmed": lambda: (
-            register(vital=False),
-            client.set(f"{queue.path}/@auto_trim_config", {"enable": True}),
-        ),
-        "rows trimmed": lambda: (
-            client.advance_queue_consumer(consumer, queue.path, 0, None, 2),
-            client.trim_rows(queue.path, 0, 5),
-        ),
-        "consumer beyond the end": lambda: client.advance_queue_consumer(
-            consumer, queue.path, 0, None, 99
-        ),
-        "rows expire": lambda: (
-            client.set(f"{queue.path}/@min_data_versions", 0),
-            client.set(f"{queue.path}/@max_data_ttl", 60_000),
-        ),
-    }
-
-
 WARN, FAIL = Level.WARNING, Level.PROBLEM
+
+
+def set_vital(client, at, vital):
+    client.register_queue_consumer(at.queue, at.consumer, vital=vital)
+
+
+def advance(client, at, offset):
+    client.advance_queue_consumer(at.consumer, at.queue, 0, None, offset)
+
+
 IN_TABLES = {
-    "target missing": ("target", FAIL, "create_table"),
-    "target static": ("target", FAIL, "alter-table"),
-    "target unmounted": ("target", FAIL, "mount-table"),
-    "target frozen": ("target", FAIL, "unfreeze-table"),
-    "target without atomicity": ("target", FAIL, "@atomicity full"),
-    "target a directory": ("target", FAIL, "path of a dynamic table"),
-    "ledger of another kind": ("ledger", FAIL, "ledger_path"),
-    "ledger unmounted": ("ledger", FAIL, "mount-table"),
-    "queue missing": ("queue", FAIL, "Check the path"),
-    "queue sorted": ("queue", FAIL, "ordered dynamic table"),
-    "queue unmounted": ("queue", FAIL, "mount-table"),
-    "consumer missing": ("consumer", FAIL, "create-consumer"),
-    "consumer a table": ("consumer", FAIL, "create-consumer"),
-    "consumer unmounted": ("consumer", FAIL, "mount-table"),
-    "not registered": ("registration", FAIL, "register-queue-consumer"),
-    "not vital": ("registration", WARN, "--vital"),
-    "not vital, and trimmed": ("registration", FAIL, "--vital"),
-    "rows trimmed": ("offset", FAIL, "fail_on_data_loss"),
-    "consumer beyond the end": ("offset", FAIL, "yt-exactly-once rewind"),
-    "rows expire": ("retention", WARN, "@max_data_ttl"),
-}
+    "target missing": (lambda c, at: c.remove(at.target), "target", FAIL, "create_table"),
+    "target static": (lambda c, at: recreate(c, at.target, dynamic=False), "target", FAIL, "alter-table"),
+    "target unmounted": (lambda c, at: c.unmount_table(at.target, sync=True), "target", FAIL, "mount-table"),
+    "target frozen": (lambda c, at: c.freeze_table(at.target, sync=True), "target", FAIL, "unfreeze-table"),
+    "target without atomicity": (
+        lambda c, at: recreate(c, at.target, atomicity="none"), "target", FAIL, "@atomicity full",
+    ),
+    "target a directory": (
+        lambda c, at: (c.remove(at.target), c.create("map_node", at.target)),
+        "target", FAIL, "path of a dynamic table",
+    ),
+    "ledger of another kind": (lambda c, at: create(c, f"{at.target}_ledger"), "ledger", FAIL, "ledger_path"),
+    "ledger unmounted": (
+        lambda c, at: (create(c, f"{at.target}_ledger"), c.unmount_table(f"{at.target}_ledger", sync=True)),
+        "ledger", FAIL, "mount-table",
+    ),
+    "queue missing": (lambda c, at: c.remove(at.queue), "queue", FAIL, "Check the path"),
+    "queue sorted": (lambda c, at: recreate(c, at.queue, [KEY, TEXT]), "queue", FAIL, "ordered dynamic"),
+    "queue unmounted": (lambda c, at: c.unmount_table(at.queue, sync=True), "queue", FAIL, "mount-table"),
+    "consumer missing": (lambda c, at: c.remove(at.consumer), "consumer", FAIL, "create-consumer"),
+    "consumer a table": (lambda c, at: recreate(c, at.consumer), "consumer", FAIL, "create-consumer"),
+    "consumer unmounted": (
+        lambda c, at: c.unmount_table(at.consumer, sync=True), "consumer", FAIL, "mount-table",
+    ),
+    "not registered": (
+        lambda c, at: c.unregister_queue_consumer(at.queue, at.consumer),
+        "registration", FAIL, "register-queue-consumer",
+    ),
+    "not vital": (lambda c, at: set_vital(c, at, False), "registration", WARN, "--vital"),
+    "not vital, and trimmed": (
+        lambda c, at: (set_vital(c, at, False), c.set(f"{at.queue}/@auto_trim_config", {"enable": True})),
+        "registration", FAIL, "--vital",
+    ),
+    "rows trimmed": (
+        lambda c, at: (advance(c, at, 2), c.trim_rows(at.queue, 0, 5)),
+        "offset", FAIL, "fail_on_data_loss",
+    ),
+    "consumer beyond the end": (lambda c, at: advance(c, at, 99), "offset", FAIL, "yt-exactly-once rewind"),
+    "rows expire": (
+        lambda c, at: (
+            c.set(f"{at.queue}/@min_data_versions", 0), c.set(f"{at.queue}/@max_data_ttl", 60_000)
+        ),
+        "retention", WARN, "@max_data_ttl",
+    ),
+}  # fmt: skip
+"""Faults on the cluster: how one is planted, and the check, level and repair of what alone is found."""
+
+
+def plant(client, subject, fault):
+    (target,), (queue,) = subject.targets, subject.queues
+    at = SimpleNamespace(target=target, queue=queue.path, consumer=queue.consumer)
+    act, *expected = IN_TABLES[fault]
+    act(client, at)
+    return expected
 
 
 @pytest.mark.further
 @pytest.mark.parametrize("fault", IN_TABLES)
 def test_fault_in_tables_is_found(client, healthy, fault):
     """With the command that repairs it."""
-    check, level, repair = IN_TABLES[fault]
-    plant_in_tables(client, healthy)[fault]()
+    check, level, repair = plant(client, healthy, fault)
     # Whoever may write in the folder may write the target and the ledger that is planted there.
     besides = {"batch size", "ledger rights"}
     (found,) = [finding for finding in faults(healthy) if finding.check not in besides]
@@ -178,7 +175,7 @@ def test_fault_in_tables_is_found(client, healthy, fault):
 )
 def test_repair_is_a_command_that_repairs(client, healthy, fault):
     """Word by word, by the client's own command."""
-    plant_in_tables(client, healthy)[fault]()
+    plant(client, healthy, fault)
     (found,) = faults(healthy)
     _, command, path, _ = shlex.split(found.repair)
     getattr(client, command.replace("-", "_"))(path, sync=True)
@@ -192,20 +189,12 @@ def test_repair_is_a_command_that_repairs(client, healthy, fault):
         ({"max_rows_per_partition": None}, "batch size", WARN),
         ({"rows_per_tablet": 1_000}, "batch size", FAIL),
         ({"frame": pa.schema([("v", pa.int64())])}, "columns", FAIL),
-        (
-            {"conf": {"spark.sql.streaming.minBatchesToRetain": "2"}},
-            "spark.sql.streaming.minBatchesToRetain",
-            WARN,
-        ),
+        ({"conf": {RETAINED: "2"}}, RETAINED, WARN),
         ({"conf": {"spark.driver.maxResultSize": "1m"}}, "spark.driver.maxResultSize", FAIL),
         ({"conf": {"spark.driver.maxResultSize": "much"}}, "spark.driver.maxResultSize", FAIL),
         ({"conf": {"spark.executor.pyspark.memory": "1"}}, "spark.executor.pyspark.memory", WARN),
         ({"conf": {"spark.yt.write.dynBatchSize": "many"}}, "spark.yt.write.dynBatchSize", FAIL),
-        (
-            {"conf": {"spark.speculation": "true"}, "mode": DeliveryMode.AT_LEAST_ONCE},
-            "spark.speculation",
-            WARN,
-        ),
+        ({"conf": {SPECULATION: "true"}, "mode": DeliveryMode.AT_LEAST_ONCE}, SPECULATION, WARN),
     ],
     ids=lambda value: json.dumps(value, default=str) if isinstance(value, dict) else "",
 )
@@ -369,23 +358,30 @@ def test_refused_token_is_one_problem(healthy, monkeypatch, error):
 
 
 @pytest.fixture
-def other_server():
-    """A server that is no proxy; its status may be set."""
+def serve():
+    """Start a web server that answers GET with a status, and the JSON for its path; return its address."""
+    started = []
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        status = 404
+    def start(status, answers=()):
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                self.send_response(status)
+                self.end_headers()
+                if answers:
+                    self.wfile.write(json.dumps(answers[self.path]).encode())
 
-        def do_GET(self):
-            self.send_response(self.status)
-            self.end_headers()
+            def log_message(self, *_):
+                pass
 
-        def log_message(self, *_):
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield Handler, f"127.0.0.1:{server.server_port}"
+        started.append(server)
+        return f"127.0.0.1:{server.server_port}"
+
+    yield start
+    for server in started:
         server.shutdown()
+        server.server_close()
 
 
 @pytest.mark.parametrize(
@@ -397,10 +393,9 @@ def other_server():
         (302, "redirects to"),
     ],
 )
-def test_address_of_another_server_is_found(other_server, status, what):
+def test_address_of_another_server_is_found(serve, status, what):
     """The address is in the message, and nothing else is reported as broken."""
-    handler, address = other_server
-    handler.status = status
+    address = serve(status)
     found = list(examine(Subject(cluster=ClusterConfig(proxy=address))))
     (bad,) = [finding for finding in found if finding.level is FAIL]
     assert bad.check == "proxy"
@@ -408,10 +403,9 @@ def test_address_of_another_server_is_found(other_server, status, what):
     assert address in bad.what
 
 
-def test_other_commands_say_it_too(other_server, capsys):
+def test_other_commands_say_it_too(serve, capsys):
     """Before a request of theirs fails for a reason that nobody understands."""
-    _, address = other_server
-    assert cli.main(["status", "--proxy", address]) == 2
+    assert cli.main(["status", "--proxy", serve(404)]) == 2
     assert "is no proxy of YTsaurus" in capsys.readouterr().err
 
 
@@ -481,7 +475,7 @@ def test_command_takes_settings_and_prints_findings(healthy, capsys, tmp_path, m
     assert cli.main([*arguments, "--conf", "spark.driver.maxResultSize=2g"]) == 0
 
 
-def test_settings_and_failures_are_read_from_a_running_driver(healthy):
+def test_settings_and_failures_are_read_from_a_running_driver(healthy, serve):
     """As Spark's own UI lists them; of failures, those that come from the Python of the executors."""
     lacks = "ModuleNotFoundError: No module named 'yt_exactly_once'"
     other = "Spark's executors have yt-exactly-once 0.0.9, and the driver has 0.1.0. Install yt"
@@ -493,19 +487,7 @@ def test_settings_and_failures_are_read_from_a_running_driver(healthy):
         "/api/v1/applications/local-1/environment": {"sparkProperties": [["spark.a", "1"]]},
     }
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(json.dumps(answers[self.path]).encode())
-
-        def log_message(self, *_):
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        conf, failures = spark_conf.from_ui(f"127.0.0.1:{server.server_port}")
-        server.shutdown()
+    conf, failures = spark_conf.from_ui(serve(200, answers))
     assert conf == {"spark.a": "1"}
     found = faults(replace(healthy, failures=failures))
     assert [one.check for one in found] == ["executors"] * 2

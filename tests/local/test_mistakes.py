@@ -11,6 +11,7 @@ import re
 import sys
 import threading
 import time
+from contextlib import contextmanager
 from types import SimpleNamespace
 from unittest import mock
 
@@ -156,8 +157,9 @@ class Other(http.server.BaseHTTPRequestHandler):
         pass
 
 
-@pytest.fixture(scope="module")
-def addresses():
+@contextmanager
+def stage():
+    """Yield the addresses of a proxy and of another server."""
     with (
         LocalCluster() as cluster,
         http.server.ThreadingHTTPServer(("127.0.0.1", 0), Other) as server,
@@ -166,6 +168,12 @@ def addresses():
         furnish(cluster.client())
         yield cluster.proxy_urls[0], f"127.0.0.1:{server.server_port}"
         server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def addresses():
+    with stage() as found:
+        yield found
 
 
 def first_line(error):
@@ -184,20 +192,14 @@ def test_mistake_is_told_in_the_first_line(addresses, monkeypatch, mistake):
 
 def main():
     """Print mistake, seconds and first line as a table of Markdown."""
-    with (
-        LocalCluster() as cluster,
-        http.server.ThreadingHTTPServer(("127.0.0.1", 0), Other) as server,
-    ):
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        furnish(cluster.client())
+    with stage() as addresses:
         for mistake, (make, _) in MISTAKES.items():
             began = time.monotonic()
             try:
-                make(cluster.proxy_urls[0], f"127.0.0.1:{server.server_port}")
+                make(*addresses)
             except ExactlyOnceError as error:
                 seconds = time.monotonic() - began
                 sys.stdout.write(f"| {mistake} | {seconds:.1f} | `{first_line(error)}` |\n")
-        server.shutdown()
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from yt.yson.yson_types import YsonUint64
 
+from tests.kinds import dict_of, listed, struct
 from tests.property.random_tables import batch_of, tables, types
 from yt_exactly_once.codec import bindings
 from yt_exactly_once.codec.rows import WireFormat, decode, encode
@@ -182,12 +183,11 @@ def _strings(value):
     return [value] if isinstance(value, bytes) else []
 
 
-PLACE = [{"name": "x", "type": "int64"}, {"name": "y", "type": "string"}]
 SIMPLE_COLUMNS = [{"name": "a", "type_v3": "string"}, {"name": "b", "type_v3": "int64"}]
 COMPOSITE_COLUMNS = [
-    {"name": "a", "type_v3": {"type_name": "list", "item": "string"}},
-    {"name": "b", "type_v3": {"type_name": "dict", "key": "string", "value": "int64"}},
-    {"name": "c", "type_v3": {"type_name": "struct", "members": PLACE}},
+    {"name": "a", "type_v3": listed("string")},
+    {"name": "b", "type_v3": dict_of("string", "int64")},
+    {"name": "c", "type_v3": struct(x="int64", y="string")},
 ]
 
 

@@ -15,11 +15,3 @@ def test_missing_bindings_are_a_configuration_error(monkeypatch):
     monkeypatch.delitem(sys.modules, bindings.__name__)
     with pytest.raises(ConfigError, match="pip install ytsaurus-yson"):
         importlib.import_module(bindings.__name__)
-
-
-def test_written_value_parses_to_itself():
-    """Unsignedness and attributes are kept."""
-    source = b'{"a"=[1u;<"x"=1>2;#;%true;1.5]}'
-    value = bindings.parse_value(source)
-    again = bindings.parse_value(bindings.write_value(value))
-    assert repr(again) == repr(value)

@@ -5,6 +5,7 @@ import random
 import pyarrow as pa
 import pytest
 
+from tests.kinds import optional
 from yt_exactly_once.codec.changes import changes
 from yt_exactly_once.codec.rows import joined, row_fragments
 from yt_exactly_once.codec.schema import TableSchema, check_frame
@@ -12,8 +13,7 @@ from yt_exactly_once.errors import EncodingError
 
 TABLE = TableSchema.from_yt(
     [
-        {"name": "k", "type_v3": {"type_name": "optional", "item": "int64"},
-         "sort_order": "ascending"},
+        {"name": "k", "type_v3": optional("int64"), "sort_order": "ascending"},
         {"name": "s", "type_v3": "utf8", "sort_order": "ascending"},
         {"name": "v", "type_v3": "int64"},
     ]

@@ -3,37 +3,20 @@
 import pyarrow as pa
 import pytest
 
+from tests.kinds import decimal, dict_of, listed, optional, struct, tuple_of, variant
 from yt_exactly_once.codec.arrow_types import arrow_type_of, logical_type_of, match_types
 from yt_exactly_once.codec.matches import Fit
 from yt_exactly_once.codec.scalars import SCALARS
 from yt_exactly_once.codec.types import SimpleType, parse_type
 
 UTC = pa.timestamp("us", "UTC")
-YSON = {"type_name": "optional", "item": "yson"}
+YSON = optional("yson")
 
 
-def listed(item):
-    return {"type_name": "list", "item": item}
-
-
-def optional(item):
-    return {"type_name": "optional", "item": item}
-
-
-def decimal(precision, scale):
-    return {"type_name": "decimal", "precision": precision, "scale": scale}
-
-
-STRUCT = {
-    "type_name": "struct",
-    "members": [{"name": "a", "type": "int8"}, {"name": "b", "type": optional("utf8")}],
-}
-VARIANT = {
-    "type_name": "variant",
-    "members": [{"name": "a", "type": "int8"}, {"name": "b", "type": "utf8"}],
-}
-TUPLE = {"type_name": "tuple", "elements": [{"type": "int8"}, {"type": "utf8"}]}
-DICT = {"type_name": "dict", "key": "utf8", "value": "int64"}
+STRUCT = struct(a="int8", b=optional("utf8"))
+VARIANT = variant(a="int8", b="utf8")
+TUPLE = tuple_of("int8", "utf8")
+DICT = dict_of("utf8", "int64")
 
 EXACT = [
     (pa.int32(), "int32"),
@@ -82,13 +65,7 @@ CHECKED = [
     (UTC, "timestamp64"),
     (pa.duration("us"), "interval"),
     (pa.duration("us"), "interval64"),
-    (
-        pa.struct([("_va", pa.int16()), ("_vb", pa.binary())]),
-        {
-            "type_name": "variant",
-            "members": [{"name": "a", "type": "uint8"}, {"name": "b", "type": "string"}],
-        },
-    ),
+    (pa.struct([("_va", pa.int16()), ("_vb", pa.binary())]), variant(a="uint8", b="string")),
 ]
 REFUSED = [
     (pa.int64(), "int32", "cast to a narrower type", ""),
@@ -175,18 +152,3 @@ def test_column_read_may_be_written_back(name):
 def test_created_column_takes_the_type_it_was_created_from(arrow):
     """A table made for a frame fits that frame."""
     assert match_types(arrow, logical_type_of(arrow)).fit is not Fit.REFUSED
-
-
-@pytest.mark.parametrize(
-    "arrow",
-    [
-        pa.timestamp("us"),
-        pa.time64("us"),
-        pa.list_(pa.time64("us")),
-        pa.map_(pa.string(), pa.time64("us")),
-        pa.struct([("a", pa.null())]),
-    ],
-)
-def test_type_without_a_counterpart_has_no_column(arrow):
-    """Nothing is invented for a type the cluster does not have."""
-    assert logical_type_of(arrow) is None

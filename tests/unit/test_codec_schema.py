@@ -5,6 +5,7 @@ import pickle
 import pyarrow as pa
 import pytest
 
+from tests.kinds import decimal, listed, optional, struct
 from yt_exactly_once.codec.schema import (
     SERVICE_COLUMNS,
     SOURCE_COLUMNS,
@@ -22,10 +23,6 @@ from yt_exactly_once.errors import SchemaMismatchError
 
 def column(name, type_v3="int64", **more):
     return {"name": name, "type_v3": type_v3, **more}
-
-
-def optional(item):
-    return {"type_name": "optional", "item": item}
 
 
 def checked(frame, *columns, is_sorted=False):
@@ -74,7 +71,7 @@ def test_every_difference_is_told_at_once():
         {"id": pa.int64(), "Name": pa.string(), "price": pa.float64(), "extra": pa.int8()},
         column("id", "int32"),
         column("name", optional("utf8")),
-        column("price", {"type_name": "decimal", "precision": 10, "scale": 2}),
+        column("price", decimal(10, 2)),
         column("must"),
         is_sorted=False,
     )
@@ -106,9 +103,8 @@ def test_every_difference_is_told_at_once():
         ({"x": pa.int64()}, [column("v", optional("int64"))], False, "drop it from the DataFrame"),
         ({"v": pa.int64(), "h": pa.int64()}, [column("v"), column("h", expression="v + 1")],
          False, "the cluster fills it"),
-        ({"s": pa.struct([("a", pa.int64())])},
-         [column("s", {"type_name": "struct", "members": [{"name": "a", "type": "int8"}]})],
-         False, "at s.a: values may not fit int8"),
+        ({"s": pa.struct([("a", pa.int64())])}, [column("s", struct(a="int8"))], False,
+         "at s.a: values may not fit int8"),
     ],
 )  # fmt: skip
 def test_frame_that_does_not_fit_is_refused(frame, columns, is_sorted, remedy):
@@ -158,8 +154,8 @@ def test_system_column_that_clients_may_write_is_written():
         ("interval64", pa.duration("us"), "no proxy takes"),
         ("yson", pa.binary(), "bytes of any values as strings"),
         ({"type_name": "tagged", "tag": "t", "item": "yson"}, pa.int64(), "any values as strings"),
-        ({"type_name": "decimal", "precision": 36, "scale": 2}, pa.decimal128(36, 2), "as text"),
-        ({"type_name": "decimal", "precision": 35, "scale": 2}, pa.decimal128(35, 2), None),
+        (decimal(36, 2), pa.decimal128(36, 2), "as text"),
+        (decimal(35, 2), pa.decimal128(35, 2), None),
     ],
 )
 def test_columns_that_some_proxies_store_wrongly_stand_in_the_way_of_arrow(
@@ -167,10 +163,7 @@ def test_columns_that_some_proxies_store_wrongly_stand_in_the_way_of_arrow(
 ):
     """Such a column goes as YSON, unless it is inside a composite one: that is YSON in any case."""
     frame = {"a": arrow, "b": pa.list_(arrow)}
-    columns = [
-        column("a", optional(description)),
-        column("b", {"type_name": "list", "item": optional(description)}),
-    ]
+    columns = [column("a", optional(description)), column("b", listed(optional(description)))]
     found = checked(frame, *columns).arrow_obstacles
     assert list(found) == (["a"] if reason else [])
     assert reason is None or reason in found["a"]

@@ -220,32 +220,15 @@ def test_debug_log_is_that_of_the_client(proxy, monkeypatch):
     LOGGER.manager._clear_cache()
     seen = []
     _, lane = clients()
-    for name in (
-        "start_transaction",
-        "commit_transaction",
-        "lookup_rows",
-        "select_rows",
-        "insert_rows",
-        "delete_rows",
-        "create_queue_producer_session",
-        "push_queue_producer",
-    ):
+    for name in COMMANDS:
         monkeypatch.setattr(
             lane._client, name, lambda *_, name=name, **__: seen.append(name) or BytesIO()
         )
-    for call in (
-        "start",
-        "commit",
-        "look up",
-        "select",
-        "insert",
-        "delete",
-        "create session",
-        "push",
-    ):
-        CALLS[call](lane)
+    for call in CALLS.values():
+        call(lane)
     LOGGER.manager._clear_cache()
-    assert len(seen) == len(set(seen)) == 8
+    assert set(seen) == set(COMMANDS)
+    assert len(seen) == len(CALLS)
     assert proxy.requests == []
 
 

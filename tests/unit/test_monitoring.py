@@ -25,70 +25,47 @@ SINK = f'{INSTANCE},yt_query="q",yt_target="//t",yt_mode="transactional"'
 SOURCE = f'{INSTANCE},yt_queue="//q",yt_consumer="//c"'
 QUERY = f'{INSTANCE},yt_query="q",yt_query_name="orders"'
 
+
+def of(labels: str, **series: str) -> dict[str, str]:
+    return {f"yt_exactly_once_{name}{{{labels}}}": values for name, values in series.items()}
+
+
+CONFLICTS = f'{SINK},error_type="ConflictError"'
+OUTCOME = f'{SINK},yt_outcome="{{}}"'
+UP = f'up{{job="yt_exactly_once",{INSTANCE}}}'
+
 # Of each alert: series, from minute to minute; when it is still silent, and when it fires.
 CASES: dict[str, tuple[dict[str, str], str, str]] = {
-    "YtDriverDown": ({f'up{{job="yt_exactly_once",{INSTANCE}}}': "1 0x10"}, "2m", "4m"),
-    "YtQueryFailed": ({f"yt_exactly_once_query_failed{{{QUERY}}}": "0 0 1x5"}, "1m", "2m"),
-    "YtBatchFailed": (
-        {f'yt_exactly_once_batches_total{{{SINK},yt_outcome="failed"}}': "0 0 1x5"},
-        "1m",
-        "2m",
-    ),
+    "YtDriverDown": ({UP: "1 0x10"}, "2m", "4m"),
+    "YtQueryFailed": (of(QUERY, query_failed="0 0 1x5"), "1m", "2m"),
+    "YtBatchFailed": (of(OUTCOME.format("failed"), batches_total="0 0 1x5"), "1m", "2m"),
     "YtQueryStuck": (
-        {
-            f"yt_exactly_once_query_progress_time_seconds{{{QUERY}}}": "0x20",
-            f"yt_exactly_once_query_active{{{QUERY}}}": "1x20",
-        },
-        "11m",
-        "12m",
+        of(QUERY, query_progress_time_seconds="0x20", query_active="1x20"), "11m", "12m",
     ),
-    "YtSourceFarBehind": (
-        {f"yt_exactly_once_source_lag_time_seconds{{{SOURCE}}}": "0+300x20"},
-        "7m",
-        "8m",
-    ),
-    "YtSourceLagGrows": ({f"yt_exactly_once_source_lag{{{SOURCE}}}": "10+5x40"}, "15m", "16m"),
-    "YtRowsTrimmed": (
-        {f"yt_exactly_once_source_rows_trimmed_total{{{SOURCE}}}": "0 0 5x5"},
-        "1m",
-        "2m",
-    ),
-    "YtQueueReplaced": (
-        {f"yt_exactly_once_source_replacements_total{{{SOURCE}}}": "0 0 1x5"},
-        "1m",
-        "2m",
-    ),
-    "YtRowsRejected": ({f"yt_exactly_once_rows_rejected_total{{{SINK}}}": "0 0 3x5"}, "1m", "2m"),
-    "YtRowsLeftOut": ({f"yt_exactly_once_rows_left_out_total{{{SINK}}}": "0 0 3x5"}, "1m", "2m"),
-    "YtManyRetries": (
-        {f'yt_exactly_once_retries_total{{{SINK},error_type="ConflictError"}}': "0+30x20"},
-        "5m",
-        "7m",
-    ),
-    "YtCommitOutcomesUnknown": (
-        {f"yt_exactly_once_commits_unknown_total{{{SINK}}}": "0 2 2 9x5"},
-        "2m",
-        "3m",
-    ),
-    "YtNoteFailed": ({f"yt_exactly_once_notes_failed_total{{{SINK}}}": "0 0 1x5"}, "1m", "2m"),
-    "YtReplaySkipped": (
-        {f'yt_exactly_once_batches_total{{{SINK},yt_outcome="replay"}}': "0 0 1x5"},
-        "1m",
-        "2m",
-    ),
-}
+    "YtSourceFarBehind": (of(SOURCE, source_lag_time_seconds="0+300x20"), "7m", "8m"),
+    "YtSourceLagGrows": (of(SOURCE, source_lag="10+5x40"), "15m", "16m"),
+    "YtRowsTrimmed": (of(SOURCE, source_rows_trimmed_total="0 0 5x5"), "1m", "2m"),
+    "YtQueueReplaced": (of(SOURCE, source_replacements_total="0 0 1x5"), "1m", "2m"),
+    "YtRowsRejected": (of(SINK, rows_rejected_total="0 0 3x5"), "1m", "2m"),
+    "YtRowsLeftOut": (of(SINK, rows_left_out_total="0 0 3x5"), "1m", "2m"),
+    "YtManyRetries": (of(CONFLICTS, retries_total="0+30x20"), "5m", "7m"),
+    "YtCommitOutcomesUnknown": (of(SINK, commits_unknown_total="0 2 2 9x5"), "2m", "3m"),
+    "YtNoteFailed": (of(SINK, notes_failed_total="0 0 1x5"), "1m", "2m"),
+    "YtReplaySkipped": (of(OUTCOME.format("replay"), batches_total="0 0 1x5"), "1m", "2m"),
+}  # fmt: skip
 
 QUIET: dict[str, str] = {
-    f'up{{job="yt_exactly_once",{INSTANCE}}}': "1x60",
-    f"yt_exactly_once_query_failed{{{QUERY}}}": "0x60",
-    f"yt_exactly_once_query_active{{{QUERY}}}": "1x60",
-    f"yt_exactly_once_query_progress_time_seconds{{{QUERY}}}": "0+60x60",
-    f'yt_exactly_once_batches_total{{{SINK},yt_outcome="committed"}}': "0+60x60",
-    f'yt_exactly_once_batches_total{{{SINK},yt_outcome="failed"}}': "0x60",
-    f"yt_exactly_once_source_lag{{{SOURCE}}}": "0 90 0 40 0 0 800 0 5x52",
-    f"yt_exactly_once_source_lag_time_seconds{{{SOURCE}}}": "0 9 0 4 0 0 80 0 5x52",
-    f'yt_exactly_once_retries_total{{{SINK},error_type="ConflictError"}}': "0 1 1 2 2 3x55",
-    f"yt_exactly_once_commits_unknown_total{{{SINK}}}": "0 1x59",
+    UP: "1x60",
+    **of(QUERY, query_failed="0x60", query_active="1x60", query_progress_time_seconds="0+60x60"),
+    **of(OUTCOME.format("committed"), batches_total="0+60x60"),
+    **of(OUTCOME.format("failed"), batches_total="0x60"),
+    **of(
+        SOURCE,
+        source_lag="0 90 0 40 0 0 800 0 5x52",
+        source_lag_time_seconds="0 9 0 4 0 0 80 0 5x52",
+    ),
+    **of(CONFLICTS, retries_total="0 1 1 2 2 3x55"),
+    **of(SINK, commits_unknown_total="0 1x59"),
 }
 """A pipeline that is well: the last minute has no alert."""
 
@@ -132,43 +109,31 @@ def promtool(*arguments: Any) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def series(given: dict[str, str]) -> list[dict[str, str]]:
-    return [{"series": name, "values": values} for name, values in given.items()]
-
-
 @pytest.mark.further
 def test_each_alert_fires_in_time_and_none_without_a_cause(tmp_path):
     """By Prometheus' own clock: silent before, firing after, whatever else fires."""
-    tests = [
-        {
+
+    def case(name: str, given: dict[str, str], which: str, **expected: int) -> dict[str, Any]:
+        firing = f'count(ALERTS{{{which}alertstate="firing"}}) or vector(0)'
+        return {
             "interval": "1m",
-            "name": alert,
-            "input_series": series(given),
+            "name": name,
+            "input_series": [{"series": one, "values": values} for one, values in given.items()],
             "promql_expr_test": [
                 {
-                    "expr": f'count(ALERTS{{alertname="{alert}",alertstate="firing"}}) or vector(0)',
+                    "expr": firing,
                     "eval_time": moment,
-                    "exp_samples": [{"labels": "{}", "value": value}],
+                    "exp_samples": [{"labels": "{}", "value": count}],
                 }
-                for moment, value in ((silent, 0), (fires, 1))
+                for moment, count in expected.items()
             ],
         }
+
+    tests = [
+        case(alert, given, f'alertname="{alert}",', **{silent: 0, fires: 1})
         for alert, (given, silent, fires) in CASES.items()
     ]
-    tests.append(
-        {
-            "interval": "1m",
-            "name": "nothing is wrong",
-            "input_series": series(QUIET),
-            "promql_expr_test": [
-                {
-                    "expr": 'count(ALERTS{alertstate="firing"}) or vector(0)',
-                    "eval_time": "50m",
-                    "exp_samples": [{"labels": "{}", "value": 0}],
-                }
-            ],
-        }
-    )
+    tests.append(case("nothing is wrong", QUIET, "", **{"50m": 0}))
     file = tmp_path / "tests.yml"
     file.write_text(json.dumps({"rule_files": [str(RULES)], "tests": tests}), encoding="utf-8")
     promtool("test", "rules", file)

@@ -8,6 +8,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
+from tests.kinds import decimal, listed, optional
 from yt_exactly_once.codec.row_hash import HASH_VERSION, added, combined, row_hashes
 from yt_exactly_once.codec.schema import TableSchema, table_schema_for
 
@@ -78,8 +79,7 @@ def test_rows_have_the_same_hash_before_they_are_written_and_after_they_were_rea
     logical, given, read
 ):
     """The table decides what a value is, not the DataFrame."""
-    described = {"name": "a", "type_v3": {"type_name": "optional", "item": logical}}
-    columns = TableSchema.from_yt([described]).columns
+    columns = TableSchema.from_yt([{"name": "a", "type_v3": optional(logical)}]).columns
     written, found = (
         row_hashes(pa.RecordBatch.from_arrays([each], names=["a"]), columns).tolist()
         for each in (given, read)
@@ -88,7 +88,7 @@ def test_rows_have_the_same_hash_before_they_are_written_and_after_they_were_rea
 
 
 INTEGERS = TableSchema.from_yt(
-    [{"name": name, "type_v3": {"type_name": "optional", "item": "int64"}} for name in "ab"]
+    [{"name": name, "type_v3": optional("int64")} for name in "ab"]
 ).columns
 
 
@@ -163,14 +163,13 @@ def test_digests_are_sums_of_64_bits():
 
 
 INTEGER = {"name": "a", "type_v3": "int64"}
-DECIMAL = {"name": "d", "type_v3": {"type_name": "decimal", "precision": 9, "scale": 0}}
-TEXT = {"name": "s", "type_v3": {"type_name": "optional", "item": "utf8"}}
+DECIMAL = {"name": "d", "type_v3": decimal(9, 0)}
+TEXT = {"name": "s", "type_v3": optional("utf8")}
 
 
 def test_hashes_are_those_that_ledgers_keep():
     """Who changes them must change `HASH_VERSION`."""
-    kinds = ["int64", "double", "bool", "string", {"type_name": "list", "item": "int8"}]
-    kinds.append({"type_name": "decimal", "precision": 9, "scale": 2})
+    kinds = ["int64", "double", "bool", "string", listed("int8"), decimal(9, 2)]
     columns = TableSchema.from_yt(
         [{"name": f"c{place}", "type_v3": kind} for place, kind in enumerate(kinds)]
     ).columns

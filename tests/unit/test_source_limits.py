@@ -25,20 +25,6 @@ class Rows:
         return self.cumulative[last] - self.cumulative[first]
 
 
-def test_batch_below_the_limit_is_not_cut():
-    """And costs two probes."""
-    rows = Rows([10] * 100)
-    assert end_within(rows.weight_until, 0, 100, 10_000) == 100
-    assert rows.probes == 2
-
-
-def test_single_row_is_taken_whatever_it_weighs():
-    """A row heavier than the limit must not stop the query."""
-    rows = Rows([1_000_000, 1_000_000])
-    assert end_within(rows.weight_until, 0, 1, 10) == 1
-    assert end_within(rows.weight_until, 0, 2, 10) == 1
-
-
 def test_even_rows_are_found_in_a_few_probes():
     """A look at a queue of a million rows must stay cheap."""
     rows = Rows([100] * 1_000_000)

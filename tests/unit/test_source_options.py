@@ -68,19 +68,8 @@ def test_every_kind_of_start_is_understood(value, expected):
 
 @pytest.mark.parametrize(
     "value",
-    [
-        "",
-        "first",
-        "12",
-        "{",
-        "{}",
-        '{"a": 1}',
-        '{"0": -1}',
-        '{"0": true}',
-        '{"0": 1.5}',
-        '{"0": "1"}',
-    ],
-)
+    ["", "first", "12", "{", "{}", *('{"a": 1}', '{"0": -1}', '{"0": true}', '{"0": 1.5}', '{"0": "1"}')],
+)  # fmt: skip
 def test_malformed_start_is_refused(value):
     """A start that is not understood must not fall back to another one."""
     with pytest.raises(ConfigError, match=r"starting_offsets.*committed, earliest, latest"):
@@ -107,12 +96,8 @@ def test_limit_that_is_no_positive_number_is_refused(name, value):
 @pytest.mark.parametrize(
     "name",
     [
-        "include_service_columns",
-        "include_queue_path",
-        "include_timestamp",
-        "parsing_type_v3",
-        "binary_strings",
-        "fail_on_data_loss",
+        *(f"include_{what}" for what in ("service_columns", "queue_path", "timestamp")),
+        *("parsing_type_v3", "binary_strings", "fail_on_data_loss"),
     ],
 )
 @pytest.mark.parametrize("value", ["yes", "1", ""])
@@ -124,15 +109,8 @@ def test_flag_that_is_neither_true_nor_false_is_refused(name, value):
 
 @pytest.mark.parametrize(
     "value",
-    [
-        "home/app/queue",
-        "/home/app/queue",
-        "//home/app/",
-        "hahn://home/q",
-        "//q/@schema",
-        "//q[#1:#2]",
-    ],
-)
+    ["home/app/queue", "/home/app/queue", "//home/app/", "hahn://home/q", "//q/@schema", "//q[#1:#2]"],
+)  # fmt: skip
 @pytest.mark.parametrize(("name", "what"), [("path", "queue"), ("consumer_path", "consumer")])
 def test_path_that_is_not_plain_is_refused(name, what, value):
     """Ranges, attributes and clusters are not part of a queue's path."""

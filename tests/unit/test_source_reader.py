@@ -141,6 +141,13 @@ def everything(source, start):
     return source.latestOffset(start, ReadAllAvailable())
 
 
+def planned(*args, **options):
+    """Return a reader, where its query begins, and where the first batch ends."""
+    source = reader(*args, **options)
+    start = source.initialOffset()
+    return source, start, everything(source, start)
+
+
 def by_default(source, start):
     return source.latestOffset(start, source.getDefaultReadLimit())
 
@@ -148,9 +155,7 @@ def by_default(source, start):
 def test_new_query_begins_where_the_consumer_is():
     """And takes what is there."""
     queue = FakeQueue(10, 5, stored={0: 4})
-    source = reader(queue)
-    start = source.initialOffset()
-    end = everything(source, start)
+    source, start, end = planned(queue)
     assert ends(start) == {0: 4, 1: 0}
     assert ranges(source.partitions(start, end)) == [(0, 4, 10), (1, 0, 5)]
 
@@ -168,8 +173,7 @@ def test_first_offset_is_decided_once():
 def test_replayed_first_batch_has_the_rows_it_had():
     """Its start is asked anew after a restart, when the consumer has already moved."""
     queue = FakeQueue(10, stored={0: 4})
-    before = reader(queue)
-    end = everything(before, before.initialOffset())
+    _, _, end = planned(queue)
     queue.stored = {0: 10}
     queue.uppers = [15]
     after = reader(queue)
@@ -179,8 +183,7 @@ def test_replayed_first_batch_has_the_rows_it_had():
 def test_replayed_batch_is_planned_from_spark_offsets_alone():
     """Wherever the consumer is, and however far the queue has grown or was trimmed."""
     queue = FakeQueue(10)
-    source = reader(queue)
-    first = everything(source, source.initialOffset())
+    source, _, first = planned(queue)
     queue.uppers = [20]
     second = everything(source, first)
     queue.uppers, queue.lowers, queue.stored = [30], [20], {0: 3}
@@ -189,27 +192,23 @@ def test_replayed_batch_is_planned_from_spark_offsets_alone():
 
 def test_short_ranges_share_a_task():
     """Up to a number of rows together; a long range has a task of its own."""
-    source = reader(FakeQueue(4, 3, 3, 30, 1, 0, 2), shared_task_rows=10)
-    start = source.initialOffset()
-    tasks = source.partitions(start, everything(source, start))
-    assert partitions(tasks) == [[0, 1, 2], [3], [4, 6]]
+    source, *ends = planned(FakeQueue(4, 3, 3, 30, 1, 0, 2), shared_task_rows=10)
+    assert partitions(source.partitions(*ends)) == [[0, 1, 2], [3], [4, 6]]
 
 
 def test_heavy_rows_do_not_share_a_task(monkeypatch):
     """A task that shares takes no more bytes than one pull."""
     monkeypatch.setattr(planning, "BYTES_PER_PULL", 7)
-    source = reader(FakeQueue(4, 3, 3))
-    start = source.initialOffset()
-    assert partitions(source.partitions(start, everything(source, start))) == [[0, 1], [2]]
+    source, *ends = planned(FakeQueue(4, 3, 3))
+    assert partitions(source.partitions(*ends)) == [[0, 1], [2]]
 
 
 def test_rows_of_unknown_weight_do_not_share_a_task():
     """A queue that does not answer costs the batch nothing but that."""
     queue = FakeQueue(4, 3)
     queue.pull = Mock(side_effect=ClusterUnavailableError("down"))
-    source = reader(queue)
-    start = source.initialOffset()
-    assert partitions(source.partitions(start, everything(source, start))) == [[0], [1]]
+    source, *ends = planned(queue)
+    assert partitions(source.partitions(*ends)) == [[0], [1]]
 
 
 def test_weight_of_rows_is_looked_at_now_and_then():
@@ -228,21 +227,17 @@ def test_weight_of_rows_is_looked_at_now_and_then():
 def test_replay_has_the_tasks_it_had():
     """By position, idempotent mode numbers rows by them; options and weights may have changed since."""
     queue = FakeQueue(4, 3, 3)
-    source = reader(queue, shared_task_rows=7)
-    start = source.initialOffset()
-    end = json.loads(json.dumps(everything(source, start)))
-    planned = partitions(source.partitions(start, end))
-    assert planned == [[0, 1], [2]]
-    for rows in (1, 1000):
-        assert partitions(reader(queue, shared_task_rows=rows).partitions(start, end)) == planned
+    _, start, end = planned(queue, shared_task_rows=7)
+    end = json.loads(json.dumps(end))
+    for rows in (7, 1, 1000):
+        after = reader(queue, shared_task_rows=rows)
+        assert partitions(after.partitions(start, end)) == [[0, 1], [2]]
 
 
 def test_offset_of_a_version_without_shared_tasks_has_a_task_for_each_partition():
     """So that an upgrade in the middle of a batch changes no task."""
     queue = FakeQueue(4, 3)
-    source = reader(queue)
-    start = source.initialOffset()
-    end = everything(source, start)
+    source, start, end = planned(queue)
     assert end.pop("shared") == [[0, 1]]
     assert partitions(source.partitions(start, end)) == [[0], [1]]
 
@@ -250,8 +245,7 @@ def test_offset_of_a_version_without_shared_tasks_has_a_task_for_each_partition(
 def test_offset_that_does_not_move_is_returned_as_it_is():
     """Spark compares text; any difference would be an empty batch."""
     queue = FakeQueue(10)
-    source = reader(queue)
-    end = everything(source, source.initialOffset())
+    source, _, end = planned(queue)
     assert everything(source, end) is end
     assert source.partitions(end, end) == []
 
@@ -263,11 +257,26 @@ def test_empty_queue_makes_no_batch():
     assert everything(source, start) is start
 
 
-def test_rows_per_partition_are_limited():
-    """Each partition by itself."""
-    source = reader(FakeQueue(100, 3), max_rows_per_partition=10)
-    assert source.getDefaultReadLimit() == ReadMaxRows(10)
-    assert ends(by_default(source, source.initialOffset())) == {0: 10, 1: 3}
+ROWS_LIMIT, BYTES_LIMIT = "max_rows_per_partition", "max_bytes_per_partition"
+
+
+@pytest.mark.parametrize(
+    ("limits", "asked", "taken"),
+    [
+        ({}, ReadAllAvailable(), 100),
+        ({ROWS_LIMIT: 10}, ReadMaxRows(10), 10),
+        ({BYTES_LIMIT: 100}, ReadMaxBytes(100), 11),
+        ({ROWS_LIMIT: 50, BYTES_LIMIT: 100}, ReadMaxRows(50), 11),
+        ({ROWS_LIMIT: 5, BYTES_LIMIT: 100}, ReadMaxRows(5), 5),
+    ],
+)
+def test_each_partition_is_limited_unless_spark_lifts_the_limit(limits, asked, taken):
+    """By rows, by bytes, of which the first row's do not count, or by both; `Trigger.Once` lifts it."""
+    source = reader(FakeQueue(100, 3), **limits)
+    start = source.initialOffset()
+    assert source.getDefaultReadLimit() == asked
+    assert ends(by_default(source, start)) == {0: taken, 1: 3}
+    assert ends(everything(source, start)) == {0: 100, 1: 3}
 
 
 def test_reader_limits_itself_where_spark_does_not():
@@ -302,32 +311,6 @@ def test_reader_that_limits_itself_continues_at_the_offset_that_spark_hands_over
     after = reader(queue, kind=SelfLimitingReader, max_rows_per_partition=10)
     assert after.partitions(logged, logged) == []
     assert ranges(after.partitions(logged, after.latestOffset())) == [(0, 13, 23)]
-
-
-def test_bytes_per_partition_are_limited():
-    """Rows weigh 10 each; the first is not counted."""
-    source = reader(FakeQueue(100, 3), max_bytes_per_partition=100)
-    assert source.getDefaultReadLimit() == ReadMaxBytes(100)
-    assert ends(by_default(source, source.initialOffset())) == {0: 11, 1: 3}
-
-
-def test_both_limits_hold_together():
-    """The smaller one decides."""
-    source = reader(FakeQueue(100), max_rows_per_partition=50, max_bytes_per_partition=100)
-    assert ends(by_default(source, source.initialOffset())) == {0: 11}
-    source = reader(FakeQueue(100), max_rows_per_partition=5, max_bytes_per_partition=100)
-    assert ends(by_default(source, source.initialOffset())) == {0: 5}
-
-
-def test_spark_may_lift_the_limit():
-    """`Trigger.Once` asks for everything, whatever the options say."""
-    source = reader(FakeQueue(100), max_rows_per_partition=10, max_bytes_per_partition=10)
-    assert ends(everything(source, source.initialOffset())) == {0: 100}
-
-
-def test_no_limit_takes_all():
-    """Without options a batch is whatever is there."""
-    assert reader(FakeQueue(1)).getDefaultReadLimit() == ReadAllAvailable()
 
 
 def test_available_now_stops_where_the_queue_ended_at_the_start():
@@ -366,8 +349,7 @@ def test_available_now_without_rows_leaves_the_consumer_alone():
 def test_new_partitions_are_picked_up_from_their_first_row():
     """A reshard that adds partitions needs no restart."""
     queue = FakeQueue(10)
-    source = reader(queue)
-    first = everything(source, source.initialOffset())
+    source, _, first = planned(queue)
     queue.uppers, queue.lowers = [12, 4], [0, 0]
     second = everything(source, first)
     assert ranges(source.partitions(first, second)) == [(0, 10, 12), (1, 0, 4)]
@@ -376,37 +358,29 @@ def test_new_partitions_are_picked_up_from_their_first_row():
 def test_new_empty_partition_makes_no_batch():
     """It is named with the next rows."""
     queue = FakeQueue(10)
-    source = reader(queue)
-    first = everything(source, source.initialOffset())
+    source, _, first = planned(queue)
     queue.uppers, queue.lowers = [10, 0], [0, 0]
     assert everything(source, first) is first
 
 
-def test_fewer_partitions_stop_the_query():
-    """Before a batch is planned."""
-    queue = FakeQueue(10, 10)
-    source = reader(queue)
-    first = everything(source, source.initialOffset())
-    queue.uppers, queue.lowers = [30], [0]
-    with pytest.raises(DataLossError, match="queue now has 1"):
-        everything(source, first)
-
-
-def test_trimmed_rows_stop_the_query():
+@pytest.mark.parametrize(
+    ("uppers", "lowers", "told"),
+    [([30], [0], "queue now has 1"), ([30, 30], [12, 0], "Rows 10 to 11")],
+    ids=["fewer partitions", "trimmed rows"],
+)
+def test_rows_that_are_gone_stop_the_query(uppers, lowers, told):
     """Before a batch with a hole is written to Spark's log."""
-    queue = FakeQueue(10)
-    source = reader(queue)
-    first = everything(source, source.initialOffset())
-    queue.uppers, queue.lowers = [30], [12]
-    with pytest.raises(DataLossError, match="Rows 10 to 11"):
+    queue = FakeQueue(10, 10)
+    source, _, first = planned(queue)
+    queue.uppers, queue.lowers = uppers, lowers
+    with pytest.raises(DataLossError, match=told):
         everything(source, first)
 
 
 def test_trimmed_rows_do_not_count_against_the_limit():
     """A long trimmed stretch is stepped over in one batch, not in many empty ones."""
     queue = FakeQueue(10)
-    source = reader(queue, max_rows_per_partition=5, fail_on_data_loss=False)
-    first = everything(source, source.initialOffset())
+    source, _, first = planned(queue, max_rows_per_partition=5, fail_on_data_loss=False)
     queue.uppers, queue.lowers = [2000], [1000]
     assert ends(by_default(source, first)) == {0: 1005}
 
@@ -426,9 +400,7 @@ def test_checkpoint_of_another_queue_is_refused():
 def test_schema_that_changes_under_the_query_is_an_error(schema, change):
     """Rows would be read with columns the plan does not have."""
     queue, clock = FakeQueue(10), Clock()
-    source = reader(queue, clock)
-    start = source.initialOffset()
-    end = everything(source, start)
+    source, start, end = planned(queue, clock)
     queue.info = table(schema)
     clock.sleep(LOOK_INTERVAL)
     with pytest.raises(SchemaMismatchError, match=rf"{change}.*Load the queue again"):
@@ -453,9 +425,7 @@ def test_batch_that_was_just_planned_costs_one_look():
 def test_recreated_queue_under_the_query_is_a_loss():
     """Even when it has more rows than the old one."""
     queue, clock = FakeQueue(10), Clock()
-    source = reader(queue, clock)
-    start = source.initialOffset()
-    end = everything(source, start)
+    source, start, end = planned(queue, clock)
     queue.info = ANOTHER
     clock.sleep(LOOK_INTERVAL)
     for call in (lambda: source.partitions(start, end), lambda: everything(source, end)):
@@ -465,8 +435,7 @@ def test_recreated_queue_under_the_query_is_a_loss():
 
 def read_before(queue):
     """Return the last offset of an earlier run, the consumer standing at its end."""
-    source = reader(queue)
-    end = everything(source, source.initialOffset())
+    source, _, end = planned(queue)
     source.commit(end)
     return end
 
@@ -531,8 +500,8 @@ def test_replayed_batch_of_a_removed_queue_is_a_loss():
 def test_commit_moves_a_consumer_that_is_behind():
     """From where it stands, in every partition."""
     queue = FakeQueue(10, 5, stored={0: 4})
-    source = reader(queue)
-    source.commit(everything(source, source.initialOffset()))
+    source, _, end = planned(queue)
+    source.commit(end)
     assert queue.moves == [(0, 4, 10), (1, 0, 5)]
 
 
@@ -553,8 +522,7 @@ def test_busy_query_looks_at_its_consumer_once_a_second():
 def test_idle_query_moves_its_consumer_before_spark_reports_the_batch():
     """That comes with the next batch, when nothing is left to do."""
     queue = FakeQueue(10)
-    source = reader(queue)
-    end = everything(source, source.initialOffset())
+    source, _, end = planned(queue)
     looks = []
     queue.stored_offsets = lambda *_: looks.append(1) or dict(queue.stored)
     for _ in range(2):
@@ -612,8 +580,7 @@ def test_consumer_that_the_sink_leaves_is_looked_at_often_again():
 def test_consumer_is_moved_in_a_run_whatever_the_run_before_has_left():
     """Spark first reports the last batch of the run before, whose end the consumer already has."""
     queue, clock = FakeQueue(10), Clock()
-    before = reader(queue, clock)
-    end = everything(before, before.initialOffset())
+    _, _, end = planned(queue, clock)
     queue.uppers, queue.stored = [20], {0: 10}
     source = reader(queue, clock)
     last = everything(source, end)
@@ -626,39 +593,26 @@ def test_consumer_is_moved_in_a_run_whatever_the_run_before_has_left():
 def test_commit_leaves_a_consumer_that_is_there_or_ahead():
     """The sink has moved it in its transaction."""
     queue = FakeQueue(10, 5)
-    source = reader(queue)
-    end = everything(source, source.initialOffset())
+    source, _, end = planned(queue)
     queue.stored = {0: 10, 1: 7}
     source.commit(end)
     assert queue.moves == []
 
 
-def test_commit_overtaken_by_another_move_leaves_it():
-    """Somebody moved the consumer past our end between our look and our move."""
+@pytest.mark.parametrize(("other", "moves"), [(12, []), (3, [(0, 3, 10)])])
+def test_commit_disturbed_by_another_move_is_repeated_unless_that_went_further(other, moves):
+    """Somebody moved the consumer between our look and our move."""
     queue = FakeQueue(10)
-    source = reader(queue)
-    end = everything(source, source.initialOffset())
-    queue.interference = [12]
+    source, _, end = planned(queue)
+    queue.interference = [other]
     source.commit(end)
-    assert queue.stored == {0: 12}
-    assert queue.moves == []
-
-
-def test_commit_disturbed_by_another_move_is_repeated():
-    """The other move left it behind our end."""
-    queue = FakeQueue(10)
-    source = reader(queue)
-    end = everything(source, source.initialOffset())
-    queue.interference = [3]
-    source.commit(end)
-    assert queue.moves == [(0, 3, 10)]
+    assert queue.moves == moves
 
 
 def test_commit_that_is_always_disturbed_is_an_error():
     """Two queries fight over one consumer."""
     queue = FakeQueue(1000)
-    source = reader(queue)
-    end = everything(source, source.initialOffset())
+    source, _, end = planned(queue)
     queue.interference = [1, 2, 3, 4, 5, 6, 7]
     with pytest.raises(OffsetConflictError):
         source.commit(end)
@@ -667,8 +621,8 @@ def test_commit_that_is_always_disturbed_is_an_error():
 def test_commit_without_a_consumer_does_nothing():
     """There is nothing to move."""
     queue = FakeQueue(10, consumer=None)
-    source = reader(queue, starting_offsets=StartingPoint.EARLIEST)
-    source.commit(everything(source, source.initialOffset()))
+    source, _, end = planned(queue, starting_offsets=StartingPoint.EARLIEST)
+    source.commit(end)
     assert queue.moves == []
 
 
@@ -755,8 +709,7 @@ def test_age_that_cannot_be_had_delays_nothing(looks):
 def test_idle_queue_is_not_hammered():
     """Spark asks every 10 ms; the cluster is asked less often, and each answer is fresh."""
     queue, clock = FakeQueue(10), Clock()
-    source = reader(queue, clock)
-    offset = everything(source, source.initialOffset())
+    source, _, offset = planned(queue, clock)
     assert clock.slept == []
     everything(source, offset)
     assert clock.slept == []

@@ -8,6 +8,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StringType, TimestampType
 from yt import yson
 
+from tests.kinds import listed, optional
+from tests.unit.test_spark_schema import COLUMNS as EVERY_TYPE
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.spark.source.options import SourceOptions, StartingPoint
 from yt_exactly_once.spark.source.rows import RowFormat
@@ -17,30 +19,7 @@ QUEUE, STAMP = "__spyt_streaming_src_queue_path", "__spyt_streaming_src_timestam
 
 COLUMNS = [
     {"name": "id", "type": "int64", "required": True, "type_v3": "int64"},
-    {"name": "name", "type": "string", "type_v3": {"type_name": "optional", "item": "string"}},
-]
-EVERY_TYPE = [
-    *({"name": name, "type_v3": name} for name in ("int8", "int16", "int32", "int64")),
-    *({"name": name, "type_v3": name} for name in ("uint8", "uint16", "uint32", "uint64")),
-    *({"name": name, "type_v3": name} for name in ("float", "double", "bool", "string", "utf8")),
-    *({"name": name, "type_v3": name} for name in ("date", "datetime", "timestamp", "interval")),
-    {"name": "any", "type": "any", "required": False},
-    {"name": "decimal", "type_v3": {"type_name": "decimal", "precision": 12, "scale": 3}},
-    {
-        "name": "list",
-        "type_v3": {"type_name": "list", "item": {"type_name": "optional", "item": "int64"}},
-    },
-    {"name": "dict", "type_v3": {"type_name": "dict", "key": "utf8", "value": "int64"}},
-    {
-        "name": "struct",
-        "type_v3": {
-            "type_name": "struct",
-            "members": [
-                {"name": "required", "type": "int64"},
-                {"name": "nullable", "type": {"type_name": "optional", "item": "utf8"}},
-            ],
-        },
-    },
+    {"name": "name", "type": "string", "type_v3": optional("string")},
 ]
 
 
@@ -106,9 +85,9 @@ def test_every_type_is_decoded_into_what_spark_was_told(include_service_columns,
 
 def test_older_types_are_used_when_type_v3_is_off():
     """A list is then `any`."""
-    listed = {"name": "items", "type": "any", "type_v3": {"type_name": "list", "item": "int64"}}
-    assert row_format([listed]).spark_schema["items"].dataType.simpleString() == "array<bigint>"
-    older = row_format([listed], parsing_type_v3=False)
+    items = {"name": "items", "type": "any", "type_v3": listed("int64")}
+    assert row_format([items]).spark_schema["items"].dataType.simpleString() == "array<bigint>"
+    older = row_format([items], parsing_type_v3=False)
     assert older.spark_schema["items"].dataType.simpleString() == "binary"
 
 

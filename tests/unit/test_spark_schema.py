@@ -31,6 +31,7 @@ from pyspark.sql.types import (
 )
 from pyspark.testing.objects import ExamplePointUDT
 
+from tests.kinds import decimal, dict_of, listed, optional, tuple_of, variant
 from yt_exactly_once.codec.scalars import SCALARS
 from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of
 from yt_exactly_once.errors import SchemaMismatchError
@@ -102,17 +103,16 @@ def test_spark_type_without_a_counterpart_is_refused(foreign, remedy, nested):
 
 
 COLUMNS = [
-    {"name": name, "type_v3": name if name in ("null", "void") else {"type_name": "optional", "item": name}}
+    {"name": name, "type_v3": name if name in ("null", "void") else optional(name)}
     for name in sorted(SCALARS)
 ] + [
     {"name": "required", "type_v3": "uint64"},
-    {"name": "decimal", "type_v3": {"type_name": "decimal", "precision": 38, "scale": 10}},
-    {"name": "list", "type_v3": {"type_name": "list", "item": {"type_name": "optional", "item": "uint8"}}},
-    {"name": "dict", "type_v3": {"type_name": "dict", "key": "utf8", "value": "timestamp"}},
-    {"name": "tuple", "type_v3": {"type_name": "tuple", "elements": [{"type": "int8"}, {"type": "yson"}]}},
-    {"name": "variant", "type_v3": {"type_name": "variant", "members": [{"name": "a", "type": "interval"}]}},
-    {"name": "nested", "type_v3": {"type_name": "optional",
-                                   "item": {"type_name": "optional", "item": "date"}}},
+    {"name": "decimal", "type_v3": decimal(38, 10)},
+    {"name": "list", "type_v3": listed(optional("uint8"))},
+    {"name": "dict", "type_v3": dict_of("utf8", "timestamp")},
+    {"name": "tuple", "type_v3": tuple_of("int8", "yson")},
+    {"name": "variant", "type_v3": variant(a="interval")},
+    {"name": "nested", "type_v3": optional(optional("date"))},
 ]  # fmt: skip
 
 
@@ -138,8 +138,7 @@ def test_unsigned_columns_are_read_into_the_next_wider_type():
 
 def test_decimal_too_wide_for_spark_is_refused():
     """Spark's decimals end at 38 digits."""
-    wide = {"type_name": "decimal", "precision": 39, "scale": 0}
-    table = TableSchema.from_yt([{"name": "big", "type_v3": wide}])
+    table = TableSchema.from_yt([{"name": "big", "type_v3": decimal(39, 0)}])
     with pytest.raises(SchemaMismatchError, match="decimal256") as caught:
         spark_schema_of(arrow_schema_of(table))
     assert caught.value.where == {"column": "big"}
