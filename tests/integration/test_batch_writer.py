@@ -141,7 +141,7 @@ def test_tools_know_that_a_job_is_no_query(save, cluster, ordered, faults, tmp_p
         if done:
             save(ordered, **IN_PARTS)
         (one,) = status(connection, [f"{ordered}_ledger"])
-        assert (one.name, one.batch, bool(one.problems)) == ("backfill", 1, not done)
+        assert (one.name, one.entry.batch_id, bool(one.problems)) == ("backfill", 1, not done)
         (told,) = queries.examine(subject, connection)
         assert look in told.what
         (begins,) = checkpoint.examine(subject, connection)

@@ -57,7 +57,7 @@ def test_consumer_is_moved_in_every_partition(pipeline, direction, to, moved):
     assert at_stake == sum(abs(6 - offset) for offset in moved.values())
     assert found.repeated + found.lost == at_stake
     (affected,) = found.affected
-    assert (affected.query_id, affected.batch) == (pipeline.query, 0)
+    assert (affected.row.entry.query_id, affected.row.entry.batch_id) == (pipeline.query, 0)
     assert ("be there twice" in affected.meaning) == (direction == "rewind")
     make_move(pipeline.connection, found)
     assert offsets(pipeline) == moved

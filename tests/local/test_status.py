@@ -14,9 +14,16 @@ from yt.wrapper.ypath import escape_ypath_literal
 from tests.local.operated import Operated
 from tests.local.pipelines import Pipeline
 from yt_exactly_once import cli
+from yt_exactly_once.commit.entry import LedgerEntry, PartitionOffset
 from yt_exactly_once.errors import ConflictError, LedgerError, TableNotFoundError
 from yt_exactly_once.operations import ledgers
-from yt_exactly_once.operations.ledgers import Use, find_ledgers, judge_entries, read_ledger
+from yt_exactly_once.operations.ledgers import (
+    LedgerRow,
+    Use,
+    find_ledgers,
+    judge_entries,
+    read_ledger,
+)
 from yt_exactly_once.operations.query_status import (
     PartitionStatus,
     QueryStatus,
@@ -57,19 +64,9 @@ def test_status_shows_batch_totals_and_lag(pipeline, told, tmp):
     assert code == 0
     assert (found["batch"], found["mode"], found["attempts"]) == (1, "transactional", 1)
     (target,) = found["targets"]
-    assert target | {"path": ""} == {
-        "path": "",
-        "rows": 8,
-        "total_rows": 14,
-        "batches": 2,
-        "missing": 0,
-        "rejected": 0,
-        "total_rejected": 0,
-        "sent_by": "driver",
-        "bytes": target["bytes"],
-        "state": "mounted",
-        "problem": "",
-    }
+    wanted = {"rows": 8, "total_rows": 14, "batches": 2, "missing": 0, "rejected": 0}
+    wanted |= {"total_rejected": 0, "sent_by": "driver", "state": "mounted", "problem": ""}
+    assert wanted.items() <= target.items()
     assert target["bytes"] > 0
     (queue,) = found["queues"]
     assert (queue["registered"], queue["vital"], queue["auto_trim"]) == (True, True, False)
@@ -259,10 +256,12 @@ def test_status_says_how_fast_a_query_is_and_whether_it_is_stuck():
 def query_status(*, lag, lag_seconds, source_rows=10, seconds=1.0, age_seconds=1.0):
     part = PartitionStatus(0, 0, 0, 0, 0, lag, lag_seconds)
     queue = QueueStatus("c", "//q", "//c", True, True, False, partitions=(part,))
-    return QueryStatus(
-        "query-12345", "//l", "run", 1, (1, 1), "transactional", 1, "", seconds, age_seconds, "tx",
-        (TargetStatus(path="//t", rows=4),), (queue,), source_rows,
-    )  # fmt: skip
+    read = {("c", "//q", "//c", ""): {0: PartitionOffset(0, source_rows, 0, 0)}}
+    entry = LedgerEntry(
+        "query-12345", "//t", 1, "run", "tx", read, seconds=seconds, mode="transactional"
+    )
+    row = LedgerRow("//l", entry)
+    return QueryStatus(row, age_seconds, (TargetStatus(path="//t", rows=4),), (queue,))
 
 
 @pytest.mark.parametrize("width", [80, 250])

@@ -7,7 +7,9 @@ from html.parser import HTMLParser
 
 import pytest
 
+from yt_exactly_once.commit.entry import LedgerEntry
 from yt_exactly_once.operations.history import Happening, History, Mark
+from yt_exactly_once.operations.ledgers import LedgerRow
 from yt_exactly_once.operations.query_status import (
     PartitionStatus,
     QueryStatus,
@@ -21,14 +23,12 @@ VOID = {"meta", "line", "circle", "rect", "polygon", "polyline"}
 
 def query(batch=3, delivered=7, path="//t", problem=""):
     part = PartitionStatus(0, delivered, delivered, delivered, 0, 10, 2.0)
-    queue = QueueStatus(
-        "c", "//q", "//c", True, True, False, partitions=(part,), problem=problem
-    )  # fmt: skip
+    queue = QueueStatus("c", "//q", "//c", True, True, False, (part,), problem=problem)
     target = TargetStatus(path=path, rows=4, total_rows=14_000, batches=batch + 1)
-    return QueryStatus(
-        "query-12345", "//l", "run", batch, (1, 1), "transactional", 1, "", 0.5, 5.0, "tx", (target,),
-        (queue,),
-    )  # fmt: skip
+    entry = LedgerEntry(
+        "query-12345", path, batch, "run", "tx", {}, mode="transactional", seconds=0.5
+    )
+    return QueryStatus(LedgerRow("//l", entry), 5.0, (target,), (queue,))
 
 
 class Balanced(HTMLParser):

@@ -163,7 +163,10 @@ def _print(plan: Plan) -> None:
         "are not committed are never read"
     )
     for one in plan.affected:
-        click.echo(f"query {one.query_id}, target {one.target}, batch {one.batch}: {one.meaning}.")
+        entry = one.row.entry
+        click.echo(
+            f"query {entry.query_id}, target {entry.target}, batch {entry.batch_id}: {one.meaning}."
+        )
     if not plan.affected:
         click.echo("No ledger that was found has a query with this consumer.")
 

@@ -87,7 +87,7 @@ def _print(plans: Sequence[Repair]) -> None:
     for plan in plans:
         click.echo(f"query {plan.row.entry.query_id}, target {', '.join(plan.targets)}")
         for number, step in enumerate(plan.steps, 1):
-            click.echo(f"  {number}. {step}")
+            click.echo(f"  {number}. {step.text}")
         if not plan.steps:
             click.echo("  nothing to change on the cluster")
         for what in plan.open:

@@ -140,7 +140,7 @@ def _watch(shown: Callable[[], RenderableType], every: float, duration: float | 
 def _write(report: Path, history: History) -> None:
     from yt_exactly_once.operations.report import Page  # noqa: PLC0415 - only for this option
 
-    lag = sum(queue.lag_rows for one in history.queries for queue in one.queues)
+    lag = sum(one.lag_rows for one in history.queries)
     problems = sum(len(one.problems) for one in history.queries)
     facts = [
         ("queries", str(len(history.queries))),

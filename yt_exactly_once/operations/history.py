@@ -78,14 +78,12 @@ class History:
     def look(self, queries: Sequence[QueryStatus], *, at: float | None = None) -> None:
         """Add one look at the status of queries, and the batches that were committed since the last one."""
         moment = time.time() if at is None else at
-        before = {(one.ledger, one.query_id): one for one in self.queries}
+        before = {(one.row.ledger, one.entry.query_id): one.entry.batch_id for one in self.queries}
         for one in queries:
-            last = before.get((one.ledger, one.query_id))
-            if last is not None and one.batch > last.batch:
+            batch = one.entry.batch_id
+            if batch > before.get((one.row.ledger, one.entry.query_id), batch):
                 rows = sum(target.rows for target in one.targets)
-                self.marks.append(
-                    Mark(moment, Happening.COMMITTED, self.name(one), one.batch, rows)
-                )
+                self.marks.append(Mark(moment, Happening.COMMITTED, self.name(one), batch, rows))
         self.follow(queries, at=moment)
 
     def follow(self, queries: Sequence[QueryStatus], *, at: float | None = None) -> None:
@@ -93,6 +91,5 @@ class History:
         moment = time.time() if at is None else at
         for one in queries:
             if one.queues:
-                rows = sum(queue.lag_rows for queue in one.queues)
-                self.lags.append(Lag(moment, self.name(one), rows))
+                self.lags.append(Lag(moment, self.name(one), one.lag_rows))
         self.queries = queries

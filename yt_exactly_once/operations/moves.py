@@ -57,16 +57,17 @@ class Affected:
     """A query whose consumer moves.
 
     Attributes:
-        target: what it writes.
-        batch: its last batch.
+        row: its entry.
         meaning: what the move does to its target and its checkpoint.
     """
 
-    query_id: str
-    ledger: str
-    target: str
-    batch: int
+    row: LedgerRow
     meaning: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything, for programs."""
+        batch = {"ledger": self.row.ledger, "batch": self.row.entry.batch_id}
+        return {**self.row.key, **batch, "meaning": self.meaning}
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,12 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """Return everything, for programs."""
-        return {**asdict(self), "direction": self.direction.value}
+        return {
+            **vars(self),
+            "direction": self.direction.value,
+            "moves": list(map(asdict, self.moves)),
+            "affected": [one.to_json() for one in self.affected],
+        }
 
 
 def require_stopped(
@@ -120,7 +126,7 @@ def require_stopped(
     before = _seen(connection, plan)
     young = [
         row.entry
-        for row in before[1].values()
+        for row in before[1]
         if (age := ledgers.age_seconds(row.entry)) is not None and age < quiet_seconds
     ]
     if young:
@@ -194,15 +200,13 @@ def require_accepted(name: str, accepted: int, count: int, what: str) -> None:
         )
 
 
-def _seen(
-    connection: Connection, plan: Plan
-) -> tuple[Mapping[int, int], dict[tuple[str, str, str], LedgerRow]]:
+def _seen(connection: Connection, plan: Plan) -> tuple[Mapping[int, int], list[LedgerRow]]:
     remote = RemoteQueue(connection, plan.queue, plan.consumer)
     at = remote.stored_offsets(plan.cluster, [move.partition for move in plan.moves])
-    wanted = {(one.ledger, one.query_id, one.target) for one in plan.affected}
-    rows = {
-        key: row
-        for row in ledgers.read_ledger(connection, *sorted({one.ledger for one in plan.affected}))
-        if (key := (row.ledger, row.entry.query_id, row.entry.target)) in wanted
-    }
+    wanted = [(one.row.ledger, one.row.key) for one in plan.affected]
+    rows = [
+        row
+        for row in ledgers.read_ledger(connection, *sorted({ledger for ledger, _ in wanted}))
+        if (row.ledger, row.key) in wanted
+    ]
     return at, rows

@@ -183,7 +183,6 @@ def _affected(
     places: Mapping[int, int],
     repeated: int,
 ) -> Affected:
-    entry = row.entry
     if parts is None:
         meaning = (
             "It has read another queue that was there, and no row of this one. With "
@@ -193,14 +192,8 @@ def _affected(
     elif all(part.left <= places.get(n, 0) <= part.end for n, part in parts.items()):
         meaning = "Its checkpoint continues: start the query as it was"
     else:
-        meaning = _meaning(connection, entry.target, repeated)
-    return Affected(
-        query_id=entry.query_id,
-        ledger=row.ledger,
-        target=entry.target,
-        batch=entry.batch_id,
-        meaning=meaning,
-    )
+        meaning = _meaning(connection, row.entry.target, repeated)
+    return Affected(row, meaning)
 
 
 def _meaning(connection: Connection, target: str, repeated: int) -> str:

@@ -5,14 +5,21 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.commit.entry import Tally
+from yt_exactly_once.commit.entry import LedgerEntry, Tally
+
+if TYPE_CHECKING:
+    from yt_exactly_once.operations.ledgers import LedgerRow
 
 STUCK_SECONDS = 300.0
 """A query with rows to read that has committed nothing for so long, and for ten batches, is reported."""
 
+_OF_ENTRY = (
+    *("query_id", "run_id", "transaction_id", "application"),
+    *("mode", "attempts", "committed_at", "seconds"),
+)
 _LONG = 10
 _SMALL_PART = 50
 _SHORT_SECONDS = 1.0
@@ -121,42 +128,34 @@ class QueryStatus:
     """One query, as its ledger and its queues show it.
 
     Attributes:
-        run_id: the run that committed the last batch.
-        batch: number of the last committed batch.
-        parts: committed and all parts of it; (1, 1) unless it was split.
-        attempts: attempts of the last batch.
-        committed_at: when, by the driver's clock.
-        seconds: how long the sink had worked on the batch by then.
-        age_seconds: how long ago, by the clocks of the driver and of this machine.
-        transaction_id: the transaction that committed it.
+        row: one of its entries; those of its other targets tell the same of the last batch.
+        age_seconds: how long ago that was committed, by the clocks of the driver and of this machine.
         targets: what it writes.
         queues: what it reads; nothing if another query reads on in its place.
-        source_rows: rows of the queues in the last batch.
-        application: name of the batch job, if it is none of a query; `batch` is its version then.
         successor: id of the query that has continued it, with a new checkpoint; empty if there is none.
     """
 
-    query_id: str
-    ledger: str
-    run_id: str
-    batch: int
-    parts: tuple[int, int]
-    mode: str
-    attempts: int
-    committed_at: str
-    seconds: float
+    row: LedgerRow
     age_seconds: float | None
-    transaction_id: str
     targets: tuple[TargetStatus, ...]
-    queues: tuple[QueueStatus, ...] = field(default=())
-    source_rows: int = 0
-    application: str = ""
+    queues: tuple[QueueStatus, ...] = ()
     successor: str = ""
+
+    @property
+    def entry(self) -> LedgerEntry:
+        """What its ledger says of the last batch."""
+        return self.row.entry
 
     @property
     def name(self) -> str:
         """What tables for people call it."""
-        return self.application or self.query_id[:8]
+        return self.entry.application or self.entry.query_id[:8]
+
+    @property
+    def source_rows(self) -> int:
+        """Rows of the queues in the last batch."""
+        every = (part for parts in self.entry.offsets.values() for part in parts.values())
+        return sum(part.end - part.start for part in every)
 
     @property
     def lag_rows(self) -> int:
@@ -166,7 +165,7 @@ class QueryStatus:
     @property
     def rows_out(self) -> float | None:
         """Rows of the queues that the last batch has taken per second; at most, as Spark needs time too."""
-        return self.source_rows / self.seconds if self.seconds else None
+        return self.source_rows / self.entry.seconds if self.entry.seconds else None
 
     @property
     def rows_in(self) -> float | None:
@@ -195,9 +194,10 @@ class QueryStatus:
                 f"{self.rows_in:.0f} rows per second arrive, and its last batch took {self.rows_out:.0f}: "
                 "the lag grows"
             )
-        if 0 < self.source_rows * _SMALL_PART < self.lag_rows and self.seconds < _SHORT_SECONDS:
+        took, rows = self.entry.seconds, self.source_rows
+        if 0 < rows * _SMALL_PART < self.lag_rows and took < _SHORT_SECONDS:
             found.append(
-                f"its last batch had {self.source_rows} rows, and {self.lag_rows} wait. Larger batches are "
+                f"its last batch had {rows} rows, and {self.lag_rows} wait. Larger batches are "
                 "faster: raise max_rows_per_partition"
             )
         return found
@@ -208,15 +208,17 @@ class QueryStatus:
         named = [(one.path, one.problem) for one in self.targets]
         named += [(one.path, one.problem) for one in self.queues]
         found = [f"{path}: {problem}" for path, problem in named if problem]
-        done, count = self.parts
-        if done < count:
-            what = "version" if self.application else "batch"
-            way = ". Run the job of this version again" if self.application else ""
-            found.append(f"{what} {self.batch} is half written: {done} of {count} parts{way}")
+        entry = self.entry
+        if not entry.is_complete:
+            what = "version" if entry.application else "batch"
+            way = ". Run the job of this version again" if entry.application else ""
+            found.append(
+                f"{what} {entry.batch_id} is half written: {entry.part} of {entry.part_count} parts{way}"
+            )
         if (
             not found
             and self.lag_rows
-            and (self.age_seconds or 0) > max(STUCK_SECONDS, _LONG * self.seconds)
+            and (self.age_seconds or 0) > max(STUCK_SECONDS, _LONG * entry.seconds)
         ):
             found.append(
                 f"no batch for {self.age_seconds:.0f} s, and {self.lag_rows} rows wait: the query is "
@@ -226,13 +228,21 @@ class QueryStatus:
 
     def to_json(self) -> dict[str, Any]:
         """Return everything, for programs."""
-        document = asdict(self)
-        for queue, told in zip(self.queues, document["queues"], strict=True):
+        queues = [asdict(queue) for queue in self.queues]
+        for queue, told in zip(self.queues, queues, strict=True):
             told |= {"lag_rows": queue.lag_rows, "lag_seconds": queue.lag_seconds}
             for part, one in zip(queue.partitions, told["partitions"], strict=True):
                 one |= {"lag_rows": part.lag_rows, "lost_rows": part.lost_rows}
         return {
-            **document,
+            **{name: getattr(self.entry, name) for name in _OF_ENTRY},
+            "ledger": self.row.ledger,
+            "batch": self.entry.batch_id,
+            "parts": [self.entry.part, self.entry.part_count],
+            "age_seconds": self.age_seconds,
+            "targets": [asdict(target) for target in self.targets],
+            "queues": queues,
+            "source_rows": self.source_rows,
+            "successor": self.successor,
             "lag_rows": self.lag_rows,
             "rows_in": self.rows_in,
             "rows_out": self.rows_out,

@@ -8,7 +8,7 @@ loses a row by itself. What would is counted, and must be accepted by that numbe
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -29,57 +29,47 @@ _MOUNTABLE = frozenset({"unmounted", "frozen", "unmounting", "freezing"})
 
 
 @dataclass(frozen=True)
-class Mount:
-    """Mount a table.
+class Step:
+    """Something to do.
 
     Attributes:
-        state: of its tablets now.
+        text: what, for people.
+        act: does it on a cluster, for the query of an entry.
+        moves: the queue whose consumer it moves, if it moves one.
     """
 
-    path: str
-    state: str
-
-    def __str__(self) -> str:
-        return f"mount {self.path}, which is {self.state}"
+    text: str
+    act: Callable[[Connection, LedgerRow], object]
+    moves: str = ""
 
 
-@dataclass(frozen=True)
-class Consumer:
-    """Create a consumer, or register it as a vital one.
-
-    Attributes:
-        is_missing: whether it must be created.
-    """
-
-    path: str
-    queue: str
-    is_missing: bool
-
-    def __str__(self) -> str:
-        made = "create and register" if self.is_missing else "register"
-        return f"{made} the consumer {self.path} for {self.queue}"
+def _mount(path: str, state: str) -> Step:
+    return Step(
+        f"mount {path}, which is {state}",
+        lambda connection, _: mount_table(
+            connection, path, is_frozen=state in {"frozen", "freezing"}
+        ),
+    )
 
 
-@dataclass(frozen=True)
-class Place:
-    """Move a consumer to where the ledger has it.
+def _consumer(path: str, queue: str, *, is_missing: bool) -> Step:
+    def act(connection: Connection, _row: LedgerRow) -> None:
+        ensure_object(connection, "queue_consumer", path)
+        register_consumer(connection, queue, path, vital=True)
 
-    Attributes:
-        cluster: name of the queue's cluster.
-        moves: by partition.
-    """
-
-    cluster: str
-    queue: str
-    path: str
-    moves: tuple[Move, ...]
-
-    def __str__(self) -> str:
-        places = "; ".join(f"{one.partition}: {one.old} to {one.new}" for one in self.moves)
-        return f"move the consumer {self.path} of {self.queue}, by partition: {places}"
+    made = "create and register" if is_missing else "register"
+    return Step(f"{made} the consumer {path} for {queue}", act)
 
 
-Step = Mount | Consumer | Place
+def _move(queue: QueueStatus, path: str, moves: tuple[Move, ...]) -> Step:
+    places = "; ".join(f"{one.partition}: {one.old} to {one.new}" for one in moves)
+    return Step(
+        f"move the consumer {path} of {queue.path}, by partition: {places}",
+        lambda connection, row: move_consumer(
+            connection, queue.cluster, queue.path, path, moves, [row]
+        ),
+        queue.path,
+    )
 
 
 @dataclass(frozen=True)
@@ -109,7 +99,7 @@ class Repair:
             "query": self.row.entry.query_id,
             "ledger": self.row.ledger,
             "targets": list(self.targets),
-            "steps": [str(step) for step in self.steps],
+            "steps": [step.text for step in self.steps],
             "repeated": self.repeated,
             "lost": self.lost,
             "open": list(self.open),
@@ -156,11 +146,7 @@ def plan_repairs(
 def _planned(
     connection: Connection, status: QueryStatus, rows: Sequence[LedgerRow], *, new_checkpoint: bool
 ) -> Repair:
-    row = next(
-        one
-        for one in rows
-        if (one.ledger, one.entry.transaction_id) == (status.ledger, status.transaction_id)
-    )
+    row = status.row
     found = _Found(status, new_checkpoint)
     if new_checkpoint and row.entry.others and not row.entry.application:
         found.open.append(
@@ -176,9 +162,7 @@ def _planned(
         )
     for queue in status.queues:
         found.look_at(queue)
-        if queue.consumer and any(
-            isinstance(step, Place) and step.queue == queue.path for step in found.steps
-        ):
+        if queue.consumer and any(step.moves == queue.path for step in found.steps):
             other = rival(connection, row, queue.path, queue.consumer, rows)
             if other is not None:
                 found.open.append(
@@ -210,18 +194,19 @@ class _Found:
         self.repeated = self.lost = 0
         self._status, self._new_checkpoint = status, new_checkpoint
         self._options: list[str] = []
-        done, count = status.parts
-        if new_checkpoint and done < count:
+        entry = status.entry
+        if new_checkpoint and not entry.is_complete:
             self.open.append(
-                f"Batch {status.batch} is half written: {done} of {count} parts. Only its checkpoint can "
-                "finish it. Restore the checkpoint, or remove the rows of this batch from the target"
+                f"Batch {entry.batch_id} is half written: {entry.part} of {entry.part_count} parts. "
+                "Only its checkpoint can finish it. Restore the checkpoint, or remove the rows of this "
+                "batch from the target"
             )
 
     def look_at_targets(self) -> None:
         """Mount them."""
         for target in self._status.targets:
             if target.state in _MOUNTABLE:
-                self.steps.append(Mount(target.path, target.state))
+                self.steps.append(_mount(target.path, target.state))
             elif target.state == "missing":
                 self.open.append(
                     f"The target {target.path} is gone, with {target.total_rows} rows of this query. Restore "
@@ -256,9 +241,9 @@ class _Found:
 
     def _bring_back(self, queue: QueueStatus, consumer: str) -> None:
         if queue.consumer_state in _MOUNTABLE:
-            self.steps.append(Mount(consumer, queue.consumer_state))
+            self.steps.append(_mount(consumer, queue.consumer_state))
         if not queue.consumer_state or not queue.registered:
-            self.steps.append(Consumer(consumer, queue.path, is_missing=not queue.consumer_state))
+            self.steps.append(_consumer(consumer, queue.path, is_missing=not queue.consumer_state))
         moves = tuple(
             Move(part.partition, part.consumer, new)
             for part in queue.partitions
@@ -270,11 +255,11 @@ class _Found:
                 f"{queue.path}/@auto_trim_config. Set it again when the query runs"
             )
         if moves:
-            self.steps.append(Place(queue.cluster, queue.path, consumer, moves))
+            self.steps.append(_move(queue, consumer, moves))
 
     def start(self) -> str:
         """Say how the query is started."""
-        if self._status.application:
+        if self._status.entry.application:
             return "Run the job again, with the same application and version"
         place = (
             "with a new checkpointLocation, and never again with the old one"
@@ -293,7 +278,7 @@ class _Found:
 
     def _count_repeats(self, queue: QueueStatus) -> None:
         """Count what a batch that the old checkpoint has not finished may have written, at most."""
-        if self._status.mode != DeliveryMode.TRANSACTIONAL:
+        if self._status.entry.mode != DeliveryMode.TRANSACTIONAL:
             # Tasks may have written rows of a batch that is not committed.
             self.repeated += queue.lag_rows
         elif not queue.is_recreated:
@@ -337,13 +322,4 @@ def apply(connection: Connection, repair: Repair) -> None:
         ConflictError: the query has written, or somebody has moved the consumer, since the plan was made.
     """
     for step in repair.steps:
-        match step:
-            case Mount():
-                mount_table(connection, step.path, is_frozen=step.state in {"frozen", "freezing"})
-            case Consumer():
-                ensure_object(connection, "queue_consumer", step.path)
-                register_consumer(connection, step.queue, step.path, vital=True)
-            case Place():
-                move_consumer(
-                    connection, step.cluster, step.queue, step.path, step.moves, [repair.row]
-                )
+        step.act(connection, repair.row)

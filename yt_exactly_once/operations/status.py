@@ -245,25 +245,12 @@ def _query(
     if any(map(_stray, queues)) and _is_newest(connection, row):
         queues = [_with_mover(connection, queue, row, rows) for queue in queues]
     return QueryStatus(
-        query_id=entry.query_id,
-        ledger=row.ledger,
-        run_id=entry.run_id,
-        batch=entry.batch_id,
-        parts=(entry.part, entry.part_count),
-        mode=entry.mode,
-        attempts=entry.attempts,
-        committed_at=entry.committed_at,
-        seconds=entry.seconds,
-        age_seconds=age_seconds(entry),
-        transaction_id=entry.transaction_id,
+        row,
+        age_seconds(entry),
         targets=tuple(
-            _target(facts, row) for row in sorted(group, key=lambda row: row.entry.target)
+            _target(facts, one) for one in sorted(group, key=lambda one: one.entry.target)
         ),
         queues=tuple(queues),
-        source_rows=sum(
-            part.end - part.start for parts in entry.offsets.values() for part in parts.values()
-        ),
-        application=entry.application,
         successor=later,
     )
 

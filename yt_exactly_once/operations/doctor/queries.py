@@ -46,25 +46,25 @@ def examine(subject: Subject, connection: Connection) -> Iterator[Finding]:
     own = {(queue.path, queue.consumer) for queue in subject.queues}
     for one in statuses(connection, rows):
         mine = [queue for queue in one.queues if not own or (queue.path, queue.consumer) in own]
-        if one.application:
+        if one.entry.application:
             yield _job(one)
         if not mine:
             continue
         bad = [queue for queue in mine if queue.problem]
-        row = next(row for row in rows if row.entry.transaction_id == one.transaction_id)
         for queue in bad:
             what, _, _ = queue.problem.removesuffix(queue.remedy).partition(" Run: ")
             yield problem(
                 "query",
                 f"{queue.path}: {what.rstrip('. ')}",
-                f"Query {one.query_id} cannot continue, or would not continue where it ended",
-                queue.remedy or row.repair,
+                f"Query {one.entry.query_id} cannot continue, or would not continue where it ended",
+                queue.remedy or one.row.repair,
             )
         if not bad:
             lag = sum(queue.lag_rows for queue in mine)
             yield ok(
                 "query",
-                f"Query {one.query_id} has committed batch {one.batch}, and can continue: "
+                f"Query {one.entry.query_id} has committed batch {one.entry.batch_id}, and can "
+                f"continue: "
                 f"{counted(lag, 'row')} to read",
             )
 
@@ -83,7 +83,7 @@ def _side_by_side(rows: Sequence[LedgerRow]) -> Iterator[Finding]:
 
 
 def _job(one: QueryStatus) -> Finding:
-    what = f"Application {one.application} has written version {one.batch}"
+    what = f"Application {one.entry.application} has written version {one.entry.batch_id}"
     if not one.problems:
         return ok("query", what)
     return problem(
