@@ -82,7 +82,7 @@ def test_column_that_the_proxy_would_store_wrongly_is_written_as_yson(written, n
 @pytest.mark.parametrize("name", RISKY)
 def test_value_is_changed_without_an_error_unless_the_column_is_known(written, name, monkeypatch):
     """The probe without rows does not see it."""
-    monkeypatch.setattr(schema, "arrow_obstacle", lambda _: None)
+    monkeypatch.setattr(schema.types, "arrow_obstacle", lambda _: None)
     assert written("auto", name) == (WireFormat.ARROW, False)
 
 

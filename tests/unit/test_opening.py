@@ -25,7 +25,7 @@ PACKED = PackedQueue(OPENED)
 )
 def test_reader_is_of_the_kind_that_spark_asks(monkeypatch, has_admission_control, kind):
     """Older versions do not ask for a limit."""
-    monkeypatch.setattr(reader, "HAS_ADMISSION_CONTROL", has_admission_control)
+    monkeypatch.setattr(reader.versions, "HAS_ADMISSION_CONTROL", has_admission_control)
     assert type(reader_of(PACKED, COLUMNS, {})) is kind
 
 

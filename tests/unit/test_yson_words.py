@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from yt_exactly_once.codec.yson_words import UnevenError, Words
+from yt_exactly_once.codec.yson_marks import UnevenError
+from yt_exactly_once.codec.yson_words import Words
 
 NUMBERS = [0, 1, *(n for bits in range(7, 64, 7) for n in (2**bits - 1, 2**bits)), 2**64 - 1]
 

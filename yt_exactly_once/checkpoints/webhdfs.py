@@ -13,14 +13,8 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import IO, TYPE_CHECKING, Any
 
+from yt_exactly_once import errors
 from yt_exactly_once.checkpoints.places import final_name
-from yt_exactly_once.errors import (
-    AccessError,
-    ExactlyOnceError,
-    PathExistsError,
-    RequestRefusedError,
-    TableNotFoundError,
-)
 from yt_exactly_once.ytsaurus.files import PIECE, CypressFiles, Node
 
 if TYPE_CHECKING:
@@ -59,12 +53,12 @@ _WITHOUT_PATH: dict[str, dict[str, Any]] = {
 """Answers to what the client asks without a path, and so without the secret. They tell nothing."""
 
 _IO_EXCEPTION = "java.io.IOException"
-_EXCEPTIONS: tuple[tuple[type[ExactlyOnceError], int, str], ...] = (
-    (AccessError, 403, "org.apache.hadoop.security.AccessControlException"),
-    (TableNotFoundError, 404, "java.io.FileNotFoundException"),
-    (PathExistsError, 403, "org.apache.hadoop.fs.FileAlreadyExistsException"),
-    (RequestRefusedError, 403, _IO_EXCEPTION),
-    (ExactlyOnceError, 503, _IO_EXCEPTION),
+_EXCEPTIONS: tuple[tuple[type[errors.ExactlyOnceError], int, str], ...] = (
+    (errors.AccessError, 403, "org.apache.hadoop.security.AccessControlException"),
+    (errors.TableNotFoundError, 404, "java.io.FileNotFoundException"),
+    (errors.PathExistsError, 403, "org.apache.hadoop.fs.FileAlreadyExistsException"),
+    (errors.RequestRefusedError, 403, _IO_EXCEPTION),
+    (errors.ExactlyOnceError, 503, _IO_EXCEPTION),
 )
 """Status and Java class of each error; the first row that fits decides."""
 
@@ -182,7 +176,7 @@ class _Links:
             self.refuse(parts[:-1], root)
         found = self._files.describe(parts)
         if found is not None and found.is_link:
-            raise AccessError(
+            raise errors.AccessError(
                 "The gateway does not follow links in Cypress",
                 remedy="Use the path that the link leads to, and a --root that contains it",
                 path="//" + "/".join(parts),
@@ -241,12 +235,12 @@ class WebHdfs:
                 self._links.refuse(parts, self._places.root_of(parts) or ())
             run = self._operations.get((request.method, operation))
             if run is None:
-                raise RequestRefusedError(
+                raise errors.RequestRefusedError(
                     f"The checkpoint gateway has no operation {operation or '(none)'}",
                     remedy="Use it for checkpoints of Structured Streaming only",
                 )
             return run(request, parts)
-        except ExactlyOnceError as error:
+        except errors.ExactlyOnceError as error:
             return refusal(error)
 
     def _open(self, request: Request, parts: Parts) -> Answer:
@@ -292,7 +286,7 @@ class WebHdfs:
     def _statuses(self, parts: Parts) -> dict[str, Any]:
         try:
             children = self._files.children(parts)
-        except RequestRefusedError:
+        except errors.RequestRefusedError:
             # Hadoop lists a file as itself.
             found = self._files.describe(parts)
             if found is None or found.is_folder:
@@ -328,7 +322,7 @@ class WebHdfs:
             self._files.rename(
                 parts, target, scratch=final_name(parts[-1]) is not None, replace=replace
             )
-        except (PathExistsError, TableNotFoundError):
+        except (errors.PathExistsError, errors.TableNotFoundError):
             if options is not None:
                 raise
             # The older of the two calls of Hadoop says so with its result.
@@ -355,7 +349,7 @@ def _operation(request: Request) -> str:
     return request.query.get("op", "").upper()
 
 
-def refusal(error: ExactlyOnceError) -> Answer:
+def refusal(error: errors.ExactlyOnceError) -> Answer:
     """Return the answer that becomes an exception in the client."""
     status, name = next(
         (status, name) for kind, status, name in _EXCEPTIONS if isinstance(error, kind)
@@ -368,8 +362,8 @@ def refusal(error: ExactlyOnceError) -> Answer:
     return Answer.of({"RemoteException": described}, status)
 
 
-def _missing(parts: Parts) -> TableNotFoundError:
-    return TableNotFoundError("There is nothing at the path", path="//" + "/".join(parts))
+def _missing(parts: Parts) -> errors.TableNotFoundError:
+    return errors.TableNotFoundError("There is nothing at the path", path="//" + "/".join(parts))
 
 
 def _number(request: Request, name: str, default: int) -> int:
@@ -379,7 +373,9 @@ def _number(request: Request, name: str, default: int) -> int:
     try:
         return int(text)
     except ValueError:
-        raise RequestRefusedError(f"The parameter {name} is {text!r}, not a number") from None
+        raise errors.RequestRefusedError(
+            f"The parameter {name} is {text!r}, not a number"
+        ) from None
 
 
 def _file_status(node: Node) -> dict[str, Any]:

@@ -7,14 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from yt_exactly_once.cli import options
 from yt_exactly_once.cli.exit_codes import ExitCode
-from yt_exactly_once.cli.options import (
-    ClusterOptions,
-    accepting,
-    cluster_options,
-    json_option,
-    query_option,
-)
 from yt_exactly_once.cli.output import print_json
 
 if TYPE_CHECKING:
@@ -26,22 +20,22 @@ _ROUNDS = 2
 
 @click.command("repair")
 @click.argument("paths", nargs=-1, required=True)
-@query_option
+@options.query_option
 @click.option(
     "--new-checkpoint",
     is_flag=True,
     help="The checkpoint is lost: the query will start with a new one, after the last row of its ledger.",
 )
 @click.option("--apply", "is_applied", is_flag=True, help="Do it.  [default: only say it]")
-@accepting
-@cluster_options
-@json_option
+@options.accepting
+@options.cluster_options
+@options.json_option
 def command(
     paths: tuple[str, ...],
     query: str | None,
     accept_repeated: int,
     accept_lost: int,
-    cluster: ClusterOptions,
+    cluster: options.ClusterOptions,
     *,
     new_checkpoint: bool,
     is_applied: bool,

@@ -15,16 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from yt_exactly_once.codec import schema
 from yt_exactly_once.codec.limits import TOO_HEAVY, heavy_rows
 from yt_exactly_once.codec.reserved import is_reserved
 from yt_exactly_once.codec.rows import WireFormat, check_column, coordinates, encode, value_at
-from yt_exactly_once.codec.schema import (
-    SYSTEM_COLUMNS,
-    ColumnSchema,
-    TableSchema,
-    WritePlan,
-    check_frame,
-)
 from yt_exactly_once.codec.values import UnfitValueError
 
 REJECT_SCHEMA: list[dict[str, Any]] = [
@@ -37,7 +31,7 @@ REJECT_SCHEMA: list[dict[str, Any]] = [
     {"name": "column", "type": "string", "required": True},
     {"name": "reason", "type": "string", "required": True},
     {"name": "row", "type": "string"},
-    *SYSTEM_COLUMNS,
+    *schema.SYSTEM_COLUMNS,
 ]
 """Columns of a table of rejected rows, which is a queue."""
 
@@ -86,14 +80,14 @@ class Rejects:
             }
             for place, fault in enumerate(faults)
         ]
-        table = TableSchema.from_yt(REJECT_SCHEMA)
-        plan = check_frame(_ARROW, table, target=self.path, sorted=False)
+        table = schema.TableSchema.from_yt(REJECT_SCHEMA)
+        plan = schema.check_frame(_ARROW, table, target=self.path, sorted=False)
         letters = pa.RecordBatch.from_pylist(described, _ARROW)
         return encode(letters, plan, WireFormat.YSON, tablet_index=0)
 
 
 def find_faults(
-    batch: pa.RecordBatch, plan: WritePlan, wire: WireFormat, marker: str
+    batch: pa.RecordBatch, plan: schema.WritePlan, wire: WireFormat, marker: str
 ) -> list[Fault]:
     """Find every row that cannot be written, and one reason for each.
 
@@ -130,7 +124,7 @@ def without(batch: pa.RecordBatch, faults: list[Fault]) -> pa.RecordBatch:
 
 
 def _unfit(
-    batch: pa.RecordBatch, column: ColumnSchema, wire: WireFormat, start: int = 0
+    batch: pa.RecordBatch, column: schema.ColumnSchema, wire: WireFormat, start: int = 0
 ) -> Iterator[tuple[int, str]]:
     """Halve the rows until every one that does not fit is alone."""
     try:

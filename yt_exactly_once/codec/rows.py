@@ -13,14 +13,8 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from yt_exactly_once.codec import limits, yson_parts
 from yt_exactly_once.codec.buffers import scalar
-from yt_exactly_once.codec.limits import (
-    TOO_HEAVY,
-    check_encoded,
-    check_given,
-    heavy_rows,
-    may_be_heavy,
-)
 from yt_exactly_once.codec.matches import is_string
 from yt_exactly_once.codec.reading import present
 from yt_exactly_once.codec.schema import (
@@ -34,15 +28,6 @@ from yt_exactly_once.codec.schema import (
 )
 from yt_exactly_once.codec.types import is_nullable, plain_scalar_of, scalar_of
 from yt_exactly_once.codec.values import IS_NULL, NOT_UTF8, UnfitValueError, check_nulls, first_true
-from yt_exactly_once.codec.yson_parts import (
-    ENTITY,
-    constant,
-    integer_literal,
-    integers,
-    join,
-    string_literal,
-    whole,
-)
 from yt_exactly_once.codec.yson_reader import parse_rows, parsed_values
 from yt_exactly_once.codec.yson_scan import scan_rows
 from yt_exactly_once.codec.yson_writer import Shape, fragments
@@ -99,17 +84,17 @@ def encode(
     if wire is WireFormat.ARROW:
         payload: bytes | memoryview = _as_arrow(batch, plan, tablet_index, sequence_numbers)
     else:
-        payload = whole(_as_yson(batch, plan, tablet_index, sequence_numbers))
-    if may_be_heavy(payload, plan):
+        payload = yson_parts.whole(_as_yson(batch, plan, tablet_index, sequence_numbers))
+    if limits.may_be_heavy(payload, plan):
         _require_light(batch, plan)
     return payload
 
 
 def _require_light(batch: pa.RecordBatch, plan: WritePlan) -> None:
-    heavy = heavy_rows(batch, plan)
+    heavy = limits.heavy_rows(batch, plan)
     if heavy:
         raise EncodingError(
-            f"A row cannot be written: {TOO_HEAVY}",
+            f"A row cannot be written: {limits.TOO_HEAVY}",
             remedy="Shorten its strings in the query, filter it out, or give the sink a dead_letter_path",
             target=plan.target,
             **coordinates(batch, heavy[0]),
@@ -129,7 +114,7 @@ def row_fragments(batch: pa.RecordBatch, plan: WritePlan) -> Fragments:
 
 def joined(fragments: Fragments) -> bytes:
     """Return the body of one request for rows that `row_fragments` encoded."""
-    return whole(fragments)
+    return yson_parts.whole(fragments)
 
 
 def encode_empty(plan: WritePlan, wire: WireFormat) -> bytes | memoryview:
@@ -213,21 +198,21 @@ def _as_yson(
 ) -> Fragments:
     opening = b"{"
     if isinstance(tablet_index, int):
-        opening += _key(TABLET_INDEX) + integer_literal(tablet_index) + b";"
-    parts: list[pa.Array | bytes] = [constant(opening, batch.num_rows)]
+        opening += _key(TABLET_INDEX) + yson_parts.integer_literal(tablet_index) + b";"
+    parts: list[pa.Array | bytes] = [yson_parts.constant(opening, batch.num_rows)]
     if isinstance(tablet_index, pa.Array):
-        parts += [_key(TABLET_INDEX), integers(tablet_index), b";"]
+        parts += [_key(TABLET_INDEX), yson_parts.integers(tablet_index), b";"]
     if sequence_numbers is not None:
-        parts += [_key(SEQUENCE_NUMBER), integers(sequence_numbers), b";"]
+        parts += [_key(SEQUENCE_NUMBER), yson_parts.integers(sequence_numbers), b";"]
     for column in plan.columns:
         shape = key_shape if column.is_key else Shape.NAMED
         values = _converted(batch, plan, column, WireFormat.YSON, shape)
         parts += [_key(column.name), values, b";"]
-    return join(*parts, b"};")
+    return yson_parts.join(*parts, b"};")
 
 
 def _key(name: str) -> bytes:
-    return string_literal(name.encode()) + b"="
+    return yson_parts.string_literal(name.encode()) + b"="
 
 
 def _stored(encoded: pa.Array, column: ColumnSchema) -> pa.Array:
@@ -258,16 +243,19 @@ def check_column(
         _check_key(array, column)
     scalar = plain_scalar_of(column.type)
     if scalar is not None:
-        check_given(array)
+        limits.check_given(array)
         if wire is WireFormat.YSON:
             return fragments(array, column.type, shape)
         check_nulls(array, nullable=column.nullable)
         is_null = pa.types.is_null(array.type)
         return pa.nulls(len(array), scalar.plain) if is_null else scalar.to_plain(array)
     encoded = fragments(array, column.type, shape if wire is WireFormat.YSON else Shape.POSITIONAL)
-    check_encoded(encoded, array, column)
+    limits.check_encoded(encoded, array, column)
     # Bytes may be the YSON of null.
-    if not column.nullable and (row := first_true(pc.equal(encoded, ENTITY))) is not None:
+    if (
+        not column.nullable
+        and (row := first_true(pc.equal(encoded, yson_parts.ENTITY))) is not None
+    ):
         raise UnfitValueError(row, IS_NULL)
     return encoded if wire is WireFormat.YSON else _stored(encoded, column)
 

@@ -13,16 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from yt_exactly_once.codec import types
 from yt_exactly_once.codec.arrow_types import arrow_type_of, logical_type_of, match_types
 from yt_exactly_once.codec.matches import Fit
-from yt_exactly_once.codec.types import (
-    LogicalType,
-    arrow_obstacle,
-    is_nullable,
-    parse_column_type,
-    parse_type,
-    render_type,
-)
 from yt_exactly_once.errors import SchemaMismatchError
 
 SOURCE_TABLET_COLUMN = "__spyt_streaming_src_tablet_index"
@@ -75,7 +68,7 @@ class ColumnSchema:
     """
 
     name: str
-    type: LogicalType
+    type: types.LogicalType
     sort_order: str | None = None
     expression: str | None = None
     aggregate: str | None = None
@@ -83,7 +76,7 @@ class ColumnSchema:
     @property
     def nullable(self) -> bool:
         """Whether the column takes null."""
-        return is_nullable(self.type)
+        return types.is_nullable(self.type)
 
     @property
     def is_key(self) -> bool:
@@ -118,7 +111,7 @@ class TableSchema:
             tuple(
                 ColumnSchema(
                     name=str(column["name"]),
-                    type=parse_column_type(column, by_type_v3=by_type_v3),
+                    type=types.parse_column_type(column, by_type_v3=by_type_v3),
                     sort_order=_text(column.get("sort_order")),
                     expression=_text(column.get("expression")),
                     aggregate=_text(column.get("aggregate")),
@@ -168,7 +161,7 @@ def arrow_schema_of(
             column.name,
             arrow_type_of(column.type, binary_strings=binary_strings),
             nullable=column.nullable,
-            metadata={_TYPE_KEY: json.dumps(render_type(column.type))},
+            metadata={_TYPE_KEY: json.dumps(types.render_type(column.type))},
         )
         for column in table.columns
     ]
@@ -186,7 +179,7 @@ def row_column(field: pa.Field) -> str:
     return str(field.name) if found is None else str(found.decode())
 
 
-def field_type(field: pa.Field) -> LogicalType:
+def field_type(field: pa.Field) -> types.LogicalType:
     """Return the logical type the field's values have in a pulled row.
 
     Without a note of `arrow_schema_of` it is the type a table created from the field would have.
@@ -196,11 +189,11 @@ def field_type(field: pa.Field) -> LogicalType:
     """
     noted = (field.metadata or {}).get(_TYPE_KEY)
     if noted is not None:
-        return parse_type(json.loads(noted), column=field.name)
+        return types.parse_type(json.loads(noted), column=field.name)
     return _created_type(field)
 
 
-def _created_type(field: pa.Field) -> LogicalType:
+def _created_type(field: pa.Field) -> types.LogicalType:
     logical = logical_type_of(field.type, nullable=field.nullable)
     if logical is None:
         raise SchemaMismatchError(
@@ -222,7 +215,7 @@ def table_schema_for(frame: pa.Schema, key_columns: Collection[str] = ()) -> lis
             counterpart.
     """
     columns = [
-        {"name": field.name, "type_v3": render_type(_created_type(field))}
+        {"name": field.name, "type_v3": types.render_type(_created_type(field))}
         for field in frame
         if not is_service_column(field.name)
     ]
@@ -293,7 +286,7 @@ class WritePlan:
     @property
     def arrow_obstacles(self) -> dict[str, str]:
         """The columns that an Arrow request cannot carry safely, and why; with any, rows go as YSON."""
-        reasons = ((column.name, arrow_obstacle(column.type)) for column in self.columns)
+        reasons = ((column.name, types.arrow_obstacle(column.type)) for column in self.columns)
         return {name: reason for name, reason in reasons if reason is not None}
 
 

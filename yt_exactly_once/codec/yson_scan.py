@@ -13,22 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from yt_exactly_once.codec import yson_composites
 from yt_exactly_once.codec import yson_marks as yson
 from yt_exactly_once.codec.arrow_types import parsed_type_of
 from yt_exactly_once.codec.buffers import concatenated, from_numpy
 from yt_exactly_once.codec.room import MOST_COLUMNS, Room
 from yt_exactly_once.codec.types import LogicalType, plain_scalar_of
 from yt_exactly_once.codec.values import UnfitValueError
-from yt_exactly_once.codec.yson_composites import (
-    FEW_VALUES,
-    MARKERS,
-    Composites,
-    CrowdedError,
-    Tokens,
-    scan,
-    strings,
-    unzigzag,
-)
 from yt_exactly_once.codec.yson_marks import UnevenError, require
 from yt_exactly_once.codec.yson_words import Bytes, Mask, Numbers, Places, Words
 
@@ -117,8 +108,8 @@ class _Scan:
         while first < len(self._starts):
             try:
                 found = self._part(slice(first, first + count))
-            except CrowdedError:
-                require(count > FEW_VALUES)
+            except yson_composites.CrowdedError:
+                require(count > yson_composites.FEW_VALUES)
                 count //= 4
                 continue
             for name, array in found.items():
@@ -169,7 +160,7 @@ class _Scan:
 
     def _value(self, markers: Bytes, kind: pa.DataType) -> pa.Array:
         null = markers == yson.ENTITY
-        marker = MARKERS.get(kind)
+        marker = yson_composites.MARKERS.get(kind)
         if marker is None:
             return self._flag(markers, null, kind)
         require(bool((null | (markers == marker)).all()))
@@ -181,7 +172,9 @@ class _Scan:
         if marker == yson.STRING:
             return self._strings(numbers, starts + sizes, null)
         self._advance(np.where(null, starts, starts + sizes))
-        return from_numpy(numbers if marker == yson.UINT64 else unzigzag(numbers), null)
+        return from_numpy(
+            numbers if marker == yson.UINT64 else yson_composites.unzigzag(numbers), null
+        )
 
     def _flag(self, markers: Bytes, null: Mask, kind: pa.DataType) -> pa.Array:
         """Read what is all marker: booleans, and columns that hold nothing."""
@@ -193,19 +186,19 @@ class _Scan:
 
     def _strings(self, numbers: Numbers, behind: Places, null: Mask) -> pa.Array:
         starts = np.where(null, self._places + 1, behind)
-        lengths = np.where(null, 0, unzigzag(numbers))
+        lengths = np.where(null, 0, yson_composites.unzigzag(numbers))
         require(bool(((lengths >= 0) & (lengths <= self._size - starts)).all()))
         self._advance(starts + lengths)
-        return strings(self._data, starts, self._places, null)
+        return yson_composites.strings(self._data, starts, self._places, null)
 
     def _composite(self, logical: LogicalType) -> pa.Array:
         tokens, found, ends = self._tokens()
         self._advance(ends)
-        return Composites(tokens).array(found, logical)
+        return yson_composites.Composites(tokens).array(found, logical)
 
-    def _tokens(self) -> tuple[Tokens, Places, Places]:
+    def _tokens(self) -> tuple[yson_composites.Tokens, Places, Places]:
         most = max(_FEWEST_TOKENS, self._size // _BYTES_PER_TOKEN)
-        return scan(self._data, self._words, self._places, self._limits, most)
+        return yson_composites.scan(self._data, self._words, self._places, self._limits, most)
 
     def _skip(self, markers: Bytes) -> None:
         """Step over values of whatever type."""
@@ -216,7 +209,7 @@ class _Scan:
         sizes = np.where(markers == yson.DOUBLE, 9, 1)
         sized = np.flatnonzero(np.isin(markers, (yson.STRING, yson.INT64, yson.UINT64)))
         numbers, varint_sizes = self._words.varints(self._places[sized] + 1)
-        lengths = np.where(markers[sized] == yson.STRING, unzigzag(numbers), 0)
+        lengths = np.where(markers[sized] == yson.STRING, yson_composites.unzigzag(numbers), 0)
         require(bool(((lengths >= 0) & (lengths <= self._size)).all()))
         sizes[sized] += varint_sizes + lengths
         self._advance(self._places + sizes)

@@ -16,15 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from yt.common import YtError
 from yt.wrapper import YsonFormat
 
-from yt_exactly_once import advice
-from yt_exactly_once.errors import (
-    ClusterUnavailableError,
-    ConsumerNotFoundError,
-    ConsumerNotRegisteredError,
-    NotAQueueError,
-    TableNotDynamicError,
-    TableNotMountedError,
-)
+from yt_exactly_once import advice, errors
 from yt_exactly_once.ytsaurus.browsing import output, registration, request
 from yt_exactly_once.ytsaurus.failures import TRANSPORT_ERRORS, translated
 from yt_exactly_once.ytsaurus.tables import TableInfo, columns_of, describe_table
@@ -97,12 +89,12 @@ class RemoteQueue:
         """
         try:
             info = describe_table(self.connection, self.path)
-        except TableNotDynamicError as error:
+        except errors.TableNotDynamicError as error:
             remedy = advice.make_dynamic(self.path)
             error.remedy = f"Check the path. Or, if no query has read it yet, run: {remedy}"
             raise
         if info.is_sorted:
-            raise NotAQueueError(
+            raise errors.NotAQueueError(
                 "The table is sorted, but a queue is an ordered dynamic table",
                 remedy="Pass the path of an ordered dynamic table",
                 path=self.path,
@@ -124,7 +116,7 @@ class RemoteQueue:
         """
         info = self.describe()
         if info.tablet_state in _UNREADABLE:
-            raise TableNotMountedError(
+            raise errors.TableNotMountedError(
                 f"The queue is {info.tablet_state}, not mounted",
                 remedy=f"Run: {advice.mount(self.path, info.tablet_state)}",
                 queue=self.path,
@@ -235,10 +227,10 @@ class RemoteQueue:
         """Distinguish a registration that the proxy does not know yet from one that is gone."""
         try:
             yield
-        except ConsumerNotRegisteredError as error:
+        except errors.ConsumerNotRegisteredError as error:
             assert self.consumer is not None
             require_registration(self.connection, self.consumer, self.path)
-            raise ClusterUnavailableError(
+            raise errors.ClusterUnavailableError(
                 "The consumer is registered, but the proxy does not know it yet",
                 remedy="Wait: proxies refresh their list of registrations every few seconds",
                 queue=self.path,
@@ -261,7 +253,7 @@ def require_registration(connection: Connection, consumer: str, queue: str) -> N
         if registration(connection, queue, consumer) is not None:
             return
         time.sleep(_PAUSE_SECONDS)
-    raise ConsumerNotRegisteredError(
+    raise errors.ConsumerNotRegisteredError(
         "The consumer is not registered for the queue",
         remedy=f"Run: {advice.register(queue, consumer)}",
         consumer=consumer,
@@ -278,14 +270,14 @@ def register_consumer(connection: Connection, queue: str, consumer: str, *, vita
 def _require_consumer(connection: Connection, consumer: str, queue: str) -> None:
     with translated("find the consumer", consumer=consumer):
         if not connection.reader.exists(consumer):
-            raise ConsumerNotFoundError(
+            raise errors.ConsumerNotFoundError(
                 "There is no such consumer",
                 remedy=f"Run: {advice.create_consumer(consumer, queue)}",
                 consumer=consumer,
             )
         found = connection.reader.get(f"{consumer}/@")
     if not found.get("treat_as_queue_consumer", False):
-        raise ConsumerNotFoundError(
+        raise errors.ConsumerNotFoundError(
             "This is not a queue consumer",
             remedy=f"Run: {advice.not_a_consumer(consumer, queue, columns_of(found))}",
             consumer=consumer,

@@ -13,14 +13,7 @@ from typing import TYPE_CHECKING, Any
 from yt.wrapper import YsonFormat
 from yt.yson import YsonUint64
 
-from yt_exactly_once import advice
-from yt_exactly_once.errors import (
-    AccessError,
-    TableError,
-    TableNotDynamicError,
-    TableNotFoundError,
-    TableNotMountedError,
-)
+from yt_exactly_once import advice, errors
 from yt_exactly_once.ytsaurus.failures import translated
 
 if TYPE_CHECKING:
@@ -52,13 +45,13 @@ class TableInfo:
     def require_mounted(self) -> None:
         """Check that transactions can write rows; raise `TableError` if not."""
         if self.atomicity != "full":
-            raise TableError(
+            raise errors.TableError(
                 f"The table has atomicity={self.atomicity}, so its rows would be in no transaction",
                 remedy=f"Run: {advice.make_atomic(self.path)}",
                 path=self.path,
             )
         if self.tablet_state != "mounted":
-            raise TableNotMountedError(
+            raise errors.TableNotMountedError(
                 f"The table is {self.tablet_state}, not mounted",
                 remedy=f"Run: {advice.mount(self.path, self.tablet_state)}",
                 path=self.path,
@@ -98,7 +91,7 @@ def described(path: str, attributes: Mapping[str, Any] | None) -> TableInfo:
     """Return the same as `describe_table` of attributes that were read; `None` is for nothing at the path."""
     known = require_table(path, attributes)
     if not known["dynamic"]:
-        raise TableNotDynamicError(
+        raise errors.TableNotDynamicError(
             "The table is static, but only dynamic tables take part in tablet transactions",
             remedy=f"Run: {advice.make_dynamic(path)}",
             path=path,
@@ -123,7 +116,7 @@ def require_table(
         TableNotFoundError: they are those of something else, or of nothing.
     """
     if attributes is None or attributes["type"] != "table":
-        raise TableNotFoundError(
+        raise errors.TableNotFoundError(
             "There is no such table"
             if attributes is None
             else f"This is a {attributes['type']}, not a table",
@@ -232,7 +225,7 @@ def mount_table(connection: Connection, path: str, *, is_frozen: bool = False) -
 
 def mark_table(connection: Connection, path: str, name: str, value: int) -> None:
     """Set an attribute by which tools find the table; who may not set it goes without."""
-    with suppress(AccessError):
+    with suppress(errors.AccessError):
         set_attribute(connection, path, name, value)
 
 

@@ -8,18 +8,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from yt_exactly_once.codec.schema import (
-    SOURCE_QUEUE_COLUMN,
-    SOURCE_ROW_COLUMN,
-    SOURCE_TABLET_COLUMN,
-)
+from yt_exactly_once.codec import schema
 from yt_exactly_once.config import check_path, check_positive
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.operations.audit.by_digest import (
-    compared_by_count,
-    compared_by_digest,
-    keeps_digests,
-)
+from yt_exactly_once.operations.audit import by_digest
 from yt_exactly_once.operations.audit.by_source import Comparison
 from yt_exactly_once.operations.audit.found import Audit, By, Columns
 from yt_exactly_once.operations.audit.ranges import ROWS_PER_READ, Progress, RangeReader
@@ -70,11 +62,11 @@ def audit(
     entries = look()
     reader = RangeReader(connection, rows_per_read, progress)
     names = {column["name"] for column in info.schema}
-    if by is None and (columns or {SOURCE_TABLET_COLUMN, SOURCE_ROW_COLUMN} <= names):
+    if by is None and (columns or {schema.SOURCE_TABLET_COLUMN, schema.SOURCE_ROW_COLUMN} <= names):
         by = By.SOURCE
     if by is By.SOURCE:
         chosen = columns or Columns(
-            queue=SOURCE_QUEUE_COLUMN if SOURCE_QUEUE_COLUMN in names else None
+            queue=schema.SOURCE_QUEUE_COLUMN if schema.SOURCE_QUEUE_COLUMN in names else None
         )
         _require_columns(info, names, chosen)
         return Comparison(reader, info, entries, chosen, start).run(compare=compare)
@@ -83,9 +75,9 @@ def audit(
             "Columns with the source of each row are for an audit by source",
             remedy="Leave them out",
         )
-    if by is By.DIGEST or (by is None and compare and keeps_digests(entries)):
-        return compared_by_digest(reader, info, entries, look)
-    return compared_by_count(reader, info, entries, look)
+    if by is By.DIGEST or (by is None and compare and by_digest.keeps_digests(entries)):
+        return by_digest.compared_by_digest(reader, info, entries, look)
+    return by_digest.compared_by_count(reader, info, entries, look)
 
 
 def _require_columns(info: TableInfo, names: set[str], chosen: Columns) -> None:

@@ -6,13 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from yt_exactly_once.config import (
-    ROWS_PER_TABLET_LIMIT,
-    ClusterConfig,
-    DeliveryMode,
-    check_path,
-    check_positive,
-)
+from yt_exactly_once import config
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,16 +47,16 @@ class Subject:
         ConfigError: a path or a number is impossible.
     """
 
-    cluster: ClusterConfig
+    cluster: config.ClusterConfig
     queues: tuple[Queue, ...] = ()
     targets: tuple[str, ...] = ()
-    mode: DeliveryMode = DeliveryMode.TRANSACTIONAL
+    mode: config.DeliveryMode = config.DeliveryMode.TRANSACTIONAL
     ledger: str | None = None
     producer: str | None = None
     dead_letter: str | None = None
     checkpoint: str | None = None
     max_rows_per_partition: int | None = None
-    rows_per_tablet: int = ROWS_PER_TABLET_LIMIT
+    rows_per_tablet: int = config.ROWS_PER_TABLET_LIMIT
     frame: pa.Schema | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
     conf_origin: str = ""
@@ -71,18 +65,18 @@ class Subject:
     def __post_init__(self) -> None:
         """Check every value."""
         for queue in self.queues:
-            check_path(queue.path, "queue")
+            config.check_path(queue.path, "queue")
             if queue.consumer is not None:
-                check_path(queue.consumer, "consumer")
+                config.check_path(queue.consumer, "consumer")
         for target in self.targets:
-            check_path(target, "target")
+            config.check_path(target, "target")
         for name in ("ledger", "producer", "dead_letter"):
             path = getattr(self, name)
             if path is not None:
-                check_path(path, name)
-        check_positive(self.rows_per_tablet, "rows_per_tablet")
+                config.check_path(path, name)
+        config.check_positive(self.rows_per_tablet, "rows_per_tablet")
         if self.max_rows_per_partition is not None:
-            check_positive(self.max_rows_per_partition, "max_rows_per_partition")
+            config.check_positive(self.max_rows_per_partition, "max_rows_per_partition")
 
     @property
     def ledger_path(self) -> str | None:

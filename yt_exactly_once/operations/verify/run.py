@@ -10,14 +10,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 
+from yt_exactly_once import errors
 from yt_exactly_once.config import ClusterConfig, check_path
-from yt_exactly_once.errors import (
-    AccessError,
-    ClusterUnavailableError,
-    ConfigError,
-    ExactlyOnceError,
-    TransientError,
-)
 from yt_exactly_once.operations.verify.fact import Fact
 from yt_exactly_once.operations.verify.facts import FACTS
 from yt_exactly_once.operations.verify.results import Report, Result, Verdict
@@ -64,7 +58,7 @@ def verify_cluster(
     check_path(directory, "directory")
     unknown = [backend for backend in backends if backend not in BACKENDS]
     if unknown:
-        raise ConfigError(
+        raise errors.ConfigError(
             f"There is no backend {unknown[0]!r}", remedy=f"Use {' or '.join(BACKENDS)}"
         )
     started, began = datetime.now(UTC), time.monotonic()
@@ -76,7 +70,7 @@ def verify_cluster(
         settings = replace(config, client_config={**config.client_config, "backend": backend})
         try:
             check_backend(settings.client_config)
-        except ConfigError as error:
+        except errors.ConfigError as error:
             skipped[backend] = str(error)
             continue
         stage = Stage.below(connect(settings), directory, patience or Patience())
@@ -110,10 +104,10 @@ def _check(fact: Fact, stage: Stage, backend: str) -> Result:
         verdict, seen = Verdict.DIFFERS, str(difference)
     except NotShown as reason:
         verdict, seen = Verdict.NOT_SHOWN, str(reason)
-    except (AccessError, ClusterUnavailableError) as error:
+    except (errors.AccessError, errors.ClusterUnavailableError) as error:
         verdict, seen = Verdict.NOT_SHOWN, str(error)
-    except ExactlyOnceError as error:
-        unanswered = isinstance(error, TransientError) and not codes_in(error)
+    except errors.ExactlyOnceError as error:
+        unanswered = isinstance(error, errors.TransientError) and not codes_in(error)
         verdict = Verdict.NOT_SHOWN if unanswered else Verdict.DIFFERS
         seen = f"{type(error).__name__}: {error}"
     except (KeyError, TypeError, ValueError) as error:
@@ -131,7 +125,7 @@ def _removed(stage: Stage, leftovers: list[str]) -> Iterator[None]:
         with _uninterrupted():
             try:
                 stage.remove()
-            except ExactlyOnceError as error:
+            except errors.ExactlyOnceError as error:
                 leftovers.append(
                     f"{stage.directory} could not be removed: {error} Run: yt remove -rf "
                     f"{stage.directory}. It expires by itself after an hour."

@@ -10,14 +10,9 @@ from typing import Any
 
 from yt_exactly_once.commit.batch import MicroBatch, SourceRange
 from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.spark.query import offset_log
 from yt_exactly_once.spark.query.calls import Place
 from yt_exactly_once.spark.query.notes import FolderNotes
-from yt_exactly_once.spark.query.offset_log import (
-    digest_of_others,
-    may_have_read,
-    shares_tasks,
-    source_ranges,
-)
 from yt_exactly_once.spark.storage import open_storage, shown
 from yt_exactly_once.ytsaurus.client import Connection
 
@@ -108,17 +103,17 @@ class CheckpointFiles:
             query_id=place.query_id,
             batch_id=batch_id,
             run_id=place.run_id,
-            sources=source_ranges(now, before),
+            sources=offset_log.source_ranges(now, before),
             stateful=self._files.exists("state"),
-            others=digest_of_others(now, before),
-            shares_tasks=shares_tasks(now),
+            others=offset_log.digest_of_others(now, before),
+            shares_tasks=offset_log.shares_tasks(now),
         )
 
     def ranges(self, batch: MicroBatch, number: int) -> tuple[SourceRange, ...]:  # noqa: ARG002 - one interface
         """See `OffsetLog.ranges`."""
         try:
             before = self._read(number - 1) if number > 0 else []
-            return source_ranges(self._read(number), before)
+            return offset_log.source_ranges(self._read(number), before)
         except FileNotFoundError:
             return ()
 
@@ -129,7 +124,7 @@ class CheckpointFiles:
     def may_be_written(self, batch: MicroBatch, is_unused: bool) -> bool:
         """See `OffsetLog.may_be_written`."""
         is_new = is_unused and self._logged(batch.batch_id) >= self._since
-        return not is_new and may_have_read(batch, self.ranges)
+        return not is_new and offset_log.may_have_read(batch, self.ranges)
 
     def _logged(self, batch_id: int) -> float:
         """Return when Spark has logged a batch, in milliseconds; 0 where it does not say so."""

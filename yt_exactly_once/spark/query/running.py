@@ -11,15 +11,10 @@ from typing import TYPE_CHECKING, Any
 from yt_exactly_once.commit.batch import MicroBatch, SourceRange
 from yt_exactly_once.commit.notes import Notes
 from yt_exactly_once.errors import ConfigError, ExactlyOnceError
+from yt_exactly_once.spark.query import offset_log
 from yt_exactly_once.spark.query.calls import Place
 from yt_exactly_once.spark.query.checkpoint import CheckpointFiles
 from yt_exactly_once.spark.query.notes import HadoopNotes
-from yt_exactly_once.spark.query.offset_log import (
-    digest_of_others,
-    may_have_read,
-    shares_tasks,
-    source_ranges,
-)
 from yt_exactly_once.spark.versions import STATE_STORE_WRITER
 
 if TYPE_CHECKING:
@@ -62,7 +57,7 @@ class RunningQuery:
         """See `OffsetLog.ranges`."""
         run = self._runs.get(batch.query_id)
         if run is not None:
-            return source_ranges(*run.texts(number))
+            return offset_log.source_ranges(*run.texts(number))
         return self._files.ranges(batch, number) if self._files else ()
 
     def locate(self, frame: DataFrame, batch_id: int) -> Place:
@@ -149,11 +144,11 @@ class RunningQuery:
             query_id=place.query_id,
             batch_id=place.batch_id,
             run_id=run.id,
-            sources=source_ranges(now, before),
+            sources=offset_log.source_ranges(now, before),
             stateful=run.stateful,
             output_mode=run.output_mode,
-            others=digest_of_others(now, before),
-            shares_tasks=shares_tasks(now),
+            others=offset_log.digest_of_others(now, before),
+            shares_tasks=offset_log.shares_tasks(now),
         )
 
     def has_ended(self, place: Place) -> bool:
@@ -171,7 +166,7 @@ class RunningQuery:
         is_new = run.has_ended_before(batch.batch_id) or (
             is_unused and run.began_in_this_application()
         )
-        return not is_new and may_have_read(batch, self.ranges)
+        return not is_new and offset_log.may_have_read(batch, self.ranges)
 
 
 class _Run:

@@ -16,28 +16,15 @@ from pyspark.sql.datasource import DataSourceStreamReader
 
 from yt_exactly_once.errors import ConfigError, NotAQueueError, SchemaMismatchError
 from yt_exactly_once.observability import Event
+from yt_exactly_once.spark import versions
 from yt_exactly_once.spark.query.queue_offset import QueueOffset
+from yt_exactly_once.spark.source import offsets
 from yt_exactly_once.spark.source.following import ConsumerFollower
 from yt_exactly_once.spark.source.lag import LagReport
-from yt_exactly_once.spark.source.offsets import (
-    BEGIN_AGAIN,
-    ENDING_OPTION,
-    check_reachable,
-    first_positions,
-    recreated,
-)
 from yt_exactly_once.spark.source.options import StartingPoint
 from yt_exactly_once.spark.source.patient import PatientQueue
 from yt_exactly_once.spark.source.planning import BatchPlanner
 from yt_exactly_once.spark.source.range import QueueTask, RangeReader
-from yt_exactly_once.spark.versions import (
-    HAS_ADMISSION_CONTROL,
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
 from yt_exactly_once.spark.worker import keep_freed_memory, spare_modules
 
 if TYPE_CHECKING:
@@ -51,7 +38,7 @@ IDLE_INTERVAL = 0.1
 """Seconds between two looks at a queue that had nothing new; Spark itself asks every 10 ms."""
 
 
-class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class QueueStreamReader(DataSourceStreamReader, versions.SupportsTriggerAvailableNow):
     """Reads one queue for one query.
 
     Args:
@@ -84,7 +71,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             starting = self._queue.options.starting_offsets
             committed = starting is StartingPoint.COMMITTED
             bounds = self._planner.look()
-            positions = first_positions(
+            positions = offsets.first_positions(
                 starting,
                 bounds,
                 self._queue.stored(range(len(bounds))) if committed else {},
@@ -93,20 +80,20 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._initial = self._queue.offset(positions).to_json()
         return self._initial
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+    def getDefaultReadLimit(self) -> versions.ReadLimit:  # noqa: N802 - Spark's name
         """Return the limit of a batch; ours hold per queue partition."""
         if self._queue.options.max_rows_per_partition is not None:
-            return ReadMaxRows(self._queue.options.max_rows_per_partition)
+            return versions.ReadMaxRows(self._queue.options.max_rows_per_partition)
         if self._queue.options.max_bytes_per_partition is not None:
-            return ReadMaxBytes(self._queue.options.max_bytes_per_partition)
-        return ReadAllAvailable()
+            return versions.ReadMaxBytes(self._queue.options.max_bytes_per_partition)
+        return versions.ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Note where the queue ends now: this run reads no further."""
         self._planner.set_end()
 
     def latestOffset(  # noqa: N802 - Spark's name
-        self, start: dict[str, Any], limit: ReadLimit
+        self, start: dict[str, Any], limit: versions.ReadLimit
     ) -> dict[str, Any]:
         """Plan the end of the next batch; `start` itself when there is nothing new.
 
@@ -114,7 +101,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ConfigError: the checkpoint belongs to another queue, consumer or cluster.
             DataLossError: rows from `start` on are gone, or the queue was recreated.
         """
-        return self._next_offset(start, limited=not isinstance(limit, ReadAllAvailable))
+        return self._next_offset(start, limited=not isinstance(limit, versions.ReadAllAvailable))
 
     def _next_offset(self, start: dict[str, Any], *, limited: bool) -> dict[str, Any]:
         here = self._logged(start)
@@ -123,7 +110,9 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         is_recreated = here.queue_id != self._queue.info.id
         if is_recreated:
             here = self._at_the_beginning(bounds)
-        check_reachable(here, bounds, fail_on_data_loss=self._queue.options.fail_on_data_loss)
+        offsets.check_reachable(
+            here, bounds, fail_on_data_loss=self._queue.options.fail_on_data_loss
+        )
         ends = self._planner.ends(here.partitions, bounds, limited=limited)
         if all(end == here.partitions.get(partition, 0) for partition, end in ends.items()):
             self._idle_since = self._queue.clock()
@@ -232,9 +221,9 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             remedy = (
                 "Rows of the old queue that were not read are lost, unless it is put back. Set "
                 "fail_on_data_loss to false: the query continues at the first row of the new queue, and "
-                f"takes the consumer back there. Leave the consumer where it is. {BEGIN_AGAIN}"
+                f"takes the consumer back there. Leave the consumer where it is. {offsets.BEGIN_AGAIN}"
             )
-            raise recreated(self._queue.remote.path, self._queue.remote.consumer, remedy)
+            raise offsets.recreated(self._queue.remote.path, self._queue.remote.consumer, remedy)
 
 
 class SelfLimitingReader(QueueStreamReader):
@@ -286,11 +275,11 @@ def reader_of(
             remedy="Use spark.read for this table, or pass the path of a queue",
             path=packed.opened.options.path,
         )
-    if any(name.lower() == ENDING_OPTION for name in options):
+    if any(name.lower() == offsets.ENDING_OPTION for name in options):
         raise ConfigError(
-            f"A stream has no {ENDING_OPTION}",
+            f"A stream has no {offsets.ENDING_OPTION}",
             remedy="Remove it, or use spark.read to read a part of the queue once",
-            option=ENDING_OPTION,
+            option=offsets.ENDING_OPTION,
         )
     if schema != packed.spark_schema:
         raise SchemaMismatchError(
@@ -299,5 +288,5 @@ def reader_of(
             remedy="Leave .schema(...) out and select or cast the columns afterwards",
             queue=packed.queue.options.path,
         )
-    kind = QueueStreamReader if HAS_ADMISSION_CONTROL else SelfLimitingReader
+    kind = QueueStreamReader if versions.HAS_ADMISSION_CONTROL else SelfLimitingReader
     return kind(packed)

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
+from yt_exactly_once import errors
 from yt_exactly_once.commit.batch import SourceRange
 from yt_exactly_once.commit.consumers import consumer_rows
-from yt_exactly_once.errors import (
-    ConflictError,
-    ConsumerNotRegisteredError,
-    ExactlyOnceError,
-    OffsetConflictError,
-)
 from yt_exactly_once.operations.verify.fact import EVERY_MODE, Facts, Part
 from yt_exactly_once.operations.verify.stage import Differs, Stage, expect
 from yt_exactly_once.ytsaurus.browsing import cluster_of
@@ -42,7 +37,7 @@ def _registered(stage: Stage) -> tuple[RemoteQueue, float]:
         try:
             with translated("pull rows"):
                 stage.client.pull_queue_consumer(queue.consumer, queue.path, 0, 0, max_row_count=1)
-        except ConsumerNotRegisteredError:
+        except errors.ConsumerNotRegisteredError:
             return False
         return True
 
@@ -138,7 +133,7 @@ def _unregistered(stage: Stage) -> None:
     stage.refusal(
         lambda: list(stage.client.pull_queue_consumer(stranger, stage.path("queue"), 0, 0)),
         "a consumer without a registration may pull",
-    ).require(_AUTHORIZATION, ConsumerNotRegisteredError)
+    ).require(_AUTHORIZATION, errors.ConsumerNotRegisteredError)
 
 
 @fact(
@@ -190,7 +185,7 @@ def _consumer_rows(stage: Stage) -> None:
         transaction.commit()
     try:
         queue.advance(0, 2, 3)
-    except OffsetConflictError as error:
+    except errors.OffsetConflictError as error:
         raise Differs(
             "the server does not see an offset that a transaction wrote as a row"
         ) from error
@@ -210,11 +205,11 @@ def _old_offset(stage: Stage) -> None:
     _advance(stage, queue, 4)
     stage.refusal(
         lambda: queue.advance(0, 3, 5), "an advance with a wrong old offset is accepted"
-    ).require(_OFFSET_CONFLICT, OffsetConflictError)
+    ).require(_OFFSET_CONFLICT, errors.OffsetConflictError)
     queue.advance(0, 4, 5)
     try:
         queue.advance(0, 4, 5)
-    except ExactlyOnceError as error:
+    except errors.ExactlyOnceError as error:
         raise Differs(
             f"the answer to a repeated advance does not say where the consumer is: {error.what}"
         ) from error
@@ -239,6 +234,6 @@ def _moves_conflict(stage: Stage) -> None:
         queue.advance(0, 1, 2)
         stage.refusal(
             transaction.commit, "a transaction overwrote an offset that was moved after it began"
-        ).require(_CONFLICT, ConflictError)
+        ).require(_CONFLICT, errors.ConflictError)
     expect(stage.rows("rows", "moved") == [None], "rows of a refused move are there")
     expect(queue.stored_offsets(cluster, [0]) == {0: 2}, "a refused move was stored")

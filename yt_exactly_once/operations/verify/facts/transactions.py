@@ -7,18 +7,11 @@ from datetime import timedelta
 
 import pyarrow as pa
 
+from yt_exactly_once import errors
 from yt_exactly_once.codec.rows import WireFormat, encode
 from yt_exactly_once.codec.schema import TableSchema, check_frame
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.config import ROWS_PER_TABLET_LIMIT
-from yt_exactly_once.errors import (
-    BatchTooLargeError,
-    CommitOutcomeUnknownError,
-    ConflictError,
-    ExactlyOnceError,
-    SchemaMismatchError,
-    TransientError,
-)
 from yt_exactly_once.operations.verify.fact import EVERY_MODE, Facts, Part
 from yt_exactly_once.operations.verify.stage import LEASE, Differs, NotShown, Stage, expect
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction
@@ -114,7 +107,7 @@ def _first_committer_wins(stage: Stage) -> str:
         winner.insert(rows, [{"k": "race", "v": "winner"}])
         winner.commit()
         refusal = stage.refusal(loser.commit, "both of two overlapping writers of a row committed")
-    refusal.require(_CONFLICT, ConflictError)
+    refusal.require(_CONFLICT, errors.ConflictError)
     (row,) = stage.rows("rows", "race")
     expect(row is not None and row["v"] == "winner", "the row of the refused transaction is there")
     stage.insert("log", {"v": "after the race"})
@@ -135,7 +128,7 @@ def _plain_writes_conflict(stage: Stage) -> None:
         stage.refusal(
             transaction.commit,
             "a transaction overwrote a row that a plain insert wrote after it began",
-        ).require(_CONFLICT, ConflictError)
+        ).require(_CONFLICT, errors.ConflictError)
 
 
 @fact(
@@ -209,7 +202,7 @@ def _ended_is_not_found(stage: Stage) -> str:
 
     refusal = stage.refusal(again, "a second commit of a transaction was accepted")
     expect(
-        isinstance(refusal.error, CommitOutcomeUnknownError),
+        isinstance(refusal.error, errors.CommitOutcomeUnknownError),
         f"a repeated commit is refused as {type(refusal.error).__name__}: {refusal.error.what}",
     )
     return f"codes {', '.join(map(str, refusal.codes))}"
@@ -233,7 +226,7 @@ def _sticky(stage: Stage) -> str:
         other = TabletTransaction(transaction.id, [second.client(0)], second.pool, proxy=second.url)
         try:
             other.lookup(stage.path("rows"), [{"k": "sticky"}])
-        except ExactlyOnceError:
+        except errors.ExactlyOnceError:
             return "another proxy does not know it"
         finally:
             other.abort()
@@ -264,7 +257,7 @@ def _lease(stage: Stage) -> None:
             f"{stage.patience.idle.total_seconds():g} s without a request",
         )
     expect(
-        isinstance(refusal.error, CommitOutcomeUnknownError),
+        isinstance(refusal.error, errors.CommitOutcomeUnknownError),
         f"an expired transaction is refused as {type(refusal.error).__name__}: {refusal.error.what}",
     )
     expect(stage.rows("rows", "impatient") == [None], "the row of an expired transaction is there")
@@ -298,7 +291,7 @@ def _row_limit(stage: Stage) -> str:
             refusal = stage.refusal(transaction.commit, "accepted")
         except Differs:
             return "the limit is higher: rows_per_tablet_limit may be raised to it"
-    refusal.require(_TOO_MANY_ROWS, BatchTooLargeError)
+    refusal.require(_TOO_MANY_ROWS, errors.BatchTooLargeError)
     return f"{ROWS_PER_TABLET_LIMIT} rows fit, one more is refused with 1717"
 
 
@@ -316,7 +309,7 @@ def _wrong_value(stage: Stage) -> None:
             transaction.commit()
 
     stage.refusal(write, "a text was written into a column of numbers").require(
-        _SCHEMA_VIOLATION, SchemaMismatchError
+        _SCHEMA_VIOLATION, errors.SchemaMismatchError
     )
     expect(stage.rows("rows", "wrong") == [None], "the refused row is there")
 
@@ -334,7 +327,7 @@ def _unmounted(stage: Stage) -> str:
         refusal = stage.refusal(transaction.commit, "rows were committed into an unmounted table")
     stage.mount("remounted")
     expect(
-        isinstance(refusal.error, TransientError),
+        isinstance(refusal.error, errors.TransientError),
         f"refused as {type(refusal.error).__name__}, which the package does not retry: "
         f"{refusal.error.what}",
     )
@@ -369,7 +362,7 @@ def _remount(stage: Stage) -> str:
         )
     for refusal in (remounted, forgotten):
         expect(
-            isinstance(refusal.error, TransientError),
+            isinstance(refusal.error, errors.TransientError),
             f"refused as {type(refusal.error).__name__} with the codes "
             f"{', '.join(map(str, refusal.codes))}, which the package does not retry",
         )
