@@ -11,16 +11,9 @@ from tests.flows import STATELESS, columns, create_table
 from tests.integration.streams import finish
 from tests.kinds import decimal, optional
 from tests.tiers import first_of
-from yt_exactly_once import cli
+from yt_exactly_once import cli, errors
 from yt_exactly_once import create_table as make
 from yt_exactly_once.codec.spark_types import parse_columns
-from yt_exactly_once.errors import (
-    ConfigError,
-    RequestRefusedError,
-    SchemaMismatchError,
-    TableNotDynamicError,
-    TableNotFoundError,
-)
 
 FRAME = (
     StructType()
@@ -92,14 +85,14 @@ def test_pivot_keys_cut_a_sorted_table(create, client, tmp):
 )
 def test_impossible_shape_is_refused(create, client, tmp, options, message):
     """Before anything is created."""
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(errors.ConfigError, match=message):
         create(**options)
     assert client.list(tmp) == []
 
 
 def test_pivot_keys_the_cluster_refuses_are_an_error(create, client, tmp):
     """What only the cluster can tell; no table is left behind."""
-    with pytest.raises(RequestRefusedError):
+    with pytest.raises(errors.RequestRefusedError):
         create(key_columns=["id"], pivot_keys=[[], [7], [3]])
     assert client.list(tmp) == []
 
@@ -126,7 +119,7 @@ def test_table_of_another_schema_is_refused_and_left_alone(
         if column["type_v3"] == "decimal":
             column["type_v3"] = decimal(10, 2)
     client.create("table", table, attributes={"dynamic": True, "schema": there})
-    with pytest.raises(SchemaMismatchError, match=message):
+    with pytest.raises(errors.SchemaMismatchError, match=message):
         create()
     assert client.get(f"{table}/@tablet_state") == "unmounted"
 
@@ -142,10 +135,10 @@ def test_table_that_is_wider_than_the_frame_fits(create, client, tmp):
 def test_something_else_at_the_path_is_refused(create, client, tmp):
     """A folder, or a static table."""
     client.create("map_node", f"{tmp}/folder")
-    with pytest.raises(TableNotFoundError, match="map_node, not a table"):
+    with pytest.raises(errors.TableNotFoundError, match="map_node, not a table"):
         create(name="folder")
     client.create("table", f"{tmp}/static")
-    with pytest.raises(TableNotDynamicError):
+    with pytest.raises(errors.TableNotDynamicError):
         create(name="static")
 
 

@@ -12,50 +12,37 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from yt.yson.yson_types import YsonUint64
 
+from yt_exactly_once.codec import types as yt_types
 from yt_exactly_once.codec.scalars import SCALARS
-from yt_exactly_once.codec.types import (
-    DecimalType,
-    DictType,
-    ListType,
-    Member,
-    OptionalType,
-    SimpleType,
-    StructType,
-    TaggedType,
-    TupleType,
-    VariantType,
-    is_nullable,
-    render_type,
-)
 
 SIMPLE = sorted(
     set(SCALARS) - {"yson", "null", "void", *(name for name in SCALARS if "tz_" in name)}
 )
-ANY = OptionalType(SimpleType("yson"))
-JSON = SimpleType("json")
+ANY = yt_types.OptionalType(yt_types.SimpleType("yson"))
+JSON = yt_types.SimpleType("json")
 WIDE = Context(prec=80)
 SPARK_DIGITS = 38
 
 
 def simple_types(max_digits=SPARK_DIGITS):
     decimals = st.integers(1, max_digits).flatmap(
-        lambda digits: st.integers(0, digits).map(lambda scale: DecimalType(digits, scale))
+        lambda digits: st.integers(0, digits).map(lambda scale: yt_types.DecimalType(digits, scale))
     )
-    return st.sampled_from(SIMPLE).map(SimpleType) | decimals
+    return st.sampled_from(SIMPLE).map(yt_types.SimpleType) | decimals
 
 
 def members(types):
     names = st.lists(st.sampled_from("abcdé"), min_size=1, max_size=3, unique=True)
     return names.flatmap(
         lambda chosen: st.tuples(
-            *[types.map(lambda t, name=name: Member(name, t)) for name in chosen]
+            *[types.map(lambda t, name=name: yt_types.Member(name, t)) for name in chosen]
         )
     )
 
 
 def unnamed(types):
     return st.lists(types, min_size=1, max_size=3).map(
-        lambda found: tuple(Member(f"_{n}", one) for n, one in enumerate(found, 1))
+        lambda found: tuple(yt_types.Member(f"_{n}", one) for n, one in enumerate(found, 1))
     )
 
 
@@ -65,15 +52,19 @@ def types(max_digits=SPARK_DIGITS):
 
     def composite(inner):
         return st.one_of(
-            inner.map(OptionalType),
-            inner.map(ListType),
-            inner.map(lambda item: TaggedType("label", item)),
-            members(inner).map(StructType),
-            st.lists(inner, min_size=1, max_size=3).map(lambda found: TupleType(tuple(found))),
-            members(inner).map(lambda found: VariantType(found, named=True)),
-            unnamed(inner).map(lambda found: VariantType(found, named=False)),
+            inner.map(yt_types.OptionalType),
+            inner.map(yt_types.ListType),
+            inner.map(lambda item: yt_types.TaggedType("label", item)),
+            members(inner).map(yt_types.StructType),
+            st.lists(inner, min_size=1, max_size=3).map(
+                lambda found: yt_types.TupleType(tuple(found))
+            ),
+            members(inner).map(lambda found: yt_types.VariantType(found, named=True)),
+            unnamed(inner).map(lambda found: yt_types.VariantType(found, named=False)),
             # The cluster takes no dicts with JSON for keys.
-            st.tuples(simple.filter(lambda key: key != JSON), inner).map(lambda p: DictType(*p)),
+            st.tuples(simple.filter(lambda key: key != JSON), inner).map(
+                lambda p: yt_types.DictType(*p)
+            ),
         )
 
     return st.recursive(simple | st.just(ANY), composite, max_leaves=5)
@@ -82,24 +73,24 @@ def types(max_digits=SPARK_DIGITS):
 def values(logical):  # noqa: C901, PLR0911 - a case per kind
     """Draw triples: the value as Arrow takes it, and as YSON has it by name and by position."""
     match logical:
-        case TaggedType(_, item):
+        case yt_types.TaggedType(_, item):
             return values(item)
-        case SimpleType(name):
+        case yt_types.SimpleType(name):
             return simple_values(name)
-        case DecimalType(precision, scale):
+        case yt_types.DecimalType(precision, scale):
             return st.integers(1 - 10**precision, 10**precision - 1).map(
                 lambda number: same(
                     Decimal(number).scaleb(-scale, WIDE), stored_decimal(number, precision)
                 )
             )
-        case OptionalType(item) if is_nullable(item):
+        case yt_types.OptionalType(item) if yt_types.is_nullable(item):
             inner = values(item).map(lambda v: ({"value": v[0]}, [v[1]], [v[2]]))
             return st.just((None, None, None)) | inner
-        case OptionalType(item):
+        case yt_types.OptionalType(item):
             return st.just((None, None, None)) | values(item)
-        case ListType(item):
+        case yt_types.ListType(item):
             return st.lists(values(item), max_size=3).map(transposed)
-        case TupleType(elements):
+        case yt_types.TupleType(elements):
             return st.tuples(*map(values, elements)).map(
                 lambda found: (
                     {f"_{n}": v[0] for n, v in enumerate(found, 1)},
@@ -107,7 +98,7 @@ def values(logical):  # noqa: C901, PLR0911 - a case per kind
                     [v[2] for v in found],
                 )
             )
-        case StructType(parts):
+        case yt_types.StructType(parts):
             return st.tuples(*[values(part.type) for part in parts]).map(
                 lambda found: (
                     {part.name: v[0] for part, v in zip(parts, found, strict=True)},
@@ -115,7 +106,7 @@ def values(logical):  # noqa: C901, PLR0911 - a case per kind
                     [v[2] for v in found],
                 )
             )
-        case DictType(key, value):
+        case yt_types.DictType(key, value):
             pairs = st.lists(st.tuples(values(key), values(value)), max_size=3)
             return pairs.map(
                 lambda found: (
@@ -124,7 +115,7 @@ def values(logical):  # noqa: C901, PLR0911 - a case per kind
                     [[k[2], v[2]] for k, v in found],
                 )
             )
-        case VariantType(alternatives, named):
+        case yt_types.VariantType(alternatives, named):
             return st.one_of(
                 [chosen(index, one, named=named) for index, one in enumerate(alternatives)]
             )
@@ -132,7 +123,7 @@ def values(logical):  # noqa: C901, PLR0911 - a case per kind
 
 def chosen(index, one, *, named):
     def shape(v):
-        inner = {"value": v[0]} if is_nullable(one.type) else v[0]
+        inner = {"value": v[0]} if yt_types.is_nullable(one.type) else v[0]
         tag = one.name.encode() if named else index
         return {f"_v{one.name}": inner}, [tag, v[1]], [index, v[2]]
 
@@ -240,7 +231,7 @@ def counted(arrow):
 def tables(draw, column_types):
     types_drawn = draw(st.lists(column_types, min_size=draw(st.integers(1, 3)), max_size=4))
     columns = [
-        {"name": f"column{n}", "type_v3": render_type(logical)}
+        {"name": f"column{n}", "type_v3": yt_types.render_type(logical)}
         for n, logical in enumerate(types_drawn)
     ]
     least = draw(st.sampled_from((0, 2, 4)))
@@ -251,27 +242,27 @@ def tables(draw, column_types):
 def scaled(logical, value):  # noqa: C901, PLR0911 - a case per kind
     """Bring drawn dates and instants to the unit Arrow counts in."""
     match logical:
-        case SimpleType(name) if name in UNITS:
+        case yt_types.SimpleType(name) if name in UNITS:
             return value * UNITS[name]
-        case TaggedType(_, item):
+        case yt_types.TaggedType(_, item):
             return scaled(item, value)
         case _ if value is None:
             return None
-        case OptionalType(item) if is_nullable(item):
+        case yt_types.OptionalType(item) if yt_types.is_nullable(item):
             return {"value": scaled(item, value["value"])}
-        case OptionalType(item):
+        case yt_types.OptionalType(item):
             return scaled(item, value)
-        case ListType(item):
+        case yt_types.ListType(item):
             return [scaled(item, one) for one in value]
-        case TupleType(elements):
+        case yt_types.TupleType(elements):
             return {f"_{n}": scaled(one, value[f"_{n}"]) for n, one in enumerate(elements, 1)}
-        case StructType(parts):
+        case yt_types.StructType(parts):
             return {part.name: scaled(part.type, value[part.name]) for part in parts}
-        case DictType(key, item):
+        case yt_types.DictType(key, item):
             return [(scaled(key, k), scaled(item, v)) for k, v in value]
-        case VariantType(alternatives):
+        case yt_types.VariantType(alternatives):
             return {
-                f"_v{one.name}": scaled(OptionalType(one.type), value[f"_v{one.name}"])
+                f"_v{one.name}": scaled(yt_types.OptionalType(one.type), value[f"_v{one.name}"])
                 for one in alternatives
                 if f"_v{one.name}" in value
             }
@@ -353,9 +344,11 @@ def side_by_side(examples):
         for place, logical in enumerate(types_drawn):
             # A column without any value is one of nulls.
             column = [rows[n % len(rows)][place] if rows else (None,) * 3 for n in range(count)]
-            kind = logical if rows or is_nullable(logical) else OptionalType(logical)
+            kind = (
+                logical if rows or yt_types.is_nullable(logical) else yt_types.OptionalType(logical)
+            )
             name = f"table{number}_column{place}"
-            columns.append({"name": name, "type_v3": render_type(kind)})
+            columns.append({"name": name, "type_v3": yt_types.render_type(kind)})
             joined.append(kind)
             values.append(column)
     return columns, joined, list(zip(*values, strict=True))

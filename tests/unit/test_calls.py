@@ -10,13 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 from tests.notes import MemoryNotes
+from yt_exactly_once import errors
 from yt_exactly_once.commit.notes import NOTES_VERSION, Note, NoteKind, missing_batches
-from yt_exactly_once.errors import (
-    ConflictError,
-    IncompleteBatchError,
-    NewerFormatError,
-    RepeatedCallError,
-)
 from yt_exactly_once.observability import Event
 from yt_exactly_once.spark.query.calls import Call, Calls, LedgerKey, Place
 
@@ -46,9 +41,9 @@ class Run:
         """Make a call that fails."""
 
         def body(_call):
-            raise ConflictError("no")
+            raise errors.ConflictError("no")
 
-        with pytest.raises(ConflictError):
+        with pytest.raises(errors.ConflictError):
             self(number, *keys, body=body)
 
     def missing(self, number, committed, key=ONE):
@@ -71,7 +66,7 @@ def test_batches_follow_each_other(run):
 def test_second_call_of_a_batch_is_refused_and_noted(run):
     """Whoever makes it: what counts is the target."""
     run(3)
-    with pytest.raises(RepeatedCallError, match="was made in this run"):
+    with pytest.raises(errors.RepeatedCallError, match="was made in this run"):
         run(3)
     assert run.missing(3, 3) == run.missing(4, 3) == [3]
     assert run.missing(7, 3) == [3, 4, 5, 6]
@@ -83,18 +78,18 @@ def test_refused_call_does_not_open_the_way_for_another_one(run, refused):
     """The batch is written, or it is not; a third call changes nothing about that."""
     run(4)
     for number in (refused, 4):
-        with pytest.raises(RepeatedCallError):
+        with pytest.raises(errors.RepeatedCallError):
             run(number)
 
 
 def test_batches_after_a_refused_call_are_refused(run):
     """A function that swallows the error must not lose the rows."""
     run(3)
-    with pytest.raises(RepeatedCallError):
+    with pytest.raises(errors.RepeatedCallError):
         run(3)
-    with pytest.raises(IncompleteBatchError, match="accept_incomplete=3"):
+    with pytest.raises(errors.IncompleteBatchError, match="accept_incomplete=3"):
         run(4)
-    with pytest.raises(IncompleteBatchError, match=r"accept_incomplete=\(3, 5\)"):
+    with pytest.raises(errors.IncompleteBatchError, match=r"accept_incomplete=\(3, 5\)"):
         run(6)
 
 
@@ -109,11 +104,11 @@ def test_two_targets_are_two_matters(run):
 def test_sink_of_several_targets_meets_a_sink_of_one(run):
     """It writes none of them then, so the other one lacks the batch."""
     run(0, ONE)
-    with pytest.raises(RepeatedCallError):
+    with pytest.raises(errors.RepeatedCallError):
         run(0, ONE, OTHER)
     assert run.missing(1, 0) == [0]
     assert run.missing(1, None, OTHER) == [0]
-    with pytest.raises(IncompleteBatchError):
+    with pytest.raises(errors.IncompleteBatchError):
         run(1, OTHER)
 
 
@@ -142,7 +137,7 @@ def test_batch_after_a_failed_one_is_refused(run):
     run(1)
     run.fails(2)
     for number in (3, 4):
-        with pytest.raises(IncompleteBatchError, match="Batch 2 was not written"):
+        with pytest.raises(errors.IncompleteBatchError, match="Batch 2 was not written"):
             run(number)
     assert run.missing(2, 1) == []
     assert run.missing(3, 1) == [2]
@@ -171,14 +166,14 @@ def under_way(run, number):
 
 def test_calls_at_the_same_time_are_refused(run):
     """The second one at once, while the first one is under way."""
-    with under_way(run, 0), pytest.raises(RepeatedCallError, match="is under way"):
+    with under_way(run, 0), pytest.raises(errors.RepeatedCallError, match="is under way"):
         run(0)
     assert run.missing(1, 0) == [0]
 
 
 def test_batch_that_begins_while_another_is_written_is_refused(run):
     """The function did not wait for its sink; both batches are written once it does."""
-    with under_way(run, 0), pytest.raises(IncompleteBatchError, match="by another thread"):
+    with under_way(run, 0), pytest.raises(errors.IncompleteBatchError, match="by another thread"):
         run(1)
     run(1)
     run(2)
@@ -189,7 +184,7 @@ def test_batch_that_begins_while_another_is_written_is_refused(run):
 def test_late_call_for_an_older_batch_is_refused(run):
     """Its rows are missing, and the ledger is past them."""
     run(4)
-    with pytest.raises(RepeatedCallError, match="batch 3 after batch 4"):
+    with pytest.raises(errors.RepeatedCallError, match="batch 3 after batch 4"):
         run(3)
     assert run.missing(5, 4) == [4]
 
@@ -197,7 +192,7 @@ def test_late_call_for_an_older_batch_is_refused(run):
 def test_next_run_begins_with_a_clean_slate(run):
     """What must outlive a run is in the notes."""
     run(3)
-    with suppress(RepeatedCallError):
+    with suppress(errors.RepeatedCallError):
         run(3)
     Run(run.calls, run.notes, "later")(3)
 
@@ -208,7 +203,7 @@ def test_runs_of_other_queries_are_other_matters(run):
     other = Run(run.calls, query="other")
     other(3)
     for each in (run, other):
-        with pytest.raises(RepeatedCallError):
+        with pytest.raises(errors.RepeatedCallError):
             each(3)
 
 
@@ -224,7 +219,7 @@ def test_call_under_way_is_remembered_when_the_next_run_begins(run):
     """A driver may start the query again while a thread of the old run still writes."""
     with under_way(run, 3):
         Run(run.calls, run.notes, "later")(3)
-        with pytest.raises(RepeatedCallError, match="is under way"):
+        with pytest.raises(errors.RepeatedCallError, match="is under way"):
             run(3)
 
 
@@ -232,11 +227,11 @@ def test_call_that_turns_out_to_be_a_second_one_is_refused_for_good(run):
     """The ledger shows it only later; the batch after it must not hide it."""
 
     def refuse(_call):
-        raise RepeatedCallError("no")
+        raise errors.RepeatedCallError("no")
 
-    with pytest.raises(RepeatedCallError):
+    with pytest.raises(errors.RepeatedCallError):
         run(3, body=refuse)
-    with pytest.raises(IncompleteBatchError, match="Batch 3 was not written"):
+    with pytest.raises(errors.IncompleteBatchError, match="Batch 3 was not written"):
         run(4)
     assert run.missing(4, 3) == [3]
 
@@ -244,9 +239,9 @@ def test_call_that_turns_out_to_be_a_second_one_is_refused_for_good(run):
 def test_failed_batch_cannot_be_called_again_after_a_later_one(run):
     """Its rows would arrive behind those of the later one."""
     run.fails(2)
-    with pytest.raises(IncompleteBatchError):
+    with pytest.raises(errors.IncompleteBatchError):
         run(3)
-    with pytest.raises(RepeatedCallError, match="batch 2 after batch 3"):
+    with pytest.raises(errors.RepeatedCallError, match="batch 2 after batch 3"):
         run(2)
 
 
@@ -284,7 +279,7 @@ def test_interrupted_call_counts_as_failed(run):
 
     with pytest.raises(KeyboardInterrupt):
         run(0, body=interrupt)
-    with pytest.raises(IncompleteBatchError):
+    with pytest.raises(errors.IncompleteBatchError):
         run(1)
     assert run.missing(1, None) == [0]
 
@@ -313,7 +308,7 @@ def test_note_is_kept_where_it_can_be_and_hides_no_error(run, refusals, kept):
         kept == "checkpoint",
         kept == "ledger",
     )
-    with pytest.raises(IncompleteBatchError):
+    with pytest.raises(errors.IncompleteBatchError):
         run(1)
 
 
@@ -322,9 +317,9 @@ def test_transactions_sent_by_a_failed_call_are_handed_to_the_next(run):
 
     def send(call):
         call.commits_sent["1-2"] = "digest"
-        raise ConflictError("no")
+        raise errors.ConflictError("no")
 
-    with pytest.raises(ConflictError):
+    with pytest.raises(errors.ConflictError):
         run(0, body=send)
     calls = []
     run(0, body=calls.append)
@@ -358,7 +353,7 @@ def test_note_of_a_newer_version_is_refused_and_one_of_an_older_version_is_read(
     assert name.startswith(f"v{NOTES_VERSION}-")
     rest = name.partition("-")[2]
     assert Note.from_name(f"v{NOTES_VERSION - 1}-{rest}") == Note.from_name(name)
-    with pytest.raises(NewerFormatError, match=f"note=v{NOTES_VERSION + 1}-unknown"):
+    with pytest.raises(errors.NewerFormatError, match=f"note=v{NOTES_VERSION + 1}-unknown"):
         Note.from_name(f"v{NOTES_VERSION + 1}-unknown")
 
 

@@ -7,65 +7,56 @@ from functools import partial
 import pyarrow as pa
 import pytest
 
+from yt_exactly_once.codec import types
 from yt_exactly_once.codec.rows import WireFormat, decode, encode
 from yt_exactly_once.codec.scalars import SCALARS
 from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of, check_frame
-from yt_exactly_once.codec.types import (
-    DecimalType,
-    DictType,
-    ListType,
-    Member,
-    OptionalType,
-    SimpleType,
-    StructType,
-    TaggedType,
-    TupleType,
-    VariantType,
-    is_nullable,
-    parse_column_type,
-    parse_type,
-    plain_scalar_of,
-    render_type,
-    required,
-)
 from yt_exactly_once.codec.values import to_integers
 from yt_exactly_once.errors import EncodingError, SchemaMismatchError
 
-INT = SimpleType("int64")
+INT = types.SimpleType("int64")
 DESCRIBED = [
     ("int64", INT, "int64"),
     ({"type_name": "int64"}, INT, "int64"),
-    ({"type_name": "decimal", "precision": 10, "scale": 2}, DecimalType(10, 2), "decimal(10, 2)"),
-    ({"type_name": "optional", "item": "utf8"}, OptionalType(SimpleType("utf8")), "optional<utf8>"),
-    ({"type_name": "list", "item": "int64"}, ListType(INT), "list<int64>"),
+    (
+        {"type_name": "decimal", "precision": 10, "scale": 2},
+        types.DecimalType(10, 2),
+        "decimal(10, 2)",
+    ),
+    (
+        {"type_name": "optional", "item": "utf8"},
+        types.OptionalType(types.SimpleType("utf8")),
+        "optional<utf8>",
+    ),
+    ({"type_name": "list", "item": "int64"}, types.ListType(INT), "list<int64>"),
     (
         {"type_name": "dict", "key": "utf8", "value": "int64"},
-        DictType(SimpleType("utf8"), INT),
+        types.DictType(types.SimpleType("utf8"), INT),
         "dict<utf8, int64>",
     ),
     (
         {"type_name": "struct", "members": [{"name": "a", "type": "int64"}]},
-        StructType((Member("a", INT),)),
+        types.StructType((types.Member("a", INT),)),
         "struct<a: int64>",
     ),
     (
         {"type_name": "tuple", "elements": [{"type": "int64"}, {"type": "utf8"}]},
-        TupleType((INT, SimpleType("utf8"))),
+        types.TupleType((INT, types.SimpleType("utf8"))),
         "tuple<int64, utf8>",
     ),
     (
         {"type_name": "variant", "members": [{"name": "a", "type": "int64"}]},
-        VariantType((Member("a", INT),), named=True),
+        types.VariantType((types.Member("a", INT),), named=True),
         "variant<a: int64>",
     ),
     (
         {"type_name": "variant", "elements": [{"type": "int64"}]},
-        VariantType((Member("_1", INT),), named=False),
+        types.VariantType((types.Member("_1", INT),), named=False),
         "variant<int64>",
     ),
     (
         {"type_name": "tagged", "tag": "money", "item": "int64"},
-        TaggedType("money", INT),
+        types.TaggedType("money", INT),
         "tagged<'money', int64>",
     ),
 ]
@@ -74,25 +65,28 @@ DESCRIBED = [
 @pytest.mark.parametrize(("description", "logical", "shown"), DESCRIBED)
 def test_described_type_is_parsed_shown_and_described_again(description, logical, shown):
     """A type survives the way through the tree, and pickling into a task."""
-    assert parse_type(description) == logical
+    assert types.parse_type(description) == logical
     assert str(logical) == shown
-    assert parse_type(render_type(logical)) == logical
+    assert types.parse_type(types.render_type(logical)) == logical
     assert pickle.loads(pickle.dumps(logical)) == logical
 
 
 @pytest.mark.parametrize(
     ("column", "logical"),
     [
-        ({"name": "c", "type": "boolean", "required": True}, SimpleType("bool")),
-        ({"name": "c", "type": "any", "required": False}, OptionalType(SimpleType("yson"))),
-        ({"name": "c", "type": "int64"}, OptionalType(INT)),
-        ({"name": "c", "type": "null", "required": False}, SimpleType("null")),
+        ({"name": "c", "type": "boolean", "required": True}, types.SimpleType("bool")),
+        (
+            {"name": "c", "type": "any", "required": False},
+            types.OptionalType(types.SimpleType("yson")),
+        ),
+        ({"name": "c", "type": "int64"}, types.OptionalType(INT)),
+        ({"name": "c", "type": "null", "required": False}, types.SimpleType("null")),
         ({"name": "c", "type": "int8", "required": True, "type_v3": "int64"}, INT),
     ],
 )
 def test_column_in_either_spelling_is_parsed(column, logical):
     """`type_v3` decides; without it `type` and `required` do."""
-    assert parse_column_type(column) == logical
+    assert types.parse_column_type(column) == logical
 
 
 @pytest.mark.parametrize(
@@ -110,7 +104,7 @@ def test_column_in_either_spelling_is_parsed(column, logical):
 def test_unknown_type_is_refused_with_the_column(description):
     """A type nobody understands is told by column, not guessed."""
     with pytest.raises(SchemaMismatchError, match="not understood") as caught:
-        parse_column_type({"name": "price", "type_v3": description})
+        types.parse_column_type({"name": "price", "type_v3": description})
     assert caught.value.where["column"] == "price"
 
 
@@ -127,13 +121,13 @@ def test_ranges_are_those_of_the_cluster():
 
 def test_nullability_and_plainness_look_through_labels():
     """A label changes neither whether null fits nor how a value travels."""
-    label = TaggedType("t", OptionalType(TaggedType("u", INT)))
-    assert is_nullable(label)
-    assert required(label) == INT
-    assert plain_scalar_of(label)
-    assert not plain_scalar_of(OptionalType(OptionalType(INT)))
-    assert not plain_scalar_of(OptionalType(SimpleType("yson")))
-    assert not is_nullable(ListType(OptionalType(INT)))
+    label = types.TaggedType("t", types.OptionalType(types.TaggedType("u", INT)))
+    assert types.is_nullable(label)
+    assert types.required(label) == INT
+    assert types.plain_scalar_of(label)
+    assert not types.plain_scalar_of(types.OptionalType(types.OptionalType(INT)))
+    assert not types.plain_scalar_of(types.OptionalType(types.SimpleType("yson")))
+    assert not types.is_nullable(types.ListType(types.OptionalType(INT)))
 
 
 def test_a_further_type_is_one_record(monkeypatch):

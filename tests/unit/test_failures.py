@@ -9,33 +9,10 @@ from yt.common import YtError
 from yt.packages.requests.exceptions import ConnectionError as TransportError
 from yt.wrapper.errors import YtTokenError
 
+from yt_exactly_once import errors
 from yt_exactly_once.config import RetryPolicy
-from yt_exactly_once.errors import (
-    AccessError,
-    BatchTooLargeError,
-    ClusterUnavailableError,
-    CommitOutcomeUnknownError,
-    ConflictError,
-    ConsumerNotRegisteredError,
-    ExactlyOnceError,
-    OffsetConflictError,
-    ProducerFencedError,
-    RequestRefusedError,
-    RetriesExhaustedError,
-    SchemaMismatchError,
-    TableNotFoundError,
-    TransactionLostError,
-)
 from yt_exactly_once.retrying import run_attempts
-from yt_exactly_once.ytsaurus.failures import (
-    ANYTHING_ELSE,
-    CODED,
-    NO_ANSWER,
-    NO_CELL,
-    Decision,
-    leaves_outcome_unknown,
-    translated,
-)
+from yt_exactly_once.ytsaurus import failures
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction
 
 
@@ -46,7 +23,10 @@ def nested(code, text="The cause."):
 
 def translation(error):
     """Return what becomes of an error of the client."""
-    with pytest.raises(ExactlyOnceError) as raised, translated("commit", transaction="1-2-3-4"):
+    with (
+        pytest.raises(errors.ExactlyOnceError) as raised,
+        failures.translated("commit", transaction="1-2-3-4"),
+    ):
         raise error
     return raised.value
 
@@ -54,20 +34,20 @@ def translation(error):
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
-        (1700, ConflictError),
-        (1712, ConflictError),
-        (11000, TransactionLostError),
-        (11003, TransactionLostError),
-        (3100, OffsetConflictError),
-        (3101, ProducerFencedError),
-        (3102, ProducerFencedError),
-        (1717, BatchTooLargeError),
-        (1702, ClusterUnavailableError),
-        (105, ClusterUnavailableError),
-        (901, AccessError),
-        (500, TableNotFoundError),
-        (307, SchemaMismatchError),
-        (1, RequestRefusedError),
+        (1700, errors.ConflictError),
+        (1712, errors.ConflictError),
+        (11000, errors.TransactionLostError),
+        (11003, errors.TransactionLostError),
+        (3100, errors.OffsetConflictError),
+        (3101, errors.ProducerFencedError),
+        (3102, errors.ProducerFencedError),
+        (1717, errors.BatchTooLargeError),
+        (1702, errors.ClusterUnavailableError),
+        (105, errors.ClusterUnavailableError),
+        (901, errors.AccessError),
+        (500, errors.TableNotFoundError),
+        (307, errors.SchemaMismatchError),
+        (1, errors.RequestRefusedError),
     ],
 )
 def test_code_is_found_wherever_it_is_nested(code, kind):
@@ -83,11 +63,11 @@ def test_answer_that_breaks_off_is_no_answer(answer):
     """A proxy that was killed may have carried out the request; other YSON errors are no reason to retry."""
     with pytest.raises(YtError) as broken:
         yson.loads(answer)
-    assert type(translation(broken.value)) is ClusterUnavailableError
-    assert leaves_outcome_unknown(broken.value)
+    assert type(translation(broken.value)) is errors.ClusterUnavailableError
+    assert failures.leaves_outcome_unknown(broken.value)
     with pytest.raises(YtError) as strange:
         yson.loads(b"}")
-    assert type(translation(strange.value)) is RequestRefusedError
+    assert type(translation(strange.value)) is errors.RequestRefusedError
 
 
 class Asked:
@@ -114,7 +94,10 @@ def test_missing_permission_is_named_with_its_object_and_remedy(text, attributes
         f"Access denied: {text} not allowed", 901, attributes={"user": "robot", **attributes}
     )
     error = YtError("Error committing", inner_errors=[cause.simplify()])
-    with pytest.raises(AccessError) as raised, translated("commit", asked=Asked, **where):
+    with (
+        pytest.raises(errors.AccessError) as raised,
+        failures.translated("commit", asked=Asked, **where),
+    ):
         raise error
     entry = "{action=allow;subjects=[robot];permissions=[write]}"
     assert raised.value.remedy.endswith(f"yt set '{path}/@acl/end' '{entry}'")
@@ -124,47 +107,47 @@ def test_missing_permission_is_named_with_its_object_and_remedy(text, attributes
 def test_missing_registration_is_told_from_a_missing_permission():
     """Both have the code 901; only the text differs."""
     error = translation(nested(901, 'Consumer "//c" is not registered for queue "//q"'))
-    assert type(error) is ConsumerNotRegisteredError
+    assert type(error) is errors.ConsumerNotRegisteredError
 
 
 def test_no_answer_is_unavailability():
     """The transport's own exceptions carry no code."""
-    assert type(translation(TransportError("reset"))) is ClusterUnavailableError
+    assert type(translation(TransportError("reset"))) is errors.ClusterUnavailableError
 
 
 def test_refused_token_names_the_variable():
     """The remedy is to pass a token."""
     error = translation(YtTokenError("denied"))
-    assert type(error) is AccessError
+    assert type(error) is errors.AccessError
     assert "YT_TOKEN" in str(error)
 
 
 @pytest.mark.parametrize("code", [3, 100, 105, 11000, 11003, 11004, 11005])
 def test_answers_that_do_not_tell_leave_the_outcome_unknown(code):
     """Each of these was seen after a commit that had been applied."""
-    assert leaves_outcome_unknown(nested(code))
+    assert failures.leaves_outcome_unknown(nested(code))
 
 
 @pytest.mark.parametrize("code", [1, 307, 1700, 1702, 1717, 901])
 def test_refusals_are_certain(code):
     """A commit that was refused for a reason was not applied."""
-    assert not leaves_outcome_unknown(nested(code))
+    assert not failures.leaves_outcome_unknown(nested(code))
 
 
 def test_lost_connection_leaves_the_outcome_unknown():
     """The commit may have been applied before the connection broke."""
-    assert leaves_outcome_unknown(TransportError("reset"))
+    assert failures.leaves_outcome_unknown(TransportError("reset"))
 
 
 EVERY_FAILURE = [
     *(
         pytest.param(failure, nested(code), id=str(code))
-        for failure in CODED
+        for failure in failures.CODED
         for code in failure.codes
     ),
-    pytest.param(NO_ANSWER, TransportError("reset"), id="no answer"),
-    pytest.param(NO_CELL, nested(1, "Unknown cell 0-0-0-0"), id="no cell"),
-    pytest.param(ANYTHING_ELSE, nested(98_765), id="any other"),
+    pytest.param(failures.NO_ANSWER, TransportError("reset"), id="no answer"),
+    pytest.param(failures.NO_CELL, nested(1, "Unknown cell 0-0-0-0"), id="no cell"),
+    pytest.param(failures.ANYTHING_ELSE, nested(98_765), id="any other"),
 ]
 
 
@@ -175,11 +158,11 @@ def test_what_the_table_says_is_what_is_done(failure, error):
 
     def attempt(number):
         numbers.append(number)
-        with translated("read rows"):
+        with failures.translated("read rows"):
             raise error
 
-    repeated = failure.decision is Decision.ATTEMPT
-    with pytest.raises(RetriesExhaustedError if repeated else failure.error):
+    repeated = failure.decision is failures.Decision.ATTEMPT
+    with pytest.raises(errors.RetriesExhaustedError if repeated else failure.error):
         run_attempts(attempt, RetryPolicy(attempts=2), lambda *_, **__: None, sleep=lambda _: None)
     assert numbers == [1, 2][: 1 + repeated]
 
@@ -204,12 +187,12 @@ class Refusing:
 @pytest.mark.parametrize(("failure", "error"), EVERY_FAILURE)
 def test_what_the_table_says_of_a_commit_is_what_is_done(failure, error):
     """The ledger is asked exactly when the row says so."""
-    looked_up = failure.decision_at_commit is Decision.LOOK_UP
-    with pytest.raises(CommitOutcomeUnknownError if looked_up else failure.error):
+    looked_up = failure.decision_at_commit is failures.Decision.LOOK_UP
+    with pytest.raises(errors.CommitOutcomeUnknownError if looked_up else failure.error):
         TabletTransaction("1-2-3-4", [Refusing(error)], IDLE, proxy="proxy").commit()
 
 
 def test_a_code_is_in_one_row_only():
     """Otherwise the order of the rows would decide what is done about it."""
-    codes = [code for failure in CODED for code in failure.codes]
+    codes = [code for failure in failures.CODED for code in failure.codes]
     assert len(codes) == len(set(codes))

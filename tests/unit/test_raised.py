@@ -6,15 +6,7 @@ import traceback
 
 import pytest
 
-from yt_exactly_once import exactly_once_error
-from yt_exactly_once.errors import (
-    ClusterUnavailableError,
-    ConflictError,
-    FencedError,
-    RetriesExhaustedError,
-    SchemaMismatchError,
-    TableNotFoundError,
-)
+from yt_exactly_once import errors, exactly_once_error
 from yt_exactly_once.spark.query.raised import PROCESS_ERRORS, RaisedErrors, surfaced
 
 RUN = "11111111-2222-3333-4444-555555555555"
@@ -27,12 +19,12 @@ def deep_error():
             try:
                 raise OSError("x\n" * 60)  # noqa: TRY301 - of the client
             except OSError as error:
-                raise ConflictError("Lost the race", batch=7) from error
-        except ConflictError as error:
-            raise RetriesExhaustedError(
+                raise errors.ConflictError("Lost the race", batch=7) from error
+        except errors.ConflictError as error:
+            raise errors.RetriesExhaustedError(
                 "Gave up after 2 attempts", remedy="Start again", batch=7
             ) from error
-    except RetriesExhaustedError as error:
+    except errors.RetriesExhaustedError as error:
         return error
 
 
@@ -40,7 +32,7 @@ def printed(error):
     """Return what py4j makes of an error."""
     try:
         raise surfaced(error)
-    except RetriesExhaustedError:
+    except errors.RetriesExhaustedError:
         return traceback.format_exc()
 
 
@@ -58,7 +50,7 @@ def test_message_is_the_first_line_that_is_printed():
 def test_surfaced_error_keeps_its_class_and_what_the_client_raised():
     """`__cause__` is set, and `remote` is the first exception that is not ours."""
     error = surfaced(deep_error())
-    assert type(error) is type(error.__cause__) is RetriesExhaustedError
+    assert type(error) is type(error.__cause__) is errors.RetriesExhaustedError
     assert error.__cause__.where == {"batch": 7}
     assert isinstance(error.remote, OSError)
     assert surfaced(error).remote is error.remote
@@ -66,7 +58,7 @@ def test_surfaced_error_keeps_its_class_and_what_the_client_raised():
 
 def test_sparks_exception_leads_back_to_the_very_error():
     """In the driver's process, by the run that Spark names."""
-    error = FencedError("A newer run owns the ledger", query="q")
+    error = errors.FencedError("A newer run owns the ledger", query="q")
     PROCESS_ERRORS.keep(RUN, error)
     spark = Exception(f"[STREAM_FAILED] Query [id = x, runId = {RUN}] terminated: {error}")
     assert exactly_once_error(spark) is error
@@ -78,18 +70,18 @@ def test_sparks_exception_leads_back_to_the_very_error():
 
 def test_kept_error_is_not_taken_for_another_one():
     """A run may end with an error of the source after one of the sink was swallowed."""
-    PROCESS_ERRORS.keep(RUN, FencedError("Swallowed"))
+    PROCESS_ERRORS.keep(RUN, errors.FencedError("Swallowed"))
     text = f"runId = {RUN}\nyt_exactly_once.errors.TableNotFoundError: There is no such table."
-    assert type(exactly_once_error(Exception(text))) is TableNotFoundError
+    assert type(exactly_once_error(Exception(text))) is errors.TableNotFoundError
 
 
 @pytest.mark.parametrize(
     "error",
     [
-        TableNotFoundError("There is no such table", path="//home/t", remedy="Check the path"),
-        ClusterUnavailableError("No answer (reset), at all", proxy="http://a:1", queue="//q[1]"),
-        SchemaMismatchError("Two columns differ:\n  a int64, string", target="//t", remedy="Cast. Or drop"),
-        FencedError("Stop"),
+        errors.TableNotFoundError("There is no such table", path="//home/t", remedy="Check the path"),
+        errors.ClusterUnavailableError("No answer (reset), at all", proxy="http://a:1", queue="//q[1]"),
+        errors.SchemaMismatchError("Two differ:\n  a int64, string", target="//t", remedy="Cast. Or drop"),
+        errors.FencedError("Stop"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize(
@@ -120,6 +112,6 @@ def test_errors_of_many_runs_are_not_kept_for_ever():
     """The oldest ones go."""
     kept = RaisedErrors()
     for number in range(150):
-        kept.keep(f"{number}", FencedError("x"))
+        kept.keep(f"{number}", errors.FencedError("x"))
     assert kept.find("0") is None
     assert kept.find("149") is not None

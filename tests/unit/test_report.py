@@ -8,27 +8,22 @@ from html.parser import HTMLParser
 import pytest
 
 from yt_exactly_once.commit.entry import LedgerEntry
+from yt_exactly_once.operations import query_status
 from yt_exactly_once.operations.history import Happening, History, Mark
 from yt_exactly_once.operations.ledgers import LedgerRow
-from yt_exactly_once.operations.query_status import (
-    PartitionStatus,
-    QueryStatus,
-    QueueStatus,
-    TargetStatus,
-)
 from yt_exactly_once.operations.report import Page, Verdict, round_ticks
 
 VOID = {"meta", "line", "circle", "rect", "polygon", "polyline"}
 
 
 def query(batch=3, delivered=7, path="//t", problem=""):
-    part = PartitionStatus(0, delivered, delivered, delivered, 0, 10, 2.0)
-    queue = QueueStatus("c", "//q", "//c", True, True, False, (part,), problem=problem)
-    target = TargetStatus(path=path, rows=4, total_rows=14_000, batches=batch + 1)
+    part = query_status.PartitionStatus(0, delivered, delivered, delivered, 0, 10, 2.0)
+    queue = query_status.QueueStatus("c", "//q", "//c", True, True, False, (part,), problem=problem)
+    target = query_status.TargetStatus(path=path, rows=4, total_rows=14_000, batches=batch + 1)
     entry = LedgerEntry(
         "query-12345", path, batch, "run", "tx", {}, mode="transactional", seconds=0.5
     )
-    return QueryStatus(LedgerRow("//l", entry), 5.0, (target,), (queue,))
+    return query_status.QueryStatus(LedgerRow("//l", entry), 5.0, (target,), (queue,))
 
 
 class Balanced(HTMLParser):

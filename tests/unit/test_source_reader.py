@@ -13,14 +13,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 from pyspark.sql.types import LongType, StructType
 from structlog.testing import capture_logs
 
+from yt_exactly_once import errors
 from yt_exactly_once.config import Secret
-from yt_exactly_once.errors import (
-    ClusterUnavailableError,
-    ConfigError,
-    DataLossError,
-    OffsetConflictError,
-    SchemaMismatchError,
-)
 from yt_exactly_once.observability import Event, channel, listen
 from yt_exactly_once.spark.data_source import YtDataSource
 from yt_exactly_once.spark.source import planning
@@ -86,7 +80,7 @@ class FakeQueue:
         if self.interference:
             self.stored[partition] = self.interference.pop(0)
         if self.stored.get(partition, 0) != old:
-            raise OffsetConflictError("moved")
+            raise errors.OffsetConflictError("moved")
         self.stored[partition] = new
         self.moves.append((partition, old, new))
 
@@ -206,7 +200,7 @@ def test_heavy_rows_do_not_share_a_task(monkeypatch):
 def test_rows_of_unknown_weight_do_not_share_a_task():
     """A queue that does not answer costs the batch nothing but that."""
     queue = FakeQueue(4, 3)
-    queue.pull = Mock(side_effect=ClusterUnavailableError("down"))
+    queue.pull = Mock(side_effect=errors.ClusterUnavailableError("down"))
     source, *ends = planned(queue)
     assert partitions(source.partitions(*ends)) == [[0], [1]]
 
@@ -373,7 +367,7 @@ def test_rows_that_are_gone_stop_the_query(uppers, lowers, told):
     queue = FakeQueue(10, 10)
     source, _, first = planned(queue)
     queue.uppers, queue.lowers = uppers, lowers
-    with pytest.raises(DataLossError, match=told):
+    with pytest.raises(errors.DataLossError, match=told):
         everything(source, first)
 
 
@@ -390,7 +384,7 @@ def test_checkpoint_of_another_queue_is_refused():
     source = reader(FakeQueue(10))
     foreign = source.initialOffset() | {"queue": "//home/app/other"}
     for call in (lambda: everything(source, foreign), lambda: source.partitions({}, foreign)):
-        with pytest.raises(ConfigError, match="belongs to the queue //home/app/other"):
+        with pytest.raises(errors.ConfigError, match="belongs to the queue //home/app/other"):
             call()
 
 
@@ -403,7 +397,7 @@ def test_schema_that_changes_under_the_query_is_an_error(schema, change):
     source, start, end = planned(queue, clock)
     queue.info = table(schema)
     clock.sleep(LOOK_INTERVAL)
-    with pytest.raises(SchemaMismatchError, match=rf"{change}.*Load the queue again"):
+    with pytest.raises(errors.SchemaMismatchError, match=rf"{change}.*Load the queue again"):
         source.partitions(start, end)
 
 
@@ -418,7 +412,7 @@ def test_batch_that_was_just_planned_costs_one_look():
     assert queue.looks == 1
     after = reader(queue)
     queue.info = table(())
-    with pytest.raises(SchemaMismatchError):
+    with pytest.raises(errors.SchemaMismatchError):
         after.partitions(start, end)
 
 
@@ -429,7 +423,7 @@ def test_recreated_queue_under_the_query_is_a_loss():
     queue.info = ANOTHER
     clock.sleep(LOOK_INTERVAL)
     for call in (lambda: source.partitions(start, end), lambda: everything(source, end)):
-        with pytest.raises(DataLossError, match="recreated"):
+        with pytest.raises(errors.DataLossError, match="recreated"):
             call()
 
 
@@ -446,7 +440,7 @@ def test_recreated_queue_between_two_runs_is_a_loss():
     end = read_before(queue)
     queue.info, queue.uppers = ANOTHER, [30]
     told = r"recreated.*Set fail_on_data_loss to false.*Leave the consumer.*repair TARGET --new-checkpoint"
-    with pytest.raises(DataLossError, match=told):
+    with pytest.raises(errors.DataLossError, match=told):
         everything(reader(queue), end)
 
 
@@ -492,7 +486,7 @@ def test_replayed_batch_of_a_removed_queue_is_a_loss():
     queue = FakeQueue(10)
     end = read_before(queue)
     queue.info = ANOTHER
-    with pytest.raises(DataLossError, match="recreated"):
+    with pytest.raises(errors.DataLossError, match="recreated"):
         reader(queue).partitions({}, end)
     assert reader(queue, fail_on_data_loss=False).partitions({}, end) == []
 
@@ -614,7 +608,7 @@ def test_commit_that_is_always_disturbed_is_an_error():
     queue = FakeQueue(1000)
     source, _, end = planned(queue)
     queue.interference = [1, 2, 3, 4, 5, 6, 7]
-    with pytest.raises(OffsetConflictError):
+    with pytest.raises(errors.OffsetConflictError):
         source.commit(end)
 
 
@@ -696,7 +690,7 @@ def test_age_that_cannot_be_had_delays_nothing(looks):
     plain = aged(FakeQueue(20), max_rows_per_partition=10)
     plain._queue.rows.has_timestamps = False
     away = FakeQueue(20)
-    away.pull = lambda *_: (_ for _ in ()).throw(ClusterUnavailableError("away"))
+    away.pull = lambda *_: (_ for _ in ()).throw(errors.ClusterUnavailableError("away"))
     for source in (
         plain,
         aged(away, max_rows_per_partition=10),

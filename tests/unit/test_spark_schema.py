@@ -2,33 +2,8 @@
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import types
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    ByteType,
-    CalendarIntervalType,
-    CharType,
-    DateType,
-    DayTimeIntervalType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    MapType,
-    NullType,
-    ShortType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-    VarcharType,
-    VariantType,
-    YearMonthIntervalType,
-)
 from pyspark.testing.objects import ExamplePointUDT
 
 from tests.kinds import decimal, dict_of, listed, optional, tuple_of, variant
@@ -37,28 +12,36 @@ from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of
 from yt_exactly_once.errors import SchemaMismatchError
 from yt_exactly_once.spark.schema import arrow_of_spark, spark_schema_of
 
-EVERY_TYPE = StructType(
+EVERY_TYPE = types.StructType(
     [
-        StructField("flag", BooleanType(), nullable=False),
-        StructField("tiny", ByteType()),
-        StructField("short", ShortType()),
-        StructField("int", IntegerType()),
-        StructField("long", LongType()),
-        StructField("float", FloatType()),
-        StructField("double", DoubleType()),
-        StructField("text", StringType()),
-        StructField("bytes", BinaryType()),
-        StructField("day", DateType()),
-        StructField("instant", TimestampType()),
-        StructField("span", DayTimeIntervalType()),
-        StructField("money", DecimalType(20, 4)),
-        StructField("nothing", NullType()),
-        StructField("list", ArrayType(LongType(), containsNull=False)),
-        StructField("map", MapType(StringType(), ArrayType(DateType()), valueContainsNull=False)),
-        StructField(
+        types.StructField("flag", types.BooleanType(), nullable=False),
+        types.StructField("tiny", types.ByteType()),
+        types.StructField("short", types.ShortType()),
+        types.StructField("int", types.IntegerType()),
+        types.StructField("long", types.LongType()),
+        types.StructField("float", types.FloatType()),
+        types.StructField("double", types.DoubleType()),
+        types.StructField("text", types.StringType()),
+        types.StructField("bytes", types.BinaryType()),
+        types.StructField("day", types.DateType()),
+        types.StructField("instant", types.TimestampType()),
+        types.StructField("span", types.DayTimeIntervalType()),
+        types.StructField("money", types.DecimalType(20, 4)),
+        types.StructField("nothing", types.NullType()),
+        types.StructField("list", types.ArrayType(types.LongType(), containsNull=False)),
+        types.StructField(
+            "map",
+            types.MapType(
+                types.StringType(), types.ArrayType(types.DateType()), valueContainsNull=False
+            ),
+        ),
+        types.StructField(
             "struct",
-            StructType(
-                [StructField("a", LongType(), nullable=False), StructField("b", DateType())]
+            types.StructType(
+                [
+                    types.StructField("a", types.LongType(), nullable=False),
+                    types.StructField("b", types.DateType()),
+                ]
             ),
         ),
     ]
@@ -70,15 +53,15 @@ def test_frame_schema_is_the_one_spark_hands_to_python():
     assert arrow_of_spark(EVERY_TYPE).equals(to_arrow_schema(EVERY_TYPE, timezone="UTC"))
 
 
-@pytest.mark.parametrize("text", [CharType(5), VarcharType(5)])
+@pytest.mark.parametrize("text", [types.CharType(5), types.VarcharType(5)])
 def test_text_with_a_length_is_text(text):
     """Spark hands both to Python as strings."""
-    assert arrow_of_spark(StructType([StructField("c", text)])).types == [pa.string()]
+    assert arrow_of_spark(types.StructType([types.StructField("c", text)])).types == [pa.string()]
 
 
 def test_user_defined_type_is_what_it_is_stored_as():
     """Spark hands its storage form to Python."""
-    assert arrow_of_spark(StructType([StructField("p", ExamplePointUDT())])).types == [
+    assert arrow_of_spark(types.StructType([types.StructField("p", ExamplePointUDT())])).types == [
         pa.list_(pa.field("element", pa.float64(), nullable=False))
     ]
 
@@ -86,18 +69,18 @@ def test_user_defined_type_is_what_it_is_stored_as():
 @pytest.mark.parametrize(
     ("foreign", "remedy"),
     [
-        (TimestampNTZType(), "CAST(at AS TIMESTAMP)"),
-        (YearMonthIntervalType(), "Cast it in the query"),
-        (CalendarIntervalType(), "Cast it in the query"),
-        (VariantType(), "Cast it in the query"),
+        (types.TimestampNTZType(), "CAST(at AS TIMESTAMP)"),
+        (types.YearMonthIntervalType(), "Cast it in the query"),
+        (types.CalendarIntervalType(), "Cast it in the query"),
+        (types.VariantType(), "Cast it in the query"),
     ],
 )
 @pytest.mark.parametrize("nested", [False, True])
 def test_spark_type_without_a_counterpart_is_refused(foreign, remedy, nested):
     """The column is named, with what to do, also deep inside."""
-    kind = MapType(StringType(), ArrayType(foreign)) if nested else foreign
+    kind = types.MapType(types.StringType(), types.ArrayType(foreign)) if nested else foreign
     with pytest.raises(SchemaMismatchError) as caught:
-        arrow_of_spark(StructType([StructField("at", kind)]))
+        arrow_of_spark(types.StructType([types.StructField("at", kind)]))
     assert caught.value.where == {"column": "at"}
     assert remedy in caught.value.remedy
 
@@ -131,7 +114,7 @@ def test_unsigned_columns_are_read_into_the_next_wider_type():
     spark = spark_schema_of(arrow_schema_of(TableSchema.from_yt(COLUMNS)))
     found = {name: spark[name].dataType.simpleString() for name in ("uint8", "uint16", "uint32")}
     assert found == {"uint8": "smallint", "uint16": "int", "uint32": "bigint"}
-    assert spark["uint64"].dataType == DecimalType(20, 0)
+    assert spark["uint64"].dataType == types.DecimalType(20, 0)
     assert spark["uint64"].nullable
     assert not spark["required"].nullable
 
