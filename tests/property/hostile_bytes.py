@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import random
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pyarrow as pa
+
+if TYPE_CHECKING:
+    import random
 
 assert pd.__version__
 """Arrow imports it when it converts the first value, which takes more memory than most payloads."""
@@ -70,18 +72,6 @@ def cost_of(read: Callable[[bytes], Any], payload: bytes) -> Cost:
         pa.set_memory_pool(former)
     most = peak + (arrow.max_memory() or 0)
     return Cost(type(error).__name__ if error else "", error, most, seconds)
-
-
-def payloads(seed: int, count: int, most_bytes: int) -> Iterator[tuple[str, bytes]]:
-    """Yield payloads of binary YSON and the name of the family that each comes from."""
-    for number in range(count):
-        chance = random.Random(f"{seed} {number}")
-        size = int(2 ** chance.uniform(3, most_bytes.bit_length() - 1))
-        family = chance.choice(FAMILIES)
-        made = family(chance, size)[:most_bytes]
-        for _ in range(chance.choice((0, 0, 0, 1, 2, 5))):
-            made = damaged(chance, made)
-        yield family.__name__.strip("_"), made
 
 
 def varint(number: int) -> bytes:

@@ -51,15 +51,21 @@ def parsed(payload, kind="list_fragment"):
     return yt.yson.loads(payload, yson_type=kind, encoding=None, always_create_attributes=False)
 
 
+def planned(table):
+    """Return the schema of a drawn table, its rows as a batch, and the plan to write them."""
+    columns, types_drawn, rows = table
+    schema = TableSchema.from_yt(columns)
+    frame = arrow_schema_of(schema, binary_strings=True)
+    plan = check_frame(frame, schema, target="//t", sorted=False)
+    return schema, batch_of(frame, types_drawn, rows), plan
+
+
 @thorough
 @given(tables(types(MAX_DIGITS)), st.booleans(), st.data())
 def test_yson_payload_holds_exactly_the_rows(table, numbered, data):
     """The C++ parser finds the same values, and our own decoder gives the frame back."""
-    columns, types_drawn, rows = table
-    schema = TableSchema.from_yt(columns)
-    frame = arrow_schema_of(schema, binary_strings=True)
-    batch = batch_of(frame, types_drawn, rows)
-    plan = check_frame(frame, schema, target="//t", sorted=False)
+    rows = table[2]
+    _, batch, plan = planned(table)
     numbers = pa.array(range(len(rows)), pa.int64()) if numbered else None
     payload = encode(batch, plan, WireFormat.YSON, tablet_index=3, sequence_numbers=numbers)
 
@@ -73,7 +79,7 @@ def test_yson_payload_holds_exactly_the_rows(table, numbered, data):
         assert alike(got, expected)
 
     # Compared as bytes: to Arrow, NaN differs from NaN.
-    again = decode(payload, frame)
+    again = decode(payload, batch.schema)
     again.validate(full=True)
     assert encode(again, plan, WireFormat.YSON) == encode(batch, plan, WireFormat.YSON)
 
@@ -86,13 +92,11 @@ def test_yson_payload_holds_exactly_the_rows(table, numbered, data):
 @given(tables(types(MAX_DIGITS)))
 def test_arrow_payload_holds_exactly_the_rows(table):
     """Plain columns hold what the cluster counts in, others YSON by position."""
-    columns, types_drawn, rows = table
-    schema = TableSchema.from_yt(columns)
-    frame = arrow_schema_of(schema, binary_strings=True)
-    plan = check_frame(frame, schema, target="//t", sorted=False)
+    columns, _, rows = table
+    _, batch, plan = planned(table)
     if plan.arrow_obstacles:
         return
-    payload = encode(batch_of(frame, types_drawn, rows), plan, WireFormat.ARROW, tablet_index=3)
+    payload = encode(batch, plan, WireFormat.ARROW, tablet_index=3)
     with pa.ipc.open_stream(payload) as stream:
         found = stream.read_all()
     assert found.column("$tablet_index").to_pylist() == [3] * len(rows)
@@ -118,11 +122,9 @@ def test_arrow_payload_holds_exactly_the_rows(table):
 @given(tables(types(MAX_DIGITS)), st.data())
 def test_scan_and_parser_find_the_same_columns(table, data):
     """The fast reader agrees with the parser on every column subset, however rows are closed."""
-    columns, types_drawn, rows = table
-    schema = TableSchema.from_yt(columns)
-    frame = arrow_schema_of(schema, binary_strings=True)
-    plan = check_frame(frame, schema, target="//t", sorted=False)
-    payload = encode(batch_of(frame, types_drawn, rows), plan, WireFormat.YSON)
+    columns, _, rows = table
+    schema, batch, plan = planned(table)
+    payload = encode(batch, plan, WireFormat.YSON)
     if data.draw(st.booleans()):
         payload = payload.removesuffix(b";")
     wanted = {c.name: c.type for c in schema.columns if data.draw(st.booleans())}
@@ -144,11 +146,8 @@ def test_scan_and_parser_find_the_same_columns(table, data):
 @given(tables(types(MAX_DIGITS)), st.data())
 def test_long_rows_are_read_as_short_ones(table, data):
     """Of what is long, no object is made for each part; the columns are the same, or the finding is."""
-    columns, types_drawn, rows = table
-    schema = TableSchema.from_yt(columns)
-    frame = arrow_schema_of(schema, binary_strings=True)
-    plan = check_frame(frame, schema, target="//t", sorted=False)
-    payload = bytearray(encode(batch_of(frame, types_drawn, rows), plan, WireFormat.YSON))
+    schema, batch, plan = planned(table)
+    payload = bytearray(encode(batch, plan, WireFormat.YSON))
     damaged = bool(payload) and data.draw(st.sampled_from([False, False, True]))
     if damaged:
         payload[data.draw(st.integers(0, len(payload) - 1))] = data.draw(st.integers(0, 255))

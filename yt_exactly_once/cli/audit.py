@@ -128,7 +128,6 @@ def command(
 
 
 def _progress(what: str, done: int, total: int) -> None:
-    """Show how far it is, on a terminal only."""
     if sys.stderr.isatty():
         end = "\n" if done >= total else ""
         click.echo(f"\r{what}: {done} of {total} rows{end}", nl=False, err=True)

@@ -292,7 +292,6 @@ class Composites:
             raise CrowdedError
 
     def _parts(self, found: Places, count: int, opening: int = yson.OPEN_LIST) -> list[Places]:
-        """Return what lists of one length hold, by position."""
         items, counts = self._items(found, opening)
         require((counts == count).all())
         return [items[place::count] for place in range(count)]

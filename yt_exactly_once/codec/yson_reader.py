@@ -177,7 +177,6 @@ def _alternatives(
 
 
 def _items(raw: memoryview, item: types.LogicalType, room: Room) -> pa.Array:
-    """Return the items of a list."""
     shape, kind = _or_null(item), parsed_type_of(item)
     found = []
     for part in bindings.parse_items(_inside(raw)):

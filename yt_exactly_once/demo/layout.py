@@ -20,7 +20,6 @@ DELAYS = f"{ROOT}/delays"
 
 
 def _types(columns: str) -> dict[str, str]:
-    """Return types of columns by their names."""
     return dict(column.split() for column in columns.split(", "))
 
 

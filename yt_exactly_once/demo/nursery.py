@@ -122,7 +122,6 @@ def _serve(listener: socket.socket, parent: int | None = None) -> NoReturn:
 
 
 def _is_own(connection: socket.socket) -> bool:
-    """Whether the other end is a process of this user."""
     told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     user: int = _CREDENTIALS.unpack(told)[1]
     return user == os.getuid()

@@ -150,7 +150,6 @@ def _shape(
     tablet_count: int | None,
     pivot_keys: Sequence[Sequence[Any]] | None,
 ) -> dict[str, Any]:
-    """Return the attributes that cut a table into tablets."""
     key_columns = TableSchema.from_yt(columns).key_columns
     if pivot_keys is not None and (tablet_count is not None or not key_columns):
         raise ConfigError(

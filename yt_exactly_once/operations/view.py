@@ -139,7 +139,6 @@ def places_of(one: QueryStatus, queue: QueueStatus) -> Iterator[dict[str, Any]]:
 
 
 def _together(one: QueryStatus, queue: QueueStatus) -> dict[str, Any]:
-    """Return the sums of all partitions."""
     parts = queue.partitions
     if not parts:
         return _place(one, queue, *["?"] * 7)

@@ -161,7 +161,6 @@ def _call(told: Fields) -> tuple[Any, ...]:
 
 
 def _instrument(meter: Meter, metric: Metric) -> Callable[[float, Fields], None]:
-    """Return what records a value of a metric."""
     known = metric.value
     match known.kind:
         case metrics.Kind.COUNTER:

@@ -117,7 +117,6 @@ CUT_OFF = Failure(
 
 
 def _codes(listed: str) -> dict[int, str]:
-    """Return the codes of the server with their names there."""
     return {int(code): name for code, name in (each.split() for each in listed.split(", "))}
 
 

@@ -317,13 +317,11 @@ class Lane:
         *,
         stream: bool = False,
     ) -> bytes:
-        """Send a command whose body are rows."""
         whole = {**self._common(), **params}
         headers = {"X-YT-Parameters": _dumped(whole), "Content-Encoding": "identity"}
         return self._send("PUT", command, headers, body, self._heavy, stream=stream)
 
     def _path(self, path: str) -> Any:
-        """Return a path as a parameter."""
         if path not in self._paths:
             table = TablePath(path, client=self._client)
             self._paths[path] = simplify_structure({"path": table})["path"]

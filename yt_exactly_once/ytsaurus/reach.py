@@ -138,7 +138,6 @@ def _is_proxy(url: str) -> bool:
 
 
 def _ask(url: str) -> requests.Response:
-    """Ask a server for the versions of the API that it has."""
     return requests.get(f"{url}/api", timeout=_PATIENCE_SECONDS, allow_redirects=False)
 
 

@@ -170,7 +170,6 @@ def _require_all(info: TableInfo, bounds: Sequence[PartitionBounds]) -> None:
 
 
 def _digest(info: TableInfo, batches: Iterable[pa.RecordBatch]) -> tuple[int, int]:
-    """Return the number of rows and their digest."""
     columns = TableSchema.from_yt(info.schema).writable_columns
     rows = digest = 0
     for batch in batches:

@@ -98,7 +98,6 @@ def _copy(error: ExactlyOnceError) -> ExactlyOnceError:
 
 
 def _remote(error: ExactlyOnceError) -> BaseException | None:
-    """Return the first cause that is none of ours."""
     if error.remote is not None:
         return error.remote
     cause = error.__cause__

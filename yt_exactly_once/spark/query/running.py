@@ -260,7 +260,6 @@ def _current_thread_of(jvm: Any) -> Any:
 
 
 def _active(frame: DataFrame) -> Any:
-    """Return the active queries of all sessions, by id."""
     return frame._jdf.sparkSession().sharedState().activeStreamingQueries()  # noqa: SLF001
 
 
@@ -319,7 +318,6 @@ def _listed(shown: str) -> list[str] | None:
 
 
 def _operators(plan: Any) -> Iterator[Any]:
-    """Yield every operator of a physical plan."""
     pending = [plan]
     while pending:
         node = pending.pop()

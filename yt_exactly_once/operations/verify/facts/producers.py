@@ -21,7 +21,6 @@ fact = Facts("Queue producers", parts=(Part.IDEMPOTENT,), source=_QUEUES)
 
 
 def _session(stage: Stage, name: str) -> ProducerSession:
-    """Open a session, as a task does."""
     return ProducerSession.create(stage.connection, stage.path("producer"), stage.path("log"), name)
 
 

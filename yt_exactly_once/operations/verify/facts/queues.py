@@ -22,7 +22,6 @@ fact = Facts("Queues and consumers", parts=(Part.SOURCE,), source=_GUIDE)
 
 
 def _queue(stage: Stage, consumer: str | None = "consumer") -> RemoteQueue:
-    """Return the queue as the source reads it."""
     reader = None if consumer is None else stage.path(consumer)
     return RemoteQueue(stage.connection, stage.path("queue"), reader)
 
