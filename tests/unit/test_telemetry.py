@@ -151,15 +151,20 @@ def test_taken_port_is_an_error_with_its_address():
         serve_metrics(port=telemetry.port)
 
 
-def test_batch_is_a_span_with_its_attempts_and_steps():
-    """Steps follow each other up to the end of the batch."""
-    spans = InMemorySpanExporter()
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(spans))
+@pytest.fixture
+def spans():
+    """The spans that were finished so far."""
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
     with enable_telemetry(tracer_provider=provider):
-        everything()
+        yield exporter.get_finished_spans
+
+
+def test_batch_is_a_span_with_its_attempts_and_steps(spans):
+    """Steps follow each other up to the end of the batch."""
+    everything()
     named = {}
-    for span in spans.get_finished_spans():
+    for span in spans():
         named.setdefault(span.name.removeprefix("yt_exactly_once."), []).append(span)
     assert {name: len(found) for name, found in named.items()} == {
         "attempt": 2,
@@ -177,17 +182,10 @@ def test_batch_is_a_span_with_its_attempts_and_steps():
     assert [span.status.is_ok for span in named["attempt"]] == [False, True]
 
 
-def test_failed_batch_is_a_span_with_its_error():
-    spans = InMemorySpanExporter()
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(spans))
-    with (
-        enable_telemetry(tracer_provider=provider),
-        pytest.raises(ValueError, match="on purpose"),
-        reported(emitter(**SINK)),
-    ):
+def test_failed_batch_is_a_span_with_its_error(spans):
+    with pytest.raises(ValueError, match="on purpose"), reported(emitter(**SINK)):
         raise ValueError("on purpose")
-    (span,) = spans.get_finished_spans()
+    (span,) = spans()
     assert (span.attributes["error.type"], span.status.description) == ("ValueError", "on purpose")
 
 
