@@ -94,8 +94,7 @@ def pull_queue_consumer(context: Context) -> Rows:
     offset = arguments.integer(context.parameters, "offset", None)
     apply_due(context.proxy.store)
     with context.proxy.store.read() as connection:
-        _check_registered(context, connection)
-        partition = _partition(context, connection)
+        partition = _partition(context, connection, _check_registered(context, connection))
         queue = _open(context, connection, "queue_path")
         if offset is None:
             offset, _ = consumers.read_offset(connection, partition)
@@ -115,9 +114,11 @@ def advance_queue_consumer(context: Context) -> dict[str, Any]:
         raise YtError(f"Queue consumer offset {new_offset} cannot be negative")
     apply_due(context.proxy.store)
     with context.proxy.store.read() as connection:
-        queue = None if client_side else _resolved_queue(context, connection)
-        partition = _partition(context, connection)
-        if queue is not None:
+        if client_side:
+            partition = _partition(context, connection, _places(context, connection)[0])
+        else:
+            queue, place = _resolved_queue(context, connection)
+            partition = _partition(context, connection, place)
             meta = consumers.consumer_meta(connection, queue, partition.index, new_offset)
     with transaction_of(context) as transaction:
         consumers.advance(transaction, partition, old_offset, new_offset, meta)
@@ -190,14 +191,13 @@ def _places(
     return queue, consumer
 
 
-def _resolved_queue(context: Context, connection: sqlite3.Connection) -> TableLayout:
-    """Return the queue of a consumer that is registered for it."""
+def _resolved_queue(context: Context, connection: sqlite3.Connection) -> tuple[TableLayout, Place]:
+    """Return the queue of a consumer that is registered for it, and its place."""
     try:
         queue = _open(context, connection, "queue_path")
     except YtError as error:
         raise YtError("Failed to resolve queue path", inner=[error]) from error
-    _check_registered(context, connection)
-    return queue
+    return queue, _check_registered(context, connection)
 
 
 def _open(context: Context, connection: sqlite3.Connection, parameter: str) -> TableLayout:
@@ -205,16 +205,20 @@ def _open(context: Context, connection: sqlite3.Connection, parameter: str) -> T
     return open_table(context.proxy.cypress, connection, path, parameter)
 
 
-def _partition(context: Context, connection: sqlite3.Connection) -> consumers.Partition:
+def _partition(
+    context: Context, connection: sqlite3.Connection, queue: Place
+) -> consumers.Partition:
     index = arguments.integer(context.parameters, "partition_index")
-    queue, _ = _places(context, connection)
     consumer = _open(context, connection, "consumer_path")
     return consumers.partition_of(consumer, queue, index)
 
 
-def _check_registered(context: Context, connection: sqlite3.Connection) -> None:
+def _check_registered(context: Context, connection: sqlite3.Connection) -> Place:
+    """Return the place of a queue that the consumer is registered for."""
     lag = _registration_lag(context)
-    consumers.find_registration(connection, *_places(context, connection, must_exist=True), lag)
+    queue, consumer = _places(context, connection, must_exist=True)
+    consumers.find_registration(connection, queue, consumer, lag)
+    return queue
 
 
 def _registration_lag(context: Context) -> float:

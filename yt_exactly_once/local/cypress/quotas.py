@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from yt_exactly_once.local.cypress import chunks, dynamic
 from yt_exactly_once.local.cypress.view import Node, View
 from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.formats.structured import dump_yson
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -161,7 +162,8 @@ def _chain(view: View, account: str) -> Iterator[str]:
 def _any_limits(view: View) -> bool:
     """Tell whether anybody has set a limit; an index answers."""
     found = view.connection.execute(
-        "SELECT 1 FROM cypress_attributes WHERE name = 'resource_limits' LIMIT 1"
+        "SELECT 1 FROM cypress_attributes WHERE name = 'resource_limits' AND value != ? LIMIT 1",
+        (dump_yson({}),),
     )
     return found.fetchone() is not None
 

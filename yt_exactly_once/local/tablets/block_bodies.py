@@ -175,25 +175,36 @@ def _fields_of(connection: sqlite3.Connection, number: int) -> Fields:
     return known
 
 
-def open_block(connection: sqlite3.Connection, layout: TableLayout, block: Block) -> Rows:
-    """Return the rows of a block; columns that the table got later are null."""
+def open_block(
+    connection: sqlite3.Connection,
+    layout: TableLayout,
+    block: Block,
+    first: int = 0,
+    past: int | None = None,
+) -> Rows:
+    """Return rows of a block, in a range of indexes; columns that the table got later are null."""
     fields = _fields_of(connection, block.columns)
     batch = _cache.get(block.key)
     if batch is None:
         batch = _load(connection, block, fields.schema)
-    count, places = block.past - block.first, fields.positions
-    same = pa.array(np.full(count, block.oldest))
-    stamps = batch.column(places[_STAMPS]) if _STAMPS in places else same
+    first = max(first, block.first)
+    count = max(0, (block.past if past is None else min(past, block.past)) - first)
+    begin, places = first - block.first, fields.positions
+
+    def held(name: str) -> Any:
+        return batch.column(places[name])[begin : begin + count]
+
+    stamps = held(_STAMPS) if _STAMPS in places else pa.array(np.full(count, block.oldest))
 
     def column_of(column: Column) -> Any:
         if column.name == TIMESTAMP_COLUMN:
             return stamps.cast(pa.uint64())
         if column.name not in places:
             return pa.nulls(count, vectors.arrow_type(column))
-        held = batch.column(places[column.name])
-        return pc.add(held, block.passed) if column.name == CUMULATIVE_WEIGHT_COLUMN else held
+        found = held(column.name)
+        return pc.add(found, block.passed) if column.name == CUMULATIVE_WEIGHT_COLUMN else found
 
-    return Rows(block.first, stamps, [column_of(column) for column in layout.columns])
+    return Rows(first, stamps, [column_of(column) for column in layout.columns])
 
 
 def _load(connection: sqlite3.Connection, block: Block, schema: Any) -> Any:

@@ -129,7 +129,7 @@ def read(
 ) -> Iterator[Rows]:
     """Yield the rows of a range of indexes, a block at a time; gaps are passed over."""
     for block in _listed(connection, tablet_id, first, past):
-        yield open_block(connection, layout, block).between(first, past)
+        yield open_block(connection, layout, block, first, past)
 
 
 def weight(
@@ -141,7 +141,7 @@ def weight(
         if first <= block.first and block.past <= past:
             total += block.weight
         else:
-            rows = open_block(connection, layout, block).between(first, past)
+            rows = open_block(connection, layout, block, first, past)
             total += int(vectors.weigh(layout.columns, rows.arrays, len(rows.timestamps)).sum())
     return total
 
@@ -156,7 +156,7 @@ def first_since(
         (tablet_id, first, moment),
     )
     for block in map(Block._make, found.fetchall()):
-        rows = open_block(connection, layout, block).between(first, block.past)
+        rows = open_block(connection, layout, block, first)
         later = np.flatnonzero(rows.timestamps.to_numpy() > moment)
         if len(later):
             return rows.first + int(later[0])
@@ -345,7 +345,7 @@ def _replace(
     kept: tuple[int, int],
 ) -> None:
     """Keep some rows of a block."""
-    rows = open_block(connection, layout, block).between(*kept)
+    rows = open_block(connection, layout, block, *kept)
     connection.execute("DELETE FROM blocks WHERE key = ?", (block.key,))
     weights = vectors.weigh(layout.columns, rows.arrays, len(rows.timestamps))
     _write(connection, layout, tablet_id, rows, weights)
