@@ -116,7 +116,7 @@ def _explained(name: str, known: Option) -> Iterator[str]:
 
 
 def _default(declared: type, name: str) -> str:
-    said = options_of(declared)[name].default
+    said = options_of(declared)[name].default_text
     if said:
         return said
     (found,) = (each for each in fields(declared) if each.name == name)

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any, Self
 
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.options import Group, Option, documented, option
+from yt_exactly_once.options import Group, Option, documented
 
 DEFAULT_DYN_BATCH_SIZE = 50_000
 """Rows per insert request; SPYT's `spark.yt.write.dynBatchSize` has the same default."""
@@ -29,9 +29,9 @@ LEASE = timedelta(seconds=60)
 PROXY = Option(
     Group.WHERE,
     "`host:port` or URL of an HTTP proxy, or of a balancer in front of the proxies.",
-    default="`YT_PROXY`",
+    default_text="`YT_PROXY`",
 )
-TOKEN = Option(Group.WHERE, "OAuth token. It is never shown.", default="`YT_TOKEN`")
+TOKEN = Option(Group.WHERE, "OAuth token. It is never shown.", default_text="`YT_TOKEN`")
 BACKEND = Option(
     Group.WHERE,
     "Protocol of the client.",
@@ -40,7 +40,7 @@ BACKEND = Option(
         "rpc": "RPC proxies; needs the package `ytsaurus-rpc-driver`.",
     },
     read=lambda _, text: text.lower(),
-    default="`http`",
+    default_text="`http`",
 )
 CLIENT_CONFIG = Option(Group.WHERE, "Laid over the configuration of `ytsaurus-client`.")
 """Options of everything that connects to a cluster."""
@@ -168,28 +168,20 @@ _PROXY_REMEDY = "Pass proxy='host:port' or set the environment variable YT_PROXY
 class RetryPolicy:
     """How often and how long a failed attempt is retried."""
 
-    attempts: int = field(
-        default=10,
-        metadata=option(Group.LIMITS, "The maximum number of attempts, including the first."),
+    attempts: int = Group.LIMITS.option(
+        "The maximum number of attempts, including the first.", default=10
     )
-    deadline: timedelta = field(
+    deadline: timedelta = Group.LIMITS.option(
+        "The time after the first attempt in which a new one may start. If a wait would end later, there "
+        "is no new attempt.",
         default=timedelta(minutes=5),
-        metadata=option(
-            Group.LIMITS,
-            "The time after the first attempt in which a new one may start. If a wait would end later, there "
-            "is no new attempt.",
-        ),
     )
-    first_wait: timedelta = field(
+    first_wait: timedelta = Group.LIMITS.option(
+        "The limit of the first wait. The limit doubles with each attempt. Each wait is random.",
         default=timedelta(milliseconds=200),
-        metadata=option(
-            Group.LIMITS,
-            "The limit of the first wait. The limit doubles with each attempt. Each wait is random.",
-        ),
     )
-    max_wait: timedelta = field(
-        default=timedelta(seconds=20),
-        metadata=option(Group.LIMITS, "The longest wait between two attempts."),
+    max_wait: timedelta = Group.LIMITS.option(
+        "The longest wait between two attempts.", default=timedelta(seconds=20)
     )
 
     def __post_init__(self) -> None:

@@ -1,8 +1,7 @@
 """One declaration for each option: where it belongs, what it means, and how a text becomes its value.
 
-An option is a field of a frozen dataclass, with what `option` returns as its metadata. From there come the
-docstrings of the classes, the options of the format `yt`, options of the command line, and the tables of the
-docs.
+An option is a field of a frozen dataclass, which `Group.option` makes. From there come the docstrings of the
+classes, the options of the format `yt`, options of the command line, and the tables of the docs.
 """
 
 from __future__ import annotations
@@ -35,6 +34,16 @@ class Group(StrEnum):
     HOW = "How"
     LIMITS = "Limits"
 
+    def option(self, meaning: str, *, default: Any = None, shown: bool = True, **more: Any) -> Any:
+        """Return a dataclass field that is an option of this group.
+
+        Args:
+            shown: whether the `repr` of the class shows it.
+            **more: see `Option`.
+        """
+        metadata = Option(self, meaning, **more).metadata
+        return field(default=default, repr=shown, metadata=metadata)
+
 
 @dataclass(frozen=True)
 class Option:
@@ -45,7 +54,7 @@ class Option:
         meaning: one or two short sentences.
         values: all texts that it takes, with what they do; empty if it takes others too.
         more: what one has to know besides.
-        default: for people, where the default is none of the values.
+        default_text: the default for people, where it is none of the values.
         read: makes a value of a text, where the type alone does not say how.
         only_python: why a text cannot give it; empty if one can.
         otherwise: what it takes besides `values`, for an error.
@@ -55,7 +64,7 @@ class Option:
     meaning: str
     values: Mapping[str, str] = field(default_factory=dict)
     more: str = ""
-    default: str = ""
+    default_text: str = ""
     read: Reader | None = None
     only_python: str = ""
     otherwise: str = ""
@@ -64,11 +73,6 @@ class Option:
     def metadata(self) -> dict[str, Option]:
         """Metadata of a dataclass field that is this option."""
         return {_METADATA: self}
-
-
-def option(group: Group, meaning: str, **more: Any) -> dict[str, Option]:
-    """Return the metadata of a dataclass field that is an option; the arguments are those of `Option`."""
-    return Option(group, meaning, **more).metadata
 
 
 def options_of(declared: type) -> dict[str, Option]:

@@ -8,27 +8,15 @@ from functools import cached_property
 from inspect import Signature, signature
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
+from yt_exactly_once import config
 from yt_exactly_once.commit.entry import DRIVER, TASKS
-from yt_exactly_once.config import (
-    BACKEND,
-    CLIENT_CONFIG,
-    DEFAULT_DYN_BATCH_SIZE,
-    PROXY,
-    ROWS_PER_TABLET_LIMIT,
-    TOKEN,
-    ClusterConfig,
-    DeliveryMode,
-    RetryPolicy,
-    Secret,
-    check_path,
-    check_positive,
-)
+from yt_exactly_once.config import ClusterConfig, DeliveryMode, RetryPolicy, Secret
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.options import (
     Group,
+    Option,
     check_values,
     documented,
-    option,
     options_of,
     require_known,
 )
@@ -39,8 +27,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from yt_exactly_once.observability import Listener
-
-DEFAULT_RETRY = RetryPolicy()
 
 P = ParamSpec("P")
 
@@ -81,104 +67,79 @@ Transform = Callable[["DataFrame"], "DataFrame"]
 class Target:
     """A table that a sink writes, and how."""
 
-    path: str = field(metadata=option(Group.WHERE, "A mounted dynamic table, ordered or sorted."))
+    path: str = field(
+        metadata=Option(Group.WHERE, "A mounted dynamic table, ordered or sorted.").metadata
+    )
     _: KW_ONLY
-    transform: Transform | None = field(
-        default=None,
-        metadata=option(
-            Group.WHAT,
-            "Changes the DataFrame of the batch for this table.",
-            more="It must depend on nothing but the DataFrame, since it runs again on a replay.",
-            only_python="it is a function",
-        ),
+    transform: Transform | None = Group.WHAT.option(
+        "Changes the DataFrame of the batch for this table.",
+        more="It must depend on nothing but the DataFrame, since it runs again on a replay.",
+        only_python="it is a function",
     )
-    write: str | None = field(
-        default=None,
-        metadata=option(
-            Group.WHAT,
-            "What a row does to the table.",
-            values={
-                APPEND: "Adds a row to an ordered table. The default there.",
-                UPSERT: "Writes a row by key into a sorted table. The default there.",
-                REPLACE: "For output mode `complete` and sorted tables: rows that are no longer in the "
-                "result are deleted in the same transaction.",
-            },
-            more="With `replace` the transaction reads the table at its start, so the table must belong to "
-            "this query alone. Rows of others are deleted too. Rows of the result and deleted rows together "
-            "must fit one transaction.",
-            default="by the kind of table",
-        ),
+    write: str | None = Group.WHAT.option(
+        "What a row does to the table.",
+        values={
+            APPEND: "Adds a row to an ordered table. The default there.",
+            UPSERT: "Writes a row by key into a sorted table. The default there.",
+            REPLACE: "For output mode `complete` and sorted tables: rows that are no longer in the "
+            "result are deleted in the same transaction.",
+        },
+        more="With `replace` the transaction reads the table at its start, so the table must belong to "
+        "this query alone. Rows of others are deleted too. Rows of the result and deleted rows together "
+        "must fit one transaction.",
+        default_text="by the kind of table",
     )
-    update_columns: bool = field(
+    update_columns: bool = Group.WHAT.option(
+        "Keep the columns of an existing sorted row that the DataFrame does not have.",
         default=False,
-        metadata=option(
-            Group.WHAT,
-            "Keep the columns of an existing sorted row that the DataFrame does not have.",
-        ),
     )
-    delete_marker: str | None = field(
-        default=None,
-        metadata=option(
-            Group.WHAT,
-            "A boolean column of the DataFrame: true deletes the row's key from a sorted table.",
-            more="The column itself is not written. Of several rows with one key the last one counts, in the "
-            "order of the Spark partition. Rows of one key in several Spark partitions have no order and are "
-            "refused.",
-        ),
+    delete_marker: str | None = Group.WHAT.option(
+        "A boolean column of the DataFrame: true deletes the row's key from a sorted table.",
+        more="The column itself is not written. Of several rows with one key the last one counts, in the "
+        "order of the Spark partition. Rows of one key in several Spark partitions have no order and are "
+        "refused.",
     )
-    aggregate: bool = field(
+    aggregate: bool = Group.WHAT.option(
+        "Combine aggregating columns of a sorted table (`sum`, `max`, ...) with the stored values, "
+        "instead of replacing them.",
         default=False,
-        metadata=option(
-            Group.WHAT,
-            "Combine aggregating columns of a sorted table (`sum`, `max`, ...) with the stored values, "
-            "instead of replacing them.",
-            more="Each row counts once, whatever fails. But a query that emits a key again with a new total, "
-            "as aggregations in output mode `update` do, adds that total.",
-        ),
+        more="Each row counts once, whatever fails. But a query that emits a key again with a new total, "
+        "as aggregations in output mode `update` do, adds that total.",
     )
-    unique_keys: bool = field(
+    unique_keys: bool = Group.WHAT.option(
+        "Refuse a batch that has two rows with one key, in transactional mode and a sorted table.",
         default=False,
-        metadata=option(
-            Group.WHAT,
-            "Refuse a batch that has two rows with one key, in transactional mode and a sorted table.",
-            more="Without it, the last of the rows in one Spark partition counts, and of rows in several "
-            "Spark partitions any. Idempotent mode always refuses such a batch.",
-        ),
+        more="Without it, the last of the rows in one Spark partition counts, and of rows in several "
+        "Spark partitions any. Idempotent mode always refuses such a batch.",
     )
-    placement: str | Sequence[str] = field(
+    placement: str | Sequence[str] = Group.HOW.option(
+        "Which tablet of an ordered table takes a row; or a list of columns: rows with the same values "
+        "there go to the same tablet.",
         default=BY_PARTITION,
-        metadata=option(
-            Group.HOW,
-            "Which tablet of an ordered table takes a row; or a list of columns: rows with the same values "
-            "there go to the same tablet.",
-            values={
-                BY_PARTITION: "Spark partition i goes to tablet i modulo the number of tablets. Where a task "
-                "reads several queue partitions, it goes to tablet i plus the number of the batch. The order "
-                "of a queue partition holds within a batch only, since its rows may be in another Spark "
-                "partition in the next batch.",
-                PRESERVE: "A row goes to the tablet it had in the queue. This needs the source's service "
-                "columns in the DataFrame and as many tablets as the queue has. The order of a queue "
-                "partition holds over all batches.",
-                ROUND_ROBIN: "The rows of a Spark partition go to one tablet after the other.",
-            },
-            more="In all cases rows of one Spark partition that go to one tablet keep their order there.",
-            otherwise="or a list of columns, which only Python can give",
-        ),
+        values={
+            BY_PARTITION: "Spark partition i goes to tablet i modulo the number of tablets. Where a task "
+            "reads several queue partitions, it goes to tablet i plus the number of the batch. The order "
+            "of a queue partition holds within a batch only, since its rows may be in another Spark "
+            "partition in the next batch.",
+            PRESERVE: "A row goes to the tablet it had in the queue. This needs the source's service "
+            "columns in the DataFrame and as many tablets as the queue has. The order of a queue "
+            "partition holds over all batches.",
+            ROUND_ROBIN: "The rows of a Spark partition go to one tablet after the other.",
+        },
+        more="In all cases rows of one Spark partition that go to one tablet keep their order there.",
+        otherwise="or a list of columns, which only Python can give",
     )
-    digest: bool = field(
+    digest: bool = Group.HOW.option(
+        "Keep a digest of all written rows in the ledger.",
         default=False,
-        metadata=option(
-            Group.HOW,
-            "Keep a digest of all written rows in the ledger.",
-            more="With it, `yt-exactly-once audit` finds lost, repeated and changed rows without columns "
-            "that say where a row came from. Switch it on for the first batch: it proves nothing about a "
-            "target with earlier ones.",
-        ),
+        more="With it, `yt-exactly-once audit` finds lost, repeated and changed rows without columns "
+        "that say where a row came from. Switch it on for the first batch: it proves nothing about a "
+        "target with earlier ones.",
     )
 
     def __post_init__(self) -> None:
         """Check every option; raise `ConfigError` if one is impossible."""
-        check_path(self.path, "path")
+        config.check_path(self.path, "path")
         if not isinstance(self.placement, str) and not self.placement:
             raise ConfigError(
                 "placement names no column", remedy="Name at least one", target=self.path
@@ -247,199 +208,132 @@ class SinkOptions:
     """What a `TransactionalSink` takes, by the same names."""
 
     target: str | Target | Sequence[str | Target] = field(
-        metadata=option(
+        metadata=Option(
             Group.WHERE,
             "The table to write: its path, or a `Target` with options; or several of them, which are written "
             "together, all or nothing.",
             only_python="the format takes the path and the options of one target",
-        )
+        ).metadata
     )
     _: KW_ONLY
-    mode: str = field(
+    mode: str = Group.WHAT.option(
+        "What the sink promises.",
         default=DeliveryMode.TRANSACTIONAL.value,
-        metadata=option(
-            Group.WHAT,
-            "What the sink promises.",
-            values={mode.value: mode.traits.promise for mode in DeliveryMode},
-            more="In idempotent mode a batch that was begun on an ordered target must be finished with the "
-            "same rows. Where rows are numbered by their position in a task, that takes the same code and as "
-            "many cores. Where they carry their source, the code alone counts. A replay that differs stops "
-            "with `NotOneToOneError`, and nothing is lost.",
-        ),
+        values={mode.value: mode.traits.promise for mode in DeliveryMode},
+        more="In idempotent mode a batch that was begun on an ordered target must be finished with the "
+        "same rows. Where rows are numbered by their position in a task, that takes the same code and as "
+        "many cores. Where they carry their source, the code alone counts. A replay that differs stops "
+        "with `NotOneToOneError`, and nothing is lost.",
     )
-    proxy: str | None = field(default=None, metadata=PROXY.metadata)
-    token: str | Secret | None = field(default=None, metadata=TOKEN.metadata)
-    backend: str | None = field(default=None, metadata=BACKEND.metadata)
+    proxy: str | None = field(default=None, metadata=config.PROXY.metadata)
+    token: str | Secret | None = field(default=None, metadata=config.TOKEN.metadata)
+    backend: str | None = field(default=None, metadata=config.BACKEND.metadata)
     client_config: Mapping[str, Any] | None = field(
-        default=None, repr=False, metadata=CLIENT_CONFIG.metadata
+        default=None, repr=False, metadata=config.CLIENT_CONFIG.metadata
     )
-    ledger_path: str | None = field(
-        default=None,
-        metadata=option(
-            Group.WHERE,
-            "The ledger table, created and mounted on first use.",
-            default="`<path>_ledger`; of several targets the first path in alphabetical order",
-        ),
+    ledger_path: str | None = Group.WHERE.option(
+        "The ledger table, created and mounted on first use.",
+        default_text="`<path>_ledger`; of several targets the first path in alphabetical order",
     )
-    ledger_attributes: Mapping[str, Any] | None = field(
-        default=None,
-        metadata=option(
-            Group.WHERE,
-            "Further attributes for a ledger that is created, such as `tablet_cell_bundle` or "
-            "`primary_medium`.",
-        ),
+    ledger_attributes: Mapping[str, Any] | None = Group.WHERE.option(
+        "Further attributes for a ledger that is created, such as `tablet_cell_bundle` or `primary_medium`."
     )
-    producer_path: str | None = field(
-        default=None,
-        metadata=option(
-            Group.WHERE,
-            "The queue-producer table of idempotent mode on ordered targets, created and mounted on first "
-            "use.",
-            default="`<path>_producer`, chosen like the ledger",
-        ),
+    producer_path: str | None = Group.WHERE.option(
+        "The queue-producer table of idempotent mode on ordered targets, created and mounted on first use.",
+        default_text="`<path>_producer`, chosen like the ledger",
     )
-    dead_letter_path: str | None = field(
-        default=None,
-        metadata=option(
-            Group.WHERE,
-            "A table for rows that the target cannot take, created and mounted on first use. For "
-            "transactional mode.",
-            more="Such a row has a number out of range, a null in a required column, bytes that are not "
-            "UTF-8, or the like. It is written there in the same transaction, with its query, batch, source "
-            "coordinates, column, reason, and the row as JSON. The rest of the batch is written as usual. "
-            "Without this option such a row fails the batch, and nothing is written.",
-            default="none: such a row fails the batch",
-        ),
+    dead_letter_path: str | None = Group.WHERE.option(
+        "A table for rows that the target cannot take, created and mounted on first use. For "
+        "transactional mode.",
+        more="Such a row has a number out of range, a null in a required column, bytes that are not "
+        "UTF-8, or the like. It is written there in the same transaction, with its query, batch, source "
+        "coordinates, column, reason, and the row as JSON. The rest of the batch is written as usual. "
+        "Without this option such a row fails the batch, and nothing is written.",
+        default_text="none: such a row fails the batch",
     )
-    history_path: str | None = field(
-        default=None,
-        metadata=option(
-            Group.WHERE,
-            "A table for the last 1 000 batches, created and mounted on first use: when, how many rows, how "
-            "long, how many attempts. `yt-exactly-once history` shows it.",
-            more="A thread of its own writes it after the commit, so no batch waits for it. If that fails, "
-            "the batch is missing in the history, and nothing else.",
-            default="none",
-        ),
+    history_path: str | None = Group.WHERE.option(
+        "A table for the last 1 000 batches, created and mounted on first use: when, how many rows, how "
+        "long, how many attempts. `yt-exactly-once history` shows it.",
+        more="A thread of its own writes it after the commit, so no batch waits for it. If that fails, "
+        "the batch is missing in the history, and nothing else.",
+        default_text="none",
     )
-    show_values: bool = field(
-        default=False,
-        metadata=option(
-            Group.HOW, "Quote the value in the error about a row that the target cannot take."
-        ),
+    show_values: bool = Group.HOW.option(
+        "Quote the value in the error about a row that the target cannot take.", default=False
     )
-    advance_consumer: bool = field(
+    advance_consumer: bool = Group.WHAT.option(
+        "Move the consumers of the query's queues.",
         default=True,
-        metadata=option(
-            Group.WHAT,
-            "Move the consumers of the query's queues.",
-            more="Of several sinks called from one foreachBatch function all but the last must have `False`.",
-        ),
+        more="Of several sinks called from one foreachBatch function all but the last must have `False`.",
     )
-    dyn_batch_size: int | None = field(
-        default=None,
-        metadata=option(
-            Group.LIMITS,
-            "Rows per insert request.",
-            default=f"the Spark conf `{DYN_BATCH_SIZE_CONF}`, else {DEFAULT_DYN_BATCH_SIZE:,}",
-        ),
+    dyn_batch_size: int | None = Group.LIMITS.option(
+        "Rows per insert request.",
+        default_text=f"the Spark conf `{DYN_BATCH_SIZE_CONF}`, else {config.DEFAULT_DYN_BATCH_SIZE:,}",
     )
-    split_oversized: bool = field(
+    split_oversized: bool = Group.LIMITS.option(
+        "Write a batch that one transaction cannot carry in several.",
         default=False,
-        metadata=option(
-            Group.LIMITS,
-            "Write a batch that one transaction cannot carry in several.",
-            more="The batch is then visible part by part. The query must give the same rows in the same "
-            "order whenever it is replayed; a replay that differs is refused.",
-        ),
+        more="The batch is then visible part by part. The query must give the same rows in the same "
+        "order whenever it is replayed; a replay that differs is refused.",
     )
-    connections: int = field(
+    connections: int = Group.HOW.option(
+        "Requests sent in parallel within one transaction, or by one task in idempotent mode.",
         default=4,
-        metadata=option(
-            Group.HOW,
-            "Requests sent in parallel within one transaction, or by one task in idempotent mode.",
-        ),
     )
-    rows_per_tablet_limit: int = field(
-        default=ROWS_PER_TABLET_LIMIT,
-        metadata=option(
-            Group.LIMITS, "The cluster's `max_rows_per_transaction`; bigger batches are refused."
-        ),
+    rows_per_tablet_limit: int = Group.LIMITS.option(
+        "The cluster's `max_rows_per_transaction`; bigger batches are refused.",
+        default=config.ROWS_PER_TABLET_LIMIT,
     )
-    wire_format: str = field(
+    wire_format: str = Group.HOW.option(
+        "How rows are encoded.",
         default=AUTO_WIRE,
-        metadata=option(
-            Group.HOW,
-            "How rows are encoded.",
-            values={
-                AUTO_WIRE: "Arrow where the cluster takes it and the columns are safe in it, else YSON.",
-                "arrow": "Arrow. Refuses columns that some proxies would store wrongly: `any`, `interval64`, "
-                "and decimals of more than 35 digits.",
-                "yson": "YSON.",
-            },
-        ),
+        values={
+            AUTO_WIRE: "Arrow where the cluster takes it and the columns are safe in it, else YSON.",
+            "arrow": "Arrow. Refuses columns that some proxies would store wrongly: `any`, `interval64`, "
+            "and decimals of more than 35 digits.",
+            "yson": "YSON.",
+        },
     )
-    sent_by: str = field(
+    sent_by: str = Group.HOW.option(
+        "Who sends the rows of a batch to the cluster.",
         default=AUTO_SENDER,
-        metadata=option(
-            Group.HOW,
-            "Who sends the rows of a batch to the cluster.",
-            values={
-                AUTO_SENDER: "The tasks, for large batches that allow it; else the driver.",
-                DRIVER: "The driver, which collects them.",
-                TASKS: "The tasks. A query that does not allow it in transactional mode is refused.",
-            },
-            only_python="the format sends the rows of transactional mode when it commits, all others from "
-            "its tasks",
-        ),
+        values={
+            AUTO_SENDER: "The tasks, for large batches that allow it; else the driver.",
+            DRIVER: "The driver, which collects them.",
+            TASKS: "The tasks. A query that does not allow it in transactional mode is refused.",
+        },
+        only_python="the format sends the rows of transactional mode when it commits, all others from "
+        "its tasks",
     )
-    retry: RetryPolicy = field(
-        default=DEFAULT_RETRY,
-        metadata=option(
-            Group.HOW,
-            "How often and how long an attempt is repeated.",
-            only_python="it is an object. The options retry_attempts, retry_deadline, retry_first_wait and "
-            "retry_max_wait have its parts",
-        ),
+    retry: RetryPolicy = Group.HOW.option(
+        "How often and how long an attempt is repeated.",
+        default=RetryPolicy(),
+        only_python="it is an object. The options retry_attempts, retry_deadline, retry_first_wait and "
+        "retry_max_wait have its parts",
     )
-    accept_incomplete: int | tuple[int, int] | None = field(
-        default=None,
-        metadata=option(
-            Group.WHAT,
-            "Number of a batch, or numbers of the first and the last of several, whose missing rows you have "
-            "written yourself or give up.",
-            more="It has no effect on any other batch.",
-            read=_read_batches,
-            default="none",
-        ),
+    accept_incomplete: int | tuple[int, int] | None = Group.WHAT.option(
+        "Number of a batch, or numbers of the first and the last of several, whose missing rows you have "
+        "written yourself or give up.",
+        more="It has no effect on any other batch.",
+        read=_read_batches,
+        default_text="none",
     )
-    new_ledger: bool = field(
+    new_ledger: bool = Group.WHAT.option(
+        "Begin, on a checkpoint with earlier batches, with a `ledger_path` or a target that the query "
+        "has not used.",
         default=False,
-        metadata=option(
-            Group.WHAT,
-            "Begin, on a checkpoint with earlier batches, with a `ledger_path` or a target that the query "
-            "has not used.",
-            more="Also accept a copy of the ledger. It has no effect on a ledger that the query has used. "
-            "Leave it out afterwards: it accepts every copy.",
-        ),
+        more="Also accept a copy of the ledger. It has no effect on a ledger that the query has used. "
+        "Leave it out afterwards: it accepts every copy.",
     )
-    checkpoint_location: str | None = field(
-        default=None,
-        repr=False,
-        metadata=option(
-            Group.WHERE,
-            "The query's checkpoint; used only where the session has no JVM.",
-            only_python="the writer takes the query's own checkpointLocation",
-        ),
+    checkpoint_location: str | None = Group.WHERE.option(
+        "The query's checkpoint; used only where the session has no JVM.",
+        shown=False,
+        only_python="the writer takes the query's own checkpointLocation",
     )
-    listener: Listener | None = field(
-        default=None,
-        metadata=option(
-            Group.HOW,
-            "Called with the name and the fields of every event, for metrics.",
-            more="What it raises is logged once and disturbs no batch.",
-            only_python="it is a function",
-        ),
+    listener: Listener | None = Group.HOW.option(
+        "Called with the name and the fields of every event, for metrics.",
+        more="What it raises is logged once and disturbs no batch.",
+        only_python="it is a function",
     )
 
     def __post_init__(self) -> None:
@@ -448,13 +342,13 @@ class SinkOptions:
             object.__setattr__(self, "token", Secret(self.token))
         check_values(self)
         self._check_targets()
-        check_path(self.ledger, "ledger_path")
-        check_path(self.producer, "producer_path")
+        config.check_path(self.ledger, "ledger_path")
+        config.check_path(self.producer, "producer_path")
         self._check_own_paths()
         for name in ("connections", "rows_per_tablet_limit"):
-            check_positive(getattr(self, name), name)
+            config.check_positive(getattr(self, name), name)
         if self.dyn_batch_size is not None:
-            check_positive(self.dyn_batch_size, "dyn_batch_size")
+            config.check_positive(self.dyn_batch_size, "dyn_batch_size")
         self._check_accepted()
         # The environment is read here, and not where the sink travels to.
         _ = self.cluster
@@ -469,11 +363,11 @@ class SinkOptions:
     @cached_property
     def cluster(self) -> ClusterConfig:
         """How to reach the cluster; carries the token, and never shows it."""
-        config = dict(self.client_config or {})
+        client = dict(self.client_config or {})
         if self.backend is not None:
-            config["backend"] = self.backend
-        check_backend(config)
-        return ClusterConfig.resolve(self.proxy, self.token, client_config=config)
+            client["backend"] = self.backend
+        check_backend(client)
+        return ClusterConfig.resolve(self.proxy, self.token, client_config=client)
 
     @property
     def ledger(self) -> str:
@@ -516,13 +410,13 @@ class SinkOptions:
         size = self.dyn_batch_size
         if size is None:
             try:
-                size = DEFAULT_DYN_BATCH_SIZE if configured is None else int(configured)
+                size = config.DEFAULT_DYN_BATCH_SIZE if configured is None else int(configured)
             except ValueError:
                 raise ConfigError(
                     f"{DYN_BATCH_SIZE_CONF} is {configured!r}, not a number",
                     remedy="Set it to a positive number of rows",
                 ) from None
-            check_positive(size, DYN_BATCH_SIZE_CONF)
+            config.check_positive(size, DYN_BATCH_SIZE_CONF)
         # A request may not carry more rows than a transaction.
         return min(size, self.rows_per_tablet_limit)
 
@@ -544,7 +438,7 @@ class SinkOptions:
             path = getattr(self, name)
             if path is None:
                 continue
-            check_path(path, name)
+            config.check_path(path, name)
             if path in taken:
                 raise ConfigError(
                     f"{name} is {path}, which this sink uses already",

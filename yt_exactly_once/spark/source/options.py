@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from yt_exactly_once.config import BACKEND, CLIENT_CONFIG, PROXY, TOKEN, ClusterConfig, Secret
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.options import Group, documented, option, options_of, read_texts, require_known
+from yt_exactly_once.options import Group, Option, documented, options_of, read_texts, require_known
 from yt_exactly_once.ytsaurus.backends import check_backend
 
 
@@ -83,20 +83,14 @@ class SourceOptions:
     """The options of one source of one query: an attribute for each, under its name."""
 
     path: str = field(
-        metadata=option(
+        metadata=Option(
             Group.WHERE,
             "The queue, from `path` or `load()`. A link is followed at the start.",
             read=_read_path,
-        )
+        ).metadata
     )
-    consumer_path: str | None = field(
-        default=None,
-        metadata=option(
-            Group.WHERE,
-            "The consumer.",
-            default="none: reads without one and moves none",
-            read=_read_path,
-        ),
+    consumer_path: str | None = Group.WHERE.option(
+        "The consumer.", default_text="none: reads without one and moves none", read=_read_path
     )
     proxy: str = field(metadata=PROXY.metadata)
     token: Secret | None = field(default=None, metadata=TOKEN.metadata)
@@ -105,7 +99,7 @@ class SourceOptions:
         default_factory=dict, repr=False, metadata=CLIENT_CONFIG.metadata
     )
     starting_offsets: StartingPoint | dict[int, int] = field(
-        metadata=option(
+        metadata=Option(
             Group.WHAT,
             "Where a query without a checkpoint begins.",
             values={
@@ -115,70 +109,45 @@ class SourceOptions:
                 '{"0": 120, "1": 0}': "At these rows: the first one of every partition, as JSON.",
             },
             more="It must not be behind the consumer, which a query never moves back.",
-            default="`committed` with a consumer, else `earliest`",
+            default_text="`committed` with a consumer, else `earliest`",
             read=_read_start,
-        )
+        ).metadata
     )
-    fail_on_data_loss: bool = field(
-        default=True,
-        metadata=option(
-            Group.WHAT,
-            "Fail when rows were trimmed before they were read; otherwise step over them.",
-        ),
+    fail_on_data_loss: bool = Group.WHAT.option(
+        "Fail when rows were trimmed before they were read; otherwise step over them.", default=True
     )
-    include_service_columns: bool = field(
+    include_service_columns: bool = Group.WHAT.option(
+        "Add the coordinates of a row in front of its columns: `__spyt_streaming_src_tablet_index` and "
+        "`__spyt_streaming_src_row_index`.",
         default=False,
-        metadata=option(
-            Group.WHAT,
-            "Add the coordinates of a row in front of its columns: `__spyt_streaming_src_tablet_index` and "
-            "`__spyt_streaming_src_row_index`.",
-        ),
     )
-    include_queue_path: bool = field(
+    include_queue_path: bool = Group.WHAT.option(
+        "Add `__spyt_streaming_src_queue_path`, which distinguishes the rows of several queues.",
         default=False,
-        metadata=option(
-            Group.WHAT,
-            "Add `__spyt_streaming_src_queue_path`, which distinguishes the rows of several queues.",
-        ),
     )
-    include_timestamp: bool = field(
+    include_timestamp: bool = Group.WHAT.option(
+        "Add `__spyt_streaming_src_timestamp`, when the row was committed, to the second. The queue must "
+        "have the column `$timestamp`.",
         default=False,
-        metadata=option(
-            Group.WHAT,
-            "Add `__spyt_streaming_src_timestamp`, when the row was committed, to the second. The queue must "
-            "have the column `$timestamp`.",
-        ),
     )
-    parsing_type_v3: bool = field(
-        default=True,
-        metadata=option(Group.HOW, "Read columns by `type_v3`; otherwise by the older `type`."),
+    parsing_type_v3: bool = Group.HOW.option(
+        "Read columns by `type_v3`; otherwise by the older `type`.", default=True
     )
-    binary_strings: bool = field(
-        default=False,
-        metadata=option(Group.HOW, "Read YT `string` as binary, for strings that are not UTF-8."),
+    binary_strings: bool = Group.HOW.option(
+        "Read YT `string` as binary, for strings that are not UTF-8.", default=False
     )
-    max_rows_per_partition: int | None = field(
-        default=None,
-        metadata=option(
-            Group.LIMITS, "Rows of one batch from one queue partition, at most.", default="no limit"
-        ),
+    max_rows_per_partition: int | None = Group.LIMITS.option(
+        "Rows of one batch from one queue partition, at most.", default_text="no limit"
     )
-    max_bytes_per_partition: int | None = field(
-        default=None,
-        metadata=option(
-            Group.LIMITS,
-            "The approximate limit of the data weight of one batch from one queue partition. At least one "
-            "row is read, even a heavier one.",
-            default="no limit",
-        ),
+    max_bytes_per_partition: int | None = Group.LIMITS.option(
+        "The approximate limit of the data weight of one batch from one queue partition. At least one "
+        "row is read, even a heavier one.",
+        default_text="no limit",
     )
-    shared_task_rows: int = field(
+    shared_task_rows: int = Group.LIMITS.option(
+        "A Spark task reads several queue partitions that have at most so many rows together in a batch, "
+        "and at most 16 MiB. `1` gives each queue partition a task of its own.",
         default=1_000,
-        metadata=option(
-            Group.LIMITS,
-            "A Spark task reads several queue partitions that have at most so many rows together in a batch, "
-            "and at most 16 MiB. `1` gives each queue partition a task of its own.",
-        ),
     )
 
     @classmethod
