@@ -64,8 +64,8 @@ def test_status_shows_batch_totals_and_lag(pipeline, told, tmp):
     assert code == 0
     assert (found["batch"], found["mode"], found["attempts"]) == (1, "transactional", 1)
     (target,) = found["targets"]
-    wanted = {"rows": 8, "total_rows": 14, "batches": 2, "missing": 0, "rejected": 0}
-    wanted |= {"total_rejected": 0, "sent_by": "driver", "state": "mounted", "problem": ""}
+    wanted = {"rows": 8, "total_rows": 14, "total_batches": 2, "missing": 0, "rejected_rows": 0}
+    wanted |= {"total_rejected_rows": 0, "sent_by": "driver", "state": "mounted", "problem": ""}
     assert wanted.items() <= target.items()
     assert target["bytes"] > 0
     (queue,) = found["queues"]

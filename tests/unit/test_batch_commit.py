@@ -196,9 +196,10 @@ def test_a_batch_is_read_written_advanced_recorded_and_committed():
     ]
     entry = cluster.entry
     assert (entry.run_id, entry.batch_id, entry.tally.rows) == ("run", 5, 3)
-    assert (entry.part, entry.part_count, entry.digests, entry.others) == (1, 1, (), "digest")
+    assert (entry.part, entry.part_count, entry.part_digests) == (1, 1, ())
+    assert entry.other_sources == "digest"
     assert datetime.fromisoformat(entry.committed_at).tzinfo is not None
-    assert entry.offset(QUEUE, 0).left == 15
+    assert entry.offset(QUEUE.key, 0).left == 15
     assert cluster.unpinned == 0
 
 
@@ -231,7 +232,7 @@ def test_a_consumer_that_does_not_move_is_not_asked(sources, advance):
     committer(cluster, log, advance=advance).commit(batch(*sources), whole([ROWS]))
     assert cluster.requests == [READS[0], *WRITES[:2], WRITES[3], ("commit",)]
     assert log.of(Event.OFFSETS_ADVANCED) == [{"partitions": 0}]
-    left = cluster.entry.offset(sources[0], 0).left
+    left = cluster.entry.offset(sources[0].key, 0).left
     assert left == (15 if sources[0].consumer is None else 0)
 
 
@@ -613,7 +614,7 @@ def test_parts_are_committed_in_turn_and_the_consumer_moves_with_the_last():
     ]  # fmt: skip
     assert log.of(Event.OFFSETS_ADVANCED) == [{"partitions": 1}]
     assert [fields["rows"] for fields in log.of(Event.ROWS_WRITTEN)] == [2, 1]
-    assert cluster.entry.digests == PARTS[1].digests
+    assert cluster.entry.part_digests == PARTS[1].digests
     assert cluster.entry.tally.rows == 3
 
 
@@ -623,7 +624,7 @@ def test_a_part_before_the_last_leaves_the_consumer_where_it_was():
     with pytest.raises(AccessError):
         committer(cluster).commit(batch(), PARTS)
     assert (cluster.entry.part, cluster.entry.is_complete) == (1, False)
-    assert cluster.entry.offset(QUEUE, 0).left == 10
+    assert cluster.entry.offset(QUEUE.key, 0).left == 10
 
 
 def resumed(part, *, digests=None, count=2):

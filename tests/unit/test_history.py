@@ -227,7 +227,7 @@ def test_notes_are_gone_if_the_ledger_counts_batches_from_before_them(
 ):
     """A later first note alone proves nothing: the function may have left batches out."""
     notes = [note(NoteKind.LEDGER, first) for first in firsts]
-    known = replace(entry(3), query_id=query, tallies={"//t": Tally(batches=batches)})
+    known = replace(entry(3), query_id=query, tallies={"//t": Tally(total_batches=batches)})
     assert lack_notes(notes, known) is lacks
     assert lack_all_notes(notes, known) is (lacks and not notes)
 

@@ -123,8 +123,8 @@ def test_entry_survives_the_ledger_row(stateful):
         entry(batch(3, (0, 5), (2, 2), stateful=stateful)),
         part=1,
         part_count=2,
-        digests=("a",),
-        others="b",
+        part_digests=("a",),
+        other_sources="b",
         mode="idempotent",
         attempts=2,
         started_at="2025-12-31T23:59:58.500+00:00",
@@ -281,7 +281,7 @@ def test_next_batch_must_continue_whatever_the_log_says():
 def test_same_batch_with_other_rows_of_other_sources_is_refused():
     """A restored checkpoint may plan a batch of files or of Kafka anew, with more in it."""
     committed = replace(batch(3, (0, 5)), others="a")
-    known = replace(entry(committed), others="a")
+    known = replace(entry(committed), other_sources="a")
     assert verdict(known, committed) is Verdict.REPLAY
     with pytest.raises(LedgerDivergedError, match="sources that are no queues"):
         verdict(known, replace(committed, others="b"))
@@ -304,17 +304,19 @@ def test_tallies_count_the_parts_of_a_batch_and_every_batch():
     ledger = CommitLedger("//l", "query", ["//a", "//b"])
     first = ledger.tallies(None, batch(0, (0, 5)), {"//a": Written(3, 2, 30)})
     assert first == {
-        "//a": Tally(3, 3, 1, rejected=2, total_rejected=2, bytes=30, total_bytes=30),
+        "//a": Tally(3, 3, 1, rejected_rows=2, total_rejected_rows=2, bytes=30, total_bytes=30),
         "//b": Tally(0, 0, 1),
     }
     before = replace(entry(batch(0, (0, 5))), tallies=first)
     assert before.batch_rows == 5
     assert ledger.tallies(before, batch(0, (0, 5)), {"//a": Written(2, 1, 8)})["//a"] == Tally(
-        5, 5, 1, rejected=3, total_rejected=3, bytes=38, total_bytes=38
+        5, 5, 1, rejected_rows=3, total_rejected_rows=3, bytes=38, total_bytes=38
     )
     assert ledger.tallies(before, batch(1, (5, 6)), {"//a": Written(2, 0, 9, TASKS)})[
         "//a"
-    ] == Tally(2, 5, 2, rejected=0, total_rejected=2, bytes=9, total_bytes=39, sent_by=TASKS)
+    ] == Tally(
+        2, 5, 2, rejected_rows=0, total_rejected_rows=2, bytes=9, total_bytes=39, sent_by=TASKS
+    )
 
 
 MOST = 2**64 - 1
@@ -368,7 +370,7 @@ def test_each_target_has_its_own_statistics_in_its_row():
     digest = RowDigest(7, MOST, from_start=True, replaces=False)
     tallies = {
         "//a": Tally(1, 2, 3, digest=digest),
-        "//b": Tally(4, 5, 6, rejected=2, total_rejected=7),
+        "//b": Tally(4, 5, 6, rejected_rows=2, total_rejected_rows=7),
     }
     written = replace(entry(batch(3, (0, 5))), target="//a", tallies=tallies)
     table = {}

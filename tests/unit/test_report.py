@@ -19,7 +19,9 @@ VOID = {"meta", "line", "circle", "rect", "polygon", "polyline"}
 def query(batch=3, delivered=7, path="//t", problem=""):
     part = query_status.PartitionStatus(0, delivered, delivered, delivered, 0, 10, 2.0)
     queue = query_status.QueueStatus("c", "//q", "//c", True, True, False, (part,), problem=problem)
-    target = query_status.TargetStatus(path=path, rows=4, total_rows=14_000, batches=batch + 1)
+    target = query_status.TargetStatus(
+        path=path, rows=4, total_rows=14_000, total_batches=batch + 1
+    )
     entry = LedgerEntry(
         "query-12345", path, batch, "run", "tx", {}, mode="transactional", seconds=0.5
     )

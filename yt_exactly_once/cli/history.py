@@ -68,7 +68,7 @@ def _cells(row: LedgerRow) -> dict[str, Any]:
             part.end - part.start for parts in entry.offsets.values() for part in parts.values()
         ),
         "rows>": tally.rows,
-        "rejected>": tally.rejected,
+        "rejected>": tally.rejected_rows,
         "bytes>": tally.bytes,
         "seconds>": f"{entry.seconds:.1f}",
         "attempts>": entry.attempts,

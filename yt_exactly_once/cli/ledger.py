@@ -55,7 +55,7 @@ def _cells(row: LedgerRow) -> dict[str, Any]:
         "batch>": entry.batch_id,
         "rows>": tally.rows,
         "total>": tally.total_rows,
-        "rejected>": tally.total_rejected,
+        "rejected>": tally.total_rejected_rows,
         "mode": entry.mode,
         "age>": seconds(age_seconds(entry)),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class PartitionRange(NamedTuple):
@@ -73,6 +73,11 @@ class MicroBatch:
     others: str = ""
     reads_again: bool = False
     shares_tasks: bool = False
+
+    @property
+    def where(self) -> dict[str, Any]:
+        """What places an error; see `ExactlyOnceError`."""
+        return {"query": self.query_id, "batch": self.batch_id}
 
     @property
     def needs_its_rows(self) -> bool:

@@ -28,16 +28,15 @@ def offsets_of(
         moved: whether the transaction of the entry moves the consumers. Even then the consumer of a
             queue without new rows stays where it is.
     """
+
+    def offset(source: SourceRange, part: PartitionRange) -> PartitionOffset:
+        known = before.offset(source.key, part.partition) if before else None
+        rest, first = (known.left, known.first) if known else (0, part.start)
+        left = aim(batch, part) if moved and source.moves else rest
+        return PartitionOffset(part.start, part.end, left, first)
+
     return {
-        source.key: {
-            part.partition: PartitionOffset(
-                part.start,
-                part.end,
-                aim(batch, part) if moved and source.moves else _rest(before, source, part),
-                _first(before, source, part),
-            )
-            for part in source.partitions
-        }
+        source.key: {part.partition: offset(source, part) for part in source.partitions}
         for source in batch.sources
     }
 
@@ -45,16 +44,6 @@ def offsets_of(
 def aim(batch: MicroBatch, part: PartitionRange) -> int:
     """Return where a batch moves a consumer: to its end, or to its start if a replay needs its rows."""
     return part.start if batch.needs_its_rows else part.end
-
-
-def _rest(before: LedgerEntry | None, source: SourceRange, part: PartitionRange) -> int:
-    known = before.offset(source, part.partition) if before else None
-    return known.left if known else 0
-
-
-def _first(before: LedgerEntry | None, source: SourceRange, part: PartitionRange) -> int:
-    known = before.offset(source, part.partition) if before else None
-    return known.first if known else part.start
 
 
 def consumer_offsets(transaction: Transaction, source: SourceRange) -> dict[int, int]:
@@ -108,15 +97,14 @@ def plan_moves(
     moves: Moves = {}
     for part in source.partitions:
         at = current[part.partition]
-        last = before.offset(source, part.partition) if before else None
+        last = before.offset(source.key, part.partition) if before else None
         low, high = (last.left if last else 0), part.start
         if not low <= at <= high:
             expected = str(low) if low == high else f"{low} to {high}"
             raise OffsetConflictError(
                 f"The consumer is at row {at} of partition {part.partition}, expected {expected}",
                 remedy=_moved_remedy(source, before, ledger, part),
-                query=batch.query_id,
-                batch=batch.batch_id,
+                **batch.where,
                 consumer=source.consumer,
                 queue=source.queue,
                 partition=part.partition,
@@ -153,5 +141,5 @@ def left_out(before: LedgerEntry, batch: MicroBatch) -> int:
         max(0, part.start - known.end)
         for source in batch.sources
         for part in source.partitions
-        if (known := before.offset(source, part.partition)) is not None
+        if (known := before.offset(source.key, part.partition)) is not None
     )

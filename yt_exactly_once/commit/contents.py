@@ -86,7 +86,7 @@ class Contents:
         offsets: list[tuple[SourceRange, dict[int, int]]] = []
         for source in self._moving(batch):
             known = {
-                one.partition: entry.offset(source, one.partition) for one in source.partitions
+                one.partition: entry.offset(source.key, one.partition) for one in source.partitions
             }
             if None in known.values():
                 return None
@@ -148,8 +148,8 @@ class Contents:
             offsets=offsets_of(batch, before, moved=part.is_last and self._advance_consumer),
             part=part.number,
             part_count=part.count,
-            digests=part.digests,
-            others=batch.others,
+            part_digests=part.digests,
+            other_sources=batch.others,
             mode=self._mode,
             attempts=number,
             started_at=_at(datetime.now(UTC) - timedelta(seconds=seconds)),

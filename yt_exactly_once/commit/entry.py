@@ -6,8 +6,8 @@ protocol never looks at them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Self
 
 from yt_exactly_once.codec.row_hash import HASH_VERSION, combined
@@ -15,7 +15,6 @@ from yt_exactly_once.commit.formats import require_known_format
 from yt_exactly_once.errors import LedgerError
 
 if TYPE_CHECKING:
-    from yt_exactly_once.commit.batch import SourceRange
     from yt_exactly_once.commit.cluster import Row
 
 LEDGER_VERSION = 1
@@ -23,57 +22,6 @@ LEDGER_VERSION = 1
 
 LEDGER_MARK = "yt_exactly_once_ledger"
 """Attribute of every ledger, by which it is found; its value is the format of the table."""
-
-
-def _column(name: str, kind: str, *, required: bool = True, **more: str) -> dict[str, Any]:
-    return {"name": name, "type": kind, "required": required, **more}
-
-
-_DIGEST_SCHEMA = [
-    _column("batch_digest", "string", required=False),
-    _column("total_digest", "string", required=False),
-    _column("digest_version", "int64", required=False),
-    _column("digest_from_start", "boolean", required=False),
-    _column("digest_replaces", "boolean", required=False),
-]
-
-LEDGER_SCHEMA: list[dict[str, Any]] = [
-    _column("query_id", "string", sort_order="ascending"),
-    _column("target", "string", sort_order="ascending"),
-    _column("format_version", "int64"),
-    _column("batch_id", "int64"),
-    _column("run_id", "string"),
-    _column("transaction_id", "string"),
-    _column("part", "int64"),
-    _column("part_count", "int64"),
-    _column("part_digests", "any", required=False),
-    _column("offsets", "any", required=False),
-    _column("other_sources", "string"),
-    _column("mode", "string"),
-    _column("sent_by", "string"),
-    _column("attempts", "int64"),
-    _column("started_at", "string"),
-    _column("committed_at", "string"),
-    _column("seconds", "double"),
-    _column("rows", "int64"),
-    _column("rejected_rows", "int64"),
-    _column("bytes", "int64"),
-    _column("total_batches", "int64"),
-    _column("total_rows", "int64"),
-    _column("total_rejected_rows", "int64"),
-    _column("total_bytes", "int64"),
-    *_DIGEST_SCHEMA,
-]
-
-HISTORY_SCHEMA = [
-    *LEDGER_SCHEMA[:2],
-    _column("batch_id", "int64", sort_order="ascending"),
-    *(column for column in LEDGER_SCHEMA[2:] if column["name"] != "batch_id"),
-]
-"""Columns of a table that keeps the entries of earlier batches too."""
-"""Columns of the ledger table."""
-
-_NO_DIGEST: Row = dict.fromkeys(column["name"] for column in _DIGEST_SCHEMA)
 
 APPLICATION_PREFIX = "application:"
 """In front of an application's name, where a batch job has no id of a query: none begins so."""
@@ -103,8 +51,11 @@ class PartitionOffset:
     first: int = field(default=0, compare=False)
 
 
-Offsets = dict[tuple[str, str, str, str], dict[int, PartitionOffset]]
-"""Per `SourceRange.key`, per partition."""
+SourceKey = tuple[str, str, str, str]
+"""See `SourceRange.key`."""
+
+Offsets = dict[SourceKey, dict[int, PartitionOffset]]
+"""Per source, per partition."""
 
 
 @dataclass(frozen=True)
@@ -168,24 +119,22 @@ class Written:
 
 @dataclass(frozen=True)
 class Tally:
-    """What a query has written into one target.
+    """What a query has written into one target. The fields are called as the columns of the ledger.
 
     Attributes:
-        rows: rows of the last batch, written or deleted.
-        total_rows: rows of all batches.
-        rejected: rows of the last batch that the target cannot take; they are not among `rows`.
-        total_rejected: the same for all batches.
+        rows: of the last batch, written or deleted.
+        total_rows: of all batches.
+        rejected_rows: of the last batch, that the target cannot take; they are not among `rows`.
         bytes: of the encoded rows of the last batch.
-        total_bytes: the same for all batches.
         sent_by: who sent the rows of the last batch: `DRIVER` or `TASKS`.
         digest: of the rows; `None` unless the target is given `digest=True`.
     """
 
     rows: int = 0
     total_rows: int = 0
-    batches: int = 0
-    rejected: int = 0
-    total_rejected: int = 0
+    total_batches: int = 0
+    rejected_rows: int = 0
+    total_rejected_rows: int = 0
     bytes: int = 0
     total_bytes: int = 0
     sent_by: str = DRIVER
@@ -194,31 +143,13 @@ class Tally:
     @classmethod
     def from_row(cls, row: Row) -> Self:
         """Read a ledger row."""
-        return cls(
-            rows=int(row["rows"]),
-            total_rows=int(row["total_rows"]),
-            batches=int(row["total_batches"]),
-            rejected=int(row["rejected_rows"]),
-            total_rejected=int(row["total_rejected_rows"]),
-            bytes=int(row["bytes"]),
-            total_bytes=int(row["total_bytes"]),
-            sent_by=row["sent_by"],
-            digest=RowDigest.from_row(row),
-        )
+        values = {name: _READ[kind](row[name]) for name, kind in _simple(cls).items()}
+        return cls(**values, digest=RowDigest.from_row(row))
 
     def to_row(self) -> Row:
         """Return its columns."""
-        return {
-            "rows": self.rows,
-            "total_rows": self.total_rows,
-            "total_batches": self.batches,
-            "rejected_rows": self.rejected,
-            "total_rejected_rows": self.total_rejected,
-            "bytes": self.bytes,
-            "total_bytes": self.total_bytes,
-            "sent_by": self.sent_by,
-            **(_NO_DIGEST if self.digest is None else self.digest.to_row()),
-        }
+        values = {name: getattr(self, name) for name in _simple(Tally)}
+        return {**values, **(_NO_DIGEST if self.digest is None else self.digest.to_row())}
 
     def after(self, written: Written, *, is_same: bool) -> Tally:
         """Return the tally after one more part.
@@ -226,13 +157,14 @@ class Tally:
         Args:
             is_same: whether it is a part of the batch that was counted last.
         """
+        last = self if is_same else Tally()
         return Tally(
-            rows=written.rows + (self.rows if is_same else 0),
+            rows=last.rows + written.rows,
             total_rows=self.total_rows + written.rows,
-            batches=self.batches + (not is_same),
-            rejected=written.rejected + (self.rejected if is_same else 0),
-            total_rejected=self.total_rejected + written.rejected,
-            bytes=written.bytes + (self.bytes if is_same else 0),
+            total_batches=self.total_batches + (not is_same),
+            rejected_rows=last.rejected_rows + written.rejected,
+            total_rejected_rows=self.total_rejected_rows + written.rejected,
+            bytes=last.bytes + written.bytes,
             total_bytes=self.total_bytes + written.bytes,
             sent_by=written.sent_by,
             digest=self._digest_after(written, is_same=is_same),
@@ -244,7 +176,7 @@ class Tally:
             # A later part of a batch need not write into every target.
             return old if is_same and not written.rows else None
         if old is None or old.replaces != written.replaces:
-            is_whole = not self.batches
+            is_whole = not self.total_batches
             return RowDigest(written.digest, written.digest, is_whole, written.replaces)
         return RowDigest(
             batch=combined(written.digest, old.batch if is_same else 0),
@@ -256,7 +188,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class LedgerEntry:
-    """The committed state of one query and target.
+    """The committed state of one query and target. The fields are called as the columns of the ledger.
 
     Attributes:
         target: path of the table written to.
@@ -266,8 +198,8 @@ class LedgerEntry:
         offsets: the ranges of the batch and where it left the consumers.
         part: the last committed part of the batch, from 1.
         part_count: how many parts the batch has; 1 unless it was split.
-        digests: of the committed parts of a split batch.
-        others: `MicroBatch.others` of the batch.
+        part_digests: of the committed parts of a split batch.
+        other_sources: `MicroBatch.others` of the batch.
         attempts: how many attempts the part took.
         started_at: when the sink began with the part, UTC by the driver's clock, ISO 8601; never compared.
         committed_at: when its commit was sent; as `started_at`.
@@ -283,8 +215,8 @@ class LedgerEntry:
     offsets: Offsets
     part: int = 1
     part_count: int = 1
-    digests: tuple[str, ...] = ()
-    others: str = ""
+    part_digests: tuple[str, ...] = ()
+    other_sources: str = ""
     mode: str = ""
     attempts: int = 1
     started_at: str = ""
@@ -311,16 +243,10 @@ class LedgerEntry:
     @property
     def batch_rows(self) -> int:
         """Rows of the batch in all targets whose tallies are known, rejected ones included."""
-        return sum(tally.rows + tally.rejected for tally in self.tallies.values())
+        return sum(tally.rows + tally.rejected_rows for tally in self.tallies.values())
 
-    def offset(self, source: SourceRange, partition: int) -> PartitionOffset | None:
+    def offset(self, source: SourceKey, partition: int) -> PartitionOffset | None:
         """Return where the batch left a partition, if it knew it."""
-        return self.offset_at(source.key, partition)
-
-    def offset_at(
-        self, source: tuple[str, str, str, str], partition: int
-    ) -> PartitionOffset | None:
-        """Return the same as `offset`, by `SourceRange.key`."""
         return self.offsets.get(source, {}).get(partition)
 
     @classmethod
@@ -337,21 +263,9 @@ class LedgerEntry:
                 int(row["format_version"]), LEDGER_VERSION, "The ledger entry", **where
             )
             return cls(
-                query_id=row["query_id"],
-                target=row["target"],
-                batch_id=int(row["batch_id"]),
-                run_id=row["run_id"],
-                transaction_id=row["transaction_id"],
+                **{name: _READ[kind](row[name]) for name, kind in _simple(cls).items()},
                 offsets=_offsets_from(row["offsets"] or ()),
-                part=int(row["part"]),
-                part_count=int(row["part_count"]),
-                digests=tuple(row["part_digests"] or ()),
-                others=row["other_sources"],
-                mode=row["mode"],
-                attempts=int(row["attempts"]),
-                started_at=row["started_at"],
-                committed_at=row["committed_at"],
-                seconds=float(row["seconds"]),
+                part_digests=tuple(row["part_digests"] or ()),
                 tallies={row["target"]: Tally.from_row(row)},
             )
         except (KeyError, TypeError, ValueError) as error:
@@ -365,24 +279,56 @@ class LedgerEntry:
     def to_row(self) -> Row:
         """Return the row to write."""
         return {
-            "query_id": self.query_id,
-            "target": self.target,
+            **{name: getattr(self, name) for name in _simple(LedgerEntry)},
             "format_version": LEDGER_VERSION,
-            "batch_id": self.batch_id,
-            "run_id": self.run_id,
-            "transaction_id": self.transaction_id,
-            "part": self.part,
-            "part_count": self.part_count,
-            "part_digests": list(self.digests),
+            "part_digests": list(self.part_digests),
             "offsets": list(_offsets_to(self.offsets)),
-            "other_sources": self.others,
-            "mode": self.mode,
-            "attempts": self.attempts,
-            "started_at": self.started_at,
-            "committed_at": self.committed_at,
-            "seconds": self.seconds,
             **self.tally.to_row(),
         }
+
+
+def _column(name: str, kind: str, *, required: bool = True, **more: str) -> dict[str, Any]:
+    return {"name": name, "type": kind, "required": required, **more}
+
+
+_TYPES: dict[Any, str] = {"str": "string", "int": "int64", "float": "double"}
+"""Of columns, by the annotation of a field with one value."""
+
+_READ: dict[str, Callable[[Any], Any]] = {"string": str, "int64": int, "double": float}
+
+
+def _simple(stored: type[LedgerEntry | Tally]) -> dict[str, str]:
+    """Return the fields with one value, each of which is a column, and the types of these."""
+    return {each.name: _TYPES[each.type] for each in fields(stored) if each.type in _TYPES}
+
+
+_KEY = ("query_id", "target")
+_DIGEST_SCHEMA = [
+    _column("batch_digest", "string", required=False),
+    _column("total_digest", "string", required=False),
+    _column("digest_version", "int64", required=False),
+    _column("digest_from_start", "boolean", required=False),
+    _column("digest_replaces", "boolean", required=False),
+]
+_NO_DIGEST: Row = dict.fromkeys(column["name"] for column in _DIGEST_SCHEMA)
+
+LEDGER_SCHEMA: list[dict[str, Any]] = [
+    *(_column(name, "string", sort_order="ascending") for name in _KEY),
+    _column("format_version", "int64"),
+    *(_column(*each) for each in _simple(LedgerEntry).items() if each[0] not in _KEY),
+    _column("part_digests", "any", required=False),
+    _column("offsets", "any", required=False),
+    *(_column(*each) for each in _simple(Tally).items()),
+    *_DIGEST_SCHEMA,
+]
+"""Columns of the ledger table."""
+
+HISTORY_SCHEMA = [
+    *LEDGER_SCHEMA[:2],
+    _column("batch_id", "int64", sort_order="ascending"),
+    *(column for column in LEDGER_SCHEMA[2:] if column["name"] != "batch_id"),
+]
+"""Columns of a table that keeps the entries of earlier batches too."""
 
 
 def require_known_ledger(attributes: Mapping[str, Any], path: str) -> None:

@@ -53,8 +53,7 @@ def require_same_cluster(
                 "The proxy belongs to another cluster: the query has written to its own one since batch "
                 f"{max(used.values())}",
                 remedy=advice.OTHER_CLUSTER,
-                query=batch.query_id,
-                batch=batch.batch_id,
+                **batch.where,
                 target=target,
             )
 
@@ -85,8 +84,7 @@ def require_whole(
             else f"The target lacks rows of batch {missing[0]}: a second call for it was refused",
             remedy="Call the sink once per batch and target, and do not catch its errors. "
             f"{settle(missing)}",
-            query=batch.query_id,
-            batch=batch.batch_id,
+            **batch.where,
             target=target,
             ledger=ledger.path,
         )
@@ -115,7 +113,7 @@ def require_ledger(
     Raises:
         LedgerMissingError: it may have had one; then a replay would not be recognised.
     """
-    where = {"query": batch.query_id, "batch": batch.batch_id, "ledger": ledger.path}
+    where = {**batch.where, "ledger": ledger.path}
     is_unused = all(note.kind is not NoteKind.LEDGER for note in notes)
     for target in ledger.targets:
         used = _used(notes, target)
@@ -178,8 +176,7 @@ def require_same_ledger(
                 remedy="Put the original table back. If this is all there is, first make sure that the "
                 "target does not have the rows of this batch: the query writes them again. Then start with "
                 "new_ledger=True. The steps are in how-to/recover.md, section 'A ledger is missing'",
-                query=batch.query_id,
-                batch=batch.batch_id,
+                **batch.where,
                 target=target,
                 ledger=ledger.path,
             )
@@ -198,7 +195,7 @@ def lack_notes(notes: Collection[Note], entry: LedgerEntry) -> bool:
     Each query notes its ledger before it commits its first batch there. A batch job keeps no notes.
     """
     first = min((note.batch for note in _used(notes, entry.target)), default=entry.batch_id + 1)
-    return not entry.application and entry.tally.batches > entry.batch_id + 1 - first
+    return not entry.application and entry.tally.total_batches > entry.batch_id + 1 - first
 
 
 def lack_all_notes(notes: Collection[Note], entry: LedgerEntry) -> bool:

@@ -54,12 +54,7 @@ def judge(
     """
     if entry is None:
         return Verdict.NEW
-    where = {
-        "query": batch.query_id,
-        "batch": batch.batch_id,
-        "target": entry.target,
-        "ledger": ledger,
-    }
+    where = {**batch.where, "target": entry.target, "ledger": ledger}
     if entry.batch_id > batch.batch_id and running:
         raise FencedError(
             f"Another run of this query has already committed batch {entry.batch_id}",
@@ -79,7 +74,7 @@ def judge(
     now = _ranges_of(batch.sources)
     then = _ranges(entry.offsets)
     if entry.batch_id == batch.batch_id:
-        if now == then and entry.others == batch.others:
+        if now == then and entry.other_sources == batch.others:
             return Verdict.REPLAY if entry.is_complete else Verdict.PARTIAL
         raise LedgerDivergedError(
             f"The ledger holds this batch with other offsets: {_render(then)}, now {_render(now)}"
@@ -134,8 +129,7 @@ def require_one_sink(
             "holds one entry per query and target",
             remedy="Give one sink several Targets. Or give each sink a target of its own, and set "
             "advance_consumer=False for all sinks of the function except the last",
-            query=batch.query_id,
-            batch=batch.batch_id,
+            **batch.where,
             target=entry.target,
             ledger=ledger,
         )
@@ -148,7 +142,7 @@ def supersedes(later: LedgerEntry, entry: LedgerEntry) -> bool:
     if not entry.offsets or not all(key[2] and key in later.offsets for key in entry.offsets):
         return False
     ends = [
-        (part.end, then.end if (then := later.offset_at(key, partition)) else 0)
+        (part.end, then.end if (then := later.offset(key, partition)) else 0)
         for key, parts in entry.offsets.items()
         for partition, part in parts.items()
     ]

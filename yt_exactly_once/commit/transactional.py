@@ -315,8 +315,7 @@ class BatchCommit:
                 "The commit of an earlier call for this batch was applied although that call failed, and "
                 "this call has other rows",
                 remedy=f"{ONE_CALL}. {settle(range(batch.batch_id, batch.batch_id + 1))}",
-                query=batch.query_id,
-                batch=batch.batch_id,
+                **batch.where,
                 target=entry.target,
                 ledger=self._ledger.path,
             )
@@ -387,14 +386,13 @@ def _require_same_parts(
     Raises:
         LedgerDivergedError: the replay was cut otherwise, or has other rows.
     """
-    both = min(len(digests), len(entry.digests))
-    if entry.part_count != part_count or tuple(digests[:both]) != entry.digests[:both]:
+    both = min(len(digests), len(entry.part_digests))
+    if entry.part_count != part_count or tuple(digests[:both]) != entry.part_digests[:both]:
         raise LedgerDivergedError(
             f"The batch differs from the {entry.part} of its {entry.part_count} parts that are written",
             remedy="With split_oversized every run must produce the same rows in the same order, with the "
             "same dyn_batch_size, wire_format, rows_per_tablet_limit, placement and tablets. Restore "
             "these. Or remove the rows of this batch from the target, and start a new checkpoint",
-            query=batch.query_id,
-            batch=batch.batch_id,
+            **batch.where,
             target=entry.target,
         )

@@ -193,7 +193,9 @@ def done_letters(connection: Connection, letters: Sequence[Letter]) -> set[tuple
 
 
 def _done(rows: Sequence[LedgerRow], table: str) -> Done:
-    texts = [row.entry.others for row in rows if row.entry.query_id == LETTERS_PREFIX + table]
+    texts = [
+        row.entry.other_sources for row in rows if row.entry.query_id == LETTERS_PREFIX + table
+    ]
     return Done(*texts)
 
 
@@ -345,7 +347,7 @@ def _commit(
     with connection.transaction() as transaction:
         found = transaction.lookup(plan.ledger, [{"query_id": query_id, "target": info.path}])[0]
         before = LedgerEntry.from_row(found) if found else None
-        done = Done(before.others if before else "{}")
+        done = Done(before.other_sources if before else "{}")
         letters = [one for one in letters if one not in done]
         if not letters:
             return 0
@@ -365,7 +367,7 @@ def _commit(
             run_id="",
             transaction_id=transaction.id,
             offsets={},
-            others=done.after(letters),
+            other_sources=done.after(letters),
             mode=DeliveryMode.TRANSACTIONAL,
             started_at=began.isoformat(timespec="milliseconds"),
             committed_at=datetime.now(UTC).isoformat(timespec="milliseconds"),

@@ -148,7 +148,7 @@ def _planned(
 ) -> Repair:
     row = status.row
     found = _Found(status, new_checkpoint)
-    if new_checkpoint and row.entry.others and not row.entry.application:
+    if new_checkpoint and row.entry.other_sources and not row.entry.application:
         found.open.append(
             "The query reads other sources than queues, and only its checkpoint knows how far. Restore the "
             "checkpoint, or empty the target and begin again from the first row"

@@ -122,7 +122,7 @@ def targets_of(queries: Iterable[QueryStatus]) -> Iterator[dict[str, Any]]:
                 "age>": seconds(one.age_seconds),
                 "rows>": target.rows,
                 "total>": target.total_rows,
-                "rejected>": target.total_rejected,
+                "rejected>": target.total_rejected_rows,
                 "attempts>": one.entry.attempts,
                 "in/s>": _rate(one.rows_in),
                 "out/s>": _rate(one.rows_out),

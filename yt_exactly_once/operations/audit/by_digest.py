@@ -239,7 +239,7 @@ def _result(
 def _before_the_ledger(entries: Entries) -> Iterator[str]:
     """Say which queries may have written rows before the ledger that counts them had begun."""
     for entry in (row.entry for row in entries if not row.entry.application):
-        number, counted = entry.batch_id + 1, entry.tally.batches
+        number, counted = entry.batch_id + 1, entry.tally.total_batches
         firsts = [part.first for parts in entry.offsets.values() for part in parts.values()]
         if counted < number and (any(firsts) or not firsts):
             yield (
@@ -259,7 +259,7 @@ def _outside_totals(entries: Entries) -> Iterator[str]:
             f"that {', '.join(blind)} has not written again what others have: the ledger does not have which "
             "rows it has read"
         )
-    waiting = sum(entry.tally.total_rejected for entry in others)
+    waiting = sum(entry.tally.total_rejected_rows for entry in others)
     waiting -= sum(entry.tally.total_rows for entry in replayed)
     if waiting > 0:
         yield (

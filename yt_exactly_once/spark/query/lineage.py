@@ -129,8 +129,7 @@ def _stays(why: str, batch: MicroBatch) -> ConfigError:
     return ConfigError(
         f"Tasks cannot write into one transaction, since {why}",
         remedy="Use sent_by='auto', which sends such batches from the driver",
-        query=batch.query_id,
-        batch=batch.batch_id,
+        **batch.where,
     )
 
 
@@ -141,6 +140,5 @@ def _refused(why: str, batch: MicroBatch) -> ConfigError:
         remedy="Use mode='transactional'; or pass the DataFrame of the batch without a shuffle "
         "(repartition, join, distinct, order by, limit), a checkpoint, or rows from elsewhere; or, with "
         "one queue, let rows carry their source: include_service_columns=true",
-        query=batch.query_id,
-        batch=batch.batch_id,
+        **batch.where,
     )

@@ -153,8 +153,7 @@ def look_up(
             "Some parts of this batch are written, and this sink would write them again",
             remedy="Finish the batch as it was begun, with mode='transactional' and "
             "split_oversized=True; change them afterwards",
-            query=batch.query_id,
-            batch=batch.batch_id,
+            **batch.where,
         )
     delivery.emit(Event.LEDGER_READ, verdict=verdict.value)
     return Found(

@@ -219,6 +219,5 @@ def _require_rows(messages: Iterable[TaskMessage], batch: MicroBatch) -> None:
         raise LedgerDivergedError(
             "The ledger had this batch when it was planned, and has it no more",
             remedy="Restore the ledger, and start the query again",
-            query=batch.query_id,
-            batch=batch.batch_id,
+            **batch.where,
         )

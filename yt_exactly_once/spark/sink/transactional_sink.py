@@ -461,8 +461,7 @@ class TransactionalSink:
                 "Spark logged the batch as done before the sink had written it",
                 remedy="The function returned before its sink did. Wait in the function for every sink that "
                 "it calls, and let errors through. This batch is written",
-                query=delivery.batch.query_id,
-                batch=delivery.batch.batch_id,
+                **delivery.batch.where,
             )
 
 

@@ -187,8 +187,7 @@ def sessions_with_rows(
                     f"by {_NUMBERS[kind]}; this sink would write them again",
                     remedy="Finish the batch as it was begun (mode, and whether rows carry their source), "
                     f"and change the sink afterwards. If it cannot be finished, {_way_out(batch)}",
-                    query=batch.query_id,
-                    batch=batch.batch_id,
+                    **batch.where,
                     target=target.path,
                     session=session_id,
                     run=state.run,
@@ -204,8 +203,7 @@ def other_rows(why: str, numbering: Numbering, target: str, session: str) -> Not
         f"Rows of this batch were pushed before, and {why}",
         remedy="Finish the batch with the code and the options it was begun with, on the same "
         f"DataFrame{layout}, and change them afterwards. If that is impossible, {_way_out(numbering.batch)}",
-        query=numbering.batch.query_id,
-        batch=numbering.batch.batch_id,
+        **numbering.batch.where,
         target=target,
         session=session,
     )
