@@ -134,18 +134,11 @@ class Measures:
                 f"queue-{count}", self._samples[0].shape.columns(), tablet_count=max(1, count)
             )
             consumer = self._consumer(queue)
-            committer = BatchCommit(
-                self._connection,
-                CommitLedger(ledger, f"query-{count}", ["//target"]),
-                policy=RetryPolicy(),
-                emit=emitter(),
-                lanes=4,
-                advance_consumer=True,
-            )
+            entries = CommitLedger(ledger, f"query-{count}", ["//target"])
             numbers = iter(range(1_000_000))
 
             def commit(
-                committer: BatchCommit = committer,
+                entries: CommitLedger = entries,
                 queue: str = queue,
                 consumer: str = consumer,
                 numbers: Iterator[int] = numbers,
@@ -159,7 +152,15 @@ class Measures:
                 batch = MicroBatch(
                     f"query-{count}", number, "run", (source,) if count else (), stateful=False
                 )
-                committer.commit(batch, whole([]))
+                BatchCommit(
+                    entries,
+                    batch,
+                    self._connection,
+                    policy=RetryPolicy(),
+                    emit=emitter(),
+                    lanes=4,
+                    advance_consumer=True,
+                ).commit(whole([]))
 
             yield from self._timed("commit", {f"no rows, {count} partitions": commit})
 

@@ -17,6 +17,7 @@ from yt_exactly_once.config import ClusterConfig
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.spark.schema import spark_schema_of
+from yt_exactly_once.spark.sink.options import SinkOptions
 from yt_exactly_once.spark.sink.targets import prepare_target
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.queues import RemoteQueue
@@ -60,7 +61,10 @@ def written(cluster, client, tmp):
         frame = arrow_schema_of(TableSchema.from_yt(columns), binary_strings=True)
         described = spark_schema_of(frame)
         target = prepare_target(
-            connection, Target(path), described, wire=wire, rows_per_tablet=100, show_values=False
+            connection,
+            Target(path),
+            described,
+            SinkOptions(path, proxy="asked by none", wire_format=wire),
         )
         row = {name: VALUES[name][1] for name in names}
         payload = encode(pa.RecordBatch.from_pylist([row], frame), target.plan, target.wire)

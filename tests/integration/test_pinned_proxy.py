@@ -71,15 +71,16 @@ class Sender:
         row = b'{"$tablet_index"=%d;batch=%d};'
         lanes = [[Payload(1, row % (lane, number))] for lane in range(LANES)]
         commit = BatchCommit(
-            self.connection,
             CommitLedger(self._ledger, "query", [self._path]),
+            MicroBatch("query", number, "run"),
+            self.connection,
             policy=self.policy,
             emit=emitter(self.heard),
             lanes=LANES,
             advance_consumer=False,
         )
         rows = TargetRows(self._path, lanes, "yson", LANES, lane_is_tablet=True)
-        return commit.commit(MicroBatch("query", number, "run"), whole([rows]))
+        return commit.commit(whole([rows]))
 
     def sent(self):
         """Return how many rows there are of each batch."""

@@ -11,6 +11,7 @@ from yt_exactly_once import Target
 from yt_exactly_once.config import ClusterConfig
 from yt_exactly_once.errors import TableNotFoundError
 from yt_exactly_once.spark.schema import spark_schema_of
+from yt_exactly_once.spark.sink.options import SinkOptions
 from yt_exactly_once.spark.sink.targets import are_the_same, prepare_target
 from yt_exactly_once.ytsaurus.client import Connection
 
@@ -35,7 +36,10 @@ def table(cluster, client, tmp):
     connection = Connection(ClusterConfig(proxy=cluster.proxy_urls[0]))
     frame = spark_schema_of(pa.schema([("k", pa.int8()), ("v", pa.list_(pa.string()))]))
     prepared = prepare_target(
-        connection, Target(path), frame, wire="auto", rows_per_tablet=100, show_values=False
+        connection,
+        Target(path),
+        frame,
+        SinkOptions(path, proxy="asked by none", rows_per_tablet_limit=100),
     )
 
     def look():

@@ -149,8 +149,9 @@ class Pipeline:
         """
         paths = [*targets] or [self.target]
         commit = BatchCommit(
-            self.connection,
             CommitLedger(self.ledger, self.query, sorted(paths)),
+            MicroBatch(self.query, self.batch, "run-1", tuple(sources)),
+            self.connection,
             policy=RetryPolicy(attempts=1),
             emit=lambda _event, **_fields: None,
             lanes=1,
@@ -170,8 +171,7 @@ class Pipeline:
             )
             for path in paths
         ]
-        batch = MicroBatch(self.query, self.batch, "run-1", tuple(sources))
-        commit.commit(batch, whole(given))
+        commit.commit(whole(given))
         self.batch += 1
 
     def digest_of(self, rows: Sequence[dict[str, Any]]) -> int:

@@ -96,13 +96,13 @@ def test_conflict_names_the_other_query(cluster, tmp):
     connection = Connection(ClusterConfig(proxy=cluster.proxy_urls[0]))
     ledger = CommitLedger(f"{tmp}/ledger", "mine", ["//t"])
     ensure_table(connection, ledger.path, LEDGER_SCHEMA, {})
-    delivery = SimpleNamespace(ledger=ledger, batch=MicroBatch("mine", 3, "run"))
+    delivery = SimpleNamespace(ledger=ledger, mode=SimpleNamespace(connection=connection))
     rows = [entry_of("mine", "//t", "//c"), entry_of("stranger", "//s", "//other")]
     connection.reader.insert_rows(ledger.path, [entry.to_row() for entry in rows])
 
     def named():
         error = OffsetConflictError("The consumer is at row 9", query="mine", consumer="//c")
-        name_other_query(delivery, connection, error)
+        name_other_query(delivery, error)
         return error
 
     assert "other_query" not in named().where

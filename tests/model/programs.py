@@ -359,17 +359,12 @@ class ModelSink(TransactionalSink):
     def _look_between(self, run: QueryRun) -> None:
         """Leave out what is checked now and then."""
 
-    def _emitter(self, batch: MicroBatch | Place) -> Emitter:  # noqa: ARG002 - overrides
+    def _emitter(self, place: Place) -> Emitter:  # noqa: ARG002 - overrides
         return silent
 
     def _compute(
-        self,
-        delivery: Delivery,
-        transaction: OpenTransaction | None = None,
-        *,
-        by_driver: bool = False,
+        self, delivery: Delivery, transaction: OpenTransaction | None = None
     ) -> list[TargetRows]:
-        assert not by_driver
         if self.options.mode != DeliveryMode.TRANSACTIONAL or transaction is not None:
             return super()._compute(delivery, transaction)
         batch, frame = delivery.batch, cast("Any", delivery.rows)._frame

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from tests.model import network
 from tests.model.cluster import LEDGER, ModelTransaction, conflicts
 from tests.model.invariants import Kind
-from yt_exactly_once.commit import contents
+from yt_exactly_once.commit import consumers
 from yt_exactly_once.commit.cluster import Row
 from yt_exactly_once.commit.judgement import Verdict, judge
 from yt_exactly_once.commit.ledger import CommitLedger
@@ -96,9 +96,9 @@ def _not_done(put: Put, by: Callable[[str, str], bool]) -> None:
     """Refuse a batch that is there instead of counting it as done, depending on who wrote it."""
     is_done = BatchCommit._is_done
 
-    def suspicious(self: BatchCommit, entry: Any, batch: Any, part: Any) -> bool:
-        done = is_done(self, entry, batch, part)
-        if done and by(entry.run_id, batch.run_id):
+    def suspicious(self: BatchCommit, entry: Any, part: Any) -> bool:
+        done = is_done(self, entry, part)
+        if done and by(entry.run_id, self.batch.run_id):
             raise FencedError("Taken for a stranger's", run=entry.run_id)
         return done
 
@@ -131,7 +131,7 @@ def _compare_and_set(put: Put) -> None:
             part.partition: part.start if batch.stateful else part.end for part in source.partitions
         }
 
-    put(contents, "plan_moves", blindly)
+    put(consumers, "plan_moves", blindly)
 
 
 @removal(
@@ -177,7 +177,7 @@ def _one_transaction(put: Put) -> None:
         ledger = [write for write in writes if "batch_id" in getattr(write, "value", "")]
         transaction._writes = [write for write in writes if write not in ledger]
         commit(self, transaction, *rest)
-        second = self._cluster.begin(LEASE)
+        second = self.cluster.begin(LEASE)
         second._writes = ledger  # type: ignore[attr-defined]
         second.commit()
 
@@ -229,18 +229,19 @@ def _late_open(put: Put) -> None:
     """Read ledger and consumers first, and open the transaction then."""
     attempt = BatchCommit._attempt
 
-    def early(self: Any, batch: Any, *rest: Any) -> Any:
-        cluster = self._cluster
-        rows = {row: cluster.lookup(*key) for row, key in _read_by(cluster, self._ledger, batch)}
+    def early(self: Any, *rest: Any) -> Any:
+        cluster = self.cluster
+        read = _read_by(cluster, self.ledger, self.batch)
+        rows = {row: cluster.lookup(*key) for row, key in read}
 
         def lookup(path: str, keys: Sequence[Row]) -> Any:
             return rows[cluster.numbers(path, keys)]
 
-        self._cluster = _Opening(cluster, lookup)
+        self.cluster = _Opening(cluster, lookup)
         try:
-            return attempt(self, batch, *rest)
+            return attempt(self, *rest)
         finally:
-            self._cluster = cluster
+            self.cluster = cluster
 
     put(BatchCommit, "_attempt", early)
 
@@ -289,8 +290,9 @@ def _trim_guard(put: Put) -> None:
     """Move the consumer of a stateful query to the end of the batch at once."""
     commit = BatchCommit.commit
 
-    def as_if_stateless(self: BatchCommit, batch: Any, *rest: Any) -> Any:
-        return commit(self, replace(batch, stateful=False), *rest)
+    def as_if_stateless(self: BatchCommit, *rest: Any) -> Any:
+        self.batch = replace(self.batch, stateful=False)
+        return commit(self, *rest)
 
     put(BatchCommit, "commit", as_if_stateless)
 
@@ -337,10 +339,10 @@ def _part_number(put: Put) -> None:
     """Take a batch of which a part is there for complete."""
     is_done = BatchCommit._is_done
 
-    def hasty(self: BatchCommit, entry: Any, batch: Any, part: Any) -> bool:
-        if entry.batch_id == batch.batch_id:
+    def hasty(self: BatchCommit, entry: Any, part: Any) -> bool:
+        if entry.batch_id == self.batch.batch_id:
             entry = replace(entry, part=max(entry.part, part.number))
-        return is_done(self, entry, batch, part)
+        return is_done(self, entry, part)
 
     put(BatchCommit, "_is_done", hasty)
 

@@ -139,7 +139,7 @@ def _rows_first(put: Put) -> None:
     compute = TransactionalSink._compute
 
     def too_early(self: TransactionalSink, delivery: Any, transaction: Any = None) -> Any:
-        self._committer(delivery).commit(delivery.batch, whole([]))
+        replace(delivery).committer.commit(whole([]))
         return compute(self, delivery, transaction)
 
     put(TransactionalSink, "_compute", too_early)

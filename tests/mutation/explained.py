@@ -23,7 +23,7 @@ EXPLAINED: dict[tuple[str, str, str, str], str] = {
         "2",
     ): "One row more than fits shows that the table is too large; two rows show it as well.",
     ("commit/contents.py", "Contents.read", "True", "False"): _LENGTHS,
-    ("commit/contents.py", "Contents._report", "True", "False"): _LENGTHS,
+    ("commit/contents.py", "Contents.fill", "True", "False"): _LENGTHS,
     ("commit/consumers.py", "consumer_offsets", "True", "False"): _LENGTHS,
     (
         "spark/sink/modes/transactional.py",

@@ -162,10 +162,11 @@ class Log(list):
         return [fields for event, fields in self if event in events]
 
 
-def committer(cluster, log=lambda *_, **__: None, *, attempts=3, advance=True, **options):
+def committer(cluster, log=lambda *_, **__: None, *, of=None, attempts=3, advance=True, **options):
     return BatchCommit(
-        cluster,
         CommitLedger("//ledger", "query", ["//t"]),
+        of or batch(),
+        cluster,
         policy=RetryPolicy(attempts=attempts, first_wait=timedelta(0), max_wait=timedelta(0)),
         emit=log,
         lanes=3,
@@ -184,7 +185,7 @@ WRITES = [
 def test_a_batch_is_read_written_advanced_recorded_and_committed():
     """Each request once, and an event after each step."""
     cluster, log = Cluster(), Log()
-    done = committer(cluster, log).commit(batch(others="digest"), whole([ROWS]))
+    done = committer(cluster, log, of=batch(others="digest")).commit(whole([ROWS]))
     assert done == Committed("tx1", 1, 3)
     assert cluster.requests == [*READS, *WRITES, ("commit",)]
     assert log == [
@@ -206,7 +207,7 @@ def test_a_batch_is_read_written_advanced_recorded_and_committed():
 def test_rows_that_the_tasks_wrote_are_not_told_as_written():
     """They were, when the tasks wrote them."""
     log = Log()
-    committer(Cluster(), log).commit(batch(), whole([TargetRows("//t", [], "yson", 3)]))
+    committer(Cluster(), log).commit(whole([TargetRows("//t", [], "yson", 3)]))
     assert log.of(Event.ROWS_WRITTEN) == []
 
 
@@ -214,7 +215,7 @@ def test_options_of_a_target_are_those_of_its_requests():
     """Updates keep columns, aggregates combine."""
     cluster = Cluster()
     rows = TargetRows("//t", [[Payload(1, b"a")]], "arrow", 1, update=True, aggregate=True)
-    committer(cluster).commit(batch(), whole([rows]))
+    committer(cluster).commit(whole([rows]))
     assert ("write", "//t", b"a", "arrow", True, True) in cluster.requests
 
 
@@ -229,7 +230,7 @@ def test_options_of_a_target_are_those_of_its_requests():
 def test_a_consumer_that_does_not_move_is_not_asked(sources, advance):
     """Without a consumer, without new rows, or when another sink moves it."""
     cluster, log = Cluster(entry=None), Log()
-    committer(cluster, log, advance=advance).commit(batch(*sources), whole([ROWS]))
+    committer(cluster, log, of=batch(*sources), advance=advance).commit(whole([ROWS]))
     assert cluster.requests == [READS[0], *WRITES[:2], WRITES[3], ("commit",)]
     assert log.of(Event.OFFSETS_ADVANCED) == [{"partitions": 0}]
     left = cluster.entry.offset(sources[0].key, 0).left
@@ -257,8 +258,8 @@ def test_rows_of_batches_that_never_came_are_told(at, accepted, told):
     conflict = ("write", ConflictError("told"))
     cluster = Cluster(conflict, entry=entry, at=[end for _, end in at] + [4] * (2 - len(at)))
     sources = QUEUE if at[0][1] <= 10 else replace(QUEUE, partitions=(PartitionRange(0, 12, 15),))
-    done = committer(cluster, log, accepted=accepted, logged=lambda _: (read,))
-    assert done.commit(batch(sources), whole([ROWS])).attempts == 2
+    done = committer(cluster, log, of=batch(sources), accepted=accepted, logged=lambda _: (read,))
+    assert done.commit(whole([ROWS])).attempts == 2
     assert log.of(Event.BATCHES_LEFT_OUT) == told
 
 
@@ -270,7 +271,7 @@ def test_rows_of_batches_that_never_came_are_told(at, accepted, told):
 def test_a_failed_attempt_is_aborted_and_made_again(request_, error, unpinned):
     """Through another proxy, unless the cluster itself has answered."""
     cluster, log = Cluster((request_, error("told"))), Log()
-    done = committer(cluster, log).commit(batch(), whole([ROWS]))
+    done = committer(cluster, log).commit(whole([ROWS]))
     assert done == Committed("tx2", 2, 3)
     ended = cluster.requests.index(("abort",))
     assert cluster.requests[ended + 1 :] == [*READS, *WRITES, ("commit",)]
@@ -282,14 +283,14 @@ def test_a_refusal_is_aborted_and_not_made_again():
     """Nothing would change."""
     cluster = Cluster(("write", AccessError("told")))
     with pytest.raises(AccessError):
-        committer(cluster).commit(batch(), whole([ROWS]))
+        committer(cluster).commit(whole([ROWS]))
     assert (cluster.requests[-1], cluster.begun) == (("abort",), 1)
 
 
 def test_a_refused_commit_is_neither_aborted_nor_looked_up():
     """The transaction is gone, and the answer says that nothing was written."""
     cluster, log = Cluster(("commit", ConflictError("told")), applied=False), Log()
-    assert committer(cluster, log).commit(batch(), whole([ROWS])).attempts == 2
+    assert committer(cluster, log).commit(whole([ROWS])).attempts == 2
     assert ("abort",) not in cluster.requests
     assert log.of(Event.COMMIT_OUTCOME_UNKNOWN, Event.COMMIT_OUTCOME_RESOLVED) == []
     assert len(log.of(Event.TRANSACTION_COMMITTED)) == 1
@@ -299,7 +300,7 @@ def test_an_unknown_commit_that_the_ledger_has_is_done():
     """It is looked up through another proxy, outside the transaction."""
     cluster, log = Cluster(("commit", CommitOutcomeUnknownError("told"))), Log()
     sent = {}
-    done = committer(cluster, log, commits_sent=sent).commit(batch(), whole([ROWS]))
+    done = committer(cluster, log, commits_sent=sent).commit(whole([ROWS]))
     assert done == Committed("tx1", 1, 3)
     assert cluster.unpinned == 1
     assert log[-3:] == [
@@ -317,7 +318,7 @@ def test_an_unknown_commit_that_the_ledger_lacks_is_made_again(entry):
     cluster, log = Cluster(fails, entry=entry, at=(None, None), applied=False), Log()
     sources = () if entry is None else (QUEUE,)
     cluster.at = {0: 10, 1: 4}
-    done = committer(cluster, log).commit(batch(*sources), whole([ROWS]))
+    done = committer(cluster, log, of=batch(*sources)).commit(whole([ROWS]))
     assert done == Committed("tx2", 2, 3)
     assert log.of(Event.COMMIT_OUTCOME_RESOLVED) == []
     assert [fields["transaction"] for fields in log.of(Event.TRANSACTION_COMMITTED)] == ["tx2"]
@@ -336,7 +337,7 @@ class Late(Cluster):
 def test_a_commit_that_is_applied_late_is_found_by_the_next_attempt():
     """Its transaction is one of ours, and the rows are not written again."""
     cluster, log = Late(("commit", CommitOutcomeUnknownError("told")), applied=False), Log()
-    done = committer(cluster, log).commit(batch(), whole([ROWS]))
+    done = committer(cluster, log).commit(whole([ROWS]))
     assert done == Committed("tx1", 2, 3)
     assert cluster.requests[-3:] == [*READS, ("abort",)]
     assert log.of(Event.COMMIT_OUTCOME_RESOLVED) == [{"transaction": "tx1", "own": True}]
@@ -345,7 +346,7 @@ def test_a_commit_that_is_applied_late_is_found_by_the_next_attempt():
 def test_a_batch_that_an_earlier_run_committed_is_found():
     """Between the look-up of this run and its transaction."""
     cluster, log = Cluster(entry=entry_of(batch(), "theirs", run="earlier")), Log()
-    assert committer(cluster, log).commit(batch(), whole([ROWS])) == Committed("theirs", 1, 3)
+    assert committer(cluster, log).commit(whole([ROWS])) == Committed("theirs", 1, 3)
     assert cluster.requests == [*READS, ("abort",)]
     assert log.of(Event.COMMIT_OUTCOME_RESOLVED) == [{"transaction": "theirs", "own": False}]
 
@@ -362,7 +363,7 @@ def test_an_entry_of_somebody_else_is_refused(entry, error):
     """And the transaction is aborted."""
     cluster = Cluster(entry=entry)
     with pytest.raises(error):
-        committer(cluster).commit(batch(), whole([ROWS]))
+        committer(cluster).commit(whole([ROWS]))
     assert cluster.requests == [*READS, ("abort",)]
 
 
@@ -371,7 +372,7 @@ def test_the_rows_of_a_failed_call_are_remembered():
     sent = {"earlier": "digest"}
     cluster = Cluster(*[("commit", CommitOutcomeUnknownError("told"))] * 2, applied=False)
     with pytest.raises(RetriesExhaustedError):
-        committer(cluster, attempts=2, commits_sent=sent).commit(batch(), whole([ROWS]))
+        committer(cluster, attempts=2, commits_sent=sent).commit(whole([ROWS]))
     assert sent["earlier"] == "digest"
     assert sent["tx1"] == sent["tx2"] == digest_of([ROWS])
 
@@ -380,9 +381,9 @@ def test_a_transaction_that_was_opened_ahead_is_the_one_of_the_first_attempt():
     """It is opened and read before the rows are known. The next attempt opens its own, with the same rows."""
     cluster, log = Cluster(("commit", ConflictError("told")), applied=False), Log()
     commit = committer(cluster, log)
-    with commit.ahead(batch()):
+    with commit.ahead():
         assert (cluster.requests, log) == (READS, [])
-        assert commit.commit(batch(), whole([ROWS])) == Committed("tx2", 2, 3)
+        assert commit.commit(whole([ROWS])) == Committed("tx2", 2, 3)
     assert cluster.requests == [*READS, *WRITES, ("commit",)] * 2
     assert [fields["transaction"] for fields in log.of(Event.TRANSACTION_STARTED)] == ["tx1", "tx2"]
 
@@ -391,7 +392,7 @@ def test_a_transaction_that_was_opened_ahead_is_the_one_of_the_first_attempt():
 def test_a_job_that_fails_leaves_no_transaction_behind(fails, reads):
     """What was opened ahead is aborted, whatever was read. No row was sent, and the job's error is told."""
     cluster = Cluster(*[fails] if fails else [])
-    with pytest.raises(ZeroDivisionError), committer(cluster).ahead(batch()):
+    with pytest.raises(ZeroDivisionError), committer(cluster).ahead():
         raise ZeroDivisionError
     assert cluster.requests == [*READS[:reads], ("abort",)]
 
@@ -404,9 +405,9 @@ def test_rows_that_tasks_have_written_are_committed_with_their_transaction():
     """The driver sends the consumers and the ledger entry, and whatever else is not there."""
     cluster, log = Cluster(), Log()
     commit = committer(cluster, log)
-    with commit.ahead(batch()) as begun:
+    with commit.ahead() as begun:
         assert (begun.transaction().id, begun.transaction().proxy) == ("tx1", "proxy")
-        assert commit.commit(batch(), whole([INSIDE])) == Committed("tx1", 1, 3)
+        assert commit.commit(whole([INSIDE])) == Committed("tx1", 1, 3)
     assert cluster.requests == [*READS, *WRITES[2:], ("commit",)]
     told = [(fields["rows"], fields["sent_by"]) for fields in log.of(Event.ROWS_WRITTEN)]
     assert told == [(3, "tasks")]
@@ -426,12 +427,12 @@ def test_rows_that_tasks_have_written_have_one_attempt(request_, error):
     """Another transaction would not have them. What failed is told, and the batch is computed again."""
     cluster, sent = Cluster((request_, error), applied=False), {}
     commit = committer(cluster, commits_sent=sent)
-    with commit.ahead(batch()), pytest.raises(type(error)):
-        commit.commit(batch(), whole([INSIDE]))
+    with commit.ahead(), pytest.raises(type(error)):
+        commit.commit(whole([INSIDE]))
     assert cluster.begun == 1
     assert sent == ({"tx1": transactional.UNSEEN} if request_ == "commit" else {})
     # The same call writes the rows from the driver, whatever became of the commit.
-    assert commit.commit(batch(), whole([ROWS])) == Committed("tx2", 1, 3)
+    assert commit.commit(whole([ROWS])) == Committed("tx2", 1, 3)
 
 
 class Absent(Cluster):
@@ -453,8 +454,8 @@ def test_rows_of_tasks_are_looked_for_in_the_ledger_before_they_are_computed_aga
     """The commit without an answer may land late, and the cluster may be away for a moment."""
     cluster = Absent(("commit", CommitOutcomeUnknownError("told")))
     commit = committer(cluster)
-    with commit.ahead(batch()):
-        assert commit.commit(batch(), whole([INSIDE])) == Committed("tx1", 1, 3)
+    with commit.ahead():
+        assert commit.commit(whole([INSIDE])) == Committed("tx1", 1, 3)
     assert (cluster.looks, cluster.begun) == (3, 1)
 
 
@@ -463,19 +464,19 @@ def test_a_late_commit_of_the_tasks_rows_is_found_by_the_call_that_sent_it():
     lost, sent = ("commit", CommitOutcomeUnknownError("told")), {}
     cluster = Cluster(lost, applied=False)
     commit = committer(cluster, commits_sent=sent)
-    with commit.ahead(batch()), pytest.raises(CommitOutcomeUnknownError):
-        commit.commit(batch(), whole([INSIDE]))
+    with commit.ahead(), pytest.raises(CommitOutcomeUnknownError):
+        commit.commit(whole([INSIDE]))
     cluster.entry = entry_of(batch(), "tx1")
-    assert commit.commit(batch(), whole([ROWS])) == Committed("tx1", 1, 3)
+    assert commit.commit(whole([ROWS])) == Committed("tx1", 1, 3)
     with pytest.raises(RepeatedCallError):
-        committer(cluster, commits_sent=sent).commit(batch(), whole([ROWS]))
+        committer(cluster, commits_sent=sent).commit(whole([ROWS]))
 
 
 def test_rows_without_their_transaction_are_not_committed():
     """The sink computes the batch again."""
     cluster = Cluster()
     with pytest.raises(TransactionLostError):
-        committer(cluster).commit(batch(), whole([INSIDE]))
+        committer(cluster).commit(whole([INSIDE]))
     assert cluster.begun == 0
 
 
@@ -488,9 +489,9 @@ def test_a_transaction_that_has_waited_for_a_quarter_of_its_lease_is_given_up(
     monkeypatch.setattr(transactional.time, "monotonic", lambda: now[0])
     cluster = Cluster()
     commit = committer(cluster)
-    with commit.ahead(batch()):
+    with commit.ahead():
         now[0] += seconds
-        assert commit.commit(batch(), whole([ROWS])) == Committed(used, 1, 3)
+        assert commit.commit(whole([ROWS])) == Committed(used, 1, 3)
     assert cluster.requests.count(("abort",)) == cluster.begun - 1
     assert cluster.requests[-5:] == [*WRITES, ("commit",)]
 
@@ -501,9 +502,9 @@ def test_a_failure_ahead_is_one_of_the_first_attempt(begins):
     error = ClusterUnavailableError("told")
     cluster = Cluster(("lookup", error)) if begins else Unreachable(error)
     commit = committer(cluster)
-    with commit.ahead(batch()) as opened:
+    with commit.ahead() as opened:
         assert (opened is None) is not begins
-        done = commit.commit(batch(), whole([ROWS]))
+        done = commit.commit(whole([ROWS]))
     assert done == (Committed("tx2", 2, 3) if begins else Committed("tx1", 1, 3))
     assert cluster.unpinned == begins
 
@@ -533,13 +534,13 @@ def test_rows_go_beside_the_reads_and_are_committed_if_these_find_what_the_run_h
         cluster.at[1] = 3
     commit = committer(cluster, before=BEFORE)
     wrong = [*WRITES, *READS, ("abort",)]
-    with commit.ahead(batch()):
+    with commit.ahead():
         if elsewhere == "consumer":
             with pytest.raises(OffsetConflictError):
-                commit.commit(batch(), whole([ROWS]))
+                commit.commit(whole([ROWS]))
             assert cluster.requests == [*wrong, *READS, ("abort",)]
             return
-        assert commit.commit(batch(), whole([ROWS])).entry == cluster.entry
+        assert commit.commit(whole([ROWS])).entry == cluster.entry
     first = wrong if elsewhere else [*WRITES, *READS]
     assert cluster.requests == [*first, *([*READS, *WRITES] if elsewhere else []), ("commit",)]
 
@@ -555,9 +556,9 @@ def test_rows_go_beside_the_reads_and_are_committed_if_these_find_what_the_run_h
 def test_nothing_is_written_beside_the_reads_where_their_answer_is_not_known(of, part):
     """Such as a partition that is new."""
     cluster = Slow(at=(10, 4, 0))
-    commit = committer(cluster, before=BEFORE)
-    with commit.ahead(of()), suppress(ExactlyOnceError):
-        commit.commit(of(), part)
+    commit = committer(cluster, of=of(), before=BEFORE)
+    with commit.ahead(), suppress(ExactlyOnceError):
+        commit.commit(part)
     assert cluster.requests[:2] == READS
 
 
@@ -572,10 +573,10 @@ def test_a_writer_that_commits_while_the_rows_are_computed_is_met_by_the_next_at
     """The transaction does not see it, so the cluster must refuse its commit."""
     cluster = Cluster(("commit", ConflictError("told")), applied=False)
     commit = committer(cluster)
-    with commit.ahead(batch()):
+    with commit.ahead():
         cluster.entry = entry_of(batch(number=6), "theirs", run="other")
         with pytest.raises(FencedError):
-            commit.commit(batch(), whole([ROWS]))
+            commit.commit(whole([ROWS]))
     assert cluster.requests == [*READS, *WRITES, ("commit",), *READS, ("abort",)]
 
 
@@ -598,7 +599,7 @@ def test_digest_counts_a_batch_once_whatever_its_attempts(fails, applied):
     rows = replace(ROWS, digest=9)
     tally = Tally(1, 1, 1, digest=RowDigest(4, 4, from_start=True, replaces=False))
     cluster = Cluster(*fails, entry=replace(BEFORE, tallies={"//t": tally}), applied=applied)
-    committer(cluster).commit(batch(), whole([rows]))
+    committer(cluster).commit(whole([rows]))
     found = cluster.entry.tallies["//t"].digest
     assert found == RowDigest(9, 13, from_start=True, replaces=False)
 
@@ -607,7 +608,7 @@ def test_parts_are_committed_in_turn_and_the_consumer_moves_with_the_last():
     """Every part records the digests up to its own."""
     cluster, log = Cluster(), Log()
     sent = {}
-    done = committer(cluster, log, commits_sent=sent).commit(batch(), PARTS)
+    done = committer(cluster, log, commits_sent=sent).commit(PARTS)
     assert done == Committed("tx2", 2, 3)
     assert [request for request in cluster.requests if request[0] == "insert"] == [
         ("insert", "//ledger", 1), ("insert", "//c", {0: 15}), ("insert", "//ledger", 2)
@@ -622,7 +623,7 @@ def test_a_part_before_the_last_leaves_the_consumer_where_it_was():
     """So the entry says, too."""
     cluster = Cluster(("", None), ("commit", AccessError("told")), applied=False)
     with pytest.raises(AccessError):
-        committer(cluster).commit(batch(), PARTS)
+        committer(cluster).commit(PARTS)
     assert (cluster.entry.part, cluster.entry.is_complete) == (1, False)
     assert cluster.entry.offset(QUEUE.key, 0).left == 10
 
@@ -636,10 +637,10 @@ def resumed(part, *, digests=None, count=2):
 def test_committed_parts_are_left_out():
     """The others follow; the rows of the batch are all of them."""
     cluster = Cluster(entry=resumed(1))
-    done = committer(cluster).commit(batch(), PARTS, resumed(1))
+    done = committer(cluster).commit(PARTS, resumed(1))
     assert done == Committed("tx1", 1, 3)
     assert [request[2] for request in cluster.requests if request[0] == "write"] == [b"c"]
-    assert committer(Cluster()).commit(batch(), PARTS, resumed(2)) == Committed("first", 0, 3)
+    assert committer(Cluster()).commit(PARTS, resumed(2)) == Committed("first", 0, 3)
 
 
 @pytest.mark.parametrize("entry", [resumed(1, digests=("other",)), resumed(1, count=3)])
@@ -647,24 +648,24 @@ def test_a_batch_that_is_cut_otherwise_is_refused(entry):
     """Or has other rows: nothing is sent."""
     cluster = Cluster(entry=entry)
     with pytest.raises(LedgerDivergedError, match="differs from the 1 of its"):
-        committer(cluster).commit(batch(), PARTS, entry)
+        committer(cluster).commit(PARTS, entry)
     assert cluster.begun == 0
 
 
 def test_a_part_that_an_earlier_attempt_committed_is_found_by_its_digest():
     """With other digests it is another batch."""
     cluster = Cluster(entry=resumed(1))
-    assert committer(cluster).commit(batch(), PARTS).attempts == 2
+    assert committer(cluster).commit(PARTS).attempts == 2
     assert cluster.requests[:3] == [*READS, ("abort",)]
     with pytest.raises(LedgerDivergedError):
-        committer(Cluster(entry=resumed(1, digests=("other",)))).commit(batch(), PARTS)
+        committer(Cluster(entry=resumed(1, digests=("other",)))).commit(PARTS)
 
 
 def test_a_consumer_without_a_row_is_at_the_first_row():
     """As before its first batch; a batch that begins at row 0 moves it from there."""
     first = replace(QUEUE, partitions=(PartitionRange(0, 0, 5), PartitionRange(1, 0, 0)))
     cluster = Cluster(entry=None, at=(None, None))
-    committer(cluster).commit(batch(first, number=0), whole([ROWS]))
+    committer(cluster, of=batch(first, number=0)).commit(whole([ROWS]))
     assert ("insert", "//c", {0: 5}) in cluster.requests
 
 
@@ -674,7 +675,7 @@ def test_a_consumer_without_a_row_is_at_the_first_row():
 def test_the_remedy_for_a_moved_consumer_knows_what_may_have_moved_it(entry, begins):
     """Another sink of the function; in the first batch, also where the query was told to begin."""
     with pytest.raises(OffsetConflictError) as caught:
-        committer(Cluster(entry=entry, at=(11, 4))).commit(batch(), whole([ROWS]))
+        committer(Cluster(entry=entry, at=(11, 4))).commit(whole([ROWS]))
     assert "advance_consumer=False" in str(caught.value)
     assert ("starting_offsets" in str(caught.value)) == begins
 
@@ -683,7 +684,7 @@ def test_a_consumer_that_somebody_moved_ends_the_attempt():
     """Nothing was written."""
     cluster = Cluster(at=(11, 4))
     with pytest.raises(OffsetConflictError):
-        committer(cluster).commit(batch(), whole([ROWS]))
+        committer(cluster).commit(whole([ROWS]))
     assert cluster.requests == [*READS, ("abort",)]
 
 
@@ -695,6 +696,6 @@ def test_a_gap_in_the_batches_is_settled_by_the_log_or_by_a_person(options):
     later = replace(QUEUE, partitions=(PartitionRange(0, 20, 25), PartitionRange(1, 4, 4)))
     now = batch(later, number=7)
     with pytest.raises(LedgerDivergedError, match="starts at 20"):
-        committer(Cluster(at=(20, 4))).commit(now, whole([ROWS]))
-    done = committer(Cluster(at=(20, 4)), **options).commit(now, whole([ROWS]))
+        committer(Cluster(at=(20, 4)), of=now).commit(whole([ROWS]))
+    done = committer(Cluster(at=(20, 4)), of=now, **options).commit(whole([ROWS]))
     assert done.attempts == 1

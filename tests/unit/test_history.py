@@ -11,17 +11,7 @@ from tests.notes import MemoryNotes, NoNotes
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.commit.entry import LedgerEntry, Tally
-from yt_exactly_once.commit.history import (
-    is_noted,
-    lack_all_notes,
-    lack_notes,
-    note_ledger,
-    require_ledger,
-    require_same_cluster,
-    require_same_ledger,
-    require_whole,
-    settle,
-)
+from yt_exactly_once.commit.history import History, lack_all_notes, lack_notes, settle
 from yt_exactly_once.commit.ledger import CommitLedger
 from yt_exactly_once.commit.notes import Note, NoteKind
 from yt_exactly_once.commit.parts import TargetRows, whole
@@ -55,13 +45,17 @@ def note(kind, number, ledger_id="", ledger="//ledger"):
     return Note.about(kind, "//t", ledger, number, ledger_id)
 
 
+def history(notes, number, ledger_id="new", *, accepted=(), written=True):
+    return History(notes, batch(number), LEDGER, ledger_id, accepted, lambda _: written)
+
+
 @pytest.mark.parametrize("accepted", [(), (2,), (3,), (2, 4)])
 def test_batch_after_a_failed_one_needs_all_missing_ones_accepted(accepted):
     """The option has no effect on any other batch."""
     notes = [note(NoteKind.FAILED, 2)]
     with pytest.raises(IncompleteBatchError, match=r"accept_incomplete=\(2, 4\)"):
-        require_whole(notes, entry(1), batch(5), LEDGER, accepted)
-    require_whole(notes, entry(1), batch(5), LEDGER, (2, 3, 4))
+        history(notes, 5, accepted=accepted).require_whole(entry(1))
+    history(notes, 5, accepted=(2, 3, 4)).require_whole(entry(1))
 
 
 @pytest.mark.parametrize(
@@ -87,7 +81,7 @@ def test_error_tells_a_batch_that_failed_from_a_call_that_was_refused(kind, comm
     """In a refused call's batch the first call's rows are there."""
     known = None if committed is None else entry(committed)
     with pytest.raises(IncompleteBatchError, match=f"lacks rows of batch 2.*{told}") as caught:
-        require_whole([note(kind, 2)], known, batch(3), LEDGER, ())
+        history([note(kind, 2)], 3).require_whole(known)
     assert caught.value.where["target"] == "//t"
 
 
@@ -95,32 +89,24 @@ def test_only_a_failed_call_for_this_batch_and_target_counts_as_one():
     """The next call then records the batch even without rows."""
     notes = [note(NoteKind.FAILED, 2), note(NoteKind.REFUSED, 3)]
     others = [Note.about(NoteKind.FAILED, "//other", "//ledger", 4)]
-    found = [number for number in range(6) if is_noted([*notes, *others], LEDGER, number)]
+    found = [number for number in range(6) if history([*notes, *others], number).has_failed]
     assert found == [2]
 
 
 def test_failed_batch_itself_may_be_repeated():
     """That is what a restart does."""
-    require_whole([note(NoteKind.FAILED, 2)], entry(1), batch(2), LEDGER, ())
+    history([note(NoteKind.FAILED, 2)], 2).require_whole(entry(1))
 
 
 def test_later_entry_settles_every_note():
     """The transaction that wrote it is the proof."""
     notes = [note(NoteKind.FAILED, 2), note(NoteKind.REFUSED, 2)]
-    require_whole(notes, entry(3), batch(4), LEDGER, ())
+    history(notes, 4).require_whole(entry(3))
 
 
 def ledger_of(notes, number, ledger_id="new", *, accepted=(), new=False, written=True, rows=True):
-    require_ledger(
-        notes,
-        batch(number),
-        LEDGER,
-        ledger_id,
-        accepted=accepted,
-        may_be_new=new,
-        may_be_written=lambda _: written,
-        has_rows=lambda _: rows,
-    )
+    known = history(notes, number, ledger_id, accepted=accepted, written=written)
+    known.require_ledger(may_be_new=new, has_rows=lambda _: rows)
 
 
 def test_target_without_a_row_needs_no_entry():
@@ -179,7 +165,7 @@ def test_ledger_of_another_target_and_a_failed_call_are_no_ledgers_that_were_use
     for one in (other, note(NoteKind.FAILED, 0, "new")):
         notes.add(one, "")
         ledger_of([one], 0, written=False)
-    note_ledger(notes, notes.all(), batch(3), LEDGER, "new", "")
+    history(notes.all(), 3).note(notes, "")
     assert note(NoteKind.LEDGER, 3, "new") in notes.all()
 
 
@@ -199,9 +185,7 @@ def test_copy_of_a_ledger_needs_to_be_asked_for(used, committed, is_refused):
     notes = [note(NoteKind.LEDGER, number, name) for number, name in used]
 
     def require(*, written):
-        require_same_ledger(
-            notes, entry(committed), batch(4), LEDGER, "new", may_be_written=lambda _: written
-        )
+        history(notes, 4, written=written).require_same_ledger(entry(committed))
 
     require(written=False)
     if not is_refused:
@@ -236,19 +220,19 @@ def test_ledger_is_noted_once():
     """With the batch it was first used for."""
     notes = MemoryNotes()
     for number in (3, 4):
-        note_ledger(notes, notes.all(), batch(number), LEDGER, "1-2-3-4", "5-6-7-8")
+        history(notes.all(), number, "1-2-3-4").note(notes, "5-6-7-8")
     kept = note(NoteKind.LEDGER, 3, "1-2-3-4"), note(NoteKind.CLUSTER, 3, "5-6-7-8")
     assert notes.all() == kept
 
 
 def test_another_cluster_is_refused():
     """Where the query has noted one for this target."""
-    require_same_cluster([note(NoteKind.LEDGER, 0, "old")], batch(4), LEDGER, "new")
+    history([note(NoteKind.LEDGER, 0, "old")], 4).require_same_cluster("new")
     other = Note.about(NoteKind.CLUSTER, "//other", "//ledger", 0, "old")
-    require_same_cluster([other, note(NoteKind.CLUSTER, 2, "new")], batch(4), LEDGER, "new")
+    history([other, note(NoteKind.CLUSTER, 2, "new")], 4).require_same_cluster("new")
     with pytest.raises(ConfigError, match="since batch 2"):
-        require_same_cluster([note(NoteKind.CLUSTER, 2, "old")], batch(4), LEDGER, "new")
-    require_whole([note(NoteKind.CLUSTER, 2, "old")], None, batch(4), LEDGER, ())
+        history([note(NoteKind.CLUSTER, 2, "old")], 4).require_same_cluster("new")
+    history([note(NoteKind.CLUSTER, 2, "old")], 4).require_whole(None)
 
 
 def test_no_notes_keep_nothing():
@@ -333,14 +317,15 @@ class Transaction:
 def commit(cluster, sent, data, emit=lambda *_, **__: None):
     rows = TargetRows("//t", [[Payload(1, data)]], "yson", 1)
     return BatchCommit(
-        cluster,
         LEDGER,
+        batch(0),
+        cluster,
         policy=RetryPolicy(attempts=1, first_wait=timedelta(0), max_wait=timedelta(0)),
         emit=emit,
         lanes=1,
         advance_consumer=True,
         commits_sent=sent,
-    ).commit(batch(0), whole([rows]))
+    ).commit(whole([rows]))
 
 
 def failed_call():

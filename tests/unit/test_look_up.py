@@ -25,33 +25,29 @@ def delivery(entry, *, agreed=None):
     """Return a batch on its way, whose history needs no look any more."""
     run = SimpleNamespace(
         agreed=agreed, sessions={"//t": "of an earlier batch"}, targets=(), bytes=0,
-        continues_with=lambda _: False, agree=lambda _: None,
+        continues_with=lambda _: False,
     )  # fmt: skip
     call = SimpleNamespace(is_first=False, commits_sent={}, has_sent_commit=lambda _: False)
     ledger = SimpleNamespace(path="//ledger", read=lambda _: entry)
-    return SimpleNamespace(
-        batch=BATCH, run=run, call=call, ledger=ledger, rows=None, emit=lambda *_, **__: None
-    )
-
-
-def looked_up(delivery):
     options = SimpleNamespace(retry=RetryPolicy(), accepted=(), split_oversized=False)
-    mode = SimpleNamespace(connection=None, options=options)
-    log = SimpleNamespace(ranges=lambda _, number: nothing_logged(number))
-    return look_up(delivery, mode, log)
+    return SimpleNamespace(
+        batch=BATCH, run=run, call=call, ledger=ledger, emit=lambda *_, **__: None,
+        mode=SimpleNamespace(connection=None, options=options),
+        log=SimpleNamespace(ranges=lambda _, number: nothing_logged(number)),
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(("agreed", "error"), [(None, LedgerDivergedError), (4, FencedError)])
 def test_later_batch_is_another_drivers_once_this_run_has_agreed_with_the_ledger(agreed, error):
     """Before, the checkpoint may be an older copy."""
     with pytest.raises(error):
-        looked_up(delivery(entry_of(7), agreed=agreed))
+        look_up(delivery(entry_of(7), agreed=agreed))
 
 
 def test_replay_forgets_what_was_pushed_of_an_earlier_batch():
     """Nothing of this batch is compared with it."""
     replayed = delivery(entry_of(5))
-    assert looked_up(replayed).is_replay
+    assert look_up(replayed).is_replay
     assert replayed.run.sessions == {}
 
 
@@ -59,5 +55,5 @@ def test_first_look_up_of_a_run_remembers_how_large_the_last_batch_was():
     """Who sends the rows of the next one depends on it."""
     entry = replace(entry_of(5), tallies={"//t": Tally(bytes=5), "//u": Tally(bytes=2)})
     looking = delivery(entry)
-    looked_up(looking)
+    look_up(looking)
     assert looking.run.bytes == 7

@@ -141,5 +141,5 @@ def test_rows_of_a_job_are_numbered_by_their_place(monkeypatch, mode, is_sorted,
     delivery = SimpleNamespace(run=run, batch=batch, rows=rows)
     found = (delivery, SimpleNamespace(is_replay=False))
     monkeypatch.setattr(JobSink, "_delivered", lambda *_: nullcontext(found))
-    plan = JobSink(job).plan(SCHEMA).task.plan
+    plan = JobSink(job).plan(SCHEMA).plan
     assert (plan.task is not None, plan.is_by_position) == (True, is_of_one_task)

@@ -120,14 +120,23 @@ def batch(*sources, output_mode="append"):
     return MicroBatch("query", 0, "run", sources, output_mode=output_mode)
 
 
-def prepared(cluster, batch, frame=None, targets=(), **options):
+def prepared(cluster, batch, **options):
     """Prepare a run; return its targets and the events."""
     given = dict.fromkeys(("dead_letter_path", "ledger_attributes", "show_values"))
     given |= {"advance_consumer": True, "wire_format": "auto", "rows_per_tablet_limit": 9}
-    options = SimpleNamespace(targets=targets, ledger=LEDGER, **given | options)
+    options = SimpleNamespace(
+        targets=(), ledger=LEDGER, request_size=lambda _: 9, **given | options
+    )
     mode = SimpleNamespace(options=options, connection=cluster, prepare=lambda *_: None)
     events = []
-    found = prepare(mode, frame, batch, lambda event, **fields: events.append((event, fields)))
+    found = prepare(
+        SimpleNamespace(
+            mode=mode,
+            rows=SimpleNamespace(conf=lambda _: None),
+            batch=batch,
+            emit=lambda event, **fields: events.append((event, fields)),
+        )
+    )
     return found, events
 
 
@@ -225,7 +234,10 @@ def target(cluster, wire="auto", more=(), **options):
     names = [*(column["name"] for column in cluster.tables[TARGET]["schema"]), *more]
     schema = spark_schema_of(pa.schema([(name, KINDS[name]) for name in names]))
     return prepare_target(
-        cluster, Target(TARGET, **options), schema, wire=wire, rows_per_tablet=10, show_values=False
+        cluster,
+        Target(TARGET, **options),
+        schema,
+        SimpleNamespace(wire_format=wire, rows_per_tablet_limit=10, show_values=False),
     )
 
 
@@ -271,7 +283,7 @@ def test_option_that_contradicts_the_table_is_refused(schema, options, why):
 def test_option_that_fits_the_table_is_accepted(schema, options):
     """The target knows what it was prepared for."""
     found = target(with_target(*schema), **options)
-    assert (found.path, found.tablet_count, found.room) == (TARGET, 2, 20)
+    assert (found.path, found.tablet_count, found.rows_per_tablet) == (TARGET, 2, 10)
     assert found.is_sorted is ("sort_order" in schema[0])
 
 

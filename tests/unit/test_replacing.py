@@ -117,13 +117,14 @@ class Transaction:
 
 def commit(cluster, rows):
     return BatchCommit(
-        cluster,
         CommitLedger("//ledger", "q", ["//t"]),
+        MicroBatch("q", 0, "r"),
+        cluster,
         policy=RetryPolicy(attempts=3, first_wait=timedelta(0), max_wait=timedelta(0)),
         emit=lambda *_, **__: None,
         lanes=1,
         advance_consumer=True,
-    ).commit(MicroBatch("q", 0, "r"), whole([rows]))
+    ).commit(whole([rows]))
 
 
 def test_rows_are_deleted_before_the_result_is_written():

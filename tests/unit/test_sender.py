@@ -18,21 +18,21 @@ MODES = {
 }
 
 
-def sender(mode, sent_by="auto", *, stateful=False, obstacle="", speculation=None, **known):
+def sender(mode, sent_by="auto", *, stateful=False, option="", speculation=None, **known):
     """Return who sends the rows: `joined` are tasks in the driver's transaction."""
     is_sorted = known.pop("is_sorted", False)
     run = QueryRun("run", targets=(SimpleNamespace(is_sorted=is_sorted),), **known)
+    traits, options = MODES[mode].traits, SimpleNamespace(sent_by=sent_by)
     delivery = SimpleNamespace(
         run=run,
         batch=SimpleNamespace(stateful=stateful, query_id="query"),
-        rows=SimpleNamespace(conf={"spark.speculation": speculation}.get),
+        rows=SimpleNamespace(conf={"spark.speculation": speculation}.get, are_computed=False),
+        mode=SimpleNamespace(traits=traits, options=options, obstacle=option),
     )
-    options = SimpleNamespace(sent_by=sent_by)
-    way = SimpleNamespace(traits=MODES[mode].traits, options=options, obstacle=obstacle)
-    if tasks_join(way, delivery):
+    if tasks_join(delivery):
         return "joined"
-    if way.traits.through_driver or driver_stands_in(way, delivery):
-        return "driver, for good" if not tasks_may_send(way, delivery) else "driver"
+    if traits.through_driver or driver_stands_in(delivery):
+        return "driver, for good" if not tasks_may_send(delivery) else "driver"
     return "tasks"
 
 
@@ -41,8 +41,8 @@ def sender(mode, sent_by="auto", *, stateful=False, obstacle="", speculation=Non
     ({"bytes": LARGE - 1}, "driver"),
     ({"bytes": LARGE}, "joined"),
     ({"too_large": True}, "joined"),
-    ({"bytes": LARGE, "obstacle": "unique_keys"}, "driver, for good"),
-    ({"bytes": LARGE, "by_driver": "a shuffle"}, "driver, for good"),
+    ({"bytes": LARGE, "option": "unique_keys"}, "driver, for good"),
+    ({"bytes": LARGE, "obstacle": "a shuffle"}, "driver, for good"),
     ({"bytes": LARGE, "speculation": "true"}, "driver, for good"),
     ({"bytes": LARGE, "stateful": True}, "driver, for good"),
     ({"bytes": LARGE, "is_sorted": True, "computing": 60.0}, "joined"),

@@ -32,8 +32,8 @@ def pushed(batch=7, **more):
 def begun(sessions, *, columns=("id",), mode=Idempotent, is_sorted=False):
     target = SimpleNamespace(is_sorted=is_sorted, path=TARGET, options=None)
     written = SimpleNamespace(names=list(columns))
-    delivery = SimpleNamespace(batch=BATCH, rows=SimpleNamespace(written=lambda _: written))
-    kind = partial(_kind, delivery, mode(None, None))
+    rows = SimpleNamespace(written=lambda _: written)
+    kind = partial(_kind, SimpleNamespace(batch=BATCH, rows=rows, mode=mode(None, None)))
     return sessions_with_rows(BATCH, [target], lambda: sessions, kind)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from datetime import timedelta
+from functools import partial
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from yt_exactly_once.errors import (
 )
 from yt_exactly_once.spark.sink import past_batches, targets
 from yt_exactly_once.spark.sink.modes.transactional import _require_unique
-from yt_exactly_once.spark.sink.run import QueryRun
+from yt_exactly_once.spark.sink.run import Delivery, QueryRun
 
 
 def keys(*values):
@@ -61,10 +62,10 @@ def test_transaction_is_opened_ahead_when_computing_is_known_to_be_short(
     """It may take a quarter of the lease."""
     monkeypatch.setattr(config, "LEASE", timedelta(seconds=4))
     sink = TransactionalSink("//t", proxy="localhost:1", mode=mode)
-    delivery = SimpleNamespace(run=QueryRun("run", computing=seconds), batch="batch")
-    committer = SimpleNamespace(ahead=nullcontext)
-    with sink._ahead(delivery, committer) as opened:
-        assert opened == ("batch" if opens else None)
+    committer = SimpleNamespace(ahead=lambda: nullcontext("opened"))
+    delivery = SimpleNamespace(run=QueryRun("run", computing=seconds), committer=committer)
+    with sink._ahead(delivery) as opened:
+        assert opened == ("opened" if opens else None)
 
 
 @pytest.mark.parametrize("error", [ConfigError("a shuffle"), ConflictError("a task failed")])
@@ -80,13 +81,16 @@ def test_rows_that_tasks_could_not_send_go_through_the_driver(monkeypatch, error
     transaction = SimpleNamespace(id="1-2", proxy="proxy", kept_alive=nullcontext)
     opened = SimpleNamespace(transaction=lambda: transaction, read=lambda: None)
     run = QueryRun("run")
+    committer = SimpleNamespace(ahead=lambda: nullcontext(opened))
     delivery = SimpleNamespace(
-        run=run, batch="batch", emit=lambda event, **fields: told.append((event, fields["reason"]))
+        run=run,
+        committer=committer,
+        emit=lambda event, **fields: told.append((event, fields["reason"])),
     )
-    committer = SimpleNamespace(ahead=lambda _: nullcontext(opened))
-    assert not sink._deliver_by_tasks(delivery, committer, None)
+    delivery.again = partial(Delivery.again, delivery)
+    assert not sink._deliver_by_tasks(delivery)
     assert told == [(Event.RETRY_SCHEDULED, type(error).__name__)]
-    assert bool(run.by_driver) == isinstance(error, ConfigError)
+    assert bool(run.obstacle) == isinstance(error, ConfigError)
 
 
 def test_table_of_earlier_batches_is_made_once(monkeypatch):
@@ -111,8 +115,11 @@ def test_commit_that_is_refused_names_a_target_that_has_changed(monkeypatch, is_
 
     batch = SimpleNamespace(moves=True)
     call = SimpleNamespace(is_repeated=False, records=False)
-    delivery = SimpleNamespace(batch=batch, call=call, emit=None, run=QueryRun("run"))
+    committer = SimpleNamespace(commit=refuse)
+    delivery = SimpleNamespace(
+        batch=batch, call=call, emit=None, run=QueryRun("run"), committer=committer
+    )
     with pytest.raises(RequestRefusedError) as caught:
-        sink._write(delivery, SimpleNamespace(commit=refuse), [], None, None)
+        sink._write(delivery, [])
     assert ("has changed its columns or tablets" in caught.value.what) is not is_same
     assert ("Start the query again" in (caught.value.remedy or "")) is not is_same

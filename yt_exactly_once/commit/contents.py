@@ -7,20 +7,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, NamedTuple
 
+from yt_exactly_once.commit import consumers
 from yt_exactly_once.commit.batch import MicroBatch, SourceRange
 from yt_exactly_once.commit.cluster import Payload, Transaction
-from yt_exactly_once.commit.consumers import (
-    Moves,
-    consumer_offsets,
-    consumer_rows,
-    left_out,
-    offsets_of,
-    plan_moves,
-)
 from yt_exactly_once.commit.entry import LedgerEntry
 from yt_exactly_once.commit.ledger import CommitLedger
 from yt_exactly_once.commit.parts import Part, TargetRows
@@ -42,49 +36,44 @@ class Plan(NamedTuple):
     """
 
     read: Read
-    moves: list[tuple[SourceRange, Moves]]
+    moves: list[tuple[SourceRange, consumers.Moves]]
 
 
+@dataclass
 class Contents:
     """Reads what a batch depends on, and writes what it consists of.
 
-    Args:
+    Attributes:
         emit: takes events.
-        advance_consumer: whether consumers are moved.
-        mode: the delivery mode, for the ledger entry. Its times begin with this object.
+        advance_consumer: whether consumers are moved; off for all but the last of several sinks.
+        accepted: see `judge`.
+        mode: the delivery mode, for the ledger entry.
+        began: when the sink began with the batch, on the monotonic clock.
+        entries: those that were written, by transaction.
     """
 
-    def __init__(
-        self,
-        ledger: CommitLedger,
-        *,
-        emit: Emitter,
-        advance_consumer: bool,
-        accepted: Collection[int],
-        mode: str,
-    ) -> None:
-        self._ledger = ledger
-        self._emit = emit
-        self._advance_consumer = advance_consumer
-        self._accepted = accepted
-        self._mode = mode
-        self._began = time.monotonic()
-        self._has_told = False
+    ledger: CommitLedger
+    batch: MicroBatch
+    _: KW_ONLY
+    emit: Emitter
+    advance_consumer: bool
+    accepted: Collection[int] = ()
+    mode: str = ""
+    began: float = field(default_factory=time.monotonic)
+    entries: dict[str, LedgerEntry] = field(default_factory=dict, init=False)
+    _has_told: bool = field(default=False, init=False)
 
-    def read(self, transaction: Transaction, batch: MicroBatch) -> Read:
+    def read(self, transaction: Transaction) -> Read:
         """Read the ledger entry and the consumers' offsets, as of the transaction's start."""
-        sources = self._moving(batch)
-        reads: list[Callable[[Transaction], Any]] = [
-            self._ledger.read,
-            *(partial(consumer_offsets, source=source) for source in sources),
-        ]
-        entry, *offsets = transaction.side_by_side(reads)
+        sources = self._moving()
+        calls: list[Call] = [partial(consumers.consumer_offsets, source=one) for one in sources]
+        entry, *offsets = transaction.side_by_side([self.ledger.read, *calls])
         return entry, list(zip(sources, offsets, strict=True))
 
-    def left_by(self, entry: LedgerEntry, batch: MicroBatch) -> Read | None:
+    def left_by(self, entry: LedgerEntry) -> Read | None:
         """Return what `read` finds if the entry is the last change; nothing where it does not tell."""
         offsets: list[tuple[SourceRange, dict[int, int]]] = []
-        for source in self._moving(batch):
+        for source in self._moving():
             known = {
                 one.partition: entry.offset(source.key, one.partition) for one in source.partitions
             }
@@ -93,96 +82,34 @@ class Contents:
             offsets.append((source, {one: at.left for one, at in known.items() if at}))
         return entry, offsets
 
-    def plan(self, read: Read, batch: MicroBatch) -> Plan:
+    def plan(self, read: Read) -> Plan:
         """Work out the moves of the consumers.
 
         Raises:
             OffsetConflictError: a consumer is not where this query left it.
         """
         entry, offsets = read
-        return Plan(
-            read,
-            [
-                (source, plan_moves(source, current, entry, batch, self._ledger.path))
-                for source, current in offsets
-            ],
-        )
-
-    def fill(
-        self, transaction: Transaction, plan: Plan, batch: MicroBatch, part: Part, number: int
-    ) -> LedgerEntry:
-        """Write the rows, move the consumers and record the part; return its ledger entry."""
-        before, moves = plan.read[0], plan.moves
-        replaced = [_replace(transaction, target) for target in part.targets]
-        calls = _writes(part.targets)  # 6
-        if part.is_last:
-            calls += _advances(moves)  # 7
-        entry = self._entry(transaction, before, batch, part, number)
-        calls.append(partial(self._ledger.record, entry=entry))  # 8
-        transaction.side_by_side(calls)
-        self._report(transaction, part, replaced, moves)
-        return entry
-
-    def _moving(self, batch: MicroBatch) -> list[SourceRange]:
-        return [
-            source
-            for source in batch.sources
-            if self._advance_consumer and source.consumer is not None and source.moves
+        moves = [
+            (source, consumers.plan_moves(source, current, entry, self.batch, self.ledger.path))
+            for source, current in offsets
         ]
+        return Plan(read, moves)
 
-    def _entry(
-        self,
-        transaction: Transaction,
-        before: LedgerEntry | None,
-        batch: MicroBatch,
-        part: Part,
-        number: int,
-    ) -> LedgerEntry:
-        seconds = time.monotonic() - self._began
-        return LedgerEntry(
-            query_id=batch.query_id,
-            target=self._ledger.targets[0],
-            batch_id=batch.batch_id,
-            run_id=batch.run_id,
-            transaction_id=transaction.id,
-            offsets=offsets_of(batch, before, moved=part.is_last and self._advance_consumer),
-            part=part.number,
-            part_count=part.count,
-            part_digests=part.digests,
-            other_sources=batch.others,
-            mode=self._mode,
-            attempts=number,
-            started_at=_at(datetime.now(UTC) - timedelta(seconds=seconds)),
-            committed_at=_at(datetime.now(UTC)),
-            seconds=round(seconds, 3),
-            tallies=self._ledger.tallies(before, batch, part.written()),
-        )
-
-    def tell_left_out(self, read: Read, batch: MicroBatch) -> None:
-        """Warn once of rows that Spark has given to batches which never came to the sink.
-
-        No error, because a function may leave out empty DataFrames. If it caught an error of its own, they
-        are lost.
-        """
-        entry, _ = read
-        if self._has_told or entry is None or entry.batch_id + 1 in self._accepted:
-            return
-        self._has_told = True
-        if rows := left_out(entry, batch):
-            first, last = entry.batch_id + 1, batch.batch_id - 1
-            self._emit(Event.BATCHES_LEFT_OUT, first=first, last=last, rows=rows)
-
-    def _report(
-        self,
-        transaction: Transaction,
-        part: Part,
-        replaced: Sequence[int],
-        moves: Sequence[tuple[SourceRange, Moves]],
-    ) -> None:
-        """Emit what the transaction contains now."""
+    def fill(self, transaction: Transaction, plan: Plan, part: Part, number: int) -> None:
+        """Write the rows, move the consumers and record the part."""
+        replaced = [_replace(transaction, target) for target in part.targets]
+        lanes = [(target, lane) for target in part.targets for lane in target.lanes if lane]
+        calls: list[Call] = [partial(_write, target=one, payloads=lane) for one, lane in lanes]  # 6
+        if part.is_last:
+            calls += [
+                partial(_advance, source=one, moves=moves) for one, moves in plan.moves if moves
+            ]  # 7
+        entry = self.entries[transaction.id] = self._entry(transaction, plan.read[0], part, number)
+        calls.append(partial(self.ledger.record, entry=entry))  # 8
+        transaction.side_by_side(calls)
         for target, deleted in zip(part.targets, replaced, strict=True):
             if target.lanes or target.inside or deleted:
-                self._emit(
+                self.emit(
                     Event.ROWS_WRITTEN,
                     path=target.path,
                     rows=target.row_count,
@@ -190,9 +117,53 @@ class Contents:
                     sent_by=target.sent_by,
                 )
         if part.is_last:
-            moved = sum(len(partitions) for _, partitions in moves)
-            self._emit(Event.OFFSETS_ADVANCED, partitions=moved)
-        self._emit(Event.LEDGER_RECORDED, transaction=transaction.id)
+            self.emit(Event.OFFSETS_ADVANCED, partitions=sum(len(one) for _, one in plan.moves))
+        self.emit(Event.LEDGER_RECORDED, transaction=transaction.id)
+
+    def _moving(self) -> list[SourceRange]:
+        return [
+            source
+            for source in self.batch.sources
+            if self.advance_consumer and source.consumer is not None and source.moves
+        ]
+
+    def _entry(
+        self, transaction: Transaction, before: LedgerEntry | None, part: Part, number: int
+    ) -> LedgerEntry:
+        batch, seconds = self.batch, time.monotonic() - self.began
+        moved = part.is_last and self.advance_consumer
+        return LedgerEntry(
+            query_id=batch.query_id,
+            target=self.ledger.targets[0],
+            batch_id=batch.batch_id,
+            run_id=batch.run_id,
+            transaction_id=transaction.id,
+            offsets=consumers.offsets_of(batch, before, moved=moved),
+            part=part.number,
+            part_count=part.count,
+            part_digests=part.digests,
+            other_sources=batch.others,
+            mode=self.mode,
+            attempts=number,
+            started_at=_at(datetime.now(UTC) - timedelta(seconds=seconds)),
+            committed_at=_at(datetime.now(UTC)),
+            seconds=round(seconds, 3),
+            tallies=self.ledger.tallies(before, batch, part.written()),
+        )
+
+    def tell_left_out(self, read: Read) -> None:
+        """Warn once of rows that Spark has given to batches which never came to the sink.
+
+        No error, because a function may leave out empty DataFrames. If it caught an error of its own, they
+        are lost.
+        """
+        entry, _ = read
+        if self._has_told or entry is None or entry.batch_id + 1 in self.accepted:
+            return
+        self._has_told = True
+        if rows := consumers.left_out(entry, self.batch):
+            first, last = entry.batch_id + 1, self.batch.batch_id - 1
+            self.emit(Event.BATCHES_LEFT_OUT, first=first, last=last, rows=rows)
 
 
 def _replace(transaction: Transaction, target: TargetRows) -> int:
@@ -207,34 +178,15 @@ def _replace(transaction: Transaction, target: TargetRows) -> int:
     return sum(payload.row_count for payload in surplus)
 
 
-def _writes(targets: Sequence[TargetRows]) -> list[Call]:
-    """Return one call per lane; none depends on another."""
-    return [
-        partial(_write, target=target, payloads=lane)
-        for target in targets
-        for lane in target.lanes
-        if lane
-    ]
-
-
 def _write(transaction: Transaction, target: TargetRows, payloads: Sequence[Payload]) -> None:
     transaction.write(
         target.path, payloads, target.wire, update=target.update, aggregate=target.aggregate
     )
 
 
-def _advances(moves: Sequence[tuple[SourceRange, Moves]]) -> list[Call]:
-    """Return one call per consumer that moves."""
-
-    def advance(transaction: Transaction, source: SourceRange, partitions: Moves) -> None:
-        assert source.consumer is not None
-        transaction.insert(source.consumer, consumer_rows(source, partitions))
-
-    return [
-        partial(advance, source=source, partitions=partitions)
-        for source, partitions in moves
-        if partitions
-    ]
+def _advance(transaction: Transaction, source: SourceRange, moves: consumers.Moves) -> None:
+    assert source.consumer is not None
+    transaction.insert(source.consumer, consumers.consumer_rows(source, moves))
 
 
 def _at(moment: datetime) -> str:

@@ -6,7 +6,8 @@ This happens once per run, before the first row. Afterwards a run knows what it 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once import advice
 from yt_exactly_once.commit.entry import LedgerEntry
@@ -38,148 +39,154 @@ def settle(missing: range) -> str:
     )
 
 
-def require_same_cluster(
-    notes: Collection[Note], batch: MicroBatch, ledger: CommitLedger, cluster_id: str
-) -> None:
-    """Check that the cluster is the one that the query has written last.
+@dataclass(frozen=True)
+class History:
+    """What the notes of a query say beside its ledger, before the first row of a run.
 
-    Raises:
-        ConfigError: it is another one.
-    """
-    for target in ledger.targets:
-        used = {note.object_id: note.batch for note in _used(notes, target, NoteKind.CLUSTER)}
-        if used and cluster_id not in used:
-            raise ConfigError(
-                "The proxy belongs to another cluster: the query has written to its own one since batch "
-                f"{max(used.values())}",
-                remedy=advice.OTHER_CLUSTER,
-                **batch.where,
-                target=target,
-            )
-
-
-def require_whole(
-    notes: Collection[Note],
-    entry: LedgerEntry | None,
-    batch: MicroBatch,
-    ledger: CommitLedger,
-    accepted: Collection[int],
-) -> None:
-    """Check that no batch before this one lacks rows in a target.
-
-    Args:
+    Attributes:
+        notes: all of the query.
+        batch: the first one of the run.
+        ledger_id: object id of the ledger table.
         accepted: batches that the user has settled.
-
-    Raises:
-        IncompleteBatchError: one does.
-    """
-    committed = None if entry is None else entry.batch_id
-    for target in ledger.targets:
-        missing = missing_batches(notes, target, ledger.path, committed, batch.batch_id)
-        if set(missing) <= set(accepted):
-            continue
-        raise IncompleteBatchError(
-            f"The target lacks rows of batch {missing[0]}, but the query has continued after it"
-            if committed is None or committed < missing[0]
-            else f"The target lacks rows of batch {missing[0]}: a second call for it was refused",
-            remedy="Call the sink once per batch and target, and do not catch its errors. "
-            f"{settle(missing)}",
-            **batch.where,
-            target=target,
-            ledger=ledger.path,
-        )
-
-
-def require_ledger(
-    notes: Collection[Note],
-    batch: MicroBatch,
-    ledger: CommitLedger,
-    ledger_id: str,
-    *,
-    accepted: Collection[int],
-    may_be_new: bool,
-    may_be_written: Callable[[bool], bool],
-    has_rows: Callable[[str], bool],
-) -> None:
-    """Check that a ledger without an entry never had one.
-
-    Args:
-        accepted: batches that the user has settled.
-        may_be_new: whether the query may begin with this ledger on purpose.
         may_be_written: returns whether an earlier run may have written the batch, by what Spark says; it is
             told whether no sink has used the checkpoint.
-        has_rows: returns whether a target may have been written by anybody.
-
-    Raises:
-        LedgerMissingError: it may have had one; then a replay would not be recognised.
     """
-    where = {**batch.where, "ledger": ledger.path}
-    is_unused = all(note.kind is not NoteKind.LEDGER for note in notes)
-    for target in ledger.targets:
-        used = _used(notes, target)
-        first = {note.object_id: note.batch for note in used if note.ledger == _ledger(ledger)}
-        if first:
-            first_batch = first.get(ledger_id)
-            if first_batch is not None and set(range(first_batch, batch.batch_id)) <= set(accepted):
+
+    notes: Collection[Note]
+    batch: MicroBatch
+    ledger: CommitLedger
+    ledger_id: str
+    accepted: Collection[int]
+    may_be_written: Callable[[bool], bool]
+
+    def require_same_cluster(self, cluster_id: str) -> None:
+        """Check that the cluster is the one that the query has written last.
+
+        Raises:
+            ConfigError: it is another one.
+        """
+        for target in self.ledger.targets:
+            noted = _used(self.notes, target, NoteKind.CLUSTER)
+            if noted and cluster_id not in {note.object_id for note in noted}:
+                raise ConfigError(
+                    "The proxy belongs to another cluster: the query has written to its own one since batch "
+                    f"{max(note.batch for note in noted)}",
+                    remedy=advice.OTHER_CLUSTER,
+                    **self.batch.where,
+                    target=target,
+                )
+
+    def require_whole(self, entry: LedgerEntry | None) -> None:
+        """Check that no batch before this one lacks rows in a target.
+
+        Raises:
+            IncompleteBatchError: one does.
+        """
+        committed = None if entry is None else entry.batch_id
+        for target in self.ledger.targets:
+            missing = missing_batches(
+                self.notes, target, self.ledger.path, committed, self.batch.batch_id
+            )
+            if set(missing) <= set(self.accepted):
                 continue
-            raise LedgerMissingError(
-                "The ledger has no entry of this query, although the query has used it since batch "
-                f"{min(first.values())}",
-                remedy=f"Restore the ledger. {_LOST}",
-                target=target,
-                **where,
-            )
-        if may_be_new:
-            continue
-        # A sink with another target has used the checkpoint: this one may have been changed by mistake.
-        if used or (may_be_written(is_unused) and (not is_unused or has_rows(target))):
-            raise LedgerMissingError(
-                "The query has used another ledger for this target"
-                if used
-                else "The ledger has no entry of this query, although Spark's log has earlier batches of it",
-                remedy="If proxy, ledger_path, the target or the checkpoint location was changed by mistake, "
-                f"change it back. {_LOST}",
-                target=target,
-                **where,
+            raise IncompleteBatchError(
+                f"The target lacks rows of batch {missing[0]}, but the query has continued after it"
+                if committed is None or committed < missing[0]
+                else f"The target lacks rows of batch {missing[0]}: a second call for it was refused",
+                remedy="Call the sink once per batch and target, and do not catch its errors. "
+                f"{settle(missing)}",
+                **self._where(target),
             )
 
+    def require_ledger(self, *, may_be_new: bool, has_rows: Callable[[str], bool]) -> None:
+        """Check that a ledger without an entry never had one.
 
-def require_same_ledger(
-    notes: Collection[Note],
-    entry: LedgerEntry,
-    batch: MicroBatch,
-    ledger: CommitLedger,
-    ledger_id: str,
-    *,
-    may_be_written: Callable[[bool], bool],
-) -> None:
-    """Check that the ledger with an entry is the one that the query has used last, not a copy made earlier.
+        Args:
+            may_be_new: whether the query may begin with this ledger on purpose.
+            has_rows: returns whether a target may have been written by anybody.
 
-    A copy is another object. The batch that Spark replays may be missing in it, and be in the target.
+        Raises:
+            LedgerMissingError: it may have had one; then a replay would not be recognised.
+        """
+        is_unused = all(note.kind is not NoteKind.LEDGER for note in self.notes)
+        path = digest_of_path(self.ledger.path)
+        for target in self.ledger.targets:
+            used = _used(self.notes, target)
+            first = {note.object_id: note.batch for note in used if note.ledger == path}
+            if first:
+                since, number = first.get(self.ledger_id), self.batch.batch_id
+                if since is not None and set(range(since, number)) <= set(self.accepted):
+                    continue
+                raise LedgerMissingError(
+                    "The ledger has no entry of this query, although the query has used it since batch "
+                    f"{min(first.values())}",
+                    remedy=f"Restore the ledger. {_LOST}",
+                    **self._where(target),
+                )
+            if may_be_new:
+                continue
+            # A sink with another target has used the checkpoint: this one may have been changed by mistake.
+            if used or (self.may_be_written(is_unused) and (not is_unused or has_rows(target))):
+                raise LedgerMissingError(
+                    "The query has used another ledger for this target"
+                    if used
+                    else "The ledger has no entry of this query, although Spark's log has earlier batches "
+                    "of it",
+                    remedy="If proxy, ledger_path, the target or the checkpoint location was changed by "
+                    f"mistake, change it back. {_LOST}",
+                    **self._where(target),
+                )
 
-    Args:
-        may_be_written: see `require_ledger`.
+    def require_same_ledger(self, entry: LedgerEntry) -> None:
+        """Check that the ledger with an entry is the one that the query has used last, not an earlier copy.
 
-    Raises:
-        LedgerMissingError: it is another table, and Spark may replay a batch that it does not have.
-    """
-    if entry.batch_id >= batch.batch_id:
-        return
-    for target in ledger.targets:
-        used = _used(notes, target)
-        others = [note.batch for note in used if note.object_id != ledger_id]
-        is_noted = len(others) < len(used)
-        if others and (max(others) > entry.batch_id or not is_noted) and may_be_written(False):
-            raise LedgerMissingError(
-                f"The query has used another ledger table since batch {max(others)}. This one ends at batch "
-                f"{entry.batch_id}: it may be a copy that lacks this batch",
-                remedy="Put the original table back. If this is all there is, first make sure that the "
-                "target does not have the rows of this batch: the query writes them again. Then start with "
-                "new_ledger=True. The steps are in how-to/recover.md, section 'A ledger is missing'",
-                **batch.where,
-                target=target,
-                ledger=ledger.path,
-            )
+        A copy is another object. The batch that Spark replays may be missing in it, and be in the target.
+
+        Raises:
+            LedgerMissingError: it is another table, and Spark may replay a batch that it does not have.
+        """
+        if entry.batch_id >= self.batch.batch_id:
+            return
+        for target in self.ledger.targets:
+            used = _used(self.notes, target)
+            others = [note.batch for note in used if note.object_id != self.ledger_id]
+            is_noted = len(others) < len(used)
+            is_other = others and (max(others) > entry.batch_id or not is_noted)
+            if is_other and self.may_be_written(False):
+                raise LedgerMissingError(
+                    f"The query has used another ledger table since batch {max(others)}. This one ends at "
+                    f"batch {entry.batch_id}: it may be a copy that lacks this batch",
+                    remedy="Put the original table back. If this is all there is, first make sure that the "
+                    "target does not have the rows of this batch: the query writes them again. Then start "
+                    "with new_ledger=True. The steps are in how-to/recover.md, section 'A ledger is missing'",
+                    **self._where(target),
+                )
+
+    def note(self, notes: Notes, cluster_id: str) -> None:
+        """Note, before the first commit, that the query uses a ledger and a cluster.
+
+        Args:
+            notes: takes the notes.
+            cluster_id: see `Cluster`; empty where nobody has asked.
+        """
+        path, number = self.ledger.path, self.batch.batch_id
+        for target in self.ledger.targets:
+            ids = {NoteKind.LEDGER: self.ledger_id, NoteKind.CLUSTER: cluster_id}
+            for kind, object_id in ids.items():
+                note = Note.about(kind, target, path, number, object_id)
+                known = [replace(one, batch=number) for one in _used(self.notes, target, kind)]
+                if object_id and note not in known:
+                    notes.add(note, f"Writes {target} with the ledger {path} from this batch on")
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a call for the batch has failed before."""
+        path, number = self.ledger.path, self.batch.batch_id
+        failed = [Note.about(NoteKind.FAILED, one, path, number) for one in self.ledger.targets]
+        return any(note in self.notes for note in failed)
+
+    def _where(self, target: str) -> dict[str, Any]:
+        return {**self.batch.where, "target": target, "ledger": self.ledger.path}
 
 
 _LOST = (
@@ -203,43 +210,6 @@ def lack_all_notes(notes: Collection[Note], entry: LedgerEntry) -> bool:
     return lack_notes(notes, entry) and not _used(notes, entry.target)
 
 
-def note_ledger(
-    notes: Notes,
-    known: Collection[Note],
-    batch: MicroBatch,
-    ledger: CommitLedger,
-    ledger_id: str,
-    cluster_id: str,
-) -> None:
-    """Note, before the first commit, that the query uses a ledger and a cluster.
-
-    Args:
-        cluster_id: see `Cluster`; empty where nobody has asked.
-    """
-    for target in ledger.targets:
-        for kind, object_id in ((NoteKind.LEDGER, ledger_id), (NoteKind.CLUSTER, cluster_id)):
-            note = Note.about(kind, target, ledger.path, batch.batch_id, object_id)
-            same = [
-                other
-                for other in _used(known, target, kind)
-                if (other.ledger, other.object_id) == (note.ledger, object_id)
-            ]
-            if object_id and not same:
-                notes.add(note, f"Writes {target} with the ledger {ledger.path} from this batch on")
-
-
-def is_noted(notes: Collection[Note], ledger: CommitLedger, number: int) -> bool:
-    """Check whether a call for a batch has failed before."""
-    return any(
-        Note.about(NoteKind.FAILED, target, ledger.path, number) in notes
-        for target in ledger.targets
-    )
-
-
 def _used(notes: Collection[Note], target: str, kind: NoteKind = NoteKind.LEDGER) -> Sequence[Note]:
     digest = digest_of_path(target)
     return [note for note in notes if note.kind is kind and note.target == digest]
-
-
-def _ledger(ledger: CommitLedger) -> str:
-    return digest_of_path(ledger.path)

@@ -8,19 +8,18 @@ resolved from the ledger.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import KW_ONLY, dataclass, field
+from typing import NamedTuple
 
 from yt_exactly_once import config
-from yt_exactly_once.commit.batch import MicroBatch, SourceRange
+from yt_exactly_once.commit.batch import SourceRange
 from yt_exactly_once.commit.cluster import Ahead, Cluster, Transaction
 from yt_exactly_once.commit.contents import Contents, Plan, Read
 from yt_exactly_once.commit.entry import LedgerEntry
 from yt_exactly_once.commit.history import ONE_CALL, settle
 from yt_exactly_once.commit.judgement import Verdict, judge, nothing_logged, require_one_sink
-from yt_exactly_once.commit.ledger import CommitLedger
 from yt_exactly_once.commit.parts import Part, digest_of
 from yt_exactly_once.config import RetryPolicy
 from yt_exactly_once.errors import (
@@ -34,7 +33,7 @@ from yt_exactly_once.errors import (
     TransactionLostError,
     TransientError,
 )
-from yt_exactly_once.observability import Emitter, Event
+from yt_exactly_once.observability import Event
 from yt_exactly_once.retrying import run_attempts
 
 UNSEEN = "rows that only tasks have seen"
@@ -61,53 +60,40 @@ class Committed:
     entry: LedgerEntry | None = field(default=None, compare=False)
 
 
-class BatchCommit:
+class _Ahead(NamedTuple):
+    """A transaction that was opened ahead.
+
+    Attributes:
+        until: when it has spent its share of the lease, on the monotonic clock.
+    """
+
+    opened: Ahead[Read]
+    until: float
+
+
+@dataclass
+class BatchCommit(Contents):
     """Commits one batch of a query; steps 4 to 9 of the protocol.
 
-    Args:
-        emit: takes events.
+    Attributes:
         lanes: requests sent side by side.
-        advance_consumer: whether consumers are moved; off for all but the last of several sinks.
         commits_sent: transactions whose commit this run has sent for the batch. Each has a digest of its
             rows when an earlier call sent it, and an empty one otherwise. This call adds its own.
         logged: see `judge`.
-        accepted: see `judge`.
-        mode: the delivery mode, for the ledger entry. Its times begin with this object.
         before: the ledger entry that this run has committed last; `None` before the first.
     """
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        ledger: CommitLedger,
-        *,
-        policy: RetryPolicy,
-        emit: Emitter,
-        lanes: int,
-        advance_consumer: bool,
-        commits_sent: dict[str, str] | None = None,
-        logged: Callable[[int], tuple[SourceRange, ...]] = nothing_logged,
-        accepted: Collection[int] = (),
-        mode: str = "",
-        before: LedgerEntry | None = None,
-    ) -> None:
-        self._cluster = cluster
-        self._ledger = ledger
-        self._policy = policy
-        self._emit = emit
-        self._lanes = lanes
-        self._contents = Contents(
-            ledger, emit=emit, advance_consumer=advance_consumer, accepted=accepted, mode=mode
-        )
-        self._commits_sent = {} if commits_sent is None else commits_sent
-        self._logged = logged
-        self._accepted = accepted
-        self._before = before
-        self._ahead: _Ahead | None = None
-        self._entries: dict[str, LedgerEntry] = {}
+    cluster: Cluster
+    _: KW_ONLY
+    policy: RetryPolicy
+    lanes: int
+    commits_sent: dict[str, str] = field(default_factory=dict)
+    logged: Callable[[int], tuple[SourceRange, ...]] = nothing_logged
+    before: LedgerEntry | None = None
+    _ahead: _Ahead | None = field(default=None, init=False)
 
     @contextmanager
-    def ahead(self, batch: MicroBatch) -> Iterator[Ahead[Read] | None]:
+    def ahead(self) -> Iterator[Ahead[Read] | None]:
         """Begin the first attempt while the block computes the rows and commits them: steps 4 and 5.
 
         The block gets the transaction, or nothing where none could be begun. Its tasks may write the rows
@@ -119,9 +105,7 @@ class BatchCommit:
         began = time.monotonic()
         # The attempt meets a failure again, and handles it.
         with suppress(TransientError):
-            opened = self._cluster.begin_ahead(
-                config.LEASE, self._lanes, partial(self._contents.read, batch=batch)
-            )
+            opened = self.cluster.begin_ahead(config.LEASE, self.lanes, self.read)
             self._ahead = _Ahead(opened, began + config.LEASE.total_seconds() / SHARE_AHEAD)
         try:
             yield self._ahead.opened if self._ahead else None
@@ -141,9 +125,7 @@ class BatchCommit:
             with suppress(ExactlyOnceError):
                 ahead.opened.transaction().abort()
 
-    def commit(
-        self, batch: MicroBatch, parts: Sequence[Part], resumed: LedgerEntry | None = None
-    ) -> Committed:
+    def commit(self, parts: Sequence[Part], resumed: LedgerEntry | None = None) -> Committed:
         """Make the batch visible exactly once.
 
         Every part is one transaction, and almost every batch has one part. Rows that tasks have written into
@@ -166,93 +148,82 @@ class BatchCommit:
             RetriesExhaustedError: every attempt failed.
             ExactlyOnceError: the cluster refused the rows; nothing was written.
         """
-        done = attempts = 0
+        done, attempts, transaction_id = 0, 0, ""
         if resumed is not None:
-            _require_same_parts(batch, parts[-1].digests, len(parts), resumed)
-            done = resumed.part
-        transaction_id = resumed.transaction_id if resumed else ""
+            self._require_same_parts(parts[-1].digests, len(parts), resumed)
+            done, transaction_id = resumed.part, resumed.transaction_id
         for part in parts[done:]:
-            transaction_id, needed = self._commit_part(batch, part)
+            transaction_id, needed = self._commit_part(part)
             attempts += needed
-        entry = self._entries.get(transaction_id)
+        entry = self.entries.get(transaction_id)
         return Committed(transaction_id, attempts, sum(part.row_count for part in parts), entry)
 
-    def _commit_part(self, batch: MicroBatch, part: Part) -> tuple[str, int]:
+    def _commit_part(self, part: Part) -> tuple[str, int]:
         def attempt(number: int) -> tuple[str, int]:
             try:
-                return self._attempt(batch, part, number), number
+                return self._attempt(part, number), number
             except (ClusterUnavailableError, TransactionLostError):
                 # After an unknown outcome `_commit` has left the proxy already.
-                self._cluster.unpin()
+                self.cluster.unpin()
                 raise
 
         if part.inside:
             return attempt(1)
         try:
-            return run_attempts(attempt, self._policy, self._emit)
+            return run_attempts(attempt, self.policy, self.emit)
         except BaseException:
             # A later call for this batch must not take other rows for these.
-            for transaction, digest in self._commits_sent.items():
-                self._commits_sent[transaction] = digest or digest_of(part.targets)
+            for transaction, digest in self.commits_sent.items():
+                self.commits_sent[transaction] = digest or digest_of(part.targets)
             raise
 
-    def _attempt(self, batch: MicroBatch, part: Part, number: int) -> str:
+    def _attempt(self, part: Part, number: int) -> str:
         transaction, ahead = self._open(part)  # 4
         try:
-            self._emit(Event.TRANSACTION_STARTED, attempt=number, transaction=transaction.id)
-            expected = self._expected(batch, part) if ahead else None
+            self.emit(Event.TRANSACTION_STARTED, attempt=number, transaction=transaction.id)
+            expected = self._expected(part) if ahead else None
             if expected is not None:
                 # Beside the reads, which the commit waits for.
-                self._fill(transaction, expected, batch, part, number)
-            read = ahead.read() if ahead else self._contents.read(transaction, batch)  # 5
+                self.fill(transaction, expected, part, number)
+            read = ahead.read() if ahead else self.read(transaction)  # 5
             if expected is not None:
                 self._require_expected(expected.read, read)
             entry, _ = read
-            if entry is not None and self._is_done(entry, batch, part):
+            if entry is not None and self._is_done(entry, part):
                 # An earlier attempt, of this run or of one that died, was applied after all.
-                self._emit(
-                    Event.COMMIT_OUTCOME_RESOLVED,
-                    transaction=entry.transaction_id,
-                    own=entry.transaction_id in self._commits_sent,
-                )
+                own = entry.transaction_id in self.commits_sent
+                self.emit(Event.COMMIT_OUTCOME_RESOLVED, transaction=entry.transaction_id, own=own)
                 transaction.abort()
                 return entry.transaction_id
-            self._contents.tell_left_out(read, batch)
+            self.tell_left_out(read)
             if expected is None:
-                plan = self._contents.plan(read, batch)
-                self._fill(transaction, plan, batch, part, number)
+                self.fill(transaction, self.plan(read), part, number)  # 6 to 8
         except BaseException:
             if ahead is not None:
                 # The transaction must not end while it is read in.
                 with suppress(ExactlyOnceError):
                     ahead.read()
             transaction.abort()
-            self._emit(Event.TRANSACTION_ABORTED, attempt=number, transaction=transaction.id)
+            self.emit(Event.TRANSACTION_ABORTED, attempt=number, transaction=transaction.id)
             raise
-        self._commits_sent[transaction.id] = UNSEEN if part.inside else ""
+        self.commits_sent[transaction.id] = UNSEEN if part.inside else ""
         consumers = [source.consumer for source, _ in read[1] if source.consumer]
-        written = [*(target.path for target in part.targets), self._ledger.path, *consumers]
+        written = [*(target.path for target in part.targets), self.ledger.path, *consumers]
         self._commit(transaction, number, written)  # 9
         return transaction.id
 
-    def _fill(
-        self, transaction: Transaction, plan: Plan, batch: MicroBatch, part: Part, number: int
-    ) -> None:
-        entry = self._contents.fill(transaction, plan, batch, part, number)  # 6 to 8
-        self._entries[transaction.id] = entry
-
-    def _expected(self, batch: MicroBatch, part: Part) -> Plan | None:
+    def _expected(self, part: Part) -> Plan | None:
         """Plan with what step 5 will find, if only this run writes the ledger entry and moves the consumers.
 
         Nothing, where that cannot be known, or would not let the batch be written: then step 5 comes first.
         """
-        entry = self._before
-        if entry is None or part.inside or batch.needs_its_rows:
+        entry = self.before
+        if entry is None or part.inside or self.batch.needs_its_rows:
             return None
-        expected = self._contents.left_by(entry, batch)
+        expected = self.left_by(entry)
         with suppress(ExactlyOnceError):
-            if expected is not None and not self._is_done(entry, batch, part):
-                return self._contents.plan(expected, batch)
+            if expected is not None and not self._is_done(entry, part):
+                return self.plan(expected)
         return None
 
     def _require_expected(self, expected: Read, read: Read) -> None:
@@ -266,7 +237,7 @@ class BatchCommit:
         if not is_same or read[1] != expected[1]:
             raise ConflictError(
                 "The ledger entry or a consumer is not what this run has left",
-                ledger=self._ledger.path,
+                ledger=self.ledger.path,
             )
 
     def _open(self, part: Part) -> tuple[Transaction, Ahead[Read] | None]:
@@ -276,7 +247,7 @@ class BatchCommit:
             TransactionLostError: the one with the rows is gone.
         """
         ahead = self._ahead
-        if ahead is not None and (part.inside or ahead.is_in_time):
+        if ahead is not None and (part.inside or time.monotonic() < ahead.until):
             self._ahead = None
             return ahead.opened.transaction(), ahead.opened
         if part.inside:
@@ -284,9 +255,9 @@ class BatchCommit:
                 "The transaction with the rows of the tasks has ended", transaction=part.inside
             )
         self._leave_ahead()
-        return self._cluster.begin(config.LEASE, self._lanes), None
+        return self.cluster.begin(config.LEASE, self.lanes), None
 
-    def _is_done(self, entry: LedgerEntry, batch: MicroBatch, part: Part) -> bool:
+    def _is_done(self, entry: LedgerEntry, part: Part) -> bool:
         """Check whether the part is committed, with the same offsets and rows.
 
         Raises:
@@ -294,46 +265,62 @@ class BatchCommit:
             LedgerDivergedError: the ledger contradicts the batch.
             RepeatedCallError: another call has written the batch, with other rows.
         """
-        ledger = self._ledger.path
+        batch, ledger = self.batch, self.ledger.path
         verdict = judge(
-            entry, batch, ledger=ledger, running=True, logged=self._logged, accepted=self._accepted
+            entry, batch, ledger=ledger, running=True, logged=self.logged, accepted=self.accepted
         )
         if verdict is Verdict.NEW or entry.part < part.number:
             return False
-        require_one_sink(entry, batch, self._commits_sent, ledger=ledger)
-        self._require_same_rows(entry, batch, part)
-        _require_same_parts(batch, part.digests, part.count, entry)
+        require_one_sink(entry, batch, self.commits_sent, ledger=ledger)
+        self._require_same_rows(entry, part)
+        self._require_same_parts(part.digests, part.count, entry)
         return True
 
-    def _require_same_rows(self, entry: LedgerEntry, batch: MicroBatch, part: Part) -> None:
+    def _require_same_rows(self, entry: LedgerEntry, part: Part) -> None:
         """Check that a transaction which an earlier call sent carried the rows of this call."""
-        sent = self._commits_sent.get(entry.transaction_id)
-        if entry.transaction_id in self._entries:
+        sent = self.commits_sent.get(entry.transaction_id)
+        if entry.transaction_id in self.entries:
             return
         if sent and not part.digests and sent != digest_of(part.targets):
+            number = self.batch.batch_id
             raise RepeatedCallError(
                 "The commit of an earlier call for this batch was applied although that call failed, and "
                 "this call has other rows",
-                remedy=f"{ONE_CALL}. {settle(range(batch.batch_id, batch.batch_id + 1))}",
-                **batch.where,
+                remedy=f"{ONE_CALL}. {settle(range(number, number + 1))}",
+                **self.batch.where,
                 target=entry.target,
-                ledger=self._ledger.path,
+                ledger=self.ledger.path,
+            )
+
+    def _require_same_parts(
+        self, digests: Sequence[str], part_count: int, entry: LedgerEntry
+    ) -> None:
+        """Make sure that the committed parts of a batch are the ones it is cut into now.
+
+        Raises:
+            LedgerDivergedError: the replay was cut otherwise, or has other rows.
+        """
+        both = min(len(digests), len(entry.part_digests))
+        if entry.part_count != part_count or tuple(digests[:both]) != entry.part_digests[:both]:
+            raise LedgerDivergedError(
+                f"The batch differs from the {entry.part} of its {entry.part_count} parts that are written",
+                remedy="With split_oversized every run must produce the same rows in the same order, with "
+                "the same dyn_batch_size, wire_format, rows_per_tablet_limit, placement and tablets. Restore "
+                "these. Or remove the rows of this batch from the target, and start a new checkpoint",
+                **self.batch.where,
+                target=entry.target,
             )
 
     def _commit(self, transaction: Transaction, number: int, written: Sequence[str]) -> None:
         try:
             transaction.commit(written)
         except CommitOutcomeUnknownError as error:
-            self._emit(
-                Event.COMMIT_OUTCOME_UNKNOWN,
-                attempt=number,
-                transaction=transaction.id,
-                error=str(error),
-            )
-            self._cluster.unpin()
+            told = {"attempt": number, "transaction": transaction.id, "error": str(error)}
+            self.emit(Event.COMMIT_OUTCOME_UNKNOWN, **told)
+            self.cluster.unpin()
             self._require_applied(transaction, error)
-            self._emit(Event.COMMIT_OUTCOME_RESOLVED, transaction=transaction.id, own=True)
-        self._emit(Event.TRANSACTION_COMMITTED, attempt=number, transaction=transaction.id)
+            self.emit(Event.COMMIT_OUTCOME_RESOLVED, transaction=transaction.id, own=True)
+        self.emit(Event.TRANSACTION_COMMITTED, attempt=number, transaction=transaction.id)
 
     def _require_applied(
         self, transaction: Transaction, unknown: CommitOutcomeUnknownError
@@ -348,51 +335,14 @@ class BatchCommit:
         """
 
         def look(_: int) -> None:
-            entry = self._ledger.read(self._cluster)
+            entry = self.ledger.read(self.cluster)
             if entry is None or entry.transaction_id != transaction.id:
                 raise unknown
 
-        if self._commits_sent[transaction.id] != UNSEEN:
+        if self.commits_sent[transaction.id] != UNSEEN:
             look(1)
             return
         try:
-            run_attempts(look, self._policy, self._emit)
+            run_attempts(look, self.policy, self.emit)
         except RetriesExhaustedError as error:
             raise unknown from error
-
-
-@dataclass(frozen=True)
-class _Ahead:
-    """A transaction that was opened ahead.
-
-    Attributes:
-        until: when it has spent its share of the lease, on the monotonic clock.
-    """
-
-    opened: Ahead[Read]
-    until: float
-
-    @property
-    def is_in_time(self) -> bool:
-        """Whether the rest of the lease is enough for the attempt."""
-        return time.monotonic() < self.until
-
-
-def _require_same_parts(
-    batch: MicroBatch, digests: Sequence[str], part_count: int, entry: LedgerEntry
-) -> None:
-    """Make sure that the committed parts of a batch are the ones it is cut into now.
-
-    Raises:
-        LedgerDivergedError: the replay was cut otherwise, or has other rows.
-    """
-    both = min(len(digests), len(entry.part_digests))
-    if entry.part_count != part_count or tuple(digests[:both]) != entry.part_digests[:both]:
-        raise LedgerDivergedError(
-            f"The batch differs from the {entry.part} of its {entry.part_count} parts that are written",
-            remedy="With split_oversized every run must produce the same rows in the same order, with the "
-            "same dyn_batch_size, wire_format, rows_per_tablet_limit, placement and tablets. Restore "
-            "these. Or remove the rows of this batch from the target, and start a new checkpoint",
-            **batch.where,
-            target=entry.target,
-        )

@@ -118,11 +118,15 @@ def emitter(listener: Listener | None = None, **bound: Any) -> Emitter:
 
 
 class Clock:
-    """Wall time between laps, in seconds."""
+    """Wall time between laps, in seconds.
+
+    Attributes:
+        began: on the monotonic clock.
+    """
 
     def __init__(self) -> None:
         self.laps: dict[str, float] = {}
-        self._last = time.monotonic()
+        self.began = self._last = time.monotonic()
 
     def lap(self, name: str) -> float:
         """Store the time since the last lap under a name, and return it."""

@@ -176,7 +176,7 @@ class TaskRows:
 
     Attributes:
         schema: of the DataFrame.
-        messages: in the order of the partitions; empty while the batch is planned.
+        messages: one per partition; empty while the batch is planned.
     """
 
     schema: StructType
@@ -210,18 +210,19 @@ class TaskRows:
         Raises:
             NotOneToOneError: rows of the batch were pushed before, and these are others.
         """
+        messages = sorted(self.messages, key=lambda message: message.task.partition)
         if plan.task is None:
-            return (rows for message in self.messages for rows in message.batches())
+            return (rows for message in messages for rows in message.batches())
         if plan.rehearsal is None:
-            return (report for message in self.messages for report in message.reports)
-        plan.rehearsal.require_same_rows(self._run_here(plan, plan.rehearsal))
-        return self._run_here(plan, plan.task)
+            return (report for message in messages for report in message.reports)
+
+        def run_here(task: RowTask) -> Iterator[pa.RecordBatch]:
+            for message in messages:
+                rows = (batch.select(list(plan.names)) for batch in message.batches())
+                yield from task.reported(rows, message.task.partition)
+
+        plan.rehearsal.require_same_rows(run_here(plan.rehearsal))
+        return run_here(plan.task)
 
     def pass_over(self) -> None:
         """See `Rows.pass_over`: Spark has computed them."""
-
-    def _run_here(self, plan: Plan, task: RowTask) -> Iterator[pa.RecordBatch]:
-        names = list(plan.names)
-        for message in self.messages:
-            rows = (batch.select(names) for batch in message.batches())
-            yield from task.reported(rows, message.task.partition)

@@ -19,7 +19,6 @@ from yt_exactly_once.commit.batch import MicroBatch, SourceRange
 from yt_exactly_once.commit.entry import APPLICATION_PREFIX
 from yt_exactly_once.commit.notes import Note
 from yt_exactly_once.errors import ConfigError, FencedError, LedgerDivergedError
-from yt_exactly_once.observability import Clock
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.query.calls import Place
 from yt_exactly_once.spark.sink.arrived import TaskIdentity, TaskMessage, TaskRows, WriterTask
@@ -137,7 +136,7 @@ class JobSink(TransactionalSink):
         self._offset_log: Any = NothingLogged()
         self._mode.check()
 
-    def plan(self, schema: StructType) -> JobTask:
+    def plan(self, schema: StructType) -> WriterTask:
         """Steps 1 and 2, and what the tasks do.
 
         Raises:
@@ -154,7 +153,7 @@ class JobSink(TransactionalSink):
                     option=VERSION,
                 )
             # The only task that pushes compares the rows itself, before it sends any.
-            return JobTask(WriterTask(replace(plan, rehearsal=None), is_replay=found.is_replay))
+            return WriterTask(replace(plan, rehearsal=None), is_replay=found.is_replay)
 
     def finish(self, schema: StructType, messages: Sequence[TaskMessage]) -> None:
         """Steps 1 to 9, when Spark knows which task of each partition counts.
@@ -162,41 +161,33 @@ class JobSink(TransactionalSink):
         Raises:
             ExactlyOnceError: the job was not written, or a repetition will resolve its outcome.
         """
-        rows = TaskRows(schema, sorted(messages, key=lambda message: message.task.partition))
-        with self._delivered(rows, f"job-{uuid.uuid4()}") as (delivery, found):
-            if found.is_replay:
-                self._skip(delivery, found)
-                return
-            if any(message.skipped for message in messages):
+        with self._delivered(TaskRows(schema, messages), f"job-{uuid.uuid4()}") as (
+            delivery,
+            found,
+        ):
+            if not found.is_replay and any(message.skipped for message in messages):
                 raise LedgerDivergedError(
                     "The ledger had this version when the job was planned, and has it no more",
                     remedy="Restore the ledger, and run the job again",
                     application=self._job.application,
                     version=self._job.version,
                 )
-            clock, delivery.call.records = Clock(), True
-            written = self._compute(delivery)
-            clock.lap("compute")
-            self._write(delivery, self._committer(delivery), written, found.resumed, clock)
+            delivery.call.records = True
+            self._finish(delivery, found)
 
     @contextmanager
     def _delivered(self, rows: TaskRows, run_id: str) -> Iterator[tuple[Delivery, Found]]:
         """Look the job up, and yield what it needs."""
-        job = self._job
-        place = Place(job.query_id, run_id, job.version, self._offset_log)
-        emit = self._emitter(place)
-        with self._call(place, emit) as call:
-            batch = MicroBatch(
-                job.query_id,
-                job.version,
-                run_id,
-                output_mode="complete" if job.overwrites else "append",
-                reads_again=True,
-            )
-            delivery = Delivery(batch, rows, call, self._run(batch), self._ledger(batch), emit)
-            self._prepare(delivery)
+        place = Place(self._job.query_id, run_id, self._job.version, self._offset_log)
+        with self._delivery(place, rows, self._batch) as delivery:
             self._require_next(delivery)
-            yield delivery, find(delivery, self._mode, self._offset_log)
+            yield delivery, find(delivery)
+
+    def _batch(self, place: Place) -> MicroBatch:
+        mode = "complete" if self._job.overwrites else "append"
+        return MicroBatch(
+            place.query_id, place.batch_id, place.run_id, output_mode=mode, reads_again=True
+        )
 
     def _require_next(self, delivery: Delivery) -> None:
         """Check that no later version is written, and no other one is unfinished.
@@ -204,18 +195,14 @@ class JobSink(TransactionalSink):
         Raises:
             FencedError: it does.
         """
-        job, ledger = self._job, delivery.ledger
-        entry = run_attempts(
-            lambda _: ledger.read(self._connection), self.options.retry, delivery.emit
-        )
+        job, ledger, connection = self._job, delivery.ledger, self._connection
+        retry, producer = self.options.retry, self.options.producer
         (target,) = ledger.targets
         where = {APPLICATION: job.application, "target": target, "ledger": ledger.path}
+        prefix = session_prefix(job.query_id, target)
+        entry = run_attempts(lambda _: ledger.read(connection), retry, delivery.emit)
         sessions = run_attempts(
-            lambda _: sessions_of(
-                self._connection, self.options.producer, session_prefix(job.query_id, target)
-            ),
-            self.options.retry,
-            delivery.emit,
+            lambda _: sessions_of(connection, producer, prefix), retry, delivery.emit
         )
         versions = (state.batch for state in sessions.values() if state.batch is not None)
         begun, written = max(versions, default=-1), -1 if entry is None else entry.batch_id
@@ -241,30 +228,31 @@ class JobSink(TransactionalSink):
             )
 
 
-@dataclass(frozen=True)
-class JobTask:
-    """What each task of a job does. It travels to the executors.
+class JobWriter(DataSourceArrowWriter):
+    """Writes one job. Spark pickles it for the tasks and for the commit.
 
-    Attributes:
-        task: as for a stream.
+    Args:
+        task: what each task does.
     """
 
-    task: WriterTask
+    def __init__(self, job: Job, schema: StructType, task: WriterTask) -> None:
+        self._job, self._schema, self._task = job, schema, task
 
-    def run(self, rows: Iterator[pa.RecordBatch]) -> TaskMessage:
-        """Send the rows of the task; compute none for a job that is written.
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
+        """Send the rows of a task; compute none for a job that is written.
 
         Raises:
             ExactlyOnceError: a row cannot be written, or other rows of the job are.
         """
+        spare_modules()
         context = TaskContext.get()
         assert context is not None, "runs inside a Spark task"
-        plan = self.task.plan
-        batch = plan.given.batch
-        identity = TaskIdentity(batch.query_id, batch.run_id, batch.batch_id, context.partitionId())
-        if self.task.is_replay:
+        plan = self._task.plan
+        batch, partition = plan.given.batch, context.partitionId()
+        identity = TaskIdentity(batch.query_id, batch.run_id, batch.batch_id, partition)
+        if self._task.is_replay:
             return TaskMessage(identity, 0, skipped=True)
-        if plan.is_by_position and identity.partition:
+        if plan.is_by_position and partition:
             raise ConfigError(
                 "mode='idempotent' writes a job into an ordered table from one task, which can compare all "
                 "its rows with those of an earlier run. This DataFrame has several Spark partitions",
@@ -272,19 +260,7 @@ class JobTask:
                 "in the target already",
                 target=plan.given.target.path,
             )
-        return self.task.run(rows, identity)
-
-
-class JobWriter(DataSourceArrowWriter):
-    """Writes one job. Spark pickles it for the tasks and for the commit."""
-
-    def __init__(self, job: Job, schema: StructType, task: JobTask) -> None:
-        self._job, self._schema, self._task = job, schema, task
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
-        """Send the rows of a task; raise `ExactlyOnceError` if a row cannot be written."""
-        spare_modules()
-        return self._task.run(iterator)
+        return self._task.run(iterator, identity)
 
     def commit(self, messages: Sequence[Any]) -> None:
         """Make the job visible exactly once; see `JobSink.finish`."""

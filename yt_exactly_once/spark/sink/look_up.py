@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -12,28 +12,14 @@ from yt_exactly_once import advice
 from yt_exactly_once.commit.cluster import Ahead
 from yt_exactly_once.commit.contents import Read
 from yt_exactly_once.commit.entry import LEDGER_MARK, LedgerEntry
-from yt_exactly_once.commit.history import (
-    is_noted,
-    lack_all_notes,
-    note_ledger,
-    require_ledger,
-    require_same_cluster,
-    require_same_ledger,
-    require_whole,
-)
+from yt_exactly_once.commit.history import History, lack_all_notes
 from yt_exactly_once.commit.judgement import Verdict, judge, require_one_sink, shares
-from yt_exactly_once.commit.ledger import CommitLedger
+from yt_exactly_once.commit.notes import Note
 from yt_exactly_once.errors import ConfigError, ExactlyOnceError, OffsetConflictError
 from yt_exactly_once.observability import Event
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.query.notes import LedgerNotes
-from yt_exactly_once.spark.query.offset_log import OffsetLog
-from yt_exactly_once.spark.sink.modes.mode import Mode
-from yt_exactly_once.spark.sink.modes.sessions import (
-    is_numbered_by_source,
-    session_kind,
-    sessions_with_rows,
-)
+from yt_exactly_once.spark.sink.modes import sessions
 from yt_exactly_once.spark.sink.run import Delivery
 from yt_exactly_once.spark.sink.targets import PreparedTarget
 from yt_exactly_once.ytsaurus.browsing import cluster_of, marked
@@ -60,9 +46,7 @@ class Found:
     resumed: LedgerEntry | None = None
 
 
-def find(
-    delivery: Delivery, mode: Mode, offset_log: OffsetLog, begun: Ahead[Read] | None = None
-) -> Found:
+def find(delivery: Delivery, begun: Ahead[Read] | None = None) -> Found:
     """Look a batch up, unless the check inside the transaction is early enough.
 
     Spark replays only the first batch of a run. A later batch can be in the ledger for two reasons. Another
@@ -71,17 +55,17 @@ def find(
     Args:
         begun: the transaction of the batch, if it is opened ahead: what was read in it counts.
     """
-    if delivery.run.continues_with(delivery.batch) and mode.traits.through_driver:
-        delivery.run.agree(delivery.batch)
+    run, batch = delivery.run, delivery.batch
+    if run.continues_with(batch) and delivery.mode.traits.through_driver:
+        run.agreed = batch.batch_id
         return Found()
-    return look_up(delivery, mode, offset_log, begun)
+    return look_up(delivery, begun)
 
 
-def name_other_query(
-    delivery: Delivery, connection: Connection, error: OffsetConflictError
-) -> None:
+def name_other_query(delivery: Delivery, error: OffsetConflictError) -> None:
     """Add to an error the query that moves the same consumer, if the ledger or one near it knows one."""
-    ledger, consumer = delivery.ledger, str(error.where.get("consumer"))
+    ledger, connection = delivery.ledger, delivery.mode.connection
+    consumer = str(error.where.get("consumer"))
     # Naming it is a help. Whatever fails here must not hide the conflict.
     with suppress(Exception):
         mine = ledger.read(connection)
@@ -108,9 +92,7 @@ def _entries(connection: Connection, ledger: str) -> list[LedgerEntry]:
     return []
 
 
-def look_up(
-    delivery: Delivery, mode: Mode, offset_log: OffsetLog, begun: Ahead[Read] | None = None
-) -> Found:
+def look_up(delivery: Delivery, begun: Ahead[Read] | None = None) -> Found:
     """Compare a batch with its ledger entry; before a run's first row the history of the query too.
 
     Raises:
@@ -120,35 +102,34 @@ def look_up(
         ConfigError: the batch was begun with options that this sink does not have.
     """
     batch, run, call, ledger = delivery.batch, delivery.run, delivery.call, delivery.ledger
-    connection, retry = mode.connection, mode.options.retry
-    entry = run_attempts(partial(_entry, ledger, connection, begun), retry, delivery.emit)
+    options, connection = delivery.mode.options, delivery.mode.connection
+
+    def read(number: int) -> LedgerEntry | None:
+        return begun.read()[0] if begun is not None and number == 1 else ledger.read(connection)
+
+    entry = run_attempts(read, options.retry, delivery.emit)
     if call.is_first:
-        compare_history(delivery, entry, mode, offset_log)
+        compare_history(delivery, entry)
     verdict = judge(
         entry,
         batch,
         ledger=ledger.path,
         running=run.agreed is not None,
-        logged=partial(offset_log.ranges, batch),
-        accepted=mode.options.accepted,
+        logged=partial(delivery.log.ranges, batch),
+        accepted=options.accepted,
     )
     if entry is not None and not run.bytes:
         run.bytes = sum(tally.bytes for tally in entry.tallies.values())
     run.sessions = {}
-    if (
-        verdict is Verdict.NEW
-        and not run.continues_with(batch)
-        and _looks_for_pushes(delivery, mode)
-    ):
-        sessions = partial(_sessions, delivery, mode)
+    is_unknown = verdict is Verdict.NEW and not run.continues_with(batch)
+    if is_unknown and _looks_for_pushes(delivery):
+        of_query, kind = partial(_sessions, delivery), partial(_kind, delivery)
         with delivery.rows.described(batch, "compare the replay with pushed rows"):
-            run.sessions = sessions_with_rows(
-                batch, run.targets, sessions, partial(_kind, delivery, mode)
-            )
-    run.agree(batch)
+            run.sessions = sessions.sessions_with_rows(batch, run.targets, of_query, kind)
+    run.agreed = batch.batch_id
     if entry is not None and verdict is not Verdict.NEW:
         require_one_sink(entry, batch, call.commits_sent, ledger=ledger.path)
-    if verdict is Verdict.PARTIAL and not mode.options.split_oversized:
+    if verdict is Verdict.PARTIAL and not options.split_oversized:
         raise ConfigError(
             "Some parts of this batch are written, and this sink would write them again",
             remedy="Finish the batch as it was begun, with mode='transactional' and "
@@ -163,40 +144,37 @@ def look_up(
     )
 
 
-def _entry(
-    ledger: CommitLedger, connection: Connection, begun: Ahead[Read] | None, number: int
-) -> LedgerEntry | None:
-    if begun is not None and number == 1:
-        return begun.read()[0]
-    return ledger.read(connection)
+def _history(delivery: Delivery, notes: Collection[Note], ledger_id: str = "") -> History:
+    batch, accepted = delivery.batch, delivery.mode.options.accepted
+    may_be_written = partial(delivery.log.may_be_written, batch)
+    return History(notes, batch, delivery.ledger, ledger_id, accepted, may_be_written)
 
 
-def require_cluster(delivery: Delivery, mode: Mode) -> None:
+def require_cluster(delivery: Delivery) -> None:
     """Check, once per run, that the cluster is that of the query, before anything is created there.
 
     Raises:
         ConfigError: it is another one.
     """
-    run = delivery.run
+    run, mode = delivery.run, delivery.mode
     if not run.cluster_id:
         cluster_id = cluster_of(mode.connection).id
         if not mode.options.new_ledger:
-            notes = delivery.call.place.notes.all()
-            require_same_cluster(notes, delivery.batch, delivery.ledger, cluster_id)
+            known = delivery.call.place.notes.all()
+            _history(delivery, known).require_same_cluster(cluster_id)
         run.cluster_id = cluster_id
 
 
-def compare_history(
-    delivery: Delivery, entry: LedgerEntry | None, mode: Mode, offset_log: OffsetLog
-) -> None:
+def compare_history(delivery: Delivery, entry: LedgerEntry | None) -> None:
     """Compare the notes in the checkpoint with the ledger, before this run's first row.
 
     Raises:
         IncompleteBatchError: the target lacks rows of an earlier batch.
         LedgerMissingError: the ledger may have had an entry of this batch.
     """
-    batch, call, ledger, options = delivery.batch, delivery.call, delivery.ledger, mode.options
-    spare = LedgerNotes(mode.connection, ledger.path, batch.query_id, options.retry, delivery.emit)
+    call, mode, options = delivery.call, delivery.mode, delivery.mode.options
+    path, query = delivery.ledger.path, delivery.batch.query_id
+    spare = LedgerNotes(mode.connection, path, query, options.retry, delivery.emit)
     ledger_id, refused = spare.look()
     notes = call.place.notes
     known = notes.all()
@@ -210,60 +188,47 @@ def compare_history(
             unknown="whether an earlier call failed and its error was swallowed, and whether this is the "
             "ledger and the cluster of the query, or a copy",
         )
-    require_whole(known, entry, batch, ledger, options.accepted)
+    history = _history(delivery, known, ledger_id)
+    history.require_whole(entry)
     if entry is None:
-        require_ledger(
-            known,
-            batch,
-            ledger,
-            ledger_id,
-            accepted=options.accepted,
-            may_be_new=options.new_ledger,
-            may_be_written=partial(offset_log.may_be_written, batch),
-            has_rows=partial(_has_rows, delivery, mode),
-        )
+        has_rows = partial(_has_rows, delivery)
+        history.require_ledger(may_be_new=options.new_ledger, has_rows=has_rows)
     elif not mode.traits.may_repeat and not options.new_ledger:
         # Idempotent mode finds rows that it pushed without the ledger, but not those of another mode.
-        require_same_ledger(
-            known,
-            entry,
-            batch,
-            ledger,
-            ledger_id,
-            may_be_written=partial(offset_log.may_be_written, batch),
-        )
-    note_ledger(notes, known, batch, ledger, ledger_id, delivery.run.cluster_id)
+        history.require_same_ledger(entry)
+    history.note(notes, delivery.run.cluster_id)
     # An entry later proves that this batch is complete.
-    call.records = entry is None or is_noted(known, ledger, batch.batch_id)
+    call.records = entry is None or history.has_failed
     call.compared()
 
 
-def _has_rows(delivery: Delivery, mode: Mode, path: str) -> bool:
+def _has_rows(delivery: Delivery, path: str) -> bool:
     """Return whether a target has, or an ordered one ever had, a row: an empty one has no row to repeat."""
     (target,) = (each for each in delivery.run.targets if each.path == path)
     tablets = 0 if target.is_sorted else target.tablet_count
     # What cannot be looked at is taken for written.
     with suppress(ExactlyOnceError):
-        return had_rows(mode.connection, path, tablets)
+        return had_rows(delivery.mode.connection, path, tablets)
     return True
 
 
-def _sessions(delivery: Delivery, mode: Mode) -> Mapping[str, SessionState]:
+def _sessions(delivery: Delivery) -> Mapping[str, SessionState]:
     """Return all producer sessions of the query."""
-    path, prefix = mode.options.producer, f"{delivery.batch.query_id}:"
-    return run_attempts(
-        lambda _: sessions_of(mode.connection, path, prefix), mode.options.retry, delivery.emit
-    )
+    mode, prefix = delivery.mode, f"{delivery.batch.query_id}:"
+    path, retry = mode.options.producer, mode.options.retry
+    return run_attempts(lambda _: sessions_of(mode.connection, path, prefix), retry, delivery.emit)
 
 
-def _looks_for_pushes(delivery: Delivery, mode: Mode) -> bool:
+def _looks_for_pushes(delivery: Delivery) -> bool:
     """Return whether rows in producer sessions can only be of an earlier run or call."""
-    return not (mode.traits.may_repeat or (mode.traits.has_sessions and delivery.rows.are_computed))
+    traits = delivery.mode.traits
+    return not (traits.may_repeat or (traits.has_sessions and delivery.rows.are_computed))
 
 
-def _kind(delivery: Delivery, mode: Mode, target: PreparedTarget) -> str:
+def _kind(delivery: Delivery, target: PreparedTarget) -> str:
     """Return how the sessions are named in which the sink identifies rows; empty where it uses none."""
-    if not mode.traits.has_sessions:
+    if not delivery.mode.traits.has_sessions:
         return ""
     columns = delivery.rows.written(target.options).names
-    return session_kind(by_source=is_numbered_by_source(columns, delivery.batch))
+    by_source = sessions.is_numbered_by_source(columns, delivery.batch)
+    return sessions.session_kind(by_source=by_source)

@@ -5,21 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from yt_exactly_once.codec.rejects import REJECT_SCHEMA
+from yt_exactly_once.commit import entry
 from yt_exactly_once.commit.batch import MicroBatch
-from yt_exactly_once.commit.entry import (
-    LEDGER_MARK,
-    LEDGER_SCHEMA,
-    LEDGER_VERSION,
-    require_known_ledger,
-)
 from yt_exactly_once.errors import ConfigError, ExactlyOnceError, LedgerError
-from yt_exactly_once.observability import Emitter, Event
+from yt_exactly_once.observability import Event
 from yt_exactly_once.spark.sink.modes.mode import Mode
-from yt_exactly_once.spark.sink.options import DYN_BATCH_SIZE_CONF, SinkOptions, Target
-from yt_exactly_once.spark.sink.run import Rows
+from yt_exactly_once.spark.sink.options import DYN_BATCH_SIZE_CONF, Target
+from yt_exactly_once.spark.sink.run import Delivery, Rows
 from yt_exactly_once.spark.sink.targets import PreparedTarget, prepare_target
 from yt_exactly_once.ytsaurus.browsing import attributes_of
-from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.queues import require_registration
 from yt_exactly_once.ytsaurus.tables import (
     describe_table,
@@ -35,7 +29,7 @@ _OTHER_LEDGER = (
 _OTHER_DEAD_LETTER_PATH = "Name another path in dead_letter_path: the sink creates the table there"
 
 
-def prepare(mode: Mode, rows: Rows, batch: MicroBatch, emit: Emitter) -> tuple[PreparedTarget, ...]:
+def prepare(delivery: Delivery) -> tuple[PreparedTarget, ...]:
     """Check everything that can be wrong before the first row; create the tables that a sink keeps.
 
     Nothing is written into a target, and all of it may be done again.
@@ -48,19 +42,13 @@ def prepare(mode: Mode, rows: Rows, batch: MicroBatch, emit: Emitter) -> tuple[P
         SchemaMismatchError: the DataFrame does not fit a target.
         TransientError: the cluster could not be asked; nothing is decided.
     """
+    batch, rows, mode = delivery.batch, delivery.rows, delivery.mode
     options, connection = mode.options, mode.connection
     for wanted in options.targets:
         require_output_mode(batch, wanted)
+    size = options.request_size(rows.conf(DYN_BATCH_SIZE_CONF))
     targets = tuple(
-        prepare_target(
-            connection,
-            target,
-            rows.written(target),
-            wire=options.wire_format,
-            rows_per_tablet=options.rows_per_tablet_limit,
-            request_size=options.request_size(rows.conf(DYN_BATCH_SIZE_CONF)),
-            show_values=options.show_values,
-        )
+        prepare_target(connection, target, rows.written(target), options, size)
         for target in options.targets
     )
     mode.prepare(batch, targets)
@@ -68,7 +56,7 @@ def prepare(mode: Mode, rows: Rows, batch: MicroBatch, emit: Emitter) -> tuple[P
         for source in batch.sources:
             if source.consumer is not None:
                 require_registration(connection, source.consumer, source.queue)
-    _prepare_ledger(options, connection, emit)
+    _prepare_ledger(delivery)
     if options.dead_letter_path is not None:
         ensure_table(connection, options.dead_letter_path, REJECT_SCHEMA, {})
         rejected = describe_table(connection, options.dead_letter_path)
@@ -78,18 +66,19 @@ def prepare(mode: Mode, rows: Rows, batch: MicroBatch, emit: Emitter) -> tuple[P
     return targets
 
 
-def _prepare_ledger(options: SinkOptions, connection: Connection, emit: Emitter) -> None:
-    ledger = options.ledger
-    found = attributes_of(connection, ledger, [LEDGER_MARK])
-    require_known_ledger(found or {}, ledger)
-    marked = {**(options.ledger_attributes or {}), LEDGER_MARK: LEDGER_VERSION}
-    if ensure_table(connection, ledger, LEDGER_SCHEMA, marked):
-        emit(Event.LEDGER_CREATED, path=ledger)
+def _prepare_ledger(delivery: Delivery) -> None:
+    options, connection = delivery.mode.options, delivery.mode.connection
+    ledger, mark = options.ledger, {entry.LEDGER_MARK: entry.LEDGER_VERSION}
+    found = attributes_of(connection, ledger, [*mark])
+    entry.require_known_ledger(found or {}, ledger)
+    attributes = {**(options.ledger_attributes or {}), **mark}
+    if ensure_table(connection, ledger, entry.LEDGER_SCHEMA, attributes):
+        delivery.emit(Event.LEDGER_CREATED, path=ledger)
     info = describe_table(connection, ledger)
     info.require_mounted()
-    require_columns(info, LEDGER_SCHEMA, "a ledger", LedgerError, _OTHER_LEDGER)
-    if found is not None and LEDGER_MARK not in found:
-        mark_table(connection, ledger, LEDGER_MARK, LEDGER_VERSION)
+    require_columns(info, entry.LEDGER_SCHEMA, "a ledger", LedgerError, _OTHER_LEDGER)
+    if found is not None and entry.LEDGER_MARK not in found:
+        mark_table(connection, ledger, entry.LEDGER_MARK, entry.LEDGER_VERSION)
 
 
 def check_before_start(mode: Mode, rows: Rows, output_mode: str | None) -> None:
@@ -102,24 +91,16 @@ def check_before_start(mode: Mode, rows: Rows, output_mode: str | None) -> None:
     for target in options.targets:
         if output_mode is not None:
             require_output_mode(MicroBatch("", 0, "", output_mode=output_mode.lower()), target)
-        prepare_target(
-            connection,
-            target,
-            rows.written(target),
-            wire=options.wire_format,
-            rows_per_tablet=options.rows_per_tablet_limit,
-            show_values=options.show_values,
-        )
-    own: list[tuple[str, Any, str, type[ExactlyOnceError], str]] = [
-        (options.ledger, LEDGER_SCHEMA, "a ledger", LedgerError, _OTHER_LEDGER)
-    ]
+        prepare_target(connection, target, rows.written(target), options)
+    ledger = options.ledger, entry.LEDGER_SCHEMA, "a ledger", LedgerError, _OTHER_LEDGER
+    own: list[tuple[str, Any, str, type[ExactlyOnceError], str]] = [ledger]
     if options.dead_letter_path is not None:
         path, purpose = options.dead_letter_path, "a dead-letter table"
         own.append((path, REJECT_SCHEMA, purpose, ConfigError, _OTHER_DEAD_LETTER_PATH))
     for path, schema, purpose, error, remedy in own:
-        found = attributes_of(connection, path, [LEDGER_MARK])
+        found = attributes_of(connection, path, [entry.LEDGER_MARK])
         if found is not None:
-            require_known_ledger(found, path)
+            entry.require_known_ledger(found, path)
             info = describe_table(connection, path)
             require_columns(info, schema, purpose, error, remedy)
             if info.tablet_state == "frozen":
@@ -134,27 +115,25 @@ def require_output_mode(batch: MicroBatch, target: Target) -> None:
             output mode is not known, and it matters.
     """
     complete = batch.output_mode == "complete"
+    where = {"query": batch.query_id, "target": target.path}
     if not batch.output_mode and (target.replaces or target.aggregate):
         option = "write='replace'" if target.replaces else "aggregate"
         raise ConfigError(
             f"{option} depends on the output mode of the query, and a session without a JVM (Spark Connect) "
             "does not show it",
             remedy=f"Run the query in a session with a JVM, or leave {option} out",
-            query=batch.query_id,
-            target=target.path,
+            **where,
         )
     if target.replaces and not complete:
         raise ConfigError(
             f"write='replace' is for output mode complete, and this query has {batch.output_mode}: "
             "rows of earlier batches would be deleted",
             remedy="Use outputMode('complete'), or leave write out",
-            query=batch.query_id,
-            target=target.path,
+            **where,
         )
     if target.aggregate and complete:
         raise ConfigError(
             "aggregate would add the whole result again with every batch of output mode complete",
             remedy="Leave aggregate out, and use write='replace'",
-            query=batch.query_id,
-            target=target.path,
+            **where,
         )

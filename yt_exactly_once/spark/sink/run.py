@@ -5,7 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Protocol
+
+from yt_exactly_once.commit.transactional import BatchCommit
+from yt_exactly_once.observability import Clock, Event
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -19,7 +23,8 @@ if TYPE_CHECKING:
     from yt_exactly_once.commit.ledger import CommitLedger
     from yt_exactly_once.observability import Emitter
     from yt_exactly_once.spark.query.calls import Call
-    from yt_exactly_once.spark.sink.modes.mode import Plan
+    from yt_exactly_once.spark.query.offset_log import OffsetLog
+    from yt_exactly_once.spark.sink.modes.mode import Mode, Plan
     from yt_exactly_once.spark.sink.options import Target
     from yt_exactly_once.spark.sink.targets import PreparedTarget
     from yt_exactly_once.ytsaurus.rows import SessionState
@@ -77,7 +82,7 @@ class QueryRun:
         computing: seconds that computing the newest batch took; `None` before the first.
         bytes: of the encoded rows of the newest batch, before the first one that of the run before.
         too_large: whether the rows of a batch did not fit the driver.
-        by_driver: why its rows cannot be sent by tasks; empty where nothing is known against it.
+        obstacle: why its rows cannot be sent by tasks; empty where nothing is known against it.
         sessions: by target, the producer sessions that had rows of the newest batch before it was computed.
     """
 
@@ -92,16 +97,12 @@ class QueryRun:
     computing: float | None = None
     bytes: int = 0
     too_large: bool = False
-    by_driver: str = ""
+    obstacle: str = ""
     sessions: dict[str, dict[str, SessionState]] = field(default_factory=dict)
 
     def continues_with(self, batch: MicroBatch) -> bool:
         """Return whether a batch follows the ones that sink and ledger agree about."""
         return self.agreed is not None and self.agreed < batch.batch_id
-
-    def agree(self, batch: MicroBatch) -> None:
-        """Remember that the ledger does not contradict a batch."""
-        self.agreed = batch.batch_id
 
     def prepared(self, schema: StructType, targets: tuple[PreparedTarget, ...]) -> None:
         """Keep targets that are prepared for DataFrames of a schema."""
@@ -129,7 +130,10 @@ class Delivery:
     Attributes:
         call: the call of the sink that delivers it.
         ledger: its query's ledger entries.
+        mode: of the sink, with its options and its connection.
+        log: what Spark says of the query.
         emit: takes events.
+        clock: tells how long each step took.
     """
 
     batch: MicroBatch
@@ -137,4 +141,31 @@ class Delivery:
     call: Call
     run: QueryRun
     ledger: CommitLedger
+    mode: Mode
+    log: OffsetLog
     emit: Emitter
+    clock: Clock = field(default_factory=Clock)
+
+    @cached_property
+    def committer(self) -> BatchCommit:
+        """What makes the batch visible."""
+        options = self.mode.options
+        return BatchCommit(
+            self.ledger,
+            self.batch,
+            self.mode.connection,
+            policy=options.retry,
+            emit=self.emit,
+            lanes=options.connections,
+            advance_consumer=options.advance_consumer,
+            commits_sent=self.call.commits_sent,
+            logged=partial(self.log.ranges, self.batch),
+            accepted=options.accepted,
+            mode=str(options.mode),
+            before=self.run.entry,
+            began=self.clock.began,
+        )
+
+    def again(self, error: Exception) -> None:
+        """Say that the rows are computed again, because of an error."""
+        self.emit(Event.RETRY_SCHEDULED, reason=type(error).__name__, error=str(error))

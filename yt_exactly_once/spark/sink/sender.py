@@ -14,7 +14,6 @@ from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.spark.sink.options import AUTO_SENDER
 
 if TYPE_CHECKING:
-    from yt_exactly_once.spark.sink.modes.mode import Mode
     from yt_exactly_once.spark.sink.run import Delivery
 
 LARGE = 64 << 20
@@ -26,23 +25,24 @@ TOO_LARGE = "spark.driver.maxResultSize"
 _SPECULATION = "spark.speculation"
 
 
-def tasks_may_send(mode: Mode, delivery: Delivery) -> bool:
+def tasks_may_send(delivery: Delivery) -> bool:
     """Return whether tasks can send the rows of a batch, as far as is known."""
+    mode = delivery.mode
     if mode.options.sent_by == DRIVER or delivery.batch.stateful:
         return False
     if not mode.traits.through_driver:
         return True
-    is_allowed = not (mode.obstacle or delivery.run.by_driver)
+    is_allowed = not (mode.obstacle or delivery.run.obstacle)
     return is_allowed and delivery.rows.conf(_SPECULATION) != "true"
 
 
-def tasks_join(mode: Mode, delivery: Delivery) -> bool:
+def tasks_join(delivery: Delivery) -> bool:
     """Decide whether tasks send the rows of a batch into its transaction.
 
     Raises:
         ConfigError: they must, and cannot.
     """
-    run, batch = delivery.run, delivery.batch
+    run, batch, mode = delivery.run, delivery.batch, delivery.mode
     if mode.options.sent_by == TASKS and mode.traits.through_driver:
         if batch.stateful:
             raise ConfigError(
@@ -54,16 +54,18 @@ def tasks_join(mode: Mode, delivery: Delivery) -> bool:
     # Tablet nodes look for conflicts of sorted rows about as far back as a lease is long.
     is_young = (run.computing or 0) <= config.LEASE.total_seconds() or not run.targets[0].is_sorted
     is_large = run.too_large or run.bytes >= LARGE
-    return mode.traits.through_driver and is_large and is_young and tasks_may_send(mode, delivery)
+    return mode.traits.through_driver and is_large and is_young and tasks_may_send(delivery)
 
 
-def driver_stands_in(mode: Mode, delivery: Delivery) -> bool:
+def driver_stands_in(delivery: Delivery) -> bool:
     """Decide whether the driver does what tasks do by themselves, each request in its own transaction.
 
     It does with batches that are known to be small: the way into a Python task and back takes longer.
     """
-    run, sent_by = delivery.run, mode.options.sent_by
-    if mode.traits.through_driver or run.sessions or run.too_large:
+    run, mode = delivery.run, delivery.mode
+    is_done = delivery.rows.are_computed
+    if is_done or mode.traits.through_driver or run.sessions or run.too_large:
         return False
     is_small = 0 < run.bytes < LARGE and not delivery.batch.stateful
+    sent_by = mode.options.sent_by
     return sent_by == DRIVER or (sent_by == AUTO_SENDER and is_small)

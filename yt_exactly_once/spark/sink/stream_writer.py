@@ -9,13 +9,13 @@ write is looked up for every batch; the commit remembers what its process has co
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.errors import ConfigError, FencedError, LedgerDivergedError
-from yt_exactly_once.observability import Clock
 from yt_exactly_once.spark.query.checkpoint import RunningBatch, WriterFiles
 from yt_exactly_once.spark.sink.arrived import TaskIdentity, TaskMessage, TaskRows, WriterTask
 from yt_exactly_once.spark.sink.look_up import find
@@ -28,6 +28,10 @@ from yt_exactly_once.spark.worker import spare_modules
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
+
+
+_PLAN = "plan-"
+"""How the id of a run begins where a batch is planned."""
 
 
 class WriterSink(TransactionalSink):
@@ -49,22 +53,11 @@ class WriterSink(TransactionalSink):
         Raises:
             ExactlyOnceError: the batch cannot be written; nothing has been.
         """
-        number = self._files.newest()
-        running = RunningBatch("", f"plan-{uuid.uuid4()}", output_mode)
-        place = self._files.place_of(running, number)
-        emit = self._emitter(place)
-        with self._call(place, emit) as call:
-            batch = self._files.batch_of(running, place)  # 1
-            kind = batch.query_id, batch.output_mode, batch.stateful
-            run = self._prepared.setdefault(kind, QueryRun(place.run_id))
-            run.agreed = None
-            delivery = Delivery(batch, TaskRows(schema), call, run, self._ledger(batch), emit)
-            self._prepare(delivery)
-            is_replay = (
-                not self._mode.traits.through_driver
-                and find(delivery, self._mode, self._offset_log).is_replay  # 2
-            )
-            (target,) = run.targets
+        running = RunningBatch("", f"{_PLAN}{uuid.uuid4()}", output_mode)
+        with self._of_batch(running, self._files.newest(), TaskRows(schema)) as delivery:
+            asks = not self._mode.traits.through_driver
+            is_replay = asks and find(delivery).is_replay  # 2
+            (target,) = delivery.run.targets
             plan = self._plan(delivery, target)
             if plan.is_by_position:
                 raise ConfigError(
@@ -72,7 +65,7 @@ class WriterSink(TransactionalSink):
                     "whether they come in the same order again",
                     remedy="Read one queue with include_service_columns=true and keep its columns; or use "
                     "mode='transactional', or foreachBatch",
-                    query=batch.query_id,
+                    query=delivery.batch.query_id,
                     target=target.path,
                 )
         return WriterTask(plan, is_replay=is_replay)
@@ -85,30 +78,34 @@ class WriterSink(TransactionalSink):
         Raises:
             ExactlyOnceError: the batch was not written, or the replay will resolve its outcome.
         """
-        task = messages[0].task
-        in_order = sorted(messages, key=lambda message: message.task.partition)
-        running, rows = (
-            RunningBatch(task.query_id, task.run_id, output_mode),
-            TaskRows(schema, in_order),
-        )
-        place = self._files.place_of(running, number)
-        emit = self._emitter(place)
-        with self._call(place, emit) as call:
-            batch = self._files.batch_of(running, place)  # 1
-            run = self._run(batch)
-            delivery = Delivery(batch, rows, call, run, self._ledger(batch), emit)
-            self._prepare(delivery)
-            found = find(delivery, self._mode, self._offset_log)  # 2
-            if found.is_replay:
-                self._skip(delivery, found)
-                return
-            _require_rows(messages, batch)
-            clock = Clock()
+        first = messages[0]
+        running = RunningBatch(first.task.query_id, first.task.run_id, output_mode)
+        with self._of_batch(running, number, TaskRows(schema, messages)) as delivery:
+            found = find(delivery)  # 2
+            if not found.is_replay and any(message.skipped for message in messages):
+                raise LedgerDivergedError(
+                    "The ledger had this batch when it was planned, and has it no more",
+                    remedy="Restore the ledger, and start the query again",
+                    **delivery.batch.where,
+                )
             # What was there before the tasks wrote.
-            run.sessions = {target.path: in_order[0].sessions for target in run.targets}
-            written = self._compute(delivery)  # 3
-            clock.lap("compute")
-            self._write(delivery, self._committer(delivery), written, found.resumed, clock)
+            delivery.run.sessions = {one.path: first.sessions for one in delivery.run.targets}
+            self._finish(delivery, found)
+
+    def _of_batch(
+        self, running: RunningBatch, number: int, rows: TaskRows
+    ) -> AbstractContextManager[Delivery]:
+        place = self._files.place_of(running, number)
+        return self._delivery(place, rows, partial(self._files.batch_of, running))
+
+    def _run(self, batch: MicroBatch) -> QueryRun:
+        """Return what is known of a run, or of batches that this process has planned, of whatever run."""
+        if not batch.run_id.startswith(_PLAN):
+            return super()._run(batch)
+        kind = batch.query_id, batch.output_mode, batch.stateful
+        run = self._prepared.setdefault(kind, QueryRun(batch.run_id))
+        run.agreed = None
+        return run
 
 
 class Given(NamedTuple):
@@ -206,18 +203,4 @@ def _require_planned(batch: MicroBatch, number: int, query_id: str) -> None:
             remedy="Two drivers share one checkpoint: stop one of them",
             query=query_id,
             batch=number,
-        )
-
-
-def _require_rows(messages: Iterable[TaskMessage], batch: MicroBatch) -> None:
-    """Check that no task has left its rows out.
-
-    Raises:
-        LedgerDivergedError: one has, since the ledger had the batch when it was planned.
-    """
-    if any(message.skipped for message in messages):
-        raise LedgerDivergedError(
-            "The ledger had this batch when it was planned, and has it no more",
-            remedy="Restore the ledger, and start the query again",
-            **batch.where,
         )

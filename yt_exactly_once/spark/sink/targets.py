@@ -30,7 +30,7 @@ from yt_exactly_once.errors import (
 )
 from yt_exactly_once.spark.schema import arrow_of_spark
 from yt_exactly_once.spark.sink.encode import RowEncoder
-from yt_exactly_once.spark.sink.options import APPEND, UPSERT, Target
+from yt_exactly_once.spark.sink.options import APPEND, UPSERT, SinkOptions, Target
 from yt_exactly_once.spark.sink.placement import Placement
 from yt_exactly_once.ytsaurus.tables import describe_table, table_identity
 
@@ -45,10 +45,9 @@ _PROBE_TIMEOUT = timedelta(seconds=10)
 
 @dataclass(frozen=True)
 class PreparedTarget:
-    """A table that fits the frame.
+    """A table that fits the DataFrame.
 
     Attributes:
-        is_sorted: sorted or ordered.
         plan: how the DataFrame's columns become the table's.
         wire: wire format of payloads.
         placement: which tablet of an ordered target takes a row.
@@ -101,14 +100,9 @@ class PreparedTarget:
             return self
         return replace(self, placement=replace(self.placement, turn=batch.batch_id))
 
-    @property
-    def room(self) -> int:
-        """Most rows that one transaction can touch."""
-        return self.rows_per_tablet * self.tablet_count
-
     def complete(self, keys: pa.LargeBinaryArray) -> CompleteResult:
         """Return the claim that the table holds nothing but rows with these keys."""
-        return CompleteResult(self.plan.keys, keys, self.room)
+        return CompleteResult(self.plan.keys, keys, self.rows_per_tablet * self.tablet_count)
 
     def require_own_tablets(self, tasks: int) -> None:
         """Check that the rows of two tasks do not mix in a tablet, where their order is kept.
@@ -149,20 +143,14 @@ def prepare_target(
     connection: Connection,
     target: Target,
     written: StructType,
-    *,
-    wire: str,
-    rows_per_tablet: int,
+    options: SinkOptions,
     request_size: int = DEFAULT_DYN_BATCH_SIZE,
-    show_values: bool,
 ) -> PreparedTarget:
     """Describe the table, compare it with the DataFrame, and choose the wire format.
 
     Args:
         written: the DataFrame's columns, as the target transforms it.
-        wire: the wire format that is asked for.
-        rows_per_tablet: see `PreparedTarget`.
         request_size: see `PreparedTarget`.
-        show_values: whether errors may show values.
 
     Raises:
         TableError: there is no such table, it is static, or it is not mounted.
@@ -186,10 +174,10 @@ def prepare_target(
         tablet_count=info.tablet_count,
         table_id=info.id,
         schema=info.schema,
-        plan=replace(plan, shows_values=show_values),
-        wire=_choose_wire(connection, target.path, plan, wire),
+        plan=replace(plan, shows_values=options.show_values),
+        wire=_choose_wire(connection, target.path, plan, options.wire_format),
         placement=placement,
-        rows_per_tablet=rows_per_tablet,
+        rows_per_tablet=options.rows_per_tablet_limit,
         request_size=request_size,
     )
 

@@ -6,7 +6,7 @@ and prepared targets are created in the process that uses it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -18,7 +18,7 @@ from yt_exactly_once.commit.cluster import OpenTransaction
 from yt_exactly_once.commit.entry import TASKS, LedgerEntry
 from yt_exactly_once.commit.ledger import CommitLedger
 from yt_exactly_once.commit.parts import TargetRows, split, whole
-from yt_exactly_once.commit.transactional import SHARE_AHEAD, BatchCommit
+from yt_exactly_once.commit.transactional import SHARE_AHEAD
 from yt_exactly_once.errors import (
     ConfigError,
     ExactlyOnceError,
@@ -26,36 +26,24 @@ from yt_exactly_once.errors import (
     RequestRefusedError,
     TransientError,
 )
-from yt_exactly_once.observability import Clock, Emitter, Event, GuardedListener, emitter, reported
+from yt_exactly_once.observability import Emitter, Event, GuardedListener, emitter, reported
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.executors import unfit_python_named
 from yt_exactly_once.spark.java import require_startable
-from yt_exactly_once.spark.query.calls import PROCESS_CALLS, Call, Place
+from yt_exactly_once.spark.query.calls import PROCESS_CALLS, Place
 from yt_exactly_once.spark.query.checkpoint import CheckpointFiles
 from yt_exactly_once.spark.query.notes import LedgerNotes
 from yt_exactly_once.spark.query.offset_log import OffsetLog
 from yt_exactly_once.spark.query.raised import PROCESS_ERRORS, surfaced
 from yt_exactly_once.spark.query.running import RunningQuery
+from yt_exactly_once.spark.sink import look_up, sender
 from yt_exactly_once.spark.sink.frame_rows import FrameRows
-from yt_exactly_once.spark.sink.look_up import (
-    Found,
-    find,
-    look_up,
-    name_other_query,
-    require_cluster,
-)
 from yt_exactly_once.spark.sink.modes import MODES
 from yt_exactly_once.spark.sink.modes.mode import Plan, TargetBatch
 from yt_exactly_once.spark.sink.options import SinkOptions, require_options, takes
 from yt_exactly_once.spark.sink.past_batches import PastBatches
 from yt_exactly_once.spark.sink.preparation import check_before_start, prepare
-from yt_exactly_once.spark.sink.run import Delivery, QueryRun
-from yt_exactly_once.spark.sink.sender import (
-    TOO_LARGE,
-    driver_stands_in,
-    tasks_join,
-    tasks_may_send,
-)
+from yt_exactly_once.spark.sink.run import Delivery, QueryRun, Rows
 from yt_exactly_once.spark.sink.targets import PreparedTarget, are_the_same, name_change
 from yt_exactly_once.ytsaurus.client import Connection
 
@@ -132,9 +120,9 @@ class TransactionalSink:
         place = None
         try:
             place = self._offset_log.locate(frame, batch_id)
-            emit = self._emitter(place)
-            with self._call(place, emit) as call:
-                self._deliver(call, frame, emit)
+            identify = partial(self._offset_log.identify, frame)
+            with self._delivery(place, FrameRows(frame), identify) as delivery:
+                self._deliver(delivery)
         except ExactlyOnceError as error:
             self.last_error = error
             if place is not None:
@@ -159,60 +147,69 @@ class TransactionalSink:
         self._connection.require_proxy()
         check_before_start(self._mode, FrameRows(frame), output_mode)
 
-    def _deliver(self, call: Call, frame: DataFrame, emit: Emitter) -> None:
-        if call.place.problem is not None:
-            raise call.place.problem
-        batch = self._offset_log.identify(frame, call.place)  # 1
-        rows = FrameRows(frame)
-        delivery = Delivery(batch, rows, call, self._run(batch), self._ledger(batch), emit)
-        clock = Clock()
-        self._prepare(delivery)
-        committer = self._committer(delivery)
+    @contextmanager
+    def _delivery(
+        self, place: Place, rows: Rows, identify: Callable[[Place], MicroBatch]
+    ) -> Iterator[Delivery]:
+        """Let one call for a batch through, or refuse it; see `Calls.call`.
+
+        Yields:
+            What every step needs, with targets that are prepared.
+        """
+        options, emit = self.options, self._emitter(place)
+        spare = LedgerNotes(self._connection, options.ledger, place.query_id, options.retry, emit)
+        with reported(emit), self._calls.call(place, options.ledger_keys, emit, spare) as call:
+            if place.problem is not None:
+                raise place.problem
+            batch = identify(place)  # 1
+            ledger = CommitLedger(options.ledger, batch.query_id, sorted(self._paths))
+            run, mode, log = self._run(batch), self._mode, self._offset_log
+            delivery = Delivery(batch, rows, call, run, ledger, mode, log, emit)
+            self._prepare(delivery)
+            yield delivery
+
+    def _deliver(self, delivery: Delivery) -> None:
+        through_driver = self._mode.traits.through_driver
         with ExitStack() as ended:
-            begun = None
-            if not self._mode.traits.through_driver:
-                begun = ended.enter_context(self._ahead(delivery, committer))
-            found = find(delivery, self._mode, self._offset_log, begun)  # 2
+            begun = None if through_driver else ended.enter_context(self._ahead(delivery))
+            found = look_up.find(delivery, begun)  # 2
             if found.is_replay:
                 self._skip(delivery, found)
                 return
-            clock.lap("look_up")
-            by_tasks = tasks_join(self._mode, delivery)
-            if by_tasks and self._deliver_by_tasks(delivery, committer, clock):
+            delivery.clock.lap("look_up")
+            by_tasks = sender.tasks_join(delivery)
+            if by_tasks and self._deliver_by_tasks(delivery):
                 return
             try:
-                self._deliver_by_driver(delivery, committer, found, clock)
+                self._deliver_by_driver(delivery, found)
             except Exception as error:
-                may_send = tasks_may_send(self._mode, delivery)
-                if by_tasks or TOO_LARGE not in str(error) or not may_send:
+                may_send = sender.tasks_may_send(delivery)
+                if by_tasks or sender.TOO_LARGE not in str(error) or not may_send:
                     raise
-                delivery.emit(Event.RETRY_SCHEDULED, reason=type(error).__name__, error=str(error))
+                delivery.again(error)
                 delivery.run.too_large = True
-                if not self._mode.traits.through_driver:
-                    self._deliver_by_driver(delivery, committer, found, clock)
-                elif not self._deliver_by_tasks(delivery, committer, clock):
+                if not through_driver:
+                    self._deliver_by_driver(delivery, found)
+                elif not self._deliver_by_tasks(delivery):
                     raise
 
-    def _deliver_by_driver(
-        self, delivery: Delivery, committer: BatchCommit, found: Found, clock: Clock
-    ) -> None:
+    def _deliver_by_driver(self, delivery: Delivery, found: look_up.Found) -> None:
         """Steps 3 to 9, with rows that come to the driver; or none where tasks write each by itself."""
         through_driver = self._mode.traits.through_driver
-        with self._ahead(delivery, committer) if through_driver else nullcontext():
+        with self._ahead(delivery) if through_driver else nullcontext():
             try:
-                stands_in = driver_stands_in(self._mode, delivery)
-                written = self._compute(delivery, by_driver=stands_in)  # 3
+                written = self._compute(delivery)  # 3
             except Exception:
                 # A commit of an earlier run that landed late may have let the queue trim these rows.
-                found = look_up(delivery, self._mode, self._offset_log)
+                found = look_up.look_up(delivery)
                 if found.is_replay:
                     self._skip(delivery, found)
                     return
                 raise
-            delivery.run.computing = clock.lap("compute")
-            self._write(delivery, committer, written, found.resumed, clock)
+            delivery.run.computing = delivery.clock.lap("compute")
+            self._write(delivery, written, found.resumed)
 
-    def _deliver_by_tasks(self, delivery: Delivery, committer: BatchCommit, clock: Clock) -> bool:
+    def _deliver_by_tasks(self, delivery: Delivery) -> bool:
         """Steps 3 to 9, with tasks that send the rows into the open transaction.
 
         Returns:
@@ -220,7 +217,7 @@ class TransactionalSink:
             rows go through the driver, in another one.
         """
         run, forced = delivery.run, self.options.sent_by == TASKS
-        with committer.ahead(delivery.batch) as opened:
+        with delivery.committer.ahead() as opened:
             try:
                 if opened is None:
                     return False
@@ -231,68 +228,76 @@ class TransactionalSink:
                     written = self._compute(delivery, inside)  # 3
             except Exception as error:
                 if isinstance(error, ConfigError):
-                    run.by_driver = str(error)
-                if (forced and run.by_driver) or _CANCELLED in str(error):
+                    run.obstacle = str(error)
+                if (forced and run.obstacle) or _CANCELLED in str(error):
                     raise
-                delivery.emit(Event.RETRY_SCHEDULED, reason=type(error).__name__, error=str(error))
+                delivery.again(error)
                 return False
-            run.computing = clock.lap("compute")
+            run.computing = delivery.clock.lap("compute")
             try:
-                self._write(delivery, committer, written, None, clock)
+                self._write(delivery, written)
             except (TransientError, RequestRefusedError) as error:
-                delivery.emit(Event.RETRY_SCHEDULED, reason=type(error).__name__, error=str(error))
+                delivery.again(error)
                 return False
         return True
 
-    def _is_short(self, run: QueryRun) -> bool:
-        """Return whether computing is known to leave the transaction enough of its lease."""
-        lease = config.LEASE.total_seconds()
-        return run.computing is not None and run.computing * SHARE_AHEAD <= lease
+    def _ahead(self, delivery: Delivery) -> AbstractContextManager[Any]:
+        """Open the transaction while the rows are computed, if that is known to leave enough of its lease."""
+        computing, lease = delivery.run.computing, config.LEASE.total_seconds()
+        is_short = computing is not None and computing * SHARE_AHEAD <= lease
+        return delivery.committer.ahead() if is_short else nullcontext()
 
-    def _ahead(self, delivery: Delivery, committer: BatchCommit) -> AbstractContextManager[Any]:
-        """Open the transaction while the rows are computed, if that is known not to take long."""
-        return committer.ahead(delivery.batch) if self._is_short(delivery.run) else nullcontext()
+    def _finish(self, delivery: Delivery, found: look_up.Found) -> None:
+        """Skip a replay, or steps 3 to 9 for rows that Spark has computed before it asks for the commit."""
+        if found.is_replay:
+            self._skip(delivery, found)
+            return
+        delivery.clock.lap("look_up")
+        written = self._compute(delivery)  # 3
+        delivery.clock.lap("compute")
+        self._write(delivery, written, found.resumed)
 
     def _write(
-        self,
-        delivery: Delivery,
-        committer: BatchCommit,
-        rows: list[TargetRows],
-        resumed: LedgerEntry | None,
-        clock: Clock,
+        self, delivery: Delivery, rows: list[TargetRows], resumed: LedgerEntry | None = None
     ) -> None:
         """Steps 4 to 9."""
-        batch, call, emit = delivery.batch, delivery.call, delivery.emit
+        call, emit, run = delivery.call, delivery.emit, delivery.run
         has_rows = any(target.row_count or target.complete for target in rows)
-        if not (batch.moves or has_rows or call.is_repeated or call.records):
+        if not (delivery.batch.moves or has_rows or call.is_repeated or call.records):
             emit(Event.BATCH_SKIPPED, reason="empty")
             return
         limit = self.options.rows_per_tablet_limit
         parts = split(rows, limit) if self.options.split_oversized else whole(rows)
         try:
-            committed = committer.commit(batch, parts, resumed)  # 4 to 9
+            committed = delivery.committer.commit(parts, resumed)  # 4 to 9
         except OffsetConflictError as error:
-            name_other_query(delivery, self._connection, error)
+            look_up.name_other_query(delivery, error)
             raise
         except RequestRefusedError as error:
-            name_change(self._connection, delivery.run.targets, error)
+            name_change(self._connection, run.targets, error)
             raise
-        clock.lap("commit")
-        delivery.run.entry = committed.entry
-        delivery.run.bytes = sum(target.byte_count for target in rows)
+        delivery.clock.lap("commit")
+        run.entry = committed.entry
+        run.bytes = sum(target.byte_count for target in rows)
         emit(
             Event.BATCH_COMMITTED,
             rows=committed.row_count,
-            bytes=delivery.run.bytes,
+            bytes=run.bytes,
             sent_by=rows[0].sent_by,
             attempts=committed.attempts,
             transaction=committed.transaction_id,
-            seconds=clock.laps,
+            seconds=delivery.clock.laps,
         )
         if self._past is not None and committed.entry is not None:
             self._past.add(committed.entry, delivery.ledger.targets, emit)
-        self._require_waiting(delivery)
-        self._look_between(delivery.run)
+        if self._offset_log.has_ended(call.place):
+            raise ConfigError(
+                "Spark logged the batch as done before the sink had written it",
+                remedy="The function returned before its sink did. Wait in the function for every sink that "
+                "it calls, and let errors through. This batch is written",
+                **delivery.batch.where,
+            )
+        self._look_between(run)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave behind what belongs to this process."""
@@ -321,31 +326,20 @@ class TransactionalSink:
         self._listener = None if listener is None else GuardedListener(listener)
         self.last_error = None
 
-    @contextmanager
-    def _call(self, place: Place, emit: Emitter) -> Iterator[Call]:
-        """Let one call for a batch through, or refuse it; see `Calls.call`."""
-        options = self.options
-        spare = LedgerNotes(self._connection, options.ledger, place.query_id, options.retry, emit)
-        with reported(emit), self._calls.call(place, options.ledger_keys, emit, spare) as call:
-            yield call
-
     def _run(self, batch: MicroBatch) -> QueryRun:
         run = self._runs.get(batch.query_id)
         if run is None or run.id != batch.run_id:
             run = self._runs[batch.query_id] = QueryRun(batch.run_id)
         return run
 
-    def _emitter(self, batch: MicroBatch | Place) -> Emitter:
+    def _emitter(self, place: Place) -> Emitter:
         return emitter(
             self._listener,
-            query=batch.query_id,
-            batch=batch.batch_id,
+            query=place.query_id,
+            batch=place.batch_id,
             target=self.options.targets[0].path,
             mode=str(self.options.mode),
         )
-
-    def _ledger(self, batch: MicroBatch) -> CommitLedger:
-        return CommitLedger(self.options.ledger, batch.query_id, sorted(self._paths))
 
     def _prepare(self, delivery: Delivery) -> None:
         """Check, once per run, everything that can be wrong before its first row.
@@ -353,7 +347,7 @@ class TransactionalSink:
         The targets are checked again now and then. A table that replaced one since would store rows that
         were encoded for the old one, perhaps wrongly.
         """
-        run, schema, emit = delivery.run, delivery.rows.schema, delivery.emit
+        run, schema = delivery.run, delivery.rows.schema
         is_known = run.schema == schema
         if is_known and not run.must_look():
             return
@@ -363,16 +357,16 @@ class TransactionalSink:
                 if run.schema is None and number == 1:
                     # Later attempts leave the client its patience.
                     self._connection.require_proxy()
-                require_cluster(delivery, self._mode)
+                look_up.require_cluster(delivery)
                 if is_known and are_the_same(self._connection, run.targets):
                     return run.targets
-                return prepare(self._mode, delivery.rows, delivery.batch, emit)
+                return prepare(delivery)
             except TransientError as error:
                 error.where.setdefault("proxy", self.options.cluster.proxy)
                 self._connection.unpin()
                 raise
 
-        run.prepared(schema, run_attempts(attempt, self.options.retry, emit))
+        run.prepared(schema, run_attempts(attempt, self.options.retry, delivery.emit))
 
     def _look_between(self, run: QueryRun) -> None:
         """Check the targets again, if that is due soon, while Spark plans the next batch."""
@@ -380,7 +374,7 @@ class TransactionalSink:
         with suppress(TransientError):
             run.look_between(partial(self._connection.meanwhile, look))
 
-    def _skip(self, delivery: Delivery, found: Found) -> None:
+    def _skip(self, delivery: Delivery, found: look_up.Found) -> None:
         """Let a replay pass without writing.
 
         The DataFrame of a stateful query is still evaluated. Spark must rebuild its state, and refuses to
@@ -392,37 +386,29 @@ class TransactionalSink:
         delivery.emit(Event.BATCH_SKIPPED, reason="replay", rows=found.rows)
 
     def _compute(
-        self,
-        delivery: Delivery,
-        transaction: OpenTransaction | None = None,
-        *,
-        by_driver: bool = False,
+        self, delivery: Delivery, transaction: OpenTransaction | None = None
     ) -> list[TargetRows]:
         """Evaluate the DataFrame, once; where tasks write, they have written its rows then.
 
         Args:
             transaction: into which tasks write; `None` where the mode decides.
-            by_driver: whether the driver does what tasks would.
         """
         what = f"compute {', '.join(self._paths)}"
         with unfit_python_named(), delivery.rows.described(delivery.batch, what):
-            rows = self._rows(delivery, transaction, by_driver=by_driver)
+            rows = self._rows(delivery, transaction)
         delivery.emit(Event.BATCH_COMPUTED, rows=sum(target.row_count for target in rows))
-        rejected = sum(
-            part.row_count for part in rows if part.path == self.options.dead_letter_path
-        )
+        rejected = sum(target.row_count for target in rows if target.rejected_by)
         if rejected:
             delivery.emit(Event.ROWS_REJECTED, path=self.options.dead_letter_path, rows=rejected)
         return rows
 
-    def _rows(
-        self, delivery: Delivery, transaction: OpenTransaction | None, *, by_driver: bool
-    ) -> list[TargetRows]:
-        rows, run = delivery.rows, delivery.run
-        if len(run.targets) > 1:
+    def _rows(self, delivery: Delivery, transaction: OpenTransaction | None) -> list[TargetRows]:
+        rows, targets = delivery.rows, delivery.run.targets
+        by_driver = sender.driver_stands_in(delivery)
+        if len(targets) > 1:
             rows = rows.kept()
         written: list[TargetRows] = []
-        for target in run.targets:
+        for target in targets:
             plan = replace(self._plan(delivery, target, transaction), by_driver=by_driver)
             written += self._mode.finish(plan, rows.compute(plan))
         return written
@@ -434,35 +420,6 @@ class TransactionalSink:
         columns = tuple(delivery.rows.written(target.options).names)
         sessions = delivery.run.sessions.get(target.path, {})
         return self._mode.plan(TargetBatch(delivery.batch, target, columns, sessions, transaction))
-
-    def _committer(self, delivery: Delivery) -> BatchCommit:
-        return BatchCommit(
-            self._connection,
-            delivery.ledger,
-            policy=self.options.retry,
-            emit=delivery.emit,
-            lanes=self.options.connections,
-            advance_consumer=self.options.advance_consumer,
-            commits_sent=delivery.call.commits_sent,
-            logged=partial(self._offset_log.ranges, delivery.batch),
-            accepted=self.options.accepted,
-            mode=str(self.options.mode),
-            before=delivery.run.entry,
-        )
-
-    def _require_waiting(self, delivery: Delivery) -> None:
-        """Check that the function waits for its sink.
-
-        Raises:
-            ConfigError: Spark has logged the batch as done before the sink has returned.
-        """
-        if self._offset_log.has_ended(delivery.call.place):
-            raise ConfigError(
-                "Spark logged the batch as done before the sink had written it",
-                remedy="The function returned before its sink did. Wait in the function for every sink that "
-                "it calls, and let errors through. This batch is written",
-                **delivery.batch.where,
-            )
 
 
 _PROCESS_STATE = frozenset(
