@@ -86,7 +86,9 @@ class Writing:
         )
 
     def settings(self, names: tuple[str, ...], chunk: int = 2, run: str = "run") -> TaskSettings:
-        return TaskSettings(names, self.target, self.connection, chunk, QUICK, 1, run)
+        return TaskSettings(
+            names, replace(self.target, request_size=chunk), self.connection, QUICK, 1, run
+        )
 
     def push(
         self,

@@ -89,7 +89,9 @@ def reports(
     numbering = Numbering(micro_batch, by_source, target.plan, seed=0)
     target = replace(target, options=Target("//t", digest=digest))
     task = PushTask(
-        TaskSettings(NAMES, target, cluster, 2, ONCE, connections, run), numbering, "//producer"
+        TaskSettings(NAMES, replace(target, request_size=2), cluster, ONCE, connections, run),
+        numbering,
+        "//producer",
     )
     zeros = [0] * len(rows)
     values = rows, zeros, zeros, rows, tablets or zeros, numbers or rows

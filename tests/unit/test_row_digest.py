@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from yt_exactly_once.spark.sink.modes.row_digest import added, mixed, seed_of, spelled
+from yt_exactly_once.codec.row_hash import added, numbered, seed_of, spelled
 
 NUMBERS = st.integers(-(2**63), 2**63 - 1)
 HASHES = st.lists(NUMBERS, min_size=2, max_size=20)
@@ -16,7 +16,7 @@ SEED = seed_of(["row"])
 
 def digest(hashes, first=0, seed=SEED):
     numbers = np.arange(first, first + len(hashes), dtype=np.int64)
-    return added(0, mixed(np.array(hashes, dtype=np.int64), numbers, seed))
+    return added(0, numbered(np.array(hashes, dtype=np.int64), numbers, seed))
 
 
 @given(HASHES, st.data())
@@ -24,7 +24,7 @@ def test_cuts_make_no_difference(hashes, data):
     """A task continues what another one began, with other chunks."""
     cut = data.draw(st.integers(0, len(hashes)))
     numbers = np.arange(len(hashes), dtype=np.int64)
-    parts = mixed(np.array(hashes, dtype=np.int64), numbers, SEED)
+    parts = numbered(np.array(hashes, dtype=np.int64), numbers, SEED)
     assert added(added(0, parts[:cut]), parts[cut:]) == digest(hashes)
 
 

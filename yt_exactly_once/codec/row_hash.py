@@ -9,6 +9,7 @@ who changes how a hash is computed must change `HASH_VERSION`.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -72,6 +73,25 @@ def added(digest: int, hashes: Hashes) -> int:
 def combined(*digests: int) -> int:
     """Return the digest of all rows of some digests."""
     return sum(digests) % (1 << _BITS)
+
+
+def seed_of(names: Iterable[str]) -> int:
+    """Return a number that depends on the names of hashed columns: a null leaves no trace in a hash."""
+    return _of_library(json.dumps(sorted(names)).encode())
+
+
+def numbered(hashes: Hashes, numbers: npt.NDArray[np.int64], seed: int) -> Hashes:
+    """Return what rows add to a digest that knows the number of each, and which columns were hashed.
+
+    Args:
+        seed: from `seed_of`.
+    """
+    return _mix(numbers.view(np.uint64) * _STEP ^ hashes.view(np.uint64) ^ np.uint64(seed))
+
+
+def spelled(digest: int) -> str:
+    """Return a digest as it is kept."""
+    return f"{digest:0{_BITS // 4}x}"
 
 
 def _add_column(found: Hashes, array: pa.Array, column: ColumnSchema) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Self
 
-from yt_exactly_once.codec.row_hash import HASH_VERSION, combined
+from yt_exactly_once.codec.row_hash import HASH_VERSION, combined, spelled
 from yt_exactly_once.commit.formats import require_known_format
 from yt_exactly_once.errors import LedgerError
 
@@ -88,8 +88,8 @@ class RowDigest:
     def to_row(self) -> Row:
         """Return its columns."""
         return {
-            "batch_digest": f"{self.batch:016x}",
-            "total_digest": f"{self.total:016x}",
+            "batch_digest": spelled(self.batch),
+            "total_digest": spelled(self.total),
             "digest_version": HASH_VERSION,
             "digest_from_start": self.from_start,
             "digest_replaces": self.replaces,

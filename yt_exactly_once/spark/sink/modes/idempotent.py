@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from yt_exactly_once.codec.row_hash import seed_of
 from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.spark.sink.modes.mode import Plan
 from yt_exactly_once.spark.sink.modes.push import PushTask, RehearsalTask
-from yt_exactly_once.spark.sink.modes.row_digest import seed_of
 from yt_exactly_once.spark.sink.modes.sessions import Numbering, is_numbered_by_source
 from yt_exactly_once.spark.sink.modes.tasks import (
     KEY_HASH_COLUMNS,

@@ -45,7 +45,6 @@ class TaskSettings:
         names: columns of the batches the task gets, in order.
         target: where to write.
         connection: the cluster; opened in the worker.
-        dyn_batch_size: rows per request.
         retry: how often a request is repeated.
         connections: how many sessions are opened and pushed to at a time.
         version: of the package that the driver has.
@@ -54,7 +53,6 @@ class TaskSettings:
     names: tuple[str, ...]
     target: PreparedTarget
     connection: Connection
-    dyn_batch_size: int
     retry: RetryPolicy
     connections: int
     run_id: str = ""
@@ -62,7 +60,7 @@ class TaskSettings:
 
     def chunks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Cut the rows of the task into chunks under their real names."""
-        for chunk in chunks(batches, self.dyn_batch_size):
+        for chunk in chunks(batches, self.target.request_size):
             yield chunk.rename_columns(list(self.names))
 
 
@@ -212,15 +210,9 @@ class Mode(ABC):
         """
         wanted = {*target.plan.names, *SOURCE_COLUMNS, SOURCE_QUEUE_COLUMN, TABLET_COLUMN}
         columns = tuple(name for name in given.placed_columns if name in wanted)
-        return TaskSettings(
-            names=columns + more,
-            target=target,
-            connection=self.connection,
-            dyn_batch_size=target.request_size,
-            retry=self.options.retry,
-            connections=self.options.connections,
-            run_id=given.batch.run_id,
-        )
+        retry, connections = self.options.retry, self.options.connections
+        names, run_id = columns + more, given.batch.run_id
+        return TaskSettings(names, target, self.connection, retry, connections, run_id)
 
     @abstractmethod
     def plan(self, given: TargetBatch) -> Plan:

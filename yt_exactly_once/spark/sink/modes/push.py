@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.types import LongType, StringType, StructType
 
+from yt_exactly_once.codec.row_hash import added, spelled
 from yt_exactly_once.codec.rows import encode
 from yt_exactly_once.codec.schema import SOURCE_ROW_COLUMN, SOURCE_TABLET_COLUMN
 from yt_exactly_once.errors import FencedError, NotOneToOneError, ProducerFencedError
 from yt_exactly_once.observability import Event, emitter
 from yt_exactly_once.retrying import run_attempts
+from yt_exactly_once.spark.schema import spark_schema_of
 from yt_exactly_once.spark.sink.modes.mode import Rehearsal, RowTask
-from yt_exactly_once.spark.sink.modes.row_digest import added, spelled
 from yt_exactly_once.spark.sink.modes.sessions import (
     REPEAT,
     SESSION_VERSION,
@@ -38,17 +38,9 @@ if TYPE_CHECKING:
     from yt_exactly_once.commit.batch import MicroBatch
     from yt_exactly_once.spark.sink.modes.sessions import NumberedRows, Numbering
 
-REHEARSAL_SCHEMA = (
-    StructType()
-    .add("session", StringType())
-    .add("partition", LongType())
-    .add("digest", StringType())
-)
+_REHEARSAL = pa.schema({"session": pa.string(), "partition": pa.int64(), "digest": pa.string()})
+REHEARSAL_SCHEMA = spark_schema_of(_REHEARSAL)
 """What a task reports to the driver, one row per session."""
-
-_REHEARSAL = pa.schema(
-    [("session", pa.string()), ("partition", pa.int64()), ("digest", pa.string())]
-)
 
 _WAY_ON = (
     f"use mode='transactional'. If it finds rows of this batch in the target already, {REPEAT}"
@@ -79,10 +71,8 @@ class PushTask(RowTask):
         sessions: dict[str, _NumberedSession] = {}
         for parts in self.numbering.numbered(self.settings.chunks(batches), partition):
             for part in parts:
-                if part.session not in sessions:
-                    sessions[part.session] = _NumberedSession(
-                        self, part.session, part.home, partition
-                    )
+                if (name := part.session) not in sessions:
+                    sessions[name] = _NumberedSession(self, name, partition)
             # A small batch has a few rows for each of many sessions, and waits for the cluster.
             pushes = [partial(sessions[part.session].push, part) for part in parts]
             sent = side_by_side(pushes, self.settings.connections)
@@ -91,7 +81,7 @@ class PushTask(RowTask):
         if not (sessions or self.numbering.by_source) and (self.is_begun or _is_repeated()):
             # An attempt before this one may have had rows.
             name = position_session(partition)
-            sessions[name] = _NumberedSession(self, name, partition, partition)
+            sessions[name] = _NumberedSession(self, name, partition)
             sessions[name].open()
         for session in sessions.values():
             session.close()
@@ -100,15 +90,14 @@ class PushTask(RowTask):
 class _NumberedSession:
     """One session of a task: pushes what the session has not seen, and only that."""
 
-    def __init__(self, task: PushTask, name: str, home: int, partition: int) -> None:
+    def __init__(self, task: PushTask, name: str, partition: int) -> None:
         self._task = task
         self._target = task.settings.target
-        self._home = home
         self._partition = partition
-        self._name = name
         self._session_id = session_prefix(task.numbering.batch.query_id, self._target.path) + name
-        self._emit = emitter(target=self._target.path, session=self._session_id)
         self._session: ProducerSession | None = None
+        self._where: dict[str, Any] = {"target": self._target.path, "session": self._session_id}
+        self._emit = emitter(**self._where)
         self._last_seen = -1
         self._digest = 0
 
@@ -126,8 +115,7 @@ class _NumberedSession:
             raise NotOneToOneError(
                 "Rows do not come in the order of their source, each once",
                 remedy=f"Idempotent mode is for flows that neither shuffle nor multiply rows; {_WAY_ON}",
-                target=self._target.path,
-                session=self._session_id,
+                **self._where,
             )
         self._last_seen = int(numbers[-1])
         try:
@@ -147,15 +135,12 @@ class _NumberedSession:
             self._require_same_rows(self._session.state, self._digest)
 
     def _push(self, part: NumberedRows) -> None:
-        run_attempts(
-            lambda number: self._attempt(part, fresh=number > 1),
-            self._task.settings.retry,
-            self._emit,
-        )
+        retry = self._task.settings.retry
+        run_attempts(lambda number: self._attempt(part, fresh=number > 1), retry, self._emit)
 
     def _attempt(self, part: NumberedRows, *, fresh: bool) -> None:
         """Push the rows that the session has not seen; after a lost answer ask it which they are."""
-        connection, numbers = self._task.settings.connection, part.numbers
+        numbers = part.numbers
         session = self._open() if self._session is None or fresh else self._session
         state = session.state
         skip = int(np.searchsorted(numbers, state.sequence_number, side="right"))
@@ -167,28 +152,23 @@ class _NumberedSession:
         seen = added(self._digest, part.parts[:skip]) if skip else self._digest
         self._require_same_rows(state, seen)
         unseen = part.rows.slice(skip)
-        tablets = self._target.placement.tablets(unseen, self._home)
-        payload = encode(
-            unseen,
+        tablets = self._target.placement.tablets(unseen, part.home)
+        plan, wire, connection = (
             self._target.plan,
             self._target.wire,
-            tablet_index=tablets,
-            sequence_numbers=pa.array(numbers[skip:]),
+            self._task.settings.connection,
         )
+        new = pa.array(numbers[skip:])
+        payload = encode(unseen, plan, wire, tablet_index=tablets, sequence_numbers=new)
         self._sent_bytes = max(self._sent_bytes, len(payload))
-        self._session = session.push(
-            connection,
-            payload,
-            self._target.wire.value,
-            int(numbers[-1]),
-            {
-                "format": SESSION_VERSION,
-                "run": self._task.settings.run_id,
-                "batch": self._batch.batch_id,
-                "task": self._partition,
-                "digest": spelled(added(self._digest, part.parts)),
-            },
-        )
+        meta = {
+            "format": SESSION_VERSION,
+            "run": self._task.settings.run_id,
+            "batch": self._batch.batch_id,
+            "task": self._partition,
+            "digest": spelled(added(self._digest, part.parts)),
+        }
+        self._session = session.push(connection, payload, wire.value, int(numbers[-1]), meta)
 
     def _open(self) -> ProducerSession:
         self._session = ProducerSession.create(
@@ -211,8 +191,7 @@ class _NumberedSession:
                 remedy="Another driver runs on this checkpoint and is ahead: stop one of them. If there "
                 "is none, the checkpoint is an older copy: restore the newest one",
                 query=self._batch.query_id,
-                target=self._target.path,
-                session=self._session_id,
+                **self._where,
             )
 
     def _require_later_numbers(self, state: SessionState, number: int) -> None:
@@ -228,8 +207,7 @@ class _NumberedSession:
                 remedy=f"Rename {SOURCE_TABLET_COLUMN} and {SOURCE_ROW_COLUMN} in the DataFrame, unless "
                 "they come from include_service_columns=true of this query's own source; or use "
                 "mode='transactional'",
-                target=self._target.path,
-                session=self._session_id,
+                **self._where,
             )
 
     def _require_sole_writer(self, state: SessionState) -> None:
@@ -243,8 +221,7 @@ class _NumberedSession:
                 f"Rows of one source partition are in the Spark partitions {state.task} and "
                 f"{self._partition}",
                 remedy=f"Idempotent mode is for flows that do not shuffle; {_WAY_ON}",
-                target=self._target.path,
-                session=self._session_id,
+                **self._where,
             )
 
     def _require_same_rows(self, state: SessionState, digest: int) -> None:
@@ -282,14 +259,11 @@ class RehearsalTask(Rehearsal):
                 part.require_fit()
                 seen = part.numbers <= last.get(part.session, -1)
                 digests[part.session] = added(digests.get(part.session, 0), part.parts[seen])
-        yield pa.RecordBatch.from_arrays(
-            [
-                pa.array(list(digests), pa.string()),
-                pa.array(np.full(len(digests), partition), pa.int64()),
-                pa.array([spelled(digest) for digest in digests.values()], pa.string()),
-            ],
-            schema=_REHEARSAL,
-        )
+        reports = [
+            {"session": name, "partition": partition, "digest": spelled(digest)}
+            for name, digest in digests.items()
+        ]
+        yield pa.RecordBatch.from_pylist(reports, schema=_REHEARSAL)
 
     def require_same_rows(self, reports: Iterable[pa.RecordBatch]) -> None:
         """See `Rehearsal.require_same_rows`: sessions have other rows, or more."""

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow.compute as pc
 
-from yt_exactly_once.codec.row_hash import row_hashes
+from yt_exactly_once.codec.row_hash import numbered, row_hashes
 from yt_exactly_once.codec.rows import row_fragments
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS, SOURCE_ROW_COLUMN, SOURCE_TABLET_COLUMN
 from yt_exactly_once.commit.entry import APPLICATION_PREFIX
 from yt_exactly_once.commit.formats import require_known_format
 from yt_exactly_once.errors import ConfigError, NotOneToOneError
-from yt_exactly_once.spark.sink.modes.row_digest import mixed
 from yt_exactly_once.ytsaurus.rows import session_prefix
 
 if TYPE_CHECKING:
@@ -85,7 +84,7 @@ class NumberedRows:
     @cached_property
     def parts(self) -> np.ndarray[Any, Any]:
         """What each row adds to the digest; ask for it when it is certain that the rows can be written."""
-        return mixed(row_hashes(self.rows, self.plan.columns), self.numbers, self.seed)
+        return numbered(row_hashes(self.rows, self.plan.columns), self.numbers, self.seed)
 
     def require_fit(self) -> None:
         """Check rows that are compared before they are encoded.

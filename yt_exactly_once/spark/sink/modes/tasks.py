@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.types import BinaryType, LongType, StructType
 
 from yt_exactly_once.codec.reserved import RESERVED_PREFIX
 from yt_exactly_once.codec.row_hash import added, combined, row_hashes
@@ -24,33 +23,29 @@ from yt_exactly_once.commit.parts import TargetRows
 from yt_exactly_once.errors import ConfigError, DuplicateKeyError, RepeatedTaskError
 from yt_exactly_once.observability import emitter
 from yt_exactly_once.retrying import run_attempts
+from yt_exactly_once.spark.schema import spark_schema_of
 from yt_exactly_once.spark.sink.modes.mode import Mode, RowTask
 from yt_exactly_once.ytsaurus.rows import insert_payload
 
 if TYPE_CHECKING:
     from yt_exactly_once.spark.sink.modes.mode import Plan, TaskSettings
 
-REPORT_SCHEMA = (
-    StructType()
-    .add("row_count", LongType())
-    .add("byte_count", LongType())
-    .add("digest", BinaryType())
-    .add("key_hashes", BinaryType())
-)
-"""What a task reports to the driver, one row per chunk it wrote: see `ChunkReport`."""
-
 KEY_HASH_COLUMNS = (f"{RESERVED_PREFIX}key_hash_64", f"{RESERVED_PREFIX}key_hash_32")
 """Two hashes of a row's key, 96 bits together, which the driver adds to the DataFrame."""
 
-_REPORT = pa.schema(
-    [
-        ("row_count", pa.int64()),
-        ("byte_count", pa.int64()),
-        ("digest", pa.binary()),
-        ("key_hashes", pa.binary()),
-    ]
-)
+_HASHES = np.dtype([("wide", "<i8"), ("narrow", "<i4")])
 _DIGEST_BYTES = 8
+
+_REPORT = pa.schema(
+    {
+        "row_count": pa.int64(),
+        "byte_count": pa.int64(),
+        "digest": pa.binary(),
+        "key_hashes": pa.binary(),
+    }
+)
+REPORT_SCHEMA = spark_schema_of(_REPORT)
+"""What a task reports to the driver, one row per chunk it wrote: see `ChunkReport`."""
 
 
 @dataclass(frozen=True)
@@ -86,12 +81,9 @@ class ChunkReport:
     def of_all(cls, reports: Iterable[pa.RecordBatch]) -> Self:
         """Add up what tasks have reported."""
         told = [row for batch in reports for row in batch.to_pylist()]
-        return cls(
-            sum(row["row_count"] for row in told),
-            sum(row["byte_count"] for row in told),
-            combined(*(int.from_bytes(row["digest"], "little") for row in told)),
-            b"".join(row["key_hashes"] for row in told),
-        )
+        rows, sent = (sum(row[name] for row in told) for name in ("row_count", "byte_count"))
+        digest = combined(*(int.from_bytes(row["digest"], "little") for row in told))
+        return cls(rows, sent, digest, b"".join(row["key_hashes"] for row in told))
 
     def written(self, plan: Plan) -> TargetRows:
         """Return for the commit what tasks, or the driver in their place, have written into a target."""
@@ -109,12 +101,7 @@ class ChunkReport:
 
     def to_arrow(self) -> pa.RecordBatch:
         """Return it as tasks hand it to Spark."""
-        row = {
-            "row_count": self.row_count,
-            "byte_count": self.byte_count,
-            "digest": self.digest.to_bytes(_DIGEST_BYTES, "little"),
-            "key_hashes": self.key_hashes,
-        }
+        row = {**vars(self), "digest": self.digest.to_bytes(_DIGEST_BYTES, "little")}
         return pa.RecordBatch.from_pylist([row], schema=_REPORT)
 
 
@@ -246,9 +233,9 @@ def require_first_attempt(partition: int, transaction: str) -> None:
 
 def key_hashes(chunk: pa.RecordBatch) -> np.ndarray[Any, Any]:
     """Return the keys' hashes, one 12-byte record per row."""
-    wide, narrow = (chunk.column(name).to_numpy() for name in KEY_HASH_COLUMNS)
-    packed = np.empty(chunk.num_rows, dtype=[("wide", "<i8"), ("narrow", "<i4")])
-    packed["wide"], packed["narrow"] = wide, narrow
+    packed = np.empty(chunk.num_rows, _HASHES)
+    for place, name in zip(("wide", "narrow"), KEY_HASH_COLUMNS, strict=True):
+        packed[place] = chunk.column(name).to_numpy()
     return packed
 
 
@@ -266,4 +253,4 @@ def require_unique(hashes: np.ndarray[Any, Any], target: str) -> None:
 
 def unpack_hashes(packed: bytes) -> np.ndarray[Any, Any]:
     """Return what tasks reported as an array."""
-    return np.frombuffer(packed, dtype=[("wide", "<i8"), ("narrow", "<i4")])
+    return np.frombuffer(packed, _HASHES)
