@@ -32,11 +32,7 @@ class CompleteResult:
     room: int
 
     def surplus(self, transaction: Transaction) -> list[Payload]:
-        """Return deletes for the rows that the result does not have.
-
-        Raises:
-            BatchTooLargeError: the table holds more rows than one transaction can touch.
-        """
+        """Return deletes for rows that the result lacks; raise `BatchTooLargeError` if there are too many."""
         path = self.plan.target
         # A table with more rows than that has too many to delete, whichever they are.
         rows = transaction.select(path, self.plan.names, limit=self.room + 1)

@@ -83,11 +83,7 @@ class Contents:
         return entry, offsets
 
     def plan(self, read: Read) -> Plan:
-        """Work out the moves of the consumers.
-
-        Raises:
-            OffsetConflictError: a consumer is not where this query left it.
-        """
+        """Plan how consumers move; raise `OffsetConflictError` if one is not where this query left it."""
         entry, offsets = read
         moves = [
             (source, consumers.plan_moves(source, current, entry, self.batch, self.ledger.path))

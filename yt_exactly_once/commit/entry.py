@@ -332,11 +332,7 @@ HISTORY_SCHEMA = [
 
 
 def require_known_ledger(attributes: Mapping[str, Any], path: str) -> None:
-    """Check the format of a ledger's table by the mark among its attributes.
-
-    Raises:
-        NewerFormatError: a newer version of this package created it.
-    """
+    """Check the mark of a ledger's table; raise `NewerFormatError` if a newer version has created it."""
     version = int(attributes.get(LEDGER_MARK, LEDGER_VERSION))
     require_known_format(version, LEDGER_VERSION, "The ledger", ledger=path)
 

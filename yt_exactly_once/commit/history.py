@@ -60,11 +60,7 @@ class History:
     may_be_written: Callable[[bool], bool]
 
     def require_same_cluster(self, cluster_id: str) -> None:
-        """Check that the cluster is the one that the query has written last.
-
-        Raises:
-            ConfigError: it is another one.
-        """
+        """Raise `ConfigError` if the cluster is not the one that the query has written last."""
         for target in self.ledger.targets:
             noted = _used(self.notes, target, NoteKind.CLUSTER)
             if noted and cluster_id not in {note.object_id for note in noted}:
@@ -77,11 +73,7 @@ class History:
                 )
 
     def require_whole(self, entry: LedgerEntry | None) -> None:
-        """Check that no batch before this one lacks rows in a target.
-
-        Raises:
-            IncompleteBatchError: one does.
-        """
+        """Raise `IncompleteBatchError` if a batch before this one lacks rows in a target."""
         committed = None if entry is None else entry.batch_id
         for target in self.ledger.targets:
             missing = missing_batches(

@@ -43,14 +43,10 @@ class CommitLedger:
                 query=self.query_id,
                 ledger=self.path,
             )
-        first, *others = entries
-        if first is None:
+        if entries[0] is None:
             return None
-        tallies = dict(first.tallies)
-        for entry in others:
-            assert entry is not None
-            tallies |= entry.tallies
-        return replace(first, tallies=tallies)
+        tallies = [each for entry in entries if entry for each in entry.tallies.items()]
+        return replace(entries[0], tallies=dict(tallies))
 
     def record(self, transaction: Transaction, entry: LedgerEntry) -> None:
         """Write the entry for every target; it takes effect with the transaction."""
@@ -66,8 +62,8 @@ class CommitLedger:
             written: by the part, by path of the target.
         """
         is_same = before is not None and before.batch_id == batch.batch_id
-        tallies = {}
-        for target in self.targets:
-            old = before.tallies.get(target, Tally()) if before else Tally()
-            tallies[target] = old.after(written.get(target, Written()), is_same=is_same)
-        return tallies
+        old, nothing = before.tallies if before else {}, Written()
+        return {
+            target: old.get(target, Tally()).after(written.get(target, nothing), is_same=is_same)
+            for target in self.targets
+        }

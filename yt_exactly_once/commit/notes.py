@@ -72,15 +72,9 @@ class Note:
     @property
     def name(self) -> str:
         """Name of its file."""
-        parts = (
-            f"v{NOTES_VERSION}",
-            self.kind.value,
-            self.target,
-            self.ledger,
-            str(self.batch),
-            self.object_id,
-        )
-        return "-".join(part for part in parts if part)
+        version, kind = f"v{NOTES_VERSION}", self.kind.value
+        parts = (version, kind, self.target, self.ledger, str(self.batch), self.object_id)
+        return "-".join(filter(None, parts))
 
     @classmethod
     def from_name(cls, name: str) -> Self | None:

@@ -60,8 +60,7 @@ class Part:
     """What one transaction writes.
 
     Attributes:
-        number: from 1.
-        count: how many parts the batch has.
+        number: from 1 to `count`.
         digests: of the parts up to this one; empty for a batch of one part.
     """
 
@@ -87,20 +86,18 @@ class Part:
 
     def written(self) -> dict[str, Written]:
         """Return what it writes into each target, for the ledger."""
-        rows = {target.path: target for target in self.targets if not target.rejected_by}
-        rejected = {
-            target.rejected_by: target.row_count for target in self.targets if target.rejected_by
-        }
+        rejected = {one.rejected_by: one.row_count for one in self.targets if one.rejected_by}
         found = {path: Written(rejected=count) for path, count in rejected.items()}
-        for path, target in rows.items():
-            found[path] = Written(
-                rows=target.row_count,
-                rejected=rejected.get(path, 0),
-                bytes=target.byte_count,
-                sent_by=target.sent_by,
-                digest=target.digest,
-                replaces=target.complete is not None,
-            )
+        for target in self.targets:
+            if not target.rejected_by:
+                found[target.path] = Written(
+                    rows=target.row_count,
+                    rejected=rejected.get(target.path, 0),
+                    bytes=target.byte_count,
+                    sent_by=target.sent_by,
+                    digest=target.digest,
+                    replaces=target.complete is not None,
+                )
         return found
 
 
@@ -140,21 +137,20 @@ def _cut(target: TargetRows, limit: int) -> list[TargetRows]:
             used += payload.row_count
     if len(pieces) == 1:
         return [target]
-    return [_piece(target, lanes) for lanes in pieces]
-
-
-def _piece(target: TargetRows, lanes: Sequence[Sequence[Payload]]) -> TargetRows:
-    digest = None if target.digest is None else digest_of_rows(lanes)
-    return replace(target, lanes=lanes, row_count=_rows(lanes), digest=digest)
+    return [
+        replace(
+            target,
+            lanes=lanes,
+            row_count=sum(payload.row_count for lane in lanes for payload in lane),
+            digest=None if target.digest is None else digest_of_rows(lanes),
+        )
+        for lanes in pieces
+    ]
 
 
 def digest_of_rows(lanes: Sequence[Sequence[Payload]]) -> int:
     """Return the digest of the rows of payloads, which does not depend on their order."""
     return combined(*(payload.digest for lane in lanes for payload in lane))
-
-
-def _rows(lanes: Sequence[Sequence[Payload]]) -> int:
-    return sum(payload.row_count for lane in lanes for payload in lane)
 
 
 def digest_of(targets: Sequence[TargetRows]) -> str:

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import KW_ONLY, dataclass, field
 from typing import NamedTuple
 
-from yt_exactly_once import config
+from yt_exactly_once import config, errors
 from yt_exactly_once.commit.batch import SourceRange
 from yt_exactly_once.commit.cluster import Ahead, Cluster, Transaction
 from yt_exactly_once.commit.contents import Contents, Plan, Read
@@ -22,17 +22,6 @@ from yt_exactly_once.commit.history import ONE_CALL, settle
 from yt_exactly_once.commit.judgement import Verdict, judge, nothing_logged, require_one_sink
 from yt_exactly_once.commit.parts import Part, digest_of
 from yt_exactly_once.config import RetryPolicy
-from yt_exactly_once.errors import (
-    ClusterUnavailableError,
-    CommitOutcomeUnknownError,
-    ConflictError,
-    ExactlyOnceError,
-    LedgerDivergedError,
-    RepeatedCallError,
-    RetriesExhaustedError,
-    TransactionLostError,
-    TransientError,
-)
 from yt_exactly_once.observability import Event
 from yt_exactly_once.retrying import run_attempts
 
@@ -104,7 +93,7 @@ class BatchCommit(Contents):
         """
         began = time.monotonic()
         # The attempt meets a failure again, and handles it.
-        with suppress(TransientError):
+        with suppress(errors.TransientError):
             opened = self.cluster.begin_ahead(config.LEASE, self.lanes, self.read)
             self._ahead = _Ahead(opened, began + config.LEASE.total_seconds() / SHARE_AHEAD)
         try:
@@ -120,9 +109,9 @@ class BatchCommit(Contents):
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
             # What its first requests have failed with does not matter any more.
-            with suppress(ExactlyOnceError):
+            with suppress(errors.ExactlyOnceError):
                 ahead.opened.read()
-            with suppress(ExactlyOnceError):
+            with suppress(errors.ExactlyOnceError):
                 ahead.opened.transaction().abort()
 
     def commit(self, parts: Sequence[Part], resumed: LedgerEntry | None = None) -> Committed:
@@ -162,7 +151,7 @@ class BatchCommit(Contents):
         def attempt(number: int) -> tuple[str, int]:
             try:
                 return self._attempt(part, number), number
-            except (ClusterUnavailableError, TransactionLostError):
+            except (errors.ClusterUnavailableError, errors.TransactionLostError):
                 # After an unknown outcome `_commit` has left the proxy already.
                 self.cluster.unpin()
                 raise
@@ -201,7 +190,7 @@ class BatchCommit(Contents):
         except BaseException:
             if ahead is not None:
                 # The transaction must not end while it is read in.
-                with suppress(ExactlyOnceError):
+                with suppress(errors.ExactlyOnceError):
                     ahead.read()
             transaction.abort()
             self.emit(Event.TRANSACTION_ABORTED, attempt=number, transaction=transaction.id)
@@ -221,7 +210,7 @@ class BatchCommit(Contents):
         if entry is None or part.inside or self.batch.needs_its_rows:
             return None
         expected = self.left_by(entry)
-        with suppress(ExactlyOnceError):
+        with suppress(errors.ExactlyOnceError):
             if expected is not None and not self._is_done(entry, part):
                 return self.plan(expected)
         return None
@@ -235,23 +224,19 @@ class BatchCommit(Contents):
         entry, before = read[0], expected[0]
         is_same = entry and before and entry.transaction_id == before.transaction_id
         if not is_same or read[1] != expected[1]:
-            raise ConflictError(
+            raise errors.ConflictError(
                 "The ledger entry or a consumer is not what this run has left",
                 ledger=self.ledger.path,
             )
 
     def _open(self, part: Part) -> tuple[Transaction, Ahead[Read] | None]:
-        """Return an open transaction, and what was read in it ahead.
-
-        Raises:
-            TransactionLostError: the one with the rows is gone.
-        """
+        """Return a transaction, and what was read in it ahead; raise `TransactionLostError` if it ended."""
         ahead = self._ahead
         if ahead is not None and (part.inside or time.monotonic() < ahead.until):
             self._ahead = None
             return ahead.opened.transaction(), ahead.opened
         if part.inside:
-            raise TransactionLostError(
+            raise errors.TransactionLostError(
                 "The transaction with the rows of the tasks has ended", transaction=part.inside
             )
         self._leave_ahead()
@@ -283,7 +268,7 @@ class BatchCommit(Contents):
             return
         if sent and not part.digests and sent != digest_of(part.targets):
             number = self.batch.batch_id
-            raise RepeatedCallError(
+            raise errors.RepeatedCallError(
                 "The commit of an earlier call for this batch was applied although that call failed, and "
                 "this call has other rows",
                 remedy=f"{ONE_CALL}. {settle(range(number, number + 1))}",
@@ -295,14 +280,10 @@ class BatchCommit(Contents):
     def _require_same_parts(
         self, digests: Sequence[str], part_count: int, entry: LedgerEntry
     ) -> None:
-        """Make sure that the committed parts of a batch are the ones it is cut into now.
-
-        Raises:
-            LedgerDivergedError: the replay was cut otherwise, or has other rows.
-        """
+        """Raise `LedgerDivergedError` if committed parts are not those into which the batch is cut now."""
         both = min(len(digests), len(entry.part_digests))
         if entry.part_count != part_count or tuple(digests[:both]) != entry.part_digests[:both]:
-            raise LedgerDivergedError(
+            raise errors.LedgerDivergedError(
                 f"The batch differs from the {entry.part} of its {entry.part_count} parts that are written",
                 remedy="With split_oversized every run must produce the same rows in the same order, with "
                 "the same dyn_batch_size, wire_format, rows_per_tablet_limit, placement and tablets. Restore "
@@ -314,7 +295,7 @@ class BatchCommit(Contents):
     def _commit(self, transaction: Transaction, number: int, written: Sequence[str]) -> None:
         try:
             transaction.commit(written)
-        except CommitOutcomeUnknownError as error:
+        except errors.CommitOutcomeUnknownError as error:
             told = {"attempt": number, "transaction": transaction.id, "error": str(error)}
             self.emit(Event.COMMIT_OUTCOME_UNKNOWN, **told)
             self.cluster.unpin()
@@ -323,7 +304,7 @@ class BatchCommit(Contents):
         self.emit(Event.TRANSACTION_COMMITTED, attempt=number, transaction=transaction.id)
 
     def _require_applied(
-        self, transaction: Transaction, unknown: CommitOutcomeUnknownError
+        self, transaction: Transaction, unknown: errors.CommitOutcomeUnknownError
     ) -> None:
         """Find a commit without an answer in the ledger.
 
@@ -344,5 +325,5 @@ class BatchCommit(Contents):
             return
         try:
             run_attempts(look, self.policy, self.emit)
-        except RetriesExhaustedError as error:
+        except errors.RetriesExhaustedError as error:
             raise unknown from error

@@ -51,11 +51,7 @@ class TaskIdentity:
 
     @classmethod
     def of_this_task(cls) -> TaskIdentity:
-        """Return the identity of the running task.
-
-        Raises:
-            ConfigError: it is not a task of a streaming query.
-        """
+        """Return the identity of the running task; raise `ConfigError` if its query is no stream."""
         context = TaskContext.get()
         assert context is not None, "runs inside a Spark task"
         query, run, batch = (

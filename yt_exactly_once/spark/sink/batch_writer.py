@@ -59,11 +59,7 @@ class Job:
 
     @classmethod
     def parse(cls, given: Mapping[str, str], *, overwrites: bool) -> Job:
-        """Read the options as Spark hands them over.
-
-        Raises:
-            ConfigError: one is missing, malformed or of a stream.
-        """
+        """Read the options of a job; raise `ConfigError` if one is missing, malformed or of a stream."""
         options = {name.lower(): value for name, value in given.items()}
         if CHECKPOINT_OPTION in options:
             raise ConfigError(
@@ -137,11 +133,7 @@ class JobSink(TransactionalSink):
         self._mode.check()
 
     def plan(self, schema: StructType) -> WriterTask:
-        """Steps 1 and 2, and what the tasks do.
-
-        Raises:
-            ExactlyOnceError: the job cannot be written; nothing has been.
-        """
+        """Steps 1 and 2, and what the tasks do; after an `ExactlyOnceError` nothing is written."""
         with self._delivered(TaskRows(schema), f"plan-{uuid.uuid4()}") as (delivery, found):
             (target,) = delivery.run.targets
             plan = self._plan(delivery, target)
@@ -190,11 +182,7 @@ class JobSink(TransactionalSink):
         )
 
     def _require_next(self, delivery: Delivery) -> None:
-        """Check that no later version is written, and no other one is unfinished.
-
-        Raises:
-            FencedError: it does.
-        """
+        """Raise `FencedError` if a later version is written, or another one is unfinished."""
         job, ledger, connection = self._job, delivery.ledger, self._connection
         retry, producer = self.options.retry, self.options.producer
         (target,) = ledger.targets

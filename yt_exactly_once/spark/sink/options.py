@@ -458,11 +458,7 @@ class SinkOptions:
 
 
 def require_options(names: Sequence[str]) -> None:
-    """Check the names of options that were given to a sink.
-
-    Raises:
-        ConfigError: the sink has no option of that name.
-    """
+    """Check the names of a sink's options; raise `ConfigError` if it has no option of that name."""
     for name in sorted(set(names) & set(options_of(Target))):
         how = "'//home/app/result'"
         if name != "path":

@@ -13,14 +13,9 @@ from yt_exactly_once.spark.sink.modes.mode import Mode
 from yt_exactly_once.spark.sink.options import DYN_BATCH_SIZE_CONF, Target
 from yt_exactly_once.spark.sink.run import Delivery, Rows
 from yt_exactly_once.spark.sink.targets import PreparedTarget, prepare_target
+from yt_exactly_once.ytsaurus import tables
 from yt_exactly_once.ytsaurus.browsing import attributes_of
 from yt_exactly_once.ytsaurus.queues import require_registration
-from yt_exactly_once.ytsaurus.tables import (
-    describe_table,
-    ensure_table,
-    mark_table,
-    require_columns,
-)
 
 _OTHER_LEDGER = (
     "Give a query with a new checkpoint another ledger_path. For one that has a checkpoint restore the "
@@ -58,9 +53,9 @@ def prepare(delivery: Delivery) -> tuple[PreparedTarget, ...]:
                 require_registration(connection, source.consumer, source.queue)
     _prepare_ledger(delivery)
     if options.dead_letter_path is not None:
-        ensure_table(connection, options.dead_letter_path, REJECT_SCHEMA, {})
-        rejected = describe_table(connection, options.dead_letter_path)
-        require_columns(
+        tables.ensure_table(connection, options.dead_letter_path, REJECT_SCHEMA, {})
+        rejected = tables.describe_table(connection, options.dead_letter_path)
+        tables.require_columns(
             rejected, REJECT_SCHEMA, "a dead-letter table", ConfigError, _OTHER_DEAD_LETTER_PATH
         )
     return targets
@@ -72,21 +67,17 @@ def _prepare_ledger(delivery: Delivery) -> None:
     found = attributes_of(connection, ledger, [*mark])
     entry.require_known_ledger(found or {}, ledger)
     attributes = {**(options.ledger_attributes or {}), **mark}
-    if ensure_table(connection, ledger, entry.LEDGER_SCHEMA, attributes):
+    if tables.ensure_table(connection, ledger, entry.LEDGER_SCHEMA, attributes):
         delivery.emit(Event.LEDGER_CREATED, path=ledger)
-    info = describe_table(connection, ledger)
+    info = tables.describe_table(connection, ledger)
     info.require_mounted()
-    require_columns(info, entry.LEDGER_SCHEMA, "a ledger", LedgerError, _OTHER_LEDGER)
+    tables.require_columns(info, entry.LEDGER_SCHEMA, "a ledger", LedgerError, _OTHER_LEDGER)
     if found is not None and entry.LEDGER_MARK not in found:
-        mark_table(connection, ledger, entry.LEDGER_MARK, entry.LEDGER_VERSION)
+        tables.mark_table(connection, ledger, entry.LEDGER_MARK, entry.LEDGER_VERSION)
 
 
 def check_before_start(mode: Mode, rows: Rows, output_mode: str | None) -> None:
-    """Check what `prepare` checks, as far as it needs no running query. Create nothing.
-
-    Raises:
-        ExactlyOnceError: as `prepare` would.
-    """
+    """Check what `prepare` does, and raise what it would, without a running query. Create nothing."""
     options, connection = mode.options, mode.connection
     for target in options.targets:
         if output_mode is not None:
@@ -101,8 +92,8 @@ def check_before_start(mode: Mode, rows: Rows, output_mode: str | None) -> None:
         found = attributes_of(connection, path, [entry.LEDGER_MARK])
         if found is not None:
             entry.require_known_ledger(found, path)
-            info = describe_table(connection, path)
-            require_columns(info, schema, purpose, error, remedy)
+            info = tables.describe_table(connection, path)
+            tables.require_columns(info, schema, purpose, error, remedy)
             if info.tablet_state == "frozen":
                 info.require_mounted()
 

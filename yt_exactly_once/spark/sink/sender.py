@@ -37,11 +37,7 @@ def tasks_may_send(delivery: Delivery) -> bool:
 
 
 def tasks_join(delivery: Delivery) -> bool:
-    """Decide whether tasks send the rows of a batch into its transaction.
-
-    Raises:
-        ConfigError: they must, and cannot.
-    """
+    """Decide whether tasks send rows into the transaction; raise `ConfigError` if they must, and cannot."""
     run, batch, mode = delivery.run, delivery.batch, delivery.mode
     if mode.options.sent_by == TASKS and mode.traits.through_driver:
         if batch.stateful:

@@ -137,11 +137,7 @@ class StreamWriter(ArrowStreamWriter):
         return StreamWriter, (self._task,)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
-        """Send or write the rows of a task.
-
-        Raises:
-            ExactlyOnceError: a row cannot be written, or the task is of another batch.
-        """
+        """Send or write a task's rows; raise `ExactlyOnceError` if one does not fit or another batch runs."""
         spare_modules()
         assert self._task is not None, "planned"
         task = TaskIdentity.of_this_task()

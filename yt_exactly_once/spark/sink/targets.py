@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from yt_exactly_once import advice
+from yt_exactly_once import advice, errors
 from yt_exactly_once.codec.rejects import Rejects
 from yt_exactly_once.codec.reserved import require_no_reserved
 from yt_exactly_once.codec.rows import WireFormat, encode_empty
@@ -22,12 +22,6 @@ from yt_exactly_once.codec.schema import TableSchema, WritePlan, check_frame
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.commit.complete import CompleteResult
 from yt_exactly_once.config import DEFAULT_DYN_BATCH_SIZE
-from yt_exactly_once.errors import (
-    BatchTooLargeError,
-    ConfigError,
-    RequestRefusedError,
-    SchemaMismatchError,
-)
 from yt_exactly_once.spark.schema import arrow_of_spark
 from yt_exactly_once.spark.sink.encode import RowEncoder
 from yt_exactly_once.spark.sink.options import APPEND, UPSERT, SinkOptions, Target
@@ -105,14 +99,10 @@ class PreparedTarget:
         return CompleteResult(self.plan.keys, keys, self.rows_per_tablet * self.tablet_count)
 
     def require_own_tablets(self, tasks: int) -> None:
-        """Check that the rows of two tasks do not mix in a tablet, where their order is kept.
-
-        Raises:
-            ConfigError: there are more tasks than tablets.
-        """
+        """Refuse more tasks than tablets with `ConfigError`: rows in order must not mix in a tablet."""
         tablets = self.placement.tablet_count
         if self.placement.is_by_partition and tablets is not None and tasks > tablets:
-            raise ConfigError(
+            raise errors.ConfigError(
                 f"{tasks} tasks cannot write into {tablets} tablets in order",
                 remedy="Use sent_by='auto', which sends such batches from the driver. Or give the target a "
                 f"tablet for each Spark partition: {advice.reshard(self.path, tasks)}",
@@ -120,15 +110,11 @@ class PreparedTarget:
             )
 
     def require_room(self, rows_by_tablet: Mapping[int | None, int]) -> None:
-        """Refuse a batch that one transaction cannot carry, before anything is sent.
-
-        Raises:
-            BatchTooLargeError: too many rows for a tablet, or for all tablets of a sorted target.
-        """
+        """Refuse a batch that one transaction cannot carry, with `BatchTooLargeError`, before it is sent."""
         for tablet, rows in rows_by_tablet.items():
             tablets = self.tablet_count if tablet is None else 1
             if rows > self.rows_per_tablet * tablets:
-                raise BatchTooLargeError(
+                raise errors.BatchTooLargeError(
                     f"The batch has {rows} rows for "
                     + (f"{tablets} tablets" if tablet is None else f"tablet {tablet}")
                     + f", and one transaction takes {self.rows_per_tablet} rows per tablet",
@@ -197,7 +183,7 @@ def are_the_same(connection: Connection, targets: Sequence[PreparedTarget]) -> b
 
 
 def name_change(
-    connection: Connection, targets: Sequence[PreparedTarget], error: RequestRefusedError
+    connection: Connection, targets: Sequence[PreparedTarget], error: errors.RequestRefusedError
 ) -> None:
     """Add to an error that a target has changed since the run looked at it, if one has."""
     # Naming it is a help. Whatever fails here must not hide the error.
@@ -210,14 +196,10 @@ def name_change(
 
 
 def _require_kind(target: Target, table: TableSchema, frame: pa.Schema) -> None:
-    """Check that the table is of the kind that the target's options need.
-
-    Raises:
-        ConfigError: it is not, or the DataFrame lacks the column an option names.
-    """
+    """Raise `ConfigError` if the table is not of the kind, or lacks the columns, that the options need."""
     for option, is_given in target.changes.items():
         if is_given and not table.key_columns:
-            raise ConfigError(
+            raise errors.ConfigError(
                 f"{option} needs a sorted target, this one is ordered",
                 remedy=f"Leave {option} out",
                 target=target.path,
@@ -225,13 +207,13 @@ def _require_kind(target: Target, table: TableSchema, frame: pa.Schema) -> None:
     kind, other = ("sorted", "ordered") if table.key_columns else ("ordered", "sorted")
     fitting = UPSERT if table.key_columns else APPEND
     if target.write in {APPEND, UPSERT} and target.write != fitting:
-        raise ConfigError(
+        raise errors.ConfigError(
             f"write='{target.write}' is for {other} targets, this one is {kind}",
             remedy=f"Use write='{fitting}', or leave write out",
             target=target.path,
         )
     if target.aggregate and not any(column.aggregate for column in table.columns):
-        raise ConfigError(
+        raise errors.ConfigError(
             "aggregate needs a target with aggregating columns, this one has none",
             remedy="Leave aggregate out, or give columns of the table the attribute aggregate",
             target=target.path,
@@ -242,7 +224,7 @@ def _require_kind(target: Target, table: TableSchema, frame: pa.Schema) -> None:
     found = [field.type for field in frame if field.name == marker]
     if found != [pa.bool_()]:
         has = f"a column of type {found[0]}" if found else "no such column"
-        raise ConfigError(
+        raise errors.ConfigError(
             f"delete_marker names {marker}, and the DataFrame has {has}",
             remedy="Name a boolean column of the DataFrame",
             target=target.path,
@@ -256,9 +238,9 @@ def _choose_wire(connection: Connection, path: str, plan: WritePlan, wire: str) 
     transaction = connection.begin(_PROBE_TIMEOUT)
     try:
         transaction.write(path, [Payload(0, nothing)], WireFormat.ARROW)
-    except (RequestRefusedError, SchemaMismatchError) as error:
+    except (errors.RequestRefusedError, errors.SchemaMismatchError) as error:
         if wire == WireFormat.ARROW:
-            raise ConfigError(
+            raise errors.ConfigError(
                 "The cluster does not take these rows as Arrow",
                 remedy="Use wire_format='auto' or 'yson'",
                 target=path,

@@ -12,20 +12,13 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once import config
+from yt_exactly_once import config, errors
 from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.commit.cluster import OpenTransaction
 from yt_exactly_once.commit.entry import TASKS, LedgerEntry
 from yt_exactly_once.commit.ledger import CommitLedger
 from yt_exactly_once.commit.parts import TargetRows, split, whole
 from yt_exactly_once.commit.transactional import SHARE_AHEAD
-from yt_exactly_once.errors import (
-    ConfigError,
-    ExactlyOnceError,
-    OffsetConflictError,
-    RequestRefusedError,
-    TransientError,
-)
 from yt_exactly_once.observability import Emitter, Event, GuardedListener, emitter, reported
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.executors import unfit_python_named
@@ -88,7 +81,7 @@ class TransactionalSink:
         JavaNotFoundError: no session runs in this process, and there is no Java to start one with.
     """
 
-    last_error: ExactlyOnceError | None
+    last_error: errors.ExactlyOnceError | None
     _offset_log: OffsetLog
 
     @takes(SinkOptions)
@@ -123,7 +116,7 @@ class TransactionalSink:
             identify = partial(self._offset_log.identify, frame)
             with self._delivery(place, FrameRows(frame), identify) as delivery:
                 self._deliver(delivery)
-        except ExactlyOnceError as error:
+        except errors.ExactlyOnceError as error:
             self.last_error = error
             if place is not None:
                 PROCESS_ERRORS.keep(place.run_id, error)
@@ -227,7 +220,7 @@ class TransactionalSink:
                 with transaction.kept_alive(config.LEASE.total_seconds() / SHARE_AHEAD):
                     written = self._compute(delivery, inside)  # 3
             except Exception as error:
-                if isinstance(error, ConfigError):
+                if isinstance(error, errors.ConfigError):
                     run.obstacle = str(error)
                 if (forced and run.obstacle) or _CANCELLED in str(error):
                     raise
@@ -236,7 +229,7 @@ class TransactionalSink:
             run.computing = delivery.clock.lap("compute")
             try:
                 self._write(delivery, written)
-            except (TransientError, RequestRefusedError) as error:
+            except (errors.TransientError, errors.RequestRefusedError) as error:
                 delivery.again(error)
                 return False
         return True
@@ -270,10 +263,10 @@ class TransactionalSink:
         parts = split(rows, limit) if self.options.split_oversized else whole(rows)
         try:
             committed = delivery.committer.commit(parts, resumed)  # 4 to 9
-        except OffsetConflictError as error:
+        except errors.OffsetConflictError as error:
             look_up.name_other_query(delivery, error)
             raise
-        except RequestRefusedError as error:
+        except errors.RequestRefusedError as error:
             name_change(self._connection, run.targets, error)
             raise
         delivery.clock.lap("commit")
@@ -291,7 +284,7 @@ class TransactionalSink:
         if self._past is not None and committed.entry is not None:
             self._past.add(committed.entry, delivery.ledger.targets, emit)
         if self._offset_log.has_ended(call.place):
-            raise ConfigError(
+            raise errors.ConfigError(
                 "Spark logged the batch as done before the sink had written it",
                 remedy="The function returned before its sink did. Wait in the function for every sink that "
                 "it calls, and let errors through. This batch is written",
@@ -361,7 +354,7 @@ class TransactionalSink:
                 if is_known and are_the_same(self._connection, run.targets):
                     return run.targets
                 return prepare(delivery)
-            except TransientError as error:
+            except errors.TransientError as error:
                 error.where.setdefault("proxy", self.options.cluster.proxy)
                 self._connection.unpin()
                 raise
@@ -371,7 +364,7 @@ class TransactionalSink:
     def _look_between(self, run: QueryRun) -> None:
         """Check the targets again, if that is due soon, while Spark plans the next batch."""
         look = partial(are_the_same, self._connection, run.targets)
-        with suppress(TransientError):
+        with suppress(errors.TransientError):
             run.look_between(partial(self._connection.meanwhile, look))
 
     def _skip(self, delivery: Delivery, found: look_up.Found) -> None:

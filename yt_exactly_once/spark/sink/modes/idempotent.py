@@ -12,17 +12,11 @@ from typing import TYPE_CHECKING
 from yt_exactly_once.codec.row_hash import seed_of
 from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.spark.sink.modes import tasks
 from yt_exactly_once.spark.sink.modes.mode import Plan
 from yt_exactly_once.spark.sink.modes.push import PushTask, RehearsalTask
 from yt_exactly_once.spark.sink.modes.sessions import Numbering, is_numbered_by_source
-from yt_exactly_once.spark.sink.modes.tasks import (
-    KEY_HASH_COLUMNS,
-    ChunkReport,
-    InsertTask,
-    TaskMode,
-    require_unique,
-    unpack_hashes,
-)
+from yt_exactly_once.spark.sink.modes.tasks import require_unique
 from yt_exactly_once.ytsaurus.tables import ensure_object
 
 if TYPE_CHECKING:
@@ -34,17 +28,13 @@ if TYPE_CHECKING:
     from yt_exactly_once.spark.sink.targets import PreparedTarget
 
 
-class Idempotent(TaskMode):
+class Idempotent(tasks.TaskMode):
     """Exactly once for stateless one-to-one flows, without a transaction over all tasks."""
 
     traits = DeliveryMode.IDEMPOTENT.traits
 
     def prepare(self, batch: MicroBatch, targets: Sequence[PreparedTarget]) -> None:
-        """See `Mode.prepare`.
-
-        Raises:
-            ConfigError: the query keeps state, so a replay may give other rows.
-        """
+        """See `Mode.prepare`; raise `ConfigError` if the query keeps state: a replay may give other rows."""
         if batch.stateful:
             raise ConfigError(
                 "Idempotent mode is for stateless one-to-one flows, and this query keeps state",
@@ -62,8 +52,8 @@ class Idempotent(TaskMode):
         """
         target, batch = given.target, given.batch
         if target.is_sorted:
-            settings = self.settings(given, target, *KEY_HASH_COLUMNS)
-            return Plan(given, settings.names, InsertTask(settings, unique_keys=True))
+            settings = self.settings(given, target, *tasks.KEY_HASH_COLUMNS)
+            return Plan(given, settings.names, tasks.InsertTask(settings, unique_keys=True))
         by_source = is_numbered_by_source(given.columns, batch)
         numbering = Numbering(batch, by_source, target.plan, seed_of(target.plan.names))
         settings = self.settings(given, target if by_source else target.of_batch(batch))
@@ -73,7 +63,7 @@ class Idempotent(TaskMode):
 
     def finish(self, plan: Plan, arrived: Iterable[pa.RecordBatch]) -> list[TargetRows]:
         """See `Mode.finish`; raise `DuplicateKeyError` if two rows have one key."""
-        target, report = plan.given.target, ChunkReport.of_all(arrived)
+        target, report = plan.given.target, tasks.ChunkReport.of_all(arrived)
         if target.is_sorted:
-            require_unique(unpack_hashes(report.key_hashes), target.path)
+            require_unique(tasks.unpack_hashes(report.key_hashes), target.path)
         return [report.written(plan)]

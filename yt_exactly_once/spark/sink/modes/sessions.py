@@ -87,11 +87,7 @@ class NumberedRows:
         return numbered(row_hashes(self.rows, self.plan.columns), self.numbers, self.seed)
 
     def require_fit(self) -> None:
-        """Check rows that are compared before they are encoded.
-
-        Raises:
-            EncodingError: a value that its column cannot take.
-        """
+        """Check rows that are compared before they are encoded; raise `EncodingError` if one does not fit."""
         row_fragments(self.rows, self.plan)
 
 

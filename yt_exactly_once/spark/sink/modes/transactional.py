@@ -144,11 +144,7 @@ def _require_unique(by_partition: Iterable[list[pa.LargeBinaryArray]], target: s
 def _distinct_keys(
     by_partition: Iterable[list[pa.LargeBinaryArray]], target: str
 ) -> pa.LargeBinaryArray:
-    """Return every key once.
-
-    Raises:
-        AmbiguousOrderError: one is in several Spark partitions, which are sent side by side.
-    """
+    """Return every key once; raise `AmbiguousOrderError` if one is in several Spark partitions."""
     kept = [pc.unique(pa.concat_arrays(keys)) for keys in by_partition]
     together = pa.concat_arrays([pa.array([], pa.large_binary()), *kept])
     repeated = len(together) - len(pc.unique(together))
