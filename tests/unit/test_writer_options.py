@@ -29,7 +29,7 @@ def parsed(**options):
 
 def test_texts_become_the_values_that_a_sink_takes():
     """Each by its type; names in any case, and those of SPYT and Spark that have no meaning here."""
-    sink, checkpoint = parsed(
+    sink = parsed(
         Mode="idempotent",
         dyn_batch_size=" 7 ",
         split_oversized="TRUE",
@@ -44,7 +44,7 @@ def test_texts_become_the_values_that_a_sink_takes():
         write_type_v3="true",
         queryName="orders",
     )
-    assert checkpoint == "/checkpoint"
+    assert sink.checkpoint_location == "/checkpoint"
     assert (sink.mode, sink.dyn_batch_size, sink.split_oversized) == ("idempotent", 7, True)
     assert (sink.retry.attempts, sink.retry.first_wait) == (3, timedelta(milliseconds=20))
     assert sink.accept_incomplete == (4, 6)

@@ -127,7 +127,7 @@ class JobSink(TransactionalSink):
     def __init__(self, job: Job) -> None:
         self._job = job
         given = {**dict(job.options), CHECKPOINT_OPTION: "none"}
-        self.options = parse_writer_options(given).sink
+        self.options = parse_writer_options(given)
         self._open()
         self._offset_log: Any = NothingLogged()
         self._mode.check()

@@ -19,15 +19,29 @@ from yt_exactly_once.errors import ConfigError, FencedError, LedgerDivergedError
 from yt_exactly_once.spark.query.checkpoint import RunningBatch, WriterFiles
 from yt_exactly_once.spark.sink.arrived import TaskIdentity, TaskMessage, TaskRows, WriterTask
 from yt_exactly_once.spark.sink.look_up import find
+from yt_exactly_once.spark.sink.options import SinkOptions
 from yt_exactly_once.spark.sink.run import Delivery, QueryRun
 from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
-from yt_exactly_once.spark.sink.writer_options import WriterOptions, parse_writer_options
+from yt_exactly_once.spark.sink.writer_options import parse_writer_options
 from yt_exactly_once.spark.versions import ArrowStreamWriter
 from yt_exactly_once.spark.worker import spare_modules
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
+
+
+class Given(NamedTuple):
+    """What Spark says of a query when it asks for a writer.
+
+    Attributes:
+        options: as Spark hands them over, sorted.
+        schema: of the DataFrame.
+    """
+
+    options: tuple[tuple[str, str], ...]
+    schema: StructType
+    output_mode: str
 
 
 _PLAN = "plan-"
@@ -37,14 +51,16 @@ _PLAN = "plan-"
 class WriterSink(TransactionalSink):
     """A sink for rows that tasks have sent or written: the same steps, in two halves."""
 
-    def __init__(self, options: WriterOptions) -> None:
-        self.options = options.sink
+    def __init__(self, options: SinkOptions) -> None:
+        self.options = options
         self._open()
-        self._files = self._offset_log = WriterFiles(options.checkpoint, self._connection)
+        self._files = self._offset_log = WriterFiles(
+            str(options.checkpoint_location), self._connection
+        )
         self._mode.check()
         self._prepared: dict[tuple[Any, ...], QueryRun] = {}
 
-    def plan(self, schema: StructType, output_mode: str) -> WriterTask:
+    def plan(self, given: Given) -> WriterTask:
         """Steps 1 and 2, before the rows are computed, and return what the tasks do.
 
         Nothing tells this process the run, so any batch may be a replay. The ledger is asked here if tasks
@@ -53,8 +69,8 @@ class WriterSink(TransactionalSink):
         Raises:
             ExactlyOnceError: the batch cannot be written; nothing has been.
         """
-        running = RunningBatch("", f"{_PLAN}{uuid.uuid4()}", output_mode)
-        with self._of_batch(running, self._files.newest(), TaskRows(schema)) as delivery:
+        running = RunningBatch("", f"{_PLAN}{uuid.uuid4()}", given.output_mode)
+        with self._of_batch(running, self._files.newest(), TaskRows(given.schema)) as delivery:
             asks = not self._mode.traits.through_driver
             is_replay = asks and find(delivery).is_replay  # 2
             (target,) = delivery.run.targets
@@ -70,17 +86,15 @@ class WriterSink(TransactionalSink):
                 )
         return WriterTask(plan, is_replay=is_replay)
 
-    def finish(
-        self, schema: StructType, output_mode: str, messages: Sequence[TaskMessage], number: int
-    ) -> None:
+    def finish(self, given: Given, messages: Sequence[TaskMessage], number: int) -> None:
         """Steps 1 to 9, when Spark knows which task of each partition counts.
 
         Raises:
             ExactlyOnceError: the batch was not written, or the replay will resolve its outcome.
         """
         first = messages[0]
-        running = RunningBatch(first.task.query_id, first.task.run_id, output_mode)
-        with self._of_batch(running, number, TaskRows(schema, messages)) as delivery:
+        running = RunningBatch(first.task.query_id, first.task.run_id, given.output_mode)
+        with self._of_batch(running, number, TaskRows(given.schema, messages)) as delivery:
             found = find(delivery)  # 2
             if not found.is_replay and any(message.skipped for message in messages):
                 raise LedgerDivergedError(
@@ -106,19 +120,6 @@ class WriterSink(TransactionalSink):
         run = self._prepared.setdefault(kind, QueryRun(batch.run_id))
         run.agreed = None
         return run
-
-
-class Given(NamedTuple):
-    """What Spark says of a query when it asks for a writer.
-
-    Attributes:
-        options: as Spark hands them over, sorted.
-        schema: of the DataFrame.
-    """
-
-    options: tuple[tuple[str, str], ...]
-    schema: StructType
-    output_mode: str
 
 
 class StreamWriter(ArrowStreamWriter):
@@ -147,8 +148,7 @@ class StreamWriter(ArrowStreamWriter):
     def commit(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Make the batch visible exactly once; see `WriterSink.finish`."""
         assert self._given is not None, "a task does not commit"
-        options, schema, output_mode = self._given
-        _sink_of(options).finish(schema, output_mode, messages, batchId)
+        _sink_of(self._given.options).finish(self._given, messages, batchId)
 
     def abort(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Leave a failed batch to its replay: what its tasks have written is found or repeated there."""
@@ -175,7 +175,7 @@ def stream_writer(
         ExactlyOnceError: the batch cannot be written; nothing has been.
     """
     given = Given(tuple(sorted(options.items())), schema, "complete" if complete else "append")
-    task = _sink_of(given.options).plan(schema, given.output_mode) if plans else None
+    task = _sink_of(given.options).plan(given) if plans else None
     return StreamWriter(task, given)
 
 

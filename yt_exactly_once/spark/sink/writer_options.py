@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from yt_exactly_once.config import DEFAULT_DYN_BATCH_SIZE, RetryPolicy
 from yt_exactly_once.errors import ConfigError
@@ -33,19 +32,8 @@ WRITER_OPTION_NAMES = (
 """Every option of the writer, with those that a text cannot give."""
 
 
-class WriterOptions(NamedTuple):
-    """What a streaming writer is told.
-
-    Attributes:
-        checkpoint: location of the query's checkpoint.
-    """
-
-    sink: SinkOptions
-    checkpoint: str
-
-
-def parse_writer_options(options: Mapping[str, str]) -> WriterOptions:
-    """Read the options as Spark hands them over.
+def parse_writer_options(options: Mapping[str, str]) -> SinkOptions:
+    """Read the options as Spark hands them over; they have the location of the query's checkpoint.
 
     Args:
         options: names in any case, values as strings.
@@ -71,4 +59,4 @@ def parse_writer_options(options: Mapping[str, str]) -> WriterOptions:
     sink = {"dyn_batch_size": DEFAULT_DYN_BATCH_SIZE, **read_texts(SinkOptions, given)}
     retry = RetryPolicy(**read_texts(RetryPolicy, given, RETRY_PREFIX))
     target = Target(**read_texts(Target, given))
-    return WriterOptions(SinkOptions(target, **sink, retry=retry), checkpoint)
+    return SinkOptions(target, **sink, retry=retry, checkpoint_location=checkpoint)
