@@ -131,7 +131,7 @@ class Writing:
     def numbering(self, batch_id: int, run: str, *, by_source: bool) -> Numbering:
         source = SourceRange("cluster", "//queue", None, ())
         batch = MicroBatch("query", batch_id, run, (source,))
-        return Numbering(batch, by_source, self.target.plan, seed=0)
+        return Numbering(batch, by_source, self.target.plan)
 
     def insert(self, rows: Sequence[int] = ALL, key: int | None = None) -> Iterator[object]:
         """Begin an attempt; every step of it is one insert."""

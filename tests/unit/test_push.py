@@ -86,7 +86,7 @@ def reports(
     source = SourceRange("cluster", "//queue", None, (), "id")
     target = prepared_target("//t", is_sorted=False)
     micro_batch = MicroBatch("query", batch, run, (source,))
-    numbering = Numbering(micro_batch, by_source, target.plan, seed=0)
+    numbering = Numbering(micro_batch, by_source, target.plan)
     target = replace(target, options=Target("//t", digest=digest))
     task = PushTask(
         TaskSettings(NAMES, replace(target, request_size=2), cluster, ONCE, connections, run),

@@ -75,7 +75,7 @@ def test_session_of_a_newer_version_is_refused(batch):
 
 def numbered(*chunks, by_source):
     """Return what each chunk of Spark partition 4 becomes: sessions, homes, rows and numbers."""
-    numbering = Numbering(BATCH, by_source, WritePlan(TARGET, ()), seed=0)
+    numbering = Numbering(BATCH, by_source, WritePlan(TARGET, ()))
     names = (*SOURCE_COLUMNS, "row")
     batches = [
         pa.RecordBatch.from_arrays(
@@ -117,7 +117,7 @@ def replayed(*reports, by_source=True):
         pa.RecordBatch.from_pylist([{"session": name, "digest": digest, "partition": partition}])
         for partition, (name, digest) in enumerate(reports)
     ]
-    numbering = Numbering(BATCH, by_source, WritePlan(TARGET, ()), seed=0)
+    numbering = Numbering(BATCH, by_source, WritePlan(TARGET, ()))
     settings = SimpleNamespace(target=SimpleNamespace(path=TARGET))
     RehearsalTask(settings, numbering, {"partition-0": pushed()}).require_same_rows(told)
 

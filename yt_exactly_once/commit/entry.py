@@ -191,10 +191,7 @@ class LedgerEntry:
     """The committed state of one query and target. The fields are called as the columns of the ledger.
 
     Attributes:
-        target: path of the table written to.
         batch_id: the last committed batch.
-        run_id: the run that committed it.
-        transaction_id: the tablet transaction that committed it.
         offsets: the ranges of the batch and where it left the consumers.
         part: the last committed part of the batch, from 1.
         part_count: how many parts the batch has; 1 unless it was split.

@@ -183,11 +183,6 @@ class Target:
         """Whether all keys of a batch must be known together."""
         return self.replaces or self.unique_keys
 
-    @property
-    def placement_rule(self) -> str | tuple[str, ...]:
-        """The placement, by name or as columns."""
-        return self.placement if isinstance(self.placement, str) else tuple(self.placement)
-
 
 def _read_batches(name: str, text: str) -> int | tuple[int, int]:
     """Return the number of a batch, or those of the first and the last of several."""
@@ -460,9 +455,8 @@ class SinkOptions:
 def require_options(names: Sequence[str]) -> None:
     """Check the names of a sink's options; raise `ConfigError` if it has no option of that name."""
     for name in sorted(set(names) & set(options_of(Target))):
-        how = "'//home/app/result'"
-        if name != "path":
-            how = f"Target({how}, {name}=...)"
+        path = "'//home/app/result'"
+        how = path if name == "path" else f"Target({path}, {name}=...)"
         raise ConfigError(
             f"The sink has no option {name}: it is one of the target",
             remedy=f"Give it first, without a name: TransactionalSink({how})",

@@ -152,7 +152,8 @@ def prepare_target(
     if target.delete_marker is not None:
         frame_schema = frame_schema.remove(frame_schema.get_field_index(target.delete_marker))
     plan = check_frame(frame_schema, table, target=target.path, sorted=info.is_sorted)
-    placement = Placement(None if info.is_sorted else info.tablet_count, target.placement_rule)
+    rule = target.placement if isinstance(target.placement, str) else tuple(target.placement)
+    placement = Placement(None if info.is_sorted else info.tablet_count, rule)
     placement.require_columns(frame_schema.names, target.path)
     return PreparedTarget(
         options=target,

@@ -386,24 +386,18 @@ class TransactionalSink:
         Args:
             transaction: into which tasks write; `None` where the mode decides.
         """
+        rows, targets, written = delivery.rows, delivery.run.targets, list[TargetRows]()
+        by_driver = sender.driver_stands_in(delivery)
         what = f"compute {', '.join(self._paths)}"
-        with unfit_python_named(), delivery.rows.described(delivery.batch, what):
-            rows = self._rows(delivery, transaction)
-        delivery.emit(Event.BATCH_COMPUTED, rows=sum(target.row_count for target in rows))
-        rejected = sum(target.row_count for target in rows if target.rejected_by)
+        with unfit_python_named(), rows.described(delivery.batch, what):
+            rows = rows.kept() if len(targets) > 1 else rows
+            for target in targets:
+                plan = replace(self._plan(delivery, target, transaction), by_driver=by_driver)
+                written += self._mode.finish(plan, rows.compute(plan))
+        delivery.emit(Event.BATCH_COMPUTED, rows=sum(each.row_count for each in written))
+        rejected = sum(each.row_count for each in written if each.rejected_by)
         if rejected:
             delivery.emit(Event.ROWS_REJECTED, path=self.options.dead_letter_path, rows=rejected)
-        return rows
-
-    def _rows(self, delivery: Delivery, transaction: OpenTransaction | None) -> list[TargetRows]:
-        rows, targets = delivery.rows, delivery.run.targets
-        by_driver = sender.driver_stands_in(delivery)
-        if len(targets) > 1:
-            rows = rows.kept()
-        written: list[TargetRows] = []
-        for target in targets:
-            plan = replace(self._plan(delivery, target, transaction), by_driver=by_driver)
-            written += self._mode.finish(plan, rows.compute(plan))
         return written
 
     def _plan(

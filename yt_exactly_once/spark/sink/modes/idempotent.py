@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from yt_exactly_once.codec.row_hash import seed_of
 from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.spark.sink.modes import tasks
@@ -55,7 +54,7 @@ class Idempotent(tasks.TaskMode):
             settings = self.settings(given, target, *tasks.KEY_HASH_COLUMNS)
             return Plan(given, settings.names, tasks.InsertTask(settings, unique_keys=True))
         by_source = is_numbered_by_source(given.columns, batch)
-        numbering = Numbering(batch, by_source, target.plan, seed_of(target.plan.names))
+        numbering = Numbering(batch, by_source, target.plan)
         settings = self.settings(given, target if by_source else target.of_batch(batch))
         rehearsal = RehearsalTask(settings, numbering, given.sessions) if given.sessions else None
         task = PushTask(settings, numbering, self.options.producer, bool(given.sessions))

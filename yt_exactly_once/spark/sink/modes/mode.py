@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from yt_exactly_once.commit.batch import MicroBatch
     from yt_exactly_once.ytsaurus.client import Connection
 
-    Sessions = Mapping[str, SessionState]
-
 
 @dataclass(frozen=True)
 class TaskSettings:
@@ -43,9 +41,7 @@ class TaskSettings:
 
     Attributes:
         names: columns of the batches the task gets, in order.
-        target: where to write.
         connection: the cluster; opened in the worker.
-        retry: how often a request is repeated.
         connections: how many sessions are opened and pushed to at a time.
         version: of the package that the driver has.
     """
@@ -66,11 +62,7 @@ class TaskSettings:
 
 @dataclass(frozen=True)
 class RowTask(ABC):
-    """What each task of a batch does with its rows. It travels to the executors.
-
-    Attributes:
-        settings: see there.
-    """
+    """What each task of a batch does with its rows. It travels to the executors."""
 
     settings: TaskSettings
 
@@ -121,8 +113,6 @@ class TargetBatch:
     """A batch and one of its targets, before the rows are computed.
 
     Attributes:
-        batch: the micro-batch.
-        target: where its rows go.
         columns: of the DataFrame, as the target transforms it.
         sessions: producer sessions that have rows of the batch, although it is not in the ledger.
         transaction: open, so that tasks may write into it; `None` where there is none.
@@ -131,7 +121,7 @@ class TargetBatch:
     batch: MicroBatch
     target: PreparedTarget
     columns: tuple[str, ...]
-    sessions: Sessions
+    sessions: Mapping[str, SessionState]
     transaction: OpenTransaction | None = None
 
     @property

@@ -35,7 +35,6 @@ from yt_exactly_once.spark.worker import side_by_side
 from yt_exactly_once.ytsaurus.rows import ProducerSession, SessionState, session_prefix
 
 if TYPE_CHECKING:
-    from yt_exactly_once.commit.batch import MicroBatch
     from yt_exactly_once.spark.sink.modes.sessions import NumberedRows, Numbering
 
 _REHEARSAL = pa.schema({"session": pa.string(), "partition": pa.int64(), "digest": pa.string()})
@@ -56,7 +55,6 @@ class PushTask(RowTask):
     with the same numbers on a replay: one-to-one flows without a shuffle do. One that differs is refused.
 
     Attributes:
-        numbering: how rows are numbered.
         is_begun: whether sessions had rows of the batch when it was planned.
     """
 
@@ -92,9 +90,9 @@ class _NumberedSession:
 
     def __init__(self, task: PushTask, name: str, partition: int) -> None:
         self._task = task
-        self._target = task.settings.target
+        self._target, self._batch = task.settings.target, task.numbering.batch
         self._partition = partition
-        self._session_id = session_prefix(task.numbering.batch.query_id, self._target.path) + name
+        self._session_id = session_prefix(self._batch.query_id, self._target.path) + name
         self._session: ProducerSession | None = None
         self._where: dict[str, Any] = {"target": self._target.path, "session": self._session_id}
         self._emit = emitter(**self._where)
@@ -178,10 +176,6 @@ class _NumberedSession:
         self._require_sole_writer(self._session.state)
         return self._session
 
-    @property
-    def _batch(self) -> MicroBatch:
-        return self._task.numbering.batch
-
     def _require_no_later_batch(self, state: SessionState) -> None:
         """Refuse a batch that is behind the session, which would drop all its rows."""
         if state.batch is not None and state.batch > self._batch.batch_id:
@@ -241,7 +235,6 @@ class RehearsalTask(Rehearsal):
     """Reports, for each session, the digest of those rows of the task that the session has.
 
     Attributes:
-        numbering: how rows are numbered.
         sessions: those that have rows of the batch, by name.
     """
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow.compute as pc
 
-from yt_exactly_once.codec.row_hash import numbered, row_hashes
+from yt_exactly_once.codec.row_hash import numbered, row_hashes, seed_of
 from yt_exactly_once.codec.rows import row_fragments
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS, SOURCE_ROW_COLUMN, SOURCE_TABLET_COLUMN
 from yt_exactly_once.commit.entry import APPLICATION_PREFIX
@@ -70,25 +70,23 @@ class NumberedRows:
         home: the tablet of the queue or the Spark partition.
         rows: in order.
         numbers: one per row.
-        plan: what is written of a row.
-        seed: of the digest.
     """
 
     session: str
     home: int
     rows: pa.RecordBatch
     numbers: np.ndarray[Any, Any]
-    plan: WritePlan
-    seed: int
+    numbering: Numbering
 
     @cached_property
     def parts(self) -> np.ndarray[Any, Any]:
         """What each row adds to the digest; ask for it when it is certain that the rows can be written."""
-        return numbered(row_hashes(self.rows, self.plan.columns), self.numbers, self.seed)
+        hashes = row_hashes(self.rows, self.numbering.plan.columns)
+        return numbered(hashes, self.numbers, self.numbering.seed)
 
     def require_fit(self) -> None:
         """Check rows that are compared before they are encoded; raise `EncodingError` if one does not fit."""
-        row_fragments(self.rows, self.plan)
+        row_fragments(self.rows, self.numbering.plan)
 
 
 @dataclass(frozen=True)
@@ -96,16 +94,18 @@ class Numbering:
     """How the rows of a batch are numbered.
 
     Attributes:
-        batch: the micro-batch.
         by_source: by their place in the queue; by their position in a task otherwise.
         plan: what is written of a row.
-        seed: of the digest.
     """
 
     batch: MicroBatch
     by_source: bool
     plan: WritePlan
-    seed: int
+
+    @cached_property
+    def seed(self) -> int:
+        """Of the digest."""
+        return seed_of(self.plan.names)
 
     def numbered(
         self, chunks: Iterable[pa.RecordBatch], partition: int
@@ -118,7 +118,7 @@ class Numbering:
                 continue
             numbers = np.arange(position, position + chunk.num_rows, dtype=np.int64)
             position += chunk.num_rows
-            yield [self._part(position_session(partition), partition, chunk, numbers)]
+            yield [NumberedRows(position_session(partition), partition, chunk, numbers, self)]
 
     def _by_source(self, chunk: pa.RecordBatch) -> Iterator[NumberedRows]:
         tablets = chunk.column(SOURCE_TABLET_COLUMN)
@@ -126,12 +126,7 @@ class Numbering:
             rows = chunk.filter(pc.equal(tablets, tablet))
             numbers = rows.column(SOURCE_ROW_COLUMN).to_numpy()
             name = source_session(self.batch.sources[0].queue_id, tablet)
-            yield self._part(name, int(tablet), rows, numbers)
-
-    def _part(
-        self, name: str, home: int, rows: pa.RecordBatch, numbers: np.ndarray[Any, Any]
-    ) -> NumberedRows:
-        return NumberedRows(name, home, rows, numbers, self.plan, self.seed)
+            yield NumberedRows(name, int(tablet), rows, numbers, self)
 
 
 def is_numbered_by_source(columns: Iterable[str], batch: MicroBatch) -> bool:
