@@ -20,7 +20,6 @@ class Payload(NamedTuple):
     """The body of one request.
 
     Attributes:
-        data: the bytes.
         deletes: whether it deletes the keys in it, which are YSON, or writes rows.
         digest: of the rows, where the ledger keeps one.
     """

@@ -133,13 +133,3 @@ def _moved_remedy(
         f"{advice.repair(ledger, before.query_id)}. Then start the query on the "
         f"same checkpoint: a new one would begin where the consumer is. {others}"
     )
-
-
-def left_out(before: LedgerEntry, batch: MicroBatch) -> int:
-    """Return how many rows lie between the batch that was committed last and this one, in all queues."""
-    return sum(
-        max(0, part.start - known.end)
-        for source in batch.sources
-        for part in source.partitions
-        if (known := before.offset(source.key, part.partition)) is not None
-    )

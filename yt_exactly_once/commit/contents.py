@@ -44,7 +44,6 @@ class Contents:
     """Reads what a batch depends on, and writes what it consists of.
 
     Attributes:
-        emit: takes events.
         advance_consumer: whether consumers are moved; off for all but the last of several sinks.
         accepted: see `judge`.
         mode: the delivery mode, for the ledger entry.
@@ -67,7 +66,8 @@ class Contents:
         """Read the ledger entry and the consumers' offsets, as of the transaction's start."""
         sources = self._moving()
         calls: list[Call] = [partial(consumers.consumer_offsets, source=one) for one in sources]
-        entry, *offsets = transaction.side_by_side([self.ledger.read, *calls])
+        calls.insert(0, self.ledger.read)
+        entry, *offsets = transaction.side_by_side(calls)
         return entry, list(zip(sources, offsets, strict=True))
 
     def left_by(self, entry: LedgerEntry) -> Read | None:
@@ -157,7 +157,13 @@ class Contents:
         if self._has_told or entry is None or entry.batch_id + 1 in self.accepted:
             return
         self._has_told = True
-        if rows := consumers.left_out(entry, self.batch):
+        rows = sum(
+            max(0, part.start - known.end)
+            for source in self.batch.sources
+            for part in source.partitions
+            if (known := entry.offset(source.key, part.partition)) is not None
+        )
+        if rows:
             first, last = entry.batch_id + 1, self.batch.batch_id - 1
             self.emit(Event.BATCHES_LEFT_OUT, first=first, last=last, rows=rows)
 

@@ -198,7 +198,7 @@ class LedgerEntry:
         part_digests: of the committed parts of a split batch.
         other_sources: `MicroBatch.others` of the batch.
         attempts: how many attempts the part took.
-        started_at: when the sink began with the part, UTC by the driver's clock, ISO 8601; never compared.
+        started_at: when the sink began with the batch, UTC by the driver's clock, ISO 8601; never compared.
         committed_at: when its commit was sent; as `started_at`.
         seconds: between the two, by a clock that is never set.
         tallies: by target.

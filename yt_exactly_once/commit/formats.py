@@ -10,15 +10,12 @@ from yt_exactly_once.errors import NewerFormatError
 
 
 def require_known_format(version: int, newest: int, what: str, **where: str | int | None) -> None:
-    """Check that this version of the package can read something that was stored.
+    """Raise `NewerFormatError` if something was stored in a later format than this version can read.
 
     Args:
         newest: format that this version of the package writes.
         what: was stored, for the message.
         **where: see `ExactlyOnceError`.
-
-    Raises:
-        NewerFormatError: it was written in a later format.
     """
     if version > newest:
         raise NewerFormatError(

@@ -130,12 +130,9 @@ class History:
                 )
 
     def require_same_ledger(self, entry: LedgerEntry) -> None:
-        """Check that the ledger with an entry is the one that the query has used last, not an earlier copy.
+        """Raise `LedgerMissingError` if another table was used last, and this may lack a replayed batch.
 
         A copy is another object. The batch that Spark replays may be missing in it, and be in the target.
-
-        Raises:
-            LedgerMissingError: it is another table, and Spark may replay a batch that it does not have.
         """
         if entry.batch_id >= self.batch.batch_id:
             return
@@ -158,7 +155,6 @@ class History:
         """Note, before the first commit, that the query uses a ledger and a cluster.
 
         Args:
-            notes: takes the notes.
             cluster_id: see `Cluster`; empty where nobody has asked.
         """
         path, number = self.ledger.path, self.batch.batch_id

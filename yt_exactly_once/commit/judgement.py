@@ -117,7 +117,6 @@ def require_one_sink(
 
     Args:
         commits_sent: transactions that this run has tried to commit for this batch.
-        ledger: path of the ledger, for the message.
 
     Raises:
         RepeatedCallError: another sink wrote it; taken for a replay, the rows of this one would be lost.

@@ -16,11 +16,7 @@ from yt_exactly_once.errors import LedgerDivergedError
 
 
 class CommitLedger:
-    """Entries of one query in one ledger table, for the targets of one sink.
-
-    Args:
-        targets: paths of the tables that are written together.
-    """
+    """Entries of one query in one ledger table, for the targets that one sink writes together."""
 
     def __init__(self, path: str, query_id: str, targets: Sequence[str]) -> None:
         self.path = path
@@ -28,11 +24,7 @@ class CommitLedger:
         self.targets = tuple(targets)
 
     def read(self, reader: Reader) -> LedgerEntry | None:
-        """Return the entry of the first target, with the tallies of all; they are always written together.
-
-        Raises:
-            LedgerError: the targets' entries are not of one batch, or cannot be read.
-        """
+        """Return the first entry with all tallies; raise `LedgerError` if several commits wrote them."""
         keys = [{"query_id": self.query_id, "target": target} for target in self.targets]
         rows = reader.lookup(self.path, keys)
         entries = [None if row is None else LedgerEntry.from_row(row) for row in rows]
@@ -56,11 +48,7 @@ class CommitLedger:
     def tallies(
         self, before: LedgerEntry | None, batch: MicroBatch, written: Mapping[str, Written]
     ) -> dict[str, Tally]:
-        """Return the tallies after one more part.
-
-        Args:
-            written: by the part, by path of the target.
-        """
+        """Return the tallies after one more part, by what it has written into each target."""
         is_same = before is not None and before.batch_id == batch.batch_id
         old, nothing = before.tallies if before else {}, Written()
         return {

@@ -50,7 +50,6 @@ class Note:
     """One note.
 
     Attributes:
-        kind: what it says.
         target: short digest of the target's path.
         ledger: short digest of the ledger's path.
         object_id: of the ledger table for `LEDGER`, of the cluster's `//sys` for `CLUSTER`.
@@ -78,11 +77,7 @@ class Note:
 
     @classmethod
     def from_name(cls, name: str) -> Self | None:
-        """Read a file's name; return `None` for the name of something else.
-
-        Raises:
-            NewerFormatError: a newer version of this package wrote the note.
-        """
+        """Read a file's name; return `None` if it is no note, raise `NewerFormatError` for a newer one."""
         version, _, rest = name.partition("-")
         if version[:1] != "v" or not version[1:].isdecimal():
             return None
@@ -100,11 +95,7 @@ class Notes(Protocol):
         """Return every note."""
 
     def add(self, note: Note, text: str) -> None:
-        """Keep a note.
-
-        Args:
-            text: for people.
-        """
+        """Keep a note, with a text for people."""
 
 
 def missing_batches(

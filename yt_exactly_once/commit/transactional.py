@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import KW_ONLY, dataclass, field
-from typing import NamedTuple
 
 from yt_exactly_once import config, errors
 from yt_exactly_once.commit.batch import SourceRange
@@ -49,17 +48,6 @@ class Committed:
     entry: LedgerEntry | None = field(default=None, compare=False)
 
 
-class _Ahead(NamedTuple):
-    """A transaction that was opened ahead.
-
-    Attributes:
-        until: when it has spent its share of the lease, on the monotonic clock.
-    """
-
-    opened: Ahead[Read]
-    until: float
-
-
 @dataclass
 class BatchCommit(Contents):
     """Commits one batch of a query; steps 4 to 9 of the protocol.
@@ -79,7 +67,8 @@ class BatchCommit(Contents):
     commits_sent: dict[str, str] = field(default_factory=dict)
     logged: Callable[[int], tuple[SourceRange, ...]] = nothing_logged
     before: LedgerEntry | None = None
-    _ahead: _Ahead | None = field(default=None, init=False)
+    _ahead: Ahead[Read] | None = field(default=None, init=False)
+    _until: float = field(default=0.0, init=False)
 
     @contextmanager
     def ahead(self) -> Iterator[Ahead[Read] | None]:
@@ -91,13 +80,13 @@ class BatchCommit(Contents):
         refuses the commit. If computing takes too much of the lease, and no task has written, the attempt
         opens another transaction. What is left open at the end of the block is aborted.
         """
-        began = time.monotonic()
+        # When computing has spent its share of the lease.
+        self._until = time.monotonic() + config.LEASE.total_seconds() / SHARE_AHEAD
         # The attempt meets a failure again, and handles it.
         with suppress(errors.TransientError):
-            opened = self.cluster.begin_ahead(config.LEASE, self.lanes, self.read)
-            self._ahead = _Ahead(opened, began + config.LEASE.total_seconds() / SHARE_AHEAD)
+            self._ahead = self.cluster.begin_ahead(config.LEASE, self.lanes, self.read)
         try:
-            yield self._ahead.opened if self._ahead else None
+            yield self._ahead
         finally:
             self._leave_ahead()
 
@@ -110,9 +99,9 @@ class BatchCommit(Contents):
         if ahead is not None:
             # What its first requests have failed with does not matter any more.
             with suppress(errors.ExactlyOnceError):
-                ahead.opened.read()
+                ahead.read()
             with suppress(errors.ExactlyOnceError):
-                ahead.opened.transaction().abort()
+                ahead.transaction().abort()
 
     def commit(self, parts: Sequence[Part], resumed: LedgerEntry | None = None) -> Committed:
         """Make the batch visible exactly once.
@@ -216,11 +205,7 @@ class BatchCommit(Contents):
         return None
 
     def _require_expected(self, expected: Read, read: Read) -> None:
-        """Check that what was written beside step 5 follows from what step 5 has found.
-
-        Raises:
-            ConflictError: somebody else has written; the next attempt begins with step 5.
-        """
+        """Raise `ConflictError` if step 5 finds other than was expected: the next attempt begins with it."""
         entry, before = read[0], expected[0]
         is_same = entry and before and entry.transaction_id == before.transaction_id
         if not is_same or read[1] != expected[1]:
@@ -232,9 +217,9 @@ class BatchCommit(Contents):
     def _open(self, part: Part) -> tuple[Transaction, Ahead[Read] | None]:
         """Return a transaction, and what was read in it ahead; raise `TransactionLostError` if it ended."""
         ahead = self._ahead
-        if ahead is not None and (part.inside or time.monotonic() < ahead.until):
+        if ahead is not None and (part.inside or time.monotonic() < self._until):
             self._ahead = None
-            return ahead.opened.transaction(), ahead.opened
+            return ahead.transaction(), ahead
         if part.inside:
             raise errors.TransactionLostError(
                 "The transaction with the rows of the tasks has ended", transaction=part.inside
@@ -309,10 +294,8 @@ class BatchCommit(Contents):
         """Find a commit without an answer in the ledger.
 
         Rows that tasks have written must be computed again otherwise. So the ledger is asked as often as an
-        attempt is repeated: the commit may still be on its way, or the cluster away for a moment.
-
-        Raises:
-            CommitOutcomeUnknownError: it is not there.
+        attempt is repeated: the commit may still be on its way, or the cluster away for a moment. If it is
+        not there, the error is raised again.
         """
 
         def look(_: int) -> None:

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 
 APPLICATION, VERSION = "application", "version"
-JOB_OPTIONS = (APPLICATION, VERSION)
 
 _LARGEST = 2**62
 _VERSION_BITS = 63 - POSITION_BITS
@@ -67,7 +66,7 @@ class Job:
                 remedy="Remove checkpointLocation; application and version say which job this is",
                 option="checkpointLocation",
             )
-        application, version = (options.pop(name, "").strip() for name in JOB_OPTIONS)
+        application, version = (options.pop(name, "").strip() for name in (APPLICATION, VERSION))
         if not application or not version:
             raise ConfigError(
                 f"The batch write has no {VERSION if application else APPLICATION}, so a repeated job "
@@ -148,15 +147,9 @@ class JobSink(TransactionalSink):
             return WriterTask(replace(plan, rehearsal=None), is_replay=found.is_replay)
 
     def finish(self, schema: StructType, messages: Sequence[TaskMessage]) -> None:
-        """Steps 1 to 9, when Spark knows which task of each partition counts.
-
-        Raises:
-            ExactlyOnceError: the job was not written, or a repetition will resolve its outcome.
-        """
-        with self._delivered(TaskRows(schema, messages), f"job-{uuid.uuid4()}") as (
-            delivery,
-            found,
-        ):
+        """Steps 1 to 9, when Spark knows which task of each partition counts. A failed job may run again."""
+        rows = TaskRows(schema, messages)
+        with self._delivered(rows, f"job-{uuid.uuid4()}") as (delivery, found):
             if not found.is_replay and any(message.skipped for message in messages):
                 raise LedgerDivergedError(
                     "The ledger had this version when the job was planned, and has it no more",
@@ -259,14 +252,10 @@ class JobWriter(DataSourceArrowWriter):
 
 
 def job_writer(options: Mapping[str, str], schema: StructType, *, overwrites: bool) -> JobWriter:
-    """Plan a batch job, and return what writes it.
+    """Plan a batch job, and return what writes it; after an `ExactlyOnceError` nothing is written.
 
     Args:
-        options: as Spark hands them over.
         overwrites: whether the save mode is `overwrite`; it is `append` otherwise.
-
-    Raises:
-        ExactlyOnceError: the job cannot be written; nothing has been.
     """
     job = Job.parse(options, overwrites=overwrites)
     return JobWriter(job, schema, JobSink(job).plan(schema))

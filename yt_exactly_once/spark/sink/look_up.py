@@ -121,8 +121,8 @@ def look_up(delivery: Delivery, begun: Ahead[Read] | None = None) -> Found:
     if entry is not None and not run.bytes:
         run.bytes = sum(tally.bytes for tally in entry.tallies.values())
     run.sessions = {}
-    is_unknown = verdict is Verdict.NEW and not run.continues_with(batch)
-    if is_unknown and _looks_for_pushes(delivery):
+    is_new = verdict is Verdict.NEW and not run.continues_with(batch)
+    if is_new and _looks_for_pushes(delivery):
         of_query, kind = partial(_sessions, delivery), partial(_kind, delivery)
         with delivery.rows.described(batch, "compare the replay with pushed rows"):
             run.sessions = sessions.sessions_with_rows(batch, run.targets, of_query, kind)

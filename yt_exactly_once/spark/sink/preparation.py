@@ -25,12 +25,9 @@ _OTHER_DEAD_LETTER_PATH = "Name another path in dead_letter_path: the sink creat
 
 
 def prepare(delivery: Delivery) -> tuple[PreparedTarget, ...]:
-    """Check everything that can be wrong before the first row; create the tables that a sink keeps.
+    """Check all that can be wrong before the first row; create a sink's own tables, and return its targets.
 
     Nothing is written into a target, and all of it may be done again.
-
-    Returns:
-        The targets, in the order of the options.
 
     Raises:
         ConfigError: options, query and tables do not go together.

@@ -132,7 +132,6 @@ class Delivery:
         ledger: its query's ledger entries.
         mode: of the sink, with its options and its connection.
         log: what Spark says of the query.
-        emit: takes events.
         clock: tells how long each step took.
     """
 

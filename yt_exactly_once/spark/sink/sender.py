@@ -22,8 +22,6 @@ LARGE = 64 << 20
 TOO_LARGE = "spark.driver.maxResultSize"
 """What Spark names when rows do not fit the driver."""
 
-_SPECULATION = "spark.speculation"
-
 
 def tasks_may_send(delivery: Delivery) -> bool:
     """Return whether tasks can send the rows of a batch, as far as is known."""
@@ -33,7 +31,7 @@ def tasks_may_send(delivery: Delivery) -> bool:
     if not mode.traits.through_driver:
         return True
     is_allowed = not (mode.obstacle or delivery.run.obstacle)
-    return is_allowed and delivery.rows.conf(_SPECULATION) != "true"
+    return is_allowed and delivery.rows.conf("spark.speculation") != "true"
 
 
 def tasks_join(delivery: Delivery) -> bool:

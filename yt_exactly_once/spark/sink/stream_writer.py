@@ -64,10 +64,7 @@ class WriterSink(TransactionalSink):
         """Steps 1 and 2, before the rows are computed, and return what the tasks do.
 
         Nothing tells this process the run, so any batch may be a replay. The ledger is asked here if tasks
-        write rows, and in `finish` otherwise.
-
-        Raises:
-            ExactlyOnceError: the batch cannot be written; nothing has been.
+        write rows, and in `finish` otherwise. After an `ExactlyOnceError` nothing is written.
         """
         running = RunningBatch("", f"{_PLAN}{uuid.uuid4()}", given.output_mode)
         with self._of_batch(running, self._files.newest(), TaskRows(given.schema)) as delivery:
@@ -87,11 +84,7 @@ class WriterSink(TransactionalSink):
         return WriterTask(plan, is_replay=is_replay)
 
     def finish(self, given: Given, messages: Sequence[TaskMessage], number: int) -> None:
-        """Steps 1 to 9, when Spark knows which task of each partition counts.
-
-        Raises:
-            ExactlyOnceError: the batch was not written, or the replay will resolve its outcome.
-        """
+        """Steps 1 to 9, when Spark knows which task of each partition counts. A failed batch is replayed."""
         first = messages[0]
         running = RunningBatch(first.task.query_id, first.task.run_id, given.output_mode)
         with self._of_batch(running, number, TaskRows(given.schema, messages)) as delivery:
@@ -163,16 +156,12 @@ def _sink_of(given: tuple[tuple[str, str], ...]) -> WriterSink:
 def stream_writer(
     options: Mapping[str, str], schema: StructType, *, complete: bool, plans: bool
 ) -> StreamWriter:
-    """Return what writes the batch that Spark runs.
+    """Return what writes the batch that Spark runs; after an `ExactlyOnceError` nothing is written.
 
     Args:
-        options: as Spark hands them over.
         complete: whether the query has output mode `complete`; it has `append` otherwise.
         plans: whether the batch is to be planned. To commit and to abort needs no plan, and an abort that
             failed would hide why the batch did.
-
-    Raises:
-        ExactlyOnceError: the batch cannot be written; nothing has been.
     """
     given = Given(tuple(sorted(options.items())), schema, "complete" if complete else "append")
     task = _sink_of(given.options).plan(given) if plans else None

@@ -170,12 +170,7 @@ def prepare_target(
 
 
 def are_the_same(connection: Connection, targets: Sequence[PreparedTarget]) -> bool:
-    """Return whether the tables are still the ones that were prepared, with their columns and tablets.
-
-    Raises:
-        TableNotFoundError: one is gone.
-        ClusterUnavailableError: the cluster does not answer.
-    """
+    """Return whether the tables are still the ones that were prepared, with their columns and tablets."""
     return all(
         table_identity(connection, target.path)
         == (target.table_id, target.schema, target.tablet_count)

@@ -184,9 +184,6 @@ class JoinedInsertTask(RowTask):
     A task cannot take back what it has sent. So only its first attempt may write. Every other one refuses
     before its first request. A request without an answer may have arrived, and is never sent again. Either
     way the job fails, the driver ends the transaction, and writes the batch in another one.
-
-    Attributes:
-        transaction: where it is.
     """
 
     transaction: OpenTransaction
@@ -212,12 +209,9 @@ class JoinedInsertTask(RowTask):
 
 
 def require_first_attempt(partition: int, transaction: str) -> None:
-    """Check that no other attempt of this task can have written.
+    """Raise `RepeatedTaskError` for a retry or a speculative copy: another attempt may have written.
 
     Spark starts number 0 once in each run of a stage. The driver has checked that the stage runs once.
-
-    Raises:
-        RepeatedTaskError: this is a retry or a speculative copy.
     """
     context = TaskContext.get()
     assert context is not None, "runs inside a Spark task"
