@@ -6,6 +6,7 @@ Spark keeps one message per partition: that of the task attempt which counts.
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -23,7 +24,7 @@ from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.spark.query.running import BATCH_ID_PROPERTY, QUERY_ID_PROPERTY
 from yt_exactly_once.spark.sink.encode import PARTITION_COLUMN
 from yt_exactly_once.spark.sink.modes.mode import Plan, RowTask
-from yt_exactly_once.spark.sink.modes.tasks import KEY_HASH_COLUMNS, ChunkReport
+from yt_exactly_once.spark.sink.modes.tasks import KEY_HASH_COLUMNS, KEY_HASHES
 from yt_exactly_once.spark.sink.options import PRESERVE, ROUND_ROBIN, Target
 from yt_exactly_once.spark.sink.placement import TABLET_COLUMN
 from yt_exactly_once.ytsaurus.rows import SessionState
@@ -71,7 +72,6 @@ class TaskMessage(WriterCommitMessage):
     """What one task has done.
 
     Attributes:
-        row_count: rows that it got.
         rows: its rows as an Arrow stream, where the commit is to write them.
         reports: what it has written, see `ChunkReport`.
         sessions: those that had rows of the batch before, where the commit is to push the rest.
@@ -79,7 +79,6 @@ class TaskMessage(WriterCommitMessage):
     """
 
     task: TaskIdentity
-    row_count: int
     rows: bytes = field(default=b"", repr=False)
     reports: Sequence[pa.RecordBatch] = field(default=(), repr=False)
     sessions: dict[str, SessionState] = field(default_factory=dict)
@@ -91,20 +90,17 @@ class TaskMessage(WriterCommitMessage):
             yield from pa.ipc.open_stream(self.rows)
 
 
-def packed(batches: Iterable[pa.RecordBatch]) -> tuple[bytes, int]:
-    """Return rows as an Arrow stream, and how many there are."""
-    count, sink, writer = 0, pa.BufferOutputStream(), None
+def packed(batches: Iterable[pa.RecordBatch]) -> bytes:
+    """Return rows as an Arrow stream; nothing without any."""
+    sink, writer = pa.BufferOutputStream(), None
     for batch in batches:
-        if not batch.num_rows:
-            continue
-        if writer is None:
-            writer = pa.ipc.new_stream(sink, batch.schema)
-        writer.write_batch(batch)
-        count += batch.num_rows
+        if batch.num_rows:
+            writer = writer or pa.ipc.new_stream(sink, batch.schema)
+            writer.write_batch(batch)
     if writer is None:
-        return b"", 0
+        return b""
     writer.close()
-    return sink.getvalue().to_pybytes(), count
+    return bytes(sink.getvalue())
 
 
 @dataclass(frozen=True)
@@ -122,14 +118,15 @@ class WriterTask:
     def run(self, batches: Iterable[pa.RecordBatch], task: TaskIdentity) -> TaskMessage:
         """Send or write all rows of the task; Spark's state needs every row to be computed."""
         if self.is_replay:
-            return TaskMessage(task, sum(batch.num_rows for batch in batches), skipped=True)
+            deque(batches, maxlen=0)
+            return TaskMessage(task, skipped=True)
         plan = self.plan
         if plan.task is None or plan.rehearsal is not None:
-            content, count = packed(self._prepared(batches, task.partition, sends=True))
-            return TaskMessage(task, count, content, sessions=dict(plan.given.sessions))
+            content = packed(self._prepared(batches, task.partition, sends=True))
+            return TaskMessage(task, content, sessions=dict(plan.given.sessions))
         rows = self._prepared(batches, task.partition, sends=False)
-        reports = tuple(plan.task.of_run(task.run_id).reported(rows, task.partition))
-        return TaskMessage(task, ChunkReport.of_all(reports).row_count, reports=reports)
+        of_run = plan.task.of_run(task.run_id)
+        return TaskMessage(task, reports=tuple(of_run.reported(rows, task.partition)))
 
     def _prepared(
         self, batches: Iterable[pa.RecordBatch], partition: int, *, sends: bool
@@ -147,8 +144,8 @@ class WriterTask:
                 more[TABLET_COLUMN] = rows.column(SOURCE_TABLET_COLUMN).cast(pa.int64())
             place += count
             if set(KEY_HASH_COLUMNS) <= set(names):
-                both = _hashes(rows, target.plan.keys, "<i8,<i4")
-                more |= dict(zip(KEY_HASH_COLUMNS, (both["f0"], both["f1"]), strict=True))
+                both = _hashes(rows, target.plan.keys)
+                more |= {name: both[name] for name in KEY_HASH_COLUMNS}
             if sends:
                 more[PARTITION_COLUMN] = np.full(count, partition, np.int32)
             whole = pa.RecordBatch.from_arrays(
@@ -158,12 +155,11 @@ class WriterTask:
             yield whole.select(names + [PARTITION_COLUMN] * sends)
 
 
-def _hashes(rows: pa.RecordBatch, plan: WritePlan, dtype: str) -> np.ndarray[Any, Any]:
-    """Return a hash of what is written of each row."""
-    kind = np.dtype(dtype)
-    texts = row_fragments(rows, plan).to_pylist()
-    digests = (hashlib.blake2b(text, digest_size=kind.itemsize).digest() for text in texts)
-    return np.frombuffer(b"".join(digests), dtype=kind)
+def _hashes(rows: pa.RecordBatch, plan: WritePlan) -> np.ndarray[Any, Any]:
+    """Return two hashes of what is written of each row."""
+    texts, size = row_fragments(rows, plan).to_pylist(), KEY_HASHES.itemsize
+    digests = (hashlib.blake2b(text, digest_size=size).digest() for text in texts)
+    return np.frombuffer(b"".join(digests), KEY_HASHES)
 
 
 @dataclass(frozen=True)

@@ -232,7 +232,7 @@ class JobWriter(DataSourceArrowWriter):
         batch, partition = plan.given.batch, context.partitionId()
         identity = TaskIdentity(batch.query_id, batch.run_id, batch.batch_id, partition)
         if self._task.is_replay:
-            return TaskMessage(identity, 0, skipped=True)
+            return TaskMessage(identity, skipped=True)
         if plan.is_by_position and partition:
             raise ConfigError(
                 "mode='idempotent' writes a job into an ordered table from one task, which can compare all "

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.spark.sink.modes import tasks
@@ -64,5 +66,5 @@ class Idempotent(tasks.TaskMode):
         """See `Mode.finish`; raise `DuplicateKeyError` if two rows have one key."""
         target, report = plan.given.target, tasks.ChunkReport.of_all(arrived)
         if target.is_sorted:
-            require_unique(tasks.unpack_hashes(report.key_hashes), target.path)
+            require_unique(np.frombuffer(report.key_hashes, tasks.KEY_HASHES), target.path)
         return [report.written(plan)]

@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 KEY_HASH_COLUMNS = (f"{RESERVED_PREFIX}key_hash_64", f"{RESERVED_PREFIX}key_hash_32")
 """Two hashes of a row's key, 96 bits together, which the driver adds to the DataFrame."""
 
-_HASHES = np.dtype([("wide", "<i8"), ("narrow", "<i4")])
+KEY_HASHES = np.dtype(list(zip(KEY_HASH_COLUMNS, ("<i8", "<i4"), strict=True)))
+"""Both of one row, as tasks report them."""
+
 _DIGEST_BYTES = 8
 
 _REPORT = pa.schema(
@@ -227,9 +229,9 @@ def require_first_attempt(partition: int, transaction: str) -> None:
 
 def key_hashes(chunk: pa.RecordBatch) -> np.ndarray[Any, Any]:
     """Return the keys' hashes, one 12-byte record per row."""
-    packed = np.empty(chunk.num_rows, _HASHES)
-    for place, name in zip(("wide", "narrow"), KEY_HASH_COLUMNS, strict=True):
-        packed[place] = chunk.column(name).to_numpy()
+    packed = np.empty(chunk.num_rows, KEY_HASHES)
+    for name in KEY_HASH_COLUMNS:
+        packed[name] = chunk.column(name).to_numpy()
     return packed
 
 
@@ -243,8 +245,3 @@ def require_unique(hashes: np.ndarray[Any, Any], target: str) -> None:
             "mode='transactional', where the last row of a key wins",
             target=target,
         )
-
-
-def unpack_hashes(packed: bytes) -> np.ndarray[Any, Any]:
-    """Return what tasks reported as an array."""
-    return np.frombuffer(packed, _HASHES)
