@@ -186,7 +186,7 @@ def test_a_batch_is_read_written_advanced_recorded_and_committed():
     """Each request once, and an event after each step."""
     cluster, log = Cluster(), Log()
     done = committer(cluster, log, of=batch(others="digest")).commit(whole([ROWS]))
-    assert done == Committed("tx1", 1, 3)
+    assert done == Committed("tx1", 1)
     assert cluster.requests == [*READS, *WRITES, ("commit",)]
     assert log == [
         (Event.TRANSACTION_STARTED, {"attempt": 1, "transaction": "tx1"}),
@@ -272,7 +272,7 @@ def test_a_failed_attempt_is_aborted_and_made_again(request_, error, unpinned):
     """Through another proxy, unless the cluster itself has answered."""
     cluster, log = Cluster((request_, error("told"))), Log()
     done = committer(cluster, log).commit(whole([ROWS]))
-    assert done == Committed("tx2", 2, 3)
+    assert done == Committed("tx2", 2)
     ended = cluster.requests.index(("abort",))
     assert cluster.requests[ended + 1 :] == [*READS, *WRITES, ("commit",)]
     assert log.of(Event.TRANSACTION_ABORTED) == [{"attempt": 1, "transaction": "tx1"}]
@@ -301,7 +301,7 @@ def test_an_unknown_commit_that_the_ledger_has_is_done():
     cluster, log = Cluster(("commit", CommitOutcomeUnknownError("told"))), Log()
     sent = {}
     done = committer(cluster, log, commits_sent=sent).commit(whole([ROWS]))
-    assert done == Committed("tx1", 1, 3)
+    assert done == Committed("tx1", 1)
     assert cluster.unpinned == 1
     assert log[-3:] == [
         (Event.COMMIT_OUTCOME_UNKNOWN, {"attempt": 1, "transaction": "tx1", "error": "told."}),
@@ -319,7 +319,7 @@ def test_an_unknown_commit_that_the_ledger_lacks_is_made_again(entry):
     sources = () if entry is None else (QUEUE,)
     cluster.at = {0: 10, 1: 4}
     done = committer(cluster, log, of=batch(*sources)).commit(whole([ROWS]))
-    assert done == Committed("tx2", 2, 3)
+    assert done == Committed("tx2", 2)
     assert log.of(Event.COMMIT_OUTCOME_RESOLVED) == []
     assert [fields["transaction"] for fields in log.of(Event.TRANSACTION_COMMITTED)] == ["tx2"]
     assert cluster.unpinned == 1, "the proxy that answered the look-up is healthy"
@@ -338,7 +338,7 @@ def test_a_commit_that_is_applied_late_is_found_by_the_next_attempt():
     """Its transaction is one of ours, and the rows are not written again."""
     cluster, log = Late(("commit", CommitOutcomeUnknownError("told")), applied=False), Log()
     done = committer(cluster, log).commit(whole([ROWS]))
-    assert done == Committed("tx1", 2, 3)
+    assert done == Committed("tx1", 2)
     assert cluster.requests[-3:] == [*READS, ("abort",)]
     assert log.of(Event.COMMIT_OUTCOME_RESOLVED) == [{"transaction": "tx1", "own": True}]
 
@@ -346,7 +346,7 @@ def test_a_commit_that_is_applied_late_is_found_by_the_next_attempt():
 def test_a_batch_that_an_earlier_run_committed_is_found():
     """Between the look-up of this run and its transaction."""
     cluster, log = Cluster(entry=entry_of(batch(), "theirs", run="earlier")), Log()
-    assert committer(cluster, log).commit(whole([ROWS])) == Committed("theirs", 1, 3)
+    assert committer(cluster, log).commit(whole([ROWS])) == Committed("theirs", 1)
     assert cluster.requests == [*READS, ("abort",)]
     assert log.of(Event.COMMIT_OUTCOME_RESOLVED) == [{"transaction": "theirs", "own": False}]
 
@@ -383,7 +383,7 @@ def test_a_transaction_that_was_opened_ahead_is_the_one_of_the_first_attempt():
     commit = committer(cluster, log)
     with commit.ahead():
         assert (cluster.requests, log) == (READS, [])
-        assert commit.commit(whole([ROWS])) == Committed("tx2", 2, 3)
+        assert commit.commit(whole([ROWS])) == Committed("tx2", 2)
     assert cluster.requests == [*READS, *WRITES, ("commit",)] * 2
     assert [fields["transaction"] for fields in log.of(Event.TRANSACTION_STARTED)] == ["tx1", "tx2"]
 
@@ -407,7 +407,7 @@ def test_rows_that_tasks_have_written_are_committed_with_their_transaction():
     commit = committer(cluster, log)
     with commit.ahead() as begun:
         assert (begun.transaction().id, begun.transaction().proxy) == ("tx1", "proxy")
-        assert commit.commit(whole([INSIDE])) == Committed("tx1", 1, 3)
+        assert commit.commit(whole([INSIDE])) == Committed("tx1", 1)
     assert cluster.requests == [*READS, *WRITES[2:], ("commit",)]
     told = [(fields["rows"], fields["sent_by"]) for fields in log.of(Event.ROWS_WRITTEN)]
     assert told == [(3, "tasks")]
@@ -432,7 +432,7 @@ def test_rows_that_tasks_have_written_have_one_attempt(request_, error):
     assert cluster.begun == 1
     assert sent == ({"tx1": transactional.UNSEEN} if request_ == "commit" else {})
     # The same call writes the rows from the driver, whatever became of the commit.
-    assert commit.commit(whole([ROWS])) == Committed("tx2", 1, 3)
+    assert commit.commit(whole([ROWS])) == Committed("tx2", 1)
 
 
 class Absent(Cluster):
@@ -455,7 +455,7 @@ def test_rows_of_tasks_are_looked_for_in_the_ledger_before_they_are_computed_aga
     cluster = Absent(("commit", CommitOutcomeUnknownError("told")))
     commit = committer(cluster)
     with commit.ahead():
-        assert commit.commit(whole([INSIDE])) == Committed("tx1", 1, 3)
+        assert commit.commit(whole([INSIDE])) == Committed("tx1", 1)
     assert (cluster.looks, cluster.begun) == (3, 1)
 
 
@@ -467,7 +467,7 @@ def test_a_late_commit_of_the_tasks_rows_is_found_by_the_call_that_sent_it():
     with commit.ahead(), pytest.raises(CommitOutcomeUnknownError):
         commit.commit(whole([INSIDE]))
     cluster.entry = entry_of(batch(), "tx1")
-    assert commit.commit(whole([ROWS])) == Committed("tx1", 1, 3)
+    assert commit.commit(whole([ROWS])) == Committed("tx1", 1)
     with pytest.raises(RepeatedCallError):
         committer(cluster, commits_sent=sent).commit(whole([ROWS]))
 
@@ -491,7 +491,7 @@ def test_a_transaction_that_has_waited_for_a_quarter_of_its_lease_is_given_up(
     commit = committer(cluster)
     with commit.ahead():
         now[0] += seconds
-        assert commit.commit(whole([ROWS])) == Committed(used, 1, 3)
+        assert commit.commit(whole([ROWS])) == Committed(used, 1)
     assert cluster.requests.count(("abort",)) == cluster.begun - 1
     assert cluster.requests[-5:] == [*WRITES, ("commit",)]
 
@@ -505,7 +505,7 @@ def test_a_failure_ahead_is_one_of_the_first_attempt(begins):
     with commit.ahead() as opened:
         assert (opened is None) is not begins
         done = commit.commit(whole([ROWS]))
-    assert done == (Committed("tx2", 2, 3) if begins else Committed("tx1", 1, 3))
+    assert done == (Committed("tx2", 2) if begins else Committed("tx1", 1))
     assert cluster.unpinned == begins
 
 
@@ -609,7 +609,7 @@ def test_parts_are_committed_in_turn_and_the_consumer_moves_with_the_last():
     cluster, log = Cluster(), Log()
     sent = {}
     done = committer(cluster, log, commits_sent=sent).commit(PARTS)
-    assert done == Committed("tx2", 2, 3)
+    assert done == Committed("tx2", 2)
     assert [request for request in cluster.requests if request[0] == "insert"] == [
         ("insert", "//ledger", 1), ("insert", "//c", {0: 15}), ("insert", "//ledger", 2)
     ]  # fmt: skip
@@ -638,9 +638,9 @@ def test_committed_parts_are_left_out():
     """The others follow; the rows of the batch are all of them."""
     cluster = Cluster(entry=resumed(1))
     done = committer(cluster).commit(PARTS, resumed(1))
-    assert done == Committed("tx1", 1, 3)
+    assert done == Committed("tx1", 1)
     assert [request[2] for request in cluster.requests if request[0] == "write"] == [b"c"]
-    assert committer(Cluster()).commit(PARTS, resumed(2)) == Committed("first", 0, 3)
+    assert committer(Cluster()).commit(PARTS, resumed(2)) == Committed("first", 0)
 
 
 @pytest.mark.parametrize("entry", [resumed(1, digests=("other",)), resumed(1, count=3)])

@@ -10,6 +10,7 @@ from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.commit.consumers import offsets_of
 from yt_exactly_once.commit.entry import LedgerEntry, Tally
 from yt_exactly_once.commit.judgement import nothing_logged
+from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.errors import FencedError, LedgerDivergedError
 from yt_exactly_once.spark.sink.look_up import look_up
 
@@ -32,7 +33,7 @@ def delivery(entry, *, agreed=None):
     options = SimpleNamespace(retry=RetryPolicy(), accepted=(), split_oversized=False)
     return SimpleNamespace(
         batch=BATCH, run=run, call=call, ledger=ledger, emit=lambda *_, **__: None,
-        mode=SimpleNamespace(connection=None, options=options),
+        mode=SimpleNamespace(connection=None, options=options, traits=DeliveryMode.TRANSACTIONAL.traits),
         log=SimpleNamespace(ranges=lambda _, number: nothing_logged(number)),
     )  # fmt: skip
 

@@ -70,11 +70,6 @@ class Part:
     targets: Sequence[TargetRows]
 
     @property
-    def row_count(self) -> int:
-        """Rows of all targets."""
-        return sum(target.row_count for target in self.targets)
-
-    @property
     def inside(self) -> str:
         """The open transaction that has rows which tasks wrote; empty without any."""
         return next((target.inside for target in self.targets if target.inside), "")

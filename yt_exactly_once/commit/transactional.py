@@ -38,13 +38,11 @@ class Committed:
     Attributes:
         transaction_id: the transaction that carried it.
         attempts: how many attempts it took.
-        row_count: rows written.
         entry: what the ledger has of it; `None` if an earlier run had committed it.
     """
 
     transaction_id: str
     attempts: int
-    row_count: int
     entry: LedgerEntry | None = field(default=None, compare=False)
 
 
@@ -133,8 +131,7 @@ class BatchCommit(Contents):
         for part in parts[done:]:
             transaction_id, needed = self._commit_part(part)
             attempts += needed
-        entry = self.entries.get(transaction_id)
-        return Committed(transaction_id, attempts, sum(part.row_count for part in parts), entry)
+        return Committed(transaction_id, attempts, self.entries.get(transaction_id))
 
     def _commit_part(self, part: Part) -> tuple[str, int]:
         def attempt(number: int) -> tuple[str, int]:

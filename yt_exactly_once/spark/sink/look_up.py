@@ -121,8 +121,10 @@ def look_up(delivery: Delivery, begun: Ahead[Read] | None = None) -> Found:
     if entry is not None and not run.bytes:
         run.bytes = sum(tally.bytes for tally in entry.tallies.values())
     run.sessions = {}
-    is_new = verdict is Verdict.NEW and not run.continues_with(batch)
-    if is_new and _looks_for_pushes(delivery):
+    is_new, traits = verdict is Verdict.NEW, delivery.mode.traits
+    # Where tasks have just pushed, rows in sessions need not be of an earlier run or call.
+    has_pushed = traits.has_sessions and delivery.rows.are_computed
+    if is_new and not (run.continues_with(batch) or traits.may_repeat or has_pushed):
         of_query, kind = partial(_sessions, delivery), partial(_kind, delivery)
         with delivery.rows.described(batch, "compare the replay with pushed rows"):
             run.sessions = sessions.sessions_with_rows(batch, run.targets, of_query, kind)
@@ -213,12 +215,6 @@ def _sessions(delivery: Delivery) -> Mapping[str, SessionState]:
     mode, prefix = delivery.mode, f"{delivery.batch.query_id}:"
     path, retry = mode.options.producer, mode.options.retry
     return run_attempts(lambda _: sessions_of(mode.connection, path, prefix), retry, delivery.emit)
-
-
-def _looks_for_pushes(delivery: Delivery) -> bool:
-    """Return whether rows in producer sessions can only be of an earlier run or call."""
-    traits = delivery.mode.traits
-    return not (traits.may_repeat or (traits.has_sessions and delivery.rows.are_computed))
 
 
 def _kind(delivery: Delivery, target: PreparedTarget) -> str:

@@ -20,7 +20,6 @@ from yt_exactly_once.options import (
     options_of,
     require_known,
 )
-from yt_exactly_once.spark.query.calls import LedgerKey
 from yt_exactly_once.ytsaurus.backends import check_backend
 
 if TYPE_CHECKING:
@@ -59,8 +58,6 @@ _NOT_TOGETHER = (
     ("digest", "aggregate", _OLD_ROW),
 )
 
-Transform = Callable[["DataFrame"], "DataFrame"]
-
 
 @documented
 @dataclass(frozen=True)
@@ -71,7 +68,7 @@ class Target:
         metadata=Option(Group.WHERE, "A mounted dynamic table, ordered or sorted.").metadata
     )
     _: KW_ONLY
-    transform: Transform | None = Group.WHAT.option(
+    transform: Callable[[DataFrame], DataFrame] | None = Group.WHAT.option(
         "Changes the DataFrame of the batch for this table.",
         more="It must depend on nothing but the DataFrame, since it runs again on a replay.",
         only_python="it is a function",
@@ -387,11 +384,6 @@ class SinkOptions:
             return range(0)
         first, last = given if isinstance(given, tuple) else (given, given)
         return range(first, last + 1)
-
-    @property
-    def ledger_keys(self) -> list[LedgerKey]:
-        """What the sink writes in the ledger, one for each target."""
-        return [LedgerKey(self.cluster.proxy, self.ledger, target.path) for target in self.targets]
 
     def request_size(self, configured: str | None) -> int:
         """Return how many rows a request carries at most.

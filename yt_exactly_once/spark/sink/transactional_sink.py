@@ -23,7 +23,7 @@ from yt_exactly_once.observability import Emitter, Event, GuardedListener, emitt
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.executors import unfit_python_named
 from yt_exactly_once.spark.java import require_startable
-from yt_exactly_once.spark.query.calls import PROCESS_CALLS, Place
+from yt_exactly_once.spark.query.calls import PROCESS_CALLS, LedgerKey, Place
 from yt_exactly_once.spark.query.checkpoint import CheckpointFiles
 from yt_exactly_once.spark.query.notes import LedgerNotes
 from yt_exactly_once.spark.query.offset_log import OffsetLog
@@ -150,8 +150,9 @@ class TransactionalSink:
             What every step needs, with targets that are prepared.
         """
         options, emit = self.options, self._emitter(place)
+        keys = [LedgerKey(options.cluster.proxy, options.ledger, path) for path in self._paths]
         spare = LedgerNotes(self._connection, options.ledger, place.query_id, options.retry, emit)
-        with reported(emit), self._calls.call(place, options.ledger_keys, emit, spare) as call:
+        with reported(emit), self._calls.call(place, keys, emit, spare) as call:
             if place.problem is not None:
                 raise place.problem
             batch = identify(place)  # 1
@@ -274,7 +275,7 @@ class TransactionalSink:
         run.bytes = sum(target.byte_count for target in rows)
         emit(
             Event.BATCH_COMMITTED,
-            rows=committed.row_count,
+            rows=sum(target.row_count for target in rows),
             bytes=run.bytes,
             sent_by=rows[0].sent_by,
             attempts=committed.attempts,

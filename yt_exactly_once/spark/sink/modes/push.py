@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from yt_exactly_once.spark.sink.modes.sessions import NumberedRows, Numbering
 
 _REHEARSAL = pa.schema({"session": pa.string(), "partition": pa.int64(), "digest": pa.string()})
-REHEARSAL_SCHEMA = spark_schema_of(_REHEARSAL)
 """What a task reports to the driver, one row per session."""
 
 _WAY_ON = (
@@ -241,7 +240,7 @@ class RehearsalTask(Rehearsal):
     numbering: Numbering
     sessions: Mapping[str, SessionState]
 
-    reports = REHEARSAL_SCHEMA
+    reports = spark_schema_of(_REHEARSAL)
 
     def run(self, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[pa.RecordBatch]:
         """Report about the rows of one Spark partition."""

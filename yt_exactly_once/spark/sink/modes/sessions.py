@@ -49,14 +49,6 @@ _REPEAT_JOB = "write the job as another application, which repeats the rows that
 """The way out that a job has."""
 
 
-def source_session(queue_id: str, tablet: int) -> str:
-    """Return the name of the session for the rows of one tablet of a queue.
-
-    A queue that was recreated counts its rows from 0 again, in a session of its own.
-    """
-    return "-".join(filter(None, (_BY_SOURCE, queue_id, str(tablet))))
-
-
 def position_session(partition: int) -> str:
     """Return the name of the session for the rows of one Spark partition."""
     return f"{_BY_POSITION}-{partition}"
@@ -125,8 +117,9 @@ class Numbering:
         for tablet in pc.unique(tablets).to_pylist():
             rows = chunk.filter(pc.equal(tablets, tablet))
             numbers = rows.column(SOURCE_ROW_COLUMN).to_numpy()
-            name = source_session(self.batch.sources[0].queue_id, tablet)
-            yield NumberedRows(name, int(tablet), rows, numbers, self)
+            # A queue that was recreated counts its rows from 0 again, in sessions of its own.
+            parts = (_BY_SOURCE, self.batch.sources[0].queue_id, str(tablet))
+            yield NumberedRows("-".join(filter(None, parts)), int(tablet), rows, numbers, self)
 
 
 def is_numbered_by_source(columns: Iterable[str], batch: MicroBatch) -> bool:
