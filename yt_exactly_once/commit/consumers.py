@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from yt_exactly_once import advice
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
+from yt_exactly_once.commit.cluster import Row, Transaction
 from yt_exactly_once.commit.entry import LedgerEntry, Offsets, PartitionOffset
 from yt_exactly_once.errors import OffsetConflictError
-
-if TYPE_CHECKING:
-    from yt_exactly_once.commit.cluster import Row, Transaction
 
 Moves = dict[int, int]
 """Where a consumer is moved to, per partition that moves."""
@@ -85,14 +81,11 @@ def plan_moves(
     batch: MicroBatch,
     ledger: str,
 ) -> Moves:
-    """Decide how the consumer moves.
+    """Decide how the consumer moves; raise `OffsetConflictError` if a partition is at another offset.
 
     Each partition must be at or after the offset that this query's last commit left, and at or before the
     start of the batch. The source itself moves a stateful query's consumer within that range, once Spark has
     logged the batch. Before the first commit any offset up to the start of the batch is fine.
-
-    Raises:
-        OffsetConflictError: a partition is at another offset.
     """
     moves: Moves = {}
     for part in source.partitions:

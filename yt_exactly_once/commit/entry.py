@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from yt_exactly_once.codec.row_hash import HASH_VERSION, combined, spelled
+from yt_exactly_once.commit.cluster import Row
 from yt_exactly_once.commit.formats import require_known_format
 from yt_exactly_once.errors import LedgerError
-
-if TYPE_CHECKING:
-    from yt_exactly_once.commit.cluster import Row
 
 LEDGER_VERSION = 1
 """Format of the entries and of the table. Raise it when an earlier version would misread an entry."""

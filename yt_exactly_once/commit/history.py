@@ -7,17 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once import advice
+from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.commit.entry import LedgerEntry
+from yt_exactly_once.commit.ledger import CommitLedger
 from yt_exactly_once.commit.notes import Note, NoteKind, Notes, digest_of_path, missing_batches
 from yt_exactly_once.errors import ConfigError, IncompleteBatchError, LedgerMissingError
-
-if TYPE_CHECKING:
-    from yt_exactly_once.commit.batch import MicroBatch
-    from yt_exactly_once.commit.ledger import CommitLedger
-
 
 ONE_CALL = (
     "Call one sink once per batch and target: give one sink several Targets, or join the DataFrames with "

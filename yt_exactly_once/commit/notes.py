@@ -22,8 +22,6 @@ FOLDER = "yt_exactly_once"
 NOTES_VERSION = 1
 """Format of the notes. Raise it when an earlier version would misread one."""
 
-_DIGITS = 16
-
 
 class NoteKind(StrEnum):
     """What a note says about a batch.
@@ -40,9 +38,6 @@ class NoteKind(StrEnum):
     REFUSED = "refused"
     LEDGER = "ledger"
     CLUSTER = "cluster"
-
-
-_INCOMPLETE = frozenset({NoteKind.FAILED, NoteKind.REFUSED})
 
 
 @dataclass(frozen=True)
@@ -114,7 +109,7 @@ def missing_batches(
         if note.target == digest_of_path(target)
         and (note.ledger == digest_of_path(ledger) or committed is None)
         and (
-            (note.kind in _INCOMPLETE and newest < note.batch < number)
+            (note.kind in {NoteKind.FAILED, NoteKind.REFUSED} and newest < note.batch < number)
             or (note.kind is NoteKind.REFUSED and note.batch == newest)
         )
     ]
@@ -125,4 +120,4 @@ def missing_batches(
 
 def digest_of_path(path: str) -> str:
     """Return a short digest of a path, for the name of a file."""
-    return hashlib.sha256(path.encode()).hexdigest()[:_DIGITS]
+    return hashlib.sha256(path.encode()).hexdigest()[:16]

@@ -9,7 +9,7 @@ import hashlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -125,7 +125,8 @@ class WriterTask:
             content = packed(self._prepared(batches, task.partition, sends=True))
             return TaskMessage(task, content, sessions=dict(plan.given.sessions))
         rows = self._prepared(batches, task.partition, sends=False)
-        of_run = plan.task.of_run(task.run_id)
+        # Nothing told the run to the process that planned.
+        of_run = replace(plan.task, settings=replace(plan.task.settings, run_id=task.run_id))
         return TaskMessage(task, reports=tuple(of_run.reported(rows, task.partition)))
 
     def _prepared(
@@ -197,11 +198,7 @@ class TaskRows:
         return self
 
     def compute(self, plan: Plan) -> Iterator[pa.RecordBatch]:
-        """See `Rows.compute`: return what the tasks have sent, or push from here what they have sent.
-
-        Raises:
-            NotOneToOneError: rows of the batch were pushed before, and these are others.
-        """
+        """See `Rows.compute`: return what the tasks have sent, or push it from here, if it is as before."""
         messages = sorted(self.messages, key=lambda message: message.task.partition)
         if plan.task is None:
             return (rows for message in messages for rows in message.batches())

@@ -220,11 +220,7 @@ class JobWriter(DataSourceArrowWriter):
         self._job, self._schema, self._task = job, schema, task
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
-        """Send the rows of a task; compute none for a job that is written.
-
-        Raises:
-            ExactlyOnceError: a row cannot be written, or other rows of the job are.
-        """
+        """Send the rows of a task, none of a written job; raise `ExactlyOnceError` if one does not fit."""
         spare_modules()
         context = TaskContext.get()
         assert context is not None, "runs inside a Spark task"

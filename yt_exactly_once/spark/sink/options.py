@@ -32,11 +32,8 @@ P = ParamSpec("P")
 DYN_BATCH_SIZE_CONF = "spark.yt.write.dynBatchSize"
 """Spark conf that SPYT reads too; used when the argument is absent."""
 
-AUTO_WIRE = "auto"
-"""Arrow where the cluster takes it, YSON otherwise."""
-
-AUTO_SENDER = "auto"
-"""Tasks send the rows of large batches, and the driver those of others."""
+AUTO = "auto"
+"""Lets the sink choose, for each target or batch."""
 
 APPEND = "append"
 UPSERT = "upsert"
@@ -278,9 +275,9 @@ class SinkOptions:
     )
     wire_format: str = Group.HOW.option(
         "How rows are encoded.",
-        default=AUTO_WIRE,
+        default=AUTO,
         values={
-            AUTO_WIRE: "Arrow where the cluster takes it and the columns are safe in it, else YSON.",
+            AUTO: "Arrow where the cluster takes it and the columns are safe in it, else YSON.",
             "arrow": "Arrow. Refuses columns that some proxies would store wrongly: `any`, `interval64`, "
             "and decimals of more than 35 digits.",
             "yson": "YSON.",
@@ -288,9 +285,9 @@ class SinkOptions:
     )
     sent_by: str = Group.HOW.option(
         "Who sends the rows of a batch to the cluster.",
-        default=AUTO_SENDER,
+        default=AUTO,
         values={
-            AUTO_SENDER: "The tasks, for large batches that allow it; else the driver.",
+            AUTO: "The tasks, for large batches that allow it; else the driver.",
             DRIVER: "The driver, which collects them.",
             TASKS: "The tasks. A query that does not allow it in transactional mode is refused.",
         },
@@ -386,13 +383,10 @@ class SinkOptions:
         return range(first, last + 1)
 
     def request_size(self, configured: str | None) -> int:
-        """Return how many rows a request carries at most.
+        """Return how many rows a request carries at most; raise `ConfigError` if the conf is no such number.
 
         Args:
             configured: what `DYN_BATCH_SIZE_CONF` is in the Spark session.
-
-        Raises:
-            ConfigError: the Spark conf is no number of rows.
         """
         size = self.dyn_batch_size
         if size is None:

@@ -6,15 +6,11 @@ ledger entry. `docs/explanation/exactly-once.md` has the table.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from yt_exactly_once import config
 from yt_exactly_once.commit.entry import DRIVER, TASKS
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.spark.sink.options import AUTO_SENDER
-
-if TYPE_CHECKING:
-    from yt_exactly_once.spark.sink.run import Delivery
+from yt_exactly_once.spark.sink.options import AUTO
+from yt_exactly_once.spark.sink.run import Delivery
 
 LARGE = 64 << 20
 """Bytes of encoded rows from which on tasks send them, where the sink may choose."""
@@ -62,4 +58,4 @@ def driver_stands_in(delivery: Delivery) -> bool:
         return False
     is_small = 0 < run.bytes < LARGE and not delivery.batch.stateful
     sent_by = mode.options.sent_by
-    return sent_by == DRIVER or (sent_by == AUTO_SENDER and is_small)
+    return sent_by == DRIVER or (sent_by == AUTO and is_small)

@@ -33,10 +33,7 @@ WRITER_OPTION_NAMES = (
 
 
 def parse_writer_options(options: Mapping[str, str]) -> SinkOptions:
-    """Read the options as Spark hands them over; they have the location of the query's checkpoint.
-
-    Args:
-        options: names in any case, values as strings.
+    """Read the options as Spark hands them over: names in any case, values as strings.
 
     Raises:
         ConfigError: an option is unknown, missing, malformed or contradicts another one.

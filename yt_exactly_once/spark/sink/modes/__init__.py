@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.spark.sink.modes.at_least_once import AtLeastOnce
 from yt_exactly_once.spark.sink.modes.idempotent import Idempotent
+from yt_exactly_once.spark.sink.modes.mode import Mode
 from yt_exactly_once.spark.sink.modes.transactional import Transactional
-
-if TYPE_CHECKING:
-    from yt_exactly_once.spark.sink.modes.mode import Mode
 
 MODES: dict[str, type[Mode]] = {
     DeliveryMode.TRANSACTIONAL: Transactional,

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.spark.sink.modes.mode import Plan
+from yt_exactly_once.spark.sink.modes.mode import Plan, TargetBatch
 from yt_exactly_once.spark.sink.modes.tasks import InsertTask, TaskMode
-
-if TYPE_CHECKING:
-    from yt_exactly_once.spark.sink.modes.mode import TargetBatch
 
 
 class AtLeastOnce(TaskMode):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 from pyspark import TaskContext
 
@@ -91,21 +91,13 @@ class RowTask(ABC):
     def run(self, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[pa.RecordBatch]:
         """Take all rows of one Spark partition, in the columns `Plan.names`; yield reports."""
 
-    def of_run(self, run_id: str) -> Self:
-        """Return the task for a run of the query, which may not be known when the task is planned."""
-        return replace(self, settings=replace(self.settings, run_id=run_id))
-
 
 class Rehearsal(RowTask):
     """Computes all rows, and writes none; its reports show what a replay would write."""
 
     @abstractmethod
     def require_same_rows(self, reports: Iterable[pa.RecordBatch]) -> None:
-        """Compare the rows with those that were written before.
-
-        Raises:
-            NotOneToOneError: they are others.
-        """
+        """Compare the rows with those that were written before; raise `NotOneToOneError` if they differ."""
 
 
 @dataclass(frozen=True)
@@ -178,18 +170,10 @@ class Mode(ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """Refuse options that this mode cannot honour.
-
-        Raises:
-            ConfigError: there is one.
-        """
+        """Refuse options that this mode cannot honour, with `ConfigError`."""
 
     def prepare(self, batch: MicroBatch, targets: Sequence[PreparedTarget]) -> None:  # noqa: B027 - most modes need nothing
-        """Check the query and create what the mode needs; once per run, before the first row.
-
-        Raises:
-            ConfigError: the query cannot be written in this mode.
-        """
+        """Check a run's query, or raise `ConfigError`; create what the mode needs before the first row."""
 
     def settings(self, given: TargetBatch, target: PreparedTarget, *more: str) -> TaskSettings:
         """Return what the tasks need.
@@ -206,11 +190,7 @@ class Mode(ABC):
 
     @abstractmethod
     def plan(self, given: TargetBatch) -> Plan:
-        """Say what tasks do with the rows of a target.
-
-        Raises:
-            ConfigError: the rows cannot be written in this mode.
-        """
+        """Say what tasks do with the rows of a target; raise `ConfigError` if this mode cannot write them."""
 
     @abstractmethod
     def finish(self, plan: Plan, arrived: Iterable[pa.RecordBatch]) -> list[TargetRows]:

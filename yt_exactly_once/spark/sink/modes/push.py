@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,15 +27,14 @@ from yt_exactly_once.spark.sink.modes.mode import Rehearsal, RowTask
 from yt_exactly_once.spark.sink.modes.sessions import (
     REPEAT,
     SESSION_VERSION,
+    NumberedRows,
+    Numbering,
     other_rows,
     position_session,
 )
 from yt_exactly_once.spark.sink.modes.tasks import REPORT_SCHEMA, ChunkReport
 from yt_exactly_once.spark.worker import side_by_side
 from yt_exactly_once.ytsaurus.rows import ProducerSession, SessionState, session_prefix
-
-if TYPE_CHECKING:
-    from yt_exactly_once.spark.sink.modes.sessions import NumberedRows, Numbering
 
 _REHEARSAL = pa.schema({"session": pa.string(), "partition": pa.int64(), "digest": pa.string()})
 """What a task reports to the driver, one row per session."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -24,11 +24,8 @@ from yt_exactly_once.errors import ConfigError, DuplicateKeyError, RepeatedTaskE
 from yt_exactly_once.observability import emitter
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.schema import spark_schema_of
-from yt_exactly_once.spark.sink.modes.mode import Mode, RowTask
+from yt_exactly_once.spark.sink.modes.mode import Mode, Plan, RowTask, TaskSettings
 from yt_exactly_once.ytsaurus.rows import insert_payload
-
-if TYPE_CHECKING:
-    from yt_exactly_once.spark.sink.modes.mode import Plan, TaskSettings
 
 KEY_HASH_COLUMNS = (f"{RESERVED_PREFIX}key_hash_64", f"{RESERVED_PREFIX}key_hash_32")
 """Two hashes of a row's key, 96 bits together, which the driver adds to the DataFrame."""

@@ -7,7 +7,6 @@ or a speculative copy is already sorted out. The result is Arrow: no Python obje
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,11 +18,8 @@ from yt_exactly_once.commit.parts import TargetRows, digest_of_rows
 from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.errors import AmbiguousOrderError, ConfigError, DuplicateKeyError
 from yt_exactly_once.spark.sink.encode import encode_batches
-from yt_exactly_once.spark.sink.modes.mode import Mode, Plan
+from yt_exactly_once.spark.sink.modes.mode import Mode, Plan, TargetBatch
 from yt_exactly_once.spark.sink.modes.tasks import ChunkReport, JoinedInsertTask
-
-if TYPE_CHECKING:
-    from yt_exactly_once.spark.sink.modes.mode import TargetBatch
 
 
 class Transactional(Mode):
