@@ -46,6 +46,8 @@ def decode(data: bytes, name: str) -> bytes:
 
 def check_accepted(accept: str) -> None:
     """Refuse a client that takes no answer as it is; servers would send it gzip."""
+    if "0" not in accept:
+        return
     items = [item.partition(";") for item in accept.lower().replace(" ", "").split(",")]
     weights = {name: weight for name, _, weight in items}
     if _NOTHING.fullmatch(weights.get(IDENTITY, weights.get("*", ""))):
