@@ -96,8 +96,6 @@ _DOES = re.compile(
 )
 _HOLE = re.compile(r"\{[^{}]*\}")
 _NUMBER = re.compile(r"count|partition|start|lower|tablets|rows")
-_WORDS = {"NUMBER": "1", "N": "1", "ID": "1", "FILE": "file", "BUNDLE": "default", "MODE": "new"}
-_WORD = re.compile(r"\b[A-Z]+\b")
 _FINDINGS = {"problem": 3, "warning": 3, "Finding": 4}
 """Where findings of the doctor have the repair among their arguments."""
 

@@ -52,10 +52,6 @@ def test_failed_batch_names_the_error_of_the_task():
     assert (failed["reason"], failed["error"]) == ("ConflictError", "taken: by whom. Wait.")
 
 
-def raising(_event, _fields):
-    raise ValueError("on purpose")
-
-
 def test_listener_gets_the_bound_fields():
     """And those of the event."""
     heard = []

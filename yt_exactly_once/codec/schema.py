@@ -334,8 +334,9 @@ def check_frame(
         missing = "a column besides the key" if sorted else "a column of the table"
         differences.append(_Difference(_ABSENT, _ABSENT, missing, "add one to the DataFrame"))
     if differences:
+        count = len(differences)
         raise SchemaMismatchError(
-            f"The DataFrame does not fit the table in {_counted(differences)}",
+            f"The DataFrame does not fit the table in {'one place' if count == 1 else f'{count} places'}",
             remedy=f"Change the query or the table, column by column:\n{_side_by_side(differences)}",
             target=target,
         )
@@ -395,10 +396,6 @@ def _wrong_type(frame: pa.Schema, column: ColumnSchema) -> list[_Difference]:
 
 def _described(column: ColumnSchema) -> str:
     return f"{column.type}{' key' if column.is_key else ''}"
-
-
-def _counted(differences: Sequence[_Difference]) -> str:
-    return "one place" if len(differences) == 1 else f"{len(differences)} places"
 
 
 def _side_by_side(differences: Sequence[_Difference]) -> str:

@@ -6,7 +6,7 @@ until the next start of its query sets the attribute.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -71,12 +71,7 @@ class LedgerRow:
         return {"ledger": self.ledger, **self.entry.to_row()}
 
 
-def find_ledgers(
-    connection: Connection,
-    paths: Sequence[str] = (),
-    *,
-    looking: Callable[[str], None] = lambda _folder: None,
-) -> list[str]:
+def find_ledgers(connection: Connection, paths: Sequence[str] = ()) -> list[str]:
     """Return the paths of ledgers.
 
     A search lists every folder below a root, some hundred with one request. It does not follow links. Name a
@@ -85,7 +80,6 @@ def find_ledgers(
     Args:
         paths: ledgers, targets (their ledger has the default name beside them), and folders to search.
             Without any, `//home` is searched.
-        looking: called with each folder before it is listed.
 
     Raises:
         TableNotFoundError: a path is neither of them.
@@ -105,7 +99,7 @@ def find_ledgers(
         if attributes["type"] == "table":
             found[_ledger_at(connection, path, attributes)] = None
         else:
-            found |= dict.fromkeys(_search(connection, path, looking))
+            found |= dict.fromkeys(_search(connection, path))
     return sorted(found)
 
 
@@ -140,7 +134,7 @@ def _require_ledger(
     return info
 
 
-def _search(connection: Connection, root: str, looking: Callable[[str], None]) -> Iterator[str]:
+def _search(connection: Connection, root: str) -> Iterator[str]:
     waiting, listed = [root], 0
     while waiting:
         folders = waiting[: MOST_FOLDERS - listed]
@@ -151,8 +145,6 @@ def _search(connection: Connection, root: str, looking: Callable[[str], None]) -
             )
         del waiting[: len(folders)]
         listed += len(folders)
-        for folder in folders:
-            looking(folder)
         held = browsing.children(connection, folders, ["type", LEDGER_MARK])
         for folder, some in zip(folders, held, strict=True):
             for child in some:

@@ -7,7 +7,7 @@ so this works for a query that is stopped or broken too.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -54,13 +54,7 @@ _LOOKS, _PAUSE_SECONDS = 10, 0.3
 _READABLE = frozenset({"mounted", "frozen"})
 
 
-def status(
-    connection: Connection,
-    paths: Sequence[str] = (),
-    *,
-    query: str | None = None,
-    looking: Callable[[str], None] = lambda _folder: None,
-) -> list[QueryStatus]:
+def status(connection: Connection, paths: Sequence[str] = ()) -> list[QueryStatus]:
     """Return the status of all queries in some ledgers, those that wrote last first.
 
     Costs one request for each ledger and each consumer, one for each queue with lag and the column
@@ -68,14 +62,12 @@ def status(
 
     Args:
         paths: see `find_ledgers`.
-        query: only queries with an id that begins so.
-        looking: see `find_ledgers`.
 
     Raises:
         ExactlyOnceError: there are ledgers, and none can be read. What cannot be read of a query is a
             `problem`.
     """
-    found, unread = look(connection, find_ledgers(connection, paths, looking=looking), query=query)
+    found, unread = look(connection, find_ledgers(connection, paths))
     if unread and not found:
         raise next(iter(unread.values()))
     return found
@@ -84,7 +76,11 @@ def status(
 def look(
     connection: Connection, ledgers: Sequence[str], *, query: str | None = None
 ) -> tuple[list[QueryStatus], dict[str, ExactlyOnceError]]:
-    """Return the same as `status`, and why ledgers cannot be read, by their paths."""
+    """Return the same as `status`, and why ledgers cannot be read, by their paths.
+
+    Args:
+        query: only queries with an id that begins so.
+    """
     rows, unread = read_ledgers(connection, ledgers)
     wanted = [row for row in rows if row.entry.query_id.startswith(query or "")]
     return statuses(connection, wanted), unread
