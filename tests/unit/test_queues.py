@@ -68,22 +68,21 @@ def test_missing_permission_is_an_error_at_once(monkeypatch, consumer):
         remote(consumer).pull(0, 0, 1, 1)
 
 
-@pytest.mark.parametrize("state", ["unmounted", "none", "unmounting", "mounting"])
-def test_queue_that_cannot_be_read_is_refused(monkeypatch, state):
-    """The error shows how to mount it."""
-    info = TableInfo(QUEUE, "1-2-3-4", False, 1, state, [])
-    monkeypatch.setattr(queues, "describe_table", lambda *_: info)
-    with pytest.raises(TableNotMountedError, match=f"{state}.*yt mount-table {QUEUE}"):
-        remote().require_readable()
-
-
-@pytest.mark.parametrize("state", ["mounted", "frozen", "freezing", "mixed"])
-def test_frozen_queue_can_be_read(monkeypatch, state):
-    """Only writes need a mounted table."""
-    info = TableInfo(QUEUE, "1-2-3-4", False, 1, state, [])
-    monkeypatch.setattr(queues, "describe_table", lambda *_: info)
+@pytest.mark.parametrize(
+    ("states", "reads"),
+    [("mounted frozen freezing mixed", True), ("unmounted none unmounting mounting", False)],
+)
+def test_queue_is_read_unless_it_is_unmounted(monkeypatch, states, reads):
+    """Only writes need a mounted table; the error shows how to mount it."""
     monkeypatch.setattr(queues, "require_registration", lambda *_: None)
-    assert remote().require_readable() is info
+    for state in states.split():
+        info = TableInfo(QUEUE, "1-2-3-4", False, 1, state, [])
+        monkeypatch.setattr(queues, "describe_table", lambda *_, info=info: info)
+        if reads:
+            assert remote().require_readable() is info
+            continue
+        with pytest.raises(TableNotMountedError, match=f"{state}.*yt mount-table {QUEUE}"):
+            remote().require_readable()
 
 
 def test_consumer_less_queue_has_no_stored_offsets():

@@ -143,16 +143,11 @@ def test_every_kind_of_start_gives_a_row_for_every_partition(starting, expected)
     assert first_positions(starting, bounds((2, 9), (0, 4)), {0: 5}, queue=QUEUE) == expected
 
 
-def test_partition_the_consumer_never_claimed_begins_at_the_first_row_there_is():
-    """Rows that were trimmed before a consumer existed are not its loss."""
-    found = first_positions(StartingPoint.COMMITTED, bounds((7, 9)), {}, queue=QUEUE)
-    assert found == {0: 7}
-
-
-def test_claimed_partition_begins_where_the_consumer_is_even_when_trimmed():
-    """So that the loss is found, not stepped over."""
-    found = first_positions(StartingPoint.COMMITTED, bounds((7, 9)), {0: 3}, queue=QUEUE)
-    assert found == {0: 3}
+@pytest.mark.parametrize(("stored", "first"), [({}, 7), ({0: 3}, 3)])
+def test_trimmed_partition_begins_where_the_consumer_is_if_that_has_claimed_it(stored, first):
+    """So that the loss is found; rows that were trimmed before a consumer existed are not its loss."""
+    found = first_positions(StartingPoint.COMMITTED, bounds((7, 9)), stored, queue=QUEUE)
+    assert found == {0: first}
 
 
 @pytest.mark.parametrize("starting", [{0: 1}, {0: 1, 1: 1, 2: 1}, {1: 0, 2: 0}])
@@ -168,39 +163,36 @@ def test_explicit_start_beyond_the_end_is_refused():
         first_positions({0: 5, 1: 6}, bounds((0, 5), (0, 5)), {}, queue=QUEUE)
 
 
-def test_rows_that_exist_are_reachable():
-    """Neither a fully read queue nor a new partition is a loss."""
-    check_reachable(offset({0: 5}), bounds((5, 5), (0, 3)), fail_on_data_loss=True)
+@pytest.mark.parametrize(("there", "fails"), [([(5, 5), (0, 3)], True), ([(7, 9)], False)])
+def test_rows_that_exist_or_may_be_missing_are_no_loss(there, fails):
+    """Neither a fully read queue nor a new partition is one, nor trimmed rows where the option says so."""
+    check_reachable(offset({0: 5}), bounds(*there), fail_on_data_loss=fails)
 
 
-def test_trimmed_rows_are_a_loss():
+@pytest.mark.parametrize(
+    ("read", "there", "told"),
+    [
+        ({0: 5}, [(7, 9)], r"Rows 5 to 6 of partition 0.*vital.*fail_on_data_loss"),
+        ({0: 5}, [(0, 5), (3, 4)], "Rows 0 to 2 of partition 1"),
+    ],
+    ids=["trimmed", "trimmed in a partition that was added between two batches"],
+)
+def test_trimmed_rows_are_a_loss(read, there, told):
     """The error names the rows and both remedies."""
-    with pytest.raises(
-        DataLossError, match=r"Rows 5 to 6 of partition 0.*vital.*fail_on_data_loss"
-    ):
-        check_reachable(offset({0: 5}), bounds((7, 9)), fail_on_data_loss=True)
-
-
-def test_trimmed_rows_of_a_new_partition_are_a_loss():
-    """A partition that was added and trimmed between two batches had rows nobody read."""
-    with pytest.raises(DataLossError, match="Rows 0 to 2 of partition 1"):
-        check_reachable(offset({0: 5}), bounds((0, 5), (3, 4)), fail_on_data_loss=True)
-
-
-def test_trimmed_rows_are_let_go_when_asked_to():
-    """That is what the option is for."""
-    check_reachable(offset({0: 5}), bounds((7, 9)), fail_on_data_loss=False)
+    with pytest.raises(DataLossError, match=told):
+        check_reachable(offset(read), bounds(*there), fail_on_data_loss=True)
 
 
 @pytest.mark.parametrize("fail_on_data_loss", [True, False])
-def test_queue_that_ends_before_the_offset_is_another_queue(fail_on_data_loss):
-    """Going back would read other rows under the same numbers."""
-    with pytest.raises(DataLossError, match="row 5 of partition 0, which ends at 3"):
-        check_reachable(offset({0: 5}), bounds((0, 3)), fail_on_data_loss=fail_on_data_loss)
-
-
-@pytest.mark.parametrize("fail_on_data_loss", [True, False])
-def test_fewer_partitions_are_a_loss(fail_on_data_loss):
-    """Joined partitions move rows to other indexes."""
-    with pytest.raises(DataLossError, match="read 2 partitions, the queue now has 1"):
-        check_reachable(offset({0: 5, 1: 5}), bounds((0, 9)), fail_on_data_loss=fail_on_data_loss)
+@pytest.mark.parametrize(
+    ("read", "there", "told"),
+    [
+        ({0: 5}, [(0, 3)], "row 5 of partition 0, which ends at 3"),
+        ({0: 5, 1: 5}, [(0, 9)], "read 2 partitions, the queue now has 1"),
+    ],
+    ids=["ends before", "fewer partitions"],
+)
+def test_another_queue_is_a_loss_whatever_the_option_says(read, there, told, fail_on_data_loss):
+    """Rows under the same numbers are others: joined partitions move them, too."""
+    with pytest.raises(DataLossError, match=told):
+        check_reachable(offset(read), bounds(*there), fail_on_data_loss=fail_on_data_loss)

@@ -38,18 +38,12 @@ def test_consumer_makes_its_offsets_the_start():
     assert parse(consumer_path=CONSUMER).starting_offsets is StartingPoint.COMMITTED
 
 
-def test_names_and_booleans_come_in_any_case():
-    """Spark does not keep the case of option names, nor Python that of booleans."""
+def test_names_and_booleans_come_in_any_case_and_limits_are_numbers():
+    """Spark does not keep the case of option names, nor Python that of booleans; all arrive as text."""
     options = parse(Include_Service_Columns="True", FAIL_ON_DATA_LOSS="FALSE")
-    assert options.include_service_columns
-    assert not options.fail_on_data_loss
-
-
-def test_limits_are_numbers():
-    """Limits arrive as text."""
+    assert (options.include_service_columns, options.fail_on_data_loss) == (True, False)
     options = parse(max_rows_per_partition="100", max_bytes_per_partition=" 2048 ")
-    assert options.max_rows_per_partition == 100
-    assert options.max_bytes_per_partition == 2048
+    assert (options.max_rows_per_partition, options.max_bytes_per_partition) == (100, 2048)
 
 
 @pytest.mark.parametrize(
@@ -66,69 +60,53 @@ def test_every_kind_of_start_is_understood(value, expected):
     assert parse(consumer_path=CONSUMER, starting_offsets=value).starting_offsets == expected
 
 
-@pytest.mark.parametrize(
-    "value",
-    ["", "first", "12", "{", "{}", *('{"a": 1}', '{"0": -1}', '{"0": true}', '{"0": 1.5}', '{"0": "1"}')],
-)  # fmt: skip
-def test_malformed_start_is_refused(value):
-    """A start that is not understood must not fall back to another one."""
-    with pytest.raises(ConfigError, match=r"starting_offsets.*committed, earliest, latest"):
-        parse(starting_offsets=value)
-
-
-def test_committed_start_without_a_consumer_is_refused():
-    """There is nothing that could be committed."""
-    with pytest.raises(ConfigError, match="there is no consumer") as caught:
-        parse(starting_offsets="committed")
-    assert caught.value.where["option"] == "starting_offsets"
-
-
-@pytest.mark.parametrize(
-    "name", ["max_rows_per_partition", "max_bytes_per_partition", "shared_task_rows"]
+LIMITS = ("max_rows_per_partition", "max_bytes_per_partition", "shared_task_rows")
+FLAGS = (
+    *(f"include_{what}" for what in ("service_columns", "queue_path", "timestamp")),
+    *("parsing_type_v3", "binary_strings", "fail_on_data_loss"),
 )
-@pytest.mark.parametrize("value", ["0", "-1", "many", "1.5", "", "1e3", "²"])
-def test_limit_that_is_no_positive_number_is_refused(name, value):
-    """The error names the option and what it takes."""
-    with pytest.raises(ConfigError, match=f"{name}.*not a positive whole number"):
-        parse(**{name: value})
+STARTS = [
+    "",
+    "first",
+    "12",
+    "{",
+    "{}",
+    '{"a": 1}',
+    '{"0": -1}',
+    '{"0": true}',
+    '{"0": 1.5}',
+    '{"0": "1"}',
+]
+PATHS = [
+    "home/app/queue",
+    "/home/app/queue",
+    "//home/app/",
+    "hahn://home/q",
+    "//q/@schema",
+    "//q[#1:#2]",
+]
 
 
 @pytest.mark.parametrize(
-    "name",
+    ("name", "values", "told"),
     [
-        *(f"include_{what}" for what in ("service_columns", "queue_path", "timestamp")),
-        *("parsing_type_v3", "binary_strings", "fail_on_data_loss"),
+        ("starting_offsets", STARTS, "starting_offsets.*committed, earliest, latest"),
+        ("starting_offsets", ["committed"], "there is no consumer"),
+        *((name, ["0", "-1", "many", "1.5", "", "1e3", "²"], f"{name}.*not a positive whole number")
+          for name in LIMITS),
+        *((name, ["yes", "1", ""], f"{name}.*neither true nor false") for name in FLAGS),
+        ("path", PATHS, "not the plain Cypress path of a queue"),
+        ("path", [""], r"path of the queue is missing.*load\("),
+        ("consumer_path", PATHS, "not the plain Cypress path of a consumer"),
+        ("consumer_path", [""], "path of the consumer is missing"),
     ],
-)
-@pytest.mark.parametrize("value", ["yes", "1", ""])
-def test_flag_that_is_neither_true_nor_false_is_refused(name, value):
-    """`yes` must not silently mean no."""
-    with pytest.raises(ConfigError, match=f"{name}.*neither true nor false"):
-        parse(**{name: value})
-
-
-@pytest.mark.parametrize(
-    "value",
-    ["home/app/queue", "/home/app/queue", "//home/app/", "hahn://home/q", "//q/@schema", "//q[#1:#2]"],
 )  # fmt: skip
-@pytest.mark.parametrize(("name", "what"), [("path", "queue"), ("consumer_path", "consumer")])
-def test_path_that_is_not_plain_is_refused(name, what, value):
-    """Ranges, attributes and clusters are not part of a queue's path."""
-    with pytest.raises(ConfigError, match=f"not the plain Cypress path of a {what}") as caught:
-        parse(**{name: value})
-    assert caught.value.where["option"] == name
-
-
-def test_missing_path_is_refused():
-    """The error shows how to give it."""
-    with pytest.raises(ConfigError, match=r"path of the queue is missing.*load\("):
-        SourceOptions.parse({"proxy": "localhost:80"})
-
-
-def test_empty_consumer_path_is_refused():
-    """An empty variable must not turn into reading without a consumer."""
-    with pytest.raises(ConfigError, match="path of the consumer is missing"):
-        parse(consumer_path="")
+def test_value_that_is_not_understood_is_refused_by_name(name, values, told):
+    """None falls back to another: `yes` to no, an empty variable to reading without a consumer."""
+    for value in values:
+        with pytest.raises(ConfigError, match=told) as caught:
+            parse(**{name: value})
+        assert caught.value.where["option"] == name, value
 
 
 def test_missing_proxy_is_refused():
@@ -187,6 +165,8 @@ def test_backend_and_configuration_reach_the_client(monkeypatch):
     assert parse().cluster.client_config == {}
     options = parse(backend=" RPC ", client_config='{"proxy": {"request_timeout": 5000}}')
     assert options.cluster.client_config == {"backend": "rpc", "proxy": {"request_timeout": 5000}}
+    with pytest.raises(ConfigError, match="backend 'native'"):
+        parse(backend="native")
 
 
 @pytest.mark.parametrize("value", ["", "rpc", "[1]", '{"token": "secret"'])
@@ -195,9 +175,3 @@ def test_configuration_that_is_no_json_object_is_refused_and_not_shown(value):
     with pytest.raises(ConfigError, match="client_config is not a JSON object") as caught:
         parse(client_config=value)
     assert "secret" not in str(caught.value)
-
-
-def test_unknown_backend_is_refused_at_load():
-    """Not in the first batch."""
-    with pytest.raises(ConfigError, match="backend 'native'"):
-        parse(backend="native")

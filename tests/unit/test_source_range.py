@@ -96,18 +96,14 @@ def flat(pieces):
     return [row for piece in pieces for row in piece]
 
 
-def test_range_is_read_in_one_pull_when_it_fits():
+@pytest.mark.parametrize(
+    ("script", "asked"), [([], [(10, 10)]), ([3, 1], [(10, 10), (13, 7), (14, 6)])]
+)
+def test_range_is_read_in_one_pull_unless_the_server_returns_fewer_rows(script, asked):
     """No row before, none after."""
-    queue = FakeQueue(upper=100)
+    queue = FakeQueue(upper=100, script=script)
     assert flat(reader(queue)[0].read([PartitionRange(0, 10, 20)])) == list(range(10, 20))
-    assert queue.asked == [(10, 10)]
-
-
-def test_short_pulls_are_continued():
-    """The server may return fewer rows than asked for."""
-    queue = FakeQueue(upper=100, script=[3, 1])
-    assert flat(reader(queue)[0].read([PartitionRange(0, 10, 20)])) == list(range(10, 20))
-    assert queue.asked == [(10, 10), (13, 7), (14, 6)]
+    assert queue.asked == asked
 
 
 def test_large_range_is_read_in_bounded_pieces(monkeypatch):
@@ -238,36 +234,17 @@ def test_cluster_that_comes_back_is_read_on():
     assert flat(reader(queue)[0].read([PartitionRange(0, 10, 20)])) == list(range(10, 20))
 
 
-def test_trimmed_prefix_is_a_loss():
-    """The error names the rows that are gone; no row of the range is given out as if nothing was."""
-    made, _, _ = reader(FakeQueue(upper=20, lower=13))
-    with pytest.raises(DataLossError, match="Rows 10 to 12 of partition 0 were trimmed"):
-        list(made.read([PartitionRange(0, 10, 20)]))
-
-
-def test_trimmed_prefix_is_stepped_over_when_asked_to():
-    """And logged, with the rows that are gone."""
-    made, log, _ = reader(FakeQueue(upper=20, lower=13), fail_on_data_loss=False)
-    assert flat(made.read([PartitionRange(0, 10, 20)])) == list(range(13, 20))
+@pytest.mark.parametrize(("lower", "upper", "gone"), [(13, 20, 13), (30, 40, 20), (30, 30, 20)])
+def test_trimmed_rows_are_a_loss_or_stepped_over_when_asked_to(lower, upper, gone):
+    """The first ones of a range or all, whether rows follow it or not; they are named, or logged."""
+    wanted = [PartitionRange(0, 10, 20)]
+    with pytest.raises(DataLossError, match=f"Rows 10 to {gone - 1} of partition 0 were trimmed"):
+        list(reader(FakeQueue(upper=upper, lower=lower))[0].read(wanted))
+    made, log, _ = reader(FakeQueue(upper=upper, lower=lower), fail_on_data_loss=False)
+    assert flat(made.read(wanted)) == list(range(gone, 20))
     ((event, fields),) = log.events
     assert event is Event.SOURCE_ROWS_SKIPPED
-    assert (fields["start"], fields["end"], fields["rows"]) == (10, 13, 3)
-
-
-@pytest.mark.parametrize("upper", [40, 30])
-def test_wholly_trimmed_range_is_a_loss(upper):
-    """Whether rows follow it or not."""
-    made, _, _ = reader(FakeQueue(upper=upper, lower=30))
-    with pytest.raises(DataLossError, match="Rows 10 to 19 of partition 0 were trimmed"):
-        list(made.read([PartitionRange(0, 10, 20)]))
-
-
-@pytest.mark.parametrize("upper", [40, 30])
-def test_wholly_trimmed_range_is_stepped_over_when_asked_to(upper):
-    """The rows after it belong to the next batch."""
-    made, log, _ = reader(FakeQueue(upper=upper, lower=30), fail_on_data_loss=False)
-    assert list(made.read([PartitionRange(0, 10, 20)])) == []
-    assert log.events[0][1]["rows"] == 10
+    assert (fields["start"], fields["end"], fields["rows"]) == (10, gone, gone - 10)
 
 
 def test_rows_trimmed_while_reading_are_a_loss():
