@@ -265,19 +265,17 @@ def test_string_longer_than_the_rows_is_not_scanned():
         parse_rows(rows, {"a": SimpleType("string")})
 
 
-def test_columns_that_nobody_asked_for_are_stepped_over():
-    """Whatever simple value they hold, and different ones in different rows."""
-    values = [1, U(2), 1.5, "text", None, True, False, "x" * 300, -(2**63)]
+@pytest.mark.parametrize(
+    "values",
+    [
+        [1, U(2), 1.5, "text", None, True, False, "x" * 300, -(2**63)],
+        [[1, [b"];", {"a": 1.5}]], {}, [], None, 5, {"k": [{}]}],
+    ],
+    ids=["simple", "composite"],
+)
+def test_columns_that_nobody_asked_for_are_stepped_over(values):
+    """Whatever value they hold, and different ones in different rows."""
     rows = [{"skipped": v, "kept": n, "last": v} for n, v in enumerate(values)]
-    payload = yt.yson.dumps(rows, yson_type="list_fragment", yson_format="binary")
-    scanned = scan_rows(payload, {"kept": INT})
-    assert scanned["kept"].to_pylist() == list(range(len(values)))
-
-
-def test_composite_columns_that_nobody_asked_for_are_stepped_over():
-    """Also where some rows have a simple value there."""
-    values = [[1, [b"];", {"a": 1.5}]], {}, [], None, 5, {"k": [{}]}]
-    rows = [{"skipped": v, "kept": n} for n, v in enumerate(values)]
     payload = yt.yson.dumps(rows, yson_type="list_fragment", yson_format="binary")
     scanned = scan_rows(payload, {"kept": INT})
     assert scanned["kept"].to_pylist() == list(range(len(values)))

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from pyspark.sql import SparkSession
 
-from yt_exactly_once.commit.batch import PartitionRange, SourceRange
+from yt_exactly_once.commit.batch import PartitionRange
 from yt_exactly_once.errors import ConfigError, NewerFormatError
 from yt_exactly_once.spark.query.checkpoint import CheckpointFiles
 from yt_exactly_once.spark.query.offset_log import digest_of_others, source_ranges
@@ -23,42 +23,36 @@ def offset(queue, ends, starts=None, queue_id="id", shared=()):
     return json.dumps(written.to_json())
 
 
-def test_range_runs_from_the_batch_before_to_this_one():
-    """The end of one batch is the start of the next, for every partition."""
-    ranges = source_ranges([offset("//q", [5, 9])], [offset("//q", [2, 9])])
-    parts = (PartitionRange(0, 2, 5), PartitionRange(1, 9, 9))
-    assert ranges == (SourceRange("local", "//q", "//q_c", parts, "id"),)
+RANGES = {
+    "the end of one batch is the start of the next": (
+        offset("//q", [5, 9]), [offset("//q", [2, 9])], [(0, 2, 5), (1, 9, 9)],
+    ),
+    "Spark does not log where a query began": (offset("//q", [5], [3]), [], [(0, 3, 5)]),
+    "the offset before counts rows of a queue that is gone": (
+        offset("//q", [5], [2], "b"), [offset("//q", [90], [2], "a")], [(0, 2, 5)],
+    ),
+    "a queue that was resharded has new partitions": (
+        offset("//q", [5, 4]), [offset("//q", [5])], [(0, 5, 5), (1, 0, 4)],
+    ),
+    "partitions are sorted as numbers": (
+        offset("//q", range(12)), [], [(n, n, n) for n in range(12)],
+    ),
+}  # fmt: skip
 
 
-def test_first_batch_takes_its_start_from_its_own_offset():
-    """Spark does not log where a query began."""
-    ranges = source_ranges([offset("//q", [5], starts=[3])], [])
-    assert ranges[0].partitions == (PartitionRange(0, 3, 5),)
+@pytest.mark.parametrize("case", RANGES)
+def test_ranges_of_a_batch_are_those_between_two_offsets(case):
+    now, before, parts = RANGES[case]
+    (found,) = source_ranges([now], before)
+    named = ("local", "//q", "//q_c", json.loads(now)["queue_id"])
+    assert (found.cluster, found.queue, found.consumer, found.queue_id) == named
+    assert found.partitions == tuple(parts)
 
 
 def test_batch_without_new_rows_does_not_move():
     """The start a resting offset carries is that of an earlier batch."""
     resting = offset("//q", [5], starts=[3])
     assert not source_ranges([resting], [resting])[0].moves
-
-
-def test_recreated_queue_begins_where_its_own_offset_says():
-    """The offset before counts rows of a queue that is gone."""
-    before, now = (offset("//q", [end], [2], name) for end, name in ((90, "a"), (5, "b")))
-    (found,) = source_ranges([now], [before])
-    assert found == SourceRange("local", "//q", "//q_c", (PartitionRange(0, 2, 5),), "b")
-
-
-def test_partition_that_appears_begins_at_zero():
-    """A queue that was resharded has new, so far unread partitions."""
-    ranges = source_ranges([offset("//q", [5, 4])], [offset("//q", [5])])
-    assert ranges[0].partitions[1] == PartitionRange(1, 0, 4)
-
-
-def test_tenth_partition_comes_after_the_ninth():
-    """Partitions are sorted as numbers, although JSON keys are text."""
-    ranges = source_ranges([offset("//q", range(12))], [])
-    assert [part.partition for part in ranges[0].partitions] == list(range(12))
 
 
 def test_two_queues_are_told_apart():

@@ -236,19 +236,13 @@ def test_offset_of_a_version_without_shared_tasks_has_a_task_for_each_partition(
     assert partitions(source.partitions(start, end)) == [[0], [1]]
 
 
-def test_offset_that_does_not_move_is_returned_as_it_is():
-    """Spark compares text; any difference would be an empty batch."""
-    queue = FakeQueue(10)
-    source, _, end = planned(queue)
+@pytest.mark.parametrize("uppers", [(10,), (0, 0)])
+def test_offset_that_does_not_move_is_returned_as_it_is(uppers):
+    """Spark compares text; any difference would be an empty batch, also of an empty queue."""
+    source, start, end = planned(FakeQueue(*uppers))
+    assert (end is start) == (not any(uppers))
     assert everything(source, end) is end
     assert source.partitions(end, end) == []
-
-
-def test_empty_queue_makes_no_batch():
-    """An initial offset at the end of the queue is nothing new."""
-    source = reader(FakeQueue(0, 0))
-    start = source.initialOffset()
-    assert everything(source, start) is start
 
 
 ROWS_LIMIT, BYTES_LIMIT = "max_rows_per_partition", "max_bytes_per_partition"
@@ -320,41 +314,31 @@ def test_available_now_stops_where_the_queue_ended_at_the_start():
     assert seen == [{0: 10, 1: 3, 2: 0}, {0: 20, 1: 3, 2: 0}, {0: 25, 1: 3, 2: 0}]
 
 
-def test_available_now_moves_the_consumer_to_its_end():
+@pytest.mark.parametrize(
+    ("starting", "moves"),
+    [(StartingPoint.COMMITTED, [(0, 2, 10)]), (StartingPoint.LATEST, [])],
+    ids=["rows", "no rows"],
+)
+def test_available_now_moves_the_consumer_to_its_end_if_there_were_rows(starting, moves):
     """Spark never reports the last batch of such a run as committed."""
-    queue = FakeQueue(10)
-    source = reader(queue)
+    queue = FakeQueue(10, stored={0: 2})
+    source = reader(queue, starting_offsets=starting)
     source.prepareForTriggerAvailableNow()
     end = everything(source, source.initialOffset())
-    assert queue.stored == {}
-    everything(source, end)
-    assert queue.stored == {0: 10}
-
-
-def test_available_now_without_rows_leaves_the_consumer_alone():
-    """Nothing was processed, so nothing may be claimed."""
-    queue = FakeQueue(10, stored={0: 2})
-    source = reader(queue, starting_offsets=StartingPoint.LATEST)
-    source.prepareForTriggerAvailableNow()
-    everything(source, source.initialOffset())
     assert queue.moves == []
+    everything(source, end)
+    assert queue.moves == moves
 
 
 def test_new_partitions_are_picked_up_from_their_first_row():
-    """A reshard that adds partitions needs no restart."""
-    queue = FakeQueue(10)
-    source, _, first = planned(queue)
-    queue.uppers, queue.lowers = [12, 4], [0, 0]
-    second = everything(source, first)
-    assert ranges(source.partitions(first, second)) == [(0, 10, 12), (1, 0, 4)]
-
-
-def test_new_empty_partition_makes_no_batch():
-    """It is named with the next rows."""
+    """A reshard that adds partitions needs no restart; an empty one is named with the next rows."""
     queue = FakeQueue(10)
     source, _, first = planned(queue)
     queue.uppers, queue.lowers = [10, 0], [0, 0]
     assert everything(source, first) is first
+    queue.uppers = [12, 4]
+    second = everything(source, first)
+    assert ranges(source.partitions(first, second)) == [(0, 10, 12), (1, 0, 4)]
 
 
 @pytest.mark.parametrize(
