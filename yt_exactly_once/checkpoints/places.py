@@ -99,11 +99,7 @@ class Places:
         return "/".join(("", self._first, *parts))
 
     def locate(self, path: str) -> Parts:
-        """Return the place in Cypress that the path of a request means.
-
-        Raises:
-            AccessError: the secret is wrong, or the place is not served.
-        """
+        """Return the place that a request means; raise `AccessError` for a wrong secret or another place."""
         names = PurePosixPath(path).parts[1:]
         given = names[0] if names else ""
         if not hmac.compare_digest(given.encode(), self._first.encode()):

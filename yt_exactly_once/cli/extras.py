@@ -15,11 +15,7 @@ _EXTRAS = {
 
 
 def require_extra(extra: str) -> None:
-    """Return when all packages of an extra are installed.
-
-    Raises:
-        ConfigError: names those that are not.
-    """
+    """Return when all packages of an extra are installed; raise `ConfigError` with those that are not."""
     missing = [name for name in _EXTRAS[extra] if not _is_installed(name)]
     if missing:
         raise ConfigError(

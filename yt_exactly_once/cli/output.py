@@ -17,11 +17,7 @@ def print_json(value: Any) -> None:
 
 
 def require_folder(file: Path | None, option: str) -> None:
-    """Check that the folder of a file to write exists, before anything is done.
-
-    Raises:
-        ConfigError: it does not.
-    """
+    """Check that the folder of a file to write exists; raise `ConfigError` if it does not."""
     if file is not None and not file.parent.is_dir():
         raise ConfigError(
             "The directory of the file does not exist",

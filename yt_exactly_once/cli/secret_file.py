@@ -12,11 +12,7 @@ _SECRET_BYTES = 16
 
 
 def kept_secret(file: Path, option: str) -> str:
-    """Return the secret in a file, and create the file if it is missing.
-
-    Raises:
-        ConfigError: the file cannot be used, is empty, or others may read it.
-    """
+    """Return the secret in a file, created if missing; raise `ConfigError` if it cannot serve."""
     try:
         try:
             descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -98,11 +98,7 @@ def _items_one_by_one(data: memoryview, skipped: int) -> Iterator[list[Any] | me
 
 
 def raw_items(data: memoryview) -> Iterator[memoryview]:
-    """Yield the items of a list fragment, each with the separator that follows it.
-
-    Raises:
-        ValueError: this is not YSON.
-    """
+    """Yield the items of a list fragment, each with its separator; raise `ValueError` if it is not YSON."""
     end = 0
     try:
         source = _Source(data, len(data))
@@ -115,11 +111,7 @@ def raw_items(data: memoryview) -> Iterator[memoryview]:
 
 
 def parse_item(item: memoryview) -> Any:
-    """Parse one item of a list fragment.
-
-    Raises:
-        ValueError: this is not YSON.
-    """
+    """Parse one item of a list fragment; raise `ValueError` if this is not YSON."""
     return _parsed(item)[0]
 
 

@@ -36,11 +36,7 @@ def to_stored(array: pa.Array) -> pa.Array:
 
 
 def from_stored(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Decode stored bytes into decimals of the target type; nulls stay null.
-
-    Raises:
-        UnfitValueError: a value has another width, or is NaN or infinite, which Arrow has not.
-    """
+    """Decode stored bytes, nulls too; raise `UnfitValueError` for NaN, the infinities, another width."""
     width = stored_width(target.precision)
     lengths = pc.fill_null(pc.binary_length(array), scalar(width, pa.int32()))
     odd = np.flatnonzero(to_numpy(lengths) != width)

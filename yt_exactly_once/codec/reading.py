@@ -17,11 +17,7 @@ from yt_exactly_once.codec.values import UnfitValueError, check_nulls
 
 
 def present(plain: pa.Array, logical: types.LogicalType, asked: pa.DataType) -> pa.Array:
-    """Turn a plain array of the logical type into the Arrow type asked for.
-
-    Raises:
-        UnfitValueError: a value the Arrow type cannot hold, such as bytes that are no text.
-    """
+    """Turn a plain array into the Arrow type asked for; raise `UnfitValueError` if a value does not fit."""
     match types.untagged(logical):
         case types.SimpleType() | types.DecimalType() as bare:
             return bare.scalar.from_plain(plain, asked)

@@ -118,11 +118,7 @@ def joined(fragments: Fragments) -> bytes:
 
 
 def encode_empty(plan: WritePlan, wire: WireFormat) -> bytes | memoryview:
-    """Encode no rows: a payload to find out whether the cluster takes the format and the types.
-
-    Raises:
-        ConfigError: the format cannot carry one of the columns.
-    """
+    """Encode no rows, to ask what the cluster takes; raise `ConfigError` if the format lacks a type."""
     if wire is WireFormat.YSON:
         return b""
     fields = _arrow_fields(plan)
@@ -233,11 +229,7 @@ def _stored(encoded: pa.Array, column: ColumnSchema) -> pa.Array:
 def check_column(
     batch: pa.RecordBatch, column: ColumnSchema, wire: WireFormat, shape: Shape = Shape.NAMED
 ) -> pa.Array:
-    """Convert one column, and check that all its values can be written.
-
-    Raises:
-        UnfitValueError: one cannot.
-    """
+    """Convert one column; raise `UnfitValueError` if one of its values cannot be written."""
     array = batch.column(column.name)
     if column.is_key:
         _check_key(array, column)

@@ -89,11 +89,7 @@ def arrow_schema_from(document: Mapping[str, Any]) -> pa.Schema:
 
 
 def document_from(arrow: pa.Schema) -> Document:
-    """Return the schema of a DataFrame whose batches have that Arrow schema.
-
-    Raises:
-        SchemaMismatchError: a decimal has more digits than Spark's decimals can have.
-    """
+    """Return a DataFrame's schema for such batches; raise `SchemaMismatchError` if a decimal is too wide."""
     return {"type": "struct", "fields": [_spark_field(field, field.name) for field in arrow]}
 
 

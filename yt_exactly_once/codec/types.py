@@ -192,11 +192,7 @@ def arrow_obstacle(logical: LogicalType) -> str | None:
 
 
 def parse_type(description: Any, *, column: str | None = None) -> LogicalType:
-    """Build the tree from a `type_v3` description.
-
-    Raises:
-        SchemaMismatchError: an unknown type name or a malformed description.
-    """
+    """Build the tree from a `type_v3` description; raise `SchemaMismatchError` if that is not understood."""
     try:
         return _parse(description)
     except (KeyError, TypeError, ValueError) as error:

@@ -76,11 +76,7 @@ def check_nulls(array: pa.Array, *, nullable: bool, whole: pa.Array | None = Non
 
 
 def converted(array: pa.Array, convert: Callable[[pa.Array], pa.Array], problem: str) -> pa.Array:
-    """Convert an array; where Arrow refuses, find the first value it refuses.
-
-    Raises:
-        UnfitValueError: the conversion fails for some value.
-    """
+    """Convert an array; raise `UnfitValueError` with the first value that Arrow refuses."""
     try:
         return convert(array)
     except pa.ArrowInvalid:
@@ -162,11 +158,7 @@ def to_decimals(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def validated(decimals: pa.Array) -> pa.Array:
-    """Return decimals that have no more digits than their type says.
-
-    Raises:
-        UnfitValueError: a value has more; YTsaurus stores NaN and the infinities as the largest numbers.
-    """
+    """Return decimals; raise `UnfitValueError` if one has more digits than its type, as stored NaN has."""
 
     def convert(part: pa.Array) -> pa.Array:
         part.validate(full=True)
@@ -183,11 +175,7 @@ def to_text(array: pa.Array) -> pa.Array:
 
 
 def require_utf8(array: pa.Array) -> pa.Array:
-    """Return values as strings.
-
-    Raises:
-        UnfitValueError: a value is not valid UTF-8, as Spark's strings need not be either.
-    """
+    """Return values as strings; raise `UnfitValueError` if one is not UTF-8, which Spark's need not be."""
     return converted(array, _as_text, NOT_UTF8)
 
 
@@ -208,12 +196,9 @@ def to_uuids(array: pa.Array) -> pa.Array:
 
 
 def to_json(array: pa.Array) -> pa.Array:
-    """Return the bytes of JSON, checked as the cluster will: at the commit it could not name the row.
-
-    Raises:
-        UnfitValueError: a value is not JSON that the cluster takes.
-    """
+    """Return the bytes of JSON; raise `UnfitValueError` where the cluster would not take the commit."""
     texts = to_text(array)
+    # At the commit the cluster could not name the row.
     for row, text in enumerate(texts.to_pylist()):
         if text is not None:
             _check_json(row, text)

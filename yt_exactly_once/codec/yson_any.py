@@ -23,20 +23,12 @@ if TYPE_CHECKING:
 
 
 def any_values(array: pa.Array) -> pa.Array:
-    """Encode values.
-
-    Raises:
-        UnfitValueError: bytes that are not one YSON value, or a map with a key twice.
-    """
+    """Encode values; raise `UnfitValueError` for bytes that are not one YSON value, or a key twice."""
     return _given(array, to_binary) if is_binary(array.type) else _plain(array, parts.doubles)
 
 
 def any_keys(array: pa.Array) -> pa.Array:
-    """Encode keys, with equal bytes where the cluster takes them for one key.
-
-    Raises:
-        UnfitValueError: as for values.
-    """
+    """Encode keys, with equal bytes where the cluster takes them for one; raise as for values."""
     if is_binary(array.type):
         return _given(array, lambda value: comparable(to_binary(value)))
     return _plain(array, parts.canonical_doubles)

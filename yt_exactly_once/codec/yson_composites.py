@@ -87,11 +87,7 @@ class Tokens:
     keys: Mask
 
     def closing(self) -> Places:
-        """Return for each opening token the one that closes it.
-
-        Raises:
-            UnevenError: a list ends as a map, or the other way round.
-        """
+        """Return the token that closes each opening one; raise `UnevenError` if it is of another kind."""
         steps = _STEPS[self.marks]
         found = np.zeros(len(steps), np.int64)
         for level in range(int(self.levels.max(initial=0))):

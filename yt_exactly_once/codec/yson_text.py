@@ -27,11 +27,7 @@ class UnfitYsonError(ValueError):
 
 
 def to_binary(value: bytes) -> bytes:
-    """Return the value as binary YSON.
-
-    Raises:
-        UnfitYsonError: the bytes are not exactly one value, or a reader would lose a part of them.
-    """
+    """Return the value as binary YSON; raise `UnfitYsonError` if it is not one, or would lose a part."""
     try:
         canonical = bindings.write_value(bindings.parse_value(value))
     except ValueError:

@@ -45,11 +45,7 @@ class Words:
         return self._behind(places, literal)[0]
 
     def behind(self, places: Places, literal: bytes) -> Bytes:
-        """Return the byte that follows the literal at each place.
-
-        Raises:
-            UnevenError: the literal is not everywhere.
-        """
+        """Return the byte behind the literal at each place; raise `UnevenError` if it is not everywhere."""
         begins, words = self._behind(places, literal)
         require(begins.all())
         return np.asarray(words.view(np.uint8)[::_WORD])

@@ -30,11 +30,7 @@ class Shape(Enum):
 
 
 def fragments(array: pa.Array, logical: types.LogicalType, shape: Shape) -> pa.Array:
-    """Encode a column: one fragment of binary YSON per row, the entity for null.
-
-    Raises:
-        UnfitValueError: a value, or a null, that the logical type does not have.
-    """
+    """Encode a column, null as entity; raise `UnfitValueError` for a value that its type has not."""
     check_nulls(array, nullable=types.is_nullable(logical))
     if pa.types.is_null(array.type):
         return yson_parts.nothing(array)

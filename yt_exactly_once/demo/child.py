@@ -112,11 +112,7 @@ class Child(contextlib.AbstractContextManager["Child"]):
         self._lines.extend(lines)
 
     def require_success(self) -> None:
-        """Wait for the end of a child that closed its pipe.
-
-        Raises:
-            ChildFailedError: it did not end with exit code 0.
-        """
+        """Wait for the end of a child; raise `ChildFailedError` unless its exit code is 0."""
         try:
             code = self._process.wait(_DEATH_SECONDS)
         except subprocess.TimeoutExpired as error:
@@ -140,11 +136,7 @@ class Child(contextlib.AbstractContextManager["Child"]):
         )
 
     def kill(self) -> None:
-        """End the child and all it has started with SIGKILL, and wait until they are gone.
-
-        Raises:
-            ChildFailedError: a process is still there.
-        """
+        """End the child and all it has started with SIGKILL; raise `ChildFailedError` if one is left."""
         if survivors := kill_session(self._process):
             raise self.failure(f"Processes survived SIGKILL: {survivors}")
 

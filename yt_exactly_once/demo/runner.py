@@ -78,11 +78,7 @@ class DemoOptions:
 
 
 def run_demo(options: DemoOptions, display: Display) -> Result:
-    """Run the demo and return what the check found.
-
-    Raises:
-        ExactlyOnceError: the demo could not be carried out.
-    """
+    """Run the demo, return what the check found; raise `ExactlyOnceError` if it could not be carried out."""
     began = time.monotonic()
     require_java()
     flights = data.read_flights(options.rows)

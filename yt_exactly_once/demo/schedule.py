@@ -80,11 +80,7 @@ def moments(kills: int, seed: int) -> Iterator[Moment]:
 
 
 def rows_per_batch(partition_rows: int, kills: int) -> int:
-    """Return how many rows of a queue partition make a batch, so that there are enough batches.
-
-    Raises:
-        ConfigError: there are too few rows for so many kills.
-    """
+    """Return rows of a partition per batch; raise `ConfigError` if they are too few for so many kills."""
     batches = max(FEWEST_BATCHES, BATCHES_PER_KILL * (kills + 1))
     if partition_rows < batches:
         raise ConfigError(

@@ -114,11 +114,7 @@ def create_table(
 
 
 def schema_like(connection: Connection, path: str) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the columns of a dynamic table, as in its `@schema`, and the names of its key.
-
-    Raises:
-        TableError: there is no such table, or it is static.
-    """
+    """Return columns and key of a dynamic table; raise `TableError` if there is none, or it is static."""
     check_path(path, "path")
     info = describe_table(connection, path)
     return info.schema, [column["name"] for column in info.schema if column.get("sort_order")]

@@ -129,11 +129,7 @@ class Replay:
 
 
 def read_letters(connection: Connection, path: str) -> list[Letter]:
-    """Return all letters of a dead-letter table, in their order.
-
-    Raises:
-        TableError: the table has not the columns of one, or is not mounted.
-    """
+    """Return all letters of a table, in their order; raise `TableError` if it is none, or not mounted."""
     info = describe_table(connection, path)
     remedy = "Pass the path that the sink has as dead_letter_path"
     require_columns(info, REJECT_SCHEMA, "a dead-letter table", TableError, remedy)

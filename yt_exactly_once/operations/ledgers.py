@@ -322,22 +322,14 @@ def rival(
 
 
 def remove_entry(connection: Connection, row: LedgerRow) -> None:
-    """Remove an entry, unless its query has written it since it was read.
-
-    Raises:
-        ConflictError: the entry has changed; nothing was removed.
-    """
+    """Remove an entry; raise `ConflictError`, and remove nothing, if its query has written it since."""
     with connection.transaction() as transaction:
         require_unchanged(row, transaction)
         transaction.delete(row.ledger, [row.key])
 
 
 def require_unchanged(row: LedgerRow, transaction: TabletTransaction) -> None:
-    """Check that an entry is still the one that was read.
-
-    Raises:
-        ConflictError: the query has written it since.
-    """
+    """Check that an entry is the one that was read; raise `ConflictError` if it was written since."""
     found = transaction.lookup(row.ledger, [row.key])[0]
     if found is None or found["transaction_id"] != row.entry.transaction_id:
         raise errors.ConflictError(

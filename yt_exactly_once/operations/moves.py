@@ -186,11 +186,7 @@ def move_consumer(
 
 
 def require_accepted(name: str, accepted: int, count: int, what: str) -> None:
-    """Check that a number of rows at stake was accepted by that very number.
-
-    Raises:
-        ConfigError: another number was accepted, or none.
-    """
+    """Check that a number of rows at stake was accepted; raise `ConfigError` if none or another one was."""
     if count != accepted:
         raise ConfigError(
             f"{count} rows may {what}",

@@ -296,11 +296,7 @@ class _Found:
 
 
 def accept(repairs: Sequence[Repair], *, repeated: int, lost: int) -> None:
-    """Check that a person has accepted, by their numbers, the rows that are at stake.
-
-    Raises:
-        ConfigError: they have not, or something must be done by a person first.
-    """
+    """Check that the rows at stake were accepted; raise `ConfigError` if not, or if a person must decide."""
     for repair in repairs:
         if repair.open:
             raise ConfigError(
@@ -316,10 +312,6 @@ def accept(repairs: Sequence[Repair], *, repeated: int, lost: int) -> None:
 
 
 def apply(connection: Connection, repair: Repair) -> None:
-    """Do the steps of a plan, in order. A query that has committed since stops it.
-
-    Raises:
-        ConflictError: the query has written, or somebody has moved the consumer, since the plan was made.
-    """
+    """Do the steps of a plan, in order; raise `ConflictError` if query or consumer have moved since."""
     for step in repair.steps:
         step.act(connection, repair.row)

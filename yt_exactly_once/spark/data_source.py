@@ -48,11 +48,7 @@ class YtDataSource(DataSource):
         return FORMAT_NAME
 
     def schema(self) -> StructType:
-        """Return the queue's columns, after checking everything a query needs.
-
-        Raises:
-            ExactlyOnceError: see `OpenedQueue.open`.
-        """
+        """Return the queue's columns, after checking all that a query needs; see `OpenedQueue.open`."""
         return self._open().spark_schema
 
     def streamReader(self, schema: StructType) -> QueueStreamReader:  # noqa: N802 - Spark's name

@@ -21,11 +21,7 @@ _NO_PYTHON = re.compile(r'Cannot run program "([^"]*python[^"]*)"')
 
 
 def require_version(driver: str) -> None:
-    """Check, in a task, that the executor has the package of the driver.
-
-    Raises:
-        ConfigError: it has another version.
-    """
+    """Check, in a task, that the executor has the driver's package; raise `ConfigError` if not."""
     if driver != VERSION:
         raise _version_differs(VERSION, driver)
 

@@ -29,11 +29,7 @@ _REMEDY = (
 
 
 def require_java() -> None:
-    """Return when Spark will find a Java runtime it can start with.
-
-    Raises:
-        JavaNotFoundError: there is none, it does not start, or it is too old.
-    """
+    """Return when Spark will find a Java runtime that can start it; raise `JavaNotFoundError` if not."""
     java = _find()
     release = _release(java)
     if release < OLDEST_JAVA:

@@ -15,20 +15,12 @@ if TYPE_CHECKING:
 
 
 def spark_schema_of(arrow: pa.Schema) -> StructType:
-    """Return the schema of a DataFrame whose batches have that Arrow schema.
-
-    Raises:
-        SchemaMismatchError: a decimal has more digits than Spark's decimals can have.
-    """
+    """Return a DataFrame's schema for such batches; raise `SchemaMismatchError` if a decimal is too wide."""
     return StructType.fromJson(document_from(arrow))
 
 
 def arrow_of_spark(schema: StructType) -> pa.Schema:
-    """Return the Arrow schema in which Spark passes such a DataFrame to Python.
-
-    Raises:
-        SchemaMismatchError: a column's type has no counterpart in YTsaurus.
-    """
+    """Return the Arrow form of a DataFrame; raise `SchemaMismatchError` if YTsaurus lacks a type."""
     return arrow_schema_from(schema.jsonValue())
 
 

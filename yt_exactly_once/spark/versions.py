@@ -87,11 +87,7 @@ elif SPARK >= OLDEST_WITH_FORMATS:
 
 
 def require_formats() -> None:
-    """Check that the installed version has data sources in Python, which the format yt is made of.
-
-    Raises:
-        ConfigError: it has none.
-    """
+    """Check that this PySpark has data sources in Python; raise `ConfigError` if it has none."""
     if SPARK < OLDEST_WITH_FORMATS:
         raise ConfigError(
             f"PySpark {pyspark.__version__} has no data sources in Python, so there is no format yt",

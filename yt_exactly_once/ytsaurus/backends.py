@@ -16,11 +16,7 @@ _RPC_BINDINGS = ("yt_driver_bindings", "yt_driver_rpc_bindings")
 
 
 def check_backend(client_config: Mapping[str, Any]) -> None:
-    """Check that the client's backend can be used here.
-
-    Raises:
-        ConfigError: it is unknown, or its bindings are not installed.
-    """
+    """Check that the client's backend is known and installed; raise `ConfigError` if not."""
     backend = client_config.get("backend")
     if backend in {None, "http"}:
         return

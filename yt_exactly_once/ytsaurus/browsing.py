@@ -73,11 +73,7 @@ def request(command: str, **parameters: Any) -> dict[str, Any]:
 
 
 def output(part: Mapping[str, Any]) -> Any:
-    """Return what one of several requests returned.
-
-    Raises:
-        YtError: it failed.
-    """
+    """Return what one of several requests returned; raise `YtError` if it failed."""
     if "error" in part:
         raise create_response_error(part["error"])
     return part["output"]

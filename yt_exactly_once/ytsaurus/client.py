@@ -139,11 +139,7 @@ class Connection:
         require_proxy(self.reader)
 
     def pinned(self) -> PinnedProxy:
-        """Return the proxy for transactions, chosen from `/hosts` once and kept until `unpin`.
-
-        Raises:
-            ClusterUnavailableError: the list of proxies is unavailable.
-        """
+        """Return the proxy for transactions, chosen from `/hosts` once and kept until `unpin`."""
         state = self._state()
         if state.pinned is None:
             with translated("choose a proxy", proxy=self.config.proxy):
@@ -230,11 +226,7 @@ class Connection:
         return TransactionAhead(pinned.ahead, start, reads, lanes)
 
     def meanwhile(self, call: Callable[[], T]) -> Future[T]:
-        """Make a call on a thread that nothing else waits for.
-
-        Raises:
-            ClusterUnavailableError: the list of proxies is unavailable.
-        """
+        """Make a call on a thread that nothing else waits for."""
         return self.pinned().aside.submit(call)
 
     @property

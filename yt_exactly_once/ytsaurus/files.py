@@ -112,11 +112,7 @@ class CypressFiles:
         return [_node(str(name), name.attributes) for name in found]
 
     def read(self, parts: Sequence[str], offset: int, length: int) -> bytes:
-        """Return a part of a file, shorter only where the file ends.
-
-        Raises:
-            TableNotFoundError: there is no such file.
-        """
+        """Return a part of a file, less at its end only; raise `TableNotFoundError` if there is none."""
         path = path_of(parts)
         where = {"path": path, "offset": offset, "length": length}
         return self._run("read", path, lambda _client: bytes(self._heavy("read_file", where)))
@@ -216,11 +212,7 @@ class CypressFiles:
         return True
 
     def make_folder(self, parts: Sequence[str]) -> None:
-        """Create a folder with everything above it that is missing; it may be there.
-
-        Raises:
-            PathExistsError: a file is there.
-        """
+        """Create a folder and what is missing above it; raise `PathExistsError` if a file is there."""
         path = path_of(parts)
         self._run(
             "create",

@@ -350,11 +350,7 @@ class Lane:
         *,
         stream: bool,
     ) -> bytes:
-        """Send a request, and return the body of the answer.
-
-        Raises:
-            Exception: what the official client raises.
-        """
+        """Send a request, and return the body of the answer; raise what the official client raises."""
         client, session = self._client, _get_session(self._client)
         request = PreparedRequest()
         request.method, request.url, request.body = method, f"{self._url}/{command}", body

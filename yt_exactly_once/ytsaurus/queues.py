@@ -82,11 +82,7 @@ class RemoteQueue:
     consumer: str | None = None
 
     def describe(self) -> TableInfo:
-        """Return what the queue is like now, see `describe_table`.
-
-        Raises:
-            NotAQueueError: the table is sorted.
-        """
+        """Return what the queue is like, see `describe_table`; raise `NotAQueueError` if it is sorted."""
         try:
             info = describe_table(self.connection, self.path)
         except errors.TableNotDynamicError as error:

@@ -124,11 +124,7 @@ class WholeTable:
             return replace(self, timestamp=int(self.connection.reader.generate_timestamp()))
 
     def require_same(self) -> None:
-        """Check that a static table is the one that was looked at, with the same content.
-
-        Raises:
-            ConflictError: it was written or replaced while it was read.
-        """
+        """Check that a static table is what was looked at; raise `ConflictError` if it was written since."""
         with translated("look at the table", path=self.path):
             attributes = ["id", "content_revision"]
             found = self.connection.reader.get(self.path, attributes=attributes).attributes

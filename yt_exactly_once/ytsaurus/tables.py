@@ -110,11 +110,7 @@ def described(path: str, attributes: Mapping[str, Any] | None) -> TableInfo:
 def require_table(
     path: str, attributes: Mapping[str, Any] | None, absent: str = "Check the path"
 ) -> Mapping[str, Any]:
-    """Return the attributes of a table.
-
-    Raises:
-        TableNotFoundError: they are those of something else, or of nothing.
-    """
+    """Return the attributes of a table; raise `TableNotFoundError` if they are of nothing, or no table."""
     if attributes is None or attributes["type"] != "table":
         raise errors.TableNotFoundError(
             "There is no such table"

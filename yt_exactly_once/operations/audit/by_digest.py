@@ -43,11 +43,7 @@ def keeps_digests(entries: Entries) -> bool:
 def compared_by_digest(
     reader: RangeReader, info: TableInfo, entries: Entries, look: Callable[[], Entries]
 ) -> Audit:
-    """Compare the rows of a target with the digests of its ledger entries.
-
-    Raises:
-        UnprovableError: digests say nothing about this target, or not while its query runs.
-    """
+    """Compare a target with the digests of its ledger; raise `UnprovableError` if they prove nothing."""
     digests = _digests(info, entries)
     if any(digest.replaces for digest in digests):
         return _replaced(reader, info, entries, look)
@@ -71,11 +67,7 @@ def compared_by_digest(
 def compared_by_count(
     reader: RangeReader, info: TableInfo, entries: Entries, look: Callable[[], Entries]
 ) -> Audit:
-    """Compare the number of rows of an ordered target with that of its ledger entries.
-
-    Raises:
-        UnprovableError: the target is sorted.
-    """
+    """Compare the number of rows with that of the ledger; raise `UnprovableError` if the target is sorted."""
     if info.is_sorted:
         raise UnprovableError(
             "The number of rows proves nothing: the target is sorted, and later rows replace earlier ones",

@@ -18,11 +18,7 @@ _PATIENCE_SECONDS = 30
 
 
 def from_texts(texts: Iterable[str]) -> dict[str, str]:
-    """Read settings as `--conf` of spark-submit takes them.
-
-    Raises:
-        ConfigError: one is not `NAME=VALUE`.
-    """
+    """Read settings as spark-submit takes them; raise `ConfigError` if one is not `NAME=VALUE`."""
     conf = {}
     for text in texts:
         name, found, value = text.partition("=")
@@ -43,11 +39,7 @@ def default_file() -> Path | None:
 
 
 def from_file(path: Path) -> dict[str, str]:
-    """Read a `spark-defaults.conf`: a name, then blanks or `=`, then the value.
-
-    Raises:
-        ConfigError: it cannot be read.
-    """
+    """Read names and values of a `spark-defaults.conf`; raise `ConfigError` if it cannot be read."""
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:

@@ -175,11 +175,7 @@ class Stage:
             self._wait_for(name, "unmounted")
 
     def remove(self) -> None:
-        """Remove registrations and tables.
-
-        Raises:
-            ExactlyOnceError: the cluster refused; the message has the command to run by hand.
-        """
+        """Remove registrations and tables; the error of a refusal has the command to run by hand."""
         with translated("clean up", directory=self.directory):
             for queue, consumer in self._registrations:
                 self.client.unregister_queue_consumer(queue, consumer)
@@ -229,11 +225,7 @@ class Stage:
         return int(info["total_row_count"])
 
     def appears(self, name: str, *texts: str, partition: int = 0, offset: int = 0) -> float:
-        """Wait until an ordered table ends with these texts from an offset on, and return the seconds.
-
-        Raises:
-            Differs: they do not appear, or others do.
-        """
+        """Wait until an ordered table ends with these texts; return the seconds, or raise `Differs`."""
         seen: list[str] = []
 
         def look() -> bool:
@@ -245,11 +237,7 @@ class Stage:
         )
 
     def wait(self, look: Callable[[], bool], patience: timedelta, seen: Callable[[], str]) -> float:
-        """Look again until it is so, and return the seconds it took.
-
-        Raises:
-            Differs: it did not become so; the text is what was seen last.
-        """
+        """Look again until it is so, and return the seconds; raise `Differs` with what was seen last."""
         began = time.monotonic()
         while not look():
             if time.monotonic() - began > patience.total_seconds():

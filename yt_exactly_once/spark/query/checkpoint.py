@@ -76,11 +76,7 @@ class CheckpointFiles:
         return replace(place, problem=problem)
 
     def _run_of(self, query_id: str) -> str:
-        """Return the id of the run of a query.
-
-        Raises:
-            ConfigError: the session runs other queries only.
-        """
+        """Return the id of the run of a query; raise `ConfigError` if the session runs other queries only."""
         if self._session is None:
             return str(uuid.uuid4())
         runs = {str(query.id): str(query.runId) for query in self._session.streams.active}
@@ -164,11 +160,7 @@ class WriterFiles(CheckpointFiles):
         return WriterFiles, (self._location, self._connection)
 
     def newest(self) -> int:
-        """Return the number of the batch that Spark runs: it logs a batch before it runs it.
-
-        Raises:
-            ConfigError: there is no batch, so this is not the checkpoint of the query.
-        """
+        """Return the number of the batch that Spark runs; raise `ConfigError` if it has logged none."""
         numbers = [int(name) for name in self._files.names("offsets") if name.isdigit()]
         if not numbers:
             raise ConfigError(

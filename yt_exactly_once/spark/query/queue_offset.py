@@ -141,11 +141,7 @@ class QueueOffset:
         return list(tasks.values())
 
     def require_same_source(self, cluster: Cluster, queue: str, consumer: str | None) -> None:
-        """Check that a logged offset belongs to the source as it is configured now.
-
-        Raises:
-            ConfigError: the checkpoint belongs to another cluster, queue or consumer.
-        """
+        """Check that a logged offset belongs to the source as it is; raise `ConfigError` if not."""
         logged = (self.cluster, self.queue, self.consumer)
         for name, old, new in zip(
             ("cluster", "queue", "consumer"), logged, (cluster.name, queue, consumer), strict=True

@@ -88,11 +88,7 @@ class RunningQuery:
         return run.place(running, problem, in_background=named is None)
 
     def _run_of(self, query_id: str, frame: DataFrame, *, run_id: str | None) -> _Run:
-        """Return the active run of a query.
-
-        Raises:
-            ConfigError: the caller belongs to a run that has ended.
-        """
+        """Return the active run of a query; raise `ConfigError` if the caller's has ended."""
         run = self._runs.get(query_id)
         # Spark has one run of a query at a time: as long as this one is active, there is no other.
         if run is None or (run.id != run_id if run_id else not run.is_active()):
@@ -109,11 +105,7 @@ class RunningQuery:
         return run
 
     def _locate_by_session(self, frame: DataFrame, batch_id: int) -> Place:
-        """Find the query of the DataFrame, where the thread does not name it.
-
-        Raises:
-            ConfigError: it is of no query.
-        """
+        """Find the query of the DataFrame, where no thread names it; raise `ConfigError` if it is of none."""
         wanted = frame._jdf.sparkSession()  # noqa: SLF001
         for execution in _active(frame).values():
             if execution.sparkSessionForStream().equals(wanted):

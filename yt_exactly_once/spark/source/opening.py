@@ -133,11 +133,7 @@ class OpenedTable:
 
 
 def open_table(given: Mapping[str, str]) -> OpenedQueue | OpenedTable:
-    """Open what the path names: a queue for a stream or a batch read, another table for a batch read.
-
-    Raises:
-        ExactlyOnceError: see `OpenedQueue.open` and `OpenedTable.open`.
-    """
+    """Open what the path names: a queue for a stream or a batch read, another table for a batch read."""
     options = {name: value for name, value in given.items() if name.lower() != ENDING_OPTION}
     try:
         return OpenedQueue.open(options)

@@ -58,11 +58,7 @@ class BatchPlanner:
         }
 
     def look(self) -> list[PartitionBounds]:
-        """Return the bounds of the queue that the query was defined over.
-
-        Raises:
-            DataLossError: another queue has taken its place since.
-        """
+        """Return the bounds of the queue; raise `DataLossError` if another one has taken its place."""
         expected = (
             self._queue.info.tablet_count if self._seen is None else len(self._seen.partitions)
         )
