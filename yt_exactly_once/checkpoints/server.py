@@ -78,11 +78,7 @@ class _Door:
 
 
 class _Connection(HttpToolsProtocol):
-    """A connection that ends when its request does not become whole soon.
-
-    Attributes:
-        is_trusted: a request with the secret is under way.
-    """
+    """A connection that ends when its request does not become whole soon."""
 
     def __init__(self, door: _Door, **given: Any) -> None:
         super().__init__(**given)

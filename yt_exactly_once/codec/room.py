@@ -19,11 +19,7 @@ _NUMBER = 8
 
 
 class Room:
-    """What may be taken for some rows.
-
-    Args:
-        size: bytes of the rows.
-    """
+    """What may be taken for rows of some bytes."""
 
     def __init__(self, size: int) -> None:
         self._left = _FLOOR + _PER_BYTE * size

@@ -81,11 +81,7 @@ def seed_of(names: Iterable[str]) -> int:
 
 
 def numbered(hashes: Hashes, numbers: npt.NDArray[np.int64], seed: int) -> Hashes:
-    """Return what rows add to a digest that knows the number of each, and which columns were hashed.
-
-    Args:
-        seed: from `seed_of`.
-    """
+    """Return what numbered rows add to a digest that knows which columns were hashed, see `seed_of`."""
     return _mix(numbers.view(np.uint64) * _STEP ^ hashes.view(np.uint64) ^ np.uint64(seed))
 
 

@@ -121,11 +121,7 @@ class Child(contextlib.AbstractContextManager["Child"]):
             raise self.failure(f"The queries failed, exit code {code}")
 
     def failure(self, what: str, error: str | None = None) -> ChildFailedError:
-        """Return an error that shows what the child has said.
-
-        Args:
-            error: the child's own error; `None` shows the end of its log.
-        """
+        """Return an error that shows what the child has said: its own error, or the end of its log."""
         if error is None:
             with self._log.open(errors="replace") as file:
                 error = "".join(deque(file, _SHOWN_LINES))

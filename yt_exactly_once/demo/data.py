@@ -128,11 +128,7 @@ def load(client: YtClient, flights: pa.Table, loaded: Callable[[int], None]) -> 
 
 
 def arrow_payload(flights: pa.Table, first: int) -> bytes:
-    """Return flights as one Arrow stream, each with its partition.
-
-    Args:
-        first: number of the first one.
-    """
+    """Return flights as one Arrow stream, each with its partition, by the number of the first one."""
     partitions = [number % layout.PARTITIONS for number in range(first, first + flights.num_rows)]
     rows = flights.append_column("$tablet_index", pa.array(partitions, pa.int64()))
     sink = BytesIO()

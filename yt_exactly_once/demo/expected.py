@@ -71,11 +71,7 @@ def _statistics(source: pd.DataFrame, key: pd.Series) -> pd.DataFrame:
 
 
 def canonical(frame: pd.DataFrame, types: dict[str, str]) -> pd.DataFrame:
-    """Return the columns of a table in one form that values can be compared in.
-
-    Args:
-        frame: values from anywhere.
-    """
+    """Return the columns of a table, with values from anywhere, in one form that can be compared."""
     return pd.DataFrame(
         {name: pd.array(_plain(frame[name]), dtype=_form(given)) for name, given in types.items()}
     )

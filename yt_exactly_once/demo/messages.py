@@ -68,11 +68,7 @@ class Work(_Message):
 
 
 class Report:
-    """Tells the parent what happens, one JSON object per line.
-
-    Args:
-        descriptor: of the pipe; the JVM does not inherit it, so it closes with this process.
-    """
+    """Tells the parent what happens, one JSON object per line, by a pipe that the JVM does not inherit."""
 
     def __init__(self, descriptor: int) -> None:
         os.set_inheritable(descriptor, False)

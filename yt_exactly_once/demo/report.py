@@ -67,11 +67,7 @@ class Result:
 
 
 class Display:
-    """Shows the progress of the demo.
-
-    Args:
-        screen: where to; bars are drawn when it is a terminal.
-    """
+    """Shows the progress of the demo; draws bars if the screen is a terminal."""
 
     def __init__(self, screen: Console | None = None) -> None:
         self.console = screen or console()
@@ -130,11 +126,7 @@ class Display:
         """Learn of an event of a query."""
 
     def killed(self, number: int, moment: str) -> None:
-        """Tell of a kill.
-
-        Args:
-            moment: what it was to hit, and how far the queries were.
-        """
+        """Tell of a kill: what moment it was to hit, and how far the queries were."""
         self.say(f"SIGKILL number {number}, {moment}")
 
     def summary(self, result: Result) -> None:

@@ -92,11 +92,7 @@ def rows_per_batch(partition_rows: int, kills: int) -> int:
 
 
 class Countdown:
-    """Watches the events of one life for its moment.
-
-    Attributes:
-        due: when to kill, by the clock of `notice`; `None` while that is open.
-    """
+    """Watches the events of one life for its moment: `due`, by the clock of `notice`, or still open."""
 
     def __init__(self, moment: Moment) -> None:
         self.due: float | None = None

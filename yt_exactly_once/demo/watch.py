@@ -35,11 +35,7 @@ _LINES = 8
 
 
 class WatchingDisplay(Display):
-    """A display that follows the queries, draws them if asked to, and keeps their history.
-
-    Args:
-        is_live: whether the queries are drawn while they run.
-    """
+    """A display that follows the queries, draws them if it is live, and keeps their history."""
 
     def __init__(self, screen: Console | None = None, *, is_live: bool) -> None:
         super().__init__(screen)
@@ -101,11 +97,7 @@ class WatchingDisplay(Display):
         super().killed(number, moment)
 
     def page(self, result: Result, settings: str) -> str:
-        """Return the HTML page about a demo that has ended.
-
-        Args:
-            settings: of the demo, for its reader.
-        """
+        """Return the HTML page about a demo that has ended, with its settings for the reader."""
         numbers = result.to_json()
         names = ("rows_in", "rows_out", "lost", "duplicated", "wrong", "kills")
         facts = [(name.replace("_", " "), f"{numbers[name]:,}") for name in names]

@@ -120,11 +120,7 @@ def _ledger_at(connection: Connection, path: str, attributes: dict[str, Any]) ->
 def _require_ledger(
     connection: Connection, path: str, found: dict[str, Any] | None = None
 ) -> TableInfo:
-    """Check that a table is a ledger.
-
-    Args:
-        found: its attributes, if they were read.
-    """
+    """Check that a table is a ledger, by its attributes if those were read."""
     if found is None:
         found = browsing.attributes_of(connection, path, _ATTRIBUTES)
     require_known_ledger(found or {}, path)

@@ -182,11 +182,7 @@ def _planned(
 
 
 class _Found:
-    """What a plan is made of, while it is made.
-
-    Args:
-        new_checkpoint: see `plan_repairs`.
-    """
+    """What a plan is made of, while it is made."""
 
     def __init__(self, status: QueryStatus, new_checkpoint: bool) -> None:
         self.steps: list[Step] = []

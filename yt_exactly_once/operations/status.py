@@ -76,11 +76,7 @@ def status(connection: Connection, paths: Sequence[str] = ()) -> list[QueryStatu
 def look(
     connection: Connection, ledgers: Sequence[str], *, query: str | None = None
 ) -> tuple[list[QueryStatus], dict[str, ExactlyOnceError]]:
-    """Return the same as `status`, and why ledgers cannot be read, by their paths.
-
-    Args:
-        query: only queries with an id that begins so.
-    """
+    """Return the same as `status`, of queries with such an id, and why ledgers cannot be read, by path."""
     rows, unread = read_ledgers(connection, ledgers)
     wanted = [row for row in rows if row.entry.query_id.startswith(query or "")]
     return statuses(connection, wanted), unread

@@ -107,11 +107,7 @@ class ArrowFolder:
 
 
 class CypressFolder:
-    """A checkpoint in Cypress.
-
-    Args:
-        root: names on the way to the checkpoint.
-    """
+    """A checkpoint in Cypress; the root has the names on the way to it."""
 
     def __init__(self, files: CypressFiles, root: Sequence[str]) -> None:
         self._files = files

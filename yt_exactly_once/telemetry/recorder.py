@@ -37,11 +37,7 @@ Fields = dict[str, Any]
 
 
 class Recorder:
-    """A listener that records metrics.
-
-    Args:
-        wall_clock: seconds since 1970.
-    """
+    """A listener that records metrics; the wall clock counts seconds since 1970."""
 
     def __init__(self, meter: Meter, wall_clock: Callable[[], float] = time.time) -> None:
         self._instruments = {metric: _instrument(meter, metric) for metric in Metric}

@@ -33,22 +33,14 @@ _NANOSECONDS = 1_000_000_000
 
 @dataclass
 class _Batch:
-    """A batch on its way.
-
-    Attributes:
-        attempts: open spans of its transactions, by id.
-    """
+    """A batch on its way, and the open spans of its transactions, by id."""
 
     span: Span
     attempts: dict[str, Span] = field(default_factory=dict)
 
 
 class Tracing:
-    """A listener that records traces.
-
-    Args:
-        now: nanoseconds since 1970.
-    """
+    """A listener that records traces; `now` counts nanoseconds since 1970."""
 
     def __init__(self, tracer: Tracer, now: Callable[[], int] = time.time_ns) -> None:
         self._tracer = tracer

@@ -211,11 +211,7 @@ def may(connection: Connection, user: str, permission: str, path: str) -> bool:
 
 
 def proxies_of(connection: Connection, kind: str) -> list[str]:
-    """Return the addresses of the live proxies.
-
-    Args:
-        kind: `http` or `rpc`.
-    """
+    """Return the addresses of the live proxies of a kind, `http` or `rpc`."""
     url = address_of(connection.reader).url
     listing = "/hosts" if kind == "http" else "/api/v4/discover_proxies?type=rpc"
     with translated("list the proxies", proxy=url):

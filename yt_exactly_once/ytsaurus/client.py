@@ -236,11 +236,7 @@ class Connection:
 
     @contextmanager
     def joined(self, transaction_id: str, *, proxy: str) -> Iterator[TabletTransaction]:
-        """Yield a transaction that another process has started, and will end.
-
-        Args:
-            proxy: address of the proxy that holds it.
-        """
+        """Yield a transaction that another process has started, and will end; `proxy` holds it."""
         state = self._state()
         if state.joined is None or state.joined.url != proxy:
             state.joined = PinnedProxy(proxy, self._pinned_config(proxy))

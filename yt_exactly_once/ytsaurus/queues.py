@@ -146,11 +146,7 @@ class RemoteQueue:
         return QueueState(str(found["id"]), bounds_of(infos), columns_of(found))
 
     def stored_offsets(self, cluster: str, partitions: Collection[int]) -> dict[int, int]:
-        """Return the consumer's offsets with one request; a partition that was never moved is absent.
-
-        Args:
-            cluster: name of the cluster, as consumer rows have it.
-        """
+        """Return the consumer's offsets with one request; a partition that was never moved is absent."""
         if self.consumer is None:
             return {}
         keys = [

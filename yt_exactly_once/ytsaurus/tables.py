@@ -239,11 +239,7 @@ def store_rows(
 
 
 def rows_of(connection: Connection, path: str, limit: int) -> list[dict[str, Any]]:
-    """Return rows of a small dynamic table, in any order.
-
-    Args:
-        limit: most rows to return.
-    """
+    """Return some rows of a small dynamic table, at most so many, in any order."""
     with translated("read rows", path=path):
         return list(
             connection.reader.select_rows(f"* from [{path}] limit {limit}", format=YsonFormat())
@@ -251,11 +247,7 @@ def rows_of(connection: Connection, path: str, limit: int) -> list[dict[str, Any
 
 
 def had_rows(connection: Connection, path: str, tablet_count: int) -> bool:
-    """Return whether a table has a row; of an ordered one also rows that were trimmed count.
-
-    Args:
-        tablet_count: of an ordered table; 0 for a sorted one.
-    """
+    """Return whether a table has a row, or an ordered one, with tablets, has had one that was trimmed."""
     if not tablet_count:
         return bool(rows_of(connection, path, 1))
     with translated("look at tablets", path=path):

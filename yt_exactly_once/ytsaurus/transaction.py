@@ -37,11 +37,7 @@ is no null to a query (`TInsertRowsFormatConfig`). `push_queue_producer` stores 
 
 
 def input_format(wire: str) -> Format:
-    """Return the format of rows that are written.
-
-    Args:
-        wire: `arrow` or `yson`.
-    """
+    """Return the format of rows that are written as `arrow` or as `yson`."""
     kind = {"arrow": ArrowFormat, "yson": YsonFormat}[wire]
     return kind(attributes=_WRITTEN)
 

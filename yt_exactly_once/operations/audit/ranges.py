@@ -26,11 +26,7 @@ Progress = Callable[[str, int, int], None]
 
 
 class RangeReader:
-    """Reads tables of one cluster in ranges.
-
-    Args:
-        progress: called after each range of a whole table.
-    """
+    """Reads tables of one cluster in ranges; tells the progress after each range of a whole table."""
 
     def __init__(
         self, connection: Connection, rows_per_read: int, progress: Progress = lambda *_: None

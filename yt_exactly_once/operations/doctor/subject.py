@@ -14,11 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Queue:
-    """A queue that the query reads.
-
-    Attributes:
-        consumer: path of its consumer; `None` reads without one.
-    """
+    """A queue that the query reads, and its consumer; `None` reads without one."""
 
     path: str
     consumer: str | None = None

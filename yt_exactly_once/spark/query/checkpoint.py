@@ -141,11 +141,7 @@ class CheckpointFiles:
 
 @dataclass(frozen=True)
 class RunningBatch:
-    """What a streaming writer knows of the batch that Spark runs.
-
-    Attributes:
-        query_id: id of the query; empty before the first task has named it.
-    """
+    """What a streaming writer knows of its batch; no id of the query before the first task has named it."""
 
     query_id: str
     run_id: str

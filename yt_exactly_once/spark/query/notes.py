@@ -39,11 +39,7 @@ class FolderNotes:
 
 
 class HadoopNotes:
-    """Notes on any file system that Spark keeps a checkpoint on.
-
-    Args:
-        root: the checkpoint, as Spark has resolved it.
-    """
+    """Notes on any file system that Spark keeps a checkpoint on, at the root that Spark has resolved."""
 
     def __init__(self, jvm: Any, session: Any, root: str) -> None:
         self._jvm = jvm

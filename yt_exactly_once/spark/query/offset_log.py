@@ -51,11 +51,7 @@ class OffsetLog(Protocol):
 def may_have_read(
     batch: MicroBatch, ranges: Callable[[MicroBatch, int], tuple[SourceRange, ...]]
 ) -> bool:
-    """Return whether batches before this one may have had rows, by Spark's log.
-
-    Args:
-        ranges: see `OffsetLog.ranges`.
-    """
+    """Return whether batches before this one may have had rows; for `ranges` see `OffsetLog.ranges`."""
     if batch.batch_id == 0:
         return False
     if batch.others or not batch.sources or batch.batch_id > _LOGGED_BATCHES:
@@ -103,11 +99,7 @@ def source_ranges(now: Sequence[str], before: Sequence[str]) -> tuple[SourceRang
 
 
 def shares_tasks(now: Sequence[str]) -> bool:
-    """Return whether a Spark task of a batch reads several queue partitions.
-
-    Args:
-        now: offsets of the batch, one JSON text per source.
-    """
+    """Return whether a Spark task of a batch reads several queue partitions, by the offsets of the batch."""
     return any(offset.shared for offset in _queue_offsets(now))
 
 

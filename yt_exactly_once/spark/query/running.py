@@ -39,11 +39,7 @@ _JSON = json.JSONDecoder()
 
 
 class RunningQuery:
-    """Reads the offset log and the plan of the running query through the JVM.
-
-    Args:
-        files: the query's checkpoint, for a session without a JVM.
-    """
+    """Reads log and plan of the running query through the JVM; `files` are for a session without one."""
 
     def __init__(self, files: CheckpointFiles | None = None) -> None:
         self._files = files
@@ -162,11 +158,7 @@ class RunningQuery:
 
 
 class _Run:
-    """One run of a query. What does not change is asked once, since each call to the JVM costs time.
-
-    Args:
-        execution: the query's `StreamExecution`.
-    """
+    """One run of a query. What does not change is asked once, since each call to the JVM costs time."""
 
     def __init__(self, frame: DataFrame, execution: Any) -> None:
         self.query_id = str(execution.id().toString())

@@ -84,11 +84,7 @@ class OpenedQueue:
 
 @dataclass(frozen=True)
 class TableRows:
-    """How the rows of a table become Spark's.
-
-    Attributes:
-        spark_schema: the same for Spark.
-    """
+    """How the rows of a table become Spark's."""
 
     arrow: pa.Schema
     spark_schema: StructType

@@ -51,11 +51,7 @@ SIDE_BY_SIDE = 4
 
 
 class QueueTask(InputPartition):
-    """What one Spark task reads.
-
-    Attributes:
-        ranges: of different queue partitions, in their order.
-    """
+    """What one Spark task reads: ranges of different queue partitions, in their order."""
 
     def __init__(self, ranges: Sequence[PartitionRange]) -> None:
         super().__init__(tuple(ranges))

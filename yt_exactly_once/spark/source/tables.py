@@ -119,11 +119,7 @@ def _patiently(call: Callable[[], T], emit: Emitter) -> T:
 
 
 class QueueReader(DataSourceReader):
-    """Reads ranges of a queue.
-
-    Args:
-        ends: see `_ends`.
-    """
+    """Reads ranges of a queue, up to the `_ends`."""
 
     def __init__(self, opened: OpenedQueue, names: list[str], ends: dict[int, int] | None) -> None:
         self._opened, self._names, self._ends = opened, names, ends
@@ -244,11 +240,7 @@ class StaticReader(_TableReader):
 
 
 class Tablet(InputPartition):
-    """A tablet of a sorted dynamic table, at a timestamp.
-
-    Attributes:
-        timestamp: of the read.
-    """
+    """A tablet of a sorted dynamic table, at the timestamp of the read."""
 
     def __init__(self, index: int, timestamp: int) -> None:
         super().__init__((index, timestamp))
