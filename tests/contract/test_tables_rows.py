@@ -336,6 +336,9 @@ def test_string_over_the_limit_is_refused(client, tmp):
     [
         ("sum", "int64", [1, None, 5], 6),
         ("sum", "double", [1.5, 2.0], 3.5),
+        ("sum", "double", [1.5, math.nan], pytest.approx(math.nan, nan_ok=True)),
+        ("min", "double", [1.5, math.nan], 1.5),
+        ("max", "double", [1.5, math.nan], 1.5),
         ("min", "int64", [3, 1, 2], 1),
         ("max", "uint64", [yson.YsonUint64(2**64 - 1), yson.YsonUint64(5)], 2**64 - 1),
         ("max", "string", ["a", "c", "b"], "c"),

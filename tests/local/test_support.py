@@ -110,6 +110,8 @@ def test_refused_parameters_are_refused(raw, tmp, command, name):
     answer = raw.command(verb, command, {"path": tmp, name: 1})
     assert name in answer.error["message"]
     assert support.REFUSED_PARAMETERS[command][name] in answer.error["message"]
+    answer = raw.command(verb, command, {"path": tmp, name: "false"})
+    assert "not supported" not in answer.headers.get("x-yt-error", "")
 
 
 def test_refused_attributes_and_formats_are_refused(client, tmp):
@@ -119,6 +121,9 @@ def test_refused_attributes_and_formats_are_refused(client, tmp):
     client.create("map_node", f"{tmp}/m")
     with pytest.raises(yt.YtResponseError, match="queues are not exported"):
         client.set(f"{tmp}/m/@static_export_config", {"a": {}})
+    for name in ("compression_ratio", "md5", "optimize_for_statistics", "update_mode"):
+        with pytest.raises(yt.YtResponseError, match="it is not computed"):
+            client.set(f"{tmp}/m/@{name}", "x")
     client.write_table(f"{tmp}/t", [{"a": 1}])
     form = yt.SchemafulDsvFormat(columns=["a"], attributes={"enable_column_names_header": True})
     with pytest.raises(yt.YtResponseError, match="enable_column_names_header"):

@@ -108,12 +108,16 @@ REFUSED_ATTRIBUTES = {
     "chaos_cell_bundle": "there are no chaos cells",
     "chunk_format": "rows are stored in one way; say optimize_for",
     "chunk_merger_mode": "chunks are never merged",
+    "compression_ratio": "it is not computed",
     "hunk_storage_node": "there are no hunks",
+    "md5": "it is not computed",
+    "optimize_for_statistics": "it is not computed",
     "replicated_table_options": "there is no replication",
     "replication_card_id": "there is no replication",
     "replication_collocation_id": "there is no replication",
     "security_tags": "access is not controlled by tags",
     "static_export_config": "queues are not exported",
+    "update_mode": "it is not computed",
     "vital_queue_consumer": "say it when the consumer is registered",
 }
 """Attributes that nobody may set, and why."""
@@ -182,7 +186,8 @@ def check_parameters(command: str, parameters: Mapping[str, Any]) -> None:
     """Refuse a parameter that would be ignored although it asks for something else."""
     refused = REFUSED_PARAMETERS.get(command, {})
     for name in refused.keys() & parameters.keys():
-        if parameters[name]:
+        # The query string of a request has texts.
+        if parameters[name] and parameters[name] != "false":
             raise _not_supported(f'Parameter "{name}" of "{command}"', refused[name])
 
 

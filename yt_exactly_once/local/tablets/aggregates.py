@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Callable
 from typing import Any
 
+from yt_exactly_once.local.tables import values
 from yt_exactly_once.local.tables.schema import Column
 
 _SQL_FUNCTION = "yt_aggregate"
@@ -31,6 +32,9 @@ def combine(function: str, kind: str, current: Any, given: Any) -> Any:
     """Combine two stored values."""
     if current is None or given is None:
         return given if current is None else current
+    if kind == "double":
+        numbers = values.decode_double(current), values.decode_double(given)
+        return values.encode_double(_FUNCTIONS[function](kind, *numbers))
     combined = _FUNCTIONS[function](kind, current, given)
     if isinstance(combined, int):
         # Integers wrap around as they do on the server.
@@ -44,9 +48,18 @@ def _order(kind: str, value: Any) -> Any:
     return value
 
 
+def _least(kind: str, current: Any, given: Any) -> Any:
+    return given if _order(kind, current) >= _order(kind, given) else current
+
+
+def _greatest(kind: str, current: Any, given: Any) -> Any:
+    return given if _order(kind, current) <= _order(kind, given) else current
+
+
 _FUNCTIONS: dict[str, Callable[[str, Any, Any], Any]] = {
     "sum": lambda _kind, current, given: current + given,
-    "min": lambda kind, current, given: min(current, given, key=lambda v: _order(kind, v)),
-    "max": lambda kind, current, given: max(current, given, key=lambda v: _order(kind, v)),
+    "min": _least,
+    "max": _greatest,
     "first": lambda _kind, current, _given: current,
 }
+"""As in `udf/*.c` of the server's query engine: NaN spreads in a sum, and replaces nothing otherwise."""
