@@ -32,13 +32,10 @@ class Changes(NamedTuple):
 
 
 def changes(batch: pa.RecordBatch, keys: WritePlan, marker: str) -> Changes:
-    """Split a batch into rows to write and keys to delete. Only the last row of a key can be written.
+    """Split a batch into the last rows of keys and keys to delete; raise `EncodingError` for a null marker.
 
     Args:
         marker: a boolean column, true where the row's key is to be deleted.
-
-    Raises:
-        EncodingError: the marker is null.
     """
     marked = batch.column(marker)
     missing = first_true(marked.is_null())

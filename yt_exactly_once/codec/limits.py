@@ -38,14 +38,11 @@ def check_given(array: pa.Array) -> None:
 
 
 def check_encoded(encoded: pa.Array, array: pa.Array, column: ColumnSchema) -> None:
-    """Check values of a column that stores YSON.
+    """Check values of a column that stores YSON; raise `UnfitValueError` if one is too long.
 
     Args:
         encoded: as they are sent; by name they are never shorter than by position.
         array: the same values, as given.
-
-    Raises:
-        UnfitValueError: one is too long.
     """
     if encoded.nbytes <= LONGEST_VALUE:
         return

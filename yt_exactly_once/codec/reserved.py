@@ -20,13 +20,10 @@ def is_reserved(name: str) -> bool:
 
 
 def require_no_reserved(names: Iterable[str], target: str) -> None:
-    """Check that a DataFrame has no column with a reserved name.
+    """Check that a DataFrame has no reserved column; raise `SchemaMismatchError` if it has one.
 
     Args:
         target: the table it is written to, for the message.
-
-    Raises:
-        SchemaMismatchError: a column has a reserved name.
     """
     taken = [name for name in names if is_reserved(name)]
     if taken:

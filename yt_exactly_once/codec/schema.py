@@ -99,13 +99,10 @@ class TableSchema:
     def from_yt(
         cls, columns: Sequence[Mapping[str, Any]], *, by_type_v3: bool = True
     ) -> TableSchema:
-        """Build from the value of `@schema`.
+        """Build from the value of `@schema`; raise `SchemaMismatchError` for a type that is not known.
 
         Args:
             by_type_v3: otherwise the older `type` and `required` decide.
-
-        Raises:
-            SchemaMismatchError: a column has a type this package does not know.
         """
         return cls(
             tuple(
@@ -225,14 +222,11 @@ def table_schema_for(frame: pa.Schema, key_columns: Collection[str] = ()) -> lis
 def keyed(
     columns: Sequence[Mapping[str, Any]], key_columns: Collection[str]
 ) -> list[dict[str, Any]]:
-    """Describe a table with these columns and another key.
+    """Describe a table with another key; raise `SchemaMismatchError` if that is missing, or all there is.
 
     Args:
         columns: as in `@schema`.
         key_columns: names of the key, in its order; empty for an ordered table.
-
-    Raises:
-        SchemaMismatchError: a key column is missing, or nothing is left besides the key.
     """
     bare = {
         str(column["name"]): {name: value for name, value in column.items() if name != "sort_order"}

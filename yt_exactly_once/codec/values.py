@@ -58,14 +58,11 @@ def first_true(mask: pa.Array) -> int | None:
 
 
 def check_nulls(array: pa.Array, *, nullable: bool, whole: pa.Array | None = None) -> None:
-    """Check that a column that must have values has them.
+    """Check that a column that must have values has them; raise `UnfitValueError` if one is null.
 
     Args:
         nullable: whether their type has null.
         whole: the composite values they are parts of; a part may lack where the whole does.
-
-    Raises:
-        UnfitValueError: a null where the type has none.
     """
     if nullable or array.null_count == 0:
         return
@@ -99,14 +96,11 @@ def _first_refused(array: pa.Array, convert: Callable[[pa.Array], pa.Array]) -> 
 def to_integers(
     array: pa.Array, target: pa.DataType, name: str, bounds: Bounds, unit: str = ""
 ) -> pa.Array:
-    """Convert integers, whole decimals, dates, instants and durations to integers of a column.
+    """Convert numbers and times to integers; raise `UnfitValueError` if one is out of bounds, or finer.
 
     Args:
         name: of the column's type, for messages.
         unit: what the column counts: `D` for days, `s`, `us`; empty for plain numbers.
-
-    Raises:
-        UnfitValueError: a value is out of bounds, or finer than the unit.
     """
     ticks = _ticks(array, name, bounds, unit)
     _check_bounds(ticks, name, bounds)

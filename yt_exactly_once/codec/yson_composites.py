@@ -195,13 +195,10 @@ class Composites:
     def array(  # noqa: PLR0911 - a case per kind
         self, found: Places, logical: types.LogicalType
     ) -> pa.Array:
-        """Return values of a type as a plain array.
+        """Return values of a type as a plain array; raise `UnevenError` if one has another shape.
 
         Args:
             found: first tokens of the values, in order, all at one level.
-
-        Raises:
-            UnevenError: a value has another shape, or the type is left to the general parser.
         """
         bare = types.untagged(logical)
         kind = parsed_type_of(bare)

@@ -26,13 +26,10 @@ Shaper = Callable[[Any], Any]
 def parse_rows(
     rows: bytes, wanted: Mapping[str, types.LogicalType]
 ) -> dict[str, pa.Array | UnfitValueError]:
-    """Parse rows into plain arrays, or into what is wrong with a value of the column.
+    """Parse rows into arrays, or into what is wrong with a column; raise `ValueError` if they are no maps.
 
     Args:
         wanted: types of the columns; a row without one of them counts as null.
-
-    Raises:
-        ValueError: this is not a list fragment of maps.
     """
     room = Room(len(rows))
     columns = {name: _Column(name.encode(), logical, room) for name, logical in wanted.items()}

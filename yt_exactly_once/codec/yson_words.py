@@ -64,13 +64,10 @@ class Words:
         return found, words >> np.uint64(bits)
 
     def varints(self, places: Places, needed: Mask | None = None) -> tuple[Numbers, Places]:
-        """Decode the varint at each place; return the numbers and how many bytes they take.
+        """Decode the varint at each place, and its size; raise `UnevenError` if one takes over 64 bits.
 
         Args:
             needed: where there is one; at the other places the result means nothing.
-
-        Raises:
-            UnevenError: one does not fit into 64 bits.
         """
         words = self.at(places)
         # The lowest byte without the flag of a further byte is the last one.

@@ -138,13 +138,10 @@ class Child(contextlib.AbstractContextManager["Child"]):
 
 
 def kill_session(leader: subprocess.Popen[Any]) -> list[int]:
-    """End all processes of a session with SIGKILL, and wait until they are gone.
+    """End all processes of a session with SIGKILL; return those that are left after half a minute.
 
     Args:
         leader: a child that was started with a session of its own.
-
-    Returns:
-        The processes that are still there after half a minute.
     """
     deadline = time.monotonic() + _DEATH_SECONDS
     if leader.poll() is None:

@@ -154,13 +154,10 @@ def _letter(table: str, tablet: int, row: dict[str, Any]) -> Letter:
 
 
 def repaired(letters: Sequence[Letter], document: Any) -> list[Letter]:
-    """Return the letters that a document names, with the rows that it has for them.
+    """Return letters with the rows of a document; raise `ConfigError` if it is none, or names others.
 
     Args:
         document: what `show --json` printed, with other values in `row`.
-
-    Raises:
-        ConfigError: it is not such a document, or names a letter that is not there.
     """
     known = {(one.table, *one.place): one for one in letters}
     try:

@@ -158,13 +158,10 @@ def move_consumer(
     moves: Sequence[Move],
     rows: Sequence[LedgerRow] = (),
 ) -> None:
-    """Move a consumer in all partitions at once, or in none.
+    """Move a consumer in all partitions, or in none and raise `ConflictError` if it is not where it was.
 
     Args:
         rows: entries that must not have changed.
-
-    Raises:
-        ConflictError: the consumer is no longer where the plan found it, or a query has committed.
     """
     ranges = tuple(PartitionRange(move.partition, move.old, move.new) for move in moves)
     source = SourceRange(cluster, queue, consumer, ranges)

@@ -177,13 +177,10 @@ def row_time(timestamp: int) -> float:
 
 
 def selected(connection: Connection, query: str, *, path: str | None = None) -> bytes:
-    """Return the rows of a query in YTsaurus QL, as a binary YSON list fragment.
+    """Return rows of a query as binary YSON; raise `RequestRefusedError` if it reads over a million.
 
     Args:
         path: for errors.
-
-    Raises:
-        RequestRefusedError: there are more than a million rows to read.
     """
     with connection.sending() as lane, translated("read rows", path=path):
         answer = lane.select_rows(

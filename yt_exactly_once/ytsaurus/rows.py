@@ -85,13 +85,10 @@ def session_prefix(query_id: str, target: str) -> str:
 
 
 def sessions_of(connection: Connection, producer: str, prefix: str) -> dict[str, SessionState]:
-    """Return what the last pushes stored in the sessions of a producer, by session id.
+    """Return what the last pushes stored, by session; raise `TableNotMountedError` if it cannot be read.
 
     Args:
         producer: path of the producer table; any other object has no sessions.
-
-    Raises:
-        TableNotMountedError: the sessions cannot be read.
     """
     try:
         info = describe_table(connection, producer)

@@ -58,13 +58,10 @@ class RangeReader:
                 self.progress(info.path, done, total)
 
     def keys(self, info: TableInfo, schema: pa.Schema, expected: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a sorted table, with its keys beside the fields of the schema.
+        """Yield the rows of a sorted table, with its keys; raise `UnprovableError` if no query can have one.
 
         Args:
             expected: about how many rows there are.
-
-        Raises:
-            UnprovableError: a key cannot be written in a query.
         """
         keys = [column["name"] for column in info.schema if column.get("sort_order")]
         with_keys = fields_of(info, list(dict.fromkeys([*keys, *schema.names])))

@@ -74,13 +74,10 @@ class Lineage(NamedTuple):
 
 
 def require_straight(job: DataFrame, batch: MicroBatch) -> None:
-    """Check that a task that is repeated gets the same rows in the same order.
+    """Check that a repeated task gets the same rows in order; raise `ConfigError` if that is not known.
 
     Args:
         job: the DataFrame whose tasks write; it is not computed, but Spark runs the shuffles below it.
-
-    Raises:
-        ConfigError: rows are shuffled, or come from elsewhere, or it cannot be known.
     """
     jvm = getattr(job.sparkSession, "_jvm", None)
     if jvm is None:

@@ -152,13 +152,10 @@ class SourceOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:
-        """Read the options as Spark hands them over.
+        """Read the options as Spark hands them over; raise `ConfigError` if one is impossible.
 
         Args:
             options: names in any case, values as strings.
-
-        Raises:
-            ConfigError: an option is unknown, missing, malformed or contradicts another one.
         """
         given = {"path": "", **{name.lower(): value for name, value in options.items()}}
         require_known(given, OPTION_NAMES, "The source yt")
