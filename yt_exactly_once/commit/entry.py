@@ -141,12 +141,12 @@ class Tally:
     @classmethod
     def from_row(cls, row: Row) -> Self:
         """Read a ledger row."""
-        values = {name: _READ[kind](row[name]) for name, kind in _simple(cls).items()}
+        values = {name: _READ[kind](row[name]) for name, kind in _TALLY.items()}
         return cls(**values, digest=RowDigest.from_row(row))
 
     def to_row(self) -> Row:
         """Return its columns."""
-        values = {name: getattr(self, name) for name in _simple(Tally)}
+        values = {name: getattr(self, name) for name in _TALLY}
         return {**values, **(_NO_DIGEST if self.digest is None else self.digest.to_row())}
 
     def after(self, written: Written, *, is_same: bool) -> Tally:
@@ -174,8 +174,8 @@ class Tally:
             # A later part of a batch need not write into every target.
             return old if is_same and not written.rows else None
         if old is None or old.replaces != written.replaces:
-            is_whole = not self.total_batches
-            return RowDigest(written.digest, written.digest, is_whole, written.replaces)
+            new = written.digest
+            return RowDigest(new, new, not self.total_batches, written.replaces)
         return RowDigest(
             batch=combined(written.digest, old.batch if is_same else 0),
             total=combined(old.total, written.digest),
@@ -258,7 +258,7 @@ class LedgerEntry:
                 int(row["format_version"]), LEDGER_VERSION, "The ledger entry", **where
             )
             return cls(
-                **{name: _READ[kind](row[name]) for name, kind in _simple(cls).items()},
+                **{name: _READ[kind](row[name]) for name, kind in _ENTRY.items()},
                 offsets=_offsets_from(row["offsets"] or ()),
                 part_digests=tuple(row["part_digests"] or ()),
                 tallies={row["target"]: Tally.from_row(row)},
@@ -274,7 +274,7 @@ class LedgerEntry:
     def to_row(self) -> Row:
         """Return the row to write."""
         return {
-            **{name: getattr(self, name) for name in _simple(LedgerEntry)},
+            **{name: getattr(self, name) for name in _ENTRY},
             "format_version": LEDGER_VERSION,
             "part_digests": list(self.part_digests),
             "offsets": list(_offsets_to(self.offsets)),
@@ -297,6 +297,7 @@ def _simple(stored: type[LedgerEntry | Tally]) -> dict[str, str]:
     return {each.name: _TYPES[each.type] for each in fields(stored) if each.type in _TYPES}
 
 
+_ENTRY, _TALLY = _simple(LedgerEntry), _simple(Tally)
 _KEY = ("query_id", "target")
 _DIGEST_SCHEMA = [
     _column("batch_digest", "string", required=False),
@@ -310,10 +311,10 @@ _NO_DIGEST: Row = dict.fromkeys(column["name"] for column in _DIGEST_SCHEMA)
 LEDGER_SCHEMA: list[dict[str, Any]] = [
     *(_column(name, "string", sort_order="ascending") for name in _KEY),
     _column("format_version", "int64"),
-    *(_column(*each) for each in _simple(LedgerEntry).items() if each[0] not in _KEY),
+    *(_column(*each) for each in _ENTRY.items() if each[0] not in _KEY),
     _column("part_digests", "any", required=False),
     _column("offsets", "any", required=False),
-    *(_column(*each) for each in _simple(Tally).items()),
+    *(_column(*each) for each in _TALLY.items()),
     *_DIGEST_SCHEMA,
 ]
 """Columns of the ledger table."""
