@@ -34,6 +34,10 @@ class Group(StrEnum):
     HOW = "How"
     LIMITS = "Limits"
 
+    def metadata(self, meaning: str, **more: Any) -> dict[str, Option]:
+        """Return the metadata of a dataclass field that is an option of this group, which must be given."""
+        return Option(self, meaning, **more).metadata
+
     def option(self, meaning: str, *, default: Any = None, shown: bool = True, **more: Any) -> Any:
         """Return a dataclass field that is an option of this group.
 
@@ -41,8 +45,7 @@ class Group(StrEnum):
             shown: whether the `repr` of the class shows it.
             **more: see `Option`.
         """
-        metadata = Option(self, meaning, **more).metadata
-        return field(default=default, repr=shown, metadata=metadata)
+        return field(default=default, repr=shown, metadata=self.metadata(meaning, **more))
 
 
 @dataclass(frozen=True)

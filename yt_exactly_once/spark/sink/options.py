@@ -12,14 +12,7 @@ from yt_exactly_once import config
 from yt_exactly_once.commit.entry import DRIVER, TASKS
 from yt_exactly_once.config import ClusterConfig, DeliveryMode, RetryPolicy, Secret
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.options import (
-    Group,
-    Option,
-    check_values,
-    documented,
-    options_of,
-    require_known,
-)
+from yt_exactly_once.options import Group, check_values, documented, options_of, require_known
 from yt_exactly_once.ytsaurus.backends import check_backend
 
 if TYPE_CHECKING:
@@ -61,9 +54,7 @@ _NOT_TOGETHER = (
 class Target:
     """A table that a sink writes, and how."""
 
-    path: str = field(
-        metadata=Option(Group.WHERE, "A mounted dynamic table, ordered or sorted.").metadata
-    )
+    path: str = field(metadata=Group.WHERE.metadata("A mounted dynamic table, ordered or sorted."))
     _: KW_ONLY
     transform: Callable[[DataFrame], DataFrame] | None = Group.WHAT.option(
         "Changes the DataFrame of the batch for this table.",
@@ -197,12 +188,11 @@ class SinkOptions:
     """What a `TransactionalSink` takes, by the same names."""
 
     target: str | Target | Sequence[str | Target] = field(
-        metadata=Option(
-            Group.WHERE,
+        metadata=Group.WHERE.metadata(
             "The table to write: its path, or a `Target` with options; or several of them, which are written "
             "together, all or nothing.",
             only_python="the format takes the path and the options of one target",
-        ).metadata
+        )
     )
     _: KW_ONLY
     mode: str = Group.WHAT.option(

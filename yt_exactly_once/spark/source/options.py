@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from yt_exactly_once.config import BACKEND, CLIENT_CONFIG, PROXY, TOKEN, ClusterConfig, Secret
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.options import Group, Option, documented, options_of, read_texts, require_known
+from yt_exactly_once.options import Group, documented, options_of, read_texts, require_known
 from yt_exactly_once.ytsaurus.backends import check_backend
 
 
@@ -83,11 +83,9 @@ class SourceOptions:
     """The options of one source of one query: an attribute for each, under its name."""
 
     path: str = field(
-        metadata=Option(
-            Group.WHERE,
-            "The queue, from `path` or `load()`. A link is followed at the start.",
-            read=_read_path,
-        ).metadata
+        metadata=Group.WHERE.metadata(
+            "The queue, from `path` or `load()`. A link is followed at the start.", read=_read_path
+        )
     )
     consumer_path: str | None = Group.WHERE.option(
         "The consumer.", default_text="none: reads without one and moves none", read=_read_path
@@ -99,8 +97,7 @@ class SourceOptions:
         default_factory=dict, repr=False, metadata=CLIENT_CONFIG.metadata
     )
     starting_offsets: StartingPoint | dict[int, int] = field(
-        metadata=Option(
-            Group.WHAT,
+        metadata=Group.WHAT.metadata(
             "Where a query without a checkpoint begins.",
             values={
                 "committed": "At the offset of the consumer.",
@@ -111,7 +108,7 @@ class SourceOptions:
             more="It must not be behind the consumer, which a query never moves back.",
             default_text="`committed` with a consumer, else `earliest`",
             read=_read_start,
-        ).metadata
+        )
     )
     fail_on_data_loss: bool = Group.WHAT.option(
         "Fail when rows were trimmed before they were read; otherwise step over them.", default=True
