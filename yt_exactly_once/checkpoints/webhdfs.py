@@ -68,11 +68,9 @@ class Request:
     """One request.
 
     Attributes:
-        method: of HTTP.
         path: of the file, with the secret and without `PREFIX`.
         query: parameters; names in lower case.
         body: of the request, from its start.
-        size: of the body, in bytes.
         origin: scheme and address that the client used, such as `http://127.0.0.1:9870`.
         target: path and query as they were sent.
     """
@@ -91,10 +89,8 @@ class Answer:
     """One answer.
 
     Attributes:
-        status: of HTTP.
         headers: besides the length.
         body: in pieces.
-        size: of the body, in bytes.
     """
 
     status: int = 200

@@ -19,12 +19,7 @@ BACKENDS = list(BACKEND.values)
 
 @dataclass(frozen=True)
 class ClusterOptions:
-    """The cluster that a command talks to.
-
-    Attributes:
-        proxy: address of a proxy, if one was given.
-        backend: `http` or `rpc`.
-    """
+    """The cluster that a command talks to."""
 
     proxy: str | None
     backend: str

@@ -62,7 +62,6 @@ def heavy_rows(batch: pa.RecordBatch, plan: WritePlan) -> list[int]:
 
     Args:
         batch: rows with values that all fit their columns.
-        plan: from `check_frame`.
     """
     weights = np.ones(batch.num_rows, np.int64)
     for column in plan.columns:

@@ -33,7 +33,6 @@ class TypeMatch:
     """The result for a pair of types.
 
     Attributes:
-        fit: how the types fit.
         remedy: what to do about a refusal, `{x}` standing for the column; empty otherwise.
         place: where inside the column the refusal is, such as `.tags[]`; empty for the whole.
     """

@@ -92,7 +92,6 @@ def find_faults(
     """Find every row that cannot be written, and one reason for each.
 
     Args:
-        plan: from `check_frame`.
         marker: column that marks rows of which only the key counts; may be empty.
     """
     everything = np.arange(batch.num_rows)

@@ -67,8 +67,6 @@ class Tokens:
     """The tokens of values, value after value.
 
     Attributes:
-        data: the bytes.
-        words: of the same bytes.
         marks: first byte of each token.
         places: where each token begins.
         ends: where each token ends, without a separator.

@@ -39,7 +39,6 @@ class Child(contextlib.AbstractContextManager["Child"]):
 
     Args:
         argument: makes its argument from the file descriptor to tell events on.
-        log: file that takes its output.
     """
 
     def __init__(self, module: str, argument: Callable[[int], str], log: Path) -> None:

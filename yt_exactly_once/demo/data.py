@@ -116,7 +116,6 @@ def load(client: YtClient, flights: pa.Table, loaded: Callable[[int], None]) -> 
     Flight number n becomes row n // 4 of partition n % 4.
 
     Args:
-        flights: as `read_flights` returns them.
         loaded: called with the number of flights in the queue after every transaction.
     """
     for start in range(0, flights.num_rows, ROWS_PER_REQUEST):

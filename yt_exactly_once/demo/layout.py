@@ -57,12 +57,7 @@ QUEUE_SERVICE_COLUMNS = [
 
 @dataclass(frozen=True)
 class Query:
-    """One of the two queries of the child.
-
-    Attributes:
-        name: names it in the checkpoint directory and on the screen.
-        target: path of the table it writes.
-    """
+    """One of the two queries of the child."""
 
     name: str
     consumer: str

@@ -42,7 +42,6 @@ class ChildOptions(_Message):
     """What a child needs to start Spark, as one command line argument.
 
     Attributes:
-        data_dir: see `DataDir`.
         report: file descriptor to tell events on.
     """
 
@@ -52,14 +51,7 @@ class ChildOptions(_Message):
 
 @dataclass(frozen=True)
 class Work(_Message):
-    """What a child does, as a line on its standard input. Before it, the child knows no cluster.
-
-    Attributes:
-        proxies: addresses of the cluster.
-        mode: delivery mode of both sinks.
-        backend: protocol of both queries.
-        rows_per_partition: rows of a batch from one queue partition.
-    """
+    """What a child does, as a line on its standard input. Before it, the child knows no cluster."""
 
     proxies: list[str]
     mode: str

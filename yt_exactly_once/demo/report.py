@@ -32,9 +32,7 @@ class Result:
         flights: the enriched table against what it must be.
         statistics: the statistics against what they must be.
         consumed: rows the first query's consumer has passed.
-        kills: times the child was killed.
         replays: committed batches that Spark replayed and the sink found in the ledger.
-        seconds: from the first to the last step.
     """
 
     flights: Outcome

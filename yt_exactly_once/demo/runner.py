@@ -52,10 +52,7 @@ class DemoOptions:
 
     Attributes:
         rows: flights to load; `None` loads all.
-        kills: times to kill the queries.
         seed: of the moments to kill at.
-        mode: delivery mode of both queries.
-        backend: protocol of both queries, `http` or `rpc`.
         data_dir: directory to keep; `None` takes a temporary one.
     """
 

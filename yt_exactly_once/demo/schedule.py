@@ -34,7 +34,6 @@ class Kind:
     """A sort of moment.
 
     Attributes:
-        what: for people.
         trigger: the event that starts the countdown.
         longest: the longest countdown, in seconds.
     """

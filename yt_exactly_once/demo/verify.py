@@ -27,9 +27,6 @@ class Outcome:
     """What a comparison found.
 
     Attributes:
-        expected: rows that must be there.
-        found: rows that are there.
-        lost: rows that are not there.
         duplicated: copies of a row beyond the first.
         wrong: rows with a value that differs, and rows nobody asked for.
     """

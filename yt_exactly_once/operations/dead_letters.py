@@ -61,8 +61,6 @@ class Letter:
         table: object id of the dead-letter table.
         query_id: the query that read the row.
         target: the table that could not take it.
-        column: the column that does not fit.
-        reason: why not.
         row: the row by columns; binary values are base64. `None` if it was too long to be kept.
         source: path, partition and index of the row in the queue, as far as they are known.
     """
@@ -116,7 +114,6 @@ class Replay:
     """What a replay does with the letters of one target.
 
     Attributes:
-        fitting: letters that get in.
         unfit: letters that stay, and why.
         done: how many were replayed before.
     """
@@ -306,7 +303,6 @@ def replay(
     Letters that somebody else has replayed since the plan are left out. A call that fails may be repeated.
 
     Args:
-        plan: from `plan_replays`.
         binary: as for the plan.
         overwrite: whether a letter may replace a row of a sorted target that has its key.
 

@@ -28,7 +28,6 @@ class Mark:
     Attributes:
         at: when, in seconds since 1970.
         query: to which query; empty for all.
-        batch: number of the batch, if it was one.
         rows: rows of the batch, if they are known.
         note: more, for people.
     """
@@ -60,7 +59,6 @@ class History:
     """Everything that was seen, in order.
 
     Attributes:
-        marks: what happened.
         lags: how far queries were behind.
         queries: their last status.
         names: of queries, by target; a query without one goes by its id.

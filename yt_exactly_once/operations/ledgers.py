@@ -262,12 +262,7 @@ class Use(StrEnum):
 
 @dataclass(frozen=True)
 class Judged:
-    """An entry, and who may need it.
-
-    Attributes:
-        use: the verdict.
-        why: the reason, for people.
-    """
+    """An entry, and who may need it."""
 
     row: LedgerRow
     use: Use

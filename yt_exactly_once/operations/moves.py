@@ -40,12 +40,7 @@ class Direction(StrEnum):
 
 @dataclass(frozen=True)
 class Move:
-    """The move of a consumer in one partition.
-
-    Attributes:
-        old: where the consumer is.
-        new: where it will be.
-    """
+    """The move of a consumer in one partition."""
 
     partition: int
     old: int
@@ -57,7 +52,6 @@ class Affected:
     """A query whose consumer moves.
 
     Attributes:
-        row: its entry.
         meaning: what the move does to its target and its checkpoint.
     """
 
@@ -75,9 +69,6 @@ class Plan:
     """A move that was not made yet.
 
     Attributes:
-        direction: back or forward.
-        cluster: name of the queue's cluster.
-        moves: the partitions that move.
         stays: partitions that are already there or beyond.
         affected: the queries that read with this consumer, as far as ledgers say.
         repeated: rows that are in a target, and that a new checkpoint reads again.

@@ -130,7 +130,6 @@ class QueryStatus:
     Attributes:
         row: one of its entries; those of its other targets tell the same of the last batch.
         age_seconds: how long ago that was committed, by the clocks of the driver and of this machine.
-        targets: what it writes.
         queues: what it reads; nothing if another query reads on in its place.
         successor: id of the query that has continued it, with a new checkpoint; empty if there is none.
     """

@@ -31,8 +31,6 @@ def create_queue(
     """Create and mount a queue: an ordered dynamic table with the time and the size of its rows.
 
     Args:
-        connection: the cluster.
-        path: where; missing parents are created.
         schema: see `create_table`; its key, if it has one, is left out.
         partitions: number of partitions.
         auto_trim: let the cluster trim the rows that all vital consumers have read.
@@ -72,9 +70,6 @@ def create_consumer(
     """Create and mount a consumer, and register it for a queue.
 
     Args:
-        connection: the cluster.
-        path: of the consumer; missing parents are created.
-        queue: path of the queue.
         vital: whether the queue must keep rows until the consumer has passed them.
 
     Returns:

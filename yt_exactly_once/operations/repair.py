@@ -33,7 +33,6 @@ class Step:
     """Something to do.
 
     Attributes:
-        text: what, for people.
         act: does it on a cluster, for the query of an entry.
         moves: the queue whose consumer it moves, if it moves one.
     """
@@ -77,7 +76,6 @@ class Repair:
     """What is to be done for one query.
 
     Attributes:
-        targets: what the query writes.
         steps: what `apply` does, in order.
         repeated: rows that may get into the target a second time, at most.
         lost: rows that are gone, or will be passed over.

@@ -65,12 +65,7 @@ th, td { text-align: left; padding: .3rem .8rem .3rem 0; border-bottom: 1px soli
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a check found.
-
-    Attributes:
-        text: for people.
-        good: whether all is as it must be.
-    """
+    """What a check found."""
 
     text: str
     good: bool
@@ -81,8 +76,6 @@ class Page:
     """The contents of a page.
 
     Attributes:
-        title: what it is about.
-        history: what was seen.
         verdict: what a check found, if there was one.
         facts: names and values to show first.
         made_at: when the page was made, in seconds since 1970.

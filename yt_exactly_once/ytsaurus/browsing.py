@@ -177,11 +177,7 @@ def row_time(timestamp: int) -> float:
 
 
 def selected(connection: Connection, query: str, *, path: str | None = None) -> bytes:
-    """Return rows of a query as binary YSON; raise `RequestRefusedError` if it reads over a million.
-
-    Args:
-        path: for errors.
-    """
+    """Return rows of a query as binary YSON; raise `RequestRefusedError` if it reads over a million."""
     with connection.sending() as lane, translated("read rows", path=path):
         answer = lane.select_rows(
             query,

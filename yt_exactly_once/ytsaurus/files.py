@@ -50,7 +50,6 @@ class Node:
 
     Attributes:
         name: last part of its path; empty where only one node was asked for.
-        is_folder: folder or file.
         is_link: neither, but a link to another path.
         size: bytes of a file, 0 of a folder.
         modified: time of the last change.

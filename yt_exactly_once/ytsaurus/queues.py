@@ -166,7 +166,6 @@ class RemoteQueue:
 
         Args:
             offset: index of the first row wanted.
-            max_rows: most rows to return.
             max_bytes: about the most bytes to return.
 
         Raises:

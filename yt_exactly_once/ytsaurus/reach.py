@@ -35,8 +35,6 @@ class Address(NamedTuple):
     """Where a client sends its requests.
 
     Attributes:
-        url: scheme, host and port.
-        host: name or number.
         port: also when the URL has none.
     """
 

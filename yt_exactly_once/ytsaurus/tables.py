@@ -26,7 +26,6 @@ class TableInfo:
     """A dynamic table as Cypress describes it.
 
     Attributes:
-        path: as it was given.
         id: object id; changes when the table is recreated.
         is_sorted: sorted (keys) or ordered (a queue).
         tablet_state: `mounted`, `unmounted`, `frozen`, `mixed`, ...
@@ -64,8 +63,6 @@ def describe_table(
     """Describe a dynamic table.
 
     Args:
-        connection: the cluster.
-        path: of the table.
         absent: what to do if there is nothing.
 
     Raises:

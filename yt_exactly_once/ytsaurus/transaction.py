@@ -86,7 +86,6 @@ class TabletTransaction:
         Args:
             clients: of one proxy; each has one request under way at a time.
             pool: threads for calls that are made side by side.
-            timeout: lease.
         """
         with translated("start a transaction", proxy=proxy):
             transaction_id = clients[0].start_transaction(

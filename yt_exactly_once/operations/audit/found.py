@@ -62,7 +62,6 @@ class PartitionAudit:
         changed: rows with another value than in the queue.
         compared_from: from which row on values were compared; the queue has trimmed earlier ones.
         unclear_ranges: ranges of `BUCKET` rows that differ, beyond those that were looked into row by row.
-        examples: some of the lost, repeated and changed rows.
     """
 
     queue: str
@@ -82,7 +81,6 @@ class Audit:
     """What an audit found.
 
     Attributes:
-        by: what it was compared with.
         queries: queries that have written, as ledger entries say.
         modes: their delivery modes, as far as the entries know them.
         rows: rows of the target that were looked at.

@@ -32,7 +32,6 @@ class Finding:
 
     Attributes:
         check: short and stable name of what was examined.
-        level: how bad it is.
         what: what was found, where, with the path or address.
         why: why it matters; empty if all is well.
         repair: the command or setting that repairs it; empty if all is well.

@@ -25,13 +25,8 @@ class Subject:
     """What is known of a query. Whatever is not known is not examined.
 
     Attributes:
-        cluster: how to reach the cluster.
-        queues: what it reads.
-        targets: paths of the tables it writes.
         ledger: path of the ledger; by default that of a sink with these targets.
         producer: path of the producer table; by default as above.
-        dead_letter: path of the dead-letter table, if one is used.
-        checkpoint: `checkpointLocation` of the query.
         max_rows_per_partition: option of the source.
         rows_per_tablet: `rows_per_tablet_limit` of the sink.
         frame: columns that the sink writes, compared with those of each target; `None` if they are not known.

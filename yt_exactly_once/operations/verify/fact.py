@@ -56,7 +56,6 @@ class Facts(list[Fact]):
     """The facts of one area, in the order of their checks: calling it declares the function below as one.
 
     Args:
-        area: see `Fact`, as for the others.
         parts: of a fact that names no others.
         source: of a fact that names no other.
     """

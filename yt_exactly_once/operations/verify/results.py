@@ -30,11 +30,7 @@ class Result:
     """One fact over one backend.
 
     Attributes:
-        fact: what was checked.
-        backend: `http` or `rpc`.
-        verdict: what the check says.
         seen: what the cluster did; for a fact that holds, what is worth telling besides.
-        seconds: how long it took.
     """
 
     fact: Fact
@@ -64,12 +60,9 @@ class Report:
     """One run.
 
     Attributes:
-        proxy: address that was given.
         cluster: name of the cluster; empty if it does not say.
         started: when, UTC, ISO 8601.
-        seconds: how long it took.
         versions: of what took part, by name.
-        results: of every fact that was checked.
         skipped: backends that were not checked, each with the reason.
         leftover: what could not be removed, and how to; empty when all is removed.
     """

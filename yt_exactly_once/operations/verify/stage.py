@@ -95,7 +95,6 @@ class Stage:
     Attributes:
         connection: the cluster, as a query would reach it.
         directory: where the tables are; it does not exist before `build`.
-        patience: how long to wait.
     """
 
     connection: Connection

@@ -72,7 +72,6 @@ class LedgerNotes:
 
     Args:
         retry: for requests that fail.
-        emit: takes events.
     """
 
     def __init__(

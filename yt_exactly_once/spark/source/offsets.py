@@ -45,7 +45,6 @@ def first_positions(
     Args:
         bounds: of every partition.
         stored: the consumer's offsets, without partitions it was never moved in.
-        queue: path, for messages.
 
     Raises:
         ConfigError: offsets by partition do not fit the queue.

@@ -39,7 +39,6 @@ class OpenedQueue:
     """A source whose options and queue were found in order.
 
     Attributes:
-        options: of the source.
         queue: where, without links.
         cluster: where that is.
         info: the queue as it was when the query was defined.
@@ -95,7 +94,6 @@ class OpenedTable:
     """A table that is no queue, found in order.
 
     Attributes:
-        options: of the source.
         table: as it was found.
         rows: how its rows become Spark's.
     """

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 class PackedQueue:
     """An opened queue or table that is unpickled where it is used first.
 
-    Args:
-        opened: the queue or the table.
-
     Attributes:
         spark_schema: of its rows; known without unpickling.
         is_queue: whether it is a queue; known without unpickling.

@@ -69,9 +69,7 @@ class RangeReader:
     """Reads ranges of one queue.
 
     Attributes:
-        queue: where.
         decode: turns what pulls returned into partitions and indexes of rows, and the rows.
-        emit: takes events.
         fail_on_data_loss: whether trimmed rows are an error or a logged step.
         policy: how long missing rows are waited for.
         sleep: waits that many seconds.

@@ -66,8 +66,6 @@ def batch_reader(
     """Return what reads a table or a part of a queue once.
 
     Args:
-        packed: what was opened.
-        options: as Spark hands them over.
         schema: the columns that the query wants: all, or those it has named.
 
     Raises:
