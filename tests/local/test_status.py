@@ -57,17 +57,31 @@ def told(cluster, capsys):
 
 
 def test_status_shows_batch_totals_and_lag(pipeline, told, tmp):
-    """Numbers of the last batch and of all batches, and the place in every partition."""
+    """Numbers of the last batch and of all batches, as in the ledger, and the place in every partition."""
+    pipeline.digest = True
     pipeline.run(3)
     pipeline.run(4)
     code, (found,) = told("status", tmp, "--json")
     assert code == 0
     assert (found["batch"], found["mode"], found["attempts"]) == (1, "transactional", 1)
     (target,) = found["targets"]
-    wanted = {"rows": 8, "total_rows": 14, "total_batches": 2, "missing": 0, "rejected_rows": 0}
-    wanted |= {"total_rejected_rows": 0, "sent_by": "driver", "state": "mounted", "problem": ""}
-    assert wanted.items() <= target.items()
-    assert target["bytes"] > 0
+    (entry,) = pipeline.client.select_rows(f"* from [{pipeline.ledger}]")
+    same = ("bytes", "total_bytes", "batch_digest", "total_digest", "digest_version")
+    assert target == {name: entry[name] for name in same} | {
+        "path": pipeline.target,
+        "rows": 8,
+        "total_rows": 14,
+        "total_batches": 2,
+        "rejected_rows": 0,
+        "total_rejected_rows": 0,
+        "sent_by": "driver",
+        "digest_from_start": True,
+        "digest_replaces": False,
+        "missing": 0,
+        "state": "mounted",
+        "problem": "",
+    }
+    assert 0 < target["bytes"] < target["total_bytes"]
     (queue,) = found["queues"]
     assert (queue["registered"], queue["vital"], queue["auto_trim"]) == (True, True, False)
     assert queue["lag_rows"] == 6

@@ -17,8 +17,14 @@ STUCK_SECONDS = 300.0
 """A query with rows to read that has committed nothing for so long, and for ten batches, is reported."""
 
 _OF_ENTRY = (
-    *("query_id", "run_id", "transaction_id", "application"),
-    *("mode", "attempts", "committed_at", "seconds"),
+    "query_id",
+    "run_id",
+    "transaction_id",
+    "application",
+    "mode",
+    "attempts",
+    "committed_at",
+    "seconds",
 )
 _LONG = 10
 _SMALL_PART = 50
@@ -121,6 +127,11 @@ class TargetStatus(Tally):
     missing: int = 0
     state: str = ""
     problem: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the columns of the ledger, and what the cluster says of the table."""
+        own = {name: getattr(self, name) for name in ("path", "missing", "state", "problem")}
+        return {**self.to_row(), **own}
 
 
 @dataclass(frozen=True)
@@ -238,7 +249,7 @@ class QueryStatus:
             "batch": self.entry.batch_id,
             "parts": [self.entry.part, self.entry.part_count],
             "age_seconds": self.age_seconds,
-            "targets": [asdict(target) for target in self.targets],
+            "targets": [target.to_json() for target in self.targets],
             "queues": queues,
             "source_rows": self.source_rows,
             "successor": self.successor,

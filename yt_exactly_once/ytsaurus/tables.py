@@ -78,8 +78,14 @@ def describe_table(
 
 
 ATTRIBUTES = (
-    *("type", "dynamic", "id", "sorted", "schema"),
-    *("tablet_count", "tablet_state", "atomicity"),
+    "type",
+    "dynamic",
+    "id",
+    "sorted",
+    "schema",
+    "tablet_count",
+    "tablet_state",
+    "atomicity",
 )
 """What `described` needs."""
 
