@@ -14,7 +14,7 @@ from yt_exactly_once.codec.rows import row_fragments
 from yt_exactly_once.codec.schema import TableSchema, check_frame
 from yt_exactly_once.commit.complete import CompleteResult
 from yt_exactly_once.errors import ConfigError, LedgerError, UnprovableError
-from yt_exactly_once.operations.audit import by_digest, by_source
+from yt_exactly_once.operations.audit import by_digest, by_source, ranges
 from yt_exactly_once.operations.audit.found import By, Columns, Verdict
 from yt_exactly_once.operations.audit.run import audit
 from yt_exactly_once.operations.ledgers import read_ledger
@@ -29,6 +29,11 @@ def row(part, index, value=None):
 
 def written(end):
     return [row(part, index) for part in range(2) for index in range(end)]
+
+
+@pytest.fixture(autouse=True)
+def several_reads(monkeypatch):
+    monkeypatch.setattr(ranges, "ROWS_PER_READ", 7)
 
 
 @pytest.fixture(params=["ordered", pytest.param("sorted", marks=pytest.mark.further)])
@@ -50,7 +55,7 @@ def pipeline(request, cluster, client, tmp, monkeypatch):
 
 
 def look(pipeline, **options):
-    return audit(pipeline.connection, pipeline.target, columns=COLUMNS, rows_per_read=23, **options)
+    return audit(pipeline.connection, pipeline.target, columns=COLUMNS, **options)
 
 
 def test_good_target_is_exact(pipeline):
@@ -104,6 +109,28 @@ def test_values_are_compared_as_far_as_the_queue_has_them(pipeline):
     assert [cli.main(command), cli.main([*command, "--no-values"])] == [1, 0]
 
 
+@pytest.mark.parametrize(
+    "order", [{}, pytest.param({"sort_order": "ascending"}, marks=pytest.mark.further)]
+)
+def test_memory_does_not_grow_with_the_size_of_a_row(cluster, tmp, monkeypatch, order):
+    """Only the first range of each table has as many bytes as its rows make it."""
+    monkeypatch.setattr(ranges, "ROWS_PER_READ", 100_000)
+    monkeypatch.setattr(ranges, "BYTES_PER_READ", 20_000)
+    real, read = ranges.selected, []
+    monkeypatch.setattr(ranges, "selected", lambda *given: read.append(real(*given)) or read[-1])
+    schema = [{**one, **order} for one in TARGET_SCHEMA[:2]]
+    schema += [TARGET_SCHEMA[2], {"name": "note", "type": "string"}]
+    pipeline, wide = Pipeline(cluster, tmp, target_schema=schema).create(), {"note": "x" * 1000}
+    source, rows = pipeline.next(300)
+    fed = [{"$tablet_index": one["part"], "value": one["value"], **wide} for one in rows]
+    pipeline.client.insert_rows(pipeline.queue, fed)
+    pipeline.commit([source], [{**one, **wide} for one in rows])
+    found = look(pipeline)
+    assert (found.exact, found.compared) == (True, ("value", "note"))
+    assert sum(map(len, read)) > 2 * 600 * 1000
+    assert sum(len(one) > 25_000 for one in read) == 2
+
+
 QUEUE_COLUMN = {"name": "queue", "type": "string"}
 
 
@@ -129,7 +156,7 @@ def test_rows_of_several_queues_are_told_apart_by_the_column_with_the_queue(
     wrong.append(wrong[-5])
     one.commit(sources, rows, wrong)
     columns = Columns("part", "row", "queue")
-    found = audit(one.connection, one.target, columns=columns, rows_per_read=7)
+    found = audit(one.connection, one.target, columns=columns)
     assert found.queues == (two.queue, one.queue)
     assert [
         (part.queue, part.partition, part.lost, part.repeated, part.changed)
@@ -154,7 +181,7 @@ def digested(cluster, tmp, **options):
 
 
 def by_its_digest(pipeline, **options):
-    return audit(pipeline.connection, pipeline.target, by=By.DIGEST, rows_per_read=7, **options)
+    return audit(pipeline.connection, pipeline.target, by=By.DIGEST, **options)
 
 
 @pytest.fixture

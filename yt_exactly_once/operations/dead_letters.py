@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 ROWS_PER_COMMIT = 10_000
 """Letters that one transaction replays."""
 
-_ROWS_PER_READ = 100_000
 _SOURCE = {SOURCE_QUEUE_COLUMN: 0, SOURCE_TABLET_COLUMN: 1, SOURCE_ROW_COLUMN: 2}
 
 
@@ -133,12 +132,10 @@ def read_letters(connection: Connection, path: str) -> list[Letter]:
     info.require_mounted()
     names = [str(column["name"]) for column in REJECT_SCHEMA if column["name"][0] != "$"]
     table = TableSchema.from_yt([one for one in info.schema if one["name"] in names])
-    schema, reader = placed(arrow_schema_of(table)), RangeReader(connection, _ROWS_PER_READ)
+    schema, reader = placed(arrow_schema_of(table)), RangeReader(connection)
     found = []
     for tablet, bound in enumerate(RemoteQueue(connection, path).state().partitions):
-        for first in range(bound.lower, bound.upper, _ROWS_PER_READ):
-            last = min(first + _ROWS_PER_READ, bound.upper)
-            rows = reader.range(info, schema, tablet, first, last)
+        for rows in reader.rows(info, schema, tablet, bound.lower, bound.upper):
             found += [_letter(info.id, tablet, row) for row in rows.to_pylist()]
     return sorted(found, key=lambda one: one.place)
 

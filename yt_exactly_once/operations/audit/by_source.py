@@ -142,23 +142,22 @@ class _QueueMarks:
             # A bucket that was trimmed in part cannot be compared as a whole.
             first = -(-(self._lower[one] - marks.start) // BUCKET) * BUCKET + marks.start
             self._lower[one] = min(first, marks.end)
-            for begin in range(first, marks.end, self._reader.size):
-                last = min(begin + self._reader.size, marks.end)
-                if self.compared:
-                    rows, hashes = self._of_queue(one, begin, last)
-                    np.add.at(sums, (rows - marks.start) // BUCKET, hashes)
-                done += last - begin
+            if not self.compared:
+                continue
+            for rows, hashes in self._of_queue(one, first, marks.end):
+                np.add.at(sums, (rows - marks.start) // BUCKET, hashes)
+                done += len(rows)
                 self._reader.progress(self.path, done, total)
             differ = np.flatnonzero(sums != marks.sums)
             found = differ[differ >= (first - marks.start) // BUCKET].tolist()
-            if found and self.compared:
+            if found:
                 self._differing[one] = found
         return bool(self._differing)
 
-    def _of_queue(self, partition: int, first: int, last: int) -> tuple[Numbers, Hashes]:
+    def _of_queue(self, partition: int, first: int, end: int) -> Iterator[tuple[Numbers, Hashes]]:
         schema = placed(fields_of(self._info, [column.name for column in self.compared]))
-        batch = self._reader.range(self._info, schema, partition, first, last)
-        return _integers(batch.column("$row_index")), row_hashes(batch, self.compared)
+        for batch in self._reader.rows(self._info, schema, partition, first, end):
+            yield _integers(batch.column("$row_index")), row_hashes(batch, self.compared)
 
     def look_into(self, batches: Iterator[pa.RecordBatch], own: Columns) -> None:
         """Find the rows of differing buckets that have other values.
@@ -176,8 +175,8 @@ class _QueueMarks:
         for one, bucket in sorted(wanted):
             marks = self._marks[one]
             first = marks.start + bucket * BUCKET
-            found = self._of_queue(one, first, min(first + BUCKET, marks.end))
-            there |= {(one, int(row)): int(value) for row, value in zip(*found, strict=True)}
+            for found in self._of_queue(one, first, min(first + BUCKET, marks.end)):
+                there |= {(one, int(row)): int(value) for row, value in zip(*found, strict=True)}
         for batch in batches:
             partitions = _integers(batch.column(own.partition))
             rows, hashes = _integers(batch.column(own.row)), row_hashes(batch, self.compared)

@@ -1,4 +1,4 @@
-"""Reading a table range by range, so that memory does not grow with the table."""
+"""Reading a table range by range: memory grows neither with the table nor with the size of its rows."""
 
 from __future__ import annotations
 
@@ -18,32 +18,50 @@ if TYPE_CHECKING:
     from yt_exactly_once.ytsaurus.queues import PartitionBounds
     from yt_exactly_once.ytsaurus.tables import TableInfo
 
-ROWS_PER_READ = 100_000
-"""Default size of a range that is read with one request."""
+ROWS_PER_READ, BYTES_PER_READ = 100_000, 16 * 2**20
+"""At most so many rows are read with one request, and about so many bytes."""
+
+_FIRST_ROWS, _GROWTH = 100, 10
+"""Rows of the first range of a table, and how many times larger the next range may be."""
 
 Progress = Callable[[str, int, int], None]
 """Called with what is read, and how many of how many rows are done."""
 
 
 class RangeReader:
-    """Reads tables of one cluster in ranges; tells the progress after each range of a whole table."""
+    """Reads tables in ranges; tells the progress after each range of a whole table.
 
-    def __init__(
-        self, connection: Connection, rows_per_read: int, progress: Progress = lambda *_: None
-    ) -> None:
+    The bytes of a range decide how many rows the next one has.
+    """
+
+    def __init__(self, connection: Connection, progress: Progress = lambda *_: None) -> None:
         self.connection = connection
-        self.size = rows_per_read
         self.progress = progress
+        self._sizes: dict[str, int] = {}
 
-    def range(
-        self, info: TableInfo, schema: pa.Schema, tablet: int, first: int, last: int
-    ) -> pa.RecordBatch:
-        """Return rows of a tablet of an ordered table."""
-        query = (
-            f"{listed(schema.names)} from [{info.path}] where [$tablet_index] = {tablet} "
-            f"and [$row_index] >= {first} and [$row_index] < {last}"
-        )
-        return decode(selected(self.connection, query), schema)
+    def rows(
+        self, info: TableInfo, schema: pa.Schema, tablet: int, first: int, end: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a tablet of an ordered table, from one index to the one before `end`."""
+        while first < end:
+            last = min(first + self._size(info), end)
+            query = (
+                f"{listed(schema.names)} from [{info.path}] where [$tablet_index] = {tablet} "
+                f"and [$row_index] >= {first} and [$row_index] < {last}"
+            )
+            yield self._read(info, query, schema)
+            first = last
+
+    def _size(self, info: TableInfo) -> int:
+        return self._sizes.get(info.path, min(_FIRST_ROWS, ROWS_PER_READ))
+
+    def _read(self, info: TableInfo, query: str, schema: pa.Schema) -> pa.RecordBatch:
+        batch = decode(selected(self.connection, query), schema)
+        if batch.num_rows:
+            fitting = BYTES_PER_READ * batch.num_rows // max(batch.nbytes, 1)
+            most = min(self._size(info) * _GROWTH, ROWS_PER_READ)
+            self._sizes[info.path] = max(1, min(fitting, most))
+        return batch
 
     def tablets(
         self, info: TableInfo, schema: pa.Schema, bounds: Sequence[PartitionBounds]
@@ -51,10 +69,9 @@ class RangeReader:
         """Yield the rows of an ordered table within the bounds of its tablets."""
         total, done = sum(bound.upper - bound.lower for bound in bounds), 0
         for tablet, bound in enumerate(bounds):
-            for first in range(bound.lower, bound.upper, self.size):
-                last = min(first + self.size, bound.upper)
-                yield self.range(info, schema, tablet, first, last)
-                done += last - first
+            for batch in self.rows(info, schema, tablet, bound.lower, bound.upper):
+                yield batch
+                done += batch.num_rows
                 self.progress(info.path, done, total)
 
     def keys(self, info: TableInfo, schema: pa.Schema, expected: int) -> Iterator[pa.RecordBatch]:
@@ -68,13 +85,16 @@ class RangeReader:
         names = listed(keys)
         after, done = "", 0
         while True:
-            query = f"{listed(with_keys.names)} from [{info.path}]{after} order by {names} limit {self.size}"
-            batch = decode(selected(self.connection, query), with_keys)
+            size = self._size(info)
+            query = (
+                f"{listed(with_keys.names)} from [{info.path}]{after} order by {names} limit {size}"
+            )
+            batch = self._read(info, query, with_keys)
             if batch.num_rows:
                 yield batch
             done += batch.num_rows
             self.progress(info.path, done, max(done, expected))
-            if batch.num_rows < self.size:
+            if batch.num_rows < size:
                 return
             last = [_literal(batch.column(name)[-1].as_py(), info.path) for name in keys]
             after = f" where ({names}) > ({', '.join(last)})"

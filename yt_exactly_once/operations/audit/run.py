@@ -9,12 +9,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from yt_exactly_once.codec import schema
-from yt_exactly_once.config import check_path, check_positive
+from yt_exactly_once.config import check_path
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.operations.audit import by_digest
 from yt_exactly_once.operations.audit.by_source import Comparison
 from yt_exactly_once.operations.audit.found import Audit, By, Columns
-from yt_exactly_once.operations.audit.ranges import ROWS_PER_READ, Progress, RangeReader
+from yt_exactly_once.operations.audit.ranges import Progress, RangeReader
 from yt_exactly_once.operations.ledgers import entries_of
 from yt_exactly_once.ytsaurus.tables import TableInfo, describe_table
 
@@ -31,7 +31,6 @@ def audit(
     ledger: str | None = None,
     start: int = 0,
     compare: bool = True,
-    rows_per_read: int = ROWS_PER_READ,
     progress: Progress = lambda *_: None,
 ) -> Audit:
     """Prove that a target has every committed row exactly once.
@@ -46,7 +45,6 @@ def audit(
         ledger: path of the ledger; default: the one beside the target, or another one in its folder.
         start: first row of every partition that the queries have read; by source only.
         compare: whether values are compared too, and not only which rows are there.
-        rows_per_read: size of a range that is read with one request.
         progress: called with what is read, and how many of how many rows are done.
 
     Raises:
@@ -55,12 +53,11 @@ def audit(
         LedgerError: there is no ledger, or no entry of the target.
     """
     check_path(target, "target")
-    check_positive(rows_per_read, "rows_per_read")
     info = describe_table(connection, target)
     info.require_mounted()
     look = partial(entries_of, connection, target, ledger)
     entries = look()
-    reader = RangeReader(connection, rows_per_read, progress)
+    reader = RangeReader(connection, progress)
     names = {column["name"] for column in info.schema}
     if by is None and (columns or {schema.SOURCE_TABLET_COLUMN, schema.SOURCE_ROW_COLUMN} <= names):
         by = By.SOURCE
