@@ -20,6 +20,9 @@ from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.tables import ensure_table
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction
 
+SHOWN = {"": 0, "--all": 152, "--all --limit 3": 3}
+"""Letters that `show` has once all of them were replayed, by its options."""
+
 NATURAL = {"name": "value", "type": "uint64", "required": True}
 SORTED = [
     {"name": "part", "type": "int64", "sort_order": "ascending"},
@@ -114,6 +117,8 @@ def test_repaired_letters_are_written_once_however_often_they_are_replayed(query
     assert (plan["written"], plan["replayed_before"]) == (0, 50)
     assert query.written() == wanted(query, more)
     assert told(query, f"list {query.letters}")[0]["waiting"] == 0
+    shown = {flags: len(told(query, f"show {query.letters} {flags}")) for flags in SHOWN}
+    assert shown == SHOWN
     for by in ("digest", "count"):
         _, said = query.command(f"yt-exactly-once audit {query.target} --by {by} --json")
         (found,) = json.loads(said)["targets"]

@@ -54,9 +54,19 @@ def list_letters(path: str, cluster: ClusterOptions, *, as_json: bool) -> None:
 @command.command("show")
 @click.argument("path")
 @click.option("--target", metavar="PATH", help="Only the letters of this target.")
+@click.option("--all", "is_all", is_flag=True, help="Those that were replayed, too.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N.")
 @cluster_options
 @json_option
-def show(path: str, target: str | None, cluster: ClusterOptions, *, as_json: bool) -> None:
+def show(
+    path: str,
+    target: str | None,
+    limit: int | None,
+    cluster: ClusterOptions,
+    *,
+    is_all: bool,
+    as_json: bool,
+) -> None:
     """Show the letters of the dead-letter table PATH that wait, with their rows.
 
     Save what --json prints, correct the values in `row`, and pass the file to `replay --letters`.
@@ -65,8 +75,9 @@ def show(path: str, target: str | None, cluster: ClusterOptions, *, as_json: boo
 
     connection = cluster.connect()
     letters = dead_letters.read_letters(connection, path)
-    done = dead_letters.done_letters(connection, letters)
+    done = set() if is_all else dead_letters.done_letters(connection, letters)
     chosen = [one for one in letters if one.place not in done and target in {None, one.target}]
+    chosen = chosen[:limit]
     if as_json:
         print_json([_json(one) for one in chosen])
         return
