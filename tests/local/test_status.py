@@ -188,10 +188,13 @@ def test_prune_removes_what_it_is_told_to_and_nothing_else(cluster, pipeline, to
     told("ledger", "prune", later.ledger, "--superseded", "--yes")
     (left,) = read_ledger(later.connection, later.ledger)
     assert left.entry.query_id == "query-2"
+    later.commit([], [])
+    assert told("status", later.ledger)[1].endswith("\nno queues\n")
     later.client.remove(later.target)
     _, (gone,) = told("ledger", "prune", later.ledger, "--target-gone", "--yes", "--json")
     assert (gone["verdict"], gone["removed"]) == ("target gone", True)
     assert read_ledger(later.connection, later.ledger) == []
+    assert told("ledger", "list", later.ledger) == (0, "no entries\n")
 
 
 def test_entry_that_its_query_has_written_meanwhile_is_not_removed(pipeline):

@@ -63,7 +63,7 @@ def test_page_shows_verdict_time_line_lag_and_offsets():
     ]
     history.look([query(batch=2, delivered=3)], at=100.5)
     history.look([query()], at=103.0)
-    history.look([query()], at=104.0)
+    history.look([query(batch=1234)], at=104.0)
     page = checked(
         Page("Demo", history, 104.0, Verdict("Exactly once", good=True), [("kills", "1")]).render()
     )
@@ -77,6 +77,7 @@ def test_page_shows_verdict_time_line_lag_and_offsets():
         "width: 70.0%",
         "//q",
         "14,000",
+        ">1234<",
     ):
         assert shown in page
     assert [mark.what for mark in history.marks][-1] is Happening.COMMITTED

@@ -152,19 +152,17 @@ def _print_sources(found: Audit) -> None:
         examples = "; ".join(
             f"{name} {', '.join(map(str, some))}" for name, some in part.examples.items() if some
         )
-        rows.append(
-            ({"queue": part.queue} if len(found.queues) > 1 else {})
-            | {
-                "partition>": part.partition,
-                "rows>": f"{part.start} to {part.end}",
-                "lost>": part.lost,
-                "repeated>": part.repeated,
-                "changed>": f"{part.changed}{'+' if part.unclear_ranges else ''}",
-                "values compared from>": part.compared_from,
-                "examples": examples,
-            }
-        )
-    console().print(shown(rows))
+        cells = {
+            "partition>": part.partition,
+            "rows>": f"{part.start} to {part.end}",
+            "lost>": part.lost,
+            "repeated>": part.repeated,
+            "changed>": f"{part.changed}{'+' if part.unclear_ranges else ''}",
+            "values compared from>": part.compared_from,
+            "examples": examples,
+        }
+        rows.append({"queue": part.queue, **cells} if len(found.queues) > 1 else cells)
+    console().print(shown(rows, "no partitions"))
     click.echo(f"rows of the target: {found.rows}")
     click.echo(f"committed since the start of the audit, not judged: {found.newer}")
     click.echo(f"of unknown origin: {found.unknown}")

@@ -37,18 +37,17 @@ def list_letters(path: str, cluster: ClusterOptions, *, as_json: bool) -> None:
     if as_json:
         print_json(groups)
         return
-    console().print(
-        shown(
-            {
-                "query": one["query"][:8],
-                **{name: one[name] for name in ("target", "column", "reason")},
-                "batches": " to ".join(map(str, dict.fromkeys(one["batches"]))),
-                "letters>": one["letters"],
-                "waiting>": one["waiting"],
-            }
-            for one in groups
-        )
+    cells = (
+        {
+            "query": one["query"][:8],
+            **{name: one[name] for name in ("target", "column", "reason")},
+            "batches": " to ".join(map(str, dict.fromkeys(one["batches"]))),
+            "letters>": one["letters"],
+            "waiting>": one["waiting"],
+        }
+        for one in groups
     )
+    console().print(shown(cells, "no letters"))
 
 
 @command.command("show")

@@ -54,7 +54,7 @@ def command(
     if as_json:
         print_json([row.to_json() for row in rows])
         return
-    console().print(shown(map(_cells, rows)))
+    console().print(shown(map(_cells, rows), "no batches"))
 
 
 def _cells(row: LedgerRow) -> dict[str, Any]:

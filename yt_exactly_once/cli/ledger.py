@@ -41,7 +41,7 @@ def list_entries(paths: tuple[str, ...], cluster: ClusterOptions, *, as_json: bo
     if as_json:
         print_json([row.to_json() for row in rows])
         return code
-    console().print(shown({**_cells(row), "ledger": row.ledger} for row in rows))
+    console().print(shown(({**_cells(row), "ledger": row.ledger} for row in rows), "no entries"))
     return code
 
 
@@ -146,7 +146,8 @@ def prune(
     if unknown:
         raise click.UsageError(f"The ledger has no query {', '.join(sorted(unknown))}")
     if not as_json:
-        console().print(shown(_judged_cells(one, removed=one in chosen) for one in judged))
+        cells = (_judged_cells(one, removed=one in chosen) for one in judged)
+        console().print(shown(cells, "no entries"))
     if chosen and not yes:
         click.confirm(f"Remove {len(chosen)} entries?", abort=True, err=True)
     for one in chosen:

@@ -145,17 +145,16 @@ def _moving(direction: str, how: str) -> click.Command:
 
 
 def _print(plan: Plan) -> None:
-    console().print(
-        shown(
-            {
-                "partition>": move.partition,
-                "consumer is at>": move.old,
-                "moves to>": move.new,
-                "rows>": abs(move.new - move.old),
-            }
-            for move in plan.moves
-        )
+    cells = (
+        {
+            "partition>": move.partition,
+            "consumer is at>": move.old,
+            "moves to>": move.new,
+            "rows>": abs(move.new - move.old),
+        }
+        for move in plan.moves
     )
+    console().print(shown(cells, "no partitions"))
     if plan.stays:
         click.echo(f"stays: partitions {', '.join(map(str, plan.stays))}")
     click.echo(

@@ -34,12 +34,12 @@ class Step:
 
     Attributes:
         act: does it on a cluster, for the query of an entry.
-        moves: the queue whose consumer it moves, if it moves one.
+        moves_consumer_of: the path of the queue whose consumer it moves, if it moves one.
     """
 
     text: str
     act: Callable[[Connection, LedgerRow], object]
-    moves: str = ""
+    moves_consumer_of: str = ""
 
 
 def _mount(path: str, state: str) -> Step:
@@ -67,7 +67,7 @@ def _move(queue: QueueStatus, path: str, moves: tuple[Move, ...]) -> Step:
         lambda connection, row: move_consumer(
             connection, queue.cluster, queue.path, path, moves, [row]
         ),
-        queue.path,
+        moves_consumer_of=queue.path,
     )
 
 
@@ -160,7 +160,7 @@ def _planned(
         )
     for queue in status.queues:
         found.look_at(queue)
-        if queue.consumer and any(step.moves == queue.path for step in found.steps):
+        if queue.consumer and any(step.moves_consumer_of == queue.path for step in found.steps):
             other = rival(connection, row, queue.path, queue.consumer, rows)
             if other is not None:
                 found.open.append(

@@ -26,6 +26,8 @@ _DASHES = ("none", "8 4", "2 3", "12 4 2 4")
 _MOST_MARKS = 500
 """How many happenings the table at the end lists."""
 
+_NAMES = ("batch>", "partition>", "attempts>")
+
 _STYLE = """
 :root { color-scheme: light dark; --text: #1c2733; --soft: #5b6b7b; --line: #d5dde5; --page: #fff;
   --card: #f5f8fa; --a: #0b6bcb; --b: #8a4fbf; --c: #00796b; --amber: #b26a00;
@@ -302,11 +304,14 @@ def _happenings(marks: Sequence[Mark]) -> list[str]:
 
 
 def _table(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return a table; `>` after a name means numbers, `!` cells that are HTML already."""
+    """Return a table; `>` after a name means numbers, `!` cells that are HTML already.
+
+    Numbers by which commands know something are as these take them, without separators.
+    """
 
     def cell(tag: str, name: str, value: Any) -> str:
         kind = ' class="n"' if name.endswith(">") else ""
-        text = f"{value:,}" if isinstance(value, int) else str(value)
+        text = f"{value:,}" if isinstance(value, int) and name not in _NAMES else str(value)
         is_html = tag == "td" and name.endswith("!")
         return f"<{tag}{kind}>{text if is_html else escape(text)}</{tag}>"
 

@@ -88,13 +88,17 @@ def seconds(duration: float | None) -> str:
     return f"{duration:.0f} s"
 
 
-def shown(rows: Iterable[Mapping[str, Any]]) -> Table | str:
-    """Return rows of one form as a table, see `table` for the names of their columns."""
+def shown(rows: Iterable[Mapping[str, Any]], absent: str) -> Table | str:
+    """Return rows of one form as a table, see `table` for the names of their columns.
+
+    Args:
+        absent: what there is instead without rows, such as "no queues".
+    """
     made: Table | None = None
     for row in rows:
         made = table(*row) if made is None else made
         made.add_row(*map(str, row.values()))
-    return "nothing" if made is None else made
+    return absent if made is None else made
 
 
 def rendered(queries: Sequence[QueryStatus], *, partitions: bool) -> Group:
@@ -107,7 +111,7 @@ def rendered(queries: Sequence[QueryStatus], *, partitions: bool) -> Group:
         for queue in one.queues
         for row in (places_of(one, queue) if partitions else [_together(one, queue)])
     )
-    return Group(shown(targets_of(queries)), shown(places))
+    return Group(shown(targets_of(queries), "no queries"), shown(places, "no queues"))
 
 
 def targets_of(queries: Iterable[QueryStatus]) -> Iterator[dict[str, Any]]:
