@@ -14,11 +14,10 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 
 from yt.common import YtError
-from yt.packages.requests.exceptions import RequestException
 from yt.packages.urllib3.exceptions import HTTPError as Urllib3Error
 from yt.wrapper.errors import YtIncorrectResponse, YtProxyUnavailable, YtTokenError
 from yt.yson.common import YsonError
@@ -28,14 +27,13 @@ from yt_exactly_once.errors import ExactlyOnceError
 from yt_exactly_once.ytsaurus.client_noise import held_back
 
 TRANSPORT_ERRORS = (
-    RequestException,
     Urllib3Error,
     http.client.HTTPException,
     OSError,
     YtProxyUnavailable,
     YtIncorrectResponse,
 )
-"""No readable answer: the request may or may not have been executed."""
+"""No readable answer: the request may or may not have been executed. Errors of `requests` are `OSError`s."""
 
 
 class Decision(StrEnum):
@@ -269,20 +267,9 @@ def leaves_outcome_unknown(error: BaseException) -> bool:
     return _has_code(error, _UNANSWERED) or not find_failure(error).answered
 
 
-class Asked(Protocol):
-    """A client that can say which of several objects a permission is missing on."""
-
-    def check_permission(self, user: str, permission: str, path: str) -> Any:
-        """Return what access control says."""
-
-
 @contextmanager
 def translated(
-    action: str,
-    *,
-    asked: Callable[[], Asked] | None = None,
-    among: Sequence[str] = (),
-    **where: Any,
+    action: str, *, asked: Callable[[], Any] | None = None, among: Sequence[str] = (), **where: Any
 ) -> Iterator[None]:
     """Turn the client's errors into the package's.
 
@@ -328,7 +315,7 @@ _NOT_IN_CYPRESS = (
 
 def _denial(error: YtError) -> _Denial | None:
     """Return the missing permission that an error tells of, if it tells of one."""
-    found: Any = error.find_matching_error(code=_AUTHORIZATION)
+    found: Any = error.find_matching_error(code=901)
     while found is not None and not {"user", "permission"} <= found.attributes.keys():
         found = next(iter(_inner(found)), None)
     if found is None:
@@ -344,7 +331,7 @@ def _denial(error: YtError) -> _Denial | None:
 
 
 def _forbidden(
-    denied: _Denial, asked: Callable[[], Asked] | None, among: Sequence[str]
+    denied: _Denial, asked: Callable[[], Any] | None, among: Sequence[str]
 ) -> str | None:
     """Return the object that the permission is missing on, where the cluster can say it."""
     if denied.path is not None or asked is None:
@@ -383,11 +370,6 @@ def reason(error: BaseException) -> str:
 
 _TABLE = re.compile(r"\b[Tt]able (//\S+) (?:while|has no)")
 """Where the cluster names the table whose tablet it cannot use."""
-
-_AUTHORIZATION = 901
-
-_PARTS = ("message", "code", "inner_errors", "attributes")
-"""Of an error as the cluster tells it."""
 
 _UNKNOWN_CELL = "Unknown cell"
 
@@ -430,10 +412,11 @@ def _has_code(error: YtError, codes: Container[int]) -> bool:
 
 
 def _inner(error: YtError) -> list[YtError]:
+    parts = ("message", "code", "inner_errors", "attributes")
     return [
         each
         if isinstance(each, YtError)
-        else YtError(**{name: each[name] for name in _PARTS if name in each})
+        else YtError(**{name: each[name] for name in parts if name in each})
         for each in error.inner_errors or ()
     ]
 
