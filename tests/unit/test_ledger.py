@@ -1,6 +1,6 @@
 """The ledger: what an entry says about a batch, and what it refuses to guess."""
 
-from dataclasses import replace
+from dataclasses import make_dataclass, replace
 
 import pytest
 
@@ -54,13 +54,49 @@ def verdict(of, now):
     return judge(of, now, ledger="//t_ledger")
 
 
-def test_ledger_has_one_row_per_query_and_target():
-    """Only lists, and the digest that not every target has, may be empty."""
+def test_columns_of_a_ledger_are_its_format():
+    """One row per query and target. Another name or type is another `LEDGER_VERSION`."""
     keys = [column["name"] for column in LEDGER_SCHEMA if column.get("sort_order") == "ascending"]
-    spare = [column["name"] for column in LEDGER_SCHEMA if not column.get("required")]
-    assert keys == ["query_id", "target"]
-    assert all(name in {"offsets", "part_digests"} or "digest" in name for name in spare)
+    assert (LEDGER_VERSION, keys) == (1, ["query_id", "target"])
+    assert [(one["name"], one["type"], one["required"]) for one in LEDGER_SCHEMA] == [
+        ("query_id", "string", True),
+        ("target", "string", True),
+        ("format_version", "int64", True),
+        ("batch_id", "int64", True),
+        ("run_id", "string", True),
+        ("transaction_id", "string", True),
+        ("part", "int64", True),
+        ("part_count", "int64", True),
+        ("other_sources", "string", True),
+        ("mode", "string", True),
+        ("attempts", "int64", True),
+        ("started_at", "string", True),
+        ("committed_at", "string", True),
+        ("seconds", "double", True),
+        ("part_digests", "any", False),
+        ("offsets", "any", False),
+        ("rows", "int64", True),
+        ("total_rows", "int64", True),
+        ("total_batches", "int64", True),
+        ("rejected_rows", "int64", True),
+        ("total_rejected_rows", "int64", True),
+        ("bytes", "int64", True),
+        ("total_bytes", "int64", True),
+        ("sent_by", "string", True),
+        ("batch_digest", "string", False),
+        ("total_digest", "string", False),
+        ("digest_version", "int64", False),
+        ("digest_from_start", "boolean", False),
+        ("digest_replaces", "boolean", False),
+    ]
     assert {column["name"] for column in LEDGER_SCHEMA} == entry(batch(0)).to_row().keys()
+
+
+@pytest.mark.parametrize("kind", ["int | None", "bool", int], ids=str)
+def test_field_of_an_entry_that_no_column_can_hold_is_refused(kind):
+    """It would be in neither the table nor the row; so would all, if annotations were no texts."""
+    with pytest.raises(KeyError):
+        ledger_entry._simple(make_dataclass("Odd", [("more", kind)]))
 
 
 def test_batch_of_which_nothing_is_said_keeps_no_state_and_moves_no_queue():

@@ -291,10 +291,13 @@ _TYPES: dict[Any, str] = {"str": "string", "int": "int64", "float": "double"}
 
 _READ: dict[str, Callable[[Any], Any]] = {"string": str, "int64": int, "double": float}
 
+_WRITTEN_APART = {"offsets", "part_digests", "tallies", "digest"}
 
-def _simple(stored: type[LedgerEntry | Tally]) -> dict[str, str]:
-    """Return the fields with one value, each of which is a column, and the types of these."""
-    return {each.name: _TYPES[each.type] for each in fields(stored) if each.type in _TYPES}
+
+def _simple(stored: type[Any]) -> dict[str, str]:
+    """Return the type of each column that is one field; raise `KeyError` if a field has no such type."""
+    kept = (each for each in fields(stored) if each.name not in _WRITTEN_APART)
+    return {each.name: _TYPES[each.type] for each in kept}
 
 
 _ENTRY, _TALLY = _simple(LedgerEntry), _simple(Tally)
@@ -311,10 +314,10 @@ _NO_DIGEST: Row = dict.fromkeys(column["name"] for column in _DIGEST_SCHEMA)
 LEDGER_SCHEMA: list[dict[str, Any]] = [
     *(_column(name, "string", sort_order="ascending") for name in _KEY),
     _column("format_version", "int64"),
-    *(_column(*each) for each in _ENTRY.items() if each[0] not in _KEY),
+    *(_column(name, kind) for name, kind in _ENTRY.items() if name not in _KEY),
     _column("part_digests", "any", required=False),
     _column("offsets", "any", required=False),
-    *(_column(*each) for each in _TALLY.items()),
+    *(_column(name, kind) for name, kind in _TALLY.items()),
     *_DIGEST_SCHEMA,
 ]
 """Columns of the ledger table."""
