@@ -89,6 +89,12 @@ def test_a_further_mode_is_a_class_and_a_line(monkeypatch, door):
     assert (written.path, written.row_count) == ("//t", 3)
 
 
+def test_rows_of_a_writer_are_computed_once_spark_asks_for_the_commit():
+    """Even where no task had any: the driver does not take the place of tasks that have run."""
+    assert not TaskRows(SCHEMA).are_computed
+    assert TaskRows(SCHEMA, []).are_computed
+
+
 @pytest.mark.parametrize(
     ("tasks", "attempt", "error", "told"),
     [

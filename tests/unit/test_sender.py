@@ -20,13 +20,15 @@ MODES = {
 
 def sender(mode, sent_by="auto", *, stateful=False, option="", speculation=None, **known):
     """Return who sends the rows: `joined` are tasks in the driver's transaction."""
-    is_sorted = known.pop("is_sorted", False)
+    is_sorted, are_computed = known.pop("is_sorted", False), known.pop("are_computed", False)
     run = QueryRun("run", targets=(SimpleNamespace(is_sorted=is_sorted),), **known)
     traits, options = MODES[mode].traits, SimpleNamespace(sent_by=sent_by)
     delivery = SimpleNamespace(
         run=run,
         batch=SimpleNamespace(stateful=stateful, query_id="query"),
-        rows=SimpleNamespace(conf={"spark.speculation": speculation}.get, are_computed=False),
+        rows=SimpleNamespace(
+            conf={"spark.speculation": speculation}.get, are_computed=are_computed
+        ),
         mode=SimpleNamespace(traits=traits, options=options, obstacle=option),
     )
     if tasks_join(delivery):
@@ -75,9 +77,11 @@ def test_tasks_that_must_join_are_refused_rows_of_a_query_with_state():
     ({"sent_by": "driver"}, "driver, for good"),
     ({"sent_by": "driver", "stateful": True}, "driver, for good"),
     ({"sent_by": "driver", "sessions": {"//t": {"partition-0": None}}}, "tasks"),
+    ({"bytes": 1, "are_computed": True}, "tasks"),
+    ({"sent_by": "driver", "are_computed": True}, "tasks"),
 ])  # fmt: skip
 def test_with_a_transaction_per_request_the_driver_stands_in_for_small_batches(
     mode, known, expected
 ):
-    """Those of a known size, whose rows can come another way again."""
+    """Those of a known size, whose rows can come another way again and are not written yet."""
     assert sender(mode, **known) == expected

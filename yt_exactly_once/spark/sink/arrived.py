@@ -133,7 +133,8 @@ class WriterTask:
         self, batches: Iterable[pa.RecordBatch], partition: int, *, sends: bool
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows with what Spark computes for them where there is a DataFrame."""
-        place, target, names = 0, self.plan.given.target, list(self.plan.names)
+        place, target, names = 0, self.plan.given.target, [*self.plan.names]
+        wanted = [*names, PARTITION_COLUMN] if sends else names
         for given in batches:
             rows = given.rename_columns(list(self.plan.given.columns))
             more: dict[str, Any] = {}
@@ -153,7 +154,7 @@ class WriterTask:
                 [*rows.columns, *(pa.array(values) for values in more.values())],
                 names=[*rows.schema.names, *more],
             )
-            yield whole.select(names + [PARTITION_COLUMN] * sends)
+            yield whole.select(wanted)
 
 
 def _hashes(rows: pa.RecordBatch, plan: WritePlan) -> np.ndarray[Any, Any]:
@@ -169,16 +170,16 @@ class TaskRows:
 
     Attributes:
         schema: of the DataFrame.
-        messages: one per partition; empty while the batch is planned.
+        messages: one per partition; `None` while the batch is planned.
     """
 
     schema: StructType
-    messages: Sequence[TaskMessage] = ()
+    messages: Sequence[TaskMessage] | None = None
 
     @property
     def are_computed(self) -> bool:
         """See `Rows.are_computed`."""
-        return bool(self.messages)
+        return self.messages is not None
 
     def written(self, target: Target) -> StructType:
         """See `Rows.written`; a target of a writer transforms nothing."""
@@ -199,7 +200,7 @@ class TaskRows:
 
     def compute(self, plan: Plan) -> Iterator[pa.RecordBatch]:
         """See `Rows.compute`: return what the tasks have sent, or push it from here, if it is as before."""
-        messages = sorted(self.messages, key=lambda message: message.task.partition)
+        messages = sorted(self.messages or (), key=lambda message: message.task.partition)
         if plan.task is None:
             return (rows for message in messages for rows in message.batches())
         if plan.rehearsal is None:

@@ -50,11 +50,11 @@ def tasks_join(delivery: Delivery) -> bool:
 def driver_stands_in(delivery: Delivery) -> bool:
     """Decide whether the driver does what tasks do by themselves, each request in its own transaction.
 
-    It does with batches that are known to be small: the way into a Python task and back takes longer.
+    It does with batches that are known to be small: the way into a Python task and back takes longer. It
+    never does with rows that tasks have written already.
     """
     run, mode = delivery.run, delivery.mode
-    is_done = delivery.rows.are_computed
-    if is_done or mode.traits.through_driver or run.sessions or run.too_large:
+    if delivery.rows.are_computed or mode.traits.through_driver or run.sessions or run.too_large:
         return False
     is_small = 0 < run.bytes < LARGE and not delivery.batch.stateful
     sent_by = mode.options.sent_by
