@@ -22,8 +22,8 @@ EXPLAINED: dict[tuple[str, str, str, str], str] = {
         "1",
         "2",
     ): "One row more than fits shows that the table is too large; two rows show it as well.",
-    ("commit/contents.py", "Contents.read", "True", "False"): _LENGTHS,
-    ("commit/contents.py", "Contents.fill", "True", "False"): _LENGTHS,
+    ("commit/steps.py", "TransactionSteps.read", "True", "False"): _LENGTHS,
+    ("commit/steps.py", "TransactionSteps.fill", "True", "False"): _LENGTHS,
     ("commit/consumers.py", "consumer_offsets", "True", "False"): _LENGTHS,
     (
         "spark/sink/modes/transactional.py",

@@ -15,11 +15,11 @@ from dataclasses import KW_ONLY, dataclass, field
 from yt_exactly_once import config, errors
 from yt_exactly_once.commit.batch import SourceRange
 from yt_exactly_once.commit.cluster import Ahead, Cluster, Transaction
-from yt_exactly_once.commit.contents import Contents, Plan, Read
 from yt_exactly_once.commit.entry import LedgerEntry
 from yt_exactly_once.commit.history import ONE_CALL, settle
 from yt_exactly_once.commit.judgement import Verdict, judge, nothing_logged, require_one_sink
 from yt_exactly_once.commit.parts import Part, digest_of
+from yt_exactly_once.commit.steps import Plan, Read, TransactionSteps
 from yt_exactly_once.config import RetryPolicy
 from yt_exactly_once.observability import Event
 from yt_exactly_once.retrying import run_attempts
@@ -47,10 +47,10 @@ class Committed:
 
 
 @dataclass
-class BatchCommit(Contents):
+class BatchCommit(TransactionSteps):
     """Commits one batch of a query; steps 4 to 9 of the protocol.
 
-    Attributes:
+    Attributes (after those of `TransactionSteps`):
         lanes: requests sent side by side.
         commits_sent: transactions whose commit this run has sent for the batch. Each has a digest of its
             rows when an earlier call sent it, and an empty one otherwise. This call adds its own.
@@ -246,9 +246,8 @@ class BatchCommit(Contents):
     def _require_same_rows(self, entry: LedgerEntry, part: Part) -> None:
         """Check that a transaction which an earlier call sent carried the rows of this call."""
         sent = self.commits_sent.get(entry.transaction_id)
-        if entry.transaction_id in self.entries:
-            return
-        if sent and not part.digests and sent != digest_of(part.targets):
+        is_own = entry.transaction_id in self.entries
+        if sent and not (is_own or part.digests) and sent != digest_of(part.targets):
             number = self.batch.batch_id
             raise errors.RepeatedCallError(
                 "The commit of an earlier call for this batch was applied although that call failed, and "

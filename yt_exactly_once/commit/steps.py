@@ -1,6 +1,6 @@
-"""What the transaction of a part reads and contains: steps 5 to 8 of the protocol.
+"""What is read and written inside the transaction of a part: steps 5 to 8 of the protocol.
 
-Each attempt of `BatchCommit` asks here. Nothing is judged here, and no transaction is opened or ended.
+Each attempt of `BatchCommit` takes them. Nothing is judged here, and no transaction is opened or ended.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from yt_exactly_once.commit.ledger import CommitLedger
 from yt_exactly_once.commit.parts import Part, TargetRows
 from yt_exactly_once.observability import Emitter, Event
 
-Call = Callable[["Transaction"], Any]
+Call = Callable[[Transaction], Any]
 """A request inside a transaction that does not depend on the others of its step."""
 
-Read = tuple["LedgerEntry | None", list[tuple["SourceRange", dict[int, int]]]]
+Read = tuple[LedgerEntry | None, list[tuple[SourceRange, dict[int, int]]]]
 """The ledger entry, and where the consumer of each source is."""
 
 
@@ -40,15 +40,15 @@ class Plan(NamedTuple):
 
 
 @dataclass
-class Contents:
-    """Reads what a batch depends on, and writes what it consists of.
+class TransactionSteps:
+    """The steps of a batch inside a transaction: read what it depends on, write what it consists of.
 
     Attributes:
         advance_consumer: whether consumers are moved; off for all but the last of several sinks.
         accepted: see `judge`.
         mode: the delivery mode, for the ledger entry.
         began: when the sink began with the batch, on the monotonic clock.
-        entries: those that were written, by transaction.
+        entries: those that were written, by transaction; also of one whose commit seems to have failed.
     """
 
     ledger: CommitLedger
@@ -65,9 +65,8 @@ class Contents:
     def read(self, transaction: Transaction) -> Read:
         """Read the ledger entry and the consumers' offsets, as of the transaction's start."""
         sources = self._moving()
-        calls: list[Call] = [partial(consumers.consumer_offsets, source=one) for one in sources]
-        calls.insert(0, self.ledger.read)
-        entry, *offsets = transaction.side_by_side(calls)
+        reads: list[Call] = [partial(consumers.consumer_offsets, source=one) for one in sources]
+        entry, *offsets = transaction.side_by_side([self.ledger.read, *reads])
         return entry, list(zip(sources, offsets, strict=True))
 
     def left_by(self, entry: LedgerEntry) -> Read | None:
@@ -92,7 +91,7 @@ class Contents:
         return Plan(read, moves)
 
     def fill(self, transaction: Transaction, plan: Plan, part: Part, number: int) -> None:
-        """Write the rows, move the consumers and record the part."""
+        """Steps 6 to 8: write the rows, move the consumers and record the part."""
         replaced = [_replace(transaction, target) for target in part.targets]
         lanes = [(target, lane) for target in part.targets for lane in target.lanes if lane]
         calls: list[Call] = [partial(_write, target=one, payloads=lane) for one, lane in lanes]  # 6
@@ -100,7 +99,9 @@ class Contents:
             calls += [
                 partial(_advance, source=one, moves=moves) for one, moves in plan.moves if moves
             ]  # 7
-        entry = self.entries[transaction.id] = self._entry(transaction, plan.read[0], part, number)
+        entry = self._entry(transaction, plan.read[0], part, number)
+        # Kept whatever comes: a commit that seems to have failed may be found in the ledger.
+        self.entries[transaction.id] = entry
         calls.append(partial(self.ledger.record, entry=entry))  # 8
         transaction.side_by_side(calls)
         for target, deleted in zip(part.targets, replaced, strict=True):
