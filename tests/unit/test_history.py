@@ -165,7 +165,7 @@ def test_ledger_of_another_target_and_a_failed_call_are_no_ledgers_that_were_use
     for one in (other, note(NoteKind.FAILED, 0, "new")):
         notes.add(one, "")
         ledger_of([one], 0, written=False)
-    history(notes.all(), 3).note(notes, "")
+    history(notes.all(), 3).note_use(notes, "")
     assert note(NoteKind.LEDGER, 3, "new") in notes.all()
 
 
@@ -220,7 +220,7 @@ def test_ledger_is_noted_once():
     """With the batch it was first used for."""
     notes = MemoryNotes()
     for number in (3, 4):
-        history(notes.all(), number, "1-2-3-4").note(notes, "5-6-7-8")
+        history(notes.all(), number, "1-2-3-4").note_use(notes, "5-6-7-8")
     kept = note(NoteKind.LEDGER, 3, "1-2-3-4"), note(NoteKind.CLUSTER, 3, "5-6-7-8")
     assert notes.all() == kept
 

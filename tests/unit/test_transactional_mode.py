@@ -87,10 +87,10 @@ def test_rows_that_tasks_could_not_send_go_through_the_driver(monkeypatch, error
         committer=committer,
         emit=lambda event, **fields: told.append((event, fields["reason"])),
     )
-    delivery.again = partial(Delivery.again, delivery)
+    delivery.tell_again = partial(Delivery.tell_again, delivery)
     assert not sink._deliver_by_tasks(delivery)
     assert told == [(Event.RETRY_SCHEDULED, type(error).__name__)]
-    assert bool(run.obstacle) == isinstance(error, ConfigError)
+    assert bool(run.refusal) == isinstance(error, ConfigError)
 
 
 def test_table_of_earlier_batches_is_made_once(monkeypatch):

@@ -6,7 +6,7 @@ This happens once per run, before the first row. Afterwards a run knows what it 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from yt_exactly_once import advice
@@ -148,7 +148,7 @@ class History:
                     **self._where(target),
                 )
 
-    def note(self, notes: Notes, cluster_id: str) -> None:
+    def note_use(self, notes: Notes, cluster_id: str) -> None:
         """Note, before the first commit, that the query uses a ledger and a cluster.
 
         Args:
@@ -159,8 +159,9 @@ class History:
             ids = {NoteKind.LEDGER: self.ledger_id, NoteKind.CLUSTER: cluster_id}
             for kind, object_id in ids.items():
                 note = Note.about(kind, target, path, number, object_id)
-                known = [replace(one, batch=number) for one in _used(self.notes, target, kind)]
-                if object_id and note not in known:
+                used = _used(self.notes, target, kind)
+                known = {(one.ledger, one.object_id) for one in used}
+                if object_id and (note.ledger, object_id) not in known:
                     notes.add(note, f"Writes {target} with the ledger {path} from this batch on")
 
     @property

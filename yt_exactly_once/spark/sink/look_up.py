@@ -194,7 +194,7 @@ def compare_history(delivery: Delivery, entry: LedgerEntry | None) -> None:
     elif not mode.traits.may_repeat and not options.new_ledger:
         # Idempotent mode finds rows that it pushed without the ledger, but not those of another mode.
         history.require_same_ledger(entry)
-    history.note(notes, delivery.run.cluster_id)
+    history.note_use(notes, delivery.run.cluster_id)
     # An entry later proves that this batch is complete.
     call.records = entry is None or history.has_failed
     call.compared()

@@ -82,7 +82,7 @@ class QueryRun:
         computing: seconds that computing the newest batch took; `None` before the first.
         bytes: of the encoded rows of the newest batch, before the first one that of the run before.
         too_large: whether the rows of a batch did not fit the driver.
-        obstacle: why its rows cannot be sent by tasks; empty where nothing is known against it.
+        refusal: why tasks were refused its rows, for good; empty where they were not.
         sessions: by target, the producer sessions that had rows of the newest batch before it was computed.
     """
 
@@ -97,7 +97,7 @@ class QueryRun:
     computing: float | None = None
     bytes: int = 0
     too_large: bool = False
-    obstacle: str = ""
+    refusal: str = ""
     sessions: dict[str, dict[str, SessionState]] = field(default_factory=dict)
 
     def continues_with(self, batch: MicroBatch) -> bool:
@@ -165,6 +165,6 @@ class Delivery:
             began=self.clock.began,
         )
 
-    def again(self, error: Exception) -> None:
-        """Say that the rows are computed again, because of an error."""
+    def tell_again(self, error: Exception) -> None:
+        """Emit that the rows are computed again, because of an error."""
         self.emit(Event.RETRY_SCHEDULED, reason=type(error).__name__, error=str(error))

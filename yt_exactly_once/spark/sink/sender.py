@@ -26,7 +26,7 @@ def tasks_may_send(delivery: Delivery) -> bool:
         return False
     if not mode.traits.through_driver:
         return True
-    is_allowed = not (mode.obstacle or delivery.run.obstacle)
+    is_allowed = not (mode.obstacle or delivery.run.refusal)
     return is_allowed and delivery.rows.conf("spark.speculation") != "true"
 
 

@@ -180,7 +180,7 @@ class TransactionalSink:
                 may_send = sender.tasks_may_send(delivery)
                 if by_tasks or sender.TOO_LARGE not in str(error) or not may_send:
                     raise
-                delivery.again(error)
+                delivery.tell_again(error)
                 delivery.run.too_large = True
                 if not through_driver:
                     self._deliver_by_driver(delivery, found)
@@ -222,16 +222,16 @@ class TransactionalSink:
                     written = self._compute(delivery, inside)  # 3
             except Exception as error:
                 if isinstance(error, errors.ConfigError):
-                    run.obstacle = str(error)
-                if (forced and run.obstacle) or _CANCELLED in str(error):
+                    run.refusal = str(error)
+                if (forced and run.refusal) or _CANCELLED in str(error):
                     raise
-                delivery.again(error)
+                delivery.tell_again(error)
                 return False
             run.computing = delivery.clock.lap("compute")
             try:
                 self._write(delivery, written)
             except (errors.TransientError, errors.RequestRefusedError) as error:
-                delivery.again(error)
+                delivery.tell_again(error)
                 return False
         return True
 
