@@ -164,7 +164,7 @@ class JobSink(TransactionalSink):
     def _delivered(self, rows: TaskRows, run_id: str) -> Iterator[tuple[Delivery, Found]]:
         """Look the job up, and yield what it needs."""
         place = Place(self._job.query_id, run_id, self._job.version, self._offset_log)
-        with self._delivery(place, rows, self._batch) as delivery:
+        with self._delivery(place, rows, self._batch, self._run) as delivery:
             self._require_next(delivery)
             yield delivery, find(delivery)
 

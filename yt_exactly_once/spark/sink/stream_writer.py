@@ -44,19 +44,14 @@ class Given(NamedTuple):
     output_mode: str
 
 
-_PLAN = "plan-"
-"""How the id of a run begins where a batch is planned."""
-
-
 class WriterSink(TransactionalSink):
     """A sink for rows that tasks have sent or written: the same steps, in two halves."""
 
     def __init__(self, options: SinkOptions) -> None:
         self.options = options
         self._open()
-        self._files = self._offset_log = WriterFiles(
-            str(options.checkpoint_location), self._connection
-        )
+        self._files = WriterFiles(str(options.checkpoint_location), self._connection)
+        self._offset_log = self._files
         self._mode.check()
         self._prepared: dict[tuple[Any, ...], QueryRun] = {}
 
@@ -66,7 +61,7 @@ class WriterSink(TransactionalSink):
         Nothing tells this process the run, so any batch may be a replay. The ledger is asked here if tasks
         write rows, and in `finish` otherwise. After an `ExactlyOnceError` nothing is written.
         """
-        running = RunningBatch("", f"{_PLAN}{uuid.uuid4()}", given.output_mode)
+        running = RunningBatch("", f"plan-{uuid.uuid4()}", given.output_mode)
         with self._of_batch(running, self._files.newest(), TaskRows(given.schema)) as delivery:
             asks = not self._mode.traits.through_driver
             is_replay = asks and find(delivery).is_replay  # 2
@@ -103,12 +98,12 @@ class WriterSink(TransactionalSink):
         self, running: RunningBatch, number: int, rows: TaskRows
     ) -> AbstractContextManager[Delivery]:
         place = self._files.place_of(running, number)
-        return self._delivery(place, rows, partial(self._files.batch_of, running))
+        identify = partial(self._files.batch_of, running)
+        run_of = self._run if rows.are_computed else self._planned
+        return self._delivery(place, rows, identify, run_of)
 
-    def _run(self, batch: MicroBatch) -> QueryRun:
-        """Return what is known of a run, or of batches that this process has planned, of whatever run."""
-        if not batch.run_id.startswith(_PLAN):
-            return super()._run(batch)
+    def _planned(self, batch: MicroBatch) -> QueryRun:
+        """Return what is known of the batches that this process has planned, of whatever run."""
         kind = batch.query_id, batch.output_mode, batch.stateful
         run = self._prepared.setdefault(kind, QueryRun(batch.run_id))
         run.agreed = None

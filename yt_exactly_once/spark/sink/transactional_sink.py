@@ -114,7 +114,7 @@ class TransactionalSink:
         try:
             place = self._offset_log.locate(frame, batch_id)
             identify = partial(self._offset_log.identify, frame)
-            with self._delivery(place, FrameRows(frame), identify) as delivery:
+            with self._delivery(place, FrameRows(frame), identify, self._run) as delivery:
                 self._deliver(delivery)
         except errors.ExactlyOnceError as error:
             self.last_error = error
@@ -142,7 +142,11 @@ class TransactionalSink:
 
     @contextmanager
     def _delivery(
-        self, place: Place, rows: Rows, identify: Callable[[Place], MicroBatch]
+        self,
+        place: Place,
+        rows: Rows,
+        identify: Callable[[Place], MicroBatch],
+        run_of: Callable[[MicroBatch], QueryRun],
     ) -> Iterator[Delivery]:
         """Let one call for a batch through, or refuse it; see `Calls.call`.
 
@@ -157,7 +161,7 @@ class TransactionalSink:
                 raise place.problem
             batch = identify(place)  # 1
             ledger = CommitLedger(options.ledger, batch.query_id, sorted(self._paths))
-            run, mode, log = self._run(batch), self._mode, self._offset_log
+            run, mode, log = run_of(batch), self._mode, self._offset_log
             delivery = Delivery(batch, rows, call, run, ledger, mode, log, emit)
             self._prepare(delivery)
             yield delivery
