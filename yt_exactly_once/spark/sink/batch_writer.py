@@ -132,7 +132,11 @@ class JobSink(TransactionalSink):
         self._mode.check()
 
     def plan(self, schema: StructType) -> WriterTask:
-        """Steps 1 and 2, and what the tasks do; after an `ExactlyOnceError` nothing is written."""
+        """Steps 1 and 2, and what the tasks do.
+
+        Raises:
+            ExactlyOnceError: the job cannot be written; nothing has been.
+        """
         with self._delivered(TaskRows(schema), f"plan-{uuid.uuid4()}") as (delivery, found):
             (target,) = delivery.run.targets
             plan = self._plan(delivery, target)
@@ -177,14 +181,12 @@ class JobSink(TransactionalSink):
     def _require_next(self, delivery: Delivery) -> None:
         """Raise `FencedError` if a later version is written, or another one is unfinished."""
         job, ledger, connection = self._job, delivery.ledger, self._connection
-        retry, producer = self.options.retry, self.options.producer
+        retry, producer, emit = self.options.retry, self.options.producer, delivery.emit
         (target,) = ledger.targets
         where = {APPLICATION: job.application, "target": target, "ledger": ledger.path}
         prefix = session_prefix(job.query_id, target)
-        entry = run_attempts(lambda _: ledger.read(connection), retry, delivery.emit)
-        sessions = run_attempts(
-            lambda _: sessions_of(connection, producer, prefix), retry, delivery.emit
-        )
+        entry = run_attempts(lambda _: ledger.read(connection), retry, emit)
+        sessions = run_attempts(lambda _: sessions_of(connection, producer, prefix), retry, emit)
         versions = (state.batch for state in sessions.values() if state.batch is not None)
         begun, written = max(versions, default=-1), -1 if entry is None else entry.batch_id
         if begun > written and begun != job.version:
@@ -248,10 +250,13 @@ class JobWriter(DataSourceArrowWriter):
 
 
 def job_writer(options: Mapping[str, str], schema: StructType, *, overwrites: bool) -> JobWriter:
-    """Plan a batch job, and return what writes it; after an `ExactlyOnceError` nothing is written.
+    """Plan a batch job, and return what writes it.
 
     Args:
         overwrites: whether the save mode is `overwrite`; it is `append` otherwise.
+
+    Raises:
+        ExactlyOnceError: the job cannot be written; nothing has been.
     """
     job = Job.parse(options, overwrites=overwrites)
     return JobWriter(job, schema, JobSink(job).plan(schema))

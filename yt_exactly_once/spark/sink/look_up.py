@@ -153,7 +153,11 @@ def _history(delivery: Delivery, notes: Collection[Note], ledger_id: str = "") -
 
 
 def require_cluster(delivery: Delivery) -> None:
-    """Check once per run, before anything is created, that the cluster is the query's; else `ConfigError`."""
+    """Check, once per run and before anything is created, that the cluster is that of the query.
+
+    Raises:
+        ConfigError: it is another one.
+    """
     run, mode = delivery.run, delivery.mode
     if not run.cluster_id:
         cluster_id = cluster_of(mode.connection).id

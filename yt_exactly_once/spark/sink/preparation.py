@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from yt_exactly_once.codec.rejects import REJECT_SCHEMA
 from yt_exactly_once.commit import entry
 from yt_exactly_once.commit.batch import MicroBatch
-from yt_exactly_once.errors import ConfigError, ExactlyOnceError, LedgerError
+from yt_exactly_once.errors import ConfigError, LedgerError
 from yt_exactly_once.observability import Event
 from yt_exactly_once.spark.sink.modes.mode import Mode
 from yt_exactly_once.spark.sink.options import DYN_BATCH_SIZE_CONF, Target
@@ -22,6 +20,10 @@ _OTHER_LEDGER = (
     "ledger: an empty one has no entry of a batch that Spark replays"
 )
 _OTHER_DEAD_LETTER_PATH = "Name another path in dead_letter_path: the sink creates the table there"
+
+_LEDGER = entry.LEDGER_SCHEMA, "a ledger", LedgerError, _OTHER_LEDGER
+_DEAD_LETTERS = REJECT_SCHEMA, "a dead-letter table", ConfigError, _OTHER_DEAD_LETTER_PATH
+"""What the sink's own tables must have, what they are for, and the error and the remedy otherwise."""
 
 
 def prepare(delivery: Delivery) -> tuple[PreparedTarget, ...]:
@@ -52,9 +54,7 @@ def prepare(delivery: Delivery) -> tuple[PreparedTarget, ...]:
     if options.dead_letter_path is not None:
         tables.ensure_table(connection, options.dead_letter_path, REJECT_SCHEMA, {})
         rejected = tables.describe_table(connection, options.dead_letter_path)
-        tables.require_columns(
-            rejected, REJECT_SCHEMA, "a dead-letter table", ConfigError, _OTHER_DEAD_LETTER_PATH
-        )
+        tables.require_columns(rejected, *_DEAD_LETTERS)
     return targets
 
 
@@ -68,29 +68,28 @@ def _prepare_ledger(delivery: Delivery) -> None:
         delivery.emit(Event.LEDGER_CREATED, path=ledger)
     info = tables.describe_table(connection, ledger)
     info.require_mounted()
-    tables.require_columns(info, entry.LEDGER_SCHEMA, "a ledger", LedgerError, _OTHER_LEDGER)
+    tables.require_columns(info, *_LEDGER)
     if found is not None and entry.LEDGER_MARK not in found:
         tables.mark_table(connection, ledger, entry.LEDGER_MARK, entry.LEDGER_VERSION)
 
 
 def check_before_start(mode: Mode, rows: Rows, output_mode: str | None) -> None:
-    """Check what `prepare` does, and raise what it would, without a running query. Create nothing."""
+    """Check what `prepare` checks, as far as it needs no running query. Create nothing.
+
+    Raises:
+        ExactlyOnceError: as `prepare` would.
+    """
     options, connection = mode.options, mode.connection
     for target in options.targets:
         if output_mode is not None:
             require_output_mode(MicroBatch("", 0, "", output_mode=output_mode.lower()), target)
         prepare_target(connection, target, rows.written(target), options)
-    ledger = options.ledger, entry.LEDGER_SCHEMA, "a ledger", LedgerError, _OTHER_LEDGER
-    own: list[tuple[str, Any, str, type[ExactlyOnceError], str]] = [ledger]
-    if options.dead_letter_path is not None:
-        path, purpose = options.dead_letter_path, "a dead-letter table"
-        own.append((path, REJECT_SCHEMA, purpose, ConfigError, _OTHER_DEAD_LETTER_PATH))
-    for path, schema, purpose, error, remedy in own:
-        found = attributes_of(connection, path, [entry.LEDGER_MARK])
-        if found is not None:
+    for path, needs in ((options.ledger, _LEDGER), (options.dead_letter_path, _DEAD_LETTERS)):
+        found = attributes_of(connection, path, [entry.LEDGER_MARK]) if path else None
+        if path and found is not None:
             entry.require_known_ledger(found, path)
             info = tables.describe_table(connection, path)
-            tables.require_columns(info, schema, purpose, error, remedy)
+            tables.require_columns(info, *needs)
             if info.tablet_state == "frozen":
                 info.require_mounted()
 

@@ -59,7 +59,10 @@ class WriterSink(TransactionalSink):
         """Steps 1 and 2, before the rows are computed, and return what the tasks do.
 
         Nothing tells this process the run, so any batch may be a replay. The ledger is asked here if tasks
-        write rows, and in `finish` otherwise. After an `ExactlyOnceError` nothing is written.
+        write rows, and in `finish` otherwise.
+
+        Raises:
+            ExactlyOnceError: the batch cannot be written; nothing has been.
         """
         running = RunningBatch("", f"plan-{uuid.uuid4()}", given.output_mode)
         with self._of_batch(running, self._files.newest(), TaskRows(given.schema)) as delivery:
@@ -151,12 +154,15 @@ def _sink_of(given: tuple[tuple[str, str], ...]) -> WriterSink:
 def stream_writer(
     options: Mapping[str, str], schema: StructType, *, complete: bool, plans: bool
 ) -> StreamWriter:
-    """Return what writes the batch that Spark runs; after an `ExactlyOnceError` nothing is written.
+    """Return what writes the batch that Spark runs.
 
     Args:
         complete: whether the query has output mode `complete`; it has `append` otherwise.
         plans: whether the batch is to be planned. To commit and to abort needs no plan, and an abort that
             failed would hide why the batch did.
+
+    Raises:
+        ExactlyOnceError: the batch cannot be written; nothing has been.
     """
     given = Given(tuple(sorted(options.items())), schema, "complete" if complete else "append")
     task = _sink_of(given.options).plan(given) if plans else None
