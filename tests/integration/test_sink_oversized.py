@@ -147,7 +147,7 @@ def test_tablets_that_change_in_mid_run_lose_nothing(stream, client, tablets):
 
     if tablets == 1:
         error = flow.fail("RequestRefusedError", act=reshard, sent_by="driver")
-        assert "has changed its columns or tablets since this run looked at it" in error
+        assert "has changed its columns or tablets since the run looked at it" in error
         assert "Start the query again" in error
     flow.run(None if tablets == 1 else reshard, sent_by="driver")
     flow.assert_exact()

@@ -225,6 +225,4 @@ def _kind(delivery: Delivery, target: PreparedTarget) -> str:
     """Return how the sessions are named in which the sink identifies rows; empty where it uses none."""
     if not delivery.mode.traits.has_sessions:
         return ""
-    columns = delivery.rows.written(target.options).names
-    by_source = sessions.is_numbered_by_source(columns, delivery.batch)
-    return sessions.session_kind(by_source=by_source)
+    return sessions.session_kind(delivery.rows.written(target.options).names, delivery.batch)

@@ -133,10 +133,9 @@ class Target:
         self._check_pairs()
 
     def _check_pairs(self) -> None:
-        given = [name for name, is_given in self.changes.items() if is_given]
-        given += ["digest"] * self.digest
+        given = {**self.changes, "digest": self.digest}
         for one, other, reason in _NOT_TOGETHER:
-            if one in given and other in given:
+            if given[one] and given[other]:
                 raise ConfigError(
                     f"{one} and {other} exclude each other: {reason}",
                     remedy="Leave one of them out",

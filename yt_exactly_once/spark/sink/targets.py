@@ -185,9 +185,7 @@ def name_change(
     # Naming it is a help. Whatever fails here must not hide the error.
     with suppress(Exception):
         if not are_the_same(connection, targets):
-            error.what += (
-                ". A target has changed its columns or tablets since this run looked at it"
-            )
+            error.what += ". A target has changed its columns or tablets since the run looked at it"
             error.remedy = "Start the query again: it writes the batch into the target as it is now"
 
 

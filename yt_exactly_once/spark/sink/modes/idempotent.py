@@ -14,7 +14,7 @@ import numpy as np
 from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.spark.sink.modes import tasks
-from yt_exactly_once.spark.sink.modes.mode import Plan
+from yt_exactly_once.spark.sink.modes.mode import Plan, TargetBatch
 from yt_exactly_once.spark.sink.modes.push import PushTask, RehearsalTask
 from yt_exactly_once.spark.sink.modes.sessions import Numbering, is_numbered_by_source
 from yt_exactly_once.spark.sink.modes.tasks import require_unique
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from yt_exactly_once.commit.batch import MicroBatch
     from yt_exactly_once.commit.parts import TargetRows
-    from yt_exactly_once.spark.sink.modes.mode import TargetBatch
     from yt_exactly_once.spark.sink.targets import PreparedTarget
 
 

@@ -119,8 +119,8 @@ class TargetBatch:
     @property
     def placed_columns(self) -> tuple[str, ...]:
         """The columns, and the tablet of each row where its Spark partition does not decide."""
-        is_placed = not self.target.placement.is_by_partition
-        return self.columns + (TABLET_COLUMN,) * is_placed
+        is_by_partition = self.target.placement.is_by_partition
+        return self.columns if is_by_partition else (*self.columns, TABLET_COLUMN)
 
 
 @dataclass(frozen=True)

@@ -147,15 +147,11 @@ class _NumberedSession:
             return
         seen = added(self._digest, part.parts[:skip]) if skip else self._digest
         self._require_same_rows(state, seen)
-        unseen = part.rows.slice(skip)
-        tablets = self._target.placement.tablets(unseen, part.home)
-        plan, wire, connection = (
-            self._target.plan,
-            self._target.wire,
-            self._task.settings.connection,
-        )
+        rest = part.rows.slice(skip)
+        target, connection = self._target, self._task.settings.connection
+        tablets = target.placement.tablets(rest, part.home)
         new = pa.array(numbers[skip:])
-        payload = encode(unseen, plan, wire, tablet_index=tablets, sequence_numbers=new)
+        payload = encode(rest, target.plan, target.wire, tablet_index=tablets, sequence_numbers=new)
         self._sent_bytes = max(self._sent_bytes, len(payload))
         meta = {
             "format": SESSION_VERSION,
@@ -164,7 +160,7 @@ class _NumberedSession:
             "task": self._partition,
             "digest": spelled(added(self._digest, part.parts)),
         }
-        self._session = session.push(connection, payload, wire.value, int(numbers[-1]), meta)
+        self._session = session.push(connection, payload, target.wire.value, int(numbers[-1]), meta)
 
     def _open(self) -> ProducerSession:
         self._session = ProducerSession.create(
@@ -220,12 +216,8 @@ class _NumberedSession:
         """Refuse rows that differ from those of this batch that the session has."""
         has = state.digest if state.batch == self._batch.batch_id else spelled(0)
         if has != spelled(digest):
-            raise other_rows(
-                "this attempt gives other rows in their place, or in another order",
-                self._task.numbering,
-                self._target.path,
-                self._session_id,
-            )
+            why = "this attempt gives other rows in their place, or in another order"
+            raise other_rows(why, self._task.numbering, self._target.path, self._session_id)
 
 
 @dataclass(frozen=True)

@@ -128,9 +128,9 @@ def is_numbered_by_source(columns: Iterable[str], batch: MicroBatch) -> bool:
     return has_numbers and len(batch.sources) == 1 and not batch.others
 
 
-def session_kind(*, by_source: bool) -> str:
-    """Return how the names of sessions begin whose rows are numbered in this way."""
-    return _BY_SOURCE if by_source else _BY_POSITION
+def session_kind(columns: Iterable[str], batch: MicroBatch) -> str:
+    """Return how the names of sessions begin through which idempotent mode pushes the rows of a batch."""
+    return _BY_SOURCE if is_numbered_by_source(columns, batch) else _BY_POSITION
 
 
 def sessions_with_rows(

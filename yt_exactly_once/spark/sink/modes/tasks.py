@@ -33,8 +33,6 @@ KEY_HASH_COLUMNS = (f"{RESERVED_PREFIX}key_hash_64", f"{RESERVED_PREFIX}key_hash
 KEY_HASHES = np.dtype(list(zip(KEY_HASH_COLUMNS, ("<i8", "<i4"), strict=True)))
 """Both of one row, as tasks report them."""
 
-_DIGEST_BYTES = 8
-
 _REPORT = pa.schema(
     {
         "row_count": pa.int64(),
@@ -100,7 +98,7 @@ class ChunkReport:
 
     def to_arrow(self) -> pa.RecordBatch:
         """Return it as tasks hand it to Spark."""
-        row = {**vars(self), "digest": self.digest.to_bytes(_DIGEST_BYTES, "little")}
+        row = {**vars(self), "digest": self.digest.to_bytes(8, "little")}
         return pa.RecordBatch.from_pylist([row], schema=_REPORT)
 
 
