@@ -12,18 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from yt_exactly_once.codec import schema as schemas
 from yt_exactly_once.codec import spark_types
-from yt_exactly_once.codec.schema import (
-    SOURCE_QUEUE_COLUMN,
-    SOURCE_ROW_COLUMN,
-    SOURCE_TABLET_COLUMN,
-    ColumnSchema,
-    TableSchema,
-    arrow_schema_of,
-    check_frame,
-    keyed,
-    table_schema_for,
-)
 from yt_exactly_once.codec.types import scalar_of
 from yt_exactly_once.config import ClusterConfig, check_path, check_positive
 from yt_exactly_once.errors import ConfigError, SchemaMismatchError, TableNotFoundError
@@ -35,9 +25,9 @@ if TYPE_CHECKING:
 
 
 ORIGIN_COLUMNS: tuple[dict[str, Any], ...] = (
-    {"name": SOURCE_TABLET_COLUMN, "type": "int64"},
-    {"name": SOURCE_ROW_COLUMN, "type": "int64"},
-    {"name": SOURCE_QUEUE_COLUMN, "type": "utf8"},
+    {"name": schemas.SOURCE_TABLET_COLUMN, "type": "int64"},
+    {"name": schemas.SOURCE_ROW_COLUMN, "type": "int64"},
+    {"name": schemas.SOURCE_QUEUE_COLUMN, "type": "utf8"},
 )
 """Columns that say where a row came from; an audit by source needs them."""
 
@@ -87,14 +77,14 @@ def create_table(
     columns: list[dict[str, Any]]
     if isinstance(schema, pa.Schema):
         frame = schema
-        columns = table_schema_for(frame, key_columns)
+        columns = schemas.table_schema_for(frame, key_columns)
     elif hasattr(schema, "jsonValue"):
         frame = spark_types.arrow_schema_from(schema.jsonValue())
-        columns = table_schema_for(frame, key_columns)
+        columns = schemas.table_schema_for(frame, key_columns)
     else:
-        columns = keyed(schema, key_columns)
-        writable = TableSchema(TableSchema.from_yt(columns).writable_columns)
-        frame = arrow_schema_of(writable, binary_strings=True)
+        columns = schemas.keyed(schema, key_columns)
+        writable = schemas.TableSchema(schemas.TableSchema.from_yt(columns).writable_columns)
+        frame = schemas.arrow_schema_of(writable, binary_strings=True)
     check_path(path, "path")
     names = {column["name"] for column in columns}
     columns += [dict(column) for column in extra_columns if column["name"] not in names]
@@ -146,7 +136,7 @@ def _shape(
     tablet_count: int | None,
     pivot_keys: Sequence[Sequence[Any]] | None,
 ) -> dict[str, Any]:
-    key_columns = TableSchema.from_yt(columns).key_columns
+    key_columns = schemas.TableSchema.from_yt(columns).key_columns
     if pivot_keys is not None and (tablet_count is not None or not key_columns):
         raise ConfigError(
             "pivot_keys are for sorted tables, and say how many tablets there are",
@@ -173,7 +163,7 @@ def _shape(
     return {"pivot_keys": [[], *(_pivot([cut], key_columns) for cut in cuts)]}
 
 
-def _pivot(key: Sequence[Any], key_columns: Sequence[ColumnSchema]) -> list[Any]:
+def _pivot(key: Sequence[Any], key_columns: Sequence[schemas.ColumnSchema]) -> list[Any]:
     """Return a first key as the cluster wants it, which distinguishes signed from unsigned numbers."""
     return [
         unsigned(value) if isinstance(value, int) and _is_unsigned(column) else value
@@ -181,13 +171,13 @@ def _pivot(key: Sequence[Any], key_columns: Sequence[ColumnSchema]) -> list[Any]
     ]
 
 
-def _is_unsigned(column: ColumnSchema) -> bool:
+def _is_unsigned(column: schemas.ColumnSchema) -> bool:
     scalar = scalar_of(column.type)
     return scalar is not None and scalar.is_integer and scalar.is_unsigned
 
 
 def _require_fit(info: TableInfo, columns: Sequence[Mapping[str, Any]], frame: pa.Schema) -> None:
-    have, want = TableSchema.from_yt(info.schema), TableSchema.from_yt(columns)
+    have, want = schemas.TableSchema.from_yt(info.schema), schemas.TableSchema.from_yt(columns)
     keys = [column.name for column in have.key_columns if column.writable]
     wanted = [column.name for column in want.key_columns if column.writable]
     if keys != wanted:
@@ -196,7 +186,7 @@ def _require_fit(info: TableInfo, columns: Sequence[Mapping[str, Any]], frame: p
             remedy="Choose another path or the same key; a table is never altered here",
             path=info.path,
         )
-    check_frame(frame, have, target=info.path, sorted=info.is_sorted)
+    schemas.check_frame(frame, have, target=info.path, sorted=info.is_sorted)
 
 
 def _named(keys: Sequence[str]) -> str:

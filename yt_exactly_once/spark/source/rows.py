@@ -12,20 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from yt_exactly_once.codec import schema as schemas
 from yt_exactly_once.codec.buffers import to_numpy
 from yt_exactly_once.codec.rows import decode
-from yt_exactly_once.codec.schema import (
-    SOURCE_COLUMNS,
-    SOURCE_QUEUE_COLUMN,
-    SOURCE_ROW_COLUMN,
-    SOURCE_TABLET_COLUMN,
-    SOURCE_TIMESTAMP_COLUMN,
-    TIMESTAMP_COLUMN,
-    WEIGHT_COLUMN,
-    TableSchema,
-    arrow_schema_of,
-    pulled_field,
-)
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.spark.schema import spark_schema_of
 from yt_exactly_once.ytsaurus.browsing import COUNTER_BITS, row_time
@@ -38,10 +27,10 @@ if TYPE_CHECKING:
 Indexes: TypeAlias = npt.NDArray[np.int64]
 
 _SERVICE_TYPES = {
-    SOURCE_TABLET_COLUMN: pa.int64(),
-    SOURCE_ROW_COLUMN: pa.int64(),
-    SOURCE_QUEUE_COLUMN: pa.string(),
-    SOURCE_TIMESTAMP_COLUMN: pa.timestamp("us", tz="UTC"),
+    schemas.SOURCE_TABLET_COLUMN: pa.int64(),
+    schemas.SOURCE_ROW_COLUMN: pa.int64(),
+    schemas.SOURCE_QUEUE_COLUMN: pa.string(),
+    schemas.SOURCE_TIMESTAMP_COLUMN: pa.timestamp("us", tz="UTC"),
 }
 
 
@@ -61,16 +50,22 @@ class RowFormat:
 
     def __init__(self, columns: list[dict[str, Any]], options: SourceOptions) -> None:
         if options.max_bytes_per_partition is not None:
-            _require_column(columns, "max_bytes_per_partition", WEIGHT_COLUMN, "int64", options)
+            _require_column(
+                columns, "max_bytes_per_partition", schemas.WEIGHT_COLUMN, "int64", options
+            )
         if options.include_timestamp:
-            _require_column(columns, "include_timestamp", TIMESTAMP_COLUMN, "uint64", options)
-        table = TableSchema.from_yt(columns, by_type_v3=options.parsing_type_v3)
-        own = arrow_schema_of(table, binary_strings=options.binary_strings)
+            _require_column(
+                columns, "include_timestamp", schemas.TIMESTAMP_COLUMN, "uint64", options
+            )
+        table = schemas.TableSchema.from_yt(columns, by_type_v3=options.parsing_type_v3)
+        own = schemas.arrow_schema_of(table, binary_strings=options.binary_strings)
         self._queue = options.path
         self._service = _service_columns(own.names, options)
         # Found by place from here on: a queue may itself hold columns of these names.
-        hidden = arrow_schema_of(TableSchema(()), source_columns=True)
-        stamp = pulled_field(SOURCE_TIMESTAMP_COLUMN, pa.uint64(), TIMESTAMP_COLUMN)
+        hidden = schemas.arrow_schema_of(schemas.TableSchema(()), source_columns=True)
+        stamp = schemas.pulled_field(
+            schemas.SOURCE_TIMESTAMP_COLUMN, pa.uint64(), schemas.TIMESTAMP_COLUMN
+        )
         self._pulled = pa.schema([*hidden, *own, *([stamp] if options.include_timestamp else [])])
         self._own = slice(len(hidden), len(hidden) + len(own))
         self._given = pa.schema(
@@ -85,8 +80,8 @@ class RowFormat:
         """
         rows = decode(_joined(payloads), self._pulled)
         partitions, indexes = (
-            to_numpy(rows.column(SOURCE_COLUMNS.index(name)))
-            for name in (SOURCE_TABLET_COLUMN, SOURCE_ROW_COLUMN)
+            to_numpy(rows.column(schemas.SOURCE_COLUMNS.index(name)))
+            for name in (schemas.SOURCE_TABLET_COLUMN, schemas.SOURCE_ROW_COLUMN)
         )
         service = [self._service_column(name, rows) for name in self._service]
         columns = [*service, *rows.columns[self._own]]
@@ -97,10 +92,10 @@ class RowFormat:
         rows = decode(payload, self._pulled)
         if not rows.num_rows:
             return None
-        weight = rows.column(WEIGHT_COLUMN)[0].as_py()
+        weight = rows.column(schemas.WEIGHT_COLUMN)[0].as_py()
         if weight is None:
             raise ConfigError(
-                f"Rows that are older than the column {WEIGHT_COLUMN} of the queue have no weight",
+                f"Rows that are older than the column {schemas.WEIGHT_COLUMN} of the queue have no weight",
                 remedy="Use max_rows_per_partition until these rows are read",
                 option="max_bytes_per_partition",
             )
@@ -109,21 +104,21 @@ class RowFormat:
     @property
     def has_timestamps(self) -> bool:
         """Whether the queue keeps when a row was committed."""
-        return TIMESTAMP_COLUMN in self._pulled.names[self._own]
+        return schemas.TIMESTAMP_COLUMN in self._pulled.names[self._own]
 
     def committed_at(self, payload: bytes) -> float | None:
         """Return when the first row of a pull was committed, in seconds since 1970; `None` if unknown."""
         rows = decode(payload, self._pulled)
-        place = self._own.start + self._pulled.names[self._own].index(TIMESTAMP_COLUMN)
+        place = self._own.start + self._pulled.names[self._own].index(schemas.TIMESTAMP_COLUMN)
         stamp = rows.column(place)[0].as_py() if rows.num_rows else None
         return None if stamp is None else row_time(int(stamp))
 
     def _service_column(self, name: str, rows: pa.RecordBatch) -> pa.Array:
-        if name == SOURCE_QUEUE_COLUMN:
+        if name == schemas.SOURCE_QUEUE_COLUMN:
             return pa.repeat(self._queue, rows.num_rows)
-        if name == SOURCE_TIMESTAMP_COLUMN:
+        if name == schemas.SOURCE_TIMESTAMP_COLUMN:
             return _instants(rows.column(rows.num_columns - 1))
-        return rows.column(SOURCE_COLUMNS.index(name))
+        return rows.column(schemas.SOURCE_COLUMNS.index(name))
 
 
 def _joined(payloads: tuple[bytes, ...]) -> bytes:
@@ -136,9 +131,9 @@ def _joined(payloads: tuple[bytes, ...]) -> bytes:
 def _service_columns(own: list[str], options: SourceOptions) -> list[str]:
     """Return which columns the options add in front of the queue's own."""
     chosen: dict[str, list[str]] = {
-        "include_service_columns": list(SOURCE_COLUMNS) * options.include_service_columns,
-        "include_queue_path": [SOURCE_QUEUE_COLUMN] * options.include_queue_path,
-        "include_timestamp": [SOURCE_TIMESTAMP_COLUMN] * options.include_timestamp,
+        "include_service_columns": list(schemas.SOURCE_COLUMNS) * options.include_service_columns,
+        "include_queue_path": [schemas.SOURCE_QUEUE_COLUMN] * options.include_queue_path,
+        "include_timestamp": [schemas.SOURCE_TIMESTAMP_COLUMN] * options.include_timestamp,
     }
     for option, names in chosen.items():
         for name in names:
@@ -157,7 +152,7 @@ def _instants(stamps: pa.Array) -> pa.Array:
     """Turn the cluster's timestamps into instants, to the second."""
     seconds = pc.shift_right(stamps, pa.scalar(COUNTER_BITS, pa.uint64()))
     moments = seconds.cast(pa.int64()).cast(pa.timestamp("s", tz="UTC"))
-    return moments.cast(_SERVICE_TYPES[SOURCE_TIMESTAMP_COLUMN])
+    return moments.cast(_SERVICE_TYPES[schemas.SOURCE_TIMESTAMP_COLUMN])
 
 
 def _require_column(
