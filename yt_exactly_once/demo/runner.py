@@ -325,7 +325,7 @@ def _data_dir(given: Path | None) -> Iterator[layout.DataDir]:
         raise ConfigError(
             "The data directory is not empty",
             remedy="Pass a new directory. To serve the data of a finished demo, run "
-            f"`yt-exactly-once local --data-dir {given}",
+            f"`yt-exactly-once local --data-dir {given}`",
             path=given,
         )
     yield layout.DataDir(given.resolve())
