@@ -104,6 +104,13 @@ def test_missing_permission_is_named_with_its_object_and_remedy(text, attributes
     assert path in str(raised.value)
 
 
+def test_inner_errors_stay_as_the_cluster_tells_them():
+    """Without the name and the time of this machine, and without a code that the cluster did not give."""
+    inner = {"message": "deep", "attributes": {"path": "//t"}}
+    assert failures.codes_in(YtError("outer", 100, inner_errors=[inner])) == [100, 0]
+    assert inner["attributes"] == {"path": "//t"}
+
+
 def test_missing_registration_is_told_from_a_missing_permission():
     """Both have the code 901; only the text differs."""
     error = translation(nested(901, 'Consumer "//c" is not registered for queue "//q"'))

@@ -114,18 +114,16 @@ CUT_OFF = Failure(
 """A proxy that dies in the middle of an answer; the client then fails to parse YSON."""
 
 
-def _codes(listed: str) -> dict[int, str]:
-    return {int(code): name for code, name in (each.split() for each in listed.split(", "))}
-
-
 CODED = (
     Failure(
         "the token is unknown, has expired or was revoked, or its user is banned",
         errors.AccessError,
-        _codes(
-            "109 AuthenticationError, 111 InvalidCredentials, 900 AuthenticationError, "
-            "903 UserBanned"
-        ),
+        {
+            109: "AuthenticationError",
+            111: "InvalidCredentials",
+            900: "AuthenticationError",
+            903: "UserBanned",
+        },
         remedy=REFUSED_TOKEN.remedy,
     ),
     Failure(
@@ -166,11 +164,13 @@ CODED = (
     Failure(
         "another transaction changed or holds a row or a node",
         errors.ConflictError,
-        _codes(
-            "402 ConcurrentTransactionLockConflict, 1700 TransactionLockConflict, "
-            "1712 RowIsBlocked, 1713 BlockedRowWaitTimeout, "
-            "1729 CannotCheckConflictsAgainstChunkStore"
-        ),
+        {
+            402: "ConcurrentTransactionLockConflict",
+            1700: "TransactionLockConflict",
+            1712: "RowIsBlocked",
+            1713: "BlockedRowWaitTimeout",
+            1729: "CannotCheckConflictsAgainstChunkStore",
+        },
     ),
     Failure(
         "the transaction is gone: its lease expired, its proxy restarted, or it ended before",
@@ -181,12 +181,20 @@ CODED = (
     Failure(
         "one server did not answer another, or a server is overloaded",
         errors.ClusterUnavailableError,
-        _codes(
-            "3 Timeout, 100 TransportError, 105 Unavailable, 108 RequestQueueSizeLimitExceeded, "
-            "116 TransientFailure, 118 Overloaded, 119 SslError, 120 RequestMemoryPressure, "
-            "122 ResponseMemoryPressure, 904 RequestQueueSizeLimitExceeded, "
-            "11004 ParticipantFailedToPrepare, 11005 SomeParticipantsAreDown"
-        ),
+        {
+            3: "Timeout",
+            100: "TransportError",
+            105: "Unavailable",
+            108: "RequestQueueSizeLimitExceeded",
+            116: "TransientFailure",
+            118: "Overloaded",
+            119: "SslError",
+            120: "RequestMemoryPressure",
+            122: "ResponseMemoryPressure",
+            904: "RequestQueueSizeLimitExceeded",
+            11004: "ParticipantFailedToPrepare",
+            11005: "SomeParticipantsAreDown",
+        },
         answered=False,
     ),
     Failure(
@@ -199,24 +207,37 @@ CODED = (
     Failure(
         "the tablet cell bundle of a table has no cell that works, or no resources",
         errors.ClusterUnavailableError,
-        _codes(
-            "1720 BundleResourceLimitExceeded, 1721 NoSuchCell, 1737 CellHasNoAssignedPeers, "
-            "1739 BundleIsBanned"
-        ),
+        {
+            1720: "BundleResourceLimitExceeded",
+            1721: "NoSuchCell",
+            1737: "CellHasNoAssignedPeers",
+            1739: "BundleIsBanned",
+        },
         remedy="Ask the administrators of the cluster about the bundle, which this prints: yt get "
         "PATH/@tablet_cell_bundle. Then start the query again: Spark replays the batch",
     ),
     Failure(
         "a proxy or a tablet is unavailable for now: banned, moving, or slow to flush",
         errors.ClusterUnavailableError,
-        _codes(
-            "102 NoSuchService, 115 PeerBanned, 1701 NoSuchTablet, 1703 AllWritesDisabled, "
-            "1704 InvalidMountRevision, 1707 TableMountInfoNotReady, 1725 RequestThrottled, "
-            "1735 ChunkIsNotPreloaded, 1736 NoInSyncReplicas, 1740 TabletServantIsNotActive, "
-            "1744 TabletIsInIntermediateState, 1745 HunkTabletStoreToggleConflict, "
-            "1746 HunkStoreAllocationFailed, 1747 TabletResharded, "
-            "1748 ReadOnlySmoothMovementStage, 1900 TooManyConcurrentRequests, 2100 ProxyBanned"
-        ),
+        {
+            102: "NoSuchService",
+            115: "PeerBanned",
+            1701: "NoSuchTablet",
+            1703: "AllWritesDisabled",
+            1704: "InvalidMountRevision",
+            1707: "TableMountInfoNotReady",
+            1725: "RequestThrottled",
+            1735: "ChunkIsNotPreloaded",
+            1736: "NoInSyncReplicas",
+            1740: "TabletServantIsNotActive",
+            1744: "TabletIsInIntermediateState",
+            1745: "HunkTabletStoreToggleConflict",
+            1746: "HunkStoreAllocationFailed",
+            1747: "TabletResharded",
+            1748: "ReadOnlySmoothMovementStage",
+            1900: "TooManyConcurrentRequests",
+            2100: "ProxyBanned",
+        },
     ),
     Failure(
         "there is nothing at the path",
@@ -239,11 +260,16 @@ CODED = (
     Failure(
         "a row does not fit the table",
         errors.SchemaMismatchError,
-        _codes(
-            "301 SortOrderViolation, 306 UniqueKeyViolation, 307 SchemaViolation, "
-            "320 TooManyColumnsInKey, 321 TooManyValuesInRow, 322 DuplicateColumnInSchema, "
-            "323 MissingRequiredColumnInSchema, 325 KeyCannotBeNaN"
-        ),
+        {
+            301: "SortOrderViolation",
+            306: "UniqueKeyViolation",
+            307: "SchemaViolation",
+            320: "TooManyColumnsInKey",
+            321: "TooManyValuesInRow",
+            322: "DuplicateColumnInSchema",
+            323: "MissingRequiredColumnInSchema",
+            325: "KeyCannotBeNaN",
+        },
         remedy="Compare the DataFrame with the schema of the table",
     ),
 )
@@ -315,19 +341,21 @@ _NOT_IN_CYPRESS = (
 
 def _denial(error: YtError) -> _Denial | None:
     """Return the missing permission that an error tells of, if it tells of one."""
-    found: Any = error.find_matching_error(code=901)
-    while found is not None and not {"user", "permission"} <= found.attributes.keys():
-        found = next(iter(_inner(found)), None)
+    matching = error.find_matching_error(code=901)
+    found = None if matching is None else matching.simplify()
+    while found is not None and not {"user", "permission"} <= found.get("attributes", {}).keys():
+        found = next(iter(found.get("inner_errors") or ()), None)
     if found is None:
         return None
-    given = found.attributes["permission"]
+    attributes = found["attributes"]
+    given = attributes["permission"]
     permission = str(given if isinstance(given, str) else next(iter(given), ""))
-    text = str(found.message).strip()
+    text = str(found["message"]).strip()
     named = [
         f"{folder}{match[1]}" for form, folder in _NOT_IN_CYPRESS if (match := form.search(text))
     ]
-    path = named[0] if named else found.attributes.get("path")
-    return _Denial(text, str(found.attributes["user"]), permission, path)
+    path = named[0] if named else attributes.get("path")
+    return _Denial(text, str(attributes["user"]), permission, path)
 
 
 def _forbidden(
@@ -411,21 +439,13 @@ def _has_code(error: YtError, codes: Container[int]) -> bool:
     return error.find_matching_error(predicate=lambda inner: int(inner.code) in codes) is not None
 
 
-def _inner(error: YtError) -> list[YtError]:
-    parts = ("message", "code", "inner_errors", "attributes")
-    return [
-        each
-        if isinstance(each, YtError)
-        else YtError(**{name: each[name] for name in parts if name in each})
-        for each in error.inner_errors or ()
-    ]
-
-
 def _deepest(error: YtError) -> str:
     """Return the message nearest to the cause, which is the one that names names."""
-    while inner := _inner(error):
-        error = inner[0]
-    return str(error.message).strip().rstrip(".")
+    # As the cluster tells it. Inner errors as objects would get the name and the time of this machine.
+    told = error.simplify()
+    while inner := told.get("inner_errors"):
+        told = inner[0]
+    return str(told.get("message", "")).strip().rstrip(".")
 
 
 def codes_in(error: BaseException) -> list[int]:
@@ -436,9 +456,9 @@ def codes_in(error: BaseException) -> list[int]:
     while error.__cause__ is not None and not isinstance(error, YtError):
         error = error.__cause__
     codes: list[int] = []
-    queue = [error] if isinstance(error, YtError) else []
+    queue = [error.simplify()] if isinstance(error, YtError) else []
     while queue:
         found = queue.pop(0)
-        codes.append(int(found.code))
-        queue += _inner(found)
+        codes.append(int(found.get("code", 0)))
+        queue += found.get("inner_errors") or []
     return codes
