@@ -3,12 +3,14 @@
 import datetime as dt
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 import pytest
 import yt.yson
 from yt.yson.yson_types import YsonUint64
 
 from tests.kinds import decimal, dict_of, listed, optional, struct, tuple_of, variant
+from yt_exactly_once.codec import yson_scan
 from yt_exactly_once.codec.rows import decode
 from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of
 from yt_exactly_once.codec.types import SimpleType, parse_type
@@ -244,6 +246,13 @@ def test_rows_are_scanned_however_they_are_closed(rows):
 def test_rows_of_another_layout_are_not_scanned(rows):
     """Uneven, damaged or unusual rows are left to the parser."""
     assert scan_rows(rows, {"a": INT}) is None
+
+
+def test_mistake_of_the_scan_is_no_reason_to_parse(monkeypatch):
+    """It would make every read slow, and nobody would notice."""
+    monkeypatch.setattr(yson_scan._Scan, "columns", lambda _scan: np.zeros(2) + np.zeros(3))
+    with pytest.raises(ValueError, match="broadcast"):
+        scan_rows(KEY + b"\x02};" + KEY + b"\x04};", {"a": INT})
 
 
 def test_string_that_looks_like_rows_is_not_taken_for_rows():

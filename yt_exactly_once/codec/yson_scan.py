@@ -42,10 +42,13 @@ def scan_rows(rows: bytes, wanted: Mapping[str, LogicalType]) -> dict[str, pa.Ar
         return None
     try:
         layout = _first_row(rows)
-        if not wanted.keys() <= set(layout.names):
-            return None
+    except (UnevenError, IndexError, ValueError):
+        return None
+    if not wanted.keys() <= set(layout.names):
+        return None
+    try:
         return _Scan(rows, layout, wanted).columns()
-    except (UnevenError, IndexError, ValueError, UnfitValueError, pa.ArrowException):
+    except (UnevenError, IndexError, UnfitValueError, pa.ArrowException):
         return None
 
 
