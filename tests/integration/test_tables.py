@@ -184,6 +184,7 @@ def test_range_of_a_queue_is_read_in_parts(reader, client, tmp):
         ({"ending_offsets": '{"0": 101, "1": 0}'}, "row that exists"),
         ({"ending_offsets": '{"0": 10}'}, "every partition"),
         ({"ending_offsets": "never"}, "not understood"),
+        ({"ending_offsets": '{"0": 10, "1": "10"}'}, "not understood"),
         ({"max_rows_per_partition": "5"}, "has no batches"),
     ],
 )

@@ -91,6 +91,7 @@ PATHS = [
     ("name", "values", "told"),
     [
         ("starting_offsets", STARTS, "starting_offsets.*committed, earliest, latest"),
+        ("starting_offsets", ['{"0": 1 "1": 2}'], r"understood \(.*line 1 column 9"),
         ("starting_offsets", ["committed"], "there is no consumer"),
         *((name, ["0", "-1", "many", "1.5", "", "1e3", "²"], f"{name}.*not a positive whole number")
           for name in LIMITS),

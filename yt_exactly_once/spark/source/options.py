@@ -48,15 +48,23 @@ def _read_path(name: str, text: str) -> str:
     return text
 
 
-def rows_by_partition(text: str) -> dict[int, int] | None:
-    """Return what a JSON object says of some partitions; `None` for another text."""
+def rows_by_partition(name: str, text: str, remedy: str) -> dict[int, int]:
+    """Return what a JSON object says of some partitions; `remedy` is for another text."""
+
+    def refusal(why: str) -> ConfigError:
+        return ConfigError(f"{name}={text!r} is not understood{why}", remedy=remedy, option=name)
+
     try:
-        pairs: dict[str, Any] = json.loads(text)
-        rows = {int(key): row for key, row in pairs.items() if key.isascii() and key.isdigit()}
-    except (ValueError, AttributeError):
-        return None
-    is_right = rows and len(rows) == len(pairs) and all(map(_is_row_index, rows.values()))
-    return rows if is_right else None
+        pairs: Any = json.loads(text)
+    except ValueError as error:
+        is_json = text.lstrip().startswith("{")
+        raise refusal(f" ({error})" if is_json else "") from error
+    if not isinstance(pairs, dict):
+        raise refusal("")
+    rows = {int(key): row for key, row in pairs.items() if key.isascii() and key.isdigit()}
+    if not rows or len(rows) != len(pairs) or not all(map(_is_row_index, rows.values())):
+        raise refusal("")
+    return rows
 
 
 def _is_row_index(value: object) -> bool:
@@ -66,15 +74,8 @@ def _is_row_index(value: object) -> bool:
 def _read_start(name: str, text: str) -> StartingPoint | dict[int, int]:
     if text.lower() in set(StartingPoint):
         return StartingPoint(text.lower())
-    rows = rows_by_partition(text)
-    if rows is None:
-        raise ConfigError(
-            f"{name}={text!r} is not understood",
-            remedy="Use committed, earliest, latest, or the first row of every partition as JSON: "
-            '{"0": 120, "1": 0}',
-            option=name,
-        )
-    return rows
+    remedy = "Use committed, earliest, latest, or the first row of every partition as JSON: "
+    return rows_by_partition(name, text, remedy + '{"0": 120, "1": 0}')
 
 
 @documented

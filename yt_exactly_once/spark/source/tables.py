@@ -101,15 +101,8 @@ def _ends(text: str | None) -> dict[int, int] | None:
     """Return the first row of each queue partition that is not read; `None` for all rows there are."""
     if text is None or text.strip().lower() == "latest":
         return None
-    ends = rows_by_partition(text)
-    if ends is None:
-        raise ConfigError(
-            f"{ENDING_OPTION}={text!r} is not understood",
-            remedy="Use latest, or the first row of every partition that is not read, as JSON: "
-            '{"0": 120, "1": 80}',
-            option=ENDING_OPTION,
-        )
-    return ends
+    remedy = "Use latest, or the first row of every partition that is not read, as JSON: "
+    return rows_by_partition(ENDING_OPTION, text, remedy + '{"0": 120, "1": 80}')
 
 
 def _patiently(call: Callable[[], T], emit: Emitter) -> T:
