@@ -332,11 +332,8 @@ class _Denial:
     path: str | None
 
 
-_NOT_IN_CYPRESS = (
-    (re.compile(r' for account "([^"]+)"'), "//sys/accounts/"),
-    (re.compile(r' for tablet cell bundle "([^"]+)"'), "//sys/tablet_cell_bundles/"),
-)
-"""Objects that an error names by their name, and where they are found."""
+_NOT_IN_CYPRESS = re.compile(r' for (account|tablet cell bundle) "([^"]+)"')
+"""Objects that an error names by their name; they are in `//sys`, in a folder of their kind."""
 
 
 def _denial(error: YtError) -> _Denial | None:
@@ -351,10 +348,8 @@ def _denial(error: YtError) -> _Denial | None:
     given = attributes["permission"]
     permission = str(given if isinstance(given, str) else next(iter(given), ""))
     text = str(found["message"]).strip()
-    named = [
-        f"{folder}{match[1]}" for form, folder in _NOT_IN_CYPRESS if (match := form.search(text))
-    ]
-    path = named[0] if named else attributes.get("path")
+    named = _NOT_IN_CYPRESS.search(text)
+    path = f"//sys/{named[1].replace(' ', '_')}s/{named[2]}" if named else attributes.get("path")
     return _Denial(text, str(attributes["user"]), permission, path)
 
 
@@ -399,11 +394,6 @@ def reason(error: BaseException) -> str:
 _TABLE = re.compile(r"\b[Tt]able (//\S+) (?:while|has no)")
 """Where the cluster names the table whose tablet it cannot use."""
 
-_UNKNOWN_CELL = "Unknown cell"
-
-_BROKEN_OFF = 'Unexpected "finish"'
-"""What the parser says of YSON that ends too early."""
-
 _NO_REGISTRATION = "is not registered for queue"
 """The text that separates a missing registration from a missing permission (`registration_manager`)."""
 
@@ -416,8 +406,9 @@ def find_failure(error: YtError) -> Failure:
                 return NOT_REGISTERED
             return failure
     if isinstance(error, YsonError):
-        return CUT_OFF if _BROKEN_OFF in _deepest(error) else ANYTHING_ELSE
-    return NO_CELL if _deepest(error).startswith(_UNKNOWN_CELL) else ANYTHING_ELSE
+        # So the parser calls YSON that ends too early.
+        return CUT_OFF if 'Unexpected "finish"' in _deepest(error) else ANYTHING_ELSE
+    return NO_CELL if _deepest(error).startswith("Unknown cell") else ANYTHING_ELSE
 
 
 def _error(failure: Failure, action: str, detail: str, where: dict[str, Any]) -> ExactlyOnceError:
@@ -449,16 +440,10 @@ def _deepest(error: YtError) -> str:
 
 
 def codes_in(error: BaseException) -> list[int]:
-    """Return the codes of the cluster's error behind an error of the package, from the outermost inwards.
-
-    Empty when the cluster has not answered.
-    """
+    """Return the codes of the cluster's error behind an error, outermost first; none without an answer."""
     while error.__cause__ is not None and not isinstance(error, YtError):
         error = error.__cause__
-    codes: list[int] = []
-    queue = [error.simplify()] if isinstance(error, YtError) else []
-    while queue:
-        found = queue.pop(0)
-        codes.append(int(found.get("code", 0)))
-        queue += found.get("inner_errors") or []
-    return codes
+    errors_told = [error.simplify()] if isinstance(error, YtError) else []
+    for told in errors_told:
+        errors_told += told.get("inner_errors") or []
+    return [int(told.get("code", 0)) for told in errors_told]
