@@ -215,6 +215,23 @@ def test_comparison_with_nan_is_an_error(tables: Tables, condition: str) -> None
     assert [inner.message for inner in error.inner] == ["Comparison with NaN"]
 
 
+@pytest.mark.parametrize(
+    ("ranges", "message"),
+    [
+        ("i between (1 and 3, 7 and 6)", "Lower bound is greater than upper"),
+        ("(i, d) between ((1) and (7, 0.5), (7) and (9))", "Ranges are not disjoint"),
+        ("i between (5 and 9, null and 5)", "Ranges are not disjoint"),
+        ('s between ("b" and "c", "a" and "bb")', "Ranges are not disjoint"),
+    ],
+)
+def test_list_of_ranges_that_are_empty_or_meet_is_refused(
+    tables: Tables, ranges: str, message: str
+) -> None:
+    """The server merges no ranges. One range may be empty, and then has no rows."""
+    assert tables.refusal(f"k from [//one] where {ranges}").message == message
+    assert tables.value("(i, d) between (1, 2.0) and (1, 1.0)") is False
+
+
 def test_nan_is_carried_and_found(tables: Tables) -> None:
     """NaN is neither null nor lost on the way."""
     assert math.isnan(tables.value("nan"))

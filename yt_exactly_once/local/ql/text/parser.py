@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from importlib import resources
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
 from lark import Lark, Token, Transformer, UnexpectedToken, v_args
@@ -127,6 +127,29 @@ def _within(
     return syntax.Binary("AND", (conditions[0],), (conditions[1],))
 
 
+def _require_disjoint(operand: Expressions, ranges: Iterable[Iterable[Expressions]]) -> None:
+    """Check what the server checks of a list of ranges (`LiteralRangesListToRows`)."""
+    found = []
+    for bounds in ranges:
+        lower, upper = map(_constants, bounds)
+        if lower is None or upper is None:
+            continue
+        low, high = list(map(_place, lower)), list(map(_place, upper))
+        if low[: len(high)] > high[: len(low)]:
+            raise YtError("Lower bound is greater than upper", source=expressions_text(operand))
+        found.append((low, high))
+    found.sort()
+    for (_, before), (after, _) in pairwise(found):
+        if before[: len(after)] >= after[: len(before)]:
+            raise YtError("Ranges are not disjoint", source=expressions_text(operand))
+
+
+def _place(literal: Literal) -> tuple[int, Any]:
+    """Return by what literals sort, whatever their types: null first, numbers, texts."""
+    value = literal.value
+    return (0, 0) if value is None else (1 + isinstance(value, bytes), value)
+
+
 def _any_of(conditions: Sequence[Expression]) -> Expression:
     """Join conditions as a tree of logarithmic depth: the depth is limited."""
     if len(conditions) == 1:
@@ -213,6 +236,7 @@ class _Builder(Transformer[Token, Any]):
         return (_within((operand, lower), (operand, upper)),)
 
     def between_ranges(self, operand: Expressions, *ranges: Any) -> Expressions:
+        _require_disjoint(operand, ranges)
         # A bound that is shorter than the operand bounds a prefix of it.
         prefixes = [[(operand[: len(bound)], bound) for bound in bounds] for bounds in ranges]
         return (_any_of([_within(lower, upper) for lower, upper in prefixes]),)
