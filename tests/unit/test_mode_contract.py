@@ -146,6 +146,6 @@ def test_rows_of_a_job_are_numbered_by_their_place(monkeypatch, mode, is_sorted,
     batch, rows = MicroBatch("query", 1, "run"), TaskRows(SCHEMA)
     delivery = SimpleNamespace(run=run, batch=batch, rows=rows)
     found = (delivery, SimpleNamespace(is_replay=False))
-    monkeypatch.setattr(JobSink, "_delivered", lambda *_: nullcontext(found))
+    monkeypatch.setattr(JobSink, "_looked_up", lambda *_: nullcontext(found))
     plan = JobSink(job).plan(SCHEMA).plan
     assert (plan.task is not None, plan.is_by_position) == (True, is_of_one_task)

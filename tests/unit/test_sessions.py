@@ -31,8 +31,8 @@ def pushed(batch=7, **more):
 
 def begun(sessions, *, columns=("id",), mode=Idempotent, is_sorted=False):
     target = SimpleNamespace(is_sorted=is_sorted, path=TARGET, options=None)
-    written = SimpleNamespace(names=list(columns))
-    rows = SimpleNamespace(written=lambda _: written)
+    schema = SimpleNamespace(names=list(columns))
+    rows = SimpleNamespace(schema_for=lambda _: schema)
     kind = partial(_kind, SimpleNamespace(batch=BATCH, rows=rows, mode=mode(None, None)))
     return sessions_with_rows(BATCH, [target], lambda: sessions, kind)
 

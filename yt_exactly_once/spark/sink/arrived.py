@@ -181,8 +181,8 @@ class TaskRows:
         """See `Rows.are_computed`."""
         return self.messages is not None
 
-    def written(self, target: Target) -> StructType:
-        """See `Rows.written`; a target of a writer transforms nothing."""
+    def schema_for(self, target: Target) -> StructType:
+        """See `Rows.schema_for`; a target of a writer transforms nothing."""
         assert target.transform is None, "the format has no such option"
         return self.schema
 
@@ -199,7 +199,7 @@ class TaskRows:
         return self
 
     def compute(self, plan: Plan) -> Iterator[pa.RecordBatch]:
-        """See `Rows.compute`: return what the tasks have sent, or push it from here, if it is as before."""
+        """See `Rows.compute`; raise `NotOneToOneError` if these are other rows than were pushed before."""
         messages = sorted(self.messages or (), key=lambda message: message.task.partition)
         if plan.task is None:
             return (rows for message in messages for rows in message.batches())

@@ -137,7 +137,7 @@ class JobSink(TransactionalSink):
         Raises:
             ExactlyOnceError: the job cannot be written; nothing has been.
         """
-        with self._delivered(TaskRows(schema), f"plan-{uuid.uuid4()}") as (delivery, found):
+        with self._looked_up(TaskRows(schema), f"plan-{uuid.uuid4()}") as (delivery, found):
             (target,) = delivery.run.targets
             plan = self._plan(delivery, target)
             if plan.is_by_position and self._job.version >> _VERSION_BITS:
@@ -151,9 +151,13 @@ class JobSink(TransactionalSink):
             return WriterTask(replace(plan, rehearsal=None), is_replay=found.is_replay)
 
     def finish(self, schema: StructType, messages: Sequence[TaskMessage]) -> None:
-        """Steps 1 to 9, when Spark knows which task of each partition counts. A failed job may run again."""
+        """Steps 1 to 9, when Spark knows which task of each partition counts.
+
+        Raises:
+            ExactlyOnceError: the job was not written, or a repetition will resolve its outcome.
+        """
         rows = TaskRows(schema, messages)
-        with self._delivered(rows, f"job-{uuid.uuid4()}") as (delivery, found):
+        with self._looked_up(rows, f"job-{uuid.uuid4()}") as (delivery, found):
             if not found.is_replay and any(message.skipped for message in messages):
                 raise LedgerDivergedError(
                     "The ledger had this version when the job was planned, and has it no more",
@@ -162,11 +166,11 @@ class JobSink(TransactionalSink):
                     version=self._job.version,
                 )
             delivery.call.records = True
-            self._finish(delivery, found)
+            self._deliver_arrived(delivery, found)
 
     @contextmanager
-    def _delivered(self, rows: TaskRows, run_id: str) -> Iterator[tuple[Delivery, Found]]:
-        """Look the job up, and yield what it needs."""
+    def _looked_up(self, rows: TaskRows, run_id: str) -> Iterator[tuple[Delivery, Found]]:
+        """Yield what every step of the job needs, and what the ledger says of it."""
         place = Place(self._job.query_id, run_id, self._job.version, self._offset_log)
         with self._delivery(place, rows, self._batch, self._run) as delivery:
             self._require_next(delivery)

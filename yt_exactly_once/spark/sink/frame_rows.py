@@ -45,8 +45,8 @@ class FrameRows:
         """See `Rows.are_computed`."""
         return False
 
-    def written(self, target: Target) -> StructType:
-        """See `Rows.written`."""
+    def schema_for(self, target: Target) -> StructType:
+        """See `Rows.schema_for`."""
         return self._of(target).schema
 
     def conf(self, name: str) -> str | None:

@@ -225,4 +225,4 @@ def _kind(delivery: Delivery, target: PreparedTarget) -> str:
     """Return how the sessions are named in which the sink identifies rows; empty where it uses none."""
     if not delivery.mode.traits.has_sessions:
         return ""
-    return sessions.session_kind(delivery.rows.written(target.options).names, delivery.batch)
+    return sessions.session_kind(delivery.rows.schema_for(target.options).names, delivery.batch)

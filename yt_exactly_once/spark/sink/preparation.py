@@ -42,7 +42,7 @@ def prepare(delivery: Delivery) -> tuple[PreparedTarget, ...]:
         require_output_mode(batch, wanted)
     size = options.request_size(rows.conf(DYN_BATCH_SIZE_CONF))
     targets = tuple(
-        prepare_target(connection, target, rows.written(target), options, size)
+        prepare_target(connection, target, rows.schema_for(target), options, size)
         for target in options.targets
     )
     mode.prepare(batch, targets)
@@ -83,7 +83,7 @@ def check_before_start(mode: Mode, rows: Rows, output_mode: str | None) -> None:
     for target in options.targets:
         if output_mode is not None:
             require_output_mode(MicroBatch("", 0, "", output_mode=output_mode.lower()), target)
-        prepare_target(connection, target, rows.written(target), options)
+        prepare_target(connection, target, rows.schema_for(target), options)
     for path, needs in ((options.ledger, _LEDGER), (options.dead_letter_path, _DEAD_LETTERS)):
         found = attributes_of(connection, path, [entry.LEDGER_MARK]) if path else None
         if path and found is not None:

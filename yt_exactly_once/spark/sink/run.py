@@ -44,7 +44,7 @@ class Rows(Protocol):
     def are_computed(self) -> bool:
         """Whether tasks have computed them, and have written what they write."""
 
-    def written(self, target: Target) -> StructType:
+    def schema_for(self, target: Target) -> StructType:
         """Return the columns of the DataFrame as a target transforms it."""
 
     def conf(self, name: str) -> str | None:

@@ -82,7 +82,11 @@ class WriterSink(TransactionalSink):
         return WriterTask(plan, is_replay=is_replay)
 
     def finish(self, given: Given, messages: Sequence[TaskMessage], number: int) -> None:
-        """Steps 1 to 9, when Spark knows which task of each partition counts. A failed batch is replayed."""
+        """Steps 1 to 9, when Spark knows which task of each partition counts.
+
+        Raises:
+            ExactlyOnceError: the batch was not written, or the replay will resolve its outcome.
+        """
         first = messages[0]
         running = RunningBatch(first.task.query_id, first.task.run_id, given.output_mode)
         with self._of_batch(running, number, TaskRows(given.schema, messages)) as delivery:
@@ -95,7 +99,7 @@ class WriterSink(TransactionalSink):
                 )
             # What was there before the tasks wrote.
             delivery.run.sessions = {one.path: first.sessions for one in delivery.run.targets}
-            self._finish(delivery, found)
+            self._deliver_arrived(delivery, found)
 
     def _of_batch(
         self, running: RunningBatch, number: int, rows: TaskRows

@@ -167,6 +167,7 @@ class TransactionalSink:
             yield delivery
 
     def _deliver(self, delivery: Delivery) -> None:
+        """Steps 2 to 9. Where tasks cannot send the rows, the driver does, and the other way round."""
         through_driver = self._mode.traits.through_driver
         with ExitStack() as ended:
             begun = None if through_driver else ended.enter_context(self._ahead(delivery))
@@ -245,7 +246,7 @@ class TransactionalSink:
         is_short = computing is not None and computing * SHARE_AHEAD <= lease
         return delivery.committer.ahead() if is_short else nullcontext()
 
-    def _finish(self, delivery: Delivery, found: look_up.Found) -> None:
+    def _deliver_arrived(self, delivery: Delivery, found: look_up.Found) -> None:
         """Skip a replay, or steps 3 to 9 for rows that Spark has computed before it asks for the commit."""
         if found.is_replay:
             self._skip(delivery, found)
@@ -409,7 +410,7 @@ class TransactionalSink:
         self, delivery: Delivery, target: PreparedTarget, transaction: OpenTransaction | None = None
     ) -> Plan:
         """Return what the tasks do with the rows of a target."""
-        columns = tuple(delivery.rows.written(target.options).names)
+        columns = tuple(delivery.rows.schema_for(target.options).names)
         sessions = delivery.run.sessions.get(target.path, {})
         return self._mode.plan(TargetBatch(delivery.batch, target, columns, sessions, transaction))
 

@@ -78,7 +78,7 @@ class ChunkReport:
     def of_all(cls, reports: Iterable[pa.RecordBatch]) -> Self:
         """Add up what tasks have reported."""
         told = [row for batch in reports for row in batch.to_pylist()]
-        rows, sent = (sum(row[name] for row in told) for name in ("row_count", "byte_count"))
+        rows, sent = sum(row["row_count"] for row in told), sum(row["byte_count"] for row in told)
         digest = combined(*(int.from_bytes(row["digest"], "little") for row in told))
         return cls(rows, sent, digest, b"".join(row["key_hashes"] for row in told))
 
@@ -189,9 +189,9 @@ class JoinedInsertTask(RowTask):
 
     def run(self, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[pa.RecordBatch]:
         """Write all rows of the task; yield one report per chunk."""
-        settings, target, (number, proxy) = self.settings, self.settings.target, self.transaction
-        require_first_attempt(partition, number)
-        with settings.connection.joined(number, proxy=proxy) as transaction:
+        settings, target, opened = self.settings, self.settings.target, self.transaction
+        require_first_attempt(partition, opened.id)
+        with settings.connection.joined(opened.id, proxy=opened.proxy) as transaction:
             for chunk in settings.chunks(batches):
                 tablets = target.placement.tablets(chunk, partition)
                 data = encode(chunk, target.plan, target.wire, tablet_index=tablets)
