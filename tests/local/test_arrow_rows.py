@@ -244,7 +244,7 @@ def test_older_parsers_store_some_values_as_strings():
     body = _stream(pa.Table.from_arrays(arrays, schema=pa.schema(fields)))
     described = [{"name": name, "type_v3": kind} for name, kind in columns]
     features = {"arrow_any_as_string": True, "arrow_wide_decimal_as_text": True}
-    old = arrow_rows.loads(body, described, arrow_rows.Dialect.of_features(features))
+    old = arrow_rows.loads(body, described, features)
     new = arrow_rows.loads(body, described)
     assert [row["any"] for row in old] == [b"[1]", None]
     assert [row["any"] for row in new] == [[1], None]

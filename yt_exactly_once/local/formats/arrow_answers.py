@@ -21,21 +21,22 @@ from yt_exactly_once.local.tables.schema import Column
 _ROWS_PER_BATCH = 10_000
 _END = b"\0\0\0\0"
 _YSON = {"YtType": "yson"}
+_PLAIN = (f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 _TYPES = {
-    **{f"{sign}int{bits}": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
-    "interval": "int64",
-    "date": "date32[day]",
-    "datetime": "timestamp[s]",
-    "timestamp": "timestamp[us]",
-    "float": "float",
-    "double": "double",
-    "boolean": "bool",
-    "string": "binary",
-    "any": "binary",
-    "utf8": "string",
-    "json": "string",
-    "null": "null",
-    "void": "null",
+    **{name: pa.type_for_alias(name) for name in _PLAIN},
+    "interval": pa.int64(),
+    "date": pa.date32(),
+    "datetime": pa.timestamp("s"),
+    "timestamp": pa.timestamp("us"),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "string": pa.binary(),
+    "any": pa.binary(),
+    "utf8": pa.string(),
+    "json": pa.string(),
+    "null": pa.null(),
+    "void": pa.null(),
 }
 _INDEXES = [
     Column(name, "int64", "int64", required=False) for name in ("$range_index", "$row_index")
@@ -74,21 +75,14 @@ def _field(column: Column) -> Any:
     if column.wire_type not in _TYPES:
         raise YtError(f'Type "{column.wire_type}" is not currently supported by Arrow encoder')
     metadata = _YSON if column.wire_type == "any" else None
-    kind = _arrow_type(column)
+    kind = _TYPES[column.wire_type]
     return pa.field(column.name, kind, nullable=not column.required, metadata=metadata)
-
-
-def _arrow_type(column: Column) -> Any:
-    name = _TYPES[column.wire_type]
-    if name.startswith("timestamp"):
-        return pa.timestamp(name[10:-1])
-    return pa.date32() if name.startswith("date") else pa.type_for_alias(name)
 
 
 def _array(column: Column, given: list[Any]) -> Any:
     if column.wire_type == "any":
         given = [None if value is None else values.dump_yson(value) for value in given]
-    kind = _arrow_type(column)
+    kind = _TYPES[column.wire_type]
     raw = _RAW.get(column.wire_type, kind)
     array = pa.array(given, raw)
     return array if raw == kind else array.view(kind)

@@ -1,7 +1,7 @@
 """Arrow lists, structs and maps as columns of positional YSON, written by vector.
 
 Nothing is checked here but the shapes. Whether the values are right for the column is seen when the YSON is
-read. What has no array of plain values to write has no answer here: it is taken value by value.
+read.
 """
 
 from __future__ import annotations
@@ -13,17 +13,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats.yson_lines import NULL, Lines
-from yt_exactly_once.local.tables import types
+from yt_exactly_once.local.tables import types, values
 
 if TYPE_CHECKING:
     Leaf = Callable[[Any, Any], Any]
 
 _BINARY = pa.binary()
-
-
-class NoVectorError(Exception):
-    """Values that this module cannot write."""
 
 
 def written(logical: types.LogicalType, array: Any, leaf: Leaf) -> Any:
@@ -33,12 +30,9 @@ def written(logical: types.LogicalType, array: Any, leaf: Leaf) -> Any:
         leaf: returns values without parts as they would be stored, by their type.
 
     Raises:
-        NoVectorError: the values must be looked at one by one.
+        YtError: an Arrow type does not fit.
     """
-    try:
-        fragments = _fragments(logical, array, leaf)
-    except pa.ArrowInvalid as error:
-        raise NoVectorError from error
+    fragments = _fragments(logical, array, leaf)
     return pc.if_else(array.is_valid(), fragments, pa.scalar(None, _BINARY))
 
 
@@ -52,22 +46,23 @@ def _fragments(logical: types.LogicalType, array: Any, leaf: Leaf) -> Any:
         lines.put(NULL)
         return lines.strings()
     if isinstance(logical, str) or logical["type_name"] == "decimal":
-        lines.put_values(_plain(logical, leaf(logical, array)))
+        _put_leaves(lines, logical, leaf(logical, array))
         return lines.strings()
     kind = logical["type_name"]
     lines.put(b"[")
-    if kind == "list" and is_list(array.type):
-        lines.put_strings(
-            _items(array, _line(b"", [(logical["item"], array.flatten())], b"", leaf))
-        )
+    if kind == "list" and (_is_list(array.type) or pa.types.is_map(array.type)):
+        items = array.flatten() if _is_list(array.type) else _pairs(array)
+        lines.put_strings(_items(array, _line(b"", [(logical["item"], items)], b"", leaf)))
     elif kind == "dict" and pa.types.is_map(array.type):
-        keys, found = entries(array)
+        keys, found = _pairs(array).flatten()
         pair = [(logical["key"], keys), (logical["value"], found)]
         lines.put_strings(_items(array, _line(b"[", pair, b"];", leaf)))
     elif kind == "struct" and pa.types.is_struct(array.type):
-        lines.put_strings(_line(b"", _members(logical["members"], array), b"", leaf))
+        members = _members(logical["members"], array)
+        if members:
+            lines.put_strings(_line(b"", members, b"", leaf))
     else:
-        raise NoVectorError
+        raise YtError(f'Unexpected arrow type "{array.type}" for YT metatype "{kind}"')
     lines.put(b"]")
     found = lines.strings()
     return pc.if_else(array.is_valid(), found, NULL) if array.null_count else found
@@ -75,7 +70,7 @@ def _fragments(logical: types.LogicalType, array: Any, leaf: Leaf) -> Any:
 
 def _line(opening: bytes, parts: list[tuple[Any, Any]], closing: bytes, leaf: Leaf) -> Any:
     """Return what all rows have in some parts, with a separator after each."""
-    lines = Lines(len(parts[0][1]) if parts else 0)
+    lines = Lines(len(parts[0][1]))
     lines.put(opening)
     for logical, array in parts:
         lines.put_strings(_fragments(logical, array, leaf))
@@ -85,22 +80,30 @@ def _line(opening: bytes, parts: list[tuple[Any, Any]], closing: bytes, leaf: Le
 
 
 def _members(members: list[dict[str, Any]], array: Any) -> list[tuple[Any, Any]]:
-    fields = {field.name: place for place, field in enumerate(array.type)}
-    names = [str(member["name"]) for member in members]
-    if not members or len(members) != len(array.type) or not fields.keys() >= set(names):
-        raise NoVectorError
-    columns = array.flatten()
-    return [
-        (member["type"], columns[fields[name]]) for member, name in zip(members, names, strict=True)
-    ]
+    if len(members) != len(array.type):
+        raise YtError(
+            'The number of fields in the Arrow "struct" type does not match the number of fields'
+            ' in the YT "struct" type',
+            arrow_field_count=len(array.type),
+            yt_field_count=len(members),
+        )
+    columns = {
+        field.name: column for field, column in zip(array.type, array.flatten(), strict=True)
+    }
+    for member in members:
+        if str(member["name"]) not in columns:
+            raise YtError(f'Field "{member["name"]}" is not found in arrow type "struct"')
+    return [(member["type"], columns[str(member["name"])]) for member in members]
 
 
-def _plain(logical: Any, found: Any) -> Any:
+def _put_leaves(lines: Lines, logical: Any, found: Any) -> None:
     if isinstance(found, list):
-        raise NoVectorError
-    if isinstance(logical, str) and logical in types.UNSIGNED and pa.types.is_int64(found.type):
-        return found.cast(pa.uint64())
-    return found
+        dumped = [NULL if value is None else values.dump_yson(value) for value in found]
+        lines.put_strings(pa.array(dumped, _BINARY))
+    elif isinstance(logical, str) and logical in types.UNSIGNED and pa.types.is_int64(found.type):
+        lines.put_values(found.cast(pa.uint64()))
+    else:
+        lines.put_values(found)
 
 
 def _items(array: Any, fragments: Any) -> Any:
@@ -120,7 +123,7 @@ def _items(array: Any, fragments: Any) -> Any:
     return pa.Array.from_buffers(_BINARY, len(array), [None, pa.py_buffer(bounds), data])
 
 
-def is_list(arrow: Any) -> bool:
+def _is_list(arrow: Any) -> bool:
     """Tell whether an Arrow type is a list of any kind."""
     return bool(
         pa.types.is_list(arrow)
@@ -129,8 +132,10 @@ def is_list(arrow: Any) -> bool:
     )
 
 
-def entries(array: Any) -> tuple[Any, Any]:
-    """Return the keys and the values of all maps."""
+def _pairs(array: Any) -> Any:
+    """Return the keys and the values of all maps as structs."""
     held = array.drop_null()
     begin, end = held.offsets[0].as_py(), held.offsets[-1].as_py()
-    return held.keys[begin:end], held.items[begin:end]
+    return pa.StructArray.from_arrays(
+        [held.keys[begin:end], held.items[begin:end]], ["key", "value"]
+    )

@@ -6,8 +6,8 @@ compare the scale of decimals, and ignores time zones. Rules: `yt/yt/library/for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -18,27 +18,20 @@ from yt import yson
 from yt_exactly_once.local.errors import YtError, text_of
 from yt_exactly_once.local.features import value_of
 from yt_exactly_once.local.formats import arrow_sizes, row_checks
-from yt_exactly_once.local.formats.arrow_composites import NoVectorError, entries, is_list, written
+from yt_exactly_once.local.formats.arrow_composites import written
 from yt_exactly_once.local.tables import composite_columns
 from yt_exactly_once.local.tables.columnar import ColumnarRows, PiecewiseRows, listed
 from yt_exactly_once.local.tables.large_values import LARGE, PARSE_ERRORS, checked
 from yt_exactly_once.local.tables.simple_values import RANGES
-from yt_exactly_once.local.tables.types import (
-    STRING_LIKE,
-    UNSIGNED,
-    type_v3_from_v1,
-    untagged,
-    value_type,
-)
+from yt_exactly_once.local.tables.types import STRING_LIKE, type_v3_from_v1, value_type
 
 _END_OF_STREAM = (b"\xff\xff\xff\xff\x00\x00\x00\x00", b"\x00\x00\x00\x00")
 """The second one is older, and is what YTsaurus itself writes."""
 
 _TYPE_KEY = b"YtType"
 _YSON = b"yson"
-_MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1}
-_NANOSECONDS_PER_MICROSECOND = 1_000
-_SECONDS_PER_UNIT = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_TICKS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+"""Per second."""
 
 _WIDEST_NATIVE_DECIMAL = 35
 _WIDE_TYPES = (
@@ -58,48 +51,32 @@ _SHARED = (
 _PIECE = 1 << 17
 """Bytes of values that may be Python objects together."""
 
+_MOST_SHARED = 4
+"""So many times as large whole columns may become once values of a dictionary have bytes of their own."""
+
 _MANY_VALUES = 16
 """From so many on vectors are faster than loops."""
 
 Values = Any
-"""Of a column: a list, composites that are valid, or an array of numbers, booleans or bytes.
+"""Of a column: a list, composites that are valid, or an array of numbers, booleans, bytes or nulls.
 
 Numbers have 64 bits there."""
 
 Fits = Callable[[Any], bool]
 
 
-@dataclass(frozen=True)
-class Dialect:
-    """What versions of `arrow_parser.cpp` differ in.
-
-    Attributes:
-        any_as_string: the bytes of an `any` column are a string, whatever the field's metadata say.
-        wide_decimal_as_text: decimals of more than 35 digits are stored as their text.
-    """
-
-    any_as_string: bool = False
-    wide_decimal_as_text: bool = False
-
-    @classmethod
-    def of_features(cls, features: Mapping[str, Any]) -> Dialect:
-        """Read the switches `arrow_any_as_string` and `arrow_wide_decimal_as_text` of a cluster."""
-        return cls(
-            any_as_string=value_of(features, "arrow_any_as_string"),
-            wide_decimal_as_text=value_of(features, "arrow_wide_decimal_as_text"),
-        )
-
-
-NEWEST = Dialect()
+NEWEST: Mapping[str, Any] = {}
+"""Features of a cluster that behaves as the newest ones."""
 
 
 def loads(
-    data: bytes, schema: Sequence[Mapping[str, Any]] | None, dialect: Dialect = NEWEST
+    data: bytes, schema: Sequence[Mapping[str, Any]] | None, features: Mapping[str, Any] = NEWEST
 ) -> ColumnarRows | PiecewiseRows:
     """Parse one IPC stream.
 
     Args:
         schema: columns of the table; without it every value is taken as it is.
+        features: of the cluster, as versions of `arrow_parser.cpp` differ in two.
 
     Raises:
         YtError: no complete stream, or a column whose Arrow type does not fit the column.
@@ -107,14 +84,40 @@ def loads(
     table = _read(data)
     known = None if schema is None else {str(column["name"]): column for column in schema}
     row_checks.check_names(name for name in table.schema.names if known is None or name in known)
-    size = max(1, table.nbytes)
-    if size <= _PIECE or all(_is_plain(field, known) for field in table.schema):
-        return _rows(table, known, dialect)
-    step = max(1, table.num_rows * _PIECE // size)
-    starts = range(0, table.num_rows, step)
-    return PiecewiseRows(
-        lambda: (_rows(table.slice(start, step), known, dialect) for start in starts)
+    size = max(1, table.nbytes + sum(map(_shared_bytes, table.columns)))
+    is_plain = all(_is_plain(field, known) for field in table.schema)
+    if size <= _PIECE or (is_plain and size <= _MOST_SHARED * table.nbytes):
+        with suppress(_ManyObjectsError):
+            return _rows(table, known, features)
+
+    def pieces(part: Any, step: int) -> Iterator[ColumnarRows]:
+        for start in range(0, part.num_rows, step):
+            some = part.slice(start, step)
+            try:
+                rows = _rows(some, known, features)
+            except _ManyObjectsError:
+                yield from pieces(some, max(1, step // 4))
+            else:
+                yield rows
+
+    return PiecewiseRows(lambda: pieces(table, max(1, table.num_rows * _PIECE // size)))
+
+
+def _shared_bytes(column: Any) -> int:
+    """Return how many bytes the strings of a dictionary take once each value has its own."""
+    arrow = column.type
+    if not pa.types.is_dictionary(arrow) or not _is_binary(arrow.value_type):
+        return 0
+    size = sum(
+        pc.sum(pc.binary_length(chunk.dictionary).take(chunk.indices)).as_py() or 0
+        for chunk in column.chunks
     )
+    arrow_sizes.require_room(size)
+    return size
+
+
+class _ManyObjectsError(Exception):
+    """So many bytes of composite values may not be objects together, which take far more once checked."""
 
 
 def _is_plain(field: Any, known: Mapping[str, Mapping[str, Any]] | None) -> bool:
@@ -125,11 +128,11 @@ def _is_plain(field: Any, known: Mapping[str, Mapping[str, Any]] | None) -> bool
     if described is None:
         return True
     logical = _logical(described)
-    return isinstance(logical, str) and logical != "yson" and not pa.types.is_null(field.type)
+    return isinstance(logical, str) and logical != "yson"
 
 
 def _rows(
-    table: Any, known: Mapping[str, Mapping[str, Any]] | None, dialect: Dialect
+    table: Any, known: Mapping[str, Mapping[str, Any]] | None, features: Mapping[str, Any]
 ) -> ColumnarRows:
     columns: dict[str, Values] = {}
     for field, column in zip(table.schema, table.columns, strict=True):
@@ -137,7 +140,7 @@ def _rows(
             continue
         try:
             described = None if known is None else known[field.name]
-            values = _convert(field, column, described, dialect)
+            values = _convert(field, column, described, features)
         except YtError as error:
             raise YtError(f'Failed to parse column "{field.name}"', inner=[error]) from error
         except (pa.ArrowException, ValueError, OverflowError) as error:
@@ -191,18 +194,15 @@ def _is_complete(data: bytes) -> bool:
 
 
 def _convert(
-    field: Any, column: Any, described: Mapping[str, Any] | None, dialect: Dialect
+    field: Any, column: Any, described: Mapping[str, Any] | None, features: Mapping[str, Any]
 ) -> Values:
     array = column.combine_chunks()
     if isinstance(array, pa.ChunkedArray):
         array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], field.type)
     if pa.types.is_dictionary(array.type):
-        if _is_binary(array.type.value_type):
-            lengths = pc.binary_length(array.dictionary).take(array.indices)
-            arrow_sizes.require_room(pc.sum(lengths).as_py() or 0)
         array = array.dictionary_decode()
     holds_yson = (field.metadata or {}).get(_TYPE_KEY) == _YSON
-    is_any = not dialect.any_as_string and holds_yson
+    is_any = holds_yson and not value_of(features, "arrow_any_as_string")
     if described is None:
         return _parsed(array) if is_any else _any(array)
     logical = _logical(described)
@@ -211,16 +211,19 @@ def _convert(
     if logical["type_name"] == "decimal":
         _expect(array, "decimal", pa.types.is_decimal)
         is_wide = array.type.precision > _WIDEST_NATIVE_DECIMAL
-        return _texts(array) if is_wide and dialect.wide_decimal_as_text else _decimals(array)
+        as_text = is_wide and value_of(features, "arrow_wide_decimal_as_text")
+        return _texts(array) if as_text else _decimals(array)
     if _is_binary(array.type):
         if not holds_yson:
             raise YtError(
                 f'Unexpected arrow type "{array.type}" for YT metatype "{logical["type_name"]}":'
                 " the field lacks the metadata that marks it as YSON"
             )
-        return _stored(array, described) or _parsed(array)
-    found = _written(array, described)
-    return _composites(logical, array) if found is None else found
+        return _stored(array, described) or _parsed_composites(array)
+    if array.null_count == len(array):
+        return pa.nulls(len(array))
+    found = written(described["type_v3"], array, _leaf)
+    return _stored(found, described) or _parsed_composites(found)
 
 
 def _stored(array: Any, described: Mapping[str, Any]) -> Values:
@@ -230,16 +233,10 @@ def _stored(array: Any, described: Mapping[str, Any]) -> Values:
     return composite_columns.stored(_bytes(array), described["type_v3"])
 
 
-def _written(array: Any, described: Mapping[str, Any]) -> Values:
-    """Take many Arrow lists, structs or maps at once, if all are valid; large ones as YSON."""
-    if len(array) < _MANY_VALUES and array.nbytes <= LARGE:
-        return None
-    try:
-        found = written(described["type_v3"], array, _leaf)
-    except (NoVectorError, YtError):
-        return None
-    stored = _stored(found, described)
-    return _parsed(found) if stored is None and array.nbytes > LARGE else stored
+def _parsed_composites(array: Any) -> Values:
+    if len(array) > 1 and array.nbytes > 2 * LARGE:
+        raise _ManyObjectsError
+    return _parsed(array)
 
 
 def _logical(described: Mapping[str, Any]) -> Any:
@@ -250,7 +247,7 @@ def _logical(described: Mapping[str, Any]) -> Any:
 
 def _simple(logical: str, array: Any, *, holds_yson: bool) -> Values:
     if pa.types.is_null(array.type):
-        return [None] * len(array)
+        return array
     if logical == "yson":
         return _parsed(array) if holds_yson else _any(array)
     if logical in STRING_LIKE:
@@ -291,25 +288,18 @@ def _dates(array: Any, logical: str, is_plain: Fits) -> Values:
     return _in_range(_raw(array), logical)
 
 
-def _datetimes(array: Any, logical: str, is_plain: Fits) -> Values:
-    if pa.types.is_date64(array.type):
-        return _in_range(pc.divide(_raw(array), _SECONDS_PER_UNIT["ms"]), logical)
-    if pa.types.is_timestamp(array.type):
-        factor = _SECONDS_PER_UNIT[array.type.unit]
-        return _in_range(pc.divide(_raw(array), factor), logical)
-    _expect(array, logical, lambda t: is_plain(t) and t.bit_width >= 32)  # noqa: PLR2004
-    return _widened(array)
-
-
-def _timestamps(array: Any, logical: str, is_plain: Fits) -> Values:
-    if pa.types.is_timestamp(array.type):
-        raw = _raw(array)
-        if array.type.unit == "ns":
-            return _in_range(pc.divide(raw, _NANOSECONDS_PER_MICROSECOND), logical)
-        factor = _MICROSECONDS[array.type.unit]
-        return _in_range(pc.multiply_checked(raw, factor), logical)
-    _expect(array, logical, is_plain)
-    return _widened(array)
+def _moments(array: Any, logical: str, is_plain: Fits) -> Values:
+    """Take seconds or microseconds; of dates with milliseconds only the seconds."""
+    arrow, is_seconds = array.type, logical.startswith("datetime")
+    if not pa.types.is_timestamp(arrow) and not (is_seconds and pa.types.is_date64(arrow)):
+        _expect(array, logical, lambda t: is_plain(t) and (not is_seconds or t.bit_width >= 32))  # noqa: PLR2004
+        return _widened(array)
+    given = _TICKS["ms" if pa.types.is_date64(arrow) else arrow.unit]
+    wanted = _TICKS["s" if is_seconds else "us"]
+    raw = _raw(array)
+    if given >= wanted:
+        return _in_range(pc.divide(raw, given // wanted), logical)
+    return _in_range(pc.multiply_checked(raw, wanted // given), logical)
 
 
 def _in_range(array: Any, logical: str) -> Values:
@@ -353,7 +343,7 @@ def _any(array: Any) -> Values:
     """Take scalars as they are."""
     arrow = array.type
     if pa.types.is_null(arrow):
-        return [None] * len(array)
+        return array
     if pa.types.is_unsigned_integer(arrow):
         return [None if v is None else yson.YsonUint64(v) for v in array.to_pylist()]
     if _is_binary(arrow) or pa.types.is_fixed_size_binary(arrow):
@@ -374,101 +364,16 @@ def _parsed(array: Any) -> Values:
         raise YtError(f"A value marked as YSON is not: {text_of(error)}") from error
 
 
-def _composites(logical: Any, array: Any) -> Values:
-    """Turn Arrow lists, structs and maps into positional YSON, level by level."""
-    logical = untagged(logical)
-    if isinstance(logical, dict) and logical["type_name"] == "optional":
-        return _composites(logical["item"], array)
-    if array.null_count == len(array):
-        return [None] * len(array)
-    kind = logical if isinstance(logical, str) else logical["type_name"]
-    if isinstance(logical, str) or kind == "decimal":
-        return _leaves(logical, array)
-    if kind == "list" and pa.types.is_map(array.type):
-        pairs = pa.StructArray.from_arrays(list(entries(array)), ["key", "value"])
-        return _nested(array, _composites(logical["item"], pairs))
-    for wanted, fits, convert in (
-        ("list", is_list, _lists),
-        ("dict", pa.types.is_map, _dicts),
-        ("struct", pa.types.is_struct, _structs),
-    ):
-        if kind == wanted and fits(array.type):
-            return convert(logical, array)
-    raise YtError(f'Unexpected arrow type "{array.type}" for YT metatype "{kind}"')
-
-
 def _leaf(logical: Any, array: Any) -> Values:
     described = {"name": "", "type": "any", "type_v3": logical}
     field = pa.field("", array.type)
     return _convert(field, pa.chunked_array([array]), described, NEWEST)
 
 
-def _leaves(logical: Any, array: Any) -> Values:
-    values = listed(_leaf(logical, array))
-    if isinstance(logical, str) and logical in UNSIGNED:
-        return [None if value is None else yson.YsonUint64(value) for value in values]
-    return values
-
-
-def _lists(logical: Any, array: Any) -> Values:
-    return _nested(array, _composites(logical["item"], array.flatten()))
-
-
-def _dicts(logical: Any, array: Any) -> Values:
-    keys, values = entries(array)
-    pairs = zip(
-        _composites(logical["key"], keys), _composites(logical["value"], values), strict=True
-    )
-    return _nested(array, list(map(list, pairs)))
-
-
-def _nested(array: Any, items: Values) -> Values:
-    """Cut the items of all lists into lists again; a null has no items."""
-    if pa.types.is_fixed_size_list(array.type):
-        lengths = [array.type.list_size] * len(array)
-    else:
-        lengths = pc.subtract(array.offsets[1:], array.offsets[:-1]).to_pylist()
-    nested: list[Any] = []
-    position = 0
-    for length, is_null in zip(lengths, array.is_null().to_pylist(), strict=True):
-        if is_null:
-            nested.append(None)
-            continue
-        nested.append(items[position : position + length])
-        position += length
-    return nested
-
-
-def _structs(logical: Any, array: Any) -> Values:
-    members = logical["members"]
-    if len(members) != len(array.type):
-        raise YtError(
-            'The number of fields in the Arrow "struct" type does not match the number of fields'
-            ' in the YT "struct" type',
-            arrow_field_count=len(array.type),
-            yt_field_count=len(members),
-        )
-    fields = {field.name: place for place, field in enumerate(array.type)}
-    for member in members:
-        if str(member["name"]) not in fields:
-            raise YtError(f'Field "{member["name"]}" is not found in arrow type "struct"')
-    columns = array.flatten()
-    chosen = [_composites(m["type"], columns[fields[str(m["name"])]]) for m in members]
-    if not array.null_count:
-        return list(map(list, zip(*chosen, strict=True)))
-    return [
-        None if is_null else list(row)
-        for is_null, *row in zip(array.is_null().to_pylist(), *chosen, strict=True)
-    ]
-
-
 def _is_binary(arrow: Any) -> bool:
-    return bool(
-        pa.types.is_string(arrow)
-        or pa.types.is_large_string(arrow)
-        or pa.types.is_binary(arrow)
-        or pa.types.is_large_binary(arrow)
-    )
+    t = pa.types
+    kinds = (t.is_string, t.is_large_string, t.is_binary, t.is_large_binary)
+    return any(is_kind(arrow) for is_kind in kinds)
 
 
 def _bytes(array: Any) -> Values:
@@ -508,9 +413,9 @@ _CONVERTERS: dict[str, tuple[Callable[[Any, str, Fits], Values], Fits]] = {
     "bool": (_checked, pa.types.is_boolean),
     "date": (_dates, pa.types.is_uint32),
     "date32": (_dates, pa.types.is_int32),
-    "datetime": (_datetimes, pa.types.is_unsigned_integer),
-    "datetime64": (_datetimes, pa.types.is_signed_integer),
-    "timestamp": (_timestamps, pa.types.is_uint64),
-    "timestamp64": (_timestamps, pa.types.is_signed_integer),
+    "datetime": (_moments, pa.types.is_unsigned_integer),
+    "datetime64": (_moments, pa.types.is_signed_integer),
+    "timestamp": (_moments, pa.types.is_uint64),
+    "timestamp64": (_moments, pa.types.is_signed_integer),
     "interval": (_checked, pa.types.is_integer),
 }

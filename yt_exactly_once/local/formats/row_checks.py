@@ -8,6 +8,7 @@ Rules: `yt/yt/client/table_client/table_consumer.cpp` and `unversioned_row.cpp`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from yt import yson
@@ -21,6 +22,15 @@ _PLAIN = frozenset((int, float, bool, bytes, str, list, dict, type(None)))
 _CONTROL_ATTRIBUTES = frozenset(
     ("table_index", "key_switch", "range_index", "row_index", "tablet_index", "end_of_stream")
 )
+
+
+@lru_cache(maxsize=4096)
+def column_name(raw: bytes) -> str:
+    """Return the name of a column; raise `YtError` if it is no text."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise YtError("Column names must be UTF-8") from error
 
 
 def duplicate_column(name: str) -> YtError:

@@ -8,14 +8,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from yt import yson
 
 from yt_exactly_once.local.arguments import flag
 from yt_exactly_once.local.errors import Code, YtError, text_of
-from yt_exactly_once.local.formats import json_format, row_checks, row_pieces
+from yt_exactly_once.local.formats import (
+    arrow_rows,
+    json_format,
+    row_checks,
+    row_pieces,
+    yson_rows,
+    yson_scan,
+)
+from yt_exactly_once.local.formats.row_checks import column_name
 from yt_exactly_once.local.tables.columnar import ColumnarRows, Row
 
 if TYPE_CHECKING:
@@ -40,7 +47,7 @@ def loads(
 
     Args:
         schema: see `registry.RowReader`.
-        features: of the cluster, see `arrow_rows.Dialect`.
+        features: of the cluster, see `arrow_rows.loads`.
 
     Raises:
         YtError: the body is malformed or the format cannot carry rows.
@@ -50,10 +57,7 @@ def loads(
     if source.name == "json":
         return row_pieces.of_rows(len(data), lambda: _loads_json(data, source.attributes))
     if source.name == "arrow":
-        # Importing pyarrow takes a while and most clusters never see Arrow.
-        from yt_exactly_once.local.formats import arrow_rows  # noqa: PLC0415
-
-        return arrow_rows.loads(data, schema, arrow_rows.Dialect.of_features(features or {}))
+        return arrow_rows.loads(data, schema, features or {})
     raise YtError(
         f'Unsupported input format "{source.name}"; use yson, json or arrow', Code.INVALID_FORMAT
     )
@@ -90,9 +94,6 @@ def dump_stored(rows: StoredRows, target: Format, count: int) -> Iterator[bytes]
     """
     is_binary = target.name == "yson" and target.attributes.get("format", "binary") == "binary"
     if is_binary and len(rows) >= _MANY_ROWS:
-        # Importing numpy takes a while.
-        from yt_exactly_once.local.formats import yson_rows  # noqa: PLC0415
-
         yield from yson_rows.dump(rows)
         return
     for start in range(0, len(rows), count):
@@ -125,9 +126,6 @@ def _scanned(
     if not flag(source.attributes, "enable_integral_type_conversion", True):
         # A column does not tell a signed number from an unsigned one.
         return None
-    # Importing numpy takes a while.
-    from yt_exactly_once.local.formats import yson_scan  # noqa: PLC0415
-
     return yson_scan.scan(data, schema)
 
 
@@ -156,25 +154,9 @@ def _parse_yson(data: bytes) -> list[Any]:
 
 def _by_columns(parsed: list[Any]) -> Sequence[dict[str, Any]]:
     if set(map(type, parsed)) == {dict} and len(set(map(tuple, parsed))) == 1:
-        try:
-            columns = {name.decode(): [row[name] for row in parsed] for name in parsed[0]}
-        except UnicodeDecodeError as error:
-            raise YtError("Column names must be UTF-8") from error
+        columns = {column_name(name): [row[name] for row in parsed] for name in parsed[0]}
         return ColumnarRows(columns, len(parsed))
-    return _rename(parsed)
-
-
-def _rename(rows: list[Any]) -> list[dict[str, Any]]:
-    """Give the columns of every row `str` names."""
-    try:
-        return [{_name(name): value for name, value in row.items()} for row in rows]
-    except UnicodeDecodeError as error:
-        raise YtError("Column names must be UTF-8") from error
-
-
-@lru_cache(maxsize=4096)
-def _name(raw: bytes) -> str:
-    return raw.decode()
+    return [{column_name(name): value for name, value in row.items()} for row in parsed]
 
 
 def _loads_json(data: bytes, attributes: Mapping[str, Any]) -> Iterator[tuple[Row, int]]:

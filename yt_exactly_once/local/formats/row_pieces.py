@@ -72,13 +72,10 @@ def of_rows(size: int, parse: Callable[[], Iterator[tuple[Row, int]]]) -> Sequen
 def _large_row(data: bytes, index: int) -> Row:
     """Parse a row whose large values stay YSON."""
     if data.lstrip()[:1] != b"{":
-        raise YtError("Invalid row format, map expected", attributes={"row_index": index})
+        raise row_checks.no_row(None, index)
     row: Row = {}
     for cell in yson_cells.cells(data):
-        try:
-            name = cell.key.decode()
-        except UnicodeDecodeError as error:
-            raise YtError("Column names must be UTF-8") from error
+        name = row_checks.column_name(cell.key)
         if name in row:
             raise row_checks.duplicate_column(name)
         if len(row) >= MOST_COLUMNS:

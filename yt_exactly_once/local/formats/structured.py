@@ -86,8 +86,6 @@ def to_mime(output: Format) -> str:
     if output.name == "yson":
         variant = output.attributes.get("format", "binary")
         return f"application/x-yt-yson-{variant}"
-    if output.name == "json":
-        return "application/json"
     if output.name == "arrow":
         return "application/vnd.apache.arrow.stream"
     for mime, known in _MIME.items():
