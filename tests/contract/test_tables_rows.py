@@ -494,6 +494,19 @@ def test_table_of_more_columns_than_a_row_can_have_is_refused_in_words(client, t
     assert not client.exists(f"{tmp}/t")
 
 
+@pytest.mark.parametrize("key", [{}, {"sort_order": "ascending"}], ids=["ordered", "sorted"])
+def test_rows_that_lack_most_columns_are_stored(client, tmp, key):
+    """As columns they are many times as large as the request; what they say is what is read."""
+    numbers = [{"name": f"v{n}", "type": "int64"} for n in range(15)]
+    path = create(client, f"{tmp}/t", [{"name": "k", "type": "int64", **key}, *numbers])
+    client.insert_rows(path, [{"k": n, f"v{n % 15}": n + 1} for n in range(30_000)])
+    for start in (0, 29_985):
+        found = list(client.select_rows(f"* from [{path}] where k >= {start} and k < {start + 15}"))
+        assert [row["k"] for row in found] == list(range(start, start + 15))
+        assert all([row[f"v{n}"] for n in range(15)].count(None) == 14 for row in found)
+        assert [row[f"v{row['k'] % 15}"] for row in found] == [row["k"] + 1 for row in found]
+
+
 def test_empty_insert_is_harmless(client, tmp):
     """No rows, no effect, no error."""
     path = create(client, f"{tmp}/t")

@@ -98,10 +98,7 @@ def lookup_rows(context: Context) -> Rows:
     layout = _sorted_table(context)
     rows = context.read_rows(validation.input_schema(layout, keys_only=True))
     encoded = validation.encode_keys(layout, rows, conversions=conversions_of(context))
-    if encoded.error is not None:
-        raise encoded.error
-    encoded = modifications.with_computed_keys(layout, encoded)
-    keys = layout.encode_keys(encoded.data)
+    keys = modifications.keys_of(layout, encoded)
     check_readable(layout, layout.tablets_of(keys))
     columns = _chosen_columns(layout, parameters.get("column_names"))
     read = _reader(parameters)

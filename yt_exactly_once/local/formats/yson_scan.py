@@ -27,6 +27,7 @@ _MARKS = {
     "boolean": yson_tokens.TRUE,
 }
 _OPEN, _CLOSE, _EQUALS, _SEPARATOR = b"{}=;"
+_EMPTY = b"{};"
 
 
 def scan(data: bytes, schema: Sequence[Mapping[str, Any]]) -> ColumnarRows | None:
@@ -40,7 +41,10 @@ def scan(data: bytes, schema: Sequence[Mapping[str, Any]]) -> ColumnarRows | Non
     kinds = {str(column["name"]): _MARKS.get(str(column.get("type"))) for column in schema}
     try:
         keys = _first_keys(data)
-        rows = _Rows(data, b"{" + next(iter(keys.values()), b"}"))
+        if not keys:
+            count = len(data) // len(_EMPTY)
+            return ColumnarRows({}, count) if data == _EMPTY * count else None
+        rows = _Rows(data, b"{" + next(iter(keys.values())))
         columns = {}
         for name, key in keys.items():
             mark = kinds.get(name)

@@ -81,7 +81,7 @@ def read_offset(connection: sqlite3.Connection, partition: Partition) -> tuple[i
     if layout is None:
         return 0, 0
     key = validation.encode_keys(layout, [partition.key()])
-    (encoded,) = layout.encode_keys(key.data)
+    (encoded,) = modifications.keys_of(layout, key)
     found = connection.execute(
         f'SELECT {layout.sql_column("offset")}, "$ts" FROM {layout.sql_source} WHERE "$key" = ?',
         (encoded,),

@@ -251,5 +251,7 @@ def _read(transaction: TabletTransaction, session: Session) -> Row | None:
         if layout is None:
             return None
         key = validation.encode_keys(layout, [session.key()])
-        (row,) = reads.lookup(connection, layout, layout.encode_keys(key.data), layout.columns)
+        (row,) = reads.lookup(
+            connection, layout, modifications.keys_of(layout, key), layout.columns
+        )
         return row

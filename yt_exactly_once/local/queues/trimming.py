@@ -14,7 +14,7 @@ from yt_exactly_once.local.queues import registrations
 from yt_exactly_once.local.queues.consumers import partition_of, read_offset
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS, Store
 from yt_exactly_once.local.tables.layout import TableLayout
-from yt_exactly_once.local.tablets import blocks, reads, retention, validation
+from yt_exactly_once.local.tablets import blocks, modifications, reads, retention, validation
 from yt_exactly_once.local.tablets.access import check_readable, open_node, tablet_at
 from yt_exactly_once.local.tablets.appends import apply_due
 
@@ -148,7 +148,7 @@ def _offsets(
     for tablet in queue.tablets:
         partition = partition_of(consumer, found.queue, tablet.index)
         key = validation.encode_keys(consumer, [partition.key()])
-        check_readable(consumer, consumer.tablets_of(consumer.encode_keys(key.data)))
+        check_readable(consumer, consumer.tablets_of(modifications.keys_of(consumer, key)))
         offsets.append(read_offset(connection, partition)[0])
     return offsets
 

@@ -20,7 +20,7 @@ from yt_exactly_once.local.cypress import chunks
 from yt_exactly_once.local.cypress.view import Node, View
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.formats import row_formats, structured
-from yt_exactly_once.local.tables import keys, values
+from yt_exactly_once.local.tables import keys, values, written
 from yt_exactly_once.local.tables.columnar import pieces_of
 from yt_exactly_once.local.tables.encoding import DEFAULT_CONVERSIONS, Conversions, encode_column
 from yt_exactly_once.local.tables.large_values import LargeValue
@@ -176,7 +176,7 @@ def stored(
         found, error = encode_column(column, [row.get(column.name) for row in rows], conversions)
         if error is not None:
             raise error
-        encoded[column.name] = found
+        encoded[column.name] = written.whole(found)
     if compute is not None and len(encoded) < len(schema.columns):
         encoded = compute(schema.columns, encoded, len(rows))
     return [encoded[column.name] for column in schema.columns]

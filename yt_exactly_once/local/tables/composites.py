@@ -15,6 +15,7 @@ from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.tables import large_values, simple_values, types, values, yson_cells
 from yt_exactly_once.local.tables.large_values import LargeValue
 from yt_exactly_once.local.tables.types import text
+from yt_exactly_once.local.tables.written import Written
 
 _PAIR = 2
 _MAX_INT64 = (1 << 63) - 1
@@ -104,20 +105,22 @@ def _check_dict(logical: dict[str, Any], value: Any, where: str) -> Any:
 
 def _in_pieces(
     logical: dict[str, Any], value: LargeValue, where: str, item: types.LogicalType
-) -> LargeValue:
+) -> Written:
     """Check the items of a large list, a limited number at a time."""
     if value.opening != b"[":
         raise _bad(logical, f'"{_item_type(value)}"', where)
-    written = [b"["]
+    written = Written()
+    written.add(b"[")
     for piece in value.pieces():
         if isinstance(piece, LargeValue):
-            checked = check_composite(item, piece, f"{where}/<list-element>")
-            written.append(large_values.dump(checked) + b";")
+            written.add_value(check_composite(item, piece, f"{where}/<list-element>"))
+            written.add(b";")
         else:
             # A list of some items is a value of the same type.
             checked = check_composite(logical, values.load_yson(piece), where)
-            written.append(values.dump_yson(checked)[1:-1])
-    return LargeValue(b"".join([*written, b"]"]))
+            written.add(values.dump_yson(checked)[1:-1])
+    written.add(b"]")
+    return written
 
 
 def _pair_of(logical: dict[str, Any]) -> dict[str, Any]:

@@ -16,15 +16,13 @@ from yt import yson
 
 from yt_exactly_once.local.arguments import flag
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.tables import large_values, simple_values, types, values
+from yt_exactly_once.local.tables import simple_values, types, values, written
 from yt_exactly_once.local.tables.composites import check_composite
-from yt_exactly_once.local.tables.large_values import LargeValue
+from yt_exactly_once.local.tables.large_values import MAX_STRING_LENGTH, LargeValue
 from yt_exactly_once.local.tables.schema import Column
 from yt_exactly_once.local.tables.types import Kind
 
 Outcome = tuple[list[Any], YtError | None]
-
-MAX_STRING_LENGTH = 16 << 20
 
 _NONE = type(None)
 _KINDS: dict[type, Kind] = {
@@ -93,7 +91,7 @@ def encode_column(
         given: values as decoded from the request, None for null.
 
     Returns:
-        The stored values and what a commit has to complain about, if anything.
+        The stored values, some perhaps `Written`, and what a commit has to complain about, if anything.
 
     Raises:
         YtError: the request itself is refused.
@@ -118,18 +116,21 @@ def encode_column(
         return _STORE[expected](column, given), None
     except YtError as error:
         if error.code == Code.STRING_LIKE_VALUE_LENGTH:
-            return given, error
+            return given, _without_frames(error)
         return given, _invalid(column, error)
 
 
-def heaviest_value(column: Column, stored: list[Any]) -> int:
-    """Return what the heaviest value of a column weighs at most."""
-    weight = column.weight
-    return max(map(len, _present(stored)), default=0) if weight is None else weight
+def _without_frames(error: YtError) -> YtError:
+    """Return an error that travels to the commit, without the frames that raised it, which hold values."""
+    for inner in error.inner:
+        _without_frames(inner)
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)
 
 
 def _invalid(column: Column, error: YtError) -> YtError:
-    return YtError(f'Error validating column "{column.name}"', Code.SCHEMA_VIOLATION, inner=[error])
+    inner = [_without_frames(error)]
+    return YtError(f'Error validating column "{column.name}"', Code.SCHEMA_VIOLATION, inner=inner)
 
 
 def _wrong_type(column: Column, expected: str, actual: str) -> YtError:
@@ -264,15 +265,15 @@ def _encode_any(column: Column, given: list[Any], *, null_to_entity: bool) -> Ou
             is_entity = null_to_entity and value is not None and not composite
             stored.append(_ENTITY if is_entity else None)
             continue
-        is_large = isinstance(value, LargeValue)
-        if value.opening == b"<" if is_large else getattr(value, "attributes", None):
+        sent = len(value.raw) if isinstance(value, LargeValue) else 0
+        if value.opening == b"<" if sent else getattr(value, "attributes", None):
             raise YtError("Table values cannot have top-level attributes")
         if composite:
             try:
                 value = check_composite(column.type_v3, value, column.name)  # noqa: PLW2901
             except YtError as error:
                 return given, _invalid(column, error)
-        blob = large_values.dump(value) if is_large else values.dump_yson(value)
+        blob = written.dump(value, sent, column) if sent else values.dump_yson(value)
         if len(blob) > MAX_STRING_LENGTH:
             return given, YtError(
                 f'Value of type "any" is too long: length {len(blob)}, limit {MAX_STRING_LENGTH}',

@@ -19,9 +19,15 @@ from yt_exactly_once.local.tables import values
 LARGE = 1 << 14
 """Bytes, from which on parts are not made objects together. Objects may take a hundred times as many."""
 
+_PIECE = 1 << 12
+"""Bytes of items that are checked together: an empty struct becomes a map of all its members."""
+
 _FREE_WEIGHT = 7 << 20
 _WEIGHTS = {"{": 64, "[": 64, "<": 900, ";": 64, ",": 64, "=": 128, ":": 128}
 """Bytes of the objects that a character may stand for. A schema of 32 767 columns is just not too much."""
+
+MAX_STRING_LENGTH = 16 << 20
+"""Bytes of a stored value."""
 
 PARSE_ERRORS = (yson.YsonError, ValueError, TypeError, RecursionError)
 
@@ -61,7 +67,7 @@ class LargeValue:
 
     def pieces(self) -> Iterator[bytes | LargeValue]:
         """Yield the items of a list: one that is large, or YSON of a list with some that are not."""
-        for piece in joined(items(memoryview(self.raw)[1:-1])):
+        for piece in joined(items(memoryview(self.raw)[1:-1]), _PIECE):
             large = of_yson(piece) if len(piece) > LARGE else None
             yield large or b"[" + piece + b"]"
 
@@ -83,6 +89,13 @@ def parsed(raw: bytes) -> Any:
     return large or next(iter(yson.loads(
         raw, yson_type="list_fragment", encoding=None, always_create_attributes=False
     )))  # fmt: skip
+
+
+def compact(value: Any) -> Any:
+    """Return a value as YSON if it is a large list or map."""
+    is_plain = isinstance(value, list | dict) and not getattr(value, "attributes", None)
+    raw = values.dump_yson(value) if is_plain else b""
+    return LargeValue(raw) if len(raw) > LARGE else value
 
 
 def checked(raw: bytes) -> Any:
@@ -132,27 +145,15 @@ def items(fragment: bytes | memoryview) -> Iterator[bytes]:
         raise YtError(f"Error parsing rows as YSON: {text_of(error)}", Code.YSON_PARSE) from error
 
 
-def joined(parts: Iterator[bytes]) -> Iterator[bytes]:
-    """Join parts as long as they are not large together."""
+def joined(parts: Iterator[bytes], most: int = LARGE) -> Iterator[bytes]:
+    """Join parts as long as they do not have more bytes together."""
     held: list[bytes] = []
     size = 0
     for part in parts:
-        if held and size + len(part) > LARGE:
+        if held and size + len(part) > most:
             yield b"".join(held)
             held, size = [], 0
         held.append(part)
         size += len(part)
     if held:
         yield b"".join(held)
-
-
-def dump(value: Any) -> bytes:
-    """Return a value as binary YSON, large parts as they are."""
-    if isinstance(value, LargeValue):
-        return value.raw
-    if isinstance(value, list):
-        return b"[" + b"".join(dump(item) + b";" for item in value) + b"]"
-    if isinstance(value, dict):
-        members = (values.dump_yson(name) + b"=" + dump(item) for name, item in value.items())
-        return b"{" + b";".join(members) + b"}"
-    return values.dump_yson(value)

@@ -1,4 +1,4 @@
-"""Columns of ordered tables as Arrow arrays: from what a client sent to what is stored, and back.
+"""Columns of dynamic tables as Arrow arrays: from what a client sent to what is stored, and back.
 
 Owns the stored type of every column: 64-bit integers and doubles, booleans, and bytes for everything else,
 composites as binary YSON. Arrays are checked by vector if no single value must be looked at. `encoding`
@@ -7,7 +7,9 @@ checks all others, and says what is wrong.
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any, overload
 
 import numpy as np
@@ -15,15 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.tables import simple_values, types, values
+from yt_exactly_once.local.tables import simple_values, types, values, written
 from yt_exactly_once.local.tables.columnar import listed
 from yt_exactly_once.local.tables.composite_columns import StoredComposites
-from yt_exactly_once.local.tables.encoding import (
-    DEFAULT_CONVERSIONS,
-    MAX_STRING_LENGTH,
-    Conversions,
-    encode_column,
-)
+from yt_exactly_once.local.tables.encoding import DEFAULT_CONVERSIONS, Conversions, encode_column
+from yt_exactly_once.local.tables.large_values import MAX_STRING_LENGTH
 from yt_exactly_once.local.tables.schema import Column
 
 Row = dict[str, Any]
@@ -55,7 +53,8 @@ def encode(
         given: a list of decoded values, an Arrow array of a stored type, or `StoredComposites`.
 
     Returns:
-        An Arrow array, and what a commit has to complain about, if anything.
+        An Arrow array, or a list where a value is `Written`; and what a commit has to complain about,
+        if anything.
 
     Raises:
         YtError: the request itself is refused.
@@ -68,7 +67,7 @@ def encode(
     stored, error = encode_column(column, listed(given), conversions)
     if error is not None:
         return None, error
-    return of_stored(column, stored), None
+    return stored if written.any_of(column, stored) else of_stored(column, stored), None
 
 
 def of_stored(column: Column, stored: list[Any]) -> Any:
@@ -93,14 +92,36 @@ def of_stored(column: Column, stored: list[Any]) -> Any:
     return made
 
 
-def to_stored(column: Column, array: Any) -> list[Any]:
-    """Return a stored column in the form in which SQLite keeps it."""
-    if pa.types.is_uint64(array.type):
-        array = array.view(pa.int64())
+def nulls(kind: Any, count: int) -> Any:
+    """Return nulls as an array of a stored type; those of several columns share their bytes."""
+    if pa.types.is_null(kind):
+        return pa.nulls(count)
+    buffers = [_zeros(8 * (count + 1))] * (3 if pa.types.is_binary(kind) else 2)
+    return pa.Array.from_buffers(kind, count, buffers, null_count=count)
+
+
+@lru_cache(maxsize=1)
+def _zeros(size: int) -> Any:
+    # Pages that are only read take no memory.
+    return pa.py_buffer(mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+
+
+def has_nan(array: Any) -> bool:
+    """Tell whether an array has a number that is none, which SQLite does not keep."""
+    return bool(pa.types.is_float64(array.type) and pc.any(pc.is_nan(array)).as_py())
+
+
+def as_kept(array: Any) -> Any:
+    """Return an array with the numbers that SQLite keeps, of which there are only signed ones."""
     if pa.types.is_boolean(array.type):
-        array = array.cast(pa.int8())
-    found = listed(array)
-    if column.kind == "double" and pc.any(pc.is_nan(array)).as_py():
+        return array.cast(pa.int64())
+    return array.view(pa.int64()) if pa.types.is_uint64(array.type) else array
+
+
+def to_stored(array: Any) -> list[Any]:
+    """Return a stored column in the form in which SQLite keeps it."""
+    found = listed(as_kept(array))
+    if has_nan(array):
         return [values.NAN if value != value else value for value in found]  # noqa: PLR0124
     return found
 
@@ -151,19 +172,33 @@ def _are_strings(column: Column, array: Any) -> bool:
     return kind in ("utf8", "string")
 
 
-def weigh(columns: Sequence[Column], arrays: Sequence[Any], count: int) -> Any:
-    """Return the data weight of every row, as numbers of 64 bits."""
-    fixed = 1
-    weights = np.zeros(count, np.int64)
+def weigh(columns: Sequence[Column], arrays: Sequence[Any], count: int, added: int = 0) -> Any:
+    """Return the data weight of every row, as numbers of 64 bits: one number where all weigh the same.
+
+    Args:
+        added: weight of each row that is not in the columns.
+    """
+    fixed = 1 + added
+    weights: Any = None
     for column, array in zip(columns, arrays, strict=True):
         weight = column.weight
-        if weight is None:
-            weights += lengths(array)
-        elif array.null_count == 0:
+        if isinstance(array, list):
+            more: Any = np.array([0 if value is None else len(value) for value in array])
+        elif array.null_count == count:
+            continue
+        elif weight is None:
+            more = lengths(array)
+        elif array.null_count:
+            more = pc.is_valid(array).to_numpy(zero_copy_only=False) * np.int8(weight)
+        else:
             fixed += weight
-        elif array.null_count < count:
-            weights += pc.is_valid(array).to_numpy(zero_copy_only=False) * np.int64(weight)
-    return weights + fixed
+            continue
+        weights = np.zeros(count, np.int64) if weights is None else weights
+        weights += more
+    if weights is None:
+        return np.broadcast_to(np.int64(fixed), count)
+    weights += fixed
+    return weights
 
 
 def lengths(array: Any) -> Any:
@@ -206,8 +241,5 @@ class StoredRows(Sequence[Row]):
         return next(iter(self[index : index + 1 or None]))
 
     def __iter__(self) -> Iterator[Row]:
-        stored = [
-            to_stored(column, array)
-            for column, array in zip(self.columns, self.arrays, strict=True)
-        ]
-        return iter(values.decode_rows(self.columns, list(zip(*stored, strict=True))))
+        stored = zip(*map(to_stored, self.arrays), strict=True)
+        return iter(values.decode_rows(self.columns, list(stored)))

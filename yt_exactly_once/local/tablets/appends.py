@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -20,6 +20,7 @@ import pyarrow as pa
 from yt_exactly_once.local.store import Store
 from yt_exactly_once.local.tables import values
 from yt_exactly_once.local.tables.layout import TableLayout
+from yt_exactly_once.local.tables.packed import groups
 from yt_exactly_once.local.tablets import blocks, counters
 from yt_exactly_once.local.tablets.block_bodies import Page
 from yt_exactly_once.local.tablets.catalog import find_layout
@@ -121,18 +122,22 @@ def _load(body: bytes) -> dict[int, list[Page]]:
     return {index: [Page(*page) for page in listed] for index, listed in values.load_yson(body)}
 
 
-def _split(batch: Batch, places: Mapping[int, Any]) -> list[Part]:
+def _split(batch: Batch, places: Mapping[int, Any]) -> Iterator[Part]:
     """Part the rows of a batch by tablet, keeping their order."""
     names = [column.name for column in batch.rows.columns]
-    arrays, weights = batch.rows.data, batch.weights
-    return [
-        Part(index, names, arrays, weights, batch.pages)
-        if positions is None
-        else Part(
-            index, names, [array.take(pa.array(positions)) for array in arrays], weights[positions]
-        )
-        for index, positions in sorted(places.items())
-    ]
+    start = 0
+    for arrays in groups(batch.rows.data):
+        end = start + len(arrays[0]) if arrays else batch.rows.count
+        weights = batch.weights[start:end]
+        for index, positions in sorted(places.items()):
+            if positions is None:
+                yield Part(index, names, arrays, weights, batch.pages)
+                continue
+            first, past = np.searchsorted(positions, (start, end))
+            chosen = positions[first:past] - start
+            taken = [array.take(pa.array(chosen)) for array in arrays]
+            yield Part(index, names, taken, weights[chosen])
+        start = end
 
 
 def _packed(layout: TableLayout, parts: Sequence[Part]) -> dict[int, list[Page]]:

@@ -108,7 +108,8 @@ def packed(fields: Fields, arrays: Sequence[Any], count: int, weight: int) -> Pa
     batch = pa.RecordBatch.from_arrays(arrays, schema=fields.schema)
     body, size = batch.serialize(), 0
     if body.size >= _COMPRESSED_FROM:
-        body, size = pa.compress(body, codec=_CODEC), body.size
+        # The buffer itself has room for the worst case.
+        body, size = pa.compress(body, codec=_CODEC).to_pybytes(), body.size
     return Page(count, weight, fields.number, size, body)
 
 

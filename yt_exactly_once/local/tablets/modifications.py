@@ -6,17 +6,21 @@ The commit, which holds up other writers, is then short. It never touches the st
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from operator import le
 from typing import Any, Literal
 
+import pyarrow as pa
+
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.ql import computed
+from yt_exactly_once.local.tables import vectors
 from yt_exactly_once.local.tables.columnar import listed
 from yt_exactly_once.local.tables.encoding import DEFAULT_CONVERSIONS, Conversions
 from yt_exactly_once.local.tables.layout import TableLayout
+from yt_exactly_once.local.tables.packed import groups, is_written, packed
 from yt_exactly_once.local.tablets import blocks, row_locks, validation
 from yt_exactly_once.local.tablets.block_bodies import Page
 from yt_exactly_once.local.tablets.row_locks import PRIMARY_LOCK, LockType
@@ -60,7 +64,7 @@ def write_batches(
     lock_type: str = "exclusive",
     conversions: Conversions = DEFAULT_CONVERSIONS,
 ) -> list[Batch]:
-    """Encode the rows of an insert.
+    """Encode the rows of an insert; those of a large one may be several batches.
 
     Raises:
         YtError: what the proxy refuses at once; the rest travels to the commit.
@@ -70,10 +74,11 @@ def write_batches(
         if update:
             raise YtError('Cannot use "update" mode for ordered tables')
         return [append_batch(layout, rows, conversions=conversions)]
-    if update:
-        groups = validation.encode_update(layout, rows, conversions=conversions)
-    else:
-        groups = [validation.encode_write(layout, rows, conversions=conversions)]
+    groups: Iterable[EncodedRows] = (
+        validation.encode_update(layout, rows, conversions=conversions)
+        if update
+        else validation.encode_write(layout, rows, conversions=conversions)
+    )
     return [
         _with_keys(
             Batch(
@@ -93,18 +98,46 @@ def append_batch(
 ) -> Batch:
     """Encode rows for the end of an ordered table."""
     extras = (validation.TABLET_INDEX,)
-    encoded = validation.encode_write(layout, rows, extras=extras, conversions=conversions)
+    parts: list[EncodedRows] = []
+    for group in validation.encode_write(layout, rows, extras=extras, conversions=conversions):
+        parts.append(_packed(group, everything=bool(parts)))
+    if len(parts) > 1:
+        parts[0] = _packed(parts[0], everything=True)
+    encoded = validation.joined(parts)
     batch = Batch("write", layout, encoded)
     if encoded.error is not None:
         return batch
     if encoded.extras:
         batch.tablet_indexes = _tablet_indexes(encoded.extras[validation.TABLET_INDEX])
-    batch.weights = encoded.weights + 8 * sum(column.is_system for column in layout.columns)
-    if not isinstance(batch.tablet_indexes, list) and blocks.are_worth_packing(batch.weights):
-        names = [column.name for column in encoded.columns]
-        batch.pages = blocks.pack(layout, names, encoded.data, batch.weights)
+    batch.weights = encoded.weights
+    if (
+        not isinstance(batch.tablet_indexes, list)
+        and blocks.are_worth_packing(batch.weights)
+        and not any(map(is_written, encoded.data))
+    ):
+        batch.pages = _pages(layout, encoded)
         batch.rows = replace(encoded, data=[])
     return batch
+
+
+def _pages(layout: TableLayout, rows: EncodedRows) -> list[Page]:
+    names = [column.name for column in rows.columns]
+    pages: list[Page] = []
+    start = 0
+    for arrays in groups(rows.data):
+        end = start + len(arrays[0]) if arrays else rows.count
+        pages += blocks.pack(layout, names, arrays, rows.weights[start:end])
+        start = end
+    return pages
+
+
+def _packed(group: EncodedRows, *, everything: bool = False) -> EncodedRows:
+    """Compress columns that take far more bytes than what was sent."""
+    if group.error is None:
+        # One row is often the only one.
+        everything = everything or (group.count > 1 and group.size > validation.GROUP_BYTES)
+        group.data = packed(group.columns, group.data, everything=everything)
+    return group
 
 
 def _tablet_indexes(given: Any) -> list[int | None] | int | None:
@@ -165,11 +198,28 @@ def _written_locks(
 
 def _with_keys(batch: Batch) -> Batch:
     if batch.rows.error is None:
-        batch.rows = with_computed_keys(batch.layout, batch.rows)
-        count = len(batch.layout.key_columns)
-        batch.keys = batch.layout.encode_keys(batch.rows.data[:count])
+        batch.rows = _with_computed_keys(batch.layout, batch.rows)
+        batch.keys = _keys(batch.layout, batch.rows)
         _sort(batch)
+        batch.rows = _packed(batch.rows)
     return batch
+
+
+def keys_of(layout: TableLayout, rows: EncodedRows) -> list[bytes]:
+    """Return the encoded keys of rows.
+
+    Raises:
+        YtError: the rows are not right.
+    """
+    if rows.error is not None:
+        raise rows.error
+    return _keys(layout, _with_computed_keys(layout, rows))
+
+
+def _keys(layout: TableLayout, rows: EncodedRows) -> list[bytes]:
+    leading = rows.data[: len(layout.key_columns)]
+    encoded: list[bytes] = layout.encode_keys(list(map(vectors.to_stored, leading)))
+    return encoded
 
 
 def _sort(batch: Batch) -> None:
@@ -180,19 +230,30 @@ def _sort(batch: Batch) -> None:
     # The sort is stable, so rows of one key keep their order.
     order = sorted(range(len(keys)), key=keys.__getitem__)
     batch.keys = [keys[index] for index in order]
-    columns = [[column[index] for index in order] for column in batch.rows.data]
+    places = pa.array(order)
+    columns = [
+        [column[index] for index in order] if isinstance(column, list) else column.take(places)
+        for column in batch.rows.data
+    ]
     batch.rows = replace(batch.rows, data=columns)
 
 
-def with_computed_keys(layout: TableLayout, rows: EncodedRows) -> EncodedRows:
+def _with_computed_keys(layout: TableLayout, rows: EncodedRows) -> EncodedRows:
     """Fill computed key columns in, so that the keys lead the columns as in the schema."""
     if all(column.expression is None for column in layout.key_columns):
         return rows
-    given = dict(zip((c.name for c in rows.columns), rows.data, strict=True))
-    filled = computed.fill(layout.key_columns, given, rows.count)
-    values = tuple(column for column in rows.columns if not column.is_key)
-    columns = layout.key_columns + values
-    return replace(rows, columns=columns, data=[filled[column.name] for column in columns])
+    pairs = list(zip(rows.columns, rows.data, strict=True))
+    keys = {column.name: vectors.to_stored(array) for column, array in pairs if column.is_key}
+    filled = computed.fill(layout.key_columns, keys, rows.count)
+    values = [pair for pair in pairs if not pair[0].is_key]
+    return replace(
+        rows,
+        columns=(*layout.key_columns, *(column for column, _ in values)),
+        data=[
+            *(vectors.of_stored(column, filled[column.name]) for column in layout.key_columns),
+            *(array for _, array in values),
+        ],
+    )
 
 
 def _tablet_index(index: Any) -> int | None:

@@ -35,7 +35,7 @@ def fill(connection: sqlite3.Connection, reading: Reading) -> None:
     most = min(row_images.MOST_PARAMETERS, _ROWS_PER_STATEMENT * (2 + len(chosen)))
     for index, rows in _pieces(connection, reading):
         position = [index] * (rows.past - rows.first), list(range(rows.first, rows.past))
-        stored = (vectors.to_stored(layout.columns[each], rows.arrays[each]) for each in chosen)
+        stored = (vectors.to_stored(rows.arrays[each]) for each in chosen)
         for count, parameters in row_images.parameters([*position, *stored], most):
             connection.executemany(
                 f"INSERT INTO {_table(layout)} ({listed}) VALUES {', '.join([row] * count)}",

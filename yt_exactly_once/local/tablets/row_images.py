@@ -18,8 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from yt_exactly_once.local.tables import types, vectors
-from yt_exactly_once.local.tables.schema import Column
+from yt_exactly_once.local.tables import vectors
 
 MANY_ROWS = 500
 """From so many on an image is faster than parameters."""
@@ -38,7 +37,6 @@ _MOST_BYTES = 65_000
 _MOST_PAGES = 6_000
 """So that one page refers to all others."""
 
-_STORED: dict[types.Kind, types.Kind] = {"uint64": "int64", "boolean": "int64"}
 LEAF, INTERIOR = 0x0D, 0x05
 _NULL, _INTEGER, _REAL = 0, 6, 7
 BITS = 7
@@ -49,11 +47,6 @@ _LENGTH_BYTES, _ROWID_BYTES, _HEADER_BYTES, _STRING_BYTES = 3, 4, 2, 3
 def column(number: int) -> str:
     """Return the SQL name of a column; no table has one of that name."""
     return f'"${number}"'
-
-
-def kind_of(column: Column) -> Any:
-    """Return the Arrow type of the values that SQLite keeps for a column."""
-    return vectors.ARROW_TYPES[_STORED.get(column.kind, column.kind)]
 
 
 def parameters(
@@ -82,17 +75,15 @@ def parameters(
 
 
 @contextmanager
-def opened(
-    connection: sqlite3.Connection, columns: Sequence[tuple[Sequence[Any], Any]]
-) -> Iterator[bool]:
+def opened(connection: sqlite3.Connection, columns: Sequence[Any]) -> Iterator[bool]:
     """Open rows as the table `TABLE` for a while; the answer is False where they must be bound instead.
 
     Args:
         connection: within a transaction or not.
-        columns: values as SQLite keeps them, and their Arrow type.
+        columns: stored arrays.
     """
     image = None
-    if len(columns[0][0]) >= MANY_ROWS and hasattr(connection, "deserialize"):
+    if len(columns[0]) >= MANY_ROWS and hasattr(connection, "deserialize"):
         image = _image(columns)
     if image is None:
         yield False
@@ -107,12 +98,15 @@ def opened(
         connection.deserialize(_database([], b"", 0), name=_SCHEMA)
 
 
-def _image(columns: Sequence[tuple[Sequence[Any], Any]]) -> bytes | None:
-    count = len(columns[0][0])
+def _image(columns: Sequence[Any]) -> bytes | None:
+    if any(map(vectors.has_nan, columns)):
+        # It is kept as a text.
+        return None
+    count = len(columns[0])
     try:
-        cells = _cells([pa.array(values, kind) for values, kind in columns], count)
-    except (pa.ArrowException, OverflowError, AttributeError):
-        # NaN is kept as a text, and a column may be larger than an array.
+        cells = _cells(list(map(vectors.as_kept, columns)), count)
+    except pa.ArrowException:
+        # A column may be larger than an array.
         return None
     if cells is None:
         return None

@@ -14,8 +14,9 @@ import pyarrow as pa
 from yt.yson import YsonUint64
 
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.tables import stamps, values
+from yt_exactly_once.local.tables import stamps, values, vectors
 from yt_exactly_once.local.tables.layout import TableLayout, quote
+from yt_exactly_once.local.tables.packed import unpacked
 from yt_exactly_once.local.tables.schema import Column
 from yt_exactly_once.local.tablets import aggregates, row_images, row_locks
 from yt_exactly_once.local.tablets.modifications import Batch
@@ -80,16 +81,16 @@ class SortedWriter:
             return
         columns = batch.rows.columns if batch.kind == "write" else self._layout.key_columns
         guarded_columns = self._guarded(batch) if guarded else []
-        given = batch.rows.data[: len(columns)]
-        kinds = [pa.binary(), *map(row_images.kind_of, columns)]
-        rows = list(zip([batch.keys, *given], kinds, strict=True))
+        given = list(map(unpacked, batch.rows.data[: len(columns)]))
+        rows = [pa.array(batch.keys, pa.binary()), *given]
         if batch.aggregate:
             aggregates.register(self._connection)
         with row_images.opened(self._connection, rows) as is_open:
             if is_open:
                 changed = self._write_opened(batch, columns, guarded_columns)
             else:
-                changed = self._write_bound(batch, columns, guarded_columns)
+                stored = list(map(vectors.to_stored, given))
+                changed = self._write_bound(batch, columns, guarded_columns, stored)
         if changed != len(batch.keys):
             raise self._conflict(batch)
 
@@ -105,7 +106,13 @@ class SortedWriter:
             (self._timestamp, *[self._start] * len(guarded)),
         ).rowcount
 
-    def _write_bound(self, batch: Batch, columns: Sequence[Column], guarded: Sequence[str]) -> int:
+    def _write_bound(
+        self,
+        batch: Batch,
+        columns: Sequence[Column],
+        guarded: Sequence[str],
+        given: Sequence[list[object]],
+    ) -> int:
         """Write rows as parameters of statements and return how many have passed."""
         for start in range(0, len(batch.keys), _KEYS_PER_STATEMENT):
             chunk = batch.keys[start : start + _KEYS_PER_STATEMENT]
@@ -114,9 +121,8 @@ class SortedWriter:
         insert, row, update = self._upsert(batch, columns, guarded, ["?"] * (1 + len(columns)))
         changed = 0
         first, last = [self._timestamp], [self._start] * len(guarded)
-        given = [batch.keys, *batch.rows.data[: len(columns)]]
         most = row_images.MOST_PARAMETERS - 1 - len(last)
-        for count, pieces in row_images.parameters(given, most):
+        for count, pieces in row_images.parameters([batch.keys, *given], most):
             rows = ", ".join([f"({row})"] * count)
             changed += self._connection.executemany(
                 f"{insert} VALUES {rows} {update}", ([*first, *piece, *last] for piece in pieces)
@@ -212,8 +218,8 @@ class SortedWriter:
         batch = next(batch for batch in batches if key in batch.keys)
         index = batch.keys.index(key)
         shown = [
-            values.decode_value(column, batch.rows.data[position][index])
-            for position, column in enumerate(layout.key_columns)
+            values.decode_value(column, *vectors.to_stored(unpacked(stored)[index : index + 1]))
+            for column, stored in zip(layout.key_columns, batch.rows.data, strict=False)
         ]
         return YtError(
             conflict.message,

@@ -6,7 +6,7 @@ that the real proxy raises while parsing are raised; those it raises at commit t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -17,18 +17,18 @@ from yt import yson
 
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.tables import vectors
-from yt_exactly_once.local.tables.columnar import ColumnarRows, any_has, listed, pieces_of
-from yt_exactly_once.local.tables.composite_columns import StoredComposites
-from yt_exactly_once.local.tables.encoding import (
-    DEFAULT_CONVERSIONS,
-    Conversions,
-    Outcome,
-    encode_column,
-    heaviest_value,
+from yt_exactly_once.local.tables.columnar import (
+    ColumnarRows,
+    PiecewiseRows,
+    any_has,
+    listed,
+    pieces_of,
 )
+from yt_exactly_once.local.tables.composite_columns import StoredComposites
+from yt_exactly_once.local.tables.encoding import DEFAULT_CONVERSIONS, Conversions
 from yt_exactly_once.local.tables.layout import TableLayout
+from yt_exactly_once.local.tables.packed import PackedColumn
 from yt_exactly_once.local.tables.schema import Column
-from yt_exactly_once.local.tables.values import NAN
 
 TABLET_INDEX = "$tablet_index"
 SEQUENCE_NUMBER = "$sequence_number"
@@ -37,14 +37,18 @@ MAX_VALUES_PER_ROW = 1024
 MAX_ROW_WEIGHT = 128 << 20
 MAX_ROWS_PER_ROWSET = 15 << 20
 
+GROUP_BYTES = 1 << 19
+"""Columns of so many bytes are made at a time, where rows come in pieces."""
+
+_MANY_VALUES = 1 << 16
+"""So many become columns at a time, where rows mention different ones."""
+
 Row = dict[str, Any]
 
 
-class _Missing:
-    """Type of the mark for a column that a row does not mention."""
+_MISSING = object()
+"""Stands for a column that a row does not mention."""
 
-
-_MISSING = _Missing()
 _ENTITY = yson.YsonEntity()
 
 
@@ -54,10 +58,12 @@ class EncodedRows:
 
     Attributes:
         columns: which columns were given or filled.
-        data: stored values per column: lists for a sorted table, Arrow arrays for an ordered one.
+        data: stored values per column as `vectors.encode` returns them, or `packed`; nothing where there
+            is an error.
         extras: service columns of the request, such as `$tablet_index`, as they came.
         error: what the commit will say about these rows.
-        weights: data weight of every row of an ordered table.
+        weights: data weight of every row of an ordered table, system columns included.
+        size: bytes that the data take, where rows come in pieces.
     """
 
     columns: tuple[Column, ...]
@@ -66,6 +72,7 @@ class EncodedRows:
     extras: dict[str, Any]
     error: YtError | None = None
     weights: Any = None
+    size: int = 0
 
 
 def writable_columns(layout: TableLayout) -> tuple[Column, ...]:
@@ -96,9 +103,60 @@ def encode_write(
     *,
     extras: tuple[str, ...] = (),
     conversions: Conversions = DEFAULT_CONVERSIONS,
-) -> EncodedRows:
-    """Encode rows that replace or append; an absent column is null."""
-    return _joined(_encode_write(layout, piece, extras, conversions) for piece in pieces_of(rows))
+) -> Iterator[EncodedRows]:
+    """Encode rows that replace or append; an absent column is null.
+
+    Yields:
+        All rows, or a group of `GROUP_BYTES` after the other where they come in pieces.
+    """
+    held: list[EncodedRows] = []
+    size = 0
+    pieces = _narrow(rows, layout)
+    for part in _until_error(_encode_write(layout, piece, extras, conversions) for piece in pieces):
+        held.append(part)
+        if isinstance(rows, PiecewiseRows) or part.count < len(rows):
+            part.size = _size(part)
+            size += part.size
+        if size > GROUP_BYTES:
+            yield joined(held)
+            held, size = [], 0
+    if held:
+        yield joined(held)
+
+
+def _narrow(rows: Sequence[Row], layout: TableLayout) -> Iterator[Sequence[Row]]:
+    """Yield rows in pieces that are small although a null takes the width of its column."""
+    most = max(1, _MANY_VALUES // len(layout.columns))
+    for piece in pieces_of(rows):
+        if isinstance(piece, ColumnarRows) or len(piece) <= most:
+            yield piece
+        else:
+            yield from (piece[start : start + most] for start in range(0, len(piece), most))
+
+
+def _until_error(parts: Iterator[EncodedRows]) -> Iterator[EncodedRows]:
+    """Yield rows up to those with an error; rows behind it only have to be readable."""
+    failed: EncodedRows | None = None
+    count = 0
+    for part in parts:
+        count += part.count
+        _check_count(count)
+        if failed is None and part.error is None:
+            yield part
+        elif failed is None:
+            failed = part
+    if failed is not None:
+        yield replace(failed, count=count)
+
+
+def _size(part: EncodedRows) -> int:
+    """Return the bytes of columns."""
+    return sum(
+        sum(len(value) for value in stored if value is not None)
+        if isinstance(stored, list)
+        else stored.nbytes
+        for stored in part.data
+    )
 
 
 def _encode_write(
@@ -109,10 +167,11 @@ def _encode_write(
     if conversions.null_to_entity:
         rows = _nulls_as_entities(rows, columns)
     given = _collect(rows, columns, extras)
-    encode = _encode_list if layout.sorted else vectors.encode
-    encoded = _encode(columns, given, len(rows), extras, conversions, encode)
+    encoded = _encode(columns, given, len(rows), extras, conversions)
     if encoded.error is None:
         encoded.error = _check_rows(layout, encoded)
+    if encoded.error is not None:
+        return replace(encoded, data=[], extras={}, weights=None)
     return encoded
 
 
@@ -148,7 +207,7 @@ def _encode_update(
     result = []
     for mentioned, members in chosen:
         given = _collect(members, mentioned, ())
-        encoded = _encode(mentioned, given, len(members), (), conversions, _encode_list)
+        encoded = _encode(mentioned, given, len(members), (), conversions)
         if encoded.error is None:
             encoded.error = _check_update(layout, mentioned) or _check_rows(layout, encoded)
         result.append(encoded)
@@ -159,41 +218,45 @@ def encode_keys(
     layout: TableLayout, rows: Sequence[Row], *, conversions: Conversions = DEFAULT_CONVERSIONS
 ) -> EncodedRows:
     """Encode keys of a delete, a lock or a lookup; an absent key column is null."""
-    return _joined(_encode_keys(layout, piece, conversions) for piece in pieces_of(rows))
+    parts = (_encode_keys(layout, piece, conversions) for piece in pieces_of(rows))
+    return joined(list(_until_error(parts)))
 
 
 def _encode_keys(layout: TableLayout, rows: Sequence[Row], conversions: Conversions) -> EncodedRows:
     columns = tuple(column for column in layout.key_columns if column.expression is None)
     given = _collect(rows, columns, ())
-    encoded = _encode(columns, given, len(rows), (), conversions, _encode_list)
+    encoded = _encode(columns, given, len(rows), (), conversions)
     if encoded.error is None:
         encoded.error = _check_keys(encoded)
     return encoded
 
 
-def _joined(parts: Iterator[EncodedRows]) -> EncodedRows:
-    """Put the rows of all pieces together; those behind an error only have to be readable."""
-    first = next(parts)
-    held, count = [first], first.count
-    for part in parts:
-        count += part.count
-        _check_count(count)
-        first.error = first.error or part.error
-        if first.error:
-            held.clear()
-        else:
-            held.append(part)
-    if len(held) <= 1:
-        return replace(first, count=count)
-    extras = {name for part in held for name in part.extras}
+def joined(parts: list[EncodedRows]) -> EncodedRows:
+    """Put rows behind each other; the last ones may have an error, which is then all that is left."""
+    first, count = parts[0], sum(part.count for part in parts)
+    if parts[-1].error is not None:
+        return EncodedRows(first.columns, [], count, {}, parts[-1].error)
+    if len(parts) == 1:
+        return first
+    extras = {name for part in parts for name in part.extras}
     return EncodedRows(
         first.columns,
-        [_concatenated([part.data.pop(0) for part in held]) for _ in first.columns],
+        [_concatenated([part.data.pop(0) for part in parts]) for _ in first.columns],
         count,
-        {name: list(chain.from_iterable(_extra(part, name) for part in held)) for name in extras},
+        {name: list(chain.from_iterable(_extra(part, name) for part in parts)) for name in extras},
         None,
-        None if first.weights is None else np.concatenate([part.weights for part in held]),
+        None if first.weights is None else _weights([part.weights for part in parts]),
+        sum(part.size for part in parts),
     )
+
+
+def _weights(parts: list[Any]) -> Any:
+    """Put weights behind each other, which stay one number where all rows weigh the same."""
+    distinct = {int(part[0]) if part.strides == (0,) else None for part in parts if len(part)}
+    only = distinct.pop() if len(distinct) == 1 else None
+    if only is None:
+        return np.concatenate(parts)
+    return np.broadcast_to(np.int64(only), sum(map(len, parts)))
 
 
 def _extra(part: EncodedRows, name: str) -> list[Any]:
@@ -201,8 +264,10 @@ def _extra(part: EncodedRows, name: str) -> list[Any]:
 
 
 def _concatenated(pieces: list[Any]) -> Any:
-    if isinstance(pieces[0], list):
-        return list(chain.from_iterable(pieces))
+    if isinstance(pieces[0], PackedColumn):
+        return PackedColumn.joined(pieces)
+    if any(isinstance(piece, list) for piece in pieces):
+        return list(chain.from_iterable(map(listed, pieces)))
     return pa.concat_arrays(pieces)
 
 
@@ -233,7 +298,7 @@ def _hashable(value: Any) -> Any:
 def _collect(
     rows: Sequence[Row], columns: tuple[Column, ...], extras: tuple[str, ...]
 ) -> list[Any]:
-    """Turn rows into columns and refuse columns that are not among them."""
+    """Turn rows into columns, None for one that no row mentions, and refuse columns that are not known."""
     _check_count(len(rows))
     names = [column.name for column in columns] + list(extras)
     if isinstance(rows, ColumnarRows):
@@ -242,12 +307,14 @@ def _collect(
     result = []
     for name in names:
         try:
-            values = [row[name] for row in rows]
-            found += len(values)
+            values: list[Any] | None = [row[name] for row in rows]
+            found += len(rows)
         except KeyError:
             marked = [row.get(name, _MISSING) for row in rows]
-            values = [None if value is _MISSING else value for value in marked]
-            found += len(marked) - marked.count(_MISSING)
+            mentioned = len(rows) - marked.count(_MISSING)
+            nulled = [None if value is _MISSING else value for value in marked]
+            values = nulled if mentioned else None
+            found += mentioned
         result.append(values)
     if found != sum(map(len, rows)):
         known = set(names)
@@ -269,7 +336,7 @@ def _collect_columns(rows: ColumnarRows, names: list[str]) -> list[Any]:
     unknown = next((name for name in rows.columns if name not in known), None)
     if unknown is not None and rows:
         raise YtError(f'No column "{unknown}" in table schema', Code.SCHEMA_VIOLATION)
-    return [rows.columns[name] if name in rows.columns else [None] * len(rows) for name in names]
+    return [rows.columns.get(name) for name in names]
 
 
 def _encode(
@@ -278,12 +345,16 @@ def _encode(
     count: int,
     extras: tuple[str, ...],
     conversions: Conversions,
-    encode: Callable[[Column, Any, Conversions], tuple[Any, YtError | None]],
 ) -> EncodedRows:
     data = []
     first_error: YtError | None = None
     for column, values in zip(columns, given, strict=False):
-        stored, error = encode(column, values, conversions)
+        if values is None or isinstance(values, pa.NullArray):
+            # One null is judged like many.
+            stored, error = vectors.encode(column, [None][:count], conversions)
+            stored = stored if error else vectors.nulls(stored.type, count)
+        else:
+            stored, error = vectors.encode(column, values, conversions)
         data.append(stored)
         first_error = first_error or error
     return EncodedRows(
@@ -291,15 +362,9 @@ def _encode(
     )
 
 
-def _encode_list(column: Column, values: Any, conversions: Conversions) -> Outcome:
-    if isinstance(values, StoredComposites) and vectors.are_fine(column, values):
-        return values.array.to_pylist(), None
-    return encode_column(column, listed(values), conversions)
-
-
 def _check_keys(encoded: EncodedRows) -> YtError | None:
     for column, stored in zip(encoded.columns, encoded.data, strict=True):
-        if column.is_key and column.kind == "double" and NAN in stored:
+        if column.is_key and vectors.has_nan(stored):
             return YtError('Key of type "double" cannot be NaN', Code.KEY_CANNOT_BE_NAN)
     return None
 
@@ -323,25 +388,13 @@ def _check_rows(layout: TableLayout, encoded: EncodedRows) -> YtError | None:
             f"Too many values in row: actual {len(encoded.columns)}, limit {MAX_VALUES_PER_ROW}",
             Code.TOO_MANY_VALUES_IN_ROW,
         )
-    if layout.sorted:
-        error = _check_keys(encoded)
-        if error is not None:
-            return error
-        return _check_weight(encoded)
-    encoded.weights = vectors.weigh(encoded.columns, encoded.data, encoded.count)
-    return _too_heavy(int(encoded.weights.max(initial=0)))
-
-
-def _check_weight(encoded: EncodedRows) -> YtError | None:
-    bound = 1 + sum(map(heaviest_value, encoded.columns, encoded.data))
-    if bound < MAX_ROW_WEIGHT:
-        return None
-    arrays = list(map(vectors.of_stored, encoded.columns, encoded.data))
-    weights = vectors.weigh(encoded.columns, arrays, encoded.count)
-    return _too_heavy(int(weights.max(initial=0)))
-
-
-def _too_heavy(heaviest: int) -> YtError | None:
+    error = _check_keys(encoded)
+    if error is not None:
+        return error
+    added = 8 * sum(column.is_system for column in layout.columns)
+    weights = vectors.weigh(encoded.columns, encoded.data, encoded.count, added)
+    encoded.weights = None if layout.sorted else weights
+    heaviest = int(weights.max(initial=0)) - added
     if heaviest < MAX_ROW_WEIGHT:
         return None
     return YtError(

@@ -28,11 +28,8 @@ _FEW_ROWS = 32
 _SHORT = 64
 """Bytes of a string, on average, up to which gathering its bytes is faster than cutting it out."""
 
-_PIECE = 1 << 17
-"""Bytes of rows that may be objects together."""
-
-_HEAVY = frozenset((kinds.ANY, kinds.COMPOSITE, kinds.UINT64))
-"""Kinds whose values become objects that are larger."""
+_PIECES = {kinds.ANY: 1 << 14, kinds.COMPOSITE: 1 << 14, kinds.UINT64: 1 << 17}
+"""Bytes of rows that may be objects together, by kinds whose values become objects that are larger."""
 
 _MISSING_ROW = (1 << 64) - 1
 _AGGREGATE = 1
@@ -130,9 +127,10 @@ def _by_columns(
         }
         return ColumnarRows(columns, min(stop, count) - start)
 
-    if len(data) <= _PIECE or _HEAVY.isdisjoint(kind for kind, _, _ in found.values()):
+    piece = min(_PIECES.get(kind, len(data)) for kind, _, _ in found.values())
+    if len(data) <= piece:
         return rows(0, count)
-    step = max(1, count * _PIECE // len(data))
+    step = max(1, count * piece // len(data))
     starts = range(0, count, step)
     return PiecewiseRows(lambda: (rows(start, start + step) for start in starts))
 
@@ -212,7 +210,7 @@ def _sizes(headers: Words) -> Words:
 def _column(data: bytes, words: Words, at: Words, kind: int, headers: Words) -> Any:
     """Return the values of a column; `at` is where they lie behind their headers."""
     if kind == kinds.NULL:
-        return [None] * len(at)
+        return pa.nulls(len(at))
     is_null = _kinds(headers) == kinds.NULL
     if kind not in kinds.STRING_LIKE:
         return _scalars(kind, words[np.minimum(at, len(words) - 1)], is_null)
