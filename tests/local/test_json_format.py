@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from yt import yson
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats import json_format
@@ -34,6 +35,14 @@ def test_value_that_cannot_be_held_is_refused(text, attributes):
     row = f'{{"c": {text}}}'.encode()
     with pytest.raises(YtError, match="Error parsing the body"):
         list(json_format.load_rows(row, attributes, "the body"))
+
+
+def test_values_inside_of_rows_keep_their_attributes():
+    """As they do in YSON."""
+    row = b"""{"c": [{"$value": "x", "$attributes": {"a": 1}}, {"$value": {"k": 1}, "$attributes": {"b": 2}},
+                     {"$value": [], "$attributes": {"c": "x"}}]}"""
+    ((found, _),) = json_format.load_rows(row, {}, "rows")
+    assert yson.dumps(found["c"]) == b'[<"a"=1;>"x";<"b"=2;>{"k"=1;};<"c"="x";>[];]'
 
 
 def test_what_is_meant_to_be_infinite_and_whole_pairs_pass():

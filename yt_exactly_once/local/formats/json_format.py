@@ -19,6 +19,7 @@ from yt_exactly_once.local import arguments
 from yt_exactly_once.local.arguments import flag
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.formats import row_checks
+from yt_exactly_once.local.tables import large_values
 from yt_exactly_once.local.tables.large_values import LARGE, check_weight
 
 _INT64_MIN = -(2**63)
@@ -34,6 +35,12 @@ _FLAT = re.compile(rf'\{{(?:[^"{{}}\[\]]++|{_QUOTED})*+\}}', re.DOTALL)
 _NO_SPACE = re.compile(r"\S")
 _AS_THEY_ARE = frozenset((int, bool, type(None)))
 """Types whose values are the same in JSON."""
+_PROBLEMS = {
+    True: "a character stands for one byte and must be at most U+00FF; set encode_utf8=false to send text"
+    " as it is",
+    False: "half of a surrogate pair in a string",
+}
+"""What makes a string none, with `encode_utf8` and without."""
 _ALWAYS_PLAIN = frozenset((float, bool, type(None)))
 _SPECIAL_KEYS = frozenset(("$value", "$attributes", "$type", "$incomplete"))
 
@@ -62,7 +69,7 @@ def load_rows(data: bytes, attributes: Mapping[str, Any], what: str) -> Iterator
     Raises:
         YtError: as `loads`; 322 when a row names a column twice; a value of a column has attributes.
     """
-    decoder = _Decoder(attributes, what)
+    decoder = _Decoder(attributes, what, as_bytes=True)
     parser = json.JSONDecoder(
         object_pairs_hook=_map_of, parse_float=_finite, parse_constant=_no_constant
     )
@@ -74,7 +81,12 @@ def load_rows(data: bytes, attributes: Mapping[str, Any], what: str) -> Iterator
             if len(text) > LARGE:
                 _check_row(text, start, what)
             value, position = parser.raw_decode(text, start)
-            yield decoder.decode_row(value), position - start
+            row = decoder.decode_row(value)
+            if position - start > LARGE and isinstance(row, dict):
+                # Objects may take many times as much while they are checked.
+                del value
+                row = {name: large_values.compact(item) for name, item in row.items()}
+            yield row, position - start
             position = _skip_space(text, position)
     except (ValueError, RecursionError) as error:
         raise YtError(f"Error parsing {what} as JSON: {error}") from error
@@ -142,33 +154,6 @@ def _writer(attributes: Mapping[str, Any]) -> json.JSONEncoder:
     )
 
 
-def encode_bytes(value: bytes, *, encode_utf8: bool) -> str:
-    """Return the JSON string of a YSON string."""
-    if encode_utf8:
-        return value.decode("latin-1")
-    try:
-        return value.decode()
-    except UnicodeDecodeError as error:
-        raise YtError(
-            "A string that is not UTF-8 cannot be written as JSON with encode_utf8=false"
-        ) from error
-
-
-def _to_bytes(value: Any) -> Any:
-    """Turn every string inside a value into bytes."""
-    if isinstance(value, str | yson.YsonStringProxy):
-        return yson.get_bytes(value)
-    if isinstance(value, dict):
-        return {_to_bytes(key): _to_bytes(item) for key, item in value.items()}
-    if isinstance(value, list) and not hasattr(value, "attributes"):
-        for place, item in enumerate(value):
-            value[place] = _to_bytes(item)
-        return value
-    if isinstance(value, list):
-        return [_to_bytes(item) for item in value]
-    return value
-
-
 def _no_constant(name: str) -> None:
     raise ValueError(f"JSON has no {name}")
 
@@ -187,7 +172,14 @@ def _skip_space(text: str, position: int) -> int:
 
 
 class _Decoder:
-    def __init__(self, attributes: Mapping[str, Any], what: str) -> None:
+    """From what a parser returns to values.
+
+    Args:
+        as_bytes: whether strings become `bytes`.
+    """
+
+    def __init__(self, attributes: Mapping[str, Any], what: str, *, as_bytes: bool = False) -> None:
+        self._as_bytes = as_bytes
         self._encode_utf8 = flag(attributes, "encode_utf8", True)
         self._plain = flag(attributes, "plain")
         self._what = what
@@ -213,14 +205,14 @@ class _Decoder:
     def decode_row(self, value: Any) -> Any:
         """Return a row, with less work for its plain values."""
         if isinstance(value, _RepeatedMap):
-            row_checks.check_names(map(str, map(self._key, value.names)))
+            row_checks.check_names(map(self._name, value.names))
         if not isinstance(value, dict) or (not self._plain and "$value" in value):
             decoded = self.decode(value)
             if not isinstance(decoded, dict) or getattr(decoded, "attributes", None):
                 return decoded
             for item in decoded.values():
                 row_checks.check_value(item)
-            return {str(name): _to_bytes(item) for name, item in decoded.items()}
+            return {name.decode(): item for name, item in decoded.items()}
         row = {}
         for name, item in value.items():
             kind = type(item)
@@ -229,10 +221,9 @@ class _Decoder:
             elif kind in _ALWAYS_PLAIN:
                 shown = item
             else:
-                decoded = self.decode(item, 1)
-                row_checks.check_value(decoded)
-                shown = _to_bytes(decoded)
-            row[name if name.isascii() and name[:1] != "$" else str(self._key(name))] = shown
+                shown = self.decode(item, 1)
+                row_checks.check_value(shown)
+            row[name if name.isascii() and name[:1] != "$" else self._name(name)] = shown
         return row
 
     def _wrapped(self, value: dict[str, Any], depth: int) -> Any:
@@ -272,30 +263,23 @@ class _Decoder:
         raise YtError(f"Error parsing {self._what}: integer is out of range")
 
     def _string(self, value: str) -> Any:
-        if value.isascii():
+        if value.isascii() and not self._as_bytes:
             return value
-        if not self._encode_utf8:
-            return self._whole(value)
         try:
-            raw = value.encode("latin-1")
+            raw = value.encode("latin-1" if self._encode_utf8 else "utf-8")
         except UnicodeEncodeError as error:
-            raise YtError(
-                f"Error parsing {self._what}: a character stands for one byte and must be at most"
-                " U+00FF; set encode_utf8=false to send text as it is"
-            ) from error
+            raise YtError(f"Error parsing {self._what}: {_PROBLEMS[self._encode_utf8]}") from error
+        if self._as_bytes:
+            return raw
         try:
             return raw.decode()
         except UnicodeDecodeError:
             return yson.make_byte_key(raw)
 
-    def _whole(self, value: str) -> str:
-        try:
-            value.encode()
-        except UnicodeEncodeError as error:
-            raise YtError(
-                f"Error parsing {self._what}: half of a surrogate pair in a string"
-            ) from error
-        return value
+    def _name(self, key: str) -> str:
+        """Return the name of a column."""
+        name: str = self._key(key).decode()
+        return name
 
     def _key(self, key: str) -> Any:
         return self._string(key[1:] if key.startswith("$$") and not self._plain else key)
@@ -389,11 +373,16 @@ class _Encoder:
         return value
 
     def _string(self, value: Any) -> str:
-        if isinstance(value, str):
-            if value.isascii() or not self._encode_utf8:
-                return str(value)
-            return value.encode("utf-8", "surrogateescape").decode("latin-1")
-        return encode_bytes(yson.get_bytes(value), encode_utf8=self._encode_utf8)
+        is_text = isinstance(value, str)
+        if is_text and (value.isascii() or not self._encode_utf8):
+            return str(value)
+        raw: bytes = value.encode("utf-8", "surrogateescape") if is_text else yson.get_bytes(value)
+        try:
+            return raw.decode("latin-1" if self._encode_utf8 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise YtError(
+                "A string that is not UTF-8 cannot be written as JSON with encode_utf8=false"
+            ) from error
 
     def _key(self, key: Any) -> str:
         text = self._string(key)
