@@ -192,6 +192,7 @@ def test_rows_in_pieces_are_the_rows(schema):
         whole = outcome(payload, schema, Format("yson"))
         with (
             mock.patch.object(large_values, "LARGE", 20),
+            mock.patch.object(large_values, "_PIECE", 20),
             mock.patch.object(row_pieces, "LARGE", 20),
             mock.patch.object(row_formats, "_MANY_BYTES", 1 << 30),
             mock.patch.object(validation, "GROUP_BYTES", 1000),

@@ -51,6 +51,9 @@ _SHARED = (
 _PIECE = 1 << 17
 """Bytes of values that may be Python objects together."""
 
+_OBJECTS = 1 << 13
+"""So many of them at most."""
+
 _MOST_SHARED = 4
 """So many times as large whole columns may become once values of a dictionary have bytes of their own."""
 
@@ -86,7 +89,8 @@ def loads(
     row_checks.check_names(name for name in table.schema.names if known is None or name in known)
     size = max(1, table.nbytes + sum(map(_shared_bytes, table.columns)))
     is_plain = all(_is_plain(field, known) for field in table.schema)
-    if size <= _PIECE or (is_plain and size <= _MOST_SHARED * table.nbytes):
+    most = max(1, min(table.num_rows * _PIECE // size, _OBJECTS // max(1, table.num_columns)))
+    if table.num_rows <= most or (is_plain and size <= _MOST_SHARED * table.nbytes):
         with suppress(_ManyObjectsError):
             return _rows(table, known, features)
 
@@ -100,7 +104,7 @@ def loads(
             else:
                 yield rows
 
-    return PiecewiseRows(lambda: pieces(table, max(1, table.num_rows * _PIECE // size)))
+    return PiecewiseRows(lambda: pieces(table, most))
 
 
 def _shared_bytes(column: Any) -> int:

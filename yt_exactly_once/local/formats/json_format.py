@@ -85,7 +85,8 @@ def load_rows(data: bytes, attributes: Mapping[str, Any], what: str) -> Iterator
             if position - start > LARGE and isinstance(row, dict):
                 # Objects may take many times as much while they are checked.
                 del value
-                row = {name: large_values.compact(item) for name, item in row.items()}
+                for name, item in row.items():
+                    row[name] = large_values.compact(item)
             yield row, position - start
             position = _skip_space(text, position)
     except (ValueError, RecursionError) as error:
@@ -213,7 +214,8 @@ class _Decoder:
             for item in decoded.values():
                 row_checks.check_value(item)
             return {name.decode(): item for name, item in decoded.items()}
-        row = {}
+        is_plain = all(name.isascii() and name[:1] != "$" for name in value)
+        row = value if is_plain else {}
         for name, item in value.items():
             kind = type(item)
             if kind is str and item.isascii():
@@ -223,7 +225,7 @@ class _Decoder:
             else:
                 shown = self.decode(item, 1)
                 row_checks.check_value(shown)
-            row[name if name.isascii() and name[:1] != "$" else self._name(name)] = shown
+            row[name if is_plain else self._name(name)] = shown
         return row
 
     def _wrapped(self, value: dict[str, Any], depth: int) -> Any:

@@ -35,7 +35,7 @@ def of_yson(data: bytes, parse: Callable[[bytes, int], Sequence[Row]]) -> Sequen
 
     def pieces() -> Iterator[Sequence[Row]]:
         passed = 0
-        for piece in large_values.joined(large_values.items(data)):
+        for piece in large_values.joined(large_values.items(data), LARGE):
             large = len(piece) > LARGE
             rows = [_large_row(piece, passed)] if large else parse(piece, passed)
             yield rows

@@ -145,7 +145,7 @@ def items(fragment: bytes | memoryview) -> Iterator[bytes]:
         raise YtError(f"Error parsing rows as YSON: {text_of(error)}", Code.YSON_PARSE) from error
 
 
-def joined(parts: Iterator[bytes], most: int = LARGE) -> Iterator[bytes]:
+def joined(parts: Iterator[bytes], most: int) -> Iterator[bytes]:
     """Join parts as long as they do not have more bytes together."""
     held: list[bytes] = []
     size = 0

@@ -47,6 +47,9 @@ _TABLES = (
 MAX_ROWS = 1 << 15
 """Rows of a block at most: so many are read to look at one of them."""
 
+_MAX_VALUES = 1 << 18
+"""Of a block: a null weighs nothing, but has a place."""
+
 MAX_WEIGHT = 2 << 20
 """Data weight at which a block is full."""
 
@@ -78,7 +81,7 @@ def pack(
     given = dict(zip(names, arrays, strict=True))
     fields, _ = Fields.of(layout)
     pages = []
-    for start, end in pairwise([0, *_cuts(weights)]):
+    for start, end in pairwise([0, *_cuts(weights, len(fields.schema))]):
         sums = np.cumsum(weights[start:end])
         given_here = {name: array[start:end] for name, array in given.items()}
         given_here[CUMULATIVE_WEIGHT_COLUMN] = pa.array(sums)
@@ -258,7 +261,7 @@ def _write(
     connection: sqlite3.Connection, layout: TableLayout, tablet_id: str, rows: Rows, weights: Any
 ) -> None:
     """Write rows of any commits as blocks of limited length and weight."""
-    for start, end in pairwise([0, *_cuts(weights)]):
+    for start, end in pairwise([0, *_cuts(weights, len(rows.arrays) + 1)]):
         part = rows.between(rows.first + start, rows.first + end)
         _write_block(connection, layout, tablet_id, part, int(weights[start:end].sum()))
 
@@ -293,16 +296,16 @@ def _insert(
     )
 
 
-def _cuts(weights: Any) -> list[int]:
-    """Return where blocks end: at a number of rows, or once they weigh enough."""
-    count = len(weights)
-    if count <= MAX_ROWS and int(weights.sum()) <= MAX_WEIGHT:
+def _cuts(weights: Any, width: int) -> list[int]:
+    """Return where blocks end: at a number of rows or of values, or once they weigh enough."""
+    count, most = len(weights), max(1, min(MAX_ROWS, _MAX_VALUES // width))
+    if count <= most and int(weights.sum()) <= MAX_WEIGHT:
         return [count] if count else []
     sums = np.cumsum(weights)
     ends, passed, start = [], 0, 0
     while start < count:
         full = int(np.searchsorted(sums, passed + MAX_WEIGHT)) + 1
-        start = min(start + MAX_ROWS, full, count)
+        start = min(start + most, full, count)
         ends.append(start)
         passed = int(sums[start - 1])
     return ends
