@@ -54,6 +54,8 @@ _PIECE = 1 << 17
 _OBJECTS = 1 << 13
 """So many of them at most."""
 
+_ANY = {"type_v3": "yson"}
+
 _MOST_SHARED = 4
 """So many times as large whole columns may become once values of a dictionary have bytes of their own."""
 
@@ -89,8 +91,10 @@ def loads(
     row_checks.check_names(name for name in table.schema.names if known is None or name in known)
     size = max(1, table.nbytes + sum(map(_shared_bytes, table.columns)))
     is_plain = all(_is_plain(field, known) for field in table.schema)
-    most = max(1, min(table.num_rows * _PIECE // size, _OBJECTS // max(1, table.num_columns)))
-    if table.num_rows <= most or (is_plain and size <= _MOST_SHARED * table.nbytes):
+    has_any = any(_logical((known or {}).get(name, _ANY)) == "yson" for name in table.schema.names)
+    piece = LARGE if has_any else _PIECE
+    most = max(1, min(table.num_rows * piece // size, _OBJECTS // max(1, table.num_columns)))
+    if table.num_rows <= most or (is_plain and size <= max(1, _MOST_SHARED * table.nbytes)):
         with suppress(_ManyObjectsError):
             return _rows(table, known, features)
 
@@ -129,7 +133,7 @@ def _is_plain(field: Any, known: Mapping[str, Mapping[str, Any]] | None) -> bool
     if known is None:
         return False
     described = known.get(field.name)
-    if described is None:
+    if described is None or pa.types.is_null(field.type):
         return True
     logical = _logical(described)
     return isinstance(logical, str) and logical != "yson"

@@ -301,6 +301,9 @@ def _cuts(weights: Any, width: int) -> list[int]:
     count, most = len(weights), max(1, min(MAX_ROWS, _MAX_VALUES // width))
     if count <= most and int(weights.sum()) <= MAX_WEIGHT:
         return [count] if count else []
+    if weights.strides == (0,):
+        step = min(most, -(-MAX_WEIGHT // int(weights[0])))
+        return [*range(step, count, step), count]
     sums = np.cumsum(weights)
     ends, passed, start = [], 0, 0
     while start < count:
