@@ -48,13 +48,11 @@ _SHARED = (
     pa.types.is_binary_view,
 )
 
-_PIECE = 1 << 17
-"""Bytes of values that may be Python objects together."""
-
 _OBJECTS = 1 << 13
-"""So many of them at most."""
+"""So many values may be Python objects together, of at most `LARGE` bytes."""
 
-_ANY = {"type_v3": "yson"}
+_COMPOSITES = 1 << 19
+"""Bytes of composite values that are tried as a whole; if they must be objects, they are cut."""
 
 _MOST_SHARED = 4
 """So many times as large whole columns may become once values of a dictionary have bytes of their own."""
@@ -91,9 +89,9 @@ def loads(
     row_checks.check_names(name for name in table.schema.names if known is None or name in known)
     size = max(1, table.nbytes + sum(map(_shared_bytes, table.columns)))
     is_plain = all(_is_plain(field, known) for field in table.schema)
-    has_any = any(_logical((known or {}).get(name, _ANY)) == "yson" for name in table.schema.names)
-    piece = LARGE if has_any else _PIECE
-    most = max(1, min(table.num_rows * piece // size, _OBJECTS // max(1, table.num_columns)))
+    objects = sum(known is None or _is_any(name, known) for name in table.schema.names)
+    most = table.num_rows * (LARGE if objects else _COMPOSITES) // size
+    most = max(1, min(most, _OBJECTS // objects) if objects else most)
     if table.num_rows <= most or (is_plain and size <= max(1, _MOST_SHARED * table.nbytes)):
         with suppress(_ManyObjectsError):
             return _rows(table, known, features)
@@ -137,6 +135,11 @@ def _is_plain(field: Any, known: Mapping[str, Mapping[str, Any]] | None) -> bool
         return True
     logical = _logical(described)
     return isinstance(logical, str) and logical != "yson"
+
+
+def _is_any(name: str, known: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Tell whether a column takes a Python object per value."""
+    return name in known and bool(_logical(known[name]) == "yson")
 
 
 def _rows(

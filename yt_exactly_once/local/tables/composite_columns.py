@@ -23,6 +23,7 @@ _PADDING = bytes(16)
 _PAIR = 2
 _VALUES_PER_PIECE = 4096
 """So that their tokens fit into the caches of a processor."""
+_BYTES_PER_PIECE = 1 << 18
 _NULLS = ("null", "void")
 _MARKS = {
     **dict.fromkeys(types.SIGNED, (yson_tokens.INT64,)),
@@ -63,10 +64,12 @@ def stored(array: Any, logical: types.LogicalType) -> StoredComposites | None:
         logical: type of the column, with its optional if it has one.
     """
     present = array.drop_null() if array.null_count else array
+    fitting = len(present) * _BYTES_PER_PIECE // max(1, present.nbytes)
+    step = max(1, min(_VALUES_PER_PIECE, fitting))
     try:
         pieces = [
-            _stored(present[start : start + _VALUES_PER_PIECE], logical)
-            for start in range(0, len(present), _VALUES_PER_PIECE)
+            _stored(present[start : start + step], logical)
+            for start in range(0, len(present), step)
         ]
     except UnknownSpellingError:
         return None

@@ -71,11 +71,6 @@ def unpacked(stored: Any) -> Any:
     return stored.unpacked() if isinstance(stored, PackedColumn) else stored
 
 
-def is_written(stored: Any) -> bool:
-    """Tell whether a column has values in pieces."""
-    return isinstance(stored, PackedColumn) and any(isinstance(part, list) for part in stored.parts)
-
-
 def groups(data: Sequence[Any]) -> Iterator[list[Any]]:
     """Yield columns as arrays, some rows at a time where they were packed so."""
     count = max((len(each.parts) for each in data if isinstance(each, PackedColumn)), default=1)

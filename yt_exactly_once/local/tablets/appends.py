@@ -9,9 +9,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, groupby
-from operator import attrgetter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,8 +49,7 @@ def append(
         batches: each with the positions of the rows for every tablet, `None` where all go there.
         delay: seconds.
     """
-    parts = [part for batch, places in batches for part in _split(batch, places)]
-    pages = _packed(layout, parts)
+    pages = _packed(layout, (part for batch, places in batches for part in _split(batch, places)))
     if not delay:
         apply(connection, layout, pages, timestamp)
         return
@@ -140,17 +137,31 @@ def _split(batch: Batch, places: Mapping[int, Any]) -> Iterator[Part]:
         start = end
 
 
-def _packed(layout: TableLayout, parts: Sequence[Part]) -> dict[int, list[Page]]:
+def _packed(layout: TableLayout, parts: Iterable[Part]) -> dict[int, list[Page]]:
     """Pack what is not packed yet; rows of one tablet that follow each other share blocks."""
     pages: dict[int, list[Page]] = defaultdict(list)
-    ordered = sorted(parts, key=attrgetter("tablet"))
-    for (index, is_packed), members in groupby(
-        ordered, lambda part: (part.tablet, bool(part.pages))
-    ):
-        if is_packed:
-            pages[index] += chain.from_iterable(part.pages for part in members)
-        else:
-            pages[index] += blocks.pack(layout, *_joined(list(members)))
+    waiting: dict[int, list[Part]] = defaultdict(list)
+    room: dict[int, int] = defaultdict(lambda: blocks.MAX_WEIGHT)
+
+    def pack(index: int) -> None:
+        held = waiting.pop(index, [])
+        if held:
+            pages[index] += blocks.pack(layout, *_joined(held))
+        room.pop(index, None)
+
+    for part in parts:
+        index = part.tablet
+        if part.pages:
+            pack(index)
+            pages[index] += part.pages
+            continue
+        waiting[index].append(part)
+        room[index] -= int(part.weights.sum())
+        # A part may be compressed until its turn comes, so they do not wait for each other.
+        if room[index] <= 0:
+            pack(index)
+    for index in list(waiting):
+        pack(index)
     return pages
 
 

@@ -97,7 +97,7 @@ def pack(
 
 def are_worth_packing(weights: Any) -> bool:
     """Tell whether the rows of a request get blocks of their own; few share one with their neighbours."""
-    return len(weights) * _FAN_IN >= MAX_ROWS or int(weights.sum()) * _FAN_IN >= MAX_WEIGHT
+    return len(weights) * 2 >= MAX_ROWS or int(weights.sum()) * 2 >= MAX_WEIGHT
 
 
 def append(

@@ -20,7 +20,7 @@ from yt_exactly_once.local.tables import vectors
 from yt_exactly_once.local.tables.columnar import listed
 from yt_exactly_once.local.tables.encoding import DEFAULT_CONVERSIONS, Conversions
 from yt_exactly_once.local.tables.layout import TableLayout
-from yt_exactly_once.local.tables.packed import groups, is_written, packed
+from yt_exactly_once.local.tables.packed import PackedColumn, packed
 from yt_exactly_once.local.tablets import blocks, row_locks, validation
 from yt_exactly_once.local.tablets.block_bodies import Page
 from yt_exactly_once.local.tablets.row_locks import PRIMARY_LOCK, LockType
@@ -110,25 +110,14 @@ def append_batch(
     if encoded.extras:
         batch.tablet_indexes = _tablet_indexes(encoded.extras[validation.TABLET_INDEX])
     batch.weights = encoded.weights
-    if (
-        not isinstance(batch.tablet_indexes, list)
-        and blocks.are_worth_packing(batch.weights)
-        and not any(map(is_written, encoded.data))
+    is_packed = any(isinstance(column, PackedColumn) for column in encoded.data)
+    if not (is_packed or isinstance(batch.tablet_indexes, list)) and blocks.are_worth_packing(
+        batch.weights
     ):
-        batch.pages = _pages(layout, encoded)
+        names = [column.name for column in encoded.columns]
+        batch.pages = blocks.pack(layout, names, encoded.data, batch.weights)
         batch.rows = replace(encoded, data=[])
     return batch
-
-
-def _pages(layout: TableLayout, rows: EncodedRows) -> list[Page]:
-    names = [column.name for column in rows.columns]
-    pages: list[Page] = []
-    start = 0
-    for arrays in groups(rows.data):
-        end = start + len(arrays[0]) if arrays else rows.count
-        pages += blocks.pack(layout, names, arrays, rows.weights[start:end])
-        start = end
-    return pages
 
 
 def _packed(group: EncodedRows, *, everything: bool = False) -> EncodedRows:
