@@ -74,11 +74,6 @@ class RowEncoder:
     keys: dict[int, list[pa.LargeBinaryArray]] = field(default_factory=lambda: defaultdict(list))
     rejected: list[Payload] = field(default_factory=list)
 
-    @property
-    def order_matters(self) -> bool:
-        """Whether rows of several Spark partitions must be distinguished."""
-        return bool(self.delete_marker) or self.collect_keys
-
     def add(self, rows: pa.RecordBatch, partition: int, *, is_mixed: bool = False) -> None:
         """Encode one chunk; what cannot be written of it is rejected.
 
@@ -168,8 +163,8 @@ def encode_batches(
         sum(batch.num_rows for batch in batches) <= min(SMALL_BATCH, dyn_batch_size)
         and sum(batch.nbytes for batch in batches) <= REQUEST_BYTES
     )
-    if encoder.order_matters:
-        # A batch of Arrow is a part of one partition.
+    if encoder.delete_marker or encoder.collect_keys:
+        # Rows of several partitions must be distinguished; a batch of Arrow is a part of one.
         for partition, held in groupby(drained(batches), partition_of):
             for chunk in chunks(held, dyn_batch_size):
                 encoder.add(chunk, partition)
