@@ -75,13 +75,15 @@ class Encoder:
     """Keeps what it is given.
 
     Args:
-        order_matters: see `RowEncoder.order_matters`.
+        collect_keys: see `RowEncoder`.
     """
 
     placement = Placement(None)
 
-    def __init__(self, *, order_matters=False):
-        self.order_matters = order_matters
+    delete_marker = ""
+
+    def __init__(self, *, collect_keys=False):
+        self.collect_keys = collect_keys
         self.added = []
         self.lanes = {}
 
@@ -118,8 +120,8 @@ class Frame:
         return list(self.batches)
 
 
-def encoded(frame, *, size, order_matters=False, needs_partitions=True):
-    encoder = Encoder(order_matters=order_matters)
+def encoded(frame, *, size, collect_keys=False, needs_partitions=True):
+    encoder = Encoder(collect_keys=collect_keys)
     functions = SimpleNamespace(spark_partition_id=lambda: None, col=Column)
     with patch.object(frame_rows, "sf", functions):
         arrived = collected(frame, needs_partitions=needs_partitions)
@@ -167,7 +169,7 @@ TWO_PARTITIONS = [*batches_of([2, 1], partition=4), *batches_of([2], partition=6
 
 
 @pytest.mark.parametrize(
-    ("size", "order_matters", "expected"),
+    ("size", "collect_keys", "expected"),
     [
         (5, False, [([0, 1, 2, 3, 4], 4, True)]),
         (5, True, [([0, 1, 2], 4, False), ([3, 4], 6, False)]),
@@ -178,11 +180,11 @@ TWO_PARTITIONS = [*batches_of([2, 1], partition=4), *batches_of([2], partition=6
     ids=["small", "small, in order", "large", "chunks, in order", "chunks"],
 )
 def test_rows_of_two_partitions_meet_in_one_chunk_only_if_few_and_in_any_order(
-    size, order_matters, expected
+    size, collect_keys, expected
 ):
     """One request then carries them; else each partition has chunks of its own."""
     frame = Frame(batches=TWO_PARTITIONS)
-    assert encoded(frame, size=size, order_matters=order_matters) == expected
+    assert encoded(frame, size=size, collect_keys=collect_keys) == expected
 
 
 @given(
