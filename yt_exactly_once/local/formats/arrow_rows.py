@@ -51,8 +51,8 @@ _SHARED = (
 _OBJECTS = 1 << 13
 """So many values may be Python objects together, of at most `LARGE` bytes."""
 
-_COMPOSITES = 1 << 19
-"""Bytes of composite values that are tried as a whole; if they must be objects, they are cut."""
+_COMPOSITES = 1 << 16
+"""Bytes of composite values that are tried as a whole, or up to 8 times as many of a large stream."""
 
 _MOST_SHARED = 4
 """So many times as large whole columns may become once values of a dictionary have bytes of their own."""
@@ -90,7 +90,9 @@ def loads(
     size = max(1, table.nbytes + sum(map(_shared_bytes, table.columns)))
     is_plain = all(_is_plain(field, known) for field in table.schema)
     objects = sum(known is None or _is_any(name, known) for name in table.schema.names)
-    most = table.num_rows * (LARGE if objects else _COMPOSITES) // size
+    # The larger the stream, the larger its pieces may be.
+    piece = LARGE if objects else min(max(size // 4, _COMPOSITES), 8 * _COMPOSITES)
+    most = table.num_rows * piece // size
     most = max(1, min(most, _OBJECTS // objects) if objects else most)
     if table.num_rows <= most or (is_plain and size <= max(1, _MOST_SHARED * table.nbytes)):
         with suppress(_ManyObjectsError):

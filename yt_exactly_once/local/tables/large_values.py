@@ -23,7 +23,7 @@ _PIECE = 1 << 12
 """Bytes of items that are checked together: an empty struct becomes a map of all its members."""
 
 _FREE_WEIGHT = 7 << 20
-_WEIGHTS = {"{": 64, "[": 64, "<": 900, ";": 64, ",": 64, "=": 128, ":": 128}
+_WEIGHTS = {"{": 64, "[": 64, "<": 900, ";": 64, ",": 64, "=": 128, ":": 144}
 """Bytes of the objects that a character may stand for. A schema of 32 767 columns is just not too much."""
 
 MAX_STRING_LENGTH = 16 << 20

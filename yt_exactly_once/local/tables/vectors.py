@@ -173,7 +173,7 @@ def _are_strings(column: Column, array: Any) -> bool:
 
 
 def weigh(columns: Sequence[Column], arrays: Sequence[Any], count: int, added: int = 0) -> Any:
-    """Return the data weight of every row, as numbers of 64 bits: one number where all weigh the same.
+    """Return the data weight of every row: one number where all weigh the same. A request fits into 32 bits.
 
     Args:
         added: weight of each row that is not in the columns.
@@ -193,11 +193,11 @@ def weigh(columns: Sequence[Column], arrays: Sequence[Any], count: int, added: i
         else:
             fixed += weight
             continue
-        weights = np.zeros(count, np.int64) if weights is None else weights
+        weights = np.zeros(count, np.int32) if weights is None else weights
         weights += more
     if weights is None:
         return np.broadcast_to(np.int64(fixed), count)
-    weights += fixed
+    weights += np.int32(fixed)
     return weights
 
 

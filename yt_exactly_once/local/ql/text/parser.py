@@ -28,7 +28,7 @@ from yt_exactly_once.local.ql.value_types import NUMERIC, Type
 _MOST_CHARACTERS = 1 << 18
 """Of a query: each may be a token, and many tokens take long."""
 
-_MOST_PARTS = 1 << 14
+_MOST_PARTS = 3 << 12
 """Of a query: each takes up to 300 bytes. Two items of a list count as one, and four escapes of a text."""
 
 _SIGNS = ("+", "-")
