@@ -135,8 +135,7 @@ def _is_plain(field: Any, known: Mapping[str, Mapping[str, Any]] | None) -> bool
     described = known.get(field.name)
     if described is None or pa.types.is_null(field.type):
         return True
-    logical = _logical(described)
-    return isinstance(logical, str) and logical != "yson"
+    return isinstance(_logical(described), str) and not _is_any(field.name, known)
 
 
 def _is_any(name: str, known: Mapping[str, Mapping[str, Any]]) -> bool:

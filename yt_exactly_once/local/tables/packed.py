@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from yt_exactly_once.local.tables import vectors, written
+from yt_exactly_once.local.tables.compression import compress, decompress
 from yt_exactly_once.local.tables.schema import Column
 
 
@@ -34,9 +35,7 @@ class PackedColumn:
         if isinstance(stored, list):
             return cls(column, [stored])
         message = pa.record_batch([stored], names=[""]).serialize()
-        # The buffer itself has room for the worst case.
-        body = pa.compress(message, codec=written.CODEC).to_pybytes()
-        return cls(column, [(body, message.size)])
+        return cls(column, [(compress(message), message.size)])
 
     @classmethod
     def joined(cls, columns: Sequence[PackedColumn]) -> PackedColumn:
@@ -53,9 +52,8 @@ class PackedColumn:
         if isinstance(part, list):
             return vectors.of_stored(self.column, written.whole(part))
         message, size = part
-        body = pa.decompress(message, decompressed_size=size, codec=written.CODEC)
         schema = pa.schema([("", vectors.arrow_type(self.column))])
-        return pa.ipc.read_record_batch(body, schema).column(0)
+        return pa.ipc.read_record_batch(decompress(message, size), schema).column(0)
 
 
 def packed(columns: Sequence[Column], data: Sequence[Any], *, everything: bool) -> list[Any]:

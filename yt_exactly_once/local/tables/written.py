@@ -8,15 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from yt_exactly_once.local.tables import values
+from yt_exactly_once.local.tables.compression import compress, decompress
 from yt_exactly_once.local.tables.large_values import MAX_STRING_LENGTH, LargeValue
 
 if TYPE_CHECKING:
     from yt_exactly_once.local.tables.schema import Column
 
-CODEC = "lz4_raw"
 _GROWS = 2
 """What becomes so many times as long stays in compressed pieces until its commit."""
 
@@ -36,7 +34,7 @@ class Written:
 
     def __iter__(self) -> Iterator[bytes]:
         for piece, size in self.pieces:
-            yield pa.decompress(piece, decompressed_size=size, codec=CODEC, asbytes=True)
+            yield decompress(piece, size).to_pybytes()
 
     def add(self, piece: bytes) -> None:
         """Append bytes."""
@@ -44,7 +42,7 @@ class Written:
         if self._size > MAX_STRING_LENGTH:
             self.pieces.clear()
         elif piece:
-            self.pieces.append((pa.compress(piece, codec=CODEC).to_pybytes(), len(piece)))
+            self.pieces.append((compress(piece), len(piece)))
 
     def add_value(self, value: Any) -> None:
         """Append a value, large parts as they are."""

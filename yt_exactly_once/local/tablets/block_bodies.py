@@ -22,13 +22,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from yt_exactly_once.local.tables import vectors
+from yt_exactly_once.local.tables.compression import compress, decompress
 from yt_exactly_once.local.tables.layout import TableLayout
 from yt_exactly_once.local.tables.schema import CUMULATIVE_WEIGHT_COLUMN, TIMESTAMP_COLUMN, Column
 
 _COMPRESSED_FROM = 1024
 """Bytes; smaller bodies are kept as they are."""
 
-_CODEC = "lz4_raw"
 _CACHED_BYTES = 8 << 20
 
 
@@ -108,8 +108,8 @@ def packed(fields: Fields, arrays: Sequence[Any], count: int, weight: int) -> Pa
     batch = pa.RecordBatch.from_arrays(arrays, schema=fields.schema)
     body, size = batch.serialize(), 0
     if body.size >= _COMPRESSED_FROM:
-        # The buffer itself has room for the worst case.
-        body, size = pa.compress(body, codec=_CODEC).to_pybytes(), body.size
+        size = body.size
+        body = compress(body)
     return Page(count, weight, fields.number, size, body)
 
 
@@ -211,7 +211,7 @@ def open_block(
 def _load(connection: sqlite3.Connection, block: Block, schema: Any) -> Any:
     (body,) = connection.execute("SELECT body FROM blocks WHERE key = ?", (block.key,)).fetchone()
     if block.size:
-        body = pa.decompress(body, decompressed_size=block.size, codec=_CODEC)
+        body = decompress(body, block.size)
     batch = pa.ipc.read_record_batch(pa.py_buffer(body), schema)
     _cache.put(block.key, batch, block.size or len(body))
     return batch

@@ -146,7 +146,7 @@ def _until_error(parts: Iterator[EncodedRows]) -> Iterator[EncodedRows]:
         elif failed is None:
             failed = part
     if failed is not None:
-        yield replace(failed, count=count)
+        yield failed
 
 
 def _size(part: EncodedRows) -> int:
