@@ -55,9 +55,15 @@ def grant(client, path, *entries):
     client.set(f"{path}/@acl", list(entries))
 
 
+def lookup_inside(client, path):
+    with client.Transaction(type="tablet"):
+        list(client.lookup_rows(path, [{"key": 1}]))
+
+
 ACTIONS = {
     "get": ("sorted", "read", lambda c, t: c.get(f"{t}/sorted/@row_count")),
     "lookup": ("sorted", "read", lambda c, t: list(c.lookup_rows(f"{t}/sorted", [{"key": 1}]))),
+    "lookup in a transaction": ("sorted", "read", lambda c, t: lookup_inside(c, f"{t}/sorted")),
     "select": ("sorted", "read", lambda c, t: list(c.select_rows(f"* from [{t}/sorted]"))),
     "read": ("sorted", "read", lambda c, t: list(c.read_table(f"{t}/sorted"))),
     "pull": ("ordered", "read", lambda c, t: list(c.pull_queue(f"{t}/ordered", 0, 0))),

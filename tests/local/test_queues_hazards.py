@@ -9,10 +9,11 @@ import pytest
 
 from yt_exactly_once.local import commands
 from yt_exactly_once.local.commands.registry import REGISTRY, Context, Rows
+from yt_exactly_once.local.cypress import tree, ypath
 from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.proxy import Proxy, Settings
-from yt_exactly_once.local.queues import consumers, trimming
+from yt_exactly_once.local.queues import registrations, trimming
 from yt_exactly_once.local.tablets import appends, forced_unmount
 
 QUEUE, CONSUMER, PRODUCER = "//tmp/q", "//tmp/c", "//tmp/p"
@@ -115,7 +116,7 @@ def test_registration_lag_lets_a_fresh_registration_be_denied(start, monkeypatch
         run("pull_queue_consumer", **pull)
     assert caught.value.code == 901
     later = time.time() + 31
-    monkeypatch.setattr(consumers.time, "time", lambda: later)
+    monkeypatch.setattr(registrations.time, "time", lambda: later)
     assert len(run("pull_queue_consumer", **pull)) == 1
 
 
@@ -205,14 +206,10 @@ def test_trim_follows_the_slowest_vital_consumer(start):
     run.register("//tmp/second")
     run.register("//tmp/bystander", vital=False)
     run.advance(6)
-    assert trimming.trim_all(run.proxy.store, run.proxy.cypress) == [
-        {"queue": QUEUE, "trimmed": {}}
-    ]
+    assert trimming.trim_all(run.proxy.store) == [{"queue": QUEUE, "trimmed": {}}]
     run.advance(3, "//tmp/second")
     run.advance(4, tablet=1)
-    assert trimming.trim_all(run.proxy.store, run.proxy.cypress) == [
-        {"queue": QUEUE, "trimmed": {"0": 3}}
-    ]
+    assert trimming.trim_all(run.proxy.store) == [{"queue": QUEUE, "trimmed": {"0": 3}}]
     assert run.pull() == [3, 4, 5, 6, 7, 8, 9]
     assert run.pull(tablet=1) == [0, 1, 2, 3]
 
@@ -223,14 +220,14 @@ def test_trim_needs_consent_and_a_vital_consumer(start):
     run.append(3)
     run.register(vital=False)
     run.advance(3)
-    trimming.trim_all(run.proxy.store, run.proxy.cypress)
+    trimming.trim_all(run.proxy.store)
     assert run.pull() == [0, 1, 2]
     run("register_queue_consumer", queue_path=QUEUE, consumer_path=CONSUMER, vital=True)
     set_config(run, {"enable": False})
-    trimming.trim_all(run.proxy.store, run.proxy.cypress)
+    trimming.trim_all(run.proxy.store)
     assert run.pull() == [0, 1, 2]
     set_config(run, {"enable": True})
-    trimming.trim_all(run.proxy.store, run.proxy.cypress)
+    trimming.trim_all(run.proxy.store)
     assert run.pull() == []
 
 
@@ -240,8 +237,8 @@ def set_config(run: Commands, config: dict[str, Any]) -> None:
 
 def set_attribute(run: Commands, name: str, value: Any) -> None:
     with run.proxy.store.write() as connection:
-        node = run.proxy.cypress.resolve(connection, QUEUE)
-        View(connection).put_attribute(node.id, name, value)
+        view = View(connection)
+        view.put_attribute(tree.reach(view, ypath.parse(QUEUE)).id, name, value)
 
 
 def test_trim_keeps_what_is_to_be_retained(start):
@@ -251,10 +248,10 @@ def test_trim_keeps_what_is_to_be_retained(start):
     run.register()
     run.advance(10)
     set_config(run, {"enable": True, "retained_rows": 4})
-    trimming.trim_all(run.proxy.store, run.proxy.cypress)
+    trimming.trim_all(run.proxy.store)
     assert run.pull() == [6, 7, 8, 9]
     set_config(run, {"enable": True, "retained_lifetime_duration": 3_600_000})
-    trimming.trim_all(run.proxy.store, run.proxy.cypress)
+    trimming.trim_all(run.proxy.store)
     assert run.pull() == [6, 7, 8, 9]
 
 
@@ -268,9 +265,7 @@ def test_vital_consumer_of_some_partitions_holds_the_others_back(start):
     for consumer in (CONSUMER, "//tmp/second"):
         run.advance(2, consumer, tablet=1)
     run.advance(2)
-    assert trimming.trim_all(run.proxy.store, run.proxy.cypress) == [
-        {"queue": QUEUE, "trimmed": {"1": 2}}
-    ]
+    assert trimming.trim_all(run.proxy.store) == [{"queue": QUEUE, "trimmed": {"1": 2}}]
     assert run.pull() == [0, 1]
 
 
@@ -284,14 +279,10 @@ def test_unmounted_vital_consumer_holds_everything(start, partitions):
     for consumer in (CONSUMER, "//tmp/second"):
         run.advance(2, consumer)
     run("unmount_table", path="//tmp/second")
-    assert trimming.trim_all(run.proxy.store, run.proxy.cypress) == [
-        {"queue": QUEUE, "trimmed": {}}
-    ]
+    assert trimming.trim_all(run.proxy.store) == [{"queue": QUEUE, "trimmed": {}}]
     assert run.pull() == [0, 1]
     run("mount_table", path="//tmp/second", freeze=True)
-    assert trimming.trim_all(run.proxy.store, run.proxy.cypress) == [
-        {"queue": QUEUE, "trimmed": {"0": 2}}
-    ]
+    assert trimming.trim_all(run.proxy.store) == [{"queue": QUEUE, "trimmed": {"0": 2}}]
     assert run.pull() == []
 
 
@@ -303,7 +294,7 @@ def test_vital_consumer_that_is_gone_holds_everything(start):
     run.register("//tmp/second")
     run.advance(2)
     run("remove", path="//tmp/second")
-    trimming.trim_all(run.proxy.store, run.proxy.cypress)
+    trimming.trim_all(run.proxy.store)
     assert run.pull() == [0, 1]
 
 
@@ -316,7 +307,7 @@ def test_registration_of_a_removed_queue_does_not_stop_the_others(start):
     run("create", type="table", path="//tmp/gone")
     run("register_queue_consumer", queue_path="//tmp/gone", consumer_path=CONSUMER, vital=True)
     run("remove", path="//tmp/gone")
-    gone, trimmed = trimming.trim_all(run.proxy.store, run.proxy.cypress)
+    gone, trimmed = trimming.trim_all(run.proxy.store)
     assert gone["queue"] == "//tmp/gone"
     assert gone["error"]["inner_errors"][0]["code"] == 500
     assert trimmed == {"queue": QUEUE, "trimmed": {"0": 1}}

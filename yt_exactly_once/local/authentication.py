@@ -27,7 +27,7 @@ def user_of(proxy: Proxy, token: str | bytes | None, named: str | None = None) -
         return user
     if user != permissions.ROOT:
         with proxy.store.read() as connection:
-            if not permissions.is_superuser(connection, user):
+            if not permissions.is_superuser(View(connection, user=user)):
                 raise YtError(
                     f'User "{user}" cannot act as "{named}": only superusers can',
                     Code.AUTHORIZATION,

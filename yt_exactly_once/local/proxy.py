@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from yt_exactly_once.local import table_nodes
-from yt_exactly_once.local.cypress import dynamic, master_transactions
+from yt_exactly_once.local.cypress import dynamic, master_transactions, seeds
 from yt_exactly_once.local.cypress.accesses import Accesses
 from yt_exactly_once.local.cypress.ids import is_id
 from yt_exactly_once.local.cypress.layout import CLUSTER_NAME
-from yt_exactly_once.local.cypress.tree import Cypress
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.faults import Faults
 from yt_exactly_once.local.features import value_of
@@ -53,7 +52,6 @@ class Proxy:
 
     Attributes:
         store: the durable state, shared with the other proxies.
-        cypress: the tree of objects.
         accesses: counts who reads its nodes.
         transactions: sticky tablet transactions; they die with this process.
         faults: rules that make commands fail.
@@ -69,7 +67,8 @@ class Proxy:
         self.cluster_name = CLUSTER_NAME
         self.store = Store(data_dir / "store.sqlite3")
         dynamic.register(table_nodes)
-        self.cypress = Cypress(self.store)
+        with self.store.write() as connection:
+            seeds.plant(connection)
         self.accesses = Accesses(self.store)
         feature = self.settings.feature
         manner = commit.Manner(

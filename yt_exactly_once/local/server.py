@@ -143,11 +143,7 @@ def main(arguments: list[str] | None = None) -> int:
     gc.freeze()
     gc.set_threshold(_GC_THRESHOLD)
     server = _Server(config, proxy, rpc_listener)
-    agent = (
-        None
-        if options.trim_every is None
-        else QueueAgent(proxy.store, proxy.cypress, options.trim_every)
-    )
+    agent = None if options.trim_every is None else QueueAgent(proxy.store, options.trim_every)
     if agent is not None:
         agent.start()
     if not options.foreground:

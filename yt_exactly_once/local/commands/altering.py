@@ -33,13 +33,13 @@ def alter_table(context: Context, connection: sqlite3.Connection) -> None:
     """Change the schema of an unmounted table, and make a static table dynamic or back."""
     path = path_of(context)
     view = view_of(context, connection)
-    node = whole_tables.table(view, path)
+    node = whole_tables.allowed(view, path, "write")
     locks.acquire(view, node.id)
     wanted = arguments.flag(context.parameters, "dynamic", bool(node.attributes.get("dynamic")))
     if (wanted or node.attributes.get("dynamic")) and view.tx != TRUNK:
         raise YtError("Operation cannot be performed in transaction: alter a dynamic table")
     if node.attributes.get("dynamic"):
-        node, layout = open_node(context.proxy.cypress, connection, path.text)
+        node, layout = open_node(connection, path.text)
         _alter_dynamic(context, view, node, layout, stays=wanted)
     else:
         _alter_static(context, view, node, becomes_dynamic=wanted)
@@ -60,7 +60,7 @@ def _alter_dynamic(
     layout = load_layout(view.connection, node.id, node.path)
     for tablet in layout.tablets:
         blocks.untrim(view.connection, tablet.tablet_id)
-    source = whole_tables.opened(view, path_of(context))
+    source = whole_tables.opened(View(view.connection), path_of(context))
     everything = static_rows.Range(0, source.row_count)
     rows = [row for rows in source.read(everything) for row in rows]
     dynamic.tables().drop(view.connection, node.id)

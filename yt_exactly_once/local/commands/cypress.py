@@ -4,29 +4,31 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from dataclasses import replace
+from collections.abc import Callable
 from typing import Any
 
 from yt import yson
 
 from yt_exactly_once.local import arguments
-from yt_exactly_once.local.commands import rights, transactions
+from yt_exactly_once.local.commands import transactions
 from yt_exactly_once.local.commands.mutations import once, settled
 from yt_exactly_once.local.commands.registry import Context, command
 from yt_exactly_once.local.commands.security import create_object
+from yt_exactly_once.local.commands.sessions import note_access
 from yt_exactly_once.local.cypress import (
-    attributes,
     branches,
+    changes,
     copying,
     locks,
+    master_transactions,
     nodes,
+    permissions,
     prerequisites,
     reading,
     tree,
     virtual,
     ypath,
 )
-from yt_exactly_once.local.cypress.master_transactions import is_master
 from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.ql import computed
@@ -40,22 +42,8 @@ def view_of(context: Context, connection: sqlite3.Connection) -> View:
     """Return the tree as the request's transaction sees it, if its prerequisites hold."""
     prerequisites.check(connection, context.parameters)
     transaction_id = arguments.identifier(context.parameters, "transaction_id")
-    view = context.proxy.cypress.view(connection, transaction_id)
-    quiet = arguments.flag(context.parameters, "suppress_modification_tracking")
-    return replace(view, is_quiet=True) if quiet else view
-
-
-def note_access(context: Context, view: View, path: ypath.YPath) -> None:
-    """Count that somebody has read a node; what is about its attributes does not count."""
-    parameters = context.parameters
-    reader = arguments.mapping(parameters.get("table_reader") or {}, "table_reader")
-    if ypath.Mark.ATTRIBUTE in path.steps or any(
-        arguments.flag(options, "suppress_access_tracking") for options in (parameters, reader)
-    ):
-        return
-    position = tree.walk(view, path)
-    if not position.rest:
-        context.proxy.accesses.record(position.id)
+    is_quiet = arguments.flag(context.parameters, "suppress_modification_tracking")
+    return master_transactions.view_of(connection, transaction_id, context.user, is_quiet=is_quiet)
 
 
 def path_of(context: Context, name: str = "path") -> ypath.YPath:
@@ -79,40 +67,40 @@ def create(context: Context, connection: sqlite3.Connection) -> Any:
         return {"object_id": create_object(context, connection, object_type, given)}
     names = ("recursive", "ignore_existing", "ignore_type_mismatch", "lock_existing", "force")
     flags = arguments.flags(parameters, *names)
-    wish = nodes.Creation(object_type, given, owner=context.user, **flags)
     path = path_of(context)
     if object_type == "table" and given.get("schema") is not None and not given.get("dynamic"):
         computed.check(parse_schema(given["schema"]), dynamic=False)
-    return {"node_id": nodes.create(view_of(context, connection), path, wish)}
+    view, placing = view_of(context, connection), nodes.Placing(**flags)
+    return {"node_id": nodes.create(view, path, object_type, given, placing)}
 
 
 @command("get", partial="rates of queues and consumers are zero; attributes of nodes come whole")
 def get(context: Context) -> Any:
     """Read a node, an attribute or a part of a document."""
-    value = _read(context, virtual.Virtual.get, reading.get)
-    # A bare null would be an empty answer.
-    value = yson.YsonEntity() if value is None else value
-    return value if arguments.flag(context.parameters, "return_only_value") else {"value": value}
+    return _read(context, virtual.Virtual.get, reading.get)
 
 
 @command("list")
 def list_(context: Context) -> Any:
     """List the children of a map, or the keys of an attribute or a document."""
-    value = _read(context, virtual.Virtual.children, reading.list_)
-    return value if arguments.flag(context.parameters, "return_only_value") else {"value": value}
+    return _read(context, virtual.Virtual.children, reading.list_)
 
 
-def _read(context: Context, of_virtual: Any, of_node: Any) -> Any:
-    path = path_of(context)
+def _read(context: Context, of_virtual: Callable[..., Any], of_node: Callable[..., Any]) -> Any:
+    path, names = path_of(context), _names(context)
     with settled(context) as connection:
         view = view_of(context, connection)
         found = virtual.find(view, path, context.proxy.live_proxies)
         if found is not None:
-            return of_virtual(found, _names(context))
-        allowed = rights.may_read(view, context.user)
-        value = of_node(view, path, _names(context), _max_size(context), allowed)
-        note_access(context, view, path)
-    return value
+            value = of_virtual(found, names)
+        else:
+            value = of_node(view, path, names, _max_size(context))
+            position = tree.walk(view, path)
+            if not position.rest:
+                note_access(context, position.id)
+    # A bare null would be an empty answer.
+    value = yson.YsonEntity() if value is None else value
+    return value if arguments.flag(context.parameters, "return_only_value") else {"value": value}
 
 
 @command("exists")
@@ -138,11 +126,11 @@ def set_(context: Context, connection: sqlite3.Connection) -> None:
     path = path_of(context)
     value = context.read_value()
     lease = _LEASE.fullmatch(path.text)
-    if lease is not None and is_master(lease[1]):
+    if lease is not None and master_transactions.is_master(lease[1]):
         transactions.set_timeout(context, connection, lease[1], value)
         return
     flags = arguments.flags(context.parameters, "recursive", "force")
-    nodes.set_(view_of(context, connection), path, value, owner=context.user, **flags)
+    nodes.set_(view_of(context, connection), path, value, **flags)
 
 
 @command("multiset_attributes", input_type="structured", volatile=True, partial=_PLAIN)
@@ -161,7 +149,7 @@ def multiset_attributes(context: Context) -> Any:
         for name in sorted(given):
             try:
                 steps = [*position.rest[1:], *ypath.parse(f"//{name}").steps]
-                attributes.write(view, tree.load(view, position), steps, given[name])
+                changes.write(view, tree.load(view, position), steps, given[name])
             except YtError as error:
                 failures.append(error)
                 break
@@ -184,27 +172,13 @@ def remove(context: Context, connection: sqlite3.Connection) -> None:
 
 
 @command("copy", volatile=True)
-@once
-def copy(context: Context, connection: sqlite3.Connection) -> Any:
-    """Copy a node with everything below."""
-    view, source = view_of(context, connection), path_of(context, "source_path")
-    note_access(context, view, source)
-    target = path_of(context, "destination_path")
-    return {"node_id": copying.copy(view, source, target, _options(context))}
-
-
 @command("move", volatile=True)
 @once
-def move(context: Context, connection: sqlite3.Connection) -> Any:
-    """Move a node with everything below; its id stays."""
-    view, source = view_of(context, connection), path_of(context, "source_path")
-    target = path_of(context, "destination_path")
-    return {"node_id": copying.move(view, source, target, _options(context))}
-
-
-def _options(context: Context) -> copying.Options:
-    parameters = context.parameters
-    return copying.Options(
+def copy_or_move(context: Context, connection: sqlite3.Connection) -> Any:
+    """Copy or move a node with everything below; the id of one that is moved stays."""
+    parameters, view = context.parameters, view_of(context, connection)
+    source, target = path_of(context, "source_path"), path_of(context, "destination_path")
+    options = copying.Options(
         **arguments.flags(parameters, "recursive", "force", "ignore_existing", "lock_existing"),
         pessimistic=arguments.flag(parameters, "pessimistic_quota_check", True),
         preserve=frozenset(
@@ -212,8 +186,11 @@ def _options(context: Context) -> copying.Options:
             for name in parameters
             if name.startswith("preserve_") and arguments.flag(parameters, name)
         ),
-        owner=context.user,
     )
+    if context.command == "move":
+        return {"node_id": copying.move(view, source, target, options)}
+    note_access(context, tree.reach(view, source).id)
+    return {"node_id": copying.copy(view, source, target, options)}
 
 
 @command("link", volatile=True)
@@ -228,9 +205,8 @@ def link(context: Context, connection: sqlite3.Connection) -> Any:
     if not flags["force"]:
         tree.reach(view, target)
     given = arguments.mapping(parameters.get("attributes") or {}, "attributes")
-    attributes_ = {**given, "target_path": target.text}
-    wish = nodes.Creation("link", attributes_, owner=context.user, **flags)
-    return {"node_id": nodes.create(view, path, wish)}
+    given = {**given, "target_path": target.text}
+    return {"node_id": nodes.create(view, path, "link", given, nodes.Placing(**flags))}
 
 
 @command("lock", volatile=True)
@@ -256,9 +232,10 @@ def lock(context: Context, connection: sqlite3.Connection) -> Any:
     _require_transaction(context)
     view = view_of(context, connection)
     node_id = tree.reach(view, path).id
+    permissions.require(view, node_id, "read" if mode == locks.SNAPSHOT else "write")
     waitable = arguments.flag(parameters, "waitable")
     taken = locks.take(view, node_id, mode, **keys, waitable=waitable)
-    note_access(context, view, path)
+    note_access(context, node_id)
     # A waiting lock sees no revision yet.
     revision = view.attribute(node_id, "revision") if taken.acquired else None
     return {"lock_id": taken.id, "node_id": node_id, "revision": revision or yson.YsonUint64(0)}

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from typing import TYPE_CHECKING
 
 from yt.yson.yson_types import NotUnicodeError
 
+from yt_exactly_once.local.commands.registry import Context
 from yt_exactly_once.local.errors import Code, YtError
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.commands.registry import Context
 
 _LOGGER = logging.getLogger(__name__)
 

@@ -8,12 +8,11 @@ from typing import Any
 
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.commands import streams
-from yt_exactly_once.local.commands.cypress import note_access, path_of, view_of
+from yt_exactly_once.local.commands.cypress import path_of, view_of
 from yt_exactly_once.local.commands.registry import Context, command
-from yt_exactly_once.local.cypress import chunks, clock, locks, master_transactions, quotas, tree
-from yt_exactly_once.local.cypress.tree import Position
-from yt_exactly_once.local.cypress.view import View
-from yt_exactly_once.local.cypress.ypath import YPath
+from yt_exactly_once.local.commands.sessions import note_access
+from yt_exactly_once.local.commands.whole_tables import allowed
+from yt_exactly_once.local.cypress import chunks, clock, locks, master_transactions, quotas
 from yt_exactly_once.local.errors import YtError
 
 
@@ -26,12 +25,11 @@ def write_file(context: Context) -> Any:
     with context.proxy.store.write() as connection:
         master_transactions.expire(connection)
         view = view_of(context, connection)
-        position = _file(view, path)
-        mode = locks.SHARED if append else locks.EXCLUSIVE
-        locks.acquire(view, position.id, mode)
-        quotas.check(view, position.id, "chunk_count", "disk_space", more=1)
-        chunks.write(view, position.id, [(piece, 0) for piece in pieces], append=append)
-        clock.touch(view, position.id, "content")
+        node_id = allowed(view, path, "write", "file").id
+        locks.acquire(view, node_id, locks.SHARED if append else locks.EXCLUSIVE)
+        quotas.check(view, node_id, "chunk_count", "disk_space", more=1)
+        chunks.write(view, node_id, [(piece, 0) for piece in pieces], append=append)
+        clock.touch(view, node_id, "content")
     return {}
 
 
@@ -46,17 +44,10 @@ def read_file(context: Context) -> Iterator[bytes]:
 
     def read(connection: sqlite3.Connection) -> Iterator[bytes]:
         view = view_of(context, connection)
-        position = _file(view, path)
-        context.etag = f"{position.id}:{view.attribute(position.id, 'revision')}"
-        context.response_parameters["id"] = position.id
-        note_access(context, view, path)
-        return chunks.iterate(view, position.id, offset, length)
+        node = allowed(view, path, "read", "file")
+        context.etag = f"{node.id}:{node.attributes['revision']}"
+        context.response_parameters["id"] = node.id
+        note_access(context, node.id)
+        return chunks.iterate(view, node.id, offset, length)
 
     return streams.from_snapshot(context.proxy.store, read)
-
-
-def _file(view: View, path: YPath) -> Position:
-    position = tree.reach(view, path)
-    if position.type != "file":
-        raise YtError(f'Invalid type of {position.path}: expected "file", actual "{position.type}"')
-    return position

@@ -11,16 +11,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once.local import arguments
+from yt_exactly_once.local.commands.registry import Context
 from yt_exactly_once.local.cypress import expiry, master_transactions
 from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats.structured import dump_yson, load_yson
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.commands.registry import Context
 
 KEEP_SECONDS = 300.0
 """How long an answer is kept, as the masters' response keeper does by default."""

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt import yson
 
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.commands import whole_tables
 from yt_exactly_once.local.commands.cypress import view_of
-from yt_exactly_once.local.commands.registry import command
-from yt_exactly_once.local.commands.whole_tables import Piece
+from yt_exactly_once.local.commands.registry import Context, command
+from yt_exactly_once.local.commands.whole_tables import Piece, Source
 from yt_exactly_once.local.cypress import ypath
+from yt_exactly_once.local.cypress.ypath import YPath
 from yt_exactly_once.local.errors import YtError
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.commands.registry import Context
-    from yt_exactly_once.local.commands.whole_tables import Source
-    from yt_exactly_once.local.cypress.ypath import YPath
 
 _MODES = ("ordered", "unordered")
 _LIMITS = ("ranges", "lower_limit", "upper_limit", "exact")

@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt.yson import YsonUnicode
 
 from yt_exactly_once.local import arguments
-from yt_exactly_once.local.commands.registry import Rows, command
-from yt_exactly_once.local.commands.sessions import conversions_of, table_of, transaction_of
+from yt_exactly_once.local.commands.registry import Context, Rows, command
+from yt_exactly_once.local.commands.sessions import conversions_of, opened, table_of, transaction_of
+from yt_exactly_once.local.cypress import permissions
+from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.queues import consumers, producers, registrations
 from yt_exactly_once.local.queues.places import Place, locate
 from yt_exactly_once.local.tables.layout import TableLayout
 from yt_exactly_once.local.tablets import validation
-from yt_exactly_once.local.tablets.access import open_table
 from yt_exactly_once.local.tablets.appends import apply_due
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.commands.registry import Context
 
 DEFAULT_MAX_ROW_COUNT = 1000
 DEFAULT_MAX_DATA_WEIGHT = 16 << 20
 MAX_ANSWER_DATA_WEIGHT = 16 << 20
 """However much a client asks for (`max_pull_queue_response_data_weight` of tablet nodes)."""
+_PATHS = ("queue_path", "consumer_path")
+_LAG = "registration_lag_seconds"
 
 
 @command("register_queue_consumer", volatile=True)
@@ -40,6 +38,9 @@ def register_queue_consumer(context: Context) -> dict[str, Any]:
     partitions = None if given is None else arguments.integers(given, "partitions")
     with context.proxy.store.write() as connection:
         queue, consumer = _places(context, connection, must_exist=True)
+        if queue.node_id is not None:
+            view = View(connection, user=context.user)
+            permissions.require(view, queue.node_id, context.command, vital=vital, by_proxy=True)
         registrations.put(connection, queue, consumer, vital=vital, partitions=partitions)
     return {}
 
@@ -49,6 +50,11 @@ def unregister_queue_consumer(context: Context) -> dict[str, Any]:
     """Drop a registration, even of objects that are gone."""
     with context.proxy.store.write() as connection:
         queue, consumer = _places(context, connection)
+        # Anybody may clean up after what is gone.
+        if queue.node_id is not None and consumer.node_id is not None:
+            view = View(connection, user=context.user)
+            if not permissions.may(view, queue.node_id, "remove"):
+                permissions.require(view, consumer.node_id, "remove", by_proxy=True)
         registrations.remove(connection, queue, consumer)
     return {}
 
@@ -60,20 +66,20 @@ def list_queue_consumer_registrations(context: Context) -> list[dict[str, Any]]:
         queue, consumer = (
             None
             if context.parameters.get(name) is None
-            else locate(context.proxy.cypress, connection, context.parameters[name], name)
-            for name in ("queue_path", "consumer_path")
+            else locate(connection, context.parameters[name], name)
+            for name in _PATHS
         )
         found = registrations.listing(connection, queue, consumer)
-    lag = _registration_lag(context)
+    lag = context.proxy.settings.feature(_LAG)
     return [
         {
             "queue_path": _rich(item.queue),
             "consumer_path": _rich(item.consumer),
             "vital": item.vital,
-            "partitions": None if item.partitions is None else list(item.partitions),
+            "partitions": item.partitions,
         }
         for item in found
-        if consumers.is_known(item, lag)
+        if item.is_known(lag)
     ]
 
 
@@ -83,7 +89,7 @@ def pull_queue(context: Context) -> Rows:
     offset = arguments.integer(context.parameters, "offset")
     apply_due(context.proxy.store)
     with context.proxy.store.read() as connection:
-        queue = _open(context, connection, "queue_path")
+        queue = opened(context, connection, "queue_path", "read")
         return _pull(context, connection, queue, offset)
 
 
@@ -94,8 +100,9 @@ def pull_queue_consumer(context: Context) -> Rows:
     offset = arguments.integer(context.parameters, "offset", None)
     apply_due(context.proxy.store)
     with context.proxy.store.read() as connection:
-        partition = _partition(context, connection, _check_registered(context, connection))
-        queue = _open(context, connection, "queue_path")
+        place = _check_registered(context, connection)
+        partition = _partition(context, connection, place, "read")
+        queue = opened(context, connection, "queue_path")
         if offset is None:
             offset, _ = consumers.read_offset(connection, partition)
         return _pull(context, connection, queue, offset)
@@ -117,8 +124,12 @@ def advance_queue_consumer(context: Context) -> dict[str, Any]:
         if client_side:
             partition = _partition(context, connection, _places(context, connection)[0])
         else:
-            queue, place = _resolved_queue(context, connection)
-            partition = _partition(context, connection, place)
+            try:
+                queue = opened(context, connection, "queue_path")
+            except YtError as error:
+                raise YtError("Failed to resolve queue path", inner=[error]) from error
+            place = _check_registered(context, connection)
+            partition = _partition(context, connection, place, "read")
             meta = consumers.consumer_meta(connection, queue, partition.index, new_offset)
     with transaction_of(context) as transaction:
         consumers.advance(transaction, partition, old_offset, new_offset, meta)
@@ -128,29 +139,21 @@ def advance_queue_consumer(context: Context) -> dict[str, Any]:
 @command("create_queue_producer_session", volatile=True)
 def create_queue_producer_session(context: Context) -> dict[str, Any]:
     """Start a session or raise its epoch, at once and outside of any transaction."""
-    parameters = context.parameters
-    with (
-        _session(context) as session,
-        context.proxy.transactions.own(user=context.user) as transaction,
-    ):
-        mutation_id = arguments.identifier(parameters, "mutation_id")
-        remembers = context.proxy.settings.feature("producer_session_mutation_dedup")
+    session, parameters = _session(context), context.parameters
+    mutation_id = arguments.identifier(parameters, "mutation_id")
+    if not context.proxy.settings.feature("producer_session_mutation_dedup"):
+        mutation_id = None
+    with context.proxy.transactions.own(user=context.user) as transaction:
         return producers.create_session(
-            transaction,
-            session,
-            user_meta=parameters.get("user_meta"),
-            has_user_meta=parameters.get("user_meta") is not None,
-            mutation_id=mutation_id if remembers else None,
+            transaction, session, user_meta=parameters.get("user_meta"), mutation_id=mutation_id
         )
 
 
 @command("remove_queue_producer_session", volatile=True)
 def remove_queue_producer_session(context: Context) -> dict[str, Any]:
     """Forget a session, at once and outside of any transaction."""
-    with (
-        _session(context) as session,
-        context.proxy.transactions.own(user=context.user) as transaction,
-    ):
+    session = _session(context)
+    with context.proxy.transactions.own(user=context.user) as transaction:
         producers.remove_session(transaction, session)
     return {}
 
@@ -162,20 +165,19 @@ def push_queue_producer(context: Context) -> dict[str, Any]:
     queue = _valid(context, "queue_path", "queue")
     if queue.sorted:
         raise YtError(f"Table {queue.path} is not ordered")
-    request = producers.Push(
-        epoch=arguments.integer(parameters, "epoch"),
-        rows=context.read_rows(validation.input_schema(queue)),
-        sequence_number=arguments.integer(parameters, "sequence_number", None),
-        user_meta=parameters.get("user_meta"),
-        has_user_meta=parameters.get("user_meta") is not None,
-    )
-    with _session(context) as session, transaction_of(context) as transaction:
+    epoch = arguments.integer(parameters, "epoch")
+    rows = context.read_rows(validation.input_schema(queue))
+    session = _session(context)
+    with transaction_of(context) as transaction:
         return producers.push(
             transaction,
             session,
             queue,
-            request,
-            conversions_of(context),
+            rows,
+            epoch=epoch,
+            sequence_number=arguments.integer(parameters, "sequence_number", None),
+            user_meta=parameters.get("user_meta"),
+            conversions=conversions_of(context),
             regress=context.proxy.settings.feature("producer_regress_on_skipped"),
         )
 
@@ -183,47 +185,27 @@ def push_queue_producer(context: Context) -> dict[str, Any]:
 def _places(
     context: Context, connection: sqlite3.Connection, *, must_exist: bool = False
 ) -> tuple[Place, Place]:
-    cypress, parameters = context.proxy.cypress, context.parameters
     queue, consumer = (
-        locate(cypress, connection, parameters.get(name), name, must_exist=must_exist)
-        for name in ("queue_path", "consumer_path")
+        locate(connection, context.parameters.get(name), name, must_exist=must_exist)
+        for name in _PATHS
     )
     return queue, consumer
 
 
-def _resolved_queue(context: Context, connection: sqlite3.Connection) -> tuple[TableLayout, Place]:
-    """Return the queue of a consumer that is registered for it, and its place."""
-    try:
-        queue = _open(context, connection, "queue_path")
-    except YtError as error:
-        raise YtError("Failed to resolve queue path", inner=[error]) from error
-    return queue, _check_registered(context, connection)
-
-
-def _open(context: Context, connection: sqlite3.Connection, parameter: str) -> TableLayout:
-    path = context.parameters.get(parameter)
-    return open_table(context.proxy.cypress, connection, path, parameter)
-
-
 def _partition(
-    context: Context, connection: sqlite3.Connection, queue: Place
+    context: Context, connection: sqlite3.Connection, queue: Place, permission: str | None = None
 ) -> consumers.Partition:
     index = arguments.integer(context.parameters, "partition_index")
-    consumer = _open(context, connection, "consumer_path")
-    return consumers.partition_of(consumer, queue, index)
+    consumer = opened(context, connection, "consumer_path", permission)
+    return consumers.Partition(consumer, queue, index)
 
 
 def _check_registered(context: Context, connection: sqlite3.Connection) -> Place:
     """Return the place of a queue that the consumer is registered for."""
-    lag = _registration_lag(context)
     queue, consumer = _places(context, connection, must_exist=True)
-    consumers.find_registration(connection, queue, consumer, lag)
+    lag = context.proxy.settings.feature(_LAG)
+    consumers.check_registered(connection, queue, consumer, lag)
     return queue
-
-
-def _registration_lag(context: Context) -> float:
-    lag: float = context.proxy.settings.feature("registration_lag_seconds")
-    return lag
 
 
 def _pull(
@@ -251,17 +233,12 @@ def _valid(context: Context, parameter: str, role: str) -> TableLayout:
         raise YtError(f"Path {path} does not point to a valid {role}", inner=[error]) from error
 
 
-@contextmanager
-def _session(context: Context) -> Iterator[producers.Session]:
+def _session(context: Context) -> producers.Session:
     producer = _valid(context, "producer_path", "producer")
-    if not producer.sorted:
-        raise YtError(f"Table {producer.path} is not sorted")
-    producers.check_producer(producer)
     with context.proxy.store.read() as connection:
-        path = context.parameters.get("queue_path")
-        queue = locate(context.proxy.cypress, connection, path, "queue_path")
+        queue = locate(connection, context.parameters.get("queue_path"), "queue_path")
     session_id = arguments.text(context.parameters.get("session_id"), "session_id")
-    yield producers.Session(producer, queue, session_id)
+    return producers.Session(producer, queue, session_id)
 
 
 def _rich(place: Place) -> Any:

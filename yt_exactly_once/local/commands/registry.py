@@ -8,17 +8,17 @@ proxy from them, so a wrong flag changes its behaviour.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import wraps
 from typing import Any, Literal
 
 from yt_exactly_once.local import support
-from yt_exactly_once.local.commands import rights
+from yt_exactly_once.local.cypress import permissions
+from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.proxy import Proxy
 from yt_exactly_once.local.tables.schema import Column
 
 DataType = Literal["null", "structured", "tabular", "binary"]
-Support = Literal["full", "partial"]
 
 
 @dataclass(frozen=True)
@@ -87,18 +87,16 @@ class Command:
     is_volatile: bool
     is_heavy: bool
     handler: Handler
-    support: Support
     note: str
+
+    @property
+    def support(self) -> str:
+        """How much of the real command there is."""
+        return "partial" if self.note else "full"
 
     def descriptor(self) -> dict[str, Any]:
         """Return the entry of `GET /api/v4`."""
-        return {
-            "name": self.name,
-            "input_type": self.input_type,
-            "output_type": self.output_type,
-            "is_volatile": self.is_volatile,
-            "is_heavy": self.is_heavy,
-        }
+        return {each.name: getattr(self, each.name) for each in fields(self)[:5]}
 
 
 REGISTRY: dict[str, Command] = {}
@@ -127,19 +125,12 @@ def command(
         @wraps(handler)
         def checked(context: Context) -> Any:
             support.check_parameters(name, context.parameters)
-            rights.check(context)
+            if context.user != permissions.ROOT:
+                with context.proxy.store.read() as connection:
+                    permissions.check_user(View(connection, user=context.user))
             return handler(context)
 
-        REGISTRY[name] = Command(
-            name,
-            input_type,
-            output_type,
-            volatile,
-            heavy,
-            checked,
-            "partial" if partial else "full",
-            partial,
-        )
+        REGISTRY[name] = Command(name, input_type, output_type, volatile, heavy, checked, partial)
         return handler
 
     return register

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once.local import arguments
-from yt_exactly_once.local.commands.registry import Rows, command
+from yt_exactly_once.local.commands.registry import Context, Rows, command
 from yt_exactly_once.local.commands.sessions import (
     conversions_of,
     note_access,
@@ -19,15 +19,11 @@ from yt_exactly_once.local.commands.sessions import (
 )
 from yt_exactly_once.local.cypress import ypath
 from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.tables.layout import TableLayout
+from yt_exactly_once.local.tables.schema import Column
 from yt_exactly_once.local.tables.vectors import StoredRows
 from yt_exactly_once.local.tablets import modifications, reads, validation, versions
 from yt_exactly_once.local.tablets.access import check_readable
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.commands.registry import Context
-    from yt_exactly_once.local.tables.layout import TableLayout
-    from yt_exactly_once.local.tables.schema import Column
-
 
 _MANY_KEYS = 64
 """From so many on rows are written faster by columns."""
@@ -95,7 +91,7 @@ def lookup_rows(context: Context) -> Rows:
     parameters = context.parameters
     _check_plain_path(parameters.get("path"))
     keep = arguments.flag(parameters, "keep_missing_rows")
-    layout = _sorted_table(context)
+    layout = _sorted_table(context, "read")
     rows = context.read_rows(validation.input_schema(layout, keys_only=True))
     encoded = validation.encode_keys(layout, rows, conversions=conversions_of(context))
     keys = modifications.keys_of(layout, encoded)
@@ -104,7 +100,7 @@ def lookup_rows(context: Context) -> Rows:
     read = _reader(parameters)
     if read is reads.lookup and not keep and len(keys) >= _MANY_KEYS:
         read = reads.lookup_stored
-    note_access(context, layout)
+    note_access(context, layout.node_id)
     moments = read_moments(context)
     found: Sequence[Any] = [None] * len(keys)
     with reading(context) as connection:
@@ -129,8 +125,8 @@ def _reader(parameters: dict[str, Any]) -> Any:
     )
 
 
-def _sorted_table(context: Context) -> TableLayout:
-    layout = table_of(context)
+def _sorted_table(context: Context, permission: str | None = None) -> TableLayout:
+    layout = table_of(context, permission=permission)
     if not layout.sorted:
         raise YtError(f"Table {layout.path} is not sorted", Code.TABLE_MUST_BE_SORTED)
     return layout

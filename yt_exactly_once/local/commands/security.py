@@ -7,19 +7,15 @@ from __future__ import annotations
 
 import secrets
 import sqlite3
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once.local import arguments, authentication
 from yt_exactly_once.local.commands.mutations import once
-from yt_exactly_once.local.commands.registry import command
-from yt_exactly_once.local.cypress import clock, nodes, permissions, tree, ypath
+from yt_exactly_once.local.commands.registry import Context, command
+from yt_exactly_once.local.cypress import locks, nodes, permissions, tree, ypath
 from yt_exactly_once.local.cypress.ids import make_id
 from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import Code, YtError
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.commands.registry import Context
-
 
 _TYPES = ("user", "group", "account", "tablet_cell_bundle", "tablet_cell")
 
@@ -35,39 +31,37 @@ def create_object(
     if object_type != "tablet_cell":
         name = arguments.text(given.get("name"), "attributes/name")
     where = f"//sys/{object_type}s/{ypath.escape(name)}"
-    view = View(connection)
+    view = View(connection, user=context.user)
+    if not permissions.is_superuser(view):
+        raise YtError(
+            f'Access denied for user "{context.user}": "create" permission for "{object_type}" schema'
+            " is not allowed by any matching ACE",
+            Code.AUTHORIZATION,
+            {"user": context.user, "permission": ["create"]},
+        )
     position = tree.walk(view, ypath.parse(where))
     if not position.rest:
         if arguments.flag(context.parameters, "ignore_existing"):
             return position.id
         raise nodes.already_exists(where)
-    nodes.place(view, position, object_id, recursive=False)
-    view.add_node(object_id, object_type)
     defaults = {"health": "good"} if object_type.startswith("tablet_cell") else {}
-    view.put_attributes(object_id, {**clock.birth(connection, context.user), **defaults, **given})
+    locks.add_node(view, object_type, {**defaults, **given}, object_id)
+    nodes.place(view, position, object_id, {}, recursive=False)
     return object_id
 
 
 @command("add_member", volatile=True)
-def add_member(context: Context) -> Any:
-    """Put a user or a group into a group."""
-    return _change_group(context)
-
-
 @command("remove_member", volatile=True)
-def remove_member(context: Context) -> Any:
-    """Take a user or a group out of a group."""
-    return _change_group(context)
-
-
 @once
-def _change_group(context: Context, connection: sqlite3.Connection) -> None:
+def change_members(context: Context, connection: sqlite3.Connection) -> None:
+    """Put a user or a group into a group, or take it out."""
     joins = context.command == "add_member"
     member, group = (arguments.text(context.parameters.get(n), n) for n in ("member", "group"))
-    view = View(connection)
+    view = View(connection, user=context.user)
     group_id = view.find("groups", group)
     if group_id is None:
         raise YtError(f'No such group "{group}"')
+    permissions.require(view, group_id, "write")
     if permissions.find_subject(view, member) is None:
         raise YtError(f'No such subject "{member}"')
     if group in permissions.IMPLICIT:
@@ -92,12 +86,9 @@ def issue_token(context: Context) -> str:
     user = arguments.text(context.parameters.get("user"), "user")
     token = secrets.token_hex(16)
     with context.proxy.store.write() as connection:
-        _require_superuser(context, connection)
-        view = View(connection)
-        permissions.check_user(connection, user)
-        node_id = make_id("map_node")
-        view.add_node(node_id, "map_node")
-        view.put_attribute(node_id, "user", user)
+        view = _superuser_view(context, connection)
+        permissions.check_user(View(connection, user=user))
+        node_id = locks.add_node(view, "map_node", {"user": user})
         folder = view.find(authentication.TOKENS) or ""
         view.put_attribute(folder, authentication.ISSUED, value=True)
         view.put_child(folder, authentication.digest(token.encode()), node_id)
@@ -109,14 +100,15 @@ def revoke_token(context: Context) -> Any:
     """Forget a token."""
     key = arguments.text(context.parameters.get("token_sha256"), "token_sha256")
     with context.proxy.store.write() as connection:
-        _require_superuser(context, connection)
-        view = View(connection)
+        view = _superuser_view(context, connection)
         if view.find(authentication.TOKENS, key) is None:
             raise YtError("Provided token is not recognized as a valid token")
         view.put_child(view.find(authentication.TOKENS) or "", key, None)
     return {}
 
 
-def _require_superuser(context: Context, connection: sqlite3.Connection) -> None:
-    if not permissions.is_superuser(connection, context.user):
+def _superuser_view(context: Context, connection: sqlite3.Connection) -> View:
+    view = View(connection, user=context.user)
+    if not permissions.is_superuser(view):
         raise YtError("Tokens can be issued and revoked by a superuser only", Code.AUTHORIZATION)
+    return view

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from typing import TYPE_CHECKING
 
 from yt_exactly_once.local import arguments, ql
-from yt_exactly_once.local.commands.registry import Rows, command
+from yt_exactly_once.local.commands.registry import Context, Rows, command
 from yt_exactly_once.local.commands.sessions import (
     note_access,
     read_moments,
@@ -22,9 +21,6 @@ from yt_exactly_once.local.tables.layout import TableLayout
 from yt_exactly_once.local.tablets import query_tables, reads
 from yt_exactly_once.local.tablets.access import check_readable, open_table
 from yt_exactly_once.local.tablets.appends import apply_due
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.commands.registry import Context
 
 
 class _ReadsOrderedTable(Exception):  # noqa: N818 - a signal, not a failure
@@ -70,10 +66,10 @@ def _execute(context: Context, connection: sqlite3.Connection, *, snapshot: bool
 
     def resolve(path: str) -> TableLayout:
         with context.proxy.store.read() as latest:
-            layout = open_table(context.proxy.cypress, latest, path)
-            user = context.user
-            permissions.require(View(latest), layout.node_id, user, "read", by_proxy=True)
-        note_access(context, layout)
+            layout = open_table(latest, path)
+            view = View(latest, user=context.user)
+            permissions.require(view, layout.node_id, "read", by_proxy=True)
+        note_access(context, layout.node_id)
         if snapshot and not layout.sorted:
             raise _ReadsOrderedTable
         newest.append(layout)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once.local import arguments
+from yt_exactly_once.local.commands.registry import Context
+from yt_exactly_once.local.cypress import permissions
+from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats import structured
 from yt_exactly_once.local.tables.encoding import Conversions
@@ -15,27 +18,41 @@ from yt_exactly_once.local.tables.layout import TableLayout
 from yt_exactly_once.local.tablets.access import open_table
 from yt_exactly_once.local.tablets.transactions import TabletTransaction
 
-if TYPE_CHECKING:
-    from yt_exactly_once.local.commands.registry import Context
-
 _MIN_TIMESTAMP = 1
 _MAX_TIMESTAMP = 0x3FFFFFFFFFFFFF00
 _LATEST = (0x3FFFFFFFFFFFFF01, 0x3FFFFFFFFFFFFF04)
 """Names of the newest moment: synchronously or asynchronously committed."""
 
 
-def table_of(context: Context, parameter: str = "path") -> TableLayout:
-    """Return the dynamic table that a parameter names, as it is now."""
+def table_of(
+    context: Context, parameter: str = "path", permission: str | None = None
+) -> TableLayout:
+    """Return the dynamic table that a parameter names, as it is now; see `opened`."""
     with context.proxy.store.read() as connection:
-        return open_table(
-            context.proxy.cypress, connection, context.parameters.get(parameter), parameter
-        )
+        return opened(context, connection, parameter, permission)
 
 
-def note_access(context: Context, layout: TableLayout) -> None:
-    """Count that rows of a table are read."""
-    if not arguments.flag(context.parameters, "suppress_access_tracking"):
-        context.proxy.accesses.record(layout.node_id)
+def opened(
+    context: Context,
+    connection: sqlite3.Connection,
+    parameter: str = "path",
+    permission: str | None = None,
+) -> TableLayout:
+    """Return the dynamic table that a parameter names; refuse a user without the permission, if any."""
+    layout = open_table(connection, context.parameters.get(parameter), parameter)
+    if permission is not None:
+        view = View(connection, user=context.user)
+        permissions.require(view, layout.node_id, permission, by_proxy=True)
+    return layout
+
+
+def note_access(context: Context, node_id: str) -> None:
+    """Count that somebody reads a node."""
+    reader = arguments.mapping(context.parameters.get("table_reader") or {}, "table_reader")
+    for options in (context.parameters, reader):
+        if arguments.flag(options, "suppress_access_tracking"):
+            return
+    context.proxy.accesses.record(node_id)
 
 
 @contextmanager

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt import yson
 
 from yt_exactly_once.local import arguments, support
 from yt_exactly_once.local.commands import streams, whole_tables
-from yt_exactly_once.local.commands.cypress import note_access, path_of, view_of
+from yt_exactly_once.local.commands.cypress import path_of, view_of
 from yt_exactly_once.local.commands.mutations import once
 from yt_exactly_once.local.commands.registry import Context, Rows, command
-from yt_exactly_once.local.commands.sessions import conversions_of
-from yt_exactly_once.local.commands.whole_tables import existing, table
+from yt_exactly_once.local.commands.sessions import conversions_of, note_access
+from yt_exactly_once.local.commands.whole_tables import Source, allowed
 from yt_exactly_once.local.cypress import (
     chunks,
     clock,
@@ -26,6 +26,7 @@ from yt_exactly_once.local.cypress import (
     master_transactions,
     quotas,
     rich_path,
+    tree,
     ypath,
 )
 from yt_exactly_once.local.cypress.view import Node, View
@@ -36,9 +37,6 @@ from yt_exactly_once.local.static import joins, uploads
 from yt_exactly_once.local.static import rows as static_rows
 from yt_exactly_once.local.static.rows import Range
 from yt_exactly_once.local.tables.schema import Column
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.commands.whole_tables import Source
 
 
 @command(
@@ -111,7 +109,7 @@ def read_table(context: Context) -> Any:
     def read(connection: sqlite3.Connection) -> Iterator[Any]:
         view = view_of(context, connection)
         source = whole_tables.opened(view, path)
-        note_access(context, view, path)
+        note_access(context, tree.reach(view, path).id)
         known.extend(
             column for column in source.schema.columns if columns is None or column.name in columns
         )
@@ -152,7 +150,10 @@ def concatenate(context: Context, connection: sqlite3.Connection) -> None:
     parsed = [ypath.parse(source, "source_paths") for source in sources]
     view = view_of(context, connection)
     views = [_source_view(context, connection, path) or view for path in parsed]
-    nodes = [existing(*pair) for pair in [*zip(views, parsed, strict=True), (view, target)]]
+    nodes = [
+        *(allowed(*pair, "read", None) for pair in zip(views, parsed, strict=True)),
+        allowed(view, target, "write", None),
+    ]
     if len({node.type for node in nodes}) > 1 or nodes[0].type not in {"file", "table"}:
         raise YtError("Files can be joined with files only, and tables with tables")
     if any(node.attributes.get("dynamic") for node in nodes):
@@ -169,7 +170,7 @@ def concatenate(context: Context, connection: sqlite3.Connection) -> None:
         joined = static_rows.in_order(view, result, schemas, joined, append=append)
     if append:
         chunks.begin_append(view, result.id)
-        chunks.add_refs(view, result.id, joined)
+        chunks.add_refs(view, result.id, [chunk.id for chunk in joined])
     else:
         chunks.replace(view, result.id, joined)
     if after is not None:
@@ -180,9 +181,9 @@ def concatenate(context: Context, connection: sqlite3.Connection) -> None:
 def _source_view(context: Context, connection: sqlite3.Connection, path: YPath) -> View | None:
     """Return the tree as the transaction of a source sees it, if the path names one."""
     transaction_id = path.attributes.get("transaction_id")
-    return (
-        None if transaction_id is None else context.proxy.cypress.view(connection, transaction_id)
-    )
+    if transaction_id is None:
+        return None
+    return master_transactions.view_of(connection, transaction_id, context.user)
 
 
 @command("parse_ypath")
@@ -195,7 +196,7 @@ def parse_ypath(context: Context) -> Any:
 
 
 def _static(view: View, path: YPath) -> Node:
-    node = table(view, path)
+    node = allowed(view, path, "write")
     if node.attributes.get("dynamic"):
         raise YtError(
             f"Cannot write to dynamic table {node.path} with write_table; use insert_rows"

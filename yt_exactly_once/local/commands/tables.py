@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt.yson import YsonUint64
 
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.commands.mutations import once
-from yt_exactly_once.local.commands.registry import command
-from yt_exactly_once.local.commands.sessions import table_of
-from yt_exactly_once.local.cypress import locks, quotas, ypath
+from yt_exactly_once.local.commands.registry import Context, command
+from yt_exactly_once.local.commands.sessions import opened, table_of
+from yt_exactly_once.local.cypress import locks, permissions, quotas, tree, ypath
 from yt_exactly_once.local.cypress.view import Node, View
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.queues import trimming
 from yt_exactly_once.local.store import last_timestamp, next_timestamp
 from yt_exactly_once.local.tables.layout import TableLayout
 from yt_exactly_once.local.tablets import counters, forced_unmount, retention, shape, states
-from yt_exactly_once.local.tablets.access import check_has_cell, open_node, open_table, tablet_at
+from yt_exactly_once.local.tablets.access import check_has_cell, open_node, tablet_at
 from yt_exactly_once.local.tablets.appends import apply_due
 from yt_exactly_once.local.tablets.catalog import find_layout
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.commands.registry import Context
 
 _FORCED_COMPACTION = ("forced_compaction_revision", "forced_store_compaction_revision")
 _TRANSITIONS: dict[str, tuple[states.Action, str]] = {
@@ -109,7 +106,7 @@ def trim_rows(context: Context) -> dict[str, Any]:
     count = arguments.integer(context.parameters, "trimmed_row_count")
     apply_due(context.proxy.store)
     with context.proxy.store.write() as connection:
-        layout = open_table(context.proxy.cypress, connection, context.parameters.get("path"))
+        layout = opened(context, connection, permission="write")
         if layout.sorted:
             raise YtError(f"Table {layout.path} is not ordered")
         trimming.trim(connection, layout, index, count)
@@ -123,7 +120,7 @@ def get_tablet_infos(context: Context) -> dict[str, Any]:
     with_errors = arguments.flag(context.parameters, "request_errors")
     apply_due(context.proxy.store)
     with context.proxy.store.read() as connection:
-        layout = open_table(context.proxy.cypress, connection, context.parameters.get("path"))
+        layout = opened(context, connection)
         infos = []
         for index in indexes:
             tablet = tablet_at(layout, index)
@@ -147,7 +144,7 @@ def get_tablet_infos(context: Context) -> dict[str, Any]:
 @command("get_table_pivot_keys")
 def get_table_pivot_keys(context: Context) -> list[Any]:
     """Return the first key of every tablet."""
-    layout = table_of(context)
+    layout = table_of(context, permission="read")
     if not layout.sorted:
         raise YtError(f"Table {layout.path} is not sorted")
     if arguments.flag(context.parameters, "represent_key_as_list"):
@@ -165,13 +162,25 @@ def _run(
 
     @once
     def apply(context: Context, connection: sqlite3.Connection) -> None:
-        path = context.parameters.get("path")
-        node = context.proxy.cypress.resolve(connection, ypath.parse(path).text)
-        if find_layout(connection, node.id, node.path) is None:
+        path, view = context.parameters.get("path"), View(connection, user=context.user)
+        position = tree.reach(view, ypath.parse(path))
+        if find_layout(connection, position.id, position.path) is None:
             raise YtError(static_table)
-        node, layout = open_node(context.proxy.cypress, connection, path)
+        node, layout = open_node(connection, path)
+        _require_mount(view, node, is_forced=arguments.flag(context.parameters, "force"))
         # Nobody else may hold the table; a change of tablets itself belongs to no transaction.
-        locks.acquire(context.proxy.cypress.view(connection, None), node.id)
+        locks.acquire(view, node.id)
         change(connection, node, layout)
 
     return apply(context)
+
+
+def _require_mount(view: View, node: Node, *, is_forced: bool) -> None:
+    """Ask for what changes of tablets need, of the table and of its bundle."""
+    permissions.require(view, node.id, "mount")
+    bundle = str(node.attributes.get(quotas.BUNDLE) or "default")
+    bundle_id = view.find(f"{quotas.BUNDLE}s", bundle)
+    if bundle_id is not None:
+        permissions.require(view, bundle_id, "use")
+        if is_forced:
+            permissions.require(view, bundle_id, "administer")

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt.yson import YsonUint64
 
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.commands.mutations import once
-from yt_exactly_once.local.commands.registry import command
+from yt_exactly_once.local.commands.registry import Context, command
 from yt_exactly_once.local.commands.sessions import atomicity_of
 from yt_exactly_once.local.cypress import master_transactions, prerequisites
 from yt_exactly_once.local.cypress.ids import CELL_TAG, TYPES, is_id, type_number
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.store import next_timestamp
-from yt_exactly_once.local.tablets.transactions import DEFAULT_TIMEOUT_SECONDS
-
-if TYPE_CHECKING:
-    from yt_exactly_once.local.commands.registry import Context
-    from yt_exactly_once.local.tablets.transactions import TabletTransaction
+from yt_exactly_once.local.tablets.transactions import DEFAULT_TIMEOUT_SECONDS, TabletTransaction
 
 _MILLISECOND = 1000
 

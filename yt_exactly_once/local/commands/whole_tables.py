@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.commands.sessions import check_moments
-from yt_exactly_once.local.cypress import chunks, tree
+from yt_exactly_once.local.cypress import chunks, permissions, tree
 from yt_exactly_once.local.cypress.view import Node, View
 from yt_exactly_once.local.cypress.ypath import YPath
 from yt_exactly_once.local.errors import YtError
@@ -31,22 +31,18 @@ class Piece(NamedTuple):
     weight: int
 
 
-def existing(view: View, path: YPath) -> Node:
-    """Return the node that a path leads to."""
-    return tree.load(view, tree.reach(view, path))
-
-
-def table(view: View, path: YPath) -> Node:
-    """Return the table that a path leads to."""
-    node = existing(view, path)
-    if node.type != "table":
-        raise YtError(f'Invalid type of {node.path}: expected "table", actual "{node.type}"')
+def allowed(view: View, path: YPath, permission: str, kind: str | None = "table") -> Node:
+    """Return the node that a path leads to, if it is of a kind and its user has a permission on it."""
+    node = tree.node_at(view, path)
+    if kind not in {None, node.type}:
+        raise YtError(f'Invalid type of {node.path}: expected "{kind}", actual "{node.type}"')
+    permissions.require(view, node.id, permission)
     return node
 
 
 def opened(view: View, path: YPath) -> Source:
     """Return the rows of a table, as they are or as they were at the timestamp of the path."""
-    node = table(view, path)
+    node = allowed(view, path, "read")
     if not node.attributes.get("dynamic"):
         return _StaticRows(view, node)
     layout = _layout(view.connection, node, path)

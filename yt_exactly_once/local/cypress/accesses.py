@@ -14,10 +14,6 @@ from threading import Lock, Timer
 from yt_exactly_once.local.cypress import clock
 from yt_exactly_once.local.store import Store
 
-_TABLE = (
-    "CREATE TABLE IF NOT EXISTS cypress_accesses"
-    " (node_id TEXT PRIMARY KEY, count INTEGER NOT NULL, at TEXT NOT NULL) WITHOUT ROWID"
-)
 _FLUSH_SECONDS = 0.5
 
 
@@ -29,8 +25,6 @@ class Accesses:
         self._lock = Lock()
         self._seen: Counter[str] = Counter()
         self._last: dict[str, float] = {}
-        with store.write() as connection:
-            connection.execute(_TABLE)
 
     def record(self, node_id: str) -> None:
         """Count an access."""

@@ -1,6 +1,6 @@
 """Attributes of nodes: the stored ones, the computed ones, and which of them may be changed.
 
-Names and rules follow the master's node proxies. Attributes of dynamic tables come from `dynamic`.
+Names follow the master's node proxies. Attributes of dynamic tables come from `dynamic`.
 """
 
 from __future__ import annotations
@@ -10,32 +10,29 @@ from typing import TYPE_CHECKING, Any
 
 from yt import yson
 
-from yt_exactly_once.local import arguments, support
+from yt_exactly_once.local import arguments
 from yt_exactly_once.local.cypress import (
     accesses,
     chunks,
     clock,
     dynamic,
-    limits,
     locks,
     mount_options,
     permissions,
     quotas,
-    storage_settings,
-    values,
+    tree,
+    ypath,
 )
-from yt_exactly_once.local.cypress.ids import CELL_TAG
-from yt_exactly_once.local.cypress.layout import ROOT_ID, TRUNK
+from yt_exactly_once.local.cypress.ids import CELL_TAG, NULL
+from yt_exactly_once.local.cypress.layout import TRUNK
 from yt_exactly_once.local.cypress.mount_options import MOUNT_CONFIG
 from yt_exactly_once.local.cypress.view import Node, View
-from yt_exactly_once.local.cypress.ypath import Mark, Step
+from yt_exactly_once.local.cypress.ypath import Step
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.store import last_timestamp
 
 if TYPE_CHECKING:
     Computed = dict[str, Callable[[], Any]]
-
-EXPIRATION = ("expiration_time", "expiration_timeout")
 
 _SETTABLE_NAMES = """
     account acl annotation compression_codec erasure_codec executable expiration_time expiration_timeout
@@ -45,23 +42,12 @@ _SETTABLE_NAMES = """
 SETTABLE_SYSTEM = frozenset(_SETTABLE_NAMES.split())
 """System attributes that `set` may change on any node; the others are refused."""
 
-ACCESS_CONTROL = ("acl", "inherit_acl", "owner")
 _STORED_NAMES = """
     access_time attribute_revision content_revision creation_time dynamic modification_time revision schema
     schema_mode
 """
-_STORED_SYSTEM = frozenset(_STORED_NAMES.split())
-_NOT_IN_TRANSACTIONS = frozenset(
-    ("media", "primary_medium", "replication_factor", "tablet_cell_bundle", "vital")
-)
-_CHARGED = {
-    quotas.ACCOUNT: ("node_count", "chunk_count", "disk_space"),
-    quotas.BUNDLE: ("tablet_count",),
-}
-"""What a change of who pays must leave room for."""
-
-_REPLACED = frozenset(("annotation", "expiration_time", "expiration_timeout", "opaque"))
-"""System attributes that go when all attributes of a node are replaced."""
+STORED = frozenset(_STORED_NAMES.split())
+"""Stored attributes that nobody sets or removes."""
 
 _OPAQUE = frozenset(
     ("chunk_ids", "locks", "path", "queue_partitions", "queue_status", "tablets", "user_attributes")
@@ -73,8 +59,12 @@ _OF_LOCKS = ("id", "state", "transaction_id", "mode", "child_key", "attribute_ke
 """What `@locks` says of each; the lock itself has more."""
 
 
-def computed(view: View, node: Node) -> Computed:
-    """Return the attributes that are worked out on demand, by name."""
+def _known(view: View, node: Node) -> Computed:
+    """Return what gives each attribute of a node; what is worked out goes before what is stored."""
+    return {**_constants(node.attributes), **_computed(view, node)}
+
+
+def _computed(view: View, node: Node) -> Computed:
     options: Computed = {}
     if node.type == "table":
         config = node.attributes.get(MOUNT_CONFIG) or {}
@@ -85,16 +75,10 @@ def computed(view: View, node: Node) -> Computed:
 
 def _common(view: View, node: Node) -> Computed:
     """Return the computed attributes that every node has."""
+    fixed = {"id": node.id, "type": node.type, "path": node.path, "native_cell_tag": CELL_TAG}
     found: Computed = {
-        "id": lambda: node.id,
-        "type": lambda: node.type,
-        "path": lambda: node.path,
-        "parent_id": lambda: node.parent_id or "0-0-0-0",
-        "builtin": lambda: False,
-        "external": lambda: False,
-        "foreign": lambda: False,
-        "native_cell_tag": lambda: CELL_TAG,
-        "ref_counter": lambda: 1,
+        **_constants({**fixed, "parent_id": node.parent_id or NULL, "ref_counter": 1}),
+        **_constants(dict.fromkeys(("builtin", "external", "foreign"), False)),
         "lock_mode": lambda: _lock_mode(view, node),
         "lock_count": lambda: len(locks.of_node(view, node.id)),
         "locks": lambda: [
@@ -126,7 +110,7 @@ def _effective_expiration(view: View, node_id: str) -> dict[str, Any]:
     """Return the earliest ends of a node and of the folders above it, each with its place."""
     found: dict[str, Any] = {"time": None, "timeout": None}
     for above in view.above(node_id):
-        at, timeout = (view.attribute(above, name) for name in EXPIRATION)
+        at, timeout = (view.attribute(above, name) for name in permissions.EXPIRATION)
         moment = arguments.moment({"time": at}, "time")
         ends = {"time": None if moment is None else clock.spell(moment), "timeout": timeout}
         for name, end in ends.items():
@@ -149,7 +133,7 @@ def _by_type(view: View, node: Node) -> Computed:
         }
     if node.type in _OF_OBJECTS:
         return _OF_OBJECTS[node.type](view, node)
-    if _is_dynamic(node):
+    if is_dynamic(node):
         return dynamic.tables().attributes(view.connection, node)
     if node.type in {"file", "table"}:
         return _chunked(view, node)
@@ -240,145 +224,51 @@ def _tabular(view: View, node: Node, listed: Sequence[chunks.Chunk], size: int) 
 
 def read_all(view: View, node: Node) -> dict[str, Any]:
     """Return what `@` shows: everything, with opaque attributes as entities."""
-    shown = dict(node.attributes)
-    for name, compute in computed(view, node).items():
-        shown[name] = None if name in _OPAQUE else compute()
-    return dict(sorted(shown.items()))
+    known = sorted(_known(view, node).items())
+    return {name: None if name in _OPAQUE else compute() for name, compute in known}
 
 
 def read(view: View, node: Node, name: str) -> Any:
     """Return one attribute; raise `YtError` 500 when the node has none of that name."""
-    compute = computed(view, node).get(name)
-    if compute is not None:
-        return compute()
-    if name not in node.attributes:
+    compute = _known(view, node).get(name)
+    if compute is None:
         raise YtError(f'Attribute "{name}" is not found', Code.RESOLVE)
-    return node.attributes[name]
+    return compute()
 
 
 def read_some(view: View, node: Node, names: Sequence[str]) -> dict[str, Any]:
     """Return those of the named attributes that the node has."""
-    known = computed(view, node)
-    found = {}
-    for name in names:
-        if name in known:
-            found[name] = known[name]()
-        elif name in node.attributes:
-            found[name] = node.attributes[name]
-    return found
+    known = _known(view, node)
+    return {name: known[name]() for name in names if name in known}
 
 
 def names(view: View, node: Node) -> list[str]:
     """Return the names of all attributes."""
-    return sorted({*node.attributes, *computed(view, node)})
+    return sorted(_known(view, node))
 
 
 def user_attributes(view: View, node: Node) -> dict[str, Any]:
     """Return the attributes that users have made up."""
-    system = {*SETTABLE_SYSTEM, *_STORED_SYSTEM}
+    system = {*SETTABLE_SYSTEM, *STORED}
     options: dict[str, Any] = {}
     if node.type == "table":
         system.add(MOUNT_CONFIG)
         options = node.attributes.get(MOUNT_CONFIG) or {}
-    if _is_dynamic(node):
+    if is_dynamic(node):
         system |= dynamic.tables().attributes(view.connection, node).keys()
     own = {name: value for name, value in node.attributes.items() if name not in system}
     return {**options, **own}
 
 
-def write(view: View, node: Node, steps: Sequence[Step], value: Any) -> None:
-    """Set an attribute, or a part of it; without any step, replace all those of users."""
-    if not steps:
-        _replace_all(view, node, value)
-        return
-    if node.type == "document" and steps[0] == "value":
-        _put_document(view, node, values.set_(view.value(node.id), steps[1:], value, node.path))
-        return
-    steps = _in_mount_config(node, steps)
-    name = attribute_name(steps[0])
-    if len(steps) > 1:
-        whole = {} if name == MOUNT_CONFIG else read(view, node, name)
-        whole = node.attributes.get(name, whole)
-        value = values.set_(whole, steps[1:], value, f"{node.path}/@{name}")
-    if _is_dynamic(node):
-        dynamic.tables().check_change(
-            view.connection, node, name, value, in_transaction=view.tx != TRUNK
-        )
-    check_settable(view, node, name)
-    check_value(view, node.type, name, value)
-    _check_outside(view, node, name)
-    if name in EXPIRATION and node.id == ROOT_ID:
-        raise YtError(f'Cannot set "{name}" for the root')
-    locks.acquire(view, node.id, locks.SHARED, attribute_key=name)
-    clock.touch(view, node.id, "attribute")
-    if name == "account":
-        _pin_account_below(view, node)
-    if name in ACCESS_CONTROL and view.tx != TRUNK:
-        raise YtError("Operation cannot be performed in transaction")
-    view.put_attribute(node.id, name, normalized(view, name, value))
-    quotas.check(view, node.id, *_CHARGED.get(name, ()))
-
-
-def normalized(view: View, name: str, value: Any) -> Any:
-    """Return an attribute as it is kept; refuse wrong access control, owners and ends of nodes."""
-    if name == "acl":
-        return permissions.parse(view.trunk, value)
-    if name == "expiration_time":
-        arguments.moment({name: value}, name)
-    if name == "expiration_timeout":
-        arguments.integer({name: value}, name, unsigned=True)
-    if name == "inherit_acl" and not isinstance(value, bool):
-        raise YtError(f'Error setting builtin attribute "{name}": expected a boolean')
-    if name == "owner" and permissions.find_subject(view.trunk, value) is None:
-        raise YtError(f'No such subject "{value}"')
-    return value
-
-
-def _check_outside(view: View, node: Node, name: str) -> None:
-    """Refuse to change in a transaction what is fixed there; a folder may change most of it."""
-    fixed = {quotas.BUNDLE} if node.type == "map_node" else _NOT_IN_TRANSACTIONS
-    if name in fixed and view.tx != TRUNK:
-        raise YtError(
-            f'Operation cannot be performed in transaction: change "{name}" outside of it'
-        )
-
-
 def exists(view: View, node: Node, name: str) -> bool:
     """Tell whether a node has an attribute."""
-    return name in node.attributes or name in computed(view, node)
-
-
-def check_value(view: View, node_type: str, name: str, value: Any) -> None:
-    """Refuse a value that no node of the type can have as this attribute."""
-    support.check_attribute(name, value)
-    limits.check_attribute(view, name, value)
-    storage_settings.check(view, name, value)
-    if node_type == "table" and name == MOUNT_CONFIG:
-        mount_options.check_values(value)
-
-
-def _in_mount_config(node: Node, steps: Sequence[Step]) -> Sequence[Step]:
-    """Return the path inside `@mount_config` for an option of a mount, else the path as it is."""
-    is_option = node.type == "table" and steps[0] in mount_options.NAMES
-    return [MOUNT_CONFIG, *steps] if is_option else steps
-
-
-def _pin_account_below(view: View, node: Node) -> None:
-    """Leave the children of a folder with the account that they had when it gets another one."""
-    if view.children(node.id):
-        before = quotas.account_of(view, node.id)
-        for child_id in view.children(node.id).values():
-            if view.attribute(child_id, "account") is None:
-                view.put_attribute(child_id, "account", before)
+    return name in _known(view, node)
 
 
 def _annotation(view: View, node: Node) -> tuple[Any, Any]:
     """Return the text on a node, or on the nearest folder above it, and where it is."""
-    for current in view.above(node.id):
-        text = view.attribute(current, "annotation")
-        if text is not None:
-            return text, view.path(current)
-    return None, None
+    found = ((view.attribute(each, "annotation"), each) for each in view.above(node.id))
+    return next(((text, view.path(each)) for text, each in found if text is not None), (None, None))
 
 
 def check_settable(view: View, node: Node, name: str) -> None:
@@ -386,54 +276,9 @@ def check_settable(view: View, node: Node, name: str) -> None:
     if name in SETTABLE_SYSTEM:
         return
     # What a dynamic table computes it has checked itself.
-    known = _common(view, node) if _is_dynamic(node) else computed(view, node)
-    if name in _STORED_SYSTEM or name in known:
+    known = _common(view, node) if is_dynamic(node) else _computed(view, node)
+    if name in STORED or name in known:
         raise YtError(f'Builtin attribute "{name}" cannot be set')
-
-
-def delete(view: View, node: Node, steps: Sequence[Step], *, force: bool) -> None:
-    """Remove an attribute, a part of it, or all user attributes."""
-    if not steps or steps[0] is Mark.ASTERISK:
-        for name in user_attributes(view, node):
-            delete(view, node, [name], force=True)
-        return
-    if len(_in_mount_config(node, steps)) > 1:
-        _delete_part(view, node, steps, force=force)
-        return
-    name = attribute_name(steps[0])
-    if name in _STORED_SYSTEM or (name not in node.attributes and name in computed(view, node)):
-        raise YtError(f'Builtin attribute "{name}" cannot be removed')
-    if name not in node.attributes:
-        if force or (
-            node.type in {"map_node", "list_node"} and name in storage_settings.INHERITABLE["table"]
-        ):
-            return
-        raise YtError(f'Attribute "{name}" is not found', Code.RESOLVE)
-    _check_outside(view, node, name)
-    if _is_dynamic(node):
-        dynamic.tables().check_change(view.connection, node, name, in_transaction=view.tx != TRUNK)
-    locks.acquire(view, node.id, locks.SHARED, attribute_key=name)
-    view.drop_attribute(node.id, name)
-    clock.touch(view, node.id, "attribute")
-
-
-def _delete_part(view: View, node: Node, steps: Sequence[Step], *, force: bool) -> None:
-    if node.type == "document" and steps[0] == "value":
-        rest = values.remove(view.value(node.id), steps[1:], node.path, force=force)
-        _put_document(view, node, rest)
-        return
-    steps = _in_mount_config(node, steps)
-    name = attribute_name(steps[0])
-    if not force or exists(view, node, name):
-        whole = read(view, node, name)
-        rest = values.remove(whole, steps[1:], f"{node.path}/@{name}", force=force)
-        write(view, node, [name], rest)
-
-
-def _put_document(view: View, node: Node, value: Any) -> None:
-    locks.acquire(view, node.id)
-    view.put_value(node.id, value)
-    clock.touch(view, node.id, "content")
 
 
 def attribute_name(step: Step) -> str:
@@ -443,17 +288,8 @@ def attribute_name(step: Step) -> str:
     return step
 
 
-def _replace_all(view: View, node: Node, value: Any) -> None:
-    if not isinstance(value, dict):
-        raise YtError("Attributes must be a map")
-    for name in {*user_attributes(view, node), *(_REPLACED & node.attributes.keys())}:
-        if name not in value:
-            delete(view, node, [name], force=True)
-    for name, item in value.items():
-        write(view, node, [str(name)], item)
-
-
-def _is_dynamic(node: Node) -> bool:
+def is_dynamic(node: Node) -> bool:
+    """Tell whether a node is a dynamic table."""
     return node.type == "table" and bool(node.attributes.get("dynamic"))
 
 
@@ -463,9 +299,6 @@ def _lock_mode(view: View, node: Node) -> str:
 
 
 def _is_broken(view: View, node: Node) -> bool:
-    # The tree walks links, and it imports this module.
-    from yt_exactly_once.local.cypress import tree, ypath  # noqa: PLC0415
-
     try:
         return bool(tree.walk(view, ypath.parse(view.value(node.id))).rest)
     except YtError:

@@ -36,11 +36,6 @@ def discard(connection: sqlite3.Connection, tx: str) -> None:
     created = connection.execute(
         "SELECT child_id FROM cypress_entries WHERE tx = ? AND child_id IS NOT NULL", (tx,)
     ).fetchall()
-    changed = connection.execute(
-        "SELECT node_id FROM cypress_contents WHERE tx = ?", (tx,)
-    ).fetchall()
-    for (node_id,) in changed:
-        chunks.drop_refs(connection, node_id, tx)
     for table in VERSIONED:
         connection.execute(f"DELETE FROM {table} WHERE tx = ?", (tx,))
     locks.release(connection, tx)
@@ -65,16 +60,9 @@ def destroy_if_unreachable(connection: sqlite3.Connection, node_id: str) -> None
     ).fetchall()
     if row[0] == "table" and _is_dynamic(connection, node_id):
         dynamic.tables().drop(connection, node_id)
-    versions = connection.execute(
-        "SELECT tx FROM cypress_contents WHERE node_id = ?", (node_id,)
-    ).fetchall()
-    for (tx,) in versions:
-        chunks.drop_refs(connection, node_id, tx)
-    for table, column in VERSIONED.items():
+    of_node = {**VERSIONED, "cypress_locks": "node_id", "cypress_accesses": "node_id"}
+    for table, column in {**of_node, "cypress_nodes": "id"}.items():
         connection.execute(f"DELETE FROM {table} WHERE {column} = ?", (node_id,))
-    connection.execute("DELETE FROM cypress_locks WHERE node_id = ?", (node_id,))
-    connection.execute("DELETE FROM cypress_accesses WHERE node_id = ?", (node_id,))
-    connection.execute("DELETE FROM cypress_nodes WHERE id = ?", (node_id,))
     for (child_id,) in children:
         destroy_if_unreachable(connection, child_id)
 
@@ -100,16 +88,7 @@ def _merge_entries(connection: sqlite3.Connection, tx: str, parent_tx: str) -> s
         ).fetchone()
         if old and old[0] is not None and old[0] != child_id:
             orphans.add(old[0])
-        if child_id is None and parent_tx == TRUNK:
-            connection.execute(
-                "DELETE FROM cypress_entries WHERE parent_id = ? AND name = ? AND tx = ?",
-                (parent_id, name, parent_tx),
-            )
-        else:
-            connection.execute(
-                "INSERT OR REPLACE INTO cypress_entries VALUES (?, ?, ?, ?)",
-                (parent_id, name, parent_tx, child_id),
-            )
+        View(connection, (parent_tx,)).put_child(parent_id, name, child_id)
     return orphans
 
 

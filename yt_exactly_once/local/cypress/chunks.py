@@ -2,7 +2,7 @@
 
 A transaction that overwrites has a list of its own. One that appends has what it added, and how long
 the lists below were then: it does not see what others append and commit later. A chunk lives as long
-as a list refers to it.
+as a list refers to it; a trigger of SQLite sees to it.
 """
 
 from __future__ import annotations
@@ -98,22 +98,17 @@ def edge_rows(view: View, listed: Iterable[Chunk]) -> list[dict[str, Any]]:
 def write(view: View, node_id: str, pieces: Iterable[tuple[bytes, int]], *, append: bool) -> None:
     """Replace or extend the content of a file or a static table by pieces with their row counts."""
     connection = view.connection
-    key = (node_id, view.tx)
     if append:
         begin_append(view, node_id)
     else:
-        drop_refs(connection, *key)
-        view.put_content(node_id, OVERWRITE, None)
-    position = _next_position(connection, *key)
+        replace(view, node_id, ())
     written = next_timestamp(connection)
-    for number, (data, row_count) in enumerate(pieces, position):
-        cursor = connection.execute(
-            "INSERT INTO chunks (size, row_count, written, data) VALUES (?, ?, ?, ?)",
-            (len(data), row_count, written, data),
-        )
-        connection.execute(
-            "INSERT INTO chunk_refs VALUES (?, ?, ?, ?)", (*key, number, cursor.lastrowid)
-        )
+    statement = "INSERT INTO chunks (size, row_count, written, data) VALUES (?, ?, ?, ?)"
+    made = [
+        connection.execute(statement, (len(data), row_count, written, data)).lastrowid
+        for data, row_count in pieces
+    ]
+    add_refs(view, node_id, made)
 
 
 def begin_append(view: View, node_id: str) -> None:
@@ -135,16 +130,18 @@ def replace(view: View, node_id: str, listed: Iterable[Chunk]) -> None:
     key = (node_id, view.tx)
     first = _next_position(view.connection, *key)
     view.put_content(node_id, OVERWRITE, None)
-    add_refs(view, node_id, listed)
-    _drop(view.connection, *key, before=first)
+    add_refs(view, node_id, [chunk.id for chunk in listed])
+    view.connection.execute(
+        "DELETE FROM chunk_refs WHERE node_id = ? AND tx = ? AND position < ?", (*key, first)
+    )
 
 
-def add_refs(view: View, node_id: str, listed: Iterable[Chunk]) -> None:
+def add_refs(view: View, node_id: str, ids: Iterable[int | None]) -> None:
     """Append existing chunks to the list that a node has in this transaction."""
-    position = _next_position(view.connection, node_id, view.tx)
+    key = (node_id, view.tx)
     view.connection.executemany(
         "INSERT INTO chunk_refs VALUES (?, ?, ?, ?)",
-        [(node_id, view.tx, number, chunk.id) for number, chunk in enumerate(listed, position)],
+        [(*key, *each) for each in enumerate(ids, _next_position(view.connection, *key))],
     )
 
 
@@ -155,7 +152,9 @@ def merge(connection: sqlite3.Connection, node_id: str, tx: str, parent_tx: str)
     ).fetchone()
     connection.execute("DELETE FROM cypress_contents WHERE node_id = ? AND tx = ?", (node_id, tx))
     if mode == OVERWRITE:
-        drop_refs(connection, node_id, parent_tx)
+        connection.execute(
+            "DELETE FROM chunk_refs WHERE node_id = ? AND tx = ?", (node_id, parent_tx)
+        )
     connection.execute(
         f"INSERT OR {'REPLACE' if mode == OVERWRITE else 'IGNORE'}"
         " INTO cypress_contents VALUES (?, ?, ?, ?)",
@@ -164,24 +163,6 @@ def merge(connection: sqlite3.Connection, node_id: str, tx: str, parent_tx: str)
     connection.execute(
         "UPDATE chunk_refs SET tx = ?, position = position + ? WHERE node_id = ? AND tx = ?",
         (parent_tx, _next_position(connection, node_id, parent_tx), node_id, tx),
-    )
-
-
-def drop_refs(connection: sqlite3.Connection, node_id: str, tx: str) -> None:
-    """Empty the list that a node has in a transaction, and forget chunks nobody refers to."""
-    _drop(connection, node_id, tx, before=_next_position(connection, node_id, tx))
-
-
-def _drop(connection: sqlite3.Connection, node_id: str, tx: str, *, before: int) -> None:
-    key = (node_id, tx, before)
-    listed = connection.execute(
-        "SELECT chunk_id FROM chunk_refs WHERE node_id = ? AND tx = ? AND position < ?", key
-    ).fetchall()
-    connection.execute("DELETE FROM chunk_refs WHERE node_id = ? AND tx = ? AND position < ?", key)
-    connection.executemany(
-        "DELETE FROM chunks WHERE id = ?1"
-        " AND NOT EXISTS (SELECT 1 FROM chunk_refs WHERE chunk_id = ?1)",
-        listed,
     )
 
 

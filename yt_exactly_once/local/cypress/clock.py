@@ -12,6 +12,8 @@ from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.formats.structured import dump_yson
 from yt_exactly_once.local.store import next_timestamp
 
+_REVISIONS = ("revision", "attribute_revision", "content_revision")
+
 
 def now() -> str:
     """Return the current time as attributes spell it."""
@@ -33,19 +35,10 @@ def revision(connection: sqlite3.Connection) -> Any:
     return yson.YsonUint64(next_timestamp(connection))
 
 
-def birth(connection: sqlite3.Connection, owner: str) -> dict[str, Any]:
+def birth(view: View) -> dict[str, Any]:
     """Return the attributes that every node is created with."""
-    moment = now()
-    number = revision(connection)
-    return {
-        "owner": owner,
-        "creation_time": moment,
-        "modification_time": moment,
-        "access_time": moment,
-        "revision": number,
-        "attribute_revision": number,
-        "content_revision": number,
-    }
+    times = dict.fromkeys(("creation_time", "modification_time", "access_time"), now())
+    return {"owner": view.user, **times, **dict.fromkeys(_REVISIONS, revision(view.connection))}
 
 
 def touch(view: View, node_id: str, *kinds: str) -> None:

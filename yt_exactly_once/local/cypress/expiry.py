@@ -14,12 +14,12 @@ from datetime import datetime
 from typing import Any
 
 from yt_exactly_once.local import arguments
-from yt_exactly_once.local.cypress import attributes, clock, nodes, tree, ypath
+from yt_exactly_once.local.cypress import clock, nodes, permissions, tree, ypath
 from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats.structured import load_yson
 
-AT, AFTER = attributes.EXPIRATION
+AT, AFTER = permissions.EXPIRATION
 _STORED = (
     "SELECT node_id, name, value FROM cypress_attributes"
     " WHERE tx = '' AND name IN ('expiration_time', 'expiration_timeout')"

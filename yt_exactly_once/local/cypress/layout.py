@@ -41,9 +41,18 @@ CREATE TABLE cypress_locks (id TEXT PRIMARY KEY, node_id TEXT, tx TEXT, mode TEX
     attribute_key TEXT, state TEXT, explicit INTEGER, created REAL, acquired REAL);
 CREATE INDEX locks_by_node ON cypress_locks (node_id);
 CREATE INDEX locks_by_tx ON cypress_locks (tx);
+CREATE TABLE cypress_accesses (node_id TEXT PRIMARY KEY, count INTEGER NOT NULL, at TEXT NOT NULL)
+    WITHOUT ROWID;
 CREATE TABLE mutations (id TEXT PRIMARY KEY, created REAL, answer BLOB) WITHOUT ROWID;
 CREATE INDEX mutations_by_age ON mutations (created)
 """
+_FORGET_CHUNK = """
+CREATE TRIGGER IF NOT EXISTS forget_chunk AFTER DELETE ON chunk_refs
+WHEN NOT EXISTS (SELECT 1 FROM chunk_refs WHERE chunk_id = old.chunk_id)
+BEGIN DELETE FROM chunks WHERE id = old.chunk_id; END
+"""
+"""A chunk goes with the last list that refers to it."""
+
 VERSIONED = {
     "cypress_entries": "parent_id",
     "cypress_attributes": "node_id",
@@ -58,9 +67,9 @@ def create(connection: sqlite3.Connection) -> bool:
     found = connection.execute(
         "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cypress_nodes'"
     ).fetchone()
-    if found:
-        return False
-    for statement in _STATEMENTS.split(";"):
+    for statement in () if found else _STATEMENTS.split(";"):
         connection.execute(statement)
-    connection.execute("INSERT INTO cypress_nodes VALUES (?, 'map_node')", (ROOT_ID,))
-    return True
+    connection.execute(_FORGET_CHUNK)
+    if not found:
+        connection.execute("INSERT INTO cypress_nodes VALUES (?, 'map_node')", (ROOT_ID,))
+    return not found

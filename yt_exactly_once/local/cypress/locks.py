@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from collections.abc import Mapping
 from dataclasses import astuple, dataclass, replace
 from typing import Any
 
@@ -69,11 +70,19 @@ def acquire(
     _insert(view.connection, wanted)
 
 
-def add_node(view: View, node_id: str, node_type: str) -> None:
-    """Record a new object; the transaction that creates it holds it exclusively."""
-    view.add_node(node_id, node_type)
+def add_node(
+    view: View, node_type: str, given: Mapping[str, Any], node_id: str | None = None
+) -> str:
+    """Record a new object and return its id; a transaction that creates one holds it exclusively.
+
+    It is found by path once an entry leads to it.
+    """
+    node_id = node_id or make_id(node_type)
+    view.connection.execute("INSERT INTO cypress_nodes VALUES (?, ?)", (node_id, node_type))
     if view.tx != TRUNK:
         _insert(view.connection, Lock("", node_id, view.tx, EXCLUSIVE))
+    view.put_attributes(node_id, {**clock.birth(view), **given})
+    return node_id
 
 
 def take(
@@ -114,7 +123,6 @@ def release_explicit(view: View, node_id: str) -> None:
 
 def drop_versions(connection: sqlite3.Connection, node_id: str, tx: str) -> None:
     """Forget what a transaction has of a node."""
-    chunks.drop_refs(connection, node_id, tx)
     for table, column in VERSIONED.items():
         connection.execute(f"DELETE FROM {table} WHERE {column} = ? AND tx = ?", (node_id, tx))
 

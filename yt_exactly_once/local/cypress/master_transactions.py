@@ -15,6 +15,7 @@ from typing import Any
 from yt_exactly_once.local.cypress import branches, clock
 from yt_exactly_once.local.cypress.ids import TYPES, is_id, make_id, type_number
 from yt_exactly_once.local.cypress.layout import TRUNK
+from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.formats.structured import dump_yson, load_yson
 
@@ -44,6 +45,14 @@ def chain(connection: sqlite3.Connection, transaction_id: str) -> tuple[str, ...
         found.append(current)
         current = row[0]
     return (*found, TRUNK)
+
+
+def view_of(
+    connection: sqlite3.Connection, transaction_id: str | None, user: str, *, is_quiet: bool = False
+) -> View:
+    """Return the tree as a transaction sees it, for a user; without a transaction, the trunk."""
+    seen = (TRUNK,) if transaction_id is None else chain(connection, transaction_id)
+    return View(connection, seen, user, is_quiet)
 
 
 def is_master(transaction_id: str) -> bool:

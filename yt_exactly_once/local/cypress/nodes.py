@@ -6,7 +6,8 @@ of `reading`, copying that of `copying`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from yt import yson
@@ -14,19 +15,20 @@ from yt import yson
 from yt_exactly_once.local.cypress import (
     attributes,
     branches,
+    changes,
     clock,
     dynamic,
     limits,
     lists,
     locks,
     mount_options,
+    permissions,
     quotas,
     storage_settings,
     tree,
     values,
     ypath,
 )
-from yt_exactly_once.local.cypress.ids import make_id
 from yt_exactly_once.local.cypress.layout import ROOT_ID, TRUNK
 from yt_exactly_once.local.cypress.tree import Position
 from yt_exactly_once.local.cypress.view import View
@@ -41,6 +43,17 @@ SCALAR_DEFAULTS: dict[str, Any] = {
     "double_node": 0.0,
     "boolean_node": False,
 }
+_KINDS: dict[str, tuple[type, ...]] = {
+    "boolean_node": (bool, yson.YsonBoolean),
+    "uint64_node": (yson.YsonUint64,),
+    "int64_node": (int,),
+    "double_node": (float,),
+    "map_node": (dict,),
+    "list_node": (list,),
+    "string_node": (str, bytes, yson.YsonStringProxy),
+}
+"""Which values nodes hold; the first type that fits counts, since some of YSON are numbers of Python too."""
+
 COMPOSITE = frozenset(("map_node", lists.LIST))
 """Nodes that have children."""
 
@@ -48,12 +61,7 @@ CREATABLE = frozenset(
     (
         *SCALAR_DEFAULTS,
         *COMPOSITE,
-        tree.DOCUMENT,
-        "table",
-        "file",
-        "link",
-        "queue_consumer",
-        "queue_producer",
+        *(tree.DOCUMENT, "table", "file", "link", "queue_consumer", "queue_producer"),
     )
 )
 
@@ -63,7 +71,6 @@ class Placing:
     """How a new node, a copy or a moved node gets to its path.
 
     Attributes:
-        owner: who does it.
         recursive: whether missing parents are created.
         ignore_existing: whether an existing node will do; one of the type, where a node is created.
         ignore_type_mismatch: whether one of any type will.
@@ -71,7 +78,6 @@ class Placing:
         force: whether an existing node is replaced.
     """
 
-    owner: str = "root"
     recursive: bool = False
     ignore_existing: bool = False
     ignore_type_mismatch: bool = False
@@ -88,31 +94,42 @@ class Placing:
             if getattr(self, name) and not self.ignore_existing:
                 raise YtError(f'Cannot specify "{name}" without "ignore_existing"')
 
+    def accept(self, view: View, position: Position, node_type: str | None = None) -> str | None:
+        """Return the id of an existing node that will do, if there is one; refuse (501) one in the way."""
+        if position.rest:
+            return None
+        if not self.ignore_existing:
+            if not self.force or position.id == ROOT_ID:
+                raise already_exists(position.path)
+            return None
+        if node_type not in {None, position.type} and not self.ignore_type_mismatch:
+            raise YtError(
+                f'{position.path} already exists and has type "{position.type}" while node of'
+                f' "{node_type}" type is about to be created',
+                Code.ALREADY_EXISTS,
+            )
+        if self.lock_existing:
+            locks.acquire(view, position.id)
+        return position.id
 
-@dataclass(frozen=True)
-class Creation(Placing):
-    """A node that is to be created, with what the user has given."""
 
-    node_type: str
-    attributes: dict[str, Any] = field(default_factory=dict)
-
-
-def create(view: View, path: YPath, wish: Creation) -> str:
+def create(
+    view: View, path: YPath, node_type: str, wanted: dict[str, Any], placing: Placing
+) -> str:
     """Create a node, return the id of what is there then; raise 501 (taken), 500 (no parent), 402 (lock)."""
-    if wish.node_type not in CREATABLE:
-        raise YtError(f'Cannot create a node of type "{wish.node_type}" in the embedded cluster')
+    if node_type not in CREATABLE:
+        raise YtError(f'Cannot create a node of type "{node_type}" in the embedded cluster')
+    given = {str(name): value for name, value in wanted.items()}
+    if node_type.startswith("queue_"):
+        given |= {"dynamic": True, f"treat_as_{node_type}": True}
+        node_type = "table"
     position = tree.walk(view, path, follow_last=False)
-    if not position.rest:
-        if wish.ignore_existing:
-            return _accept_existing(view, position, wish)
-        if not wish.force or position.id == ROOT_ID:
-            raise already_exists(position.path)
-    node_type, stored = _initial(wish)
-    node_id = make_id(node_type)
-    place(view, position, node_id, recursive=wish.recursive, owner=wish.owner)
-    locks.add_node(view, node_id, node_type)
-    view.put_attributes(node_id, clock.birth(view.connection, wish.owner))
-    _fill(view, node_id, node_type, stored)
+    existing = placing.accept(view, position, node_type)
+    if existing is not None:
+        return existing
+    node_id = locks.add_node(view, node_type, {})
+    place(view, position, node_id, given, recursive=placing.recursive)
+    _fill(view, node_id, node_type, given)
     if node_type == "link":
         _check_ends(view, path)
     quotas.check(view, node_id, "node_count", "tablet_count")
@@ -134,10 +151,15 @@ def already_exists(where: str) -> YtError:
 
 
 def place(
-    view: View, position: Position, node_id: str, *, recursive: bool, owner: str = "root"
+    view: View, position: Position, node_id: str, given: Mapping[str, Any], *, recursive: bool
 ) -> None:
-    """Lead a path to a node: make missing parents, take locks, and unlink what was there."""
+    """Lead a path to a node: make missing parents, take locks, and unlink what was there.
+
+    Args:
+        given: its attributes, which may need rights of their own.
+    """
     index: int | None = None
+    parent_id, name = position.id, ""
     if not position.rest:
         found = view.place(position.id)
         if found is None:
@@ -146,15 +168,15 @@ def place(
         if view.node_type(parent_id) == lists.LIST:
             index = view.order(parent_id).index(name)
         unlink(view, position.id)
-    elif position.type == lists.LIST:
-        parent_id, name = position.id, ""
+    permissions.require_to_add(view, parent_id, given)
+    if position.rest and position.type == lists.LIST:
         index = lists.place_for(view, parent_id, position.rest, position.path)
         if index is None:
             raise position.missing()
         if recursive:
             raise YtError(f'List node {position.path} does not support "recursive" option')
-    else:
-        parent_id, name = _make_parents(view, position, recursive=recursive, owner=owner)
+    elif position.rest:
+        parent_id, name = _make_parents(view, position, recursive=recursive)
     if index is None:
         locks.acquire(view, parent_id, locks.SHARED, child_key=name)
         view.put_child(parent_id, name, node_id)
@@ -163,9 +185,7 @@ def place(
     clock.touch(view, parent_id, "content")
 
 
-def _make_parents(
-    view: View, position: Position, *, recursive: bool, owner: str
-) -> tuple[str, str]:
+def _make_parents(view: View, position: Position, *, recursive: bool) -> tuple[str, str]:
     """Return the id of the parent-to-be and the name under it."""
     if position.type != "map_node" or not all(isinstance(step, str) for step in position.rest):
         raise position.missing()
@@ -177,34 +197,11 @@ def _make_parents(
     limits.check_key(view, name.encode())
     parent_id = position.id
     for step in missing:
-        made = make_id("map_node")
         locks.acquire(view, parent_id, locks.SHARED, child_key=step)
-        locks.add_node(view, made, "map_node")
-        view.put_attributes(made, clock.birth(view.connection, owner))
+        made = locks.add_node(view, "map_node", {})
         view.put_child(parent_id, step, made)
         parent_id = made
     return parent_id, name
-
-
-def _accept_existing(view: View, position: Position, wish: Creation) -> str:
-    wanted = "table" if wish.node_type.startswith("queue_") else wish.node_type
-    if position.type != wanted and not wish.ignore_type_mismatch:
-        raise YtError(
-            f'{position.path} already exists and has type "{position.type}" while node of'
-            f' "{wanted}" type is about to be created',
-            Code.ALREADY_EXISTS,
-        )
-    if wish.lock_existing:
-        locks.acquire(view, position.id)
-    return position.id
-
-
-def _initial(wish: Creation) -> tuple[str, dict[str, Any]]:
-    """Return the type a node really gets, and its attributes."""
-    given = {str(name): value for name, value in wish.attributes.items()}
-    if wish.node_type in {"queue_consumer", "queue_producer"}:
-        return "table", {**given, "dynamic": True, f"treat_as_{wish.node_type}": True}
-    return wish.node_type, given
 
 
 def _fill(view: View, node_id: str, node_type: str, given: dict[str, Any]) -> None:
@@ -213,7 +210,7 @@ def _fill(view: View, node_id: str, node_type: str, given: dict[str, Any]) -> No
         above = storage_settings.inherited(view, node_id, node_type)
         given = {**above, **mount_options.fold(given)}
     for name, value in given.items():
-        attributes.check_value(view, node_type, name, value)
+        changes.check_value(view, node_type, name, value)
     if node_type in SCALAR_DEFAULTS:
         view.put_value(node_id, SCALAR_DEFAULTS[node_type])
     elif node_type == tree.DOCUMENT:
@@ -227,17 +224,21 @@ def _fill(view: View, node_id: str, node_type: str, given: dict[str, Any]) -> No
     elif node_type == "table":
         given = _static_table(view, given)
     if not given.get("dynamic"):
-        _check_given(view, node_id, given)
-    stored = {name: attributes.normalized(view, name, value) for name, value in given.items()}
+        _check_given(view, Position(node_id, node_type, "", (), ""), given)
+    stored = {name: changes.normalized(view, name, value) for name, value in given.items()}
     view.put_attributes(node_id, stored)
 
 
-def _check_given(view: View, node_id: str, given: dict[str, Any]) -> None:
-    node = tree.find(view, node_id)
-    if node is None:
-        raise YtError(f"Node {node_id} vanished while it was created")
+def _check_given(view: View, position: Position, given: dict[str, Any]) -> None:
+    node = tree.load(view, position)
     for name in given.keys() - {"schema", "schema_mode", "dynamic"}:
         attributes.check_settable(view, node, name)
+
+
+def _link_target(target: Any) -> str:
+    if not isinstance(target, str):
+        raise YtError('A link needs the attribute "target_path"')
+    return str(target)
 
 
 def _static_table(view: View, given: dict[str, Any]) -> dict[str, Any]:
@@ -248,23 +249,34 @@ def _static_table(view: View, given: dict[str, Any]) -> dict[str, Any]:
     return {**given, "schema": schema.to_yson(), "schema_mode": mode}
 
 
-def _link_target(target: Any) -> str:
-    if not isinstance(target, str):
-        raise YtError('A link needs the attribute "target_path"')
-    return str(target)
-
-
-def unlink(view: View, node_id: str) -> None:
-    """Take a node with everything below out of the tree."""
-    if node_id == ROOT_ID:
-        raise YtError("Cannot remove the root")
-    found = view.place(node_id)
-    if found is None:
-        raise YtError(f"Cannot remove {view.path(node_id)}: no path leads to it")
-    lock_subtree(view, node_id)
-    detach(view, *found)
+def unlink(view: View, node_id: str, *, recursive: bool = True) -> None:
+    """Take a node with everything below out of the tree, see `hold`."""
+    detach(view, *hold(view, node_id, "remove", recursive=recursive))
     if view.tx == TRUNK:
         branches.destroy_if_unreachable(view.connection, node_id)
+
+
+def hold(view: View, node_id: str, action: str, *, recursive: bool = True) -> tuple[str, str]:
+    """Ask for and lock what taking a node away needs; return its parent and its name there.
+
+    Raises:
+        YtError: 506 when it has children and is not to go with them.
+    """
+    if node_id == ROOT_ID:
+        raise YtError(f"Cannot {action} the root")
+    found = view.place(node_id)
+    if found is None:
+        raise YtError(f"Cannot {action} {view.path(node_id)}: no path leads to it")
+    permissions.require_below(view, node_id, "remove")
+    permissions.require(view, found[0], *permissions.ADD)
+    if not recursive and view.children(node_id):
+        raise YtError(
+            "Cannot remove non-empty composite node when recursive option is not set",
+            Code.CANNOT_REMOVE_NONEMPTY,
+        )
+    for each in view.below(node_id):
+        locks.acquire(view, each)
+    return found
 
 
 def detach(view: View, parent_id: str, name: str) -> None:
@@ -275,13 +287,6 @@ def detach(view: View, parent_id: str, name: str) -> None:
         locks.acquire(view, parent_id, locks.SHARED, child_key=name)
         view.put_child(parent_id, name, None)
     clock.touch(view, parent_id, "content")
-
-
-def lock_subtree(view: View, node_id: str) -> None:
-    """Take exclusive locks on a node and everything below it."""
-    locks.acquire(view, node_id)
-    for child_id in view.children(node_id).values():
-        lock_subtree(view, child_id)
 
 
 def remove(view: View, path: YPath, *, recursive: bool, force: bool) -> None:
@@ -303,100 +308,69 @@ def remove(view: View, path: YPath, *, recursive: bool, force: bool) -> None:
         raise
     if position.is_attribute:
         node = tree.load(view, position)
-        attributes.delete(view, node, position.rest[1:], force=force)
+        changes.delete(view, node, position.rest[1:], force=force)
     elif position.is_inner:
-        _remove_inner(view, position, force=force)
+        rest = values.remove(view.value(position.id), position.rest, position.path, force=force)
+        changes.put_value(view, position.id, rest)
     elif position.rest == (Mark.ASTERISK,) and position.type in COMPOSITE:
         for child_id in view.children(position.id).values():
-            _check_empty(view, child_id, recursive=recursive)
-            unlink(view, child_id)
-    elif position.rest:
-        if not force:
-            raise position.missing()
-    else:
-        _check_empty(view, position.id, recursive=recursive)
-        unlink(view, position.id)
+            unlink(view, child_id, recursive=recursive)
+    elif not position.rest:
+        unlink(view, position.id, recursive=recursive)
+    elif not force:
+        raise position.missing()
 
 
-def _check_empty(view: View, node_id: str, *, recursive: bool) -> None:
-    if not recursive and view.children(node_id):
-        raise YtError(
-            "Cannot remove non-empty composite node when recursive option is not set",
-            Code.CANNOT_REMOVE_NONEMPTY,
-        )
-
-
-def _remove_inner(view: View, position: Position, *, force: bool) -> None:
-    locks.acquire(view, position.id)
-    value = view.value(position.id)
-    view.put_value(position.id, values.remove(value, position.rest, position.path, force=force))
-    clock.touch(view, position.id, "content")
-
-
-def set_(
-    view: View, path: YPath, value: Any, *, recursive: bool, force: bool, owner: str = "root"
-) -> None:
+def set_(view: View, path: YPath, value: Any, *, recursive: bool, force: bool) -> None:
     """Set a node, an attribute, or a part of a value; raise 500 when the parent is missing."""
     position = tree.walk(view, path)
     if position.is_attribute:
-        attributes.write(view, tree.load(view, position), position.rest[1:], value)
-        return
-    if position.is_inner:
-        locks.acquire(view, position.id)
+        changes.write(view, tree.load(view, position), position.rest[1:], value)
+    elif position.is_inner:
         whole = view.value(position.id)
         changed = values.set_(whole, position.rest, value, position.path, recursive=recursive)
-        view.put_value(position.id, changed)
-        clock.touch(view, position.id, "content")
-        return
-    if position.rest:
-        _build(view, position, value, recursive=recursive, owner=owner)
+        changes.put_value(view, position.id, changed)
+    elif position.rest:
+        values.check_depth(value, position.path.count("/") + len(position.rest), position.path)
+        place(view, position, _plant(view, value), {}, recursive=recursive)
     else:
-        _set_self(view, position, value, force=force, owner=owner)
+        _set_self(view, position, value, force=force)
 
 
-def _build(view: View, position: Position, value: Any, *, recursive: bool, owner: str) -> None:
-    """Create a node, or a tree of nodes, from a value."""
-    values.check_depth(value, position.path.count("/") + len(position.rest), position.path)
+def _plant(view: View, value: Any) -> str:
+    """Create a node, or a tree of nodes, from a value; return its id."""
     node_type = type_of(value)
-    node_id = make_id(node_type)
-    place(view, position, node_id, recursive=recursive, owner=owner)
-    _plant(view, node_id, node_type, value, owner)
-
-
-def _plant(view: View, node_id: str, node_type: str, value: Any, owner: str) -> None:
-    locks.add_node(view, node_id, node_type)
     given = {str(k): v for k, v in (getattr(value, "attributes", None) or {}).items()}
-    given = {name: attributes.normalized(view, name, value) for name, value in given.items()}
-    view.put_attributes(node_id, {**clock.birth(view.connection, owner), **given})
+    given = {name: changes.normalized(view, name, item) for name, item in given.items()}
+    node_id = locks.add_node(view, node_type, given)
     if node_type in COMPOSITE:
-        _plant_children(view, node_id, node_type, value, owner)
+        _plant_children(view, node_id, node_type, value)
     else:
-        _check_scalar(view, node_type, value)
-        view.put_value(node_id, without_attributes(value))
+        view.put_value(node_id, _scalar(view, node_type, value))
+    return node_id
 
 
-def _check_scalar(view: View, node_type: str, value: Any) -> None:
+def _scalar(view: View, node_type: str, value: Any) -> Any:
+    """Return the value that a scalar node keeps."""
     if node_type == "string_node":
         limits.check_string(view, value)
+    return without_attributes(value)
 
 
-def _plant_children(view: View, node_id: str, node_type: str, value: Any, owner: str) -> None:
+def _plant_children(view: View, node_id: str, node_type: str, value: Any) -> None:
     if node_type == lists.LIST:
         named = {lists.new_key(): item for item in value}
         view.put_value(node_id, list(named))
     else:
         named = {ypath.name_of(name): item for name, item in value.items()}
     for name, item in named.items():
-        child_type = type_of(item)
-        child_id = make_id(child_type)
-        view.put_child(node_id, name, child_id)
-        _plant(view, child_id, child_type, item, owner)
+        view.put_child(node_id, name, _plant(view, item))
 
 
-def _set_self(view: View, position: Position, value: Any, *, force: bool, owner: str) -> None:
+def _set_self(view: View, position: Position, value: Any, *, force: bool) -> None:
+    permissions.require(view, position.id, "write")
     if position.type == tree.DOCUMENT:
-        locks.acquire(view, position.id)
-        view.put_value(position.id, value)
+        changes.put_value(view, position.id, value)
     elif position.type in SCALAR_DEFAULTS:
         given = type_of(value)
         if given != position.type:
@@ -404,9 +378,7 @@ def _set_self(view: View, position: Position, value: Any, *, force: bool, owner:
                 f'Cannot update "{position.type.removesuffix("_node")}" node with'
                 f' "{given.removesuffix("_node")}" value; types must match'
             )
-        _check_scalar(view, given, value)
-        locks.acquire(view, position.id)
-        view.put_value(position.id, without_attributes(value))
+        changes.put_value(view, position.id, _scalar(view, given, value))
     elif position.type in COMPOSITE and type_of(value) == position.type:
         if not force:
             raise YtError(
@@ -416,31 +388,21 @@ def _set_self(view: View, position: Position, value: Any, *, force: bool, owner:
         locks.acquire(view, position.id)
         for child_id in view.children(position.id).values():
             unlink(view, child_id)
-        _plant_children(view, position.id, position.type, value, owner)
+        _plant_children(view, position.id, position.type, value)
+        clock.touch(view, position.id, "content")
     else:
         raise YtError(
             f'"Set" method is not supported for {position.path} of type "{position.type}"'
             f' with a value of type "{type_of(value).removesuffix("_node")}"'
         )
-    clock.touch(view, position.id, "content")
 
 
 def type_of(value: Any) -> str:
     """Return the type of node that holds a value; raise `YtError` if no node holds entities."""
-    if isinstance(value, bool | yson.YsonBoolean):
-        return "boolean_node"
-    if isinstance(value, yson.YsonUint64):
-        return "uint64_node"
-    for kinds, name in (
-        (int, "int64_node"),
-        (float, "double_node"),
-        (dict, "map_node"),
-        (list, "list_node"),
-        ((str, bytes, yson.YsonStringProxy), "string_node"),
-    ):
-        if isinstance(value, kinds):
-            return name
-    raise YtError("Entity nodes cannot be created inside Cypress")
+    node_type = next((name for name, kinds in _KINDS.items() if isinstance(value, kinds)), None)
+    if node_type is None:
+        raise YtError("Entity nodes cannot be created inside Cypress")
+    return node_type
 
 
 def without_attributes(value: Any) -> Any:

@@ -1,16 +1,17 @@
 """Who may do what with an object: users, groups and access control lists, as the masters judge them.
 
 Lists and owners are attributes of nodes, members those of groups. A list is read each time, so a right
-that is taken away is gone with the next command. The user `root` is never looked up.
+that is taken away is gone with the next command. The user `root` is never looked up. Whatever reads or
+changes the tree asks here by itself, as masters do; writes of rows are checked by their commit.
 """
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from yt_exactly_once.local.cypress import quotas
 from yt_exactly_once.local.cypress.layout import ROOT_ID
 from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import Code, YtError
@@ -36,6 +37,18 @@ PERMISSIONS = {
     "register_queue_consumer": 0x0010,
 }
 """Names as attributes spell them, in the order in which lists show them, and numbers as RPC sends them."""
+ADD = ("write", "modify_children")
+"""What changes the children of a folder: one of them is enough."""
+_ADMINISTERED = frozenset(("acl", "inherit_acl"))
+EXPIRATION = ("expiration_time", "expiration_timeout")
+_OF_BUNDLES = {
+    "abc": "administer",
+    "bundle_controller_target_config": "manage",
+    "cell_balancer_config": "use",
+    "folder_id": "administer",
+    "tablet_balancer_config": "use",
+}
+"""Permissions that changes of a bundle's attributes need, where it is not `write`."""
 _VITAL = "register_queue_consumer"
 _ALL = "object_and_descendants"
 _MODES = (_ALL, "object_only", "descendants_only", "immediate_descendants_only")
@@ -143,14 +156,14 @@ def member_of(view: View, name: str, *, closure: bool = False) -> list[str]:
     return sorted(found)
 
 
-def is_superuser(connection: sqlite3.Connection, user: str) -> bool:
-    """Tell whether nothing is forbidden to a user."""
-    return user == ROOT or _SUPERUSERS in member_of(View(connection), user, closure=True)
+def is_superuser(view: View) -> bool:
+    """Tell whether nothing is forbidden to the user of a view."""
+    return view.user == ROOT or _SUPERUSERS in member_of(view.trunk, view.user, closure=True)
 
 
-def check_user(connection: sqlite3.Connection, user: str) -> None:
+def check_user(view: View) -> None:
     """Refuse a user that does not exist, with 900, or is banned, with 903."""
-    view = View(connection)
+    user, view = view.user, view.trunk
     user_id = view.find("users", user)
     if user_id is None:
         raise YtError(
@@ -226,18 +239,17 @@ def check(
     return verdict
 
 
+def may(view: View, node_id: str, permission: str) -> bool:
+    """Tell whether the user of a view has a permission on an object."""
+    return check(view, node_id, view.user, [permission]).action == "allow"
+
+
 def require(
-    view: View,
-    node_id: str,
-    user: str,
-    *permissions: str,
-    vital: bool = False,
-    by_proxy: bool = False,
+    view: View, node_id: str, *permissions: str, vital: bool = False, by_proxy: bool = False
 ) -> None:
-    """Refuse a user who has none of the permissions on an object.
+    """Refuse the user of a view who has none of the permissions on an object; `root` has all.
 
     Args:
-        view: the tree as the command's transaction sees it.
         *permissions: one of them is enough.
         vital: as for `check`.
         by_proxy: whether a proxy asks, as for rows of dynamic tables: then the error names no object.
@@ -245,6 +257,7 @@ def require(
     Raises:
         YtError: 901, with the text and the attributes of a server.
     """
+    user = view.user
     verdict = check(view, node_id, user, permissions, vital=vital)
     if verdict.action == "allow":
         return
@@ -267,6 +280,44 @@ def require(
         Code.AUTHORIZATION,
         attributes,
     )
+
+
+def require_below(view: View, node_id: str, permission: str) -> None:
+    """Ask for a permission on a node and on everything below it."""
+    for each in view.below(node_id) if view.user != ROOT else ():
+        require(view, each, permission)
+
+
+def require_to_add(view: View, parent_id: str, given: Mapping[str, Any]) -> None:
+    """Ask for what a new node with such attributes needs, of its folder and of who pays for it."""
+    if view.user == ROOT:
+        return
+    require(view, parent_id, *ADD)
+    if not _ADMINISTERED.isdisjoint(given):
+        require(view, parent_id, "administer")
+    _require_account(view, given.get("account", quotas.account_of(view, parent_id)))
+
+
+def _require_account(view: View, account: Any) -> None:
+    """Ask for the right to use an account; a bundle is used by mounting."""
+    object_id = view.find("accounts", str(account))
+    if object_id is not None:
+        require(view, object_id, "use")
+
+
+def require_to_change(view: View, node_id: str, name: str, *value: Any) -> None:
+    """Ask for what a change of an attribute needs; without a value, its removal."""
+    if view.user == ROOT:
+        return
+    special = _OF_BUNDLES if view.node_type(node_id) == quotas.BUNDLE else {}
+    default = "administer" if name in _ADMINISTERED else "write"
+    require(view, node_id, special.get(name, default))
+    if value and name in EXPIRATION:
+        require_below(view, node_id, "remove")
+    if value and name == "account":
+        _require_account(view, *value)
+    if name == "owner" and value != (view.user,) and not is_superuser(view):
+        raise YtError("Access denied: can only set owner to self", Code.AUTHORIZATION)
 
 
 def describe(view: View, node_id: str) -> str:

@@ -8,15 +8,13 @@ manager of tablet nodes.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from yt_exactly_once.local.cypress import chunks, dynamic
 from yt_exactly_once.local.cypress.view import Node, View
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.formats.structured import dump_yson
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 ACCOUNT, BUNDLE = "account", "tablet_cell_bundle"
 _TITLES = {
@@ -64,9 +62,9 @@ def shown(used: dict[str, Any]) -> dict[str, Any]:
 
 def below(view: View, node_id: str) -> dict[str, Any]:
     """Return what a node and everything below it take."""
-    total = Counter(of_node(view, node_id))
-    for child_id in view.children(node_id).values():
-        total.update(below(view, child_id))
+    total: Counter[str] = Counter()
+    for each in view.below(node_id):
+        total.update(of_node(view, each))
     return dict(total)
 
 

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from yt import yson
 
-from yt_exactly_once.local.cypress import attributes, lists, tree, values, ypath
+from yt_exactly_once.local.cypress import attributes, lists, permissions, tree, values, ypath
 from yt_exactly_once.local.cypress.nodes import COMPOSITE, SCALAR_DEFAULTS, without_attributes
 from yt_exactly_once.local.cypress.tree import Position
 from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.cypress.ypath import YPath
 from yt_exactly_once.local.errors import Code, YtError
 
-if TYPE_CHECKING:
-    MayRead = Callable[[str], bool]
 
-
-def get(
-    view: View, path: YPath, names: Sequence[str], max_size: int | None, may_read: MayRead
-) -> Any:
+def get(view: View, path: YPath, names: Sequence[str], max_size: int | None) -> Any:
     """Return what a path leads to; raise 500 when that is nothing.
 
     Nodes carry the named attributes. A map shows so many children, as entities those not to be read.
     """
-    position = tree.walk(view, path)
+    position = _readable(view, path)
     if position.is_attribute:
         return _get_attribute(view, position, names)
     if position.is_inner:
@@ -33,9 +28,16 @@ def get(
             return values.get(view.value(position.id), position.rest, position.path)
         except YtError as error:
             raise tree.unresolved(position.given, error) from error
-    if position.rest:
+    return _show(view, position, names, max_size, is_root=True)
+
+
+def _readable(view: View, path: YPath) -> Position:
+    """Return where a path leads to; refuse (901) what the user may not read, and (500) nothing."""
+    position = tree.walk(view, path)
+    if position.rest and not position.is_attribute and not position.is_inner:
         raise position.missing()
-    return _show(view, position, names, max_size, may_read, is_root=True)
+    permissions.require(view, position.id, "read")
+    return position
 
 
 def exists(view: View, path: YPath) -> bool:
@@ -53,33 +55,25 @@ def exists(view: View, path: YPath) -> bool:
     return not position.rest
 
 
-def list_(
-    view: View, path: YPath, names: Sequence[str], max_size: int | None, may_read: MayRead
-) -> list[Any]:
+def list_(view: View, path: YPath, names: Sequence[str], max_size: int | None) -> list[Any]:
     """Return the names of the children of a map, or the keys of an attribute or value."""
-    position = tree.walk(view, path)
+    position = _readable(view, path)
     if position.is_attribute:
         node = tree.load(view, position)
         if len(position.rest) == 1:
             return attributes.names(view, node)
         return values.keys(_get_attribute(view, position, []), position.given)
-    if position.is_inner or (not position.rest and position.type == tree.DOCUMENT):
+    if position.type == tree.DOCUMENT:
         inner = values.get(view.value(position.id), position.rest, position.path)
         return values.keys(inner, position.given)
-    if position.rest:
-        raise position.missing()
     if position.type != "map_node":
         raise YtError(f'"List" method is not supported by {position.path} of type {position.type}')
     children = view.children(position.id)
-    shown = [
-        with_attributes(
-            name,
-            _attributes_of(
-                view, child_id, _below(position, name), names if may_read(child_id) else []
-            ),
-        )
-        for name, child_id in list(children.items())[:max_size]
-    ]
+    shown = []
+    for name, child_id in list(children.items())[:max_size]:
+        is_open = bool(names) and permissions.may(view, child_id, "read")
+        wanted = _attributes_of(view, child_id, _below(position, name), names) if is_open else {}
+        shown.append(with_attributes(name, wanted))
     if max_size is not None and len(children) > max_size:
         incomplete: list[Any] = with_attributes(shown, {"incomplete": True})
         return incomplete
@@ -108,30 +102,21 @@ def _attribute_exists(view: View, position: Position) -> bool:
 
 
 def _show(
-    view: View,
-    position: Position,
-    names: Sequence[str],
-    max_size: int | None,
-    may_read: MayRead,
-    *,
-    is_root: bool,
+    view: View, position: Position, names: Sequence[str], max_size: int | None, *, is_root: bool
 ) -> Any:
     shown: Any = yson.YsonEntity()
-    if not is_root and not may_read(position.id):
+    if not is_root and not permissions.may(view, position.id, "read"):
         return shown
     if position.type in COMPOSITE:
         if is_root or not view.attribute(position.id, "opaque"):
-            shown = _show_children(view, position, names, max_size, may_read)
+            shown = _show_children(view, position, names, max_size)
     elif position.type in SCALAR_DEFAULTS or (is_root and position.type == tree.DOCUMENT):
         shown = view.value(position.id)
-    if names:
-        wanted = _attributes_of(view, position.id, position.path, names, position.type)
-        return with_attributes(shown, wanted)
-    return shown
+    return with_attributes(shown, _attributes_of(view, position.id, position.path, names))
 
 
 def _show_children(
-    view: View, position: Position, names: Sequence[str], max_size: int | None, may_read: MayRead
+    view: View, position: Position, names: Sequence[str], max_size: int | None
 ) -> Any:
     children = view.children(position.id)
     in_list = position.type == lists.LIST
@@ -140,8 +125,8 @@ def _show_children(
     for index, name in enumerate(keys):
         where = _below(position, str(index) if in_list else name)
         child_type = view.node_type(children[name]) or ""
-        child = tree.Position(children[name], child_type, where, (), position.given)
-        shown[name] = _show(view, child, names, None, may_read, is_root=False)
+        child = Position(children[name], child_type, where, (), position.given)
+        shown[name] = _show(view, child, names, None, is_root=False)
     if in_list:
         return list(shown.values())
     if max_size is not None and len(children) > max_size:
@@ -153,13 +138,10 @@ def _below(position: Position, name: str) -> str:
     return f"{position.path}/{ypath.escape(name)}"
 
 
-def _attributes_of(
-    view: View, node_id: str, where: str, names: Sequence[str], node_type: str | None = None
-) -> dict[str, Any]:
+def _attributes_of(view: View, node_id: str, where: str, names: Sequence[str]) -> dict[str, Any]:
     if not names:
         return {}
-    kind = node_type or view.node_type(node_id) or ""
-    node = tree.load(view, tree.Position(node_id, kind, where, (), where))
+    node = tree.load(view, Position(node_id, view.node_type(node_id) or "", where, (), where))
     return attributes.read_some(view, node, names)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Any
 
-from yt_exactly_once.local.cypress import clock, dynamic, layout
+from yt_exactly_once.local.cypress import clock, dynamic, layout, locks
 from yt_exactly_once.local.cypress.ids import CELL_ID, make_id
 from yt_exactly_once.local.cypress.view import View
 
@@ -55,9 +55,11 @@ def _object(path: str, attributes: dict[str, Any]) -> tuple[str, str, str, dict[
 
 
 def plant(connection: sqlite3.Connection) -> None:
-    """Create the initial nodes."""
+    """Create the tree with its initial nodes, unless it is there."""
+    if not layout.create(connection):
+        return
     view = View(connection)
-    view.put_attributes(layout.ROOT_ID, clock.birth(connection, "root"))
+    view.put_attributes(layout.ROOT_ID, clock.birth(view))
     known = {"": layout.ROOT_ID}
     planted: list[tuple[str, str, str, dict[str, Any]]] = [
         *((path, "map_node", make_id("map_node"), {}) for path in _MAPS.split()),
@@ -70,10 +72,8 @@ def plant(connection: sqlite3.Connection) -> None:
     ]
     for path, node_type, node_id, attributes in planted:
         parent, _, name = path.rpartition("/")
-        view.add_node(node_id, node_type)
+        known[path] = locks.add_node(view, node_type, attributes, node_id)
         view.put_child(known[parent], name, node_id)
-        view.put_attributes(node_id, {**clock.birth(connection, "root"), **attributes})
-        known[path] = node_id
     # A name of its own, as `TCypressManager` gives the attribute.
     view.put_attribute(known["sys"], "cluster_name", layout.CLUSTER_NAME)
     for path, rules in _ACCESS.items():

@@ -6,16 +6,13 @@ changes nothing but raw attributes; `nodes` creates and removes, `locks` forbids
 
 from __future__ import annotations
 
-import sqlite3
 from dataclasses import dataclass
-from typing import Any
 
-from yt_exactly_once.local.cypress import layout, lists, master_transactions, seeds, ypath
+from yt_exactly_once.local.cypress import layout, lists, ypath
 from yt_exactly_once.local.cypress.ids import CELL_TAG, NULL, cell_tag, is_id
 from yt_exactly_once.local.cypress.view import Node, View
 from yt_exactly_once.local.cypress.ypath import Mark, Step, YPath
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.store import Store
 
 _MAX_LINKS = 32
 TOO_MANY_LINKS = "Too many links on the way"
@@ -67,32 +64,6 @@ def unresolved(path: str, reason: str | YtError) -> YtError:
     """Return the error for a path that leads nowhere."""
     inner = YtError(reason, Code.RESOLVE) if isinstance(reason, str) else reason
     return YtError(f"Error resolving path {path}", Code.RESOLVE, inner=[inner])
-
-
-class Cypress:
-    """The tree of a cluster; one object per proxy, all state in the store."""
-
-    def __init__(self, store: Store) -> None:
-        with store.write() as connection:
-            if layout.create(connection):
-                seeds.plant(connection)
-
-    def view(self, connection: sqlite3.Connection, transaction_id: str | None = None) -> View:
-        """Return the tree as a master transaction sees it; without one, the trunk."""
-        if transaction_id is None:
-            return View(connection)
-        return View(connection, master_transactions.chain(connection, transaction_id))
-
-    def resolve(
-        self, connection: sqlite3.Connection, path: Any, *, transaction_id: str | None = None
-    ) -> Node:
-        """Return the node that a path leads to; raise 500 when there is none."""
-        view = self.view(connection, transaction_id)
-        return load(view, reach(view, ypath.parse(path)))
-
-    def locate(self, connection: sqlite3.Connection, path: YPath) -> Position:
-        """Return where a path leads to in the trunk, without what the node has."""
-        return reach(View(connection), path)
 
 
 def walk(view: View, path: YPath, *, follow_last: bool = True) -> Position:
@@ -187,6 +158,11 @@ def _follow(view: View, link_id: str, where: str, path: YPath, links_left: int) 
         raise unresolved(path.text, error) from error
 
 
+def node_at(view: View, path: YPath) -> Node:
+    """Return the node that a path leads to; raise 500 when there is none."""
+    return load(view, reach(view, path))
+
+
 def load(view: View, position: Position) -> Node:
     """Return the node at a position."""
     place = view.place(position.id)
@@ -196,11 +172,3 @@ def load(view: View, position: Position) -> Node:
     return Node(
         position.id, position.type, parent_id, name, position.path, view.attributes(position.id)
     )
-
-
-def find(view: View, node_id: str) -> Node | None:
-    """Return an object by its id, as a view sees it."""
-    node_type = view.node_type(node_id)
-    if node_type is None:
-        return None
-    return load(view, Position(node_id, node_type, view.path(node_id), (), f"#{node_id}"))

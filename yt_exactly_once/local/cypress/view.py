@@ -48,11 +48,13 @@ class View:
     Attributes:
         connection: open read or write transaction of the store.
         chain: transaction ids from the innermost to the trunk.
+        user: who looks and changes, with the rights that this one has.
         is_quiet: whether changes leave times and revisions as they are.
     """
 
     connection: sqlite3.Connection
     chain: tuple[str, ...] = (TRUNK,)
+    user: str = "root"
     is_quiet: bool = False
 
     @property
@@ -80,10 +82,6 @@ class View:
             "SELECT type FROM cypress_nodes WHERE id = ?", (node_id,)
         ).fetchone()
         return row[0] if row else None
-
-    def add_node(self, node_id: str, node_type: str) -> None:
-        """Record a new object; it is found by path once an entry leads to it."""
-        self.connection.execute("INSERT INTO cypress_nodes VALUES (?, ?)", (node_id, node_type))
 
     def child(self, parent_id: str, name: str) -> str | None:
         """Return the id of a child."""
@@ -149,6 +147,12 @@ class View:
             place = self.place(current)
             current = None if place is None else place[0]
 
+    def below(self, node_id: str) -> Iterator[str]:
+        """Yield a node and everything below it, each before what is below it."""
+        yield node_id
+        for child_id in self.children(node_id).values():
+            yield from self.below(child_id)
+
     def find(self, *names: str) -> str | None:
         """Return the id of an object below `//sys`."""
         found: str | None = ROOT_ID
@@ -184,16 +188,14 @@ class View:
 
     def attribute(self, node_id: str, name: str) -> Any:
         """Return a stored attribute, `None` when there is none."""
-        found = [
-            self.connection.execute(
-                "SELECT tx, value FROM cypress_attributes"
-                " WHERE node_id = ? AND tx = ? AND name = ?",
+        for tx in self.chain:
+            found = self.connection.execute(
+                "SELECT value FROM cypress_attributes WHERE node_id = ? AND tx = ? AND name = ?",
                 (node_id, tx, name),
             ).fetchone()
-            for tx in self.chain
-        ]
-        value = self._nearest([row for row in found if row], None)
-        return None if value is None else load_yson(value, "attribute")
+            if found is not None:
+                return None if found[0] is None else load_yson(found[0], "attribute")
+        return None
 
     def attributes(self, node_id: str) -> dict[str, Any]:
         """Return every stored attribute."""

@@ -80,50 +80,43 @@ def find(view: View, path: YPath, proxies: Callable[[], list[str]]) -> Virtual |
         return _by_id(view, path)
     if path.steps[:1] != ("sys",):
         return None
-    makers: dict[Step, Callable[[], _Objects]] = {
-        "locks": lambda: {lock.id: locks.describe(lock) for lock in locks.all_(view.connection)},
-        "transactions": lambda: _transactions(view),
-        "topmost_transactions": lambda: {
-            name: known
-            for name, known in _transactions(view).items()
-            if known["type"] == "transaction"
-        },
-        "http_proxies": lambda: {address: _proxy(address) for address in proxies()},
-        "proxies": lambda: {address: _proxy(address) for address in proxies()},
-    }
-    maker = makers.get(path.steps[1]) if len(path.steps) >= _PREFIX_LENGTH else None
-    if maker is None:
+    kind = path.steps[1] if len(path.steps) >= _PREFIX_LENGTH else None
+    objects: _Objects = {}
+    if kind == "locks":
+        objects = {lock.id: locks.describe(lock) for lock in locks.all_(view.connection)}
+    elif kind in {"transactions", "topmost_transactions"}:
+        kept = {"transaction", "nested_transaction" if kind == "transactions" else ""}
+        objects = {name: of for name, of in _transactions(view).items() if of["type"] in kept}
+    elif kind in {"http_proxies", "proxies"}:
+        proxy = {"type": "map_node", "role": "data", "banned": False}
+        objects = {address: {**proxy, "address": address} for address in proxies()}
+    else:
         return None
-    content = yson.YsonMap({name: _with(yson.YsonEntity(), of) for name, of in maker().items()})
+    content = yson.YsonMap({name: _with(yson.YsonEntity(), of) for name, of in objects.items()})
     whole = _with(content, {"type": "map_node", "count": len(content)})
     return Virtual(whole, f"//sys/{path.steps[1]}", path.steps[_PREFIX_LENGTH:])
 
 
 def _transactions(view: View) -> _Objects:
-    described = {
-        transaction_id: _describe_transaction(view, transaction_id)
-        for transaction_id in master_transactions.all_ids(view.connection)
-    }
+    living = master_transactions.all_ids(view.connection)
+    described = {each: _describe_transaction(view, each) for each in living}
     return {name: found for name, found in described.items() if found is not None}
 
 
 def _by_id(view: View, path: YPath) -> Virtual | None:
     if not is_id(path.root):
         return None
-    number = type_number(path.root)
-    if number in master_transactions.MASTER_TYPES:
-        known = _describe_transaction(view, path.root)
-    elif number == TYPES["chunk"]:
-        known = chunks.describe(view, path.root)
-    elif number == TYPES["lock"]:
-        lock = locks.find(view.connection, path.root)
-        known = None if lock is None else locks.describe(lock)
-    elif number == TYPES["tablet"]:
-        known = _describe_tablet(view, path.root)
-    else:
+    describe = _BY_TYPE.get(type_number(path.root))
+    if describe is None:
         return None
+    known = describe(view, path.root)
     whole = None if known is None else _with(yson.YsonMap(), known)
     return Virtual(whole, f"#{path.root}", path.steps)
+
+
+def _describe_lock(view: View, lock_id: str) -> dict[str, Any] | None:
+    lock = locks.find(view.connection, lock_id)
+    return None if lock is None else locks.describe(lock)
 
 
 def _describe_tablet(view: View, tablet_id: str) -> dict[str, Any] | None:
@@ -154,5 +147,9 @@ def _describe_transaction(view: View, transaction_id: str) -> dict[str, Any] | N
     }
 
 
-def _proxy(address: str) -> dict[str, Any]:
-    return {"type": "map_node", "role": "data", "banned": False, "address": address}
+_BY_TYPE: dict[int, Callable[[View, str], dict[str, Any] | None]] = {
+    **dict.fromkeys(master_transactions.MASTER_TYPES, _describe_transaction),
+    TYPES["chunk"]: chunks.describe,
+    TYPES["lock"]: _describe_lock,
+    TYPES["tablet"]: _describe_tablet,
+}

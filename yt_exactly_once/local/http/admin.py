@@ -29,7 +29,7 @@ class AdminPages:
             ("DELETE", "/local/faults"): lambda _: proxy.faults.clear(),
             ("GET", "/local/faults/plan"): lambda _: proxy.faults.plan(),
             ("GET", "/local/requests"): lambda _: dict(proxy.requests),
-            ("POST", "/local/trim"): lambda _: trimming.trim_all(proxy.store, proxy.cypress),
+            ("POST", "/local/trim"): lambda _: trimming.trim_all(proxy.store),
         }
 
     def answer(self, request: Request, path: str) -> Answer:

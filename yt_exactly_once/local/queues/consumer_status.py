@@ -10,7 +10,7 @@ import sqlite3
 import time
 from dataclasses import dataclass
 from itertools import starmap
-from typing import Any
+from typing import Any, NamedTuple
 
 from yt_exactly_once.local.cypress import clock, tree, ypath
 from yt_exactly_once.local.cypress.view import Node, View
@@ -19,7 +19,6 @@ from yt_exactly_once.local.queues import registrations
 from yt_exactly_once.local.queues.consumers import check_consumer
 from yt_exactly_once.local.queues.places import Place
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS
-from yt_exactly_once.local.tables import values
 from yt_exactly_once.local.tables.layout import TableLayout, Tablet
 from yt_exactly_once.local.tables.schema import CUMULATIVE_WEIGHT_COLUMN, TIMESTAMP_COLUMN
 from yt_exactly_once.local.tablets import counters, reads
@@ -30,8 +29,7 @@ _MILLISECONDS = 1000
 _COUNTERS = ("tablet_index", "trimmed_rows", "total_rows", "total_weight", "trimmed_weight")
 
 
-@dataclass(frozen=True)
-class _Position:
+class _Position(NamedTuple):
     """A row of a consumer: the offset, when it was written, and what was known of the rows before it."""
 
     offset: int = 0
@@ -67,14 +65,9 @@ def status(connection: sqlite3.Connection, node: Node, layout: TableLayout) -> d
         except YtError as error:
             queues[str(item.queue)] = {"error": error.to_dict()}
             continue
-        queues[str(item.queue)] = {
-            "queue": str(item.queue),
-            "vital": item.vital,
-            "partition_count": count,
-            "read_row_count_rate": no_rate(),
-            "read_data_weight_rate": no_rate(),
-        }
-    return {"registrations": registrations.describe(found), "queues": queues}
+        known = {"queue": str(item.queue), "vital": item.vital, "partition_count": count}
+        queues[str(item.queue)] = {**known, **no_rates("read")}
+    return {"registrations": [item.describe() for item in found], "queues": queues}
 
 
 def partitions(
@@ -95,19 +88,16 @@ def partitions(
         except YtError:
             result[str(item.queue)] = []
             continue
-        place = item.queue.cluster, item.queue.path
-        result[str(item.queue)] = [
-            {"error": not_mounted(tablet).to_dict()}
-            if not tablet.is_readable
-            else _describe(
-                connection, queue, partition, positions.get((*place, partition.index), _Position())
+        found = result[str(item.queue)] = []
+        counted = counters.of_all(connection, queue, *_COUNTERS)
+        for tablet, partition in zip(queue.tablets, starmap(_Partition, counted), strict=True):
+            place = item.queue.cluster, item.queue.path, partition.index
+            position = positions.get(place, _Position())
+            found.append(
+                _describe(connection, queue, partition, position)
+                if tablet.is_readable
+                else {"error": not_mounted(tablet).to_dict()}
             )
-            for tablet, partition in zip(
-                queue.tablets,
-                starmap(_Partition, counters.of_all(connection, queue, *_COUNTERS)),
-                strict=True,
-            )
-        ]
     return result
 
 
@@ -116,9 +106,10 @@ def not_mounted(tablet: Tablet) -> YtError:
     return YtError(f"Tablet {tablet.tablet_id} is not mounted", state=tablet.state)
 
 
-def no_rate() -> dict[str, float]:
-    """Return a rate of nothing, over every period that the queue agent publishes."""
-    return {"current": 0.0, "1m_raw": 0.0, "1m": 0.0, "1h": 0.0, "1d": 0.0}
+def no_rates(action: str) -> dict[str, dict[str, float]]:
+    """Return rates of nothing, over every period that the queue agent publishes."""
+    rate = dict.fromkeys(("current", "1m_raw", "1m", "1h", "1d"), 0.0)
+    return {f"{action}_{what}_rate": rate for what in ("row_count", "data_weight")}
 
 
 def spelled(timestamp: int) -> str:
@@ -131,10 +122,7 @@ def _registered(connection: sqlite3.Connection, node: Node) -> list[registration
 
 
 def _open(connection: sqlite3.Connection, place: Place) -> TableLayout:
-    view = View(connection)
-    position = tree.walk(view, ypath.parse(place.path))
-    if position.rest:
-        raise position.missing()
+    position = tree.reach(View(connection), ypath.parse(place.path))
     queue = find_layout(connection, position.id, position.path)
     if queue is None or queue.sorted:
         raise YtError("Only ordered dynamic tables are supported as queues")
@@ -145,24 +133,14 @@ def _positions(
     connection: sqlite3.Connection, layout: TableLayout
 ) -> dict[tuple[str, str, int], _Position]:
     """Return the rows of a consumer by cluster, path and partition."""
-    names = ["queue_cluster", "queue_path", "partition_index", "offset"]
-    has_meta = layout.column("meta") is not None
-    listed = ", ".join(['"$ts"', *map(layout.sql_column, names + ["meta"] * has_meta)])
     found = {}
-    for moment, cluster, path, index, offset, *meta in connection.execute(
-        f"SELECT {listed} FROM {layout.sql_source}"
-    ):
-        key = cluster.decode(), path.decode(), int(values.decode_uint64(index))
-        weight = _known_weight(meta[0]) if meta else None
-        found[key] = _Position(int(values.decode_uint64(offset)), moment, weight)
+    for moment, row in registrations.stamped_rows(connection, layout, {}):
+        place = row["queue_cluster"].decode(), row["queue_path"].decode()
+        meta = row.get("meta")
+        weight = meta.get(b"cumulative_data_weight") if isinstance(meta, dict) else None
+        weight = int(weight) if isinstance(weight, int) else None
+        found[*place, int(row["partition_index"])] = _Position(int(row["offset"]), moment, weight)
     return found
-
-
-def _known_weight(stored: Any) -> int | None:
-    """Return what the meta of an offset says of the rows before it, if it does."""
-    meta = None if stored is None else values.load_yson(stored)
-    weight = meta.get(b"cumulative_data_weight") if isinstance(meta, dict) else None
-    return int(weight) if isinstance(weight, int) else None
 
 
 def _describe(
@@ -182,8 +160,7 @@ def _describe(
         "processing_lag": lag,
         "last_consume_time": spelled(position.consumed_at),
         "disposition": _disposition(partition, position.offset),
-        "read_row_count_rate": no_rate(),
-        "read_data_weight_rate": no_rate(),
+        **no_rates("read"),
     }
 
 

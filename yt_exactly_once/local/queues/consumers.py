@@ -8,7 +8,6 @@ elsewhere.
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -35,23 +34,19 @@ from yt_exactly_once.local.tablets.transactions import TabletTransaction
 
 @dataclass(frozen=True)
 class Partition:
-    """One partition of one queue, as a consumer knows it.
-
-    Attributes:
-        queue: where the queue is.
-    """
+    """One partition of one queue, as a consumer knows it; `YtError` for a table that is no consumer."""
 
     consumer: TableLayout
     queue: Place
     index: int
 
+    def __post_init__(self) -> None:
+        """Refuse a table that is no consumer."""
+        check_consumer(self.consumer)
+
     def key(self) -> dict[str, Any]:
         """Return the key of the partition's row."""
-        return {
-            "queue_cluster": self.queue.cluster.encode(),
-            "queue_path": self.queue.path.encode(),
-            "partition_index": YsonUint64(self.index),
-        }
+        return {**self.queue.key(), "partition_index": YsonUint64(self.index)}
 
 
 def _shape(columns: Iterable[Column]) -> tuple[tuple[Any, ...], ...]:
@@ -67,12 +62,6 @@ def check_consumer(table: TableLayout) -> None:
         raise shared_consumers()
     if _shape(table.columns) not in (_SHAPE, _SHAPE[:-1]):
         raise YtError("Table schema is not recognized as a valid consumer schema")
-
-
-def partition_of(consumer: TableLayout, queue: Place, index: int) -> Partition:
-    """Name a partition; raise `YtError` if the table is no consumer."""
-    check_consumer(consumer)
-    return Partition(consumer, queue, index)
 
 
 def read_offset(connection: sqlite3.Connection, partition: Partition) -> tuple[int, int]:
@@ -106,8 +95,6 @@ def advance(
     Raises:
         YtError: 3100 when the offset was another one.
     """
-    if new_offset < 0:
-        raise YtError(f"Queue consumer offset {new_offset} cannot be negative")
     if old_offset is not None:
         with transaction.read() as connection:
             current, moment = read_offset(connection, partition)
@@ -181,24 +168,14 @@ def pull(
     )
 
 
-def find_registration(
+def check_registered(
     connection: sqlite3.Connection, queue: Place, consumer: Place, lag_seconds: float
-) -> registrations.Registration:
-    """Return a registration that has been there for a while.
-
-    Raises:
-        YtError: 901 when there is none, or it is younger than the lag.
-    """
-    found = registrations.find(connection, queue, consumer)
-    if found is None or not is_known(found, lag_seconds):
+) -> None:
+    """Refuse a consumer (901) that is not registered, or not for as long as the lag."""
+    found = registrations.listing(connection, queue, consumer)
+    if not any(each.is_known(lag_seconds) for each in found):
         raise YtError(
             f"Consumer {consumer.rich} is not registered for queue {queue.rich}",
             Code.AUTHORIZATION,
             {"raw_queue": queue.rich, "raw_consumer": consumer.rich},
         )
-    return found
-
-
-def is_known(registration: registrations.Registration, lag_seconds: float) -> bool:
-    """Tell whether proxies have heard of a registration."""
-    return not lag_seconds or time.time() - registration.since >= lag_seconds

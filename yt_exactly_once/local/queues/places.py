@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from yt_exactly_once.local.cypress import ypath
+from yt_exactly_once.local.cypress import tree, ypath
 from yt_exactly_once.local.cypress.layout import CLUSTER_NAME
-from yt_exactly_once.local.cypress.tree import Cypress
-from yt_exactly_once.local.cypress.view import Node
+from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.tablets.access import cluster_of
 
@@ -19,32 +18,27 @@ CONSUMER_NAME = "queue_consumer_name"
 
 @dataclass(frozen=True)
 class Place:
-    """A queue or a consumer: a physical path on a cluster.
-
-    Attributes:
-        cluster: its short name.
-        path: without links.
-    """
+    """A queue or a consumer: the short name of a cluster, and a path without links; its id if it is here."""
 
     cluster: str
     path: str
+    node_id: str | None = field(default=None, compare=False)
 
     @property
     def rich(self) -> str:
         """The text of the rich path."""
         return f"<cluster={self.cluster}>{self.path}"
 
+    def key(self, kind: str = "queue") -> dict[str, Any]:
+        """Return the columns that name it, as a queue or as a consumer, in tables of the queue agent."""
+        return {f"{kind}_cluster": self.cluster.encode(), f"{kind}_path": self.path.encode()}
+
     def __str__(self) -> str:
         return f"{self.cluster}:{self.path}"
 
 
 def locate(
-    cypress: Cypress,
-    connection: sqlite3.Connection,
-    path: Any,
-    what: str,
-    *,
-    must_exist: bool = False,
+    connection: sqlite3.Connection, path: Any, what: str, *, must_exist: bool = False
 ) -> Place:
     """Return the physical place of a queue or a consumer.
 
@@ -61,10 +55,11 @@ def locate(
     if cluster != CLUSTER_NAME:
         return Place(cluster, parsed.text)
     try:
-        node = cypress.resolve(connection, parsed.text)
-        if must_exist:
-            _check_table(node)
-        return Place(cluster, node.path)
+        found = tree.reach(View(connection), parsed)
+        if must_exist and found.type != "table":
+            reason = f"Object {found.path} is a {found.type} and not a table"
+            raise YtError(reason, Code.RESOLVE)  # noqa: TRY301 - wrapped like a missing one
+        return Place(cluster, found.path, found.id)
     except YtError as error:
         if not error.contains(Code.RESOLVE):
             raise
@@ -83,8 +78,3 @@ def shared_consumers() -> YtError:
         f"Consumers that share a table ({CONSUMER_NAME}) are not supported by the embedded cluster;"
         " create a table for each"
     )
-
-
-def _check_table(node: Node) -> None:
-    if node.type != "table":
-        raise YtError(f"Object {node.path} is a {node.type} and not a table", Code.RESOLVE)

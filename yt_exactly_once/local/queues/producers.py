@@ -30,24 +30,28 @@ Row = dict[str, Any]
 
 _NO_SEQUENCE_NUMBER = -1
 _MUTATION_ID = b"mutation_id"
-_SHAPE = tuple((column.name, column.wire_type) for column in PRODUCER_SCHEMA.columns)
+_SHAPE = {(column.name, column.wire_type) for column in PRODUCER_SCHEMA.columns}
 
 
 @dataclass(frozen=True)
 class Session:
-    """One session of a producer for one queue."""
+    """One session of a producer for one queue; `YtError` for a table that is no producer."""
 
     producer: TableLayout
     queue: Place
     session_id: str
 
+    def __post_init__(self) -> None:
+        """Refuse a table that does not have the columns of a producer."""
+        where = self.producer.path
+        if not self.producer.sorted:
+            raise YtError(f"Table {where} is not sorted")
+        if not {(column.name, column.wire_type) for column in self.producer.columns} >= _SHAPE:
+            raise YtError(f"Table {where} does not have the schema of a queue producer")
+
     def key(self) -> Row:
         """Return the key of the session's row."""
-        return {
-            "queue_cluster": self.queue.cluster.encode(),
-            "queue_path": self.queue.path.encode(),
-            "session_id": self.session_id.encode(),
-        }
+        return {**self.queue.key(), "session_id": self.session_id.encode()}
 
     @property
     def identity(self) -> tuple[str, str, str]:
@@ -55,44 +59,13 @@ class Session:
         return self.producer.node_id, self.queue.path, self.session_id
 
 
-@dataclass(frozen=True)
-class Push:
-    """What a client wants to append through a session.
-
-    Attributes:
-        epoch: the epoch it believes to be current.
-        sequence_number: number of the first row; None when every row carries its own.
-        user_meta: replaces the session's when given.
-        has_user_meta: whether it was given.
-    """
-
-    epoch: int
-    rows: Sequence[Row]
-    sequence_number: int | None = None
-    user_meta: Any = None
-    has_user_meta: bool = False
-
-
-def check_producer(producer: TableLayout) -> None:
-    """Refuse tables that do not have the columns of a producer."""
-    shape = {(column.name, column.wire_type) for column in producer.columns}
-    if not shape >= set(_SHAPE):
-        raise YtError(f"Table {producer.path} does not have the schema of a queue producer")
-
-
 def create_session(
-    transaction: TabletTransaction,
-    session: Session,
-    *,
-    user_meta: Any,
-    has_user_meta: bool,
-    mutation_id: str | None,
+    transaction: TabletTransaction, session: Session, *, user_meta: Any, mutation_id: str | None
 ) -> Row:
     """Start a session or fence its earlier users by a higher epoch.
 
     Args:
-        user_meta: replaces the stored one.
-        has_user_meta: whether `user_meta` was given.
+        user_meta: replaces the stored one, unless it is None.
         mutation_id: a repeat of the same one gets the same epoch; None switches that off.
 
     Returns:
@@ -108,7 +81,7 @@ def create_session(
         if mutation_id is not None and known_id == mutation_id.encode():
             return row
         row["epoch"] += 1
-    if has_user_meta:
+    if user_meta is not None:
         row["user_meta"] = user_meta
     if mutation_id is not None:
         system_meta[_MUTATION_ID] = mutation_id.encode()
@@ -126,15 +99,21 @@ def push(
     transaction: TabletTransaction,
     session: Session,
     queue: TableLayout,
-    request: Push,
-    conversions: Conversions,
+    rows: Sequence[Row],
     *,
+    epoch: int,
+    sequence_number: int | None,
+    user_meta: Any,
+    conversions: Conversions,
     regress: bool,
 ) -> Row:
     """Append the rows that are newer than the session and move it.
 
     Args:
         queue: the ordered table.
+        epoch: what the client believes to be the current one.
+        sequence_number: number of the first row; None when every row has its own.
+        user_meta: replaces the stored one, unless it is None.
         regress: whether a push without new rows still stores its last number, as servers of 2024 do.
 
     Returns:
@@ -151,13 +130,13 @@ def push(
             queue=session.queue.path,
             session_id=session.session_id,
         )
-    _check_epoch(session, request.epoch, known["epoch"])
-    numbers = _sequence_numbers(request)
+    _check_epoch(session, epoch, known["epoch"])
+    numbers = _sequence_numbers(rows, sequence_number)
     pushed = transaction.progress.get(session.identity)
     stored: int = known["sequence_number"] if pushed is None else pushed
     skipped = bisect_right(numbers, stored)
     last = int(numbers[-1]) if len(numbers) else _NO_SEQUENCE_NUMBER
-    fresh = without(request.rows[skipped:], SEQUENCE_NUMBER)
+    fresh = without(rows[skipped:], SEQUENCE_NUMBER)
     batches = []
     if fresh:
         batches.append(modifications.append_batch(queue, fresh, conversions=conversions))
@@ -166,7 +145,7 @@ def push(
             **session.key(),
             "epoch": known["epoch"],
             "sequence_number": last,
-            "user_meta": request.user_meta if request.has_user_meta else known["user_meta"],
+            "user_meta": known["user_meta"] if user_meta is None else user_meta,
             "system_meta": known["system_meta"],
         }
         batches += modifications.write_batches(session.producer, [row])
@@ -192,21 +171,20 @@ def _check_epoch(session: Session, given: int, current: int) -> None:
     )
 
 
-def _sequence_numbers(request: Push) -> Sequence[int]:
-    """Return one number per row.
+def _sequence_numbers(rows: Sequence[Row], first: int | None) -> Sequence[int]:
+    """Return one number per row, from the first one on or as the rows have them.
 
     Raises:
         YtError: 3103 unless every row has exactly one, not negative and increasing.
     """
-    if request.sequence_number is None and isinstance(request.rows, ColumnarRows):
-        numbers = _column_of_numbers(request.rows.columns.get(SEQUENCE_NUMBER))
+    if first is None and isinstance(rows, ColumnarRows):
+        numbers = _column_of_numbers(rows.columns.get(SEQUENCE_NUMBER))
         if numbers is not None:
             return numbers
-    given = values_of(request.rows, SEQUENCE_NUMBER)
-    if request.sequence_number is not None:
+    given = values_of(rows, SEQUENCE_NUMBER)
+    if first is not None:
         if any(number is not None for number in given):
             raise _bad_numbers("given both for the request and in rows")
-        first = request.sequence_number
         return range(first, first + len(given))
     if not set(map(type, given)) <= {int}:
         given = [_sequence_number(index, number) for index, number in enumerate(given)]

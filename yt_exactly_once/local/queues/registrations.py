@@ -7,7 +7,7 @@ decides what a missing one means. It never looks at queues or consumers.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,8 +38,16 @@ class Registration:
     queue: Place
     consumer: Place
     vital: bool
-    partitions: tuple[int, ...] | None
+    partitions: list[int] | None
     since: int
+
+    def is_known(self, lag_seconds: float) -> bool:
+        """Tell whether proxies have heard of it."""
+        return not lag_seconds or time.time() - self.since >= lag_seconds
+
+    def describe(self) -> dict[str, Any]:
+        """Return it as the status of queues and consumers shows it."""
+        return {"queue": str(self.queue), "consumer": str(self.consumer), "vital": self.vital}
 
 
 def put(
@@ -51,51 +59,39 @@ def put(
     partitions: list[int] | None,
 ) -> None:
     """Add or replace a registration; the age of one that stays the same stays too."""
-    known = find(connection, queue, consumer)
-    wanted = None if partitions is None else tuple(partitions)
-    if known is not None and (known.vital, known.partitions) == (vital, wanted):
-        return
     row = {**_key(queue, consumer), "vital": vital, "partitions": partitions}
-    _commit(connection, modifications.write_batches(_table(connection), [row]))
+    known = listing(connection, queue, consumer)
+    if [(each.vital, each.partitions) for each in known] != [(vital, partitions)]:
+        _commit(connection, modifications.write_batches(_table(connection), [row]))
 
 
 def remove(connection: sqlite3.Connection, queue: Place, consumer: Place) -> None:
     """Drop a registration if there is one."""
-    if find(connection, queue, consumer) is not None:
+    if listing(connection, queue, consumer):
         key = _key(queue, consumer)
         _commit(connection, [modifications.delete_batch(_table(connection), [key])])
-
-
-def find(connection: sqlite3.Connection, queue: Place, consumer: Place) -> Registration | None:
-    """Return one registration."""
-    matching = listing(connection, queue, consumer)
-    return matching[0] if matching else None
 
 
 def listing(
     connection: sqlite3.Connection, queue: Place | None = None, consumer: Place | None = None
 ) -> list[Registration]:
     """Return the registrations of a queue, of a consumer, of both, or all."""
-    table = _table(connection)
-    wanted = _key(queue, consumer)
+    found = stamped_rows(connection, _table(connection), _key(queue, consumer))
+    return [_registration(row, moment) for moment, row in found]
+
+
+def stamped_rows(
+    connection: sqlite3.Connection, table: TableLayout, known: dict[str, Any]
+) -> list[tuple[int, dict[str, Any]]]:
+    """Return the rows of a table that have such values, each with the timestamp of its last write."""
     listed = ", ".join(['"$ts"', *(table.sql_column(column.name) for column in table.columns)])
-    conditions = " AND ".join(["1", *(f"{table.sql_column(name)} = ?" for name in wanted)])
+    conditions = " AND ".join(["1", *(f"{table.sql_column(name)} = ?" for name in known)])
     stored = connection.execute(
         f'SELECT {listed} FROM {table.sql_source} WHERE {conditions} ORDER BY "$key"',
-        list(wanted.values()),
+        list(known.values()),
     ).fetchall()
     rows = values.decode_rows(table.columns, [columns for _, *columns in stored])
-    return [
-        _registration(row, timestamp) for row, (timestamp, *_) in zip(rows, stored, strict=True)
-    ]
-
-
-def describe(found: Sequence[Registration]) -> list[dict[str, Any]]:
-    """Return registrations as the status of queues and consumers shows them."""
-    return [
-        {"queue": str(item.queue), "consumer": str(item.consumer), "vital": item.vital}
-        for item in found
-    ]
+    return [(moment, row) for (moment, *_), row in zip(stored, rows, strict=True)]
 
 
 def _registration(row: dict[str, Any], timestamp: int) -> Registration:
@@ -104,7 +100,7 @@ def _registration(row: dict[str, Any], timestamp: int) -> Registration:
         _place(row, "queue"),
         _place(row, "consumer"),
         bool(row["vital"]),
-        tuple(int(index) for index in partitions) if isinstance(partitions, list) else None,
+        list(map(int, partitions)) if isinstance(partitions, list) else None,
         # Timestamps are whole seconds; the end of the second is safely after the registration.
         (timestamp >> TIMESTAMP_COUNTER_BITS) + 1,
     )
@@ -114,13 +110,8 @@ def _place(row: dict[str, Any], kind: str) -> Place:
     return Place(*((row[f"{kind}_{part}"] or b"").decode() for part in ("cluster", "path")))
 
 
-def _key(queue: Place | None, consumer: Place | None) -> dict[str, bytes]:
-    key = {}
-    for kind, place in (("queue", queue), ("consumer", consumer)):
-        if place is not None:
-            key[f"{kind}_cluster"] = place.cluster.encode()
-            key[f"{kind}_path"] = place.path.encode()
-    return key
+def _key(queue: Place | None, consumer: Place | None) -> dict[str, Any]:
+    return (queue.key() if queue else {}) | (consumer.key("consumer") if consumer else {})
 
 
 def _table(connection: sqlite3.Connection) -> TableLayout:

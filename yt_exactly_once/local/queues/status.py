@@ -78,10 +78,9 @@ def _queue_status(
         "partition_count": layout.tablet_count,
         "has_timestamp_column": layout.column(TIMESTAMP_COLUMN) is not None,
         "has_cumulative_data_weight_column": layout.column(CUMULATIVE_WEIGHT_COLUMN) is not None,
-        "registrations": registrations.describe(found),
+        "registrations": [item.describe() for item in found],
         "alerts": {},
-        "write_row_count_rate": consumer_status.no_rate(),
-        "write_data_weight_rate": consumer_status.no_rate(),
+        **consumer_status.no_rates("write"),
     }
 
 
@@ -102,8 +101,7 @@ def _queue_partitions(connection: sqlite3.Connection, layout: TableLayout) -> li
                 **_weights(connection, layout, tablet.index, total, weights),
                 "last_row_commit_time": consumer_status.spelled(last_write),
                 "commit_idle_time": max(int(idle * 1000), 0),
-                "write_row_count_rate": consumer_status.no_rate(),
-                "write_data_weight_rate": consumer_status.no_rate(),
+                **consumer_status.no_rates("write"),
                 "meta": {},
             }
         )

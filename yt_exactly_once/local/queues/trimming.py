@@ -8,10 +8,9 @@ import threading
 import time
 from typing import Any
 
-from yt_exactly_once.local.cypress.tree import Cypress
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.queues import registrations
-from yt_exactly_once.local.queues.consumers import partition_of, read_offset
+from yt_exactly_once.local.queues.consumers import Partition, read_offset
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS, Store
 from yt_exactly_once.local.tables.layout import TableLayout
 from yt_exactly_once.local.tablets import blocks, modifications, reads, retention, validation
@@ -45,7 +44,7 @@ def trim(
     retention.trim(connection, layout, tablet, trimmed_row_count)
 
 
-def trim_consumed(store: Store, cypress: Cypress, queue_path: str) -> dict[int, int]:
+def trim_consumed(store: Store, queue_path: str) -> dict[int, int]:
     """Do what the queue agent does now and then: drop what every vital consumer has read.
 
     Acts on `auto_trim_config` of the queue: nothing unless `enable`; `retained_rows` and
@@ -59,7 +58,7 @@ def trim_consumed(store: Store, cypress: Cypress, queue_path: str) -> dict[int, 
     apply_due(store)
     done: dict[int, int] = {}
     with store.write() as connection:
-        node, queue = open_node(cypress, connection, queue_path)
+        node, queue = open_node(connection, queue_path)
         config = node.attributes.get("auto_trim_config") or {}
         if not config.get("enable"):
             return done
@@ -69,29 +68,26 @@ def trim_consumed(store: Store, cypress: Cypress, queue_path: str) -> dict[int, 
             if found.vital and found.queue.path == node.path
         ]
         try:
-            offsets = [_offsets(cypress, connection, found, queue) for found in vital]
+            offsets = [_offsets(connection, found, queue) for found in vital]
         except YtError as error:
             _LOGGER.warning("Queue %s is not trimmed: %s", queue_path, error)
             return done
-        for tablet in queue.tablets:
-            if not offsets or tablet.state != "mounted":
-                continue
-            target = min(known[tablet.index] for known in offsets)
-            target = _keep_retained(connection, queue, tablet.index, target, config)
-            if target > 0:
+        for tablet, read in zip(queue.tablets, zip(*offsets, strict=True), strict=False):
+            target = _keep_retained(connection, queue, tablet.index, min(read), config)
+            if target > 0 and tablet.state == "mounted":
                 trim(connection, queue, tablet.index, target)
                 done[tablet.index] = target
     return done
 
 
-def trim_all(store: Store, cypress: Cypress) -> list[dict[str, Any]]:
+def trim_all(store: Store) -> list[dict[str, Any]]:
     """Trim every queue that has registrations; returns what was done per queue."""
     with store.read() as connection:
         paths = sorted({found.queue.path for found in registrations.listing(connection)})
     result = []
     for path in paths:
         try:
-            trimmed = trim_consumed(store, cypress, path)
+            trimmed = trim_consumed(store, path)
         except YtError as error:
             # A registration may outlive its queue; the others are still to be trimmed.
             result.append({"queue": path, "error": error.to_dict()})
@@ -107,9 +103,8 @@ class QueueAgent:
         period: seconds between two steps.
     """
 
-    def __init__(self, store: Store, cypress: Cypress, period: float) -> None:
+    def __init__(self, store: Store, period: float) -> None:
         self._store = store
-        self._cypress = cypress
         self._period = period
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._work, name="queue agent", daemon=True)
@@ -126,27 +121,24 @@ class QueueAgent:
     def _work(self) -> None:
         while not self._done.wait(self._period):
             try:
-                trim_all(self._store, self._cypress)
+                trim_all(self._store)
             except sqlite3.OperationalError:
                 # The store was busy for very long; the next step does what this one did not.
                 _LOGGER.warning("Queues were not trimmed", exc_info=True)
 
 
 def _offsets(
-    cypress: Cypress,
-    connection: sqlite3.Connection,
-    found: registrations.Registration,
-    queue: TableLayout,
+    connection: sqlite3.Connection, found: registrations.Registration, queue: TableLayout
 ) -> list[int]:
     """Return the offset of a consumer in each partition of a queue.
 
     Raises:
         YtError: the consumer is gone, is no consumer, or is not mounted.
     """
-    _, consumer = open_node(cypress, connection, found.consumer.path)
+    _, consumer = open_node(connection, found.consumer.path)
     offsets = []
     for tablet in queue.tablets:
-        partition = partition_of(consumer, found.queue, tablet.index)
+        partition = Partition(consumer, found.queue, tablet.index)
         key = validation.encode_keys(consumer, [partition.key()])
         check_readable(consumer, consumer.tablets_of(modifications.keys_of(consumer, key)))
         offsets.append(read_offset(connection, partition)[0])

@@ -9,10 +9,9 @@ import sqlite3
 from collections.abc import Iterable
 from typing import Any
 
-from yt_exactly_once.local.cypress import ypath
+from yt_exactly_once.local.cypress import tree, ypath
 from yt_exactly_once.local.cypress.layout import CLUSTER_NAME
-from yt_exactly_once.local.cypress.tree import Cypress
-from yt_exactly_once.local.cypress.view import Node
+from yt_exactly_once.local.cypress.view import Node, View
 from yt_exactly_once.local.cypress.ypath import YPath
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.tables.layout import TableLayout, Tablet
@@ -22,9 +21,7 @@ _CLUSTER_DOMAIN = ".yt.yandex.net"
 """Cluster names may be given in full; the real registration manager cuts this too."""
 
 
-def open_table(
-    cypress: Cypress, connection: sqlite3.Connection, path: Any, what: str = "path"
-) -> TableLayout:
+def open_table(connection: sqlite3.Connection, path: Any, what: str = "path") -> TableLayout:
     """Return the dynamic table at a path.
 
     Raises:
@@ -39,7 +36,7 @@ def open_table(
         )
     try:
         # What the tree keeps of the table is not needed here, and costs more than to find it.
-        position = cypress.locate(connection, parsed)
+        position = tree.reach(View(connection), parsed)
     except YtError as error:
         raise YtError(f"Error getting mount info for {parsed.text}", inner=[error]) from error
     layout = find_layout(connection, position.id, position.path)
@@ -48,12 +45,10 @@ def open_table(
     return layout
 
 
-def open_node(
-    cypress: Cypress, connection: sqlite3.Connection, path: Any
-) -> tuple[Node, TableLayout]:
+def open_node(connection: sqlite3.Connection, path: Any) -> tuple[Node, TableLayout]:
     """Return the node of a dynamic table together with its layout."""
-    layout = open_table(cypress, connection, path)
-    return cypress.resolve(connection, f"#{layout.node_id}"), layout
+    layout = open_table(connection, path)
+    return tree.node_at(View(connection), ypath.parse(f"#{layout.node_id}")), layout
 
 
 def cluster_of(path: YPath) -> str:

@@ -95,8 +95,9 @@ def apply(connection: sqlite3.Connection, batches: Sequence[Batch], terms: Terms
     targets = _prepare(connection, batches)
     for target in targets:
         node_id = target.layout.node_id
-        permissions.require(View(connection), node_id, terms.user, "write", by_proxy=True)
-        quotas.check_rows(View(connection), target.layout.options)
+        view = View(connection, user=terms.user)
+        permissions.require(view, node_id, "write", by_proxy=True)
+        quotas.check_rows(view, target.layout.options)
         _submit(target, terms)
     for target in targets:
         _check_limits(target)
