@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from yt_exactly_once.cli.exit_codes import ExitCode
-from yt_exactly_once.cli.options import ClusterOptions, cluster_options, json_option
+from yt_exactly_once.cli.options import ClusterOptions, cluster_options, option
 from yt_exactly_once.cli.output import print_json
 from yt_exactly_once.operations.view import console, shown
 
@@ -25,26 +25,20 @@ _BY = ("source", "digest", "count")
     type=click.Choice(_BY),
     help="What to compare with.  [default: the first that the target and its ledger allow]",
 )
-@click.option("--partition-column", metavar="NAME", help="Column with the partition of the queue.")
-@click.option(
-    "--row-column", metavar="NAME", help="Column with the index of the row in its partition."
-)
-@click.option(
-    "--queue-column",
-    metavar="NAME",
-    help="Column with the path of the queue, if the query reads several.",
-)
-@click.option(
+@option("--partition-column", "NAME", "Column with the partition of the queue.")
+@option("--row-column", "NAME", "Column with the index of the row in its partition.")
+@option("--queue-column", "NAME", "Column with the path of the queue, if the query reads several.")
+@option(
     "--ledger",
-    metavar="PATH",
-    help="The ledger.  [default: the one beside the target, or another one in its folder]",
+    "PATH",
+    "The ledger.  [default: the one beside the target, or another one in its folder]",
 )
-@click.option(
+@option(
     "--start",
+    "N",
+    "By source: first row of every partition that the query has read.",
     type=click.IntRange(min=0),
     default=0,
-    metavar="N",
-    help="By source: first row of every partition that the query has read.",
 )
 @click.option(
     "--values/--no-values",
@@ -52,7 +46,6 @@ _BY = ("source", "digest", "count")
     help="Whether to compare values too: the columns that queue and target have in common, or the digest.",
 )
 @cluster_options
-@json_option
 def command(
     targets: tuple[str, ...],
     by: str | None,

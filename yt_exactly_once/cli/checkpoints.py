@@ -9,38 +9,28 @@ from typing import Any
 import click
 
 from yt_exactly_once.cli.extras import require_extra
-from yt_exactly_once.cli.options import proxy_option
+from yt_exactly_once.cli.options import file_option, option, proxy_option, several
 from yt_exactly_once.cli.secret_file import kept_secret
 
 _STOPPING = {signal.SIGINT, signal.SIGTERM}
 
 
 @click.command("checkpoints")
-@click.option(
-    "--root",
-    "roots",
-    multiple=True,
-    required=True,
-    metavar="PATH",
-    help="Folder in Cypress that is served, with everything below; may be repeated.",
+@several(
+    "--root roots", "PATH", "Folder in Cypress that is served, with everything below", required=True
 )
-@click.option(
-    "--host",
-    default="127.0.0.1",
-    metavar="A",
-    help="Address of this machine to listen on; 0.0.0.0 means all.",
+@option(
+    "--host", "A", "Address of this machine to listen on; 0.0.0.0 means all.", default="127.0.0.1"
 )
-@click.option("--port", type=int, default=9870, metavar="P", help="Port; 0 takes any.")
-@click.option(
+@option("--port", "P", "Port; 0 takes any.", type=int, default=9870)
+@option(
     "--address",
-    metavar="HOST[:PORT]",
-    help="Under which Spark's driver and executors reach the gateway.  [default: --host]",
+    "HOST[:PORT]",
+    "Under which Spark's driver and executors reach the gateway.  [default: --host]",
 )
-@click.option(
+@file_option(
     "--secret-file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Where the secret is kept. A missing file is created, so the locations survive a restart.  "
+    "Where the secret is kept. A missing file is created, so the locations survive a restart.  "
     "[default: a new secret with each start]",
 )
 @proxy_option

@@ -8,7 +8,14 @@ from typing import Any
 
 import click
 
-from yt_exactly_once.cli.options import ClusterOptions, cluster_options, json_option, mode_option
+from yt_exactly_once.cli.options import (
+    ClusterOptions,
+    cluster_options,
+    flag,
+    mode_option,
+    option,
+    several,
+)
 from yt_exactly_once.cli.output import print_json
 from yt_exactly_once.config import DeliveryMode
 
@@ -22,7 +29,6 @@ from yt_exactly_once.config import DeliveryMode
     help="Whether the queue must keep rows until this consumer has passed them.",
 )
 @cluster_options
-@json_option
 def create_consumer(
     path: str, queue: str, cluster: ClusterOptions, *, vital: bool, as_json: bool
 ) -> None:
@@ -44,34 +50,19 @@ def create_consumer(
 @click.command("create-ledger")
 @click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
 @mode_option("Of the sink: idempotent mode keeps a producer table, too.")
-@click.option("--ledger", metavar="PATH", help="Of the ledger.  [default: as the sink's]")
-@click.option("--producer", metavar="PATH", help="Of the producer table.  [default: as the sink's]")
-@click.option("--dead-letter", metavar="PATH", help="Of the dead-letter table, if one is used.")
-@click.option(
-    "--writer",
-    "writers",
-    multiple=True,
-    required=True,
-    metavar="SUBJECT",
-    help="User or group that runs the query; may be repeated.",
-)
-@click.option(
-    "--reader",
-    "readers",
-    multiple=True,
-    metavar="SUBJECT",
-    help="User or group that looks at the query; may be repeated.",
-)
-@click.option(
-    "--operator",
-    "operators",
-    multiple=True,
-    metavar="SUBJECT",
-    help="User or group that mounts, repairs and removes the tables; may be repeated.  "
+@option("--ledger", "PATH", "Of the ledger.  [default: as the sink's]")
+@option("--producer", "PATH", "Of the producer table.  [default: as the sink's]")
+@option("--dead-letter", "PATH", "Of the dead-letter table, if one is used.")
+@several("--writer writers", "SUBJECT", "User or group that runs the query", required=True)
+@several("--reader readers", "SUBJECT", "User or group that looks at the query")
+@option(
+    "--operator operators",
+    "SUBJECT",
+    "User or group that mounts, repairs and removes the tables; may be repeated.  "
     "[default: the user of the token]",
+    multiple=True,
 )
 @cluster_options
-@json_option
 def create_ledger(
     mode: str,
     writers: tuple[str, ...],
@@ -107,13 +98,11 @@ def create_ledger(
 
 def _like(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add `--like` and `--schema`, the two ways to name columns."""
-    like = click.option(
-        "--like", metavar="PATH", help="With the columns of a queue or of another dynamic table."
-    )
-    schema = click.option(
+    like = option("--like", "PATH", "With the columns of a queue or of another dynamic table.")
+    schema = option(
         "--schema",
-        metavar="TEXT",
-        help="With the columns of a DataFrame: the JSON of schema.json(), a list such as "
+        "TEXT",
+        "With the columns of a DataFrame: the JSON of schema.json(), a list such as "
         "'id bigint, name string', or @FILE with either.",
     )
     return like(schema(command))
@@ -141,12 +130,9 @@ def _tell(path: str, *, created: bool, as_json: bool) -> None:
 @click.command("create-queue")
 @click.argument("path")
 @_like
-@click.option("--partitions", type=int, default=1, metavar="N", help="Number of partitions.")
-@click.option(
-    "--auto-trim", is_flag=True, help="Let the cluster trim what all vital consumers have read."
-)
+@option("--partitions", "N", "Number of partitions.", type=int, default=1)
+@flag("--auto-trim", "Let the cluster trim what all vital consumers have read.")
 @cluster_options
-@json_option
 def create_queue(
     path: str,
     like: str | None,
@@ -171,20 +157,16 @@ def create_queue(
 @click.command("create-table")
 @click.argument("path")
 @_like
-@click.option(
-    "--key", "keys", multiple=True, metavar="COLUMN", help="A key column; may be repeated."
-)
-@click.option("--tablets", type=int, metavar="N", help="Number of tablets.  [default: 1]")
-@click.option(
+@several("--key keys", "COLUMN", "A key column")
+@option("--tablets", "N", "Number of tablets.  [default: 1]", type=int)
+@flag(
     "--service-columns",
-    is_flag=True,
-    help="With the columns that say where a row came from, for audit by source. The source fills them with "
+    "With the columns that say where a row came from, for audit by source. The source fills them with "
     "include_service_columns=true and include_queue_path=true.",
 )
-@click.option("--bundle", metavar="NAME", help="Tablet cell bundle.  [default: that of the folder]")
-@click.option("--medium", metavar="NAME", help="Primary medium.  [default: that of the folder]")
+@option("--bundle", "NAME", "Tablet cell bundle.  [default: that of the folder]")
+@option("--medium", "NAME", "Primary medium.  [default: that of the folder]")
 @cluster_options
-@json_option
 def create_table(
     path: str,
     like: str | None,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from yt_exactly_once.cli.exit_codes import ExitCode
-from yt_exactly_once.cli.options import ClusterOptions, cluster_options, json_option
+from yt_exactly_once.cli.options import ClusterOptions, cluster_options, flag, option, several
 from yt_exactly_once.cli.output import print_json
 from yt_exactly_once.operations.view import console, shown
 
@@ -26,7 +26,6 @@ def command() -> None:
 @command.command("list")
 @click.argument("path")
 @cluster_options
-@json_option
 def list_letters(path: str, cluster: ClusterOptions, *, as_json: bool) -> None:
     """Say what is wrong with the letters of the dead-letter table PATH, and how many wait."""
     from yt_exactly_once.operations import dead_letters  # noqa: PLC0415 - the client is slow
@@ -52,11 +51,10 @@ def list_letters(path: str, cluster: ClusterOptions, *, as_json: bool) -> None:
 
 @command.command("show")
 @click.argument("path")
-@click.option("--target", metavar="PATH", help="Only the letters of this target.")
-@click.option("--all", "is_all", is_flag=True, help="Those that were replayed, too.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N.")
+@option("--target", "PATH", "Only the letters of this target.")
+@flag("--all is_all", "Those that were replayed, too.")
+@option("--limit", "N", "Only the first N.", type=click.IntRange(min=1))
 @cluster_options
-@json_option
 def show(
     path: str,
     target: str | None,
@@ -93,25 +91,17 @@ def _json(letter: Letter) -> dict[str, Any]:
 
 @command.command("replay")
 @click.argument("path")
-@click.option(
-    "--letters",
-    "file",
+@option(
+    "--letters file",
+    "FILE",
+    "Only these letters, with the rows of this file: what `show --json` printed, corrected.",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    metavar="FILE",
-    help="Only these letters, with the rows of this file: what `show --json` printed, corrected.",
 )
-@click.option(
-    "--base64",
-    "binary",
-    multiple=True,
-    metavar="COLUMN",
-    help="The DataFrame had binary values in this column; may be repeated.",
-)
-@click.option("--overwrite", is_flag=True, help="Replace rows of a sorted target with these keys.")
-@click.option("--ledger", metavar="PATH", help="The ledger.  [default: the one near the target]")
-@click.option("--apply", "is_applied", is_flag=True, help="Do it.  [default: only say it]")
+@several("--base64 binary", "COLUMN", "The DataFrame had binary values in this column")
+@flag("--overwrite", "Replace rows of a sorted target with these keys.")
+@option("--ledger", "PATH", "The ledger.  [default: the one near the target]")
+@flag("--apply is_applied", "Do it.  [default: only say it]")
 @cluster_options
-@json_option
 def replay(
     path: str,
     file: Path | None,

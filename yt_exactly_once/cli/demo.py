@@ -10,7 +10,14 @@ import click
 
 from yt_exactly_once.cli.exit_codes import ExitCode
 from yt_exactly_once.cli.extras import require_extra
-from yt_exactly_once.cli.options import BACKENDS, json_option, mode_option
+from yt_exactly_once.cli.options import (
+    backend_option,
+    file_option,
+    flag,
+    json_option,
+    mode_option,
+    option,
+)
 from yt_exactly_once.cli.output import print_json, require_folder
 from yt_exactly_once.cli.signals import ended_by_sigterm
 from yt_exactly_once.config import DeliveryMode
@@ -20,29 +27,16 @@ _LARGEST_SEED = 2**31
 
 
 @click.command("demo")
-@click.option("--rows", type=int, metavar="N", help="Load the first N flights.  [default: all]")
-@click.option("--kills", type=int, default=5, metavar="K", help="Number of kills.")
-@click.option("--seed", type=int, metavar="S", help="Seed of the random moments of the kills.")
-@click.option(
-    "--data-dir",
-    type=click.Path(path_type=Path),
-    metavar="D",
-    help="New directory for all files, which is kept.  [default: a temporary one]",
+@option("--rows", "N", "Load the first N flights.  [default: all]", type=int)
+@option("--kills", "K", "Number of kills.", type=int, default=5)
+@option("--seed", "S", "Seed of the random moments of the kills.", type=int)
+@file_option(
+    "--data-dir", "New directory for all files, which is kept.  [default: a temporary one]", "D"
 )
 @mode_option("Delivery mode of the sinks.")
-@click.option(
-    "--backend",
-    type=click.Choice(BACKENDS),
-    default="http",
-    help="Protocol of sources and sinks; rpc needs ytsaurus-rpc-driver.",
-)
-@click.option("--watch", is_flag=True, help="Show the queries live, kills included.")
-@click.option(
-    "--report",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write an HTML page with a time line.  [default with --watch: demo.html]",
-)
+@backend_option("Protocol of sources and sinks; rpc needs ytsaurus-rpc-driver.")
+@flag("--watch", "Show the queries live, kills included.")
+@file_option("--report", "Write an HTML page with a time line.  [default with --watch: demo.html]")
 @json_option
 def command(
     seed: int | None,

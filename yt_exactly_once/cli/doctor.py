@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from yt_exactly_once.cli.exit_codes import ExitCode
-from yt_exactly_once.cli.options import ClusterOptions, cluster_options, json_option, mode_option
+from yt_exactly_once.cli.options import (
+    ClusterOptions,
+    cluster_options,
+    file_option,
+    mode_option,
+    option,
+    several,
+)
 from yt_exactly_once.cli.output import print_json
 from yt_exactly_once.config import ROWS_PER_TABLET_LIMIT, DeliveryMode
 from yt_exactly_once.operations.view import console
@@ -26,62 +33,53 @@ _COLOURS = {
 
 
 @click.command("doctor")
-@click.option("--queue", "queues", multiple=True, metavar="PATH", help="Queue; may be repeated.")
-@click.option(
-    "--consumer",
-    "consumers",
+@several("--queue queues", "PATH", "Queue")
+@option(
+    "--consumer consumers",
+    "PATH",
+    "Consumer: one for all queues, or one per queue in their order.",
     multiple=True,
-    metavar="PATH",
-    help="Consumer: one for all queues, or one per queue in their order.",
 )
-@click.option("--target", "targets", multiple=True, metavar="PATH", help="Target; may be repeated.")
+@several("--target targets", "PATH", "Target")
 @mode_option("Delivery mode of the sink.")
-@click.option(
-    "--ledger", metavar="PATH", help="ledger_path of the sink.  [default: beside the target]"
-)
-@click.option(
-    "--producer", metavar="PATH", help="producer_path of the sink.  [default: beside the target]"
-)
-@click.option("--dead-letter", metavar="PATH", help="dead_letter_path of the sink.")
-@click.option(
+@option("--ledger", "PATH", "ledger_path of the sink.  [default: beside the target]")
+@option("--producer", "PATH", "producer_path of the sink.  [default: beside the target]")
+@option("--dead-letter", "PATH", "dead_letter_path of the sink.")
+@option(
     "--checkpoint",
-    metavar="LOCATION",
-    help="checkpointLocation of the query: a path, or a URL of hdfs:, s3a: or yt:.",
+    "LOCATION",
+    "checkpointLocation of the query: a path, or a URL of hdfs:, s3a: or yt:.",
 )
-@click.option(
+@option(
     "--schema",
-    metavar="TEXT",
-    help="Columns that the sink writes, compared with each target: the JSON of schema.json(), a list "
+    "TEXT",
+    "Columns that the sink writes, compared with each target: the JSON of schema.json(), a list "
     "such as 'id bigint, name string', or @FILE with either.",
 )
-@click.option("--max-rows-per-partition", type=int, metavar="N", help="The option of the source.")
-@click.option(
+@option("--max-rows-per-partition", "N", "The option of the source.", type=int)
+@option(
     "--rows-per-tablet",
+    "N",
+    "rows_per_tablet_limit of the sink.",
     type=int,
     default=ROWS_PER_TABLET_LIMIT,
-    metavar="N",
-    help="rows_per_tablet_limit of the sink.",
 )
-@click.option(
-    "--conf",
-    "settings",
+@option(
+    "--conf settings",
+    "NAME=VALUE",
+    "A setting of Spark, as for spark-submit; may be repeated. It comes before those of files.",
     multiple=True,
-    metavar="NAME=VALUE",
-    help="A setting of Spark, as for spark-submit; may be repeated. It comes before those of files.",
 )
-@click.option(
+@file_option(
     "--spark-defaults",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Settings of Spark.  [default: spark-defaults.conf of SPARK_CONF_DIR or SPARK_HOME]",
+    "Settings of Spark.  [default: spark-defaults.conf of SPARK_CONF_DIR or SPARK_HOME]",
 )
-@click.option(
+@option(
     "--spark-ui",
-    metavar="URL",
-    help="The UI of a running driver: its settings, and what failed tasks say of the executors' Python.",
+    "URL",
+    "The UI of a running driver: its settings, and what failed tasks say of the executors' Python.",
 )
 @cluster_options
-@json_option
 def command(
     queues: tuple[str, ...],
     consumers: tuple[str, ...],

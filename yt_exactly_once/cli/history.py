@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from yt_exactly_once.cli.options import ClusterOptions, cluster_options, json_option, query_option
+from yt_exactly_once.cli.options import ClusterOptions, cluster_options, option, query_option
 from yt_exactly_once.cli.output import print_json
 from yt_exactly_once.operations.view import console, shown
 
@@ -22,11 +22,8 @@ _FORMATS = ["%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d"]
 @query_option
 @click.option("--since", type=click.DateTime(_FORMATS), help="Only batches from this time on, UTC.")
 @click.option("--until", type=click.DateTime(_FORMATS), help="Only batches before this time, UTC.")
-@click.option(
-    "--limit", type=click.IntRange(min=1), default=50, metavar="N", help="The newest ones of these."
-)
+@option("--limit", "N", "The newest ones of these.", type=click.IntRange(min=1), default=50)
 @cluster_options
-@json_option
 def command(
     path: str,
     query: str | None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from yt_exactly_once.cli.exit_codes import ExitCode
-from yt_exactly_once.cli.options import ClusterOptions, cluster_options, json_option, query_option
+from yt_exactly_once.cli.options import ClusterOptions, cluster_options, flag, option, query_option
 from yt_exactly_once.cli.output import print_json
 from yt_exactly_once.operations.view import console, seconds, shown
 
@@ -23,7 +23,6 @@ def command() -> None:
 @command.command("list")
 @click.argument("paths", nargs=-1)
 @cluster_options
-@json_option
 def list_entries(paths: tuple[str, ...], cluster: ClusterOptions, *, as_json: bool) -> ExitCode:
     """List the entries of ledgers: one for each query and target.
 
@@ -65,7 +64,6 @@ def _cells(row: LedgerRow) -> dict[str, Any]:
 @click.argument("path")
 @query_option
 @cluster_options
-@json_option
 def show(path: str, query: str | None, cluster: ClusterOptions, *, as_json: bool) -> None:
     """Show all that the entries of one ledger say, offsets included.
 
@@ -106,14 +104,11 @@ def _show(row: LedgerRow) -> None:
 
 @command.command("prune")
 @click.argument("path")
-@click.option("--superseded", is_flag=True, help="Remove entries that a later query has gone past.")
-@click.option("--target-gone", is_flag=True, help="Remove entries whose target does not exist.")
-@click.option(
-    "--query", "queries", multiple=True, metavar="ID", help="Remove the entries of this query."
-)
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@flag("--superseded", "Remove entries that a later query has gone past.")
+@flag("--target-gone", "Remove entries whose target does not exist.")
+@option("--query queries", "ID", "Remove the entries of this query.", multiple=True)
+@flag("--yes", "Do not ask.")
 @cluster_options
-@json_option
 def prune(
     path: str,
     cluster: ClusterOptions,

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from yt_exactly_once.cli.extras import require_extra
+from yt_exactly_once.cli.options import file_option, option, several
 from yt_exactly_once.cli.output import require_folder
 from yt_exactly_once.cli.secret_file import kept_secret
 from yt_exactly_once.errors import ConfigError
@@ -47,39 +48,25 @@ def _fault_rules(
 
 
 @click.command("local")
-@click.option(
-    "--data-dir",
-    type=click.Path(path_type=Path),
-    required=True,
-    metavar="D",
-    help="Directory of the store.",
-)
-@click.option(
-    "--port", type=int, default=8000, metavar="P", help="HTTP port of the first proxy, 0 for any."
-)
-@click.option(
-    "--rpc-port", type=int, default=0, metavar="P", help="RPC port of the first proxy, 0 for any."
-)
-@click.option("--proxies", type=int, default=1, metavar="N", help="Number of proxies.")
-@click.option(
+@file_option("--data-dir", "Directory of the store.", "D", required=True)
+@option("--port", "P", "HTTP port of the first proxy, 0 for any.", type=int, default=8000)
+@option("--rpc-port", "P", "RPC port of the first proxy, 0 for any.", type=int, default=0)
+@option("--proxies", "N", "Number of proxies.", type=int, default=1)
+@file_option(
     "--token-file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Requests must carry the token in this file. A missing file is created.  "
+    "Requests must carry the token in this file. A missing file is created.  "
     f"[default: the variable {TOKEN_VARIABLE}, or no token]",
 )
-@click.option(
+@option(
     "--trim-every",
+    "S",
+    "Every S seconds, trim the rows that all vital consumers have read.  [default: never]",
     type=float,
-    metavar="S",
-    help="Every S seconds, trim the rows that all vital consumers have read.  [default: never]",
 )
-@click.option(
-    "--feature",
-    "feature_texts",
-    multiple=True,
-    metavar="NAME[=VALUE]",
-    help="Choose a behaviour that differs between versions of YTsaurus; may be repeated.",
+@several(
+    "--feature feature_texts",
+    "NAME[=VALUE]",
+    "Choose a behaviour that differs between versions of YTsaurus",
 )
 @click.option(
     "--list-features",
@@ -89,27 +76,16 @@ def _fault_rules(
     callback=_list_features,
     help="List the features with their defaults, and exit.",
 )
-@click.option(
-    "--fault",
-    "rules",
+@option(
+    "--fault rules",
+    "ACTION[,NAME=VALUE]...",
+    f"Make commands fail; may be repeated. Names: {_FAULT_NAMES}. "
+    "Example: lose_answer,command=commit_transaction,probability=0.01,seed=7,count=null",
     multiple=True,
     callback=_fault_rules,
-    metavar="ACTION[,NAME=VALUE]...",
-    help=f"Make commands fail; may be repeated. Names: {_FAULT_NAMES}. "
-    "Example: lose_answer,command=commit_transaction,probability=0.01,seed=7,count=null",
 )
-@click.option(
-    "--replay-faults",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Repeat the faults of a recorded plan.",
-)
-@click.option(
-    "--record-faults",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="At the end, write which request met which fault.",
-)
+@file_option("--replay-faults", "Repeat the faults of a recorded plan.")
+@file_option("--record-faults", "At the end, write which request met which fault.")
 def command(
     data_dir: Path,
     token_file: Path | None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from yt_exactly_once.cli.options import ClusterOptions, accepting, cluster_options, json_option
+from yt_exactly_once.cli.options import ClusterOptions, accepting, cluster_options, flag, option
 from yt_exactly_once.cli.output import print_json
 from yt_exactly_once.operations.view import console, shown
 
@@ -51,50 +51,47 @@ def _moving(direction: str, how: str) -> click.Command:
     @click.command(direction, help=_EXPLAINED.format(how))
     @click.argument("consumer")
     @click.argument("queue")
-    @click.option(
+    @option(
         "--to",
+        "PLACE",
+        "ledger: after the last row that the query has committed. Or an offset, earliest, latest, "
+        "or a time such as 2026-01-31T12:00:00Z: the first row that is not older.",
         type=_Place(),
         required=True,
-        metavar="PLACE",
-        help="ledger: after the last row that the query has committed. Or an offset, earliest, latest, "
-        "or a time such as 2026-01-31T12:00:00Z: the first row that is not older.",
     )
-    @click.option(
-        "--partition",
-        "partitions",
+    @option(
+        "--partition partitions",
+        "N",
+        "Only this partition; may be repeated.  [default: all]",
         type=int,
         multiple=True,
-        metavar="N",
-        help="Only this partition; may be repeated.  [default: all]",
     )
-    @click.option(
-        "--ledger",
-        "ledgers",
-        multiple=True,
-        metavar="PATH",
-        help="Where to look for queries that use the consumer: ledgers, targets or folders.  "
+    @option(
+        "--ledger ledgers",
+        "PATH",
+        "Where to look for queries that use the consumer: ledgers, targets or folders.  "
         "[default: //home]",
+        multiple=True,
     )
-    @click.option("--dry-run", is_flag=True, help="Only say what would happen.")
-    @click.option("--force", is_flag=True, help="Do not check whether a query is running.")
-    @click.option("--yes", is_flag=True, help="Do not ask.")
-    @click.option(
+    @flag("--dry-run", "Only say what would happen.")
+    @flag("--force", "Do not check whether a query is running.")
+    @flag("--yes", "Do not ask.")
+    @option(
         "--wait",
+        "S",
+        "Seconds between two looks at consumer and ledgers.",
         type=click.FloatRange(min=0),
         default=5.0,
-        metavar="S",
-        help="Seconds between two looks at consumer and ledgers.",
     )
-    @click.option(
+    @option(
         "--quiet",
+        "S",
+        "Seconds that must have passed since the last batch of each query.",
         type=click.FloatRange(min=0),
         default=60.0,
-        metavar="S",
-        help="Seconds that must have passed since the last batch of each query.",
     )
     @accepting
     @cluster_options
-    @json_option
     def run(
         consumer: str,
         queue: str,

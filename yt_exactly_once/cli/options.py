@@ -1,10 +1,11 @@
-"""Options that commands share: the cluster, and the form of the output."""
+"""How commands declare options, and those that they share: the cluster, and the form of the output."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,7 +15,36 @@ from yt_exactly_once.config import BACKEND, ClusterConfig, DeliveryMode
 if TYPE_CHECKING:
     from yt_exactly_once.ytsaurus.client import Connection
 
+Decorator = Callable[[Any], Any]
+
 BACKENDS = list(BACKEND.values)
+
+
+def option(names: str, metavar: str, meaning: str, **more: Any) -> Decorator:
+    """Add an option with a value.
+
+    Args:
+        names: the flag; and the name of the argument, if it is another one.
+        metavar: stands for the value in the help.
+        meaning: the help.
+        more: see `click.option`.
+    """
+    return click.option(*names.split(), metavar=metavar, help=meaning, **more)
+
+
+def several(names: str, metavar: str, meaning: str, **more: Any) -> Decorator:
+    """Add an option that may be repeated, see `option`."""
+    return option(names, metavar, f"{meaning}; may be repeated.", multiple=True, **more)
+
+
+def file_option(names: str, meaning: str, metavar: str = "FILE", **more: Any) -> Decorator:
+    """Add an option with a path on this machine, see `option`."""
+    return option(names, metavar, meaning, type=click.Path(path_type=Path), **more)
+
+
+def flag(names: str, meaning: str) -> Decorator:
+    """Add an option without a value, see `option`."""
+    return click.option(*names.split(), is_flag=True, help=meaning)
 
 
 @dataclass(frozen=True)
@@ -24,18 +54,13 @@ class ClusterOptions:
     proxy: str | None
     backend: str
 
-    @property
-    def client_config(self) -> dict[str, Any]:
-        """What is laid over the configuration of `ytsaurus-client`."""
-        return {"backend": self.backend}
-
     def config(self) -> ClusterConfig:
         """Return the configuration of the connection; the token comes from `YT_TOKEN`.
 
         Raises:
             ConfigError: no proxy is known.
         """
-        return ClusterConfig.resolve(self.proxy, client_config=self.client_config)
+        return ClusterConfig.resolve(self.proxy, client_config={"backend": self.backend})
 
     def connect(self) -> Connection:
         """Return a connection to a proxy that answers.
@@ -53,40 +78,42 @@ class ClusterOptions:
         return connection
 
 
-proxy_option = click.option(
+proxy_option = option(
     "--proxy",
-    metavar="HOST:PORT",
+    "HOST:PORT",
+    "Address of a proxy. The token comes from YT_TOKEN.",
     envvar="YT_PROXY",
     show_envvar=True,
-    help="Address of a proxy. The token comes from YT_TOKEN.",
 )
 """Add `--proxy` alone, for a command with a say of its own about backends."""
 
-query_option = click.option(
-    "--query", metavar="ID", help="Only this query; the first characters are enough."
-)
+query_option = option("--query", "ID", "Only this query; the first characters are enough.")
+
+json_option = flag("--json as_json", "Print JSON instead of text for people.")
+"""Add `--json`; the command gets it as `as_json`."""
 
 
-def mode_option(meaning: str) -> Callable[[Any], Any]:
+def mode_option(meaning: str) -> Decorator:
     """Add `--mode`, the delivery mode of a sink."""
     modes = click.Choice([mode.value for mode in DeliveryMode])
     usual = DeliveryMode.TRANSACTIONAL.value
     return click.option("--mode", type=modes, default=usual, help=meaning)
 
 
+def backend_option(meaning: str) -> Decorator:
+    """Add `--backend`, the protocol to the cluster."""
+    return click.option("--backend", type=click.Choice(BACKENDS), default="http", help=meaning)
+
+
 def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `--proxy` and `--backend`; the command gets them as `cluster`, a `ClusterOptions`.
+    """Add `--proxy` and `--backend`, which the command gets as `cluster`, a `ClusterOptions`; and `--json`.
 
     There is no option for the token: other users of the machine can read the arguments of a process.
     """
 
     @proxy_option
-    @click.option(
-        "--backend",
-        type=click.Choice(BACKENDS),
-        default="http",
-        help=f"{BACKEND.meaning} For rpc install the package ytsaurus-rpc-driver.",
-    )
+    @backend_option(f"{BACKEND.meaning} For rpc install the package ytsaurus-rpc-driver.")
+    @json_option
     @wraps(command)
     def with_cluster(*args: Any, proxy: str | None, backend: str, **options: Any) -> Any:
         return command(*args, cluster=ClusterOptions(proxy, backend), **options)
@@ -96,24 +123,12 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def accepting(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add `--accept-repeated` and `--accept-lost`, by which a person accepts rows that are at stake."""
-    repeated = click.option(
-        "--accept-repeated",
-        type=click.IntRange(min=0),
-        default=0,
-        metavar="N",
-        help="Do it although N rows may get into a target twice; N is the number that the plan names.",
-    )
-    lost = click.option(
-        "--accept-lost",
-        type=click.IntRange(min=0),
-        default=0,
-        metavar="N",
-        help="Do it although N rows never get into a target; N is the number that the plan names.",
-    )
-    return repeated(lost(command))
-
-
-json_option = click.option(
-    "--json", "as_json", is_flag=True, help="Print JSON instead of text for people."
-)
-"""Add `--json`; the command gets it as `as_json`."""
+    for name, what in (
+        ("lost", "never get into a target"),
+        ("repeated", "may get into a target twice"),
+    ):
+        meaning = f"Do it although N rows {what}; N is the number that the plan names."
+        command = option(f"--accept-{name}", "N", meaning, type=click.IntRange(min=0), default=0)(
+            command
+        )
+    return command

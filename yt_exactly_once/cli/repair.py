@@ -21,15 +21,13 @@ _ROUNDS = 2
 @click.command("repair")
 @click.argument("paths", nargs=-1, required=True)
 @options.query_option
-@click.option(
+@options.flag(
     "--new-checkpoint",
-    is_flag=True,
-    help="The checkpoint is lost: the query will start with a new one, after the last row of its ledger.",
+    "The checkpoint is lost: the query will start with a new one, after the last row of its ledger.",
 )
-@click.option("--apply", "is_applied", is_flag=True, help="Do it.  [default: only say it]")
+@options.flag("--apply is_applied", "Do it.  [default: only say it]")
 @options.accepting
 @options.cluster_options
-@options.json_option
 def command(
     paths: tuple[str, ...],
     query: str | None,

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 import click
 
 from yt_exactly_once.cli.exit_codes import ExitCode
-from yt_exactly_once.cli.options import ClusterOptions, cluster_options, json_option, query_option
+from yt_exactly_once.cli.options import (
+    ClusterOptions,
+    cluster_options,
+    file_option,
+    flag,
+    option,
+    query_option,
+)
 from yt_exactly_once.cli.output import print_json, require_folder
 from yt_exactly_once.operations.view import console, remarks, rendered
 
@@ -24,36 +31,26 @@ if TYPE_CHECKING:
 @click.command("status")
 @click.argument("paths", nargs=-1)
 @query_option
-@click.option("--partitions", is_flag=True, help="Show every partition of every queue.")
-@click.option("--watch", is_flag=True, help="Show a live view until Ctrl-C.")
-@click.option(
+@flag("--partitions", "Show every partition of every queue.")
+@flag("--watch", "Show a live view until Ctrl-C.")
+@option(
     "--every",
+    "S",
+    "With --watch: seconds between two looks.",
     type=click.FloatRange(min=0.1),
     default=2.0,
-    metavar="S",
-    help="With --watch: seconds between two looks.",
 )
-@click.option(
-    "--for",
-    "duration",
-    type=click.FloatRange(min=0),
-    metavar="S",
-    help="With --watch: end after so many seconds.",
+@option(
+    "--for duration", "S", "With --watch: end after so many seconds.", type=click.FloatRange(min=0)
 )
-@click.option(
-    "--report",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write an HTML page; with --watch it has a time line of all that was seen.",
+@file_option(
+    "--report", "Write an HTML page; with --watch it has a time line of all that was seen."
 )
-@click.option(
-    "--check",
-    "is_checked",
-    is_flag=True,
-    help="For programs: the exit code is 1 if anything is wrong, in the last look of --watch.",
+@flag(
+    "--check is_checked",
+    "For programs: the exit code is 1 if anything is wrong, in the last look of --watch.",
 )
 @cluster_options
-@json_option
 def command(
     paths: tuple[str, ...],
     query: str | None,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from yt_exactly_once.cli.exit_codes import ExitCode
-from yt_exactly_once.cli.options import BACKENDS, json_option, proxy_option
+from yt_exactly_once.cli.options import BACKENDS, file_option, json_option, option, proxy_option
 from yt_exactly_once.cli.output import print_json, require_folder
 from yt_exactly_once.cli.signals import ended_by_sigterm
 from yt_exactly_once.config import ClusterConfig
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 @click.command("verify-cluster")
-@click.option(
+@option(
     "--directory",
+    "PATH",
+    "Directory for the tables. The command makes a new one below it and removes it at the end.",
     required=True,
-    metavar="PATH",
-    help="Directory for the tables. The command makes a new one below it and removes it at the end.",
 )
 @proxy_option
 @click.option(
@@ -33,12 +33,11 @@ if TYPE_CHECKING:
     type=click.Choice(BACKENDS),
     help="Protocol to check; may be repeated.  [default: both; rpc if ytsaurus-rpc-driver is installed]",
 )
-@click.option(
+@file_option(
     "--report",
-    type=click.Path(path_type=Path),
+    "Where to write the report, without the suffix: PATH.json, and PATH.md for people.",
+    "PATH",
     default=Path("verify-cluster"),
-    metavar="PATH",
-    help="Where to write the report, without the suffix: PATH.json, and PATH.md for people.",
 )
 @json_option
 def command(
