@@ -78,9 +78,7 @@ def cluster_facts() -> str:
         "",
         (
             "`yt-exactly-once verify-cluster` checks these facts on a live cluster, through the same "
-            "connections and transactions that a query uses. The names also appear in its report. "
-            '"Either" marks what '
-            "differs between versions of YTsaurus and does no harm."
+            "connections and transactions that a query uses. The names also appear in its report."
         ),
     ]
     for area in dict.fromkeys(fact.area for fact in FACTS):
@@ -92,7 +90,7 @@ def cluster_facts() -> str:
         ]
         lines.append("|---|---|---|---|")
         lines += [
-            f"| `{fact.name}`: {fact.checked} | {', '.join(fact.parts) or 'either'} | {fact.meaning} "
+            f"| `{fact.name}`: {fact.checked} | {', '.join(fact.parts)} | {fact.meaning} "
             f"| {fact.source} |"
             for fact in FACTS
             if fact.area == area

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.config import DeliveryMode
 
@@ -36,11 +36,10 @@ class Fact:
         name: short and stable, for tickets.
         area: the group it is shown in.
         checked: what is done, and what must come out.
-        parts: what depends on it. Empty if the package works with either behaviour; the check then
-            returns which one it has seen.
-        meaning: what it means if it is different, or why either behaviour does.
+        parts: what depends on it.
+        meaning: what it means if it is different.
         source: where YTsaurus decides it.
-        check: raises `Differs` or `NotShown`; returns what is worth telling besides.
+        check: raises `Differs`; returns what is worth telling besides.
     """
 
     name: str
@@ -62,25 +61,16 @@ class Facts(list[Fact]):
 
     def __init__(self, area: str, *, parts: tuple[Part, ...], source: str) -> None:
         super().__init__()
-        self._area = area
-        self._parts = parts
-        self._source = source
+        self._usual = {"area": area, "parts": parts, "source": source}
 
     def __call__(
-        self,
-        name: str,
-        checked: str,
-        meaning: str,
-        *,
-        parts: tuple[Part, ...] | None = None,
-        source: str = "",
+        self, name: str, checked: str, meaning: str, **other: Any
     ) -> Callable[[Check], Check]:
         """Declare a check; see `Fact` for the arguments."""
 
         def declare(check: Check) -> Check:
-            needed = self._parts if parts is None else parts
-            told = source or self._source
-            self.append(Fact(name, self._area, checked, needed, meaning, told, check))
+            told = self._usual | other
+            self.append(Fact(name=name, checked=checked, meaning=meaning, check=check, **told))
             return check
 
         return declare

@@ -20,7 +20,6 @@ class Verdict(StrEnum):
     """What a check says about a fact."""
 
     HOLDS = "holds"
-    EITHER = "either is fine"
     DIFFERS = "differs"
     NOT_SHOWN = "not shown"
 
@@ -83,8 +82,7 @@ class Report:
     @property
     def holds(self) -> bool:
         """Whether nothing differs and everything that matters was shown."""
-        unknown = [result for result in self.of(Verdict.NOT_SHOWN) if result.fact.parts]
-        return bool(self.results) and not self.of(Verdict.DIFFERS) and not unknown
+        return {result.verdict for result in self.results} == {Verdict.HOLDS}
 
     @property
     def affected(self) -> dict[Part, list[str]]:
@@ -152,13 +150,12 @@ class Report:
 
 
 def _explained(result: Result) -> list[str]:
-    parts = ", ".join(result.fact.parts) or "nothing"
     return [
         f"### `{result.fact.name}` over {result.backend}",
         "",
         f"- Checked: {result.fact.checked}",
         f"- Seen: {result.seen}",
-        f"- Depends on it: {parts}",
+        f"- Depends on it: {', '.join(result.fact.parts)}",
         f"- What it means: {result.fact.meaning}",
         f"- Where YTsaurus decides it: {result.fact.source}",
         "",

@@ -15,10 +15,11 @@ from yt_exactly_once.config import ClusterConfig, check_path
 from yt_exactly_once.operations.verify.fact import Fact
 from yt_exactly_once.operations.verify.facts import FACTS
 from yt_exactly_once.operations.verify.results import Report, Result, Verdict
-from yt_exactly_once.operations.verify.stage import Differs, NotShown, Patience, Stage
+from yt_exactly_once.operations.verify.stage import Differs, Patience, Stage
 from yt_exactly_once.ytsaurus.backends import RPC_BACKEND, check_backend
+from yt_exactly_once.ytsaurus.browsing import cluster_of
 from yt_exactly_once.ytsaurus.client import Connection
-from yt_exactly_once.ytsaurus.failures import codes_in, translated
+from yt_exactly_once.ytsaurus.failures import codes_in
 
 HTTP_BACKEND = "http"
 BACKENDS = (HTTP_BACKEND, RPC_BACKEND)
@@ -76,8 +77,7 @@ def verify_cluster(
         stage = Stage.below(connect(settings), directory, patience or Patience())
         with _removed(stage, leftovers):
             stage.build()
-            with translated("read the cluster's name"):
-                name = str(stage.client.get("//sys/@cluster_name"))
+            name = cluster_of(stage.connection).name
             for fact in facts:
                 results.append(_check(fact, stage, backend))
                 tell(results[-1])
@@ -98,12 +98,8 @@ def _check(fact: Fact, stage: Stage, backend: str) -> Result:
     verdict, seen = Verdict.HOLDS, ""
     try:
         seen = fact.check(stage) or ""
-        if not fact.parts:
-            verdict = Verdict.EITHER
     except Differs as difference:
         verdict, seen = Verdict.DIFFERS, str(difference)
-    except NotShown as reason:
-        verdict, seen = Verdict.NOT_SHOWN, str(reason)
     except (errors.AccessError, errors.ClusterUnavailableError) as error:
         verdict, seen = Verdict.NOT_SHOWN, str(error)
     except errors.ExactlyOnceError as error:

@@ -12,23 +12,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.codec.schema import SYSTEM_COLUMNS
 from yt_exactly_once.errors import ClusterUnavailableError, ExactlyOnceError, TransientError
+from yt_exactly_once.ytsaurus.browsing import attributes_of
 from yt_exactly_once.ytsaurus.failures import codes_in, translated
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction
 
 if TYPE_CHECKING:
     from yt_exactly_once.ytsaurus.client import Connection, Row
 
-T = TypeVar("T")
-
 LEASE = timedelta(seconds=30)
 """Of every transaction here unless a fact is about leases."""
 
 _EXPIRES_AFTER = timedelta(hours=1)
 _LOOK_EVERY_SECONDS = 0.1
+_CHANGE_SECONDS = 60
 
 KEY = {"name": "k", "type": "string", "sort_order": "ascending", "required": True}
 TEXT = {"name": "v", "type": "string"}
@@ -39,10 +39,6 @@ TOTAL = {"name": "total", "type": "int64", "aggregate": "sum"}
 
 class Differs(Exception):  # noqa: N818 - an observation, no failure of the program
     """The cluster does something else. The text says what was seen."""
-
-
-class NotShown(Exception):  # noqa: N818 - as above
-    """The fact cannot be checked here. The text says why."""
 
 
 def expect(holds: object, seen: str) -> None:
@@ -78,14 +74,20 @@ class Refusal:
     error: ExactlyOnceError
     codes: tuple[int, ...]
 
-    def require(self, code: int, kind: type[ExactlyOnceError]) -> None:
-        """Check the code, and what the package makes of it; raise `Differs` if it is another one."""
-        if code not in self.codes or not isinstance(self.error, kind):
-            codes = ", ".join(map(str, self.codes)) or "none"
-            raise Differs(
-                f"refused as {type(self.error).__name__} with the codes {codes}, expected "
-                f"{kind.__name__} with {code}: {self.error.what}"
-            )
+    def require(self, kind: type[ExactlyOnceError], code: int | None = None) -> str:
+        """Check what the package makes of it, and a code; raise `Differs` if it is another one.
+
+        Returns:
+            The codes, for people.
+        """
+        codes = ", ".join(map(str, self.codes)) or "none"
+        if isinstance(self.error, kind) and code in {None, *self.codes}:
+            return f"codes {codes}"
+        wanted = kind.__name__ if code is None else f"{kind.__name__} with {code}"
+        raise Differs(
+            f"refused as {type(self.error).__name__} with the codes {codes}, expected {wanted}: "
+            f"{self.error.what}"
+        )
 
 
 @dataclass
@@ -158,20 +160,27 @@ class Stage:
 
     def mount(self, *names: str) -> None:
         """Mount tables, all at the same time, and wait until they are mounted."""
-        waiting = [name for name in names if self._state(name) != "mounted"]
-        for name in waiting:
-            with translated("mount a table", path=self.path(name)):
-                self.client.mount_table(self.path(name))
-        for name in waiting:
-            self._wait_for(name, "mounted")
+        self._change(names, self.client.mount_table, "mounted")
 
     def unmount(self, *names: str) -> None:
         """Unmount tables, and wait until they are unmounted."""
-        for name in names:
-            with translated("unmount a table", path=self.path(name)):
-                self.client.unmount_table(self.path(name))
-        for name in names:
-            self._wait_for(name, "unmounted")
+        self._change(names, self.client.unmount_table, "unmounted")
+
+    def _change(self, names: Sequence[str], act: Callable[[str], Any], state: str) -> None:
+        for path in map(self.path, names):
+            with translated(f"get a table {state}", path=path):
+                act(path)
+        until = time.monotonic() + _CHANGE_SECONDS
+        for path in map(self.path, names):
+            while attributes_of(self.connection, path, ["tablet_state"]) != {"tablet_state": state}:
+                if time.monotonic() > until:
+                    raise ClusterUnavailableError(
+                        f"The table is not {state} after {_CHANGE_SECONDS} s",
+                        remedy="Check the tablet cell bundle: yt get PATH/@tablet_cell_bundle, and yt get "
+                        "//sys/tablet_cell_bundles/BUNDLE/@health",
+                        path=path,
+                    )
+                time.sleep(_LOOK_EVERY_SECONDS)
 
     def remove(self) -> None:
         """Remove registrations and tables; the error of a refusal has the command to run by hand."""
@@ -231,16 +240,21 @@ class Stage:
             seen[:] = self.texts(name, partition, offset)
             return seen == list(texts)
 
-        return self.wait(
-            look, self.patience.visible, lambda: f"the rows are {seen}, not {list(texts)}"
-        )
+        return self.wait(look, lambda: f"the rows are {seen}, not {list(texts)}")
 
-    def wait(self, look: Callable[[], bool], patience: timedelta, seen: Callable[[], str]) -> float:
-        """Look again until it is so, and return the seconds; raise `Differs` with what was seen last."""
+    def wait(
+        self, look: Callable[[], bool], seen: Callable[[], str], patience: timedelta | None = None
+    ) -> float:
+        """Look again until it is so, and return the seconds; raise `Differs` with what was seen last.
+
+        Args:
+            patience: how long; default: that for rows to appear.
+        """
         began = time.monotonic()
+        limit = (patience or self.patience.visible).total_seconds()
         while not look():
-            if time.monotonic() - began > patience.total_seconds():
-                raise Differs(f"{seen()}, after {patience.total_seconds():g} s")
+            if time.monotonic() - began > limit:
+                raise Differs(f"{seen()}, after {limit:g} s")
             time.sleep(_LOOK_EVERY_SECONDS)
         return time.monotonic() - began
 
@@ -265,19 +279,3 @@ class Stage:
                 raise
             return Refusal(error, codes)
         raise Differs(but)
-
-    def _state(self, name: str) -> str:
-        with translated("read the state of a table", path=self.path(name)):
-            return str(self.client.get(f"{self.path(name)}/@tablet_state"))
-
-    def _wait_for(self, name: str, state: str) -> None:
-        until = time.monotonic() + 60
-        while self._state(name) != state:
-            if time.monotonic() > until:
-                raise ClusterUnavailableError(
-                    f"The table is not {state} after 60 s",
-                    remedy="Check the tablet cell bundle: yt get PATH/@tablet_cell_bundle, and yt get "
-                    "//sys/tablet_cell_bundles/BUNDLE/@health",
-                    path=self.path(name),
-                )
-            time.sleep(_LOOK_EVERY_SECONDS)

@@ -33,11 +33,13 @@ def _push(stage: Stage, session: ProducerSession, *numbers: int) -> ProducerSess
     return session.push(stage.connection, _numbered(numbers), "yson", numbers[-1], meta)
 
 
-def _answer(stage: Stage, session: ProducerSession, *numbers: int) -> dict[str, Any]:
+def _answer(
+    stage: Stage, session: ProducerSession, *numbers: int, client: Any = None
+) -> dict[str, Any]:
     """Push without the checks of the package, and return the answer."""
     rows = [{"v": str(number), "$sequence_number": number} for number in numbers]
     with translated("push rows"):
-        answer: dict[str, Any] = stage.client.push_queue_producer(
+        answer: dict[str, Any] = (client or stage.client).push_queue_producer(
             session.producer, session.queue, session.session_id, session.epoch, rows
         )
     return answer
@@ -91,11 +93,11 @@ def _epochs(stage: Stage) -> None:
     new = _session(stage, "epochs")
     stage.refusal(
         lambda: _push(stage, old, 1), "rows of a session that another task took over are accepted"
-    ).require(_ZOMBIE, ProducerFencedError)
+    ).require(ProducerFencedError, _ZOMBIE)
     future = ProducerSession(new.producer, new.queue, new.session_id, new.epoch + 5, new.state)
     stage.refusal(
         lambda: _push(stage, future, 1), "rows with an epoch that nobody got are accepted"
-    ).require(_INVALID_EPOCH, ProducerFencedError)
+    ).require(ProducerFencedError, _INVALID_EPOCH)
 
 
 @fact(
@@ -104,22 +106,15 @@ def _epochs(stage: Stage) -> None:
     f"A slow attempt of a task could write after the next one. {_STOP}",
 )
 def _take_over(stage: Stage) -> None:
-    """A push whose commit comes after another task took the session over."""
     offset = stage.end("log")
     session = _session(stage, "late")
-    pinned = stage.connection.pinned()
     with stage.transaction() as transaction:
-        client = pinned.client(0)
-        rows = [{"v": "zombie", "$sequence_number": 1}]
-        with translated("push rows"):
-            client.push_queue_producer(
-                session.producer, session.queue, session.session_id, session.epoch, rows
-            )
+        _answer(stage, session, 1, client=stage.connection.pinned().client(0))
         _session(stage, "late")
         stage.refusal(
             transaction.commit,
             "a push that began before another task took the session over was committed after it",
-        ).require(_CONFLICT, ConflictError)
+        ).require(ConflictError, _CONFLICT)
     stage.insert("log", {"v": "after the zombie"})
     stage.appears("log", "after the zombie", offset=offset)
 
@@ -178,20 +173,5 @@ def _null_of_any(stage: Stage) -> None:
     query = f'v from [{stage.path("log")}] where v = "null of any" and is_null(x)'
     stage.wait(
         lambda: bool(list(stage.client.select_rows(query))),
-        stage.patience.visible,
         lambda: "a null of an any column is no null to a query after a push",
     )
-
-
-@fact(
-    "producer.all-skipped",
-    "Where a session is after a push of rows that it already has, and no others.",
-    "The package leaves known rows out before it pushes, so it never sends such a push.",
-    parts=(),
-)
-def _all_skipped(stage: Stage) -> str:
-    session = _session(stage, "all-skipped")
-    _answer(stage, session, 1, 2, 3)
-    _answer(stage, session, 1, 2)
-    found = _session(stage, "all-skipped").state.sequence_number
-    return "it stays" if found == 3 else f"it goes back, here from 3 to {found}"  # noqa: PLR2004

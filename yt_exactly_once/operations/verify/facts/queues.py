@@ -10,6 +10,7 @@ from yt_exactly_once.operations.verify.stage import Differs, Stage, expect
 from yt_exactly_once.ytsaurus.browsing import cluster_of
 from yt_exactly_once.ytsaurus.failures import translated
 from yt_exactly_once.ytsaurus.queues import RemoteQueue
+from yt_exactly_once.ytsaurus.transaction import TabletTransaction
 
 _OFFSET_CONFLICT = 3100
 _AUTHORIZATION = 901
@@ -41,7 +42,7 @@ def _registered(stage: Stage) -> tuple[RemoteQueue, float]:
         return True
 
     return queue, stage.wait(
-        known, stage.patience.registered, lambda: "the proxy does not know the registration"
+        known, lambda: "the proxy does not know the registration", stage.patience.registered
     )
 
 
@@ -109,7 +110,6 @@ def _trimmed(stage: Stage) -> None:
     queue = RemoteQueue(stage.connection, stage.path("trimmed"))
     stage.wait(
         lambda: queue.state().partitions[0].lower == 4,  # noqa: PLR2004 - rows were trimmed
-        stage.patience.visible,
         lambda: f"after a trim of 4 of 6 rows the bounds are {queue.state().partitions[0]}",
     )
     expect(queue.state().partitions[0].upper == 6, "a trim moved the end of the queue")  # noqa: PLR2004
@@ -132,7 +132,7 @@ def _unregistered(stage: Stage) -> None:
     stage.refusal(
         lambda: list(stage.client.pull_queue_consumer(stranger, stage.path("queue"), 0, 0)),
         "a consumer without a registration may pull",
-    ).require(_AUTHORIZATION, errors.ConsumerNotRegisteredError)
+    ).require(errors.ConsumerNotRegisteredError, _AUTHORIZATION)
 
 
 @fact(
@@ -153,10 +153,11 @@ def _registration_lag(stage: Stage) -> str:
     return f"known after {seconds:.1f} s"
 
 
-def _source(queue: RemoteQueue, cluster: str) -> SourceRange:
-    return SourceRange(
-        cluster=cluster, queue=queue.path, queue_id="", consumer=queue.consumer, partitions=()
-    )
+def _move(transaction: TabletTransaction, queue: RemoteQueue, cluster: str, row: int) -> None:
+    """Move the consumer in the first partition as the sink does."""
+    source = SourceRange(cluster, queue.path, queue.consumer, ())
+    assert queue.consumer is not None
+    transaction.insert(queue.consumer, consumer_rows(source, {0: row}))
 
 
 @fact(
@@ -170,7 +171,6 @@ def _source(queue: RemoteQueue, cluster: str) -> SourceRange:
 )
 def _consumer_rows(stage: Stage) -> None:
     queue, _ = _registered(stage)
-    assert queue.consumer is not None
     _append(stage, 6, 0)
     _advance(stage, queue, 1)
     cluster = cluster_of(stage.connection).name
@@ -180,7 +180,7 @@ def _consumer_rows(stage: Stage) -> None:
         f"after an advance to 1 by the server, the row under the cluster's name {cluster!r} says {found}",
     )
     with stage.transaction() as transaction:
-        transaction.insert(queue.consumer, consumer_rows(_source(queue, cluster), {0: 2}))
+        _move(transaction, queue, cluster, 2)
         transaction.commit()
     try:
         queue.advance(0, 2, 3)
@@ -204,7 +204,7 @@ def _old_offset(stage: Stage) -> None:
     _advance(stage, queue, 4)
     stage.refusal(
         lambda: queue.advance(0, 3, 5), "an advance with a wrong old offset is accepted"
-    ).require(_OFFSET_CONFLICT, errors.OffsetConflictError)
+    ).require(errors.OffsetConflictError, _OFFSET_CONFLICT)
     queue.advance(0, 4, 5)
     try:
         queue.advance(0, 4, 5)
@@ -224,15 +224,14 @@ def _old_offset(stage: Stage) -> None:
 )
 def _moves_conflict(stage: Stage) -> None:
     queue, _ = _registered(stage)
-    assert queue.consumer is not None
     cluster = cluster_of(stage.connection).name
     _advance(stage, queue, 1)
     with stage.transaction() as transaction:
-        transaction.insert(queue.consumer, consumer_rows(_source(queue, cluster), {0: 5}))
+        _move(transaction, queue, cluster, 5)
         transaction.insert(stage.path("rows"), [{"k": "moved", "v": "x"}])
         queue.advance(0, 1, 2)
         stage.refusal(
             transaction.commit, "a transaction overwrote an offset that was moved after it began"
-        ).require(_CONFLICT, errors.ConflictError)
+        ).require(errors.ConflictError, _CONFLICT)
     expect(stage.rows("rows", "moved") == [None], "rows of a refused move are there")
     expect(queue.stored_offsets(cluster, [0]) == {0: 2}, "a refused move was stored")

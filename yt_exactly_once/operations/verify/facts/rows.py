@@ -55,9 +55,6 @@ _VALUES: dict[str, tuple[Any, Any]] = {
 }
 """A column's type, and a value as a source yields it."""
 
-_SIXTEEN_DIGITS = "8234567890123456"
-"""As text it has the length of a stored decimal, and its bytes are one in range: no check refuses it."""
-
 
 def _round_trip(stage: Stage, wire: WireFormat) -> str:
     """Write rows of every type that the sink sends in this format, and read them as the source does."""
@@ -74,9 +71,7 @@ def _round_trip(stage: Stage, wire: WireFormat) -> str:
     payload = encode(batch, plan, wire, tablet_index=0)
     _write(stage, path, Payload(batch.num_rows, payload), wire=wire.value)
     stage.wait(
-        lambda: stage.end(f"types-{wire.value}") == batch.num_rows,
-        stage.patience.visible,
-        lambda: "the rows do not appear",
+        lambda: stage.end(f"types-{wire.value}") == batch.num_rows, lambda: "the rows do not appear"
     )
     found = decode(RemoteQueue(stage.connection, path).pull(0, 0, 10), frame).to_pylist()
     other = [name for name in sent if [row[name] for row in found] != [_VALUES[name][1], None]]
@@ -115,18 +110,6 @@ def _write(stage: Stage, path: str, *bodies: Payload, wire: str = "yson", **opti
     with stage.transaction() as transaction:
         transaction.write(path, bodies, wire, **options)
         transaction.commit()
-
-
-def _is_refused(stage: Stage, path: str, schema: pa.Schema, row: dict[str, Any]) -> bool:
-    """Write a row as Arrow, and return whether that was refused."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, schema) as writer:
-        writer.write_batch(pa.RecordBatch.from_pylist([row], schema))
-    try:
-        _write(stage, path, Payload(1, bytes(sink.getvalue())), wire="arrow")
-    except (RequestRefusedError, SchemaMismatchError):
-        return True
-    return False
 
 
 def _shown(row: dict[str, Any] | None) -> str:
@@ -247,51 +230,3 @@ def _zeros_are_one_key(stage: Stage) -> None:
     rows = list(stage.client.select_rows(f"v from [{stage.path('doubles')}]"))
     if len(rows) != 1:
         raise Differs("0.0 and -0.0 are two keys")
-
-
-@fact(
-    "rows.arrow-unknown-column",
-    "What happens to an Arrow column that the table does not have.",
-    "The sink compares the columns itself, before the first row.",
-    parts=(),
-)
-def _arrow_unknown_column(stage: Stage) -> str:
-    schema = pa.schema([("k", pa.string()), ("v", pa.string()), ("unknown", pa.int64())])
-    if _is_refused(stage, stage.path("rows"), schema, {"k": "unknown", "v": "x", "unknown": 1}):
-        return "refused"
-    return "dropped without a word"
-
-
-@fact(
-    "rows.arrow-any",
-    "How Arrow bytes for an any column are stored.",
-    "The sink sends rows with any columns as YSON.",
-    parts=(),
-)
-def _arrow_any(stage: Stage) -> str:
-    schema = pa.schema(
-        [("k", pa.string()), pa.field("x", pa.binary(), metadata={b"YtType": b"yson"})]
-    )
-    if _is_refused(stage, stage.path("rows"), schema, {"k": "any", "x": b"[\x02\x02;]"}):
-        return "refused"
-    (row,) = stage.rows("rows", "any")
-    return "as values" if row is not None and row["x"] == [1] else "as strings of YSON"
-
-
-@fact(
-    "rows.arrow-wide-decimal",
-    "How an Arrow decimal of more than 35 digits is stored.",
-    "The sink sends rows with such columns as YSON.",
-    parts=(),
-)
-def _arrow_wide_decimal(stage: Stage) -> str:
-    column = {"name": "d", "type_v3": _decimal(38, 0)}
-    path = stage.add_table("wide", [column])
-    schema = pa.schema([("d", pa.decimal128(38, 0))])
-    if _is_refused(stage, path, schema, {"d": Decimal(_SIXTEEN_DIGITS)}):
-        return "refused"
-    stage.wait(
-        lambda: stage.end("wide") == 1, stage.patience.visible, lambda: "the row does not appear"
-    )
-    pulled = RemoteQueue(stage.connection, path).pull(0, 0, 1)
-    return "as text" if _SIXTEEN_DIGITS.encode() in pulled else "as decimals"
