@@ -39,153 +39,175 @@ _MOST_BUCKETS = 100
 """How many differing buckets of a queue are looked into row by row."""
 
 
-class _Marks:
-    """The rows of one partition: which were seen, how often too often, and the sums of their hashes."""
+class _Partition:
+    """The rows of one partition: which were seen, how often too often, and the sums of their hashes.
+
+    Attributes:
+        lower: first row whose value is compared.
+        differing: buckets that have other values in the queue than in the target.
+        changed: rows of those that do.
+    """
 
     def __init__(self, start: int, end: int) -> None:
-        self.start, self.end = start, end
-        count = max(end - start, 0)
-        self.seen = np.zeros(-(-count // 8), dtype=np.uint8)
-        self.sums = np.zeros(-(-count // BUCKET), dtype=np.uint64)
+        self.start, self.end, self.lower = start, end, end
+        self._size = max(end - start, 0)
+        self._seen = np.zeros(-(-self._size // 8), dtype=np.uint8)
+        self.sums = self.no_sums()
         self.repeated = 0
         self.examples: list[int] = []
+        self.differing: list[int] = []
+        self.changed: set[int] = set()
+
+    def no_sums(self) -> Hashes:
+        """Return the sum of each bucket without rows."""
+        return np.zeros(-(-self._size // BUCKET), dtype=np.uint64)
+
+    def add_up(self, sums: Hashes, rows: Numbers, hashes: Hashes) -> None:
+        """Add the hashes of rows to the sums of their buckets."""
+        np.add.at(sums, (rows - self.start) // BUCKET, hashes)
 
     def add(self, rows: Numbers, hashes: Hashes) -> None:
         """Mark rows, all of them in the range."""
-        places = rows - self.start
-        np.add.at(self.sums, places // BUCKET, hashes)
-        unique, first = np.unique(places, return_index=True)
-        again = np.ones(len(places), dtype=bool)
+        self.add_up(self.sums, rows, hashes)
+        unique, first = np.unique(rows - self.start, return_index=True)
+        again = np.ones(len(rows), dtype=bool)
         again[first] = False
         bits = np.left_shift(1, unique % 8).astype(np.uint8)
-        known = (self.seen[unique // 8] & bits) != 0
-        again[first[known]] = True
-        np.bitwise_or.at(self.seen, unique // 8, bits)
+        again[first[(self._seen[unique // 8] & bits) != 0]] = True
+        np.bitwise_or.at(self._seen, unique // 8, bits)
         self.repeated += int(again.sum())
         self.examples += rows[again][: _MOST_EXAMPLES - len(self.examples)].tolist()
 
     def lost(self) -> Numbers:
         """Return the rows that were not seen."""
-        if not len(self.seen) or ((self.seen[:-1] == np.uint8(255)).all() and self._last_is_full()):
-            return np.array([], dtype=np.int64)
-        seen = np.unpackbits(self.seen, bitorder="little")[: self.end - self.start]
-        return np.flatnonzero(seen == 0) + self.start
+        holes = np.flatnonzero(self._seen != np.uint8(255))
+        bits = np.unpackbits(self._seen[holes, None], axis=1, bitorder="little")
+        places = (holes[:, None] * 8 + np.arange(8))[bits == 0]
+        return places[places < self._size] + self.start
 
-    def _last_is_full(self) -> bool:
-        rest = (self.end - self.start) % 8
-        return bool(self.seen[-1] == (255 if rest == 0 else (1 << rest) - 1))
+    def found(self, queue: str, number: int) -> PartitionAudit:
+        """Return what was found."""
+        lost, changed = self.lost(), sorted(self.changed)
+        return PartitionAudit(
+            queue=queue,
+            partition=number,
+            start=self.start,
+            end=self.end,
+            lost=len(lost),
+            repeated=self.repeated,
+            changed=len(changed),
+            compared_from=self.lower,
+            unclear_ranges=max(len(self.differing) - _MOST_BUCKETS, 0),
+            examples={
+                "lost": tuple(lost[:_MOST_EXAMPLES].tolist()),
+                "repeated": tuple(self.examples),
+                "changed": tuple(changed[:_MOST_EXAMPLES]),
+            },
+        )
 
 
-class _QueueMarks:
-    """The rows of the target that came from one queue.
+class _Queue:
+    """One queue, and the rows of the target that came from it.
 
     Args:
         ends: first row that need not be there, by partition.
         start: first row that must be there, of every partition.
+        own: columns of the target with the source.
     """
 
-    def __init__(self, reader: RangeReader, path: str, ends: Mapping[int, int], start: int) -> None:
+    def __init__(
+        self, reader: RangeReader, path: str, ends: Mapping[int, int], start: int, own: Columns
+    ) -> None:
         self.path = path
         self.compared: list[ColumnSchema] = []
+        self.parts = {one: _Partition(start, end) for one, end in sorted(ends.items())}
         self.rows = self.newer = self.unknown = 0
-        self._reader = reader
-        self._marks = {one: _Marks(start, end) for one, end in sorted(ends.items())}
-        self._differing: dict[int, list[int]] = {}
-        self._changed: dict[int, list[int]] = {}
-        self._lower: dict[int, int] = {}
+        self._reader, self._own = reader, own
+        self._info: TableInfo | None = None
 
-    def compare_columns(self, target: TableInfo, own: Columns) -> None:
+    def compare_columns(self, target: TableInfo) -> None:
         """Compare the columns that queue and target have with equal types, from now on."""
         self._info = describe_table(self._reader.connection, self.path)
-        types = {
-            column.name: column.type for column in TableSchema.from_yt(self._info.schema).columns
-        }
+        types = {one.name: one.type for one in TableSchema.from_yt(self._info.schema).columns}
         self.compared = [
             column
             for column in TableSchema.from_yt(target.schema).columns
-            if column.name not in (own.partition, own.row, own.queue)
+            if column.name not in self._own.names
             and not column.name.startswith("$")
             and types.get(column.name) == column.type
         ]
 
-    @property
-    def expected(self) -> int:
-        """About how many rows there are."""
-        return sum(marks.end - marks.start for marks in self._marks.values())
-
-    def add(self, batch: pa.RecordBatch, own: Columns) -> None:
+    def add(self, batch: pa.RecordBatch) -> None:
         """Mark rows of the target."""
-        partitions, rows = _integers(batch.column(own.partition)), _integers(batch.column(own.row))
-        hashes = row_hashes(batch, self.compared)
-        self.rows += len(rows)
-        known = np.zeros(len(rows), dtype=bool)
-        for one, marks in self._marks.items():
-            here = partitions == one
-            newer = here & (rows >= marks.end)
-            inside = here & (rows >= marks.start) & (rows < marks.end)
-            self.newer += int(newer.sum())
-            known |= newer | inside
-            marks.add(rows[inside], hashes[inside])
-        self.unknown += int((~known).sum())
+        known = 0
+        for part, here, rows, hashes in self._by_partition(batch):
+            newer = int((here & (rows >= part.end)).sum())
+            inside = here & (rows >= part.start) & (rows < part.end)
+            part.add(rows[inside], hashes[inside])
+            self.newer += newer
+            known += newer + int(inside.sum())
+        self.rows += batch.num_rows
+        self.unknown += batch.num_rows - known
+
+    def _by_partition(
+        self, batch: pa.RecordBatch
+    ) -> Iterator[tuple[_Partition, npt.NDArray[np.bool_], Numbers, Hashes]]:
+        """Yield each partition, which rows of the target are from there, and all rows with their hashes."""
+        partitions = _integers(batch.column(self._own.partition))
+        rows, hashes = _integers(batch.column(self._own.row)), row_hashes(batch, self.compared)
+        for one, part in self.parts.items():
+            yield part, partitions == one, rows, hashes
 
     def differs(self) -> bool:
         """Read the queue, and return whether any bucket of rows has other values than in the target."""
         bounds = RemoteQueue(self._reader.connection, self.path).state().partitions
-        self._lower = {
-            one: max(marks.start, bounds[one].lower if one < len(bounds) else marks.end)
-            for one, marks in self._marks.items()
-        }
-        total = sum(max(m.end - self._lower[one], 0) for one, m in self._marks.items())
-        done = 0
-        for one, marks in self._marks.items():
-            sums = np.zeros_like(marks.sums)
+        for one, part in self.parts.items():
+            lower = max(part.start, bounds[one].lower if one < len(bounds) else part.end)
             # A bucket that was trimmed in part cannot be compared as a whole.
-            first = -(-(self._lower[one] - marks.start) // BUCKET) * BUCKET + marks.start
-            self._lower[one] = min(first, marks.end)
-            if not self.compared:
-                continue
-            for rows, hashes in self._of_queue(one, first, marks.end):
-                np.add.at(sums, (rows - marks.start) // BUCKET, hashes)
+            first = -(-(lower - part.start) // BUCKET) * BUCKET + part.start
+            part.lower = min(first, part.end)
+        if not self.compared:
+            return False
+        total = sum(part.end - part.lower for part in self.parts.values())
+        done = 0
+        for one, part in self.parts.items():
+            sums = part.no_sums()
+            for rows, hashes in self._read(one, part.lower, part.end):
+                part.add_up(sums, rows, hashes)
                 done += len(rows)
                 self._reader.progress(self.path, done, total)
-            differ = np.flatnonzero(sums != marks.sums)
-            found = differ[differ >= (first - marks.start) // BUCKET].tolist()
-            if found:
-                self._differing[one] = found
-        return bool(self._differing)
+            differ = np.flatnonzero(sums != part.sums)
+            first = -(-(part.lower - part.start) // BUCKET)
+            part.differing = differ[differ >= first].tolist()
+        return any(part.differing for part in self.parts.values())
 
-    def _of_queue(self, partition: int, first: int, end: int) -> Iterator[tuple[Numbers, Hashes]]:
+    def _read(self, partition: int, first: int, end: int) -> Iterator[tuple[Numbers, Hashes]]:
+        assert self._info is not None
         schema = placed(fields_of(self._info, [column.name for column in self.compared]))
         for batch in self._reader.rows(self._info, schema, partition, first, end):
             yield _integers(batch.column("$row_index")), row_hashes(batch, self.compared)
 
-    def look_into(self, batches: Iterator[pa.RecordBatch], own: Columns) -> None:
+    def look_into(self, batches: Iterator[pa.RecordBatch]) -> None:
         """Find the rows of differing buckets that have other values.
 
         Args:
             batches: the rows of the target that came from this queue, again.
-            own: columns of the target with the source.
         """
-        wanted = {
-            (one, bucket)
-            for one, buckets in self._differing.items()
-            for bucket in buckets[:_MOST_BUCKETS]
-        }
-        there: dict[tuple[int, int], int] = {}
-        for one, bucket in sorted(wanted):
-            marks = self._marks[one]
-            first = marks.start + bucket * BUCKET
-            for found in self._of_queue(one, first, min(first + BUCKET, marks.end)):
-                there |= {(one, int(row)): int(value) for row, value in zip(*found, strict=True)}
+        there: dict[_Partition, dict[int, int]] = {}
+        for one, part in self.parts.items():
+            values = there.setdefault(part, {})
+            for bucket in part.differing[:_MOST_BUCKETS]:
+                first = part.start + bucket * BUCKET
+                for rows, hashes in self._read(one, first, min(first + BUCKET, part.end)):
+                    values |= dict(zip(rows.tolist(), hashes.tolist(), strict=True))
         for batch in batches:
-            partitions = _integers(batch.column(own.partition))
-            rows, hashes = _integers(batch.column(own.row)), row_hashes(batch, self.compared)
-            for one, marks in self._marks.items():
-                inside = (partitions == one) & (rows >= marks.start) & (rows < marks.end)
-                buckets = (rows[inside] - marks.start) // BUCKET
-                for row, bucket, value in zip(rows[inside], buckets, hashes[inside], strict=True):
-                    if (one, int(bucket)) in wanted and there.get((one, int(row))) != int(value):
-                        self._changed.setdefault(one, []).append(int(row))
+            for part, here, rows, hashes in self._by_partition(batch):
+                buckets = (rows - part.start) // BUCKET
+                wanted = here & np.isin(buckets, part.differing[:_MOST_BUCKETS])
+                values = there[part]
+                for row, value in zip(rows[wanted].tolist(), hashes[wanted].tolist(), strict=True):
+                    if row < part.end and values.get(row) != value:
+                        part.changed.add(row)
 
     def unproven(self, columns: Sequence[str]) -> Iterator[str]:
         """Say which values of these columns were not compared."""
@@ -194,37 +216,15 @@ class _QueueMarks:
         if rest:
             yield (
                 f"the values of {', '.join(rest)}: {self.path} has no column of this name and type"
-                if known or self._lower
+                if self._info
                 else f"the values of {', '.join(rest)}: they were not compared"
             )
-        for one, lower in self._lower.items():
-            first = self._marks[one].start
-            if known and lower > first:
+        for one, part in self.parts.items():
+            if known and part.lower > part.start:
                 yield (
-                    f"the values of rows {first} to {lower - 1} of partition {one} of {self.path}: some of "
-                    "them are trimmed"
+                    f"the values of rows {part.start} to {part.lower - 1} of partition {one} of {self.path}: "
+                    "some of them are trimmed"
                 )
-
-    def found(self) -> Iterator[PartitionAudit]:
-        """Yield what was found in each partition."""
-        for one, marks in self._marks.items():
-            lost, different = marks.lost(), sorted(set(self._changed.get(one, ())))
-            yield PartitionAudit(
-                queue=self.path,
-                partition=one,
-                start=marks.start,
-                end=marks.end,
-                lost=len(lost),
-                repeated=marks.repeated,
-                changed=len(different),
-                compared_from=self._lower.get(one, marks.end),
-                unclear_ranges=max(len(self._differing.get(one, ())) - _MOST_BUCKETS, 0),
-                examples={
-                    "lost": tuple(lost[:_MOST_EXAMPLES].tolist()),
-                    "repeated": tuple(marks.examples),
-                    "changed": tuple(different[:_MOST_EXAMPLES]),
-                },
-            )
 
 
 class Comparison:
@@ -263,19 +263,21 @@ class Comparison:
                 "gives it). Or audit by digest, if the target was written with digest=True",
                 target=info.path,
             )
-        self._queues = {path: _QueueMarks(reader, path, ends[path], start) for path in sorted(ends)}
-        self._rows = self._unknown = 0
+        self._queues = {
+            path: _Queue(reader, path, ends[path], start, columns) for path in sorted(ends)
+        }
 
     def run(self, *, compare: bool) -> Audit:
         """Read the target, then the queues, and look into what differs."""
         queues = self._queues.values()
         if compare:
             for queue in queues:
-                queue.compare_columns(self._info, self._columns)
+                queue.compare_columns(self._info)
+        count = 0
         for batch in self._target_rows():
-            self._rows += batch.num_rows
+            count += batch.num_rows
             for queue, rows in self._by_queue(batch):
-                queue.add(rows, self._columns)
+                queue.add(rows)
         for queue in queues:
             if compare and queue.differs():
                 again = (
@@ -284,12 +286,11 @@ class Comparison:
                     for one, rows in self._by_queue(batch)
                     if one is queue
                 )
-                queue.look_into(again, self._columns)
-        own = {self._columns.partition, self._columns.row, self._columns.queue}
+                queue.look_into(again)
         columns = [
             column.name
             for column in TableSchema.from_yt(self._info.schema).writable_columns
-            if column.name not in own
+            if column.name not in self._columns.names
         ]
         return Audit(
             target=self._info.path,
@@ -297,17 +298,19 @@ class Comparison:
             queries=tuple(row.entry.query_id for row in self._entries),
             modes=modes_of(self._entries),
             queues=tuple(self._queues),
-            rows=self._rows,
+            rows=count,
             newer=sum(queue.newer for queue in queues),
-            unknown=sum(queue.unknown for queue in queues)
-            + self._rows
-            - sum(queue.rows for queue in queues),
+            unknown=count - sum(queue.rows - queue.unknown for queue in queues),
             compared=tuple({column.name: None for queue in queues for column in queue.compared}),
-            partitions=tuple(part for queue in queues for part in queue.found()),
+            partitions=tuple(
+                part.found(path, one)
+                for path, queue in self._queues.items()
+                for one, part in queue.parts.items()
+            ),
             unproven=tuple(text for queue in queues for text in queue.unproven(columns)),
         )
 
-    def _by_queue(self, batch: pa.RecordBatch) -> Iterator[tuple[_QueueMarks, pa.RecordBatch]]:
+    def _by_queue(self, batch: pa.RecordBatch) -> Iterator[tuple[_Queue, pa.RecordBatch]]:
         if self._columns.queue is None:
             (queue,) = self._queues.values()
             yield queue, batch
@@ -318,12 +321,12 @@ class Comparison:
 
     def _target_rows(self) -> Iterator[pa.RecordBatch]:
         """Yield source and compared columns of all rows of the target, range by range."""
-        own = self._columns
-        names = [own.partition, own.row, *([own.queue] if own.queue else [])]
-        names += [column.name for queue in self._queues.values() for column in queue.compared]
-        schema = fields_of(self._info, list(dict.fromkeys(names)))
+        queues = self._queues.values()
+        compared = [column.name for queue in queues for column in queue.compared]
+        schema = fields_of(self._info, list(dict.fromkeys([*self._columns.names, *compared])))
         if self._info.is_sorted:
-            expected = sum(queue.expected for queue in self._queues.values())
+            parts = (part for queue in queues for part in queue.parts.values())
+            expected = sum(part.end - part.start for part in parts)
             return self._reader.keys(self._info, schema, expected)
         bounds = RemoteQueue(self._reader.connection, self._info.path).state().partitions
         return self._reader.tablets(self._info, schema, bounds)

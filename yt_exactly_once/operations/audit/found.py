@@ -49,6 +49,11 @@ class Columns:
     row: str = SOURCE_ROW_COLUMN
     queue: str | None = None
 
+    @property
+    def names(self) -> list[str]:
+        """The columns that there are."""
+        return [name for name in (self.partition, self.row, self.queue) if name is not None]
+
 
 @dataclass(frozen=True)
 class PartitionAudit:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from yt_exactly_once.codec import schema
 from yt_exactly_once.config import check_path
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.operations.audit import by_digest
+from yt_exactly_once.operations.audit.by_digest import Totals, keeps_digests
 from yt_exactly_once.operations.audit.by_source import Comparison
 from yt_exactly_once.operations.audit.found import Audit, By, Columns
 from yt_exactly_once.operations.audit.ranges import Progress, RangeReader
 from yt_exactly_once.operations.ledgers import entries_of
-from yt_exactly_once.ytsaurus.tables import TableInfo, describe_table
+from yt_exactly_once.ytsaurus.tables import describe_table
 
 if TYPE_CHECKING:
     from yt_exactly_once.ytsaurus.client import Connection
@@ -65,24 +65,20 @@ def audit(
         chosen = columns or Columns(
             queue=schema.SOURCE_QUEUE_COLUMN if schema.SOURCE_QUEUE_COLUMN in names else None
         )
-        _require_columns(info, names, chosen)
+        missing = [name for name in chosen.names if name not in names]
+        if missing:
+            raise ConfigError(
+                f"The target has no column {', '.join(missing)}",
+                remedy="Name the columns with the partition and the index of the row in the queue",
+                target=target,
+            )
         return Comparison(reader, info, entries, chosen, start).run(compare=compare)
     if columns:
         raise ConfigError(
             "Columns with the source of each row are for an audit by source",
             remedy="Leave them out",
         )
-    if by is By.DIGEST or (by is None and compare and by_digest.keeps_digests(entries)):
-        return by_digest.compared_by_digest(reader, info, entries, look)
-    return by_digest.compared_by_count(reader, info, entries, look)
-
-
-def _require_columns(info: TableInfo, names: set[str], chosen: Columns) -> None:
-    wanted = [chosen.partition, chosen.row, *([chosen.queue] if chosen.queue else [])]
-    missing = [name for name in wanted if name not in names]
-    if missing:
-        raise ConfigError(
-            f"The target has no column {', '.join(missing)}",
-            remedy="Name the columns with the partition and the index of the row in the queue",
-            target=info.path,
-        )
+    totals = Totals(reader, info, entries, look)
+    if by is By.DIGEST or (by is None and compare and keeps_digests(entries)):
+        return totals.by_digest()
+    return totals.by_count()
