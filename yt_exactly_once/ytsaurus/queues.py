@@ -239,7 +239,7 @@ def require_registration(connection: Connection, consumer: str, queue: str) -> N
         ConsumerNotFoundError: no consumer at the path.
         ConsumerNotRegisteredError: it is not registered.
     """
-    _require_consumer(connection, consumer, queue)
+    require_consumer(connection, consumer, queue)
     for _ in range(_LOOKS):
         if registration(connection, queue, consumer) is not None:
             return
@@ -258,7 +258,8 @@ def register_consumer(connection: Connection, queue: str, consumer: str, *, vita
         connection.reader.register_queue_consumer(queue, consumer, vital=vital)
 
 
-def _require_consumer(connection: Connection, consumer: str, queue: str) -> None:
+def require_consumer(connection: Connection, consumer: str, queue: str) -> None:
+    """Check that there is a consumer; raise `ConsumerNotFoundError` if not."""
     with translated("find the consumer", consumer=consumer):
         if not connection.reader.exists(consumer):
             raise errors.ConsumerNotFoundError(

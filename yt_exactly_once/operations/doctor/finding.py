@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from yt_exactly_once.errors import ExactlyOnceError
 
 
 class Level(StrEnum):
@@ -66,3 +69,8 @@ def problem(check: str, what: str, why: str, repair: str) -> Finding:
 def warning(check: str, what: str, why: str, repair: str) -> Finding:
     """Say what may go wrong."""
     return Finding(check, Level.WARNING, what, why, repair)
+
+
+def refused(check: str, error: ExactlyOnceError, why: str) -> Finding:
+    """Say that a query would meet this error."""
+    return problem(check, error.placed, why, error.remedy.removeprefix("Run: "))

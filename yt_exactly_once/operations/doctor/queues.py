@@ -3,37 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from yt_exactly_once import advice
-from yt_exactly_once.operations.doctor.finding import Finding, counted, ok, problem, warning
+from yt_exactly_once.errors import TableError
+from yt_exactly_once.operations.doctor.finding import (
+    Finding,
+    counted,
+    ok,
+    problem,
+    refused,
+    warning,
+)
 from yt_exactly_once.operations.doctor.queries import repair_commands
-from yt_exactly_once.operations.doctor.tables import ATTRIBUTES, is_expiring
+from yt_exactly_once.operations.doctor.tables import expiring
 from yt_exactly_once.ytsaurus.browsing import attributes_of, cluster_of, registration
-from yt_exactly_once.ytsaurus.queues import RemoteQueue
-from yt_exactly_once.ytsaurus.tables import columns_of
+from yt_exactly_once.ytsaurus.queues import RemoteQueue, require_consumer
+from yt_exactly_once.ytsaurus.tables import TableInfo, describe_table
 
 if TYPE_CHECKING:
-    from yt_exactly_once.operations.doctor.subject import Queue, Subject
+    from yt_exactly_once.operations.doctor.subject import Subject
     from yt_exactly_once.ytsaurus.client import Connection
 
-_READABLE = frozenset({"mounted", "frozen", "freezing", "unfreezing"})
+_WHY = "The query stops at its start"
 
 
 def examine(subject: Subject, connection: Connection) -> Iterator[Finding]:
     """Look at each queue and its consumer."""
     commands = repair_commands(subject, connection)
     for queue in subject.queues:
-        found = attributes_of(connection, queue.path, (*ATTRIBUTES, "auto_trim_config"))
-        fault = _unreadable(queue.path, found)
-        if fault is not None:
-            yield fault
-        if fault is not None or found is None:
+        try:
+            info = RemoteQueue(connection, queue.path).require_readable()
+        except TableError as error:
+            yield refused("queue", error, _WHY)
             continue
-        yield ok(
-            "queue", f"The queue {queue.path} has {counted(found['tablet_count'], 'partition')}"
-        )
-        yield from _retention(queue.path, found)
+        yield ok("queue", f"The queue {queue.path} has {counted(info.tablet_count, 'partition')}")
+        seconds = expiring(connection, queue.path)
+        if seconds is not None:
+            yield warning(
+                "retention",
+                f"Rows of {queue.path} are removed after {seconds:g} s (max_data_ttl), read or not",
+                "A query that is stopped for longer loses rows: it ends with DataLossError",
+                f"yt remove {queue.path}/@max_data_ttl, and let auto_trim_config remove rows that were read",
+            )
         if queue.consumer is None:
             yield warning(
                 "consumer",
@@ -43,70 +55,30 @@ def examine(subject: Subject, connection: Connection) -> Iterator[Finding]:
             )
             continue
         command = commands.get((queue.path, queue.consumer), "")
-        yield from _consumer(connection, queue, found, command)
-
-
-def _unreadable(path: str, found: dict[str, Any] | None) -> Finding | None:
-    why = "The query stops at its start"
-    if found is None:
-        return problem("queue", f"There is nothing at the queue {path}", why, "Check the path")
-    if found["type"] != "table" or not found.get("dynamic") or found.get("sorted"):
-        kind = "sorted table" if found.get("sorted") else str(found["type"])
-        why, repair = (
-            "A queue is an ordered dynamic table",
-            "Pass the path of an ordered dynamic table",
-        )
-        return problem("queue", f"{path} is a {kind}, not a queue", why, repair)
-    if found["tablet_state"] in _READABLE:
-        return None
-    state = found["tablet_state"]
-    return problem("queue", f"The queue {path} is {state}", why, advice.mount(path, state))
-
-
-def _retention(path: str, found: dict[str, Any]) -> Iterator[Finding]:
-    if is_expiring(found):
-        seconds = int(found["max_data_ttl"]) / 1000
-        yield warning(
-            "retention",
-            f"Rows of {path} are removed after {seconds:g} s (max_data_ttl), read or not",
-            "A query that is stopped for longer loses rows: it ends with DataLossError",
-            f"yt remove {path}/@max_data_ttl, and let auto_trim_config remove rows that were read",
-        )
+        yield from _consumer(connection, info, queue.consumer, command)
 
 
 def _consumer(
-    connection: Connection, queue: Queue, found: dict[str, Any], command: str
+    connection: Connection, queue: TableInfo, path: str, command: str
 ) -> Iterator[Finding]:
-    assert queue.consumer is not None
-    path = queue.consumer
-    consumer = attributes_of(connection, path, (*ATTRIBUTES, "treat_as_queue_consumer"))
-    why = "The query stops at its start"
-    if consumer is None:
+    if attributes_of(connection, path, []) is None:
         # A consumer that is only created again is at row 0, where no query left it.
         what = f"There is nothing at the consumer {path}"
-        yield problem("consumer", what, why, command or advice.create_consumer(path, queue.path))
+        yield problem("consumer", what, _WHY, command or advice.create_consumer(path, queue.path))
         return
-    if not consumer.get("treat_as_queue_consumer"):
-        what = f"{path} is not a queue consumer"
-        repair = advice.not_a_consumer(path, queue.path, columns_of(consumer))
-        yield problem("consumer", what, why, repair)
+    try:
+        require_consumer(connection, path, queue.path)
+        describe_table(connection, path).require_mounted()
+    except TableError as error:
+        why = f"{_WHY}. A vital consumer that cannot be read also stops the trimming of the queue"
+        yield refused("consumer", error, why)
         return
-    if consumer["tablet_state"] != "mounted":
-        yield problem(
-            "consumer",
-            f"The consumer {path} is {consumer['tablet_state']}",
-            f"{why}, and a vital consumer that cannot be read stops the trimming of the queue",
-            advice.mount(path, consumer["tablet_state"]),
-        )
-        return
-    yield _registration(connection, queue.path, path, found)
+    yield _registration(connection, queue.path, path)
     if not command:
-        yield from _offsets(connection, queue.path, path, int(found["tablet_count"]))
+        yield from _offsets(connection, queue, path)
 
 
-def _registration(
-    connection: Connection, queue: str, consumer: str, found: dict[str, Any]
-) -> Finding:
+def _registration(connection: Connection, queue: str, consumer: str) -> Finding:
     known = registration(connection, queue, consumer)
     register = advice.register(queue, consumer)
     if known is None:
@@ -116,6 +88,7 @@ def _registration(
             "The cluster refuses its reads",
             f"{register}. Proxies know it after some seconds",
         )
+    found = attributes_of(connection, queue, ["auto_trim_config"]) or {}
     trims = bool((found.get("auto_trim_config") or {}).get("enable"))
     if not known["vital"]:
         what = f"The consumer {consumer} of {queue} is not vital"
@@ -136,12 +109,11 @@ def _registration(
     return ok("registration", f"The consumer {consumer} is registered as vital{trimmed}")
 
 
-def _offsets(
-    connection: Connection, queue: str, consumer: str, partitions: int
-) -> Iterator[Finding]:
+def _offsets(connection: Connection, info: TableInfo, consumer: str) -> Iterator[Finding]:
+    queue = info.path
     remote = RemoteQueue(connection, queue, consumer).resolved()
-    bounds = remote.state().partitions
-    stored = remote.stored_offsets(cluster_of(connection).name, range(partitions))
+    bounds = remote.state(info.tablet_count).partitions
+    stored = remote.stored_offsets(cluster_of(connection).name, range(len(bounds)))
     lost = {n: b.lower for n, b in enumerate(bounds) if stored.get(n, 0) < b.lower and n in stored}
     beyond = {n: b.upper for n, b in enumerate(bounds) if stored.get(n, 0) > b.upper}
     for partition, lower in lost.items():

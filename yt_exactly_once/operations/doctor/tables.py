@@ -9,8 +9,16 @@ from yt_exactly_once import advice
 from yt_exactly_once.codec.rejects import REJECT_SCHEMA
 from yt_exactly_once.codec.schema import TableSchema, check_frame
 from yt_exactly_once.commit.entry import LEDGER_MARK, LEDGER_SCHEMA, require_known_ledger
-from yt_exactly_once.errors import NewerFormatError, SchemaMismatchError
-from yt_exactly_once.operations.doctor.finding import Finding, Level, counted, ok, problem, warning
+from yt_exactly_once.errors import NewerFormatError, SchemaMismatchError, TableError
+from yt_exactly_once.operations.doctor.finding import (
+    Finding,
+    Level,
+    counted,
+    ok,
+    problem,
+    refused,
+    warning,
+)
 from yt_exactly_once.ytsaurus import tables
 from yt_exactly_once.ytsaurus.browsing import attributes_of
 
@@ -18,7 +26,7 @@ if TYPE_CHECKING:
     from yt_exactly_once.operations.doctor.subject import Subject
     from yt_exactly_once.ytsaurus.client import Connection
 
-ATTRIBUTES = (*tables.ATTRIBUTES, "max_data_ttl", "min_data_versions")
+_WHY = "Rows are written in tablet transactions, and only mounted dynamic tables take part in them"
 
 
 def examine(subject: Subject, connection: Connection) -> Iterator[Finding]:
@@ -30,7 +38,7 @@ def examine(subject: Subject, connection: Connection) -> Iterator[Finding]:
     if subject.dead_letter is not None:
         yield from _own(connection, "dead-letter table", subject.dead_letter, REJECT_SCHEMA)
     if subject.mode.traits.has_sessions and subject.producer_path is not None:
-        yield from _own(connection, "producer table", subject.producer_path, ())
+        yield from _own(connection, "producer table", subject.producer_path)
 
 
 def _target(subject: Subject, connection: Connection, path: str) -> Iterator[Finding]:
@@ -40,52 +48,47 @@ def _target(subject: Subject, connection: Connection, path: str) -> Iterator[Fin
         "The sink does not create its target, because it does not choose the schema",
         advice.create_table(path),
     )
-    found = yield from _usable(connection, "target", path, absent)
-    if found is None:
+    info = yield from _usable(connection, "target", path, absent)
+    if info is None:
         return
-    kind = "sorted" if found.get("sorted") else "ordered"
-    tablets = int(found["tablet_count"])
-    yield ok("target", f"The target {path} is {kind}, mounted, with {counted(tablets, 'tablet')}")
-    if is_expiring(found):
+    kind = "sorted" if info.is_sorted else "ordered"
+    tablets = counted(info.tablet_count, "tablet")
+    yield ok("target", f"The target {path} is {kind}, mounted, with {tablets}")
+    seconds = expiring(connection, path)
+    if seconds is not None:
         yield warning(
             "retention",
-            f"Rows of {path} are removed after {int(found['max_data_ttl']) / 1000:g} s (max_data_ttl)",
+            f"Rows of {path} are removed after {seconds:g} s (max_data_ttl)",
             "Rows that the query has written are gone then, and audit counts them as lost",
             f"If that is not meant: yt remove {path}/@max_data_ttl",
         )
-    yield _columns_fit(subject, path, found)
-    yield _room(subject, connection, path, tablets, is_sorted=bool(found.get("sorted")))
+    yield _columns_fit(subject, info)
+    yield _room(subject, connection, info)
 
 
-def is_expiring(found: dict[str, Any]) -> bool:
-    """Return whether the cluster removes rows of a table by their age."""
-    return found.get("max_data_ttl") is not None and not found.get("min_data_versions", 1)
-
-
-def _columns_fit(subject: Subject, path: str, found: dict[str, Any]) -> Finding:
+def _columns_fit(subject: Subject, info: tables.TableInfo) -> Finding:
     """Compare the DataFrame's columns with the table's, as the sink does."""
     if subject.frame is None:
         return Finding(
             "columns",
             Level.NOTE,
-            f"The columns of {path} were not compared with those of the DataFrame",
+            f"The columns of {info.path} were not compared with those of the DataFrame",
             "The query stops at its start if they do not fit",
             "Pass --schema with what df.schema.json() returns, or call sink.check(df) in the program",
         )
     try:
-        table, is_sorted = TableSchema.from_yt(found["schema"]), bool(found.get("sorted"))
-        check_frame(subject.frame, table, target=path, sorted=is_sorted)
+        table = TableSchema.from_yt(info.schema)
+        check_frame(subject.frame, table, target=info.path, sorted=info.is_sorted)
     except SchemaMismatchError as error:
-        return problem("columns", error.placed, "The query stops at its start", error.remedy)
-    return ok("columns", f"The columns of the DataFrame fit {path}")
+        return refused("columns", error, "The query stops at its start")
+    return ok("columns", f"The columns of the DataFrame fit {info.path}")
 
 
-def _room(
-    subject: Subject, connection: Connection, path: str, tablets: int, *, is_sorted: bool
-) -> Finding:
+def _room(subject: Subject, connection: Connection, info: tables.TableInfo) -> Finding:
     """Compare the largest batch with what one transaction takes."""
+    tablets = info.tablet_count
     room = subject.rows_per_tablet * tablets
-    takes = f"one transaction takes {room} rows in the {counted(tablets, 'tablet')} of {path}"
+    takes = f"one transaction takes {room} rows in the {counted(tablets, 'tablet')} of {info.path}"
     if not subject.queues:
         return Finding("batch size", Level.NOTE, f"No queue was given; {takes}")
     partitions = sum(_partitions(connection, queue.path) for queue in subject.queues)
@@ -109,7 +112,7 @@ def _room(
     if largest > room:
         why = "A full batch stops the query with BatchTooLargeError"
         return problem("batch size", f"{batch}, and {takes}", why, repair)
-    if is_sorted and largest > subject.rows_per_tablet and tablets > 1:
+    if info.is_sorted and largest > subject.rows_per_tablet and tablets > 1:
         return warning(
             "batch size",
             f"{batch}, and {takes}",
@@ -134,15 +137,15 @@ def _ledger(subject: Subject, connection: Connection, path: str) -> Iterator[Fin
         "The first batch creates it. If the query has run before, its ledger is gone, or has another path",
         "For a query that has run before: pass the path with --ledger, or restore the table",
     )
-    found = yield from _usable(connection, "ledger", path, absent, LEDGER_MARK)
-    if found is None:
+    info = yield from _usable(connection, "ledger", path, absent)
+    if info is None:
         return
     try:
-        require_known_ledger(found, path)
+        require_known_ledger(attributes_of(connection, path, [LEDGER_MARK]) or {}, path)
     except NewerFormatError as error:
-        yield problem("ledger", error.what, "The sink refuses it", error.remedy)
+        yield refused("ledger", error, "The sink refuses it")
         return
-    missing = tables.missing_columns(found["schema"], LEDGER_SCHEMA)
+    missing = tables.missing_columns(info.schema, LEDGER_SCHEMA)
     if missing:
         yield problem(
             "ledger",
@@ -163,15 +166,15 @@ def _ledger(subject: Subject, connection: Connection, path: str) -> Iterator[Fin
 
 
 def _own(
-    connection: Connection, name: str, path: str, schema: Sequence[dict[str, Any]]
+    connection: Connection, name: str, path: str, schema: Sequence[dict[str, Any]] = ()
 ) -> Iterator[Finding]:
     absent = Finding(
         name, Level.NOTE, f"There is no {name} at {path} yet; the first batch creates it"
     )
-    found = yield from _usable(connection, name, path, absent)
-    if found is None:
+    info = yield from _usable(connection, name, path, absent)
+    if info is None:
         return
-    missing = tables.missing_columns(found["schema"], schema)
+    missing = tables.missing_columns(info.schema, schema)
     if missing:
         yield problem(
             name,
@@ -184,30 +187,24 @@ def _own(
 
 
 def _usable(
-    connection: Connection, check: str, path: str, absent: Finding, *more: str
-) -> Generator[Finding, None, dict[str, Any] | None]:
-    """Yield what keeps a table from being written; return its attributes if nothing does."""
-    why = (
-        "Rows are written in tablet transactions, and only mounted dynamic tables take part in them"
-    )
-    found = attributes_of(connection, path, (*ATTRIBUTES, *more))
-    if found is None:
+    connection: Connection, check: str, path: str, absent: Finding
+) -> Generator[Finding, None, tables.TableInfo | None]:
+    """Yield what keeps rows from being written into a table; return its description if nothing does."""
+    if attributes_of(connection, path, []) is None:
         yield absent
-    elif found["type"] != "table":
-        what = f"{path} is a {found['type']}, not a table"
-        yield problem(check, what, why, "Pass the path of a dynamic table")
-    elif not found.get("dynamic"):
-        yield problem(check, f"{path} is a static table", why, advice.make_dynamic(path))
-    elif found["tablet_state"] != "mounted":
-        state = found["tablet_state"]
-        yield problem(check, f"{path} is {state}", why, advice.mount(path, state))
-    elif found.get("atomicity") != "full":
-        yield problem(
-            check,
-            f"{path} has atomicity={found.get('atomicity')}",
-            "Its rows would not be part of the transaction that moves the offsets",
-            advice.make_atomic(path),
-        )
-    else:
-        return found
-    return None
+        return None
+    try:
+        info = tables.describe_table(connection, path)
+        info.require_mounted()
+    except TableError as error:
+        yield refused(check, error, _WHY)
+        return None
+    return info
+
+
+def expiring(connection: Connection, path: str) -> float | None:
+    """Return after how many seconds the cluster removes rows of a table, if it does so by their age."""
+    found = attributes_of(connection, path, ["max_data_ttl", "min_data_versions"]) or {}
+    if found.get("max_data_ttl") is None or found.get("min_data_versions", 1):
+        return None
+    return int(found["max_data_ttl"]) / 1000
