@@ -10,7 +10,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
@@ -39,6 +39,8 @@ from yt_exactly_once.ytsaurus.tables import ATTRIBUTES, described
 
 if TYPE_CHECKING:
     from yt_exactly_once.ytsaurus.client import Connection
+
+T = TypeVar("T")
 
 _STAMP = pa.schema(
     [
@@ -128,7 +130,6 @@ class _Facts:
             for queue, consumer in pairs
         ]
         self.registrations = dict(zip(pairs, browsing.answers(connection, asked), strict=True))
-        counts = {queue: int((self._known(queue)).get("tablet_count", 0)) for queue in queues}
         infos = self._infos(connection, queues)
         self.bounds = {queue: _bounds(answer) for queue, answer in infos.items()}
         self.written = self._written(connection, entries)
@@ -141,7 +142,7 @@ class _Facts:
             partial(
                 RemoteQueue(connection, queue, consumer).stored_offsets,
                 pairs[queue, consumer],
-                range(counts[queue]),
+                range(self._tablets(queue)),
             )
             for queue, consumer in readable
         ]
@@ -155,9 +156,7 @@ class _Facts:
         """Return what the tablets of tables say, by their paths."""
         asked = [
             browsing.request(
-                "get_tablet_infos",
-                path=path,
-                tablet_indexes=list(range(int(self._known(path).get("tablet_count", 0)))),
+                "get_tablet_infos", path=path, tablet_indexes=list(range(self._tablets(path)))
             )
             for path in paths
         ]
@@ -189,6 +188,9 @@ class _Facts:
     def _known(self, path: str) -> dict[str, Any]:
         found = self.tables[path]
         return found if isinstance(found, dict) else {}
+
+    def _tablets(self, path: str) -> int:
+        return int(self._known(path).get("tablet_count", 0))
 
     def _unread(self, entries: Sequence[LedgerEntry]) -> dict[str, list[tuple[int, int]]]:
         """Return the first row of each partition that is not committed, by queue, if it has a time."""
@@ -233,7 +235,6 @@ def _query(
     later = "" if newer is None else newer.entry.query_id
     sources = {} if later else entry.offsets
     queues = [_queue(facts, row, source, parts) for source, parts in sources.items()]
-    # The query itself may have moved a consumer after its entry was read.
     if any(map(_stray, queues)) and _is_newest(connection, row):
         queues = [_with_mover(connection, queue, row, rows) for queue in queues]
     return QueryStatus(
@@ -248,6 +249,7 @@ def _query(
 
 
 def _is_newest(connection: Connection, row: LedgerRow) -> bool:
+    """Read the ledger again: the query itself may have moved a consumer after its entry was read."""
     return any(
         one.entry.transaction_id == row.entry.transaction_id
         for one in read_ledger(connection, row.ledger)
@@ -316,62 +318,51 @@ def _target(facts: _Facts, row: LedgerRow) -> TargetStatus:
 def _queue(facts: _Facts, row: LedgerRow, source: Source, parts: Parts) -> QueueStatus:
     cluster, path, consumer, _ = source
     known = QueueStatus(cluster, path, consumer or None)
-    attributes = facts.tables[path]
     try:
-        if isinstance(attributes, ExactlyOnceError):
-            raise attributes
-        info = described(path, attributes)
+        info = described(path, _told(facts.tables[path]))
+        if info.is_sorted:
+            return replace(known, problem="the table is sorted, and no queue")
+        if info.tablet_state not in _READABLE:
+            how = f"it is {info.tablet_state}. Run: yt mount-table {path} --sync"
+            return replace(known, problem=how)
+        read = _read(facts, known, source, parts)
     except ExactlyOnceError as error:
         return replace(known, problem=error.what)
-    if info.is_sorted:
-        return replace(known, problem="the table is sorted, and no queue")
-    if info.tablet_state not in _READABLE:
-        how = f"it is {info.tablet_state}. Run: yt mount-table {path} --sync"
-        return replace(known, problem=how)
-    read = [facts.bounds[path], facts.stamps.get(path)]
-    if consumer:
-        read += [facts.tables[consumer], facts.registrations[path, consumer]]
-        read.append(facts.offsets.get((path, consumer)))
-    for one in read:
-        if isinstance(one, ExactlyOnceError):
-            return replace(known, problem=one.what)
-    return _read(facts, row, known, source, parts)
+    return replace(read, problem=_problem(read, row))
 
 
-def _read(
-    facts: _Facts, row: LedgerRow, known: QueueStatus, source: Source, parts: Parts
-) -> QueueStatus:
+def _read(facts: _Facts, known: QueueStatus, source: Source, parts: Parts) -> QueueStatus:
+    """Return what is known of a queue that can be read; raise what keeps its consumer from being read."""
     _, path, consumer, queue_id = source
     info: Any = facts.tables[path]
-    bounds: Any = facts.bounds[path]
-    table: Any = facts.tables[consumer] if consumer else None
-    registered = next(iter(facts.registrations[path, consumer]), None) if consumer else None
-    offsets = facts.offsets.get((path, consumer))
+    bounds, stamps = _told(facts.bounds[path]), _told(facts.stamps.get(path, {}))
+    table = registered = offsets = None
+    if consumer:
+        table = _told(facts.tables[consumer])
+        registered = next(iter(_told(facts.registrations[path, consumer])), None)
+        # One that was removed is at 0 again once it is created.
+        offsets = {} if table is None else _told(facts.offsets.get((path, consumer)))
     is_recreated = bool(queue_id) and info["id"] != queue_id
     found = []
     for partition, bound in enumerate(bounds):
         part = parts.get(partition)
         delivered = part.end if part else 0
         first = bound.lower if is_recreated else delivered
-        stamp = facts.stamps.get(path, {}).get((partition, first))
+        stamp = stamps.get((partition, first))
         lag = None if stamp is None else max(facts.moment - browsing.row_time(stamp), 0.0)
-        at = None
-        if consumer and (offsets is not None or table is None):
-            # One that was removed is at 0 again once it is created.
-            at = (offsets or {}).get(partition, 0)
         found.append(
             PartitionStatus(
                 partition=partition,
                 delivered=delivered,
                 left=part.left if part else 0,
-                consumer=at,
+                consumer=None if offsets is None else offsets.get(partition, 0),
                 first=bound.lower,
                 end=bound.upper,
                 lag_seconds=0.0 if first >= bound.upper else lag,
                 is_of_another=is_recreated,
             )
         )
-    asked = replace(
+    return replace(
         known,
         registered=registered is not None if consumer else None,
         vital=None if registered is None else bool(registered["vital"]),
@@ -381,7 +372,13 @@ def _read(
         is_recreated=is_recreated,
         lost_partitions=0 if is_recreated else sum(part >= len(bounds) for part in parts),
     )
-    return replace(asked, problem=_problem(asked, row))
+
+
+def _told(answer: T | ExactlyOnceError) -> T:
+    """Return an answer of the cluster; raise it if it is an error."""
+    if isinstance(answer, ExactlyOnceError):
+        raise answer
+    return answer
 
 
 def _problem(queue: QueueStatus, row: LedgerRow) -> str:
