@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.config import RetryPolicy
-from yt_exactly_once.operations.create_table import create_table
+from yt_exactly_once.operations.creating import create_table
 from yt_exactly_once.options import Group, options_of
 from yt_exactly_once.spark.sink.options import SinkOptions, Target
 from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from yt_exactly_once.config import ClusterConfig, DeliveryMode, RetryPolicy
     from yt_exactly_once.errors import ExactlyOnceError
     from yt_exactly_once.observability import Event
-    from yt_exactly_once.operations.create_table import create_table
+    from yt_exactly_once.operations.creating import create_table
     from yt_exactly_once.spark.java import require_java
     from yt_exactly_once.spark.query.raised import exactly_once_error
     from yt_exactly_once.spark.registration import register_source

@@ -23,8 +23,8 @@ from yt_exactly_once.commit.entry import LEDGER_SCHEMA
 from yt_exactly_once.config import ClusterConfig, DeliveryMode
 from yt_exactly_once.errors import AccessError, ClusterUnavailableError
 from yt_exactly_once.local import LocalCluster
-from yt_exactly_once.operations.doctor import access, machine, spark_conf
 from yt_exactly_once.operations.doctor import cluster as around
+from yt_exactly_once.operations.doctor import machine, spark_settings
 from yt_exactly_once.operations.doctor.finding import Level
 from yt_exactly_once.operations.doctor.run import examine
 from yt_exactly_once.operations.doctor.subject import Queue, Subject
@@ -321,7 +321,7 @@ def test_those_who_can_forge_a_ledger_entry_are_named(
     (target,) = healthy.targets
     create(client, f"{target}_ledger", LEDGER_SCHEMA)
     rights = {target: {"root": "write", "etl": "write"}, f"{target}_ledger": on_ledger}
-    real = access.attributes_of
+    real = around.attributes_of
 
     def told(connection, path, names):
         if names != ["effective_acl"]:
@@ -332,7 +332,7 @@ def test_those_who_can_forge_a_ledger_entry_are_named(
         ]
         return {"effective_acl": entries}
 
-    monkeypatch.setattr(access, "attributes_of", told)
+    monkeypatch.setattr(around, "attributes_of", told)
     named = [fault for fault in faults(healthy) if fault.check == "ledger rights"]
     assert [fault.what.split()[0] for fault in named] == found
     assert all(fault.repair.startswith("yt-exactly-once create-ledger") for fault in named)
@@ -345,7 +345,7 @@ def test_refused_token_is_one_problem(healthy, monkeypatch, error):
     def refuse(_connection):
         raise error("the proxy refused the token", remedy="Pass a valid token")
 
-    monkeypatch.setattr(access, "user_of", refuse)
+    monkeypatch.setattr(around, "user_of", refuse)
     found = [one for one in examine(healthy) if one.level not in {Level.OK, Level.NOTE}]
     assert [(one.check, one.level) for one in found] == [
         ("token", FAIL),
@@ -487,7 +487,7 @@ def test_settings_and_failures_are_read_from_a_running_driver(healthy, serve):
         "/api/v1/applications/local-1/environment": {"sparkProperties": [["spark.a", "1"]]},
     }
 
-    conf, failures = spark_conf.from_ui(serve(200, answers))
+    conf, failures = spark_settings.from_ui(serve(200, answers))
     assert conf == {"spark.a": "1"}
     found = faults(replace(healthy, failures=failures))
     assert [one.check for one in found] == ["executors"] * 2

@@ -11,8 +11,7 @@ import pytest
 from tests.local.pipelines import Pipeline
 from yt_exactly_once import cli
 from yt_exactly_once.errors import ConfigError, ConflictError, OffsetConflictError
-from yt_exactly_once.operations.moves import Direction, make_move, require_stopped
-from yt_exactly_once.operations.positions import plan_move
+from yt_exactly_once.operations.moves import Direction, make_move, plan_move, require_stopped
 
 
 @pytest.fixture

@@ -17,8 +17,7 @@ from yt_exactly_once import cli
 from yt_exactly_once.config import ClusterConfig
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.operations.verify.facts import FACTS
-from yt_exactly_once.operations.verify.results import Verdict
-from yt_exactly_once.operations.verify.run import verify_cluster
+from yt_exactly_once.operations.verify.run import Verdict, verify_cluster
 from yt_exactly_once.operations.verify.stage import Patience
 from yt_exactly_once.ytsaurus.client import Connection
 

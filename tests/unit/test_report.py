@@ -9,9 +9,8 @@ import pytest
 
 from yt_exactly_once.commit.entry import LedgerEntry
 from yt_exactly_once.operations import query_status
-from yt_exactly_once.operations.history import Happening, History, Mark
 from yt_exactly_once.operations.ledgers import LedgerRow
-from yt_exactly_once.operations.report import Page, Verdict, round_ticks
+from yt_exactly_once.operations.report import Happening, History, Mark, Page, Verdict, round_ticks
 
 VOID = {"meta", "line", "circle", "rect", "polygon", "polyline"}
 

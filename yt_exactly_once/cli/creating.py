@@ -36,9 +36,9 @@ def create_consumer(
 
     A consumer that exists stays where it is. Proxies learn of a registration after some seconds.
     """
-    from yt_exactly_once.operations import queues  # noqa: PLC0415 - slow client
+    from yt_exactly_once.operations import creating  # noqa: PLC0415 - slow client
 
-    created, registered = queues.create_consumer(cluster.connect(), path, queue, vital=vital)
+    created, registered = creating.create_consumer(cluster.connect(), path, queue, vital=vital)
     if as_json:
         print_json({"path": path, "queue": queue, "created": created, "registered": registered})
         return
@@ -78,17 +78,18 @@ def create_ledger(
     They inherit no rights: who may write a target only cannot forge an entry of the ledger, which would make
     the sink skip a batch. A table that is there keeps its rows and gets the rights.
     """
+    from yt_exactly_once.operations.creating import create_own_tables  # noqa: PLC0415 - slow client
     from yt_exactly_once.operations.doctor.subject import Subject  # noqa: PLC0415 - slow client
-    from yt_exactly_once.operations.own_tables import Subjects, create_own_tables  # noqa: PLC0415
     from yt_exactly_once.ytsaurus.client import Connection  # noqa: PLC0415
 
     # Only HTTP proxies say whose the token is.
     config = replace(cluster.config(), client_config={"backend": "http"})
     subject = Subject(cluster=config, mode=DeliveryMode(mode), **tables)
-    subjects = Subjects(writers=writers, readers=readers, operators=operators)
     connection = Connection(config)
     connection.require_proxy()
-    created = create_own_tables(connection, subject, subjects)
+    created = create_own_tables(
+        connection, subject, writers=writers, readers=readers, operators=operators
+    )
     if as_json:
         print_json(created)
         return
@@ -112,7 +113,7 @@ def _opened(cluster: ClusterOptions, like: str | None, schema: str | None) -> tu
     """Return a connection, the columns, and the key that they bring."""
     if (like is None) == (schema is None):
         raise click.UsageError("Give one of --like and --schema")
-    from yt_exactly_once.operations.create_table import parse_schema, schema_like  # noqa: PLC0415 - slow client
+    from yt_exactly_once.operations.creating import parse_schema, schema_like  # noqa: PLC0415 - slow client
 
     connection = cluster.connect()
     if schema is not None:
@@ -149,9 +150,10 @@ def create_queue(
     is there and fits, nothing changes.
     """
     connection, columns, _ = _opened(cluster, like, schema)
-    from yt_exactly_once.operations import queues  # noqa: PLC0415 - slow client
+    from yt_exactly_once.operations import creating  # noqa: PLC0415 - slow client
 
-    _tell(path, created=queues.create_queue(connection, path, columns, **wanted), as_json=as_json)
+    created = creating.create_queue(connection, path, columns, **wanted)
+    _tell(path, created=created, as_json=as_json)
 
 
 @click.command("create-table")
@@ -186,7 +188,7 @@ def create_table(
     error.
     """
     connection, columns, key = _opened(cluster, like, schema)
-    from yt_exactly_once.operations import create_table as creating  # noqa: PLC0415 - slow client
+    from yt_exactly_once.operations import creating  # noqa: PLC0415 - slow client
 
     chosen = {"tablet_cell_bundle": bundle, "primary_medium": medium}
     created = creating.create_table(

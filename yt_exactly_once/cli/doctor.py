@@ -101,8 +101,8 @@ def command(
     accounts, clocks and Spark's settings. Each finding says what is wrong, why it matters, and which command
     repairs it. It changes nothing. The exit code is 1 if there is a problem.
     """
-    from yt_exactly_once.operations.create_table import parse_schema  # noqa: PLC0415 - needs the client
-    from yt_exactly_once.operations.doctor import spark_conf  # noqa: PLC0415 - needs the client
+    from yt_exactly_once.operations.creating import parse_schema  # noqa: PLC0415 - needs the client
+    from yt_exactly_once.operations.doctor import spark_settings  # noqa: PLC0415 - needs the client
     from yt_exactly_once.operations.doctor.finding import Level  # noqa: PLC0415
     from yt_exactly_once.operations.doctor.run import examine  # noqa: PLC0415
     from yt_exactly_once.operations.doctor.subject import Queue, Subject  # noqa: PLC0415
@@ -113,16 +113,16 @@ def command(
     conf: dict[str, str] = {}
     failures: tuple[str, ...] = ()
     origins = []
-    file = spark_defaults or spark_conf.default_file()
+    file = spark_defaults or spark_settings.default_file()
     if file is not None:
-        conf |= spark_conf.from_file(file)
+        conf |= spark_settings.from_file(file)
         origins.append(str(file))
     if spark_ui is not None:
-        shown, failures = spark_conf.from_ui(spark_ui)
+        shown, failures = spark_settings.from_ui(spark_ui)
         conf |= shown
         origins.append(spark_ui)
     if settings:
-        conf |= spark_conf.from_texts(settings)
+        conf |= spark_settings.from_texts(settings)
         origins.append("--conf")
     subject = Subject(
         cluster=cluster.config(),

@@ -109,11 +109,11 @@ def _moving(direction: str, how: str) -> click.Command:
         yes: bool,
         as_json: bool,
     ) -> None:
-        from yt_exactly_once.operations import moves, positions  # noqa: PLC0415 - the client is slow
+        from yt_exactly_once.operations import moves  # noqa: PLC0415 - the client is slow
         from yt_exactly_once.operations.ledgers import find_ledgers  # noqa: PLC0415
 
         connection = cluster.connect()
-        plan = positions.plan_move(
+        plan = moves.plan_move(
             connection,
             moves.Direction(direction),
             queue,
@@ -128,7 +128,7 @@ def _moving(direction: str, how: str) -> click.Command:
             moves.require_accepted("repeated", accept_repeated, plan.repeated, moves.REPEATED)
             moves.require_accepted("lost", accept_lost, plan.lost, moves.LOST)
             # A running query refuses any other place, and so cannot move a consumer that is elsewhere.
-            if not force and to != positions.LEDGER:
+            if not force and to != moves.LEDGER:
                 moves.require_stopped(connection, plan, look_seconds=wait, quiet_seconds=quiet)
             if not yes:
                 click.confirm("Move the consumer?", abort=True, err=True)

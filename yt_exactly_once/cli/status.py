@@ -24,8 +24,8 @@ from yt_exactly_once.operations.view import console, remarks, rendered
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from yt_exactly_once.operations.history import History
     from yt_exactly_once.operations.query_status import QueryStatus
+    from yt_exactly_once.operations.report import History
 
 
 @click.command("status")
@@ -79,7 +79,7 @@ def command(
         raise click.UsageError("--for needs --watch")
     require_folder(report, "--report")
     from yt_exactly_once.operations import ledgers, status  # noqa: PLC0415 - the client is slow
-    from yt_exactly_once.operations.history import History  # noqa: PLC0415
+    from yt_exactly_once.operations.report import History  # noqa: PLC0415
 
     connection = cluster.connect()
     # Folders are searched once; a live view does not repeat it.

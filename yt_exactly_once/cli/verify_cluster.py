@@ -15,7 +15,7 @@ from yt_exactly_once.cli.signals import ended_by_sigterm
 from yt_exactly_once.config import ClusterConfig
 
 if TYPE_CHECKING:
-    from yt_exactly_once.operations.verify.results import Result
+    from yt_exactly_once.operations.verify.run import Result
 
 
 @click.command("verify-cluster")
@@ -53,8 +53,7 @@ def command(
     need space for about 400 000 rows of one number.
     """
     from yt_exactly_once.operations.verify.facts import FACTS  # noqa: PLC0415 - needs the client
-    from yt_exactly_once.operations.verify.results import Verdict  # noqa: PLC0415 - needs the client
-    from yt_exactly_once.operations.verify.run import verify_cluster  # noqa: PLC0415
+    from yt_exactly_once.operations.verify.run import Verdict, verify_cluster  # noqa: PLC0415
 
     require_folder(report, "--report")
 

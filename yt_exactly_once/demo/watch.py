@@ -20,8 +20,7 @@ from yt_exactly_once.demo.messages import EVENT, QUERY, SESSION_READY
 from yt_exactly_once.demo.report import Display, Result
 from yt_exactly_once.errors import ExactlyOnceError
 from yt_exactly_once.observability import Event
-from yt_exactly_once.operations.history import Happening, History, Mark
-from yt_exactly_once.operations.report import Page, Verdict
+from yt_exactly_once.operations.report import Happening, History, Mark, Page, Verdict
 from yt_exactly_once.operations.status import status
 from yt_exactly_once.operations.view import rendered
 from yt_exactly_once.ytsaurus.client import Connection

@@ -8,17 +8,14 @@ from typing import TYPE_CHECKING
 
 from yt_exactly_once.errors import AccessError, ExactlyOnceError, NewerFormatError
 from yt_exactly_once.operations.doctor import (
-    access,
     checkpoint,
     cluster,
     machine,
     queries,
-    queues,
-    sessions,
     spark_settings,
     tables,
 )
-from yt_exactly_once.operations.doctor.finding import Finding, Level, problem
+from yt_exactly_once.operations.doctor.finding import Finding, Level, refused
 from yt_exactly_once.ytsaurus.client import Connection
 
 if TYPE_CHECKING:
@@ -38,7 +35,7 @@ def examine(
     yield finding
     user = None
     if answers:
-        token, user = access.examine_token(subject, connection)
+        token, user = cluster.examine_token(subject, connection)
         yield token
     if user is None:
         yield Finding(
@@ -54,12 +51,12 @@ def examine(
     checks: tuple[tuple[str, Callable[[], Iterator[Finding]]], ...] = (
         ("checkpoint", lambda: checkpoint.examine_source(subject, connection)),
         ("proxies", lambda: cluster.examine_proxies(subject, connection)),
-        ("permission", lambda: access.examine(subject, connection, known)),
+        ("permission", lambda: cluster.examine_permissions(subject, connection, known)),
         ("clock", lambda: cluster.examine_clock(connection)),
         ("bundles", lambda: cluster.examine_bundles(subject, connection)),
-        ("queue", lambda: queues.examine(subject, connection)),
+        ("queue", lambda: tables.examine_queues(subject, connection)),
         ("query", lambda: queries.examine(subject, connection)),
-        ("producer sessions", lambda: sessions.examine(subject, connection)),
+        ("producer sessions", lambda: queries.examine_sessions(subject, connection)),
         ("checkpoint", lambda: checkpoint.examine(subject, connection)),
         ("tables", lambda: tables.examine(subject, connection)),
         ("spark settings", lambda: spark_settings.examine(subject, connection)),
@@ -73,8 +70,6 @@ def _guarded(name: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Find
     try:
         yield from check()
     except (AccessError, NewerFormatError) as error:
-        yield problem(
-            name, error.placed, "The query would be refused in the same way", error.remedy
-        )
+        yield refused(name, error, "The query would be refused in the same way")
     except ExactlyOnceError as error:
         yield Finding(name, Level.UNKNOWN, error.placed, "It could not be examined", error.remedy)

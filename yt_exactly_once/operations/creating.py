@@ -1,7 +1,7 @@
-"""`create_table`: a dynamic table that fits a DataFrame, created and mounted unless it exists.
+"""Creating what a pipeline needs: tables that fit a DataFrame, queues, consumers, and what a sink keeps.
 
-A second call changes nothing. A table that exists and does not fit is an error; it is never altered. Neither
-Spark nor Java is needed.
+A second call changes nothing. What exists and does not fit is an error; it is never altered. Neither Spark
+nor Java is needed.
 """
 
 from __future__ import annotations
@@ -14,15 +14,28 @@ import pyarrow as pa
 
 from yt_exactly_once.codec import schema as schemas
 from yt_exactly_once.codec import spark_types
+from yt_exactly_once.codec.rejects import REJECT_SCHEMA
+from yt_exactly_once.codec.schema import SYSTEM_COLUMNS
 from yt_exactly_once.codec.types import scalar_of
+from yt_exactly_once.commit.entry import LEDGER_MARK, LEDGER_SCHEMA, LEDGER_VERSION
 from yt_exactly_once.config import ClusterConfig, check_path, check_positive
-from yt_exactly_once.errors import ConfigError, SchemaMismatchError, TableNotFoundError
+from yt_exactly_once.errors import ConfigError, SchemaMismatchError, TableError, TableNotFoundError
+from yt_exactly_once.ytsaurus.browsing import attributes_of, registration, user_of
 from yt_exactly_once.ytsaurus.client import Connection
-from yt_exactly_once.ytsaurus.tables import TableInfo, describe_table, ensure_table, unsigned
+from yt_exactly_once.ytsaurus.queues import RemoteQueue, register_consumer
+from yt_exactly_once.ytsaurus.tables import (
+    TableInfo,
+    describe_table,
+    ensure_object,
+    ensure_table,
+    restrict,
+    unsigned,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+    from yt_exactly_once.operations.doctor.subject import Subject
 
 ORIGIN_COLUMNS: tuple[dict[str, Any], ...] = (
     {"name": schemas.SOURCE_TABLET_COLUMN, "type": "int64"},
@@ -191,3 +204,130 @@ def _require_fit(info: TableInfo, columns: Sequence[Mapping[str, Any]], frame: p
 
 def _named(keys: Sequence[str]) -> str:
     return f"the key {', '.join(keys)}" if keys else "no key"
+
+
+def create_queue(
+    connection: Connection,
+    path: str,
+    schema: StructType | pa.Schema | Sequence[Mapping[str, Any]],
+    *,
+    partitions: int = 1,
+    auto_trim: bool = False,
+) -> bool:
+    """Create and mount a queue: an ordered dynamic table with the time and the size of its rows.
+
+    Args:
+        schema: see `create_table`; its key, if it has one, is left out.
+        partitions: number of partitions.
+        auto_trim: let the cluster trim the rows that all vital consumers have read.
+
+    Returns:
+        Whether this call created the queue. A queue that exists and fits stays as it is.
+
+    Raises:
+        ConfigError: an argument is impossible, or the queue exists with another number of partitions.
+        SchemaMismatchError: the queue exists, and rows of this schema do not fit.
+        TableError: there is something else at the path.
+    """
+    attributes = {"auto_trim_config": {"enable": True}} if auto_trim else {}
+    created = create_table(
+        path,
+        schema,
+        tablet_count=partitions,
+        attributes=attributes,
+        extra_columns=SYSTEM_COLUMNS,
+        connection=connection,
+    )
+    if created:
+        return True
+    info = RemoteQueue(connection, path).describe()
+    if info.tablet_count != partitions:
+        raise ConfigError(
+            f"The queue exists with {info.tablet_count} partitions instead of {partitions}",
+            remedy=f"Give --partitions {info.tablet_count}, or choose another path",
+            path=path,
+        )
+    return False
+
+
+def create_consumer(
+    connection: Connection, path: str, queue: str, *, vital: bool = True
+) -> tuple[bool, bool]:
+    """Create and mount a consumer, and register it for a queue.
+
+    Args:
+        vital: whether the queue must keep rows until the consumer has passed them.
+
+    Returns:
+        Whether this call created the consumer, and whether it registered it. A registration that is
+        there with another `vital` is changed.
+
+    Raises:
+        NotAQueueError: the queue is a sorted table.
+        TableError: there is no such queue, or something else at the path of the consumer.
+        AccessError: the token may not register consumers of the queue.
+    """
+    check_path(path, "path")
+    RemoteQueue(connection, queue).describe()
+    found = attributes_of(connection, path, ["treat_as_queue_consumer"])
+    if found is not None and not found.get("treat_as_queue_consumer"):
+        raise TableError(
+            "There is something at the path that is no consumer",
+            remedy="Choose another path",
+            path=path,
+        )
+    ensure_object(connection, "queue_consumer", path)
+    known = registration(connection, queue, path)
+    if known is not None and bool(known["vital"]) == vital:
+        return found is None, False
+    register_consumer(connection, queue, path, vital=vital)
+    return found is None, True
+
+
+def create_own_tables(
+    connection: Connection,
+    subject: Subject,
+    *,
+    writers: Sequence[str],
+    readers: Sequence[str] = (),
+    operators: Sequence[str] = (),
+) -> dict[str, bool]:
+    """Create and mount the tables that a sink keeps; one that is there only gets the rights.
+
+    Whoever may write the ledger can make a sink skip a batch, so these tables inherit no rights. What each
+    right is for is in docs/security.md.
+
+    Args:
+        subject: its targets, its mode and the paths of the tables.
+        writers: users and groups that run the query.
+        readers: they look at it: `status`, `audit`.
+        operators: they mount, repair and remove the tables, and change these rights; default: the user of
+            the token, since who creates a table does not own it, and has to mount it.
+
+    Returns:
+        Path of each table, and whether this call created it.
+    """
+    ledger, producer = subject.ledger_path, subject.producer_path
+    assert ledger is not None
+    assert producer is not None
+    acl = [
+        {"action": "allow", "subjects": list(subjects), "permissions": permissions.split()}
+        for subjects, permissions in (
+            (writers, "read write"),
+            (readers, "read"),
+            (operators or [user_of(connection)], "read write mount remove administer"),
+        )
+        if subjects
+    ]
+    rights = {"acl": acl, "inherit_acl": False}
+    marked = {**rights, LEDGER_MARK: LEDGER_VERSION}
+    created = {ledger: ensure_table(connection, ledger, LEDGER_SCHEMA, marked)}
+    if subject.mode.traits.has_sessions:
+        created[producer] = ensure_object(connection, "queue_producer", producer, rights)
+    if subject.dead_letter is not None:
+        letters = subject.dead_letter
+        created[letters] = ensure_table(connection, letters, REJECT_SCHEMA, rights)
+    for path, is_new in created.items():
+        if not is_new:
+            restrict(connection, path, rights)
+    return created
