@@ -11,7 +11,7 @@ import pytest
 from tests.local.pipelines import Pipeline
 from yt_exactly_once import cli
 from yt_exactly_once.errors import ConfigError, ConflictError, OffsetConflictError
-from yt_exactly_once.operations.moves import Direction, make_move, plan_move, require_stopped
+from yt_exactly_once.operations.moves import Direction, move_consumer, plan_move, require_stopped
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_consumer_is_moved_in_every_partition(pipeline, direction, to, moved):
     (affected,) = found.affected
     assert (affected.row.entry.query_id, affected.row.entry.batch_id) == (pipeline.query, 0)
     assert ("be there twice" in affected.meaning) == (direction == "rewind")
-    make_move(pipeline.connection, found)
+    move_consumer(pipeline.connection, found.source)
     assert offsets(pipeline) == moved
     pipeline.feed(10)
     with pytest.raises(OffsetConflictError) as refused:
@@ -72,7 +72,7 @@ def test_consumer_is_moved_to_a_time(pipeline):
     moment = datetime.now(UTC).replace(microsecond=0)
     pipeline.feed(5)
     found = plan(pipeline, "skip", moment)
-    assert {move.new for move in found.moves} == {10}
+    assert {move.end for move in found.source.partitions} == {10}
     with pytest.raises(ConfigError, match="no zone"):
         plan(pipeline, "skip", moment.replace(tzinfo=None))
     with pytest.raises(ConfigError, match="nothing to rewind"):
@@ -81,7 +81,7 @@ def test_consumer_is_moved_to_a_time(pipeline):
 
 def test_only_the_partitions_that_are_named_are_moved(pipeline):
     """An offset is one of a partition."""
-    make_move(pipeline.connection, plan(pipeline, "rewind", 1, partitions=[1]))
+    move_consumer(pipeline.connection, plan(pipeline, "rewind", 1, partitions=[1]).source)
     assert offsets(pipeline) == {0: 6, 1: 1}
     with pytest.raises(ConfigError, match="no partition 2"):
         plan(pipeline, "rewind", 1, partitions=[2])
@@ -98,7 +98,7 @@ def test_running_query_is_noticed(pipeline):
     with pytest.raises(ConflictError, match="is running"):
         require_stopped(connection, found, quiet_seconds=0, sleep=lambda _: pipeline.run(1))
     with pytest.raises(ConflictError, match="Stop the query"):
-        make_move(connection, found)
+        move_consumer(connection, found.source)
     assert offsets(pipeline) == {0: 7, 1: 7}
     require_stopped(connection, plan(pipeline, "rewind", 0), look_seconds=0, quiet_seconds=0)
 

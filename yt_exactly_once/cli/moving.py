@@ -125,14 +125,15 @@ def _moving(direction: str, how: str) -> click.Command:
         if not as_json:
             _print(plan)
         if not dry_run:
-            moves.require_accepted("repeated", accept_repeated, plan.repeated, moves.REPEATED)
-            moves.require_accepted("lost", accept_lost, plan.lost, moves.LOST)
+            moves.require_accepted(
+                repeated=(plan.repeated, accept_repeated), lost=(plan.lost, accept_lost)
+            )
             # A running query refuses any other place, and so cannot move a consumer that is elsewhere.
             if not force and to != moves.LEDGER:
                 moves.require_stopped(connection, plan, look_seconds=wait, quiet_seconds=quiet)
             if not yes:
                 click.confirm("Move the consumer?", abort=True, err=True)
-            moves.make_move(connection, plan)
+            moves.move_consumer(connection, plan.source)
         if as_json:
             print_json({**plan.to_json(), "moved": not dry_run})
         elif not dry_run:
@@ -143,13 +144,8 @@ def _moving(direction: str, how: str) -> click.Command:
 
 def _print(plan: Plan) -> None:
     cells = (
-        {
-            "partition>": move.partition,
-            "consumer is at>": move.old,
-            "moves to>": move.new,
-            "rows>": abs(move.new - move.old),
-        }
-        for move in plan.moves
+        {"partition>": partition, "consumer is at>": old, "moves to>": new, "rows>": abs(new - old)}
+        for partition, old, new in plan.source.partitions
     )
     console().print(shown(cells, "no partitions"))
     if plan.stays:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -43,8 +43,13 @@ QUIET_SECONDS = 60.0
 LOOK_SECONDS = 5.0
 """Time between the two looks at the consumer and the ledgers."""
 
-REPEATED = "get into a target twice"
-LOST = "never get into a target"
+EARLIEST, LATEST, LEDGER = "earliest", "latest", "ledger"
+
+To = int | str | datetime
+"""An offset, `earliest`, `latest`, `ledger`, or a time with a zone: the first row that is not older."""
+
+_STAMP = pa.schema([pulled_field("stamp", pa.uint64(), TIMESTAMP_COLUMN)])
+_AT_STAKE = {"repeated": "get into a target twice", "lost": "never get into a target"}
 
 
 class Direction(StrEnum):
@@ -52,15 +57,6 @@ class Direction(StrEnum):
 
     REWIND = "rewind"
     SKIP = "skip"
-
-
-@dataclass(frozen=True)
-class Move:
-    """The move of a consumer in one partition."""
-
-    partition: int
-    old: int
-    new: int
 
 
 @dataclass(frozen=True)
@@ -85,6 +81,7 @@ class Plan:
     """A move that was not made yet.
 
     Attributes:
+        source: the consumer, and where it is and will be in each partition that it moves in.
         stays: partitions that are already there or beyond.
         affected: the queries that read with this consumer, as far as ledgers say.
         repeated: rows that are in a target, and that a new checkpoint reads again.
@@ -92,10 +89,7 @@ class Plan:
     """
 
     direction: Direction
-    cluster: str
-    queue: str
-    consumer: str
-    moves: tuple[Move, ...]
+    source: SourceRange
     stays: tuple[int, ...]
     affected: tuple[Affected, ...]
     repeated: int
@@ -103,10 +97,13 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """Return everything, for programs."""
+        source = self.source
+        moves = [{"partition": one, "old": old, "new": new} for one, old, new in source.partitions]
         return {
-            **vars(self),
+            **{name: getattr(source, name) for name in ("cluster", "queue", "consumer")},
+            **{name: getattr(self, name) for name in ("stays", "repeated", "lost")},
             "direction": self.direction.value,
-            "moves": list(map(asdict, self.moves)),
+            "moves": moves,
             "affected": [one.to_json() for one in self.affected],
         }
 
@@ -148,61 +145,57 @@ def require_stopped(
         raise ConflictError(
             f"The consumer or a ledger has changed within {look_seconds:g} s: a query is running",
             remedy="Stop it, and try again",
-            consumer=plan.consumer,
+            consumer=plan.source.consumer,
         )
 
 
-def make_move(connection: Connection, plan: Plan) -> None:
-    """Move the consumer in all partitions at once, or in none; see `move_consumer`."""
-    move_consumer(connection, plan.cluster, plan.queue, plan.consumer, plan.moves)
-
-
 def move_consumer(
-    connection: Connection,
-    cluster: str,
-    queue: str,
-    consumer: str,
-    moves: Sequence[Move],
-    rows: Sequence[LedgerRow] = (),
+    connection: Connection, source: SourceRange, rows: Sequence[LedgerRow] = ()
 ) -> None:
     """Move a consumer in all partitions, or in none and raise `ConflictError` if it is not where it was.
 
     Args:
+        source: from where it moves in each partition, and to where.
         rows: entries that must not have changed.
     """
-    ranges = tuple(PartitionRange(move.partition, move.old, move.new) for move in moves)
-    source = SourceRange(cluster, queue, consumer, ranges)
+    assert source.consumer is not None
     with connection.transaction() as transaction:
         at = consumer_offsets(transaction, source)
-        for move in moves:
-            if at[move.partition] != move.old:
+        for partition, old, _ in source.partitions:
+            if at[partition] != old:
                 raise ConflictError(
-                    f"The consumer is at {at[move.partition]} of partition {move.partition} now, and was at "
-                    f"{move.old}: a query is running",
+                    f"The consumer is at {at[partition]} of partition {partition} now, and was at {old}: a "
+                    "query is running",
                     remedy="Nothing was moved. Stop the query, and try again",
-                    consumer=consumer,
+                    consumer=source.consumer,
                 )
         for row in rows:
             require_unchanged(row, transaction)
-        transaction.insert(
-            consumer, consumer_rows(source, {move.partition: move.new for move in moves})
-        )
+        places = {partition: new for partition, _, new in source.partitions}
+        transaction.insert(source.consumer, consumer_rows(source, places))
 
 
-def require_accepted(name: str, accepted: int, count: int, what: str) -> None:
-    """Check that a number of rows at stake was accepted; raise `ConfigError` if none or another one was."""
-    if count != accepted:
-        raise ConfigError(
-            f"{count} rows may {what}",
-            remedy=f"Nothing was changed. If that is right, repeat the command with --accept-{name} {count}"
-            if count
-            else f"Nothing was changed. Leave --accept-{name} out",
-        )
+def require_accepted(**counts: tuple[int, int]) -> None:
+    """Check that rows at stake were accepted; raise `ConfigError` if none or another number was.
+
+    Args:
+        counts: how many may be `repeated` and `lost`, each with the number that was accepted.
+    """
+    for name, (count, accepted) in counts.items():
+        if count != accepted:
+            raise ConfigError(
+                f"{count} rows may {_AT_STAKE[name]}",
+                remedy="Nothing was changed. If that is right, repeat the command with "
+                f"--accept-{name} {count}"
+                if count
+                else f"Nothing was changed. Leave --accept-{name} out",
+            )
 
 
 def _seen(connection: Connection, plan: Plan) -> tuple[Mapping[int, int], list[LedgerRow]]:
-    remote = RemoteQueue(connection, plan.queue, plan.consumer)
-    at = remote.stored_offsets(plan.cluster, [move.partition for move in plan.moves])
+    source = plan.source
+    remote = RemoteQueue(connection, source.queue, source.consumer)
+    at = remote.stored_offsets(source.cluster, [part.partition for part in source.partitions])
     wanted = [(one.row.ledger, one.row.key) for one in plan.affected]
     rows = [
         row
@@ -210,17 +203,6 @@ def _seen(connection: Connection, plan: Plan) -> tuple[Mapping[int, int], list[L
         if (row.ledger, row.key) in wanted
     ]
     return at, rows
-
-
-_STAMP = pa.schema([pulled_field("stamp", pa.uint64(), TIMESTAMP_COLUMN)])
-
-
-EARLIEST = "earliest"
-LATEST = "latest"
-LEDGER = "ledger"
-
-To = int | str | datetime
-"""An offset, `earliest`, `latest`, `ledger`, or a time with a zone: the first row that is not older."""
 
 
 def plan_move(
@@ -286,7 +268,7 @@ def plan_move(
         if new == old or forward != (direction is Direction.SKIP):
             stays.append(partition)
         else:
-            moves.append(Move(partition, old, new))
+            moves.append(PartitionRange(partition, old, new))
     if not moves:
         other = Direction.SKIP if direction is Direction.REWIND else Direction.REWIND
         raise ConfigError(
@@ -296,20 +278,17 @@ def plan_move(
             queue=queue,
             consumer=consumer,
         )
-    places = at | {move.partition: move.new for move in moves}
+    places = at | {move.partition: move.end for move in moves}
     repeated = lost = 0
     for move in moves:
         bound = bounds[move.partition]
         done = min(max(known.get(move.partition, 0), bound.lower), bound.upper)
-        new = min(max(move.new, bound.lower), bound.upper)
+        new = min(max(move.end, bound.lower), bound.upper)
         repeated += max(done - new, 0)
         lost += max(new - done, 0)
     return Plan(
         direction=direction,
-        cluster=cluster,
-        queue=queue,
-        consumer=consumer,
-        moves=tuple(moves),
+        source=SourceRange(cluster, queue, consumer, tuple(moves)),
         stays=tuple(stays),
         affected=tuple(
             _affected(connection, row, _read(row, names, consumer).get(info.id), places, repeated)

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once import advice
+from yt_exactly_once.commit.batch import PartitionRange, SourceRange
 from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.operations.ledgers import LedgerRow, rival
-from yt_exactly_once.operations.moves import LOST, REPEATED, Move, move_consumer, require_accepted
+from yt_exactly_once.operations.moves import move_consumer, require_accepted
 from yt_exactly_once.operations.query_status import PartitionStatus, QueryStatus, QueueStatus
 from yt_exactly_once.operations.status import statuses
 from yt_exactly_once.ytsaurus.queues import register_consumer
@@ -34,12 +35,11 @@ class Step:
 
     Attributes:
         act: does it on a cluster, for the query of an entry.
-        moves_consumer_of: the path of the queue whose consumer it moves, if it moves one.
     """
 
     text: str
     act: Callable[[Connection, LedgerRow], object]
-    moves_consumer_of: str = ""
+    moves_consumer: bool = False
 
 
 def _mount(path: str, state: str) -> Step:
@@ -60,49 +60,192 @@ def _consumer(path: str, queue: str, *, is_missing: bool) -> Step:
     return Step(f"{made} the consumer {path} for {queue}", act)
 
 
-def _move(queue: QueueStatus, path: str, moves: tuple[Move, ...]) -> Step:
-    places = "; ".join(f"{one.partition}: {one.old} to {one.new}" for one in moves)
+def _move(queue: QueueStatus, path: str, moves: tuple[PartitionRange, ...]) -> Step:
+    places = "; ".join(f"{partition}: {old} to {new}" for partition, old, new in moves)
+    source = SourceRange(queue.cluster, queue.path, path, moves)
     return Step(
         f"move the consumer {path} of {queue.path}, by partition: {places}",
-        lambda connection, row: move_consumer(
-            connection, queue.cluster, queue.path, path, moves, [row]
-        ),
-        moves_consumer_of=queue.path,
+        lambda connection, row: move_consumer(connection, source, [row]),
+        moves_consumer=True,
     )
 
 
-@dataclass(frozen=True)
+@dataclass
 class Repair:
     """What is to be done for one query.
 
     Attributes:
+        status: the query, as it is.
+        new_checkpoint: whether it is to continue with a new one.
         steps: what `apply` does, in order.
         repeated: rows that may get into the target a second time, at most.
         lost: rows that are gone, or will be passed over.
         open: what a person must do, or decide, first. Nothing can be applied before.
-        start: how the query is started afterwards.
+        options: what the source then needs.
     """
 
-    row: LedgerRow
-    targets: tuple[str, ...]
-    steps: tuple[Step, ...]
-    repeated: int
-    lost: int
-    open: tuple[str, ...]
-    start: str
+    status: QueryStatus
+    new_checkpoint: bool
+    steps: list[Step] = field(default_factory=list)
+    repeated: int = 0
+    lost: int = 0
+    open: list[str] = field(default_factory=list)
+    options: list[str] = field(default_factory=list)
+
+    @property
+    def row(self) -> LedgerRow:
+        """The entry of the query."""
+        return self.status.row
+
+    @property
+    def targets(self) -> list[str]:
+        """The paths of its targets."""
+        return [target.path for target in self.status.targets]
+
+    @property
+    def start(self) -> str:
+        """How the query is started afterwards."""
+        if self.row.entry.application:
+            return "Run the job again, with the same application and version"
+        place = (
+            "with a new checkpointLocation, and never again with the old one"
+            if self.new_checkpoint
+            else "on the same checkpointLocation"
+        )
+        options = " and ".join(dict.fromkeys(self.options))
+        return f"Start the query {place}" + (options and f", and with {options} in the source")
 
     def to_json(self) -> dict[str, Any]:
         """Return everything, for programs."""
         return {
             "query": self.row.entry.query_id,
             "ledger": self.row.ledger,
-            "targets": list(self.targets),
+            "targets": self.targets,
             "steps": [step.text for step in self.steps],
             "repeated": self.repeated,
             "lost": self.lost,
-            "open": list(self.open),
+            "open": self.open,
             "start": self.start,
         }
+
+    def plan(self, connection: Connection, rows: Sequence[LedgerRow]) -> None:
+        """Work out what the query needs.
+
+        Args:
+            rows: all entries of the ledgers in question.
+        """
+        self._look_at_query(self.row.successor(rows))
+        self._look_at_targets()
+        for queue in self.status.queues:
+            steps = len(self.steps)
+            self._look_at(queue)
+            if queue.consumer and any(step.moves_consumer for step in self.steps[steps:]):
+                other = rival(connection, self.row, queue.path, queue.consumer, rows)
+                if other is not None:
+                    self.open.append(
+                        f"Query {other.entry.query_id} uses the consumer {queue.consumer} too, for "
+                        f"{other.entry.target}: to move it breaks that query. "
+                        f"{advice.share_no_consumer(other.ledger, other.entry.query_id)}"
+                    )
+
+    def _look_at_query(self, newer: LedgerRow | None) -> None:
+        """Say what only its checkpoint can do, and whether another query continues it."""
+        entry = self.row.entry
+        if self.new_checkpoint and not entry.is_complete:
+            self.open.append(
+                f"Batch {entry.batch_id} is half written: {entry.part} of {entry.part_count} parts. "
+                "Only its checkpoint can finish it. Restore the checkpoint, or remove the rows of this "
+                "batch from the target"
+            )
+        if self.new_checkpoint and entry.other_sources and not entry.application:
+            self.open.append(
+                "The query reads other sources than queues, and only its checkpoint knows how far. Restore "
+                "the checkpoint, or empty the target and begin again from the first row"
+            )
+        if newer is not None:
+            self.open.append(
+                f"Query {newer.entry.query_id} has continued this one from another checkpoint. Start that "
+                "one: this one would write the same rows again"
+            )
+
+    def _look_at_targets(self) -> None:
+        for target in self.status.targets:
+            if target.state in _MOUNTABLE:
+                self.steps.append(_mount(target.path, target.state))
+            elif target.state == "missing":
+                self.open.append(
+                    f"The target {target.path} is gone, with {target.total_rows} rows of this query. Restore "
+                    "it from a copy, or create it and begin again from the first row of the queue"
+                )
+            elif target.problem:
+                self.open.append(f"{target.path}: {target.problem}")
+
+    def _look_at(self, queue: QueueStatus) -> None:
+        """Bring the consumer of a queue back, and count what is at stake."""
+        if not queue.partitions:
+            self.open.append(f"{queue.path}: {queue.problem}")
+            return
+        if queue.lost_partitions:
+            self.open.append(
+                f"{queue.path} was resharded to {len(queue.partitions)} partitions. Its rows have other "
+                "indexes now, and nobody knows which of them are in the target. Empty the target, and begin "
+                "again from the first row of the queue"
+            )
+        self.lost += sum(
+            part.first if part.is_of_another else part.lost_rows for part in queue.partitions
+        )
+        if queue.is_recreated or self.lost:
+            self.options.append("fail_on_data_loss=false")
+        if self.new_checkpoint:
+            self._count_repeats(queue)
+        if queue.consumer is not None:
+            self._bring_back(queue, queue.consumer)
+        elif self.new_checkpoint:
+            places = {part.partition: self._place(queue, part) for part in queue.partitions}
+            self.options.append(f"starting_offsets={json.dumps(places)} for {queue.path}")
+
+    def _bring_back(self, queue: QueueStatus, consumer: str) -> None:
+        if queue.consumer_state in _MOUNTABLE:
+            self.steps.append(_mount(consumer, queue.consumer_state))
+        if not queue.consumer_state or not queue.registered:
+            self.steps.append(_consumer(consumer, queue.path, is_missing=not queue.consumer_state))
+        moves = tuple(
+            PartitionRange(part.partition, part.consumer, new)
+            for part in queue.partitions
+            if part.consumer is not None and (new := self._place(queue, part)) != part.consumer
+        )
+        if queue.is_recreated and queue.auto_trim:
+            self.open.append(
+                f"The queue trims what its consumers have passed, and would trim unread rows. Run: yt remove "
+                f"{queue.path}/@auto_trim_config. Set it again when the query runs"
+            )
+        if moves:
+            self.steps.append(_move(queue, consumer, moves))
+
+    def _place(self, queue: QueueStatus, part: PartitionStatus) -> int:
+        if self.new_checkpoint:
+            return part.first if queue.is_recreated else part.delivered
+        # A batch of the old queue may be in Spark's log. It is replayed before the new queue is read, which
+        # takes the consumer back.
+        return min(max(part.consumer or 0, part.left), part.delivered)
+
+    def _count_repeats(self, queue: QueueStatus) -> None:
+        """Count what a batch that the old checkpoint has not finished may have written, at most."""
+        if self.row.entry.mode != DeliveryMode.TRANSACTIONAL:
+            # Tasks may have written rows of a batch that is not committed.
+            self.repeated += queue.lag_rows
+        elif not queue.is_recreated:
+            # A consumer that is ahead of the ledger may be right: then the ledger is an old copy, and the
+            # rows between are written.
+            self.repeated += sum(
+                max(min(part.consumer or 0, part.end) - part.delivered, 0)
+                for part in queue.partitions
+            )
+        if any(part.left < part.delivered for part in queue.partitions):
+            self.open.append(
+                f"The query keeps state of {queue.path}, and a new checkpoint has none. Restore the "
+                "checkpoint, or empty the target and begin again from the first row of the queue"
+            )
 
 
 def plan_repairs(
@@ -135,158 +278,10 @@ def plan_repairs(
             remedy="Look at what is there: yt-exactly-once ledger list",
             query=query or None,
         )
-    return [
-        _planned(connection, one, rows, new_checkpoint=new_checkpoint)
-        for one in statuses(connection, wanted)
-    ]
-
-
-def _planned(
-    connection: Connection, status: QueryStatus, rows: Sequence[LedgerRow], *, new_checkpoint: bool
-) -> Repair:
-    row = status.row
-    found = _Found(status, new_checkpoint)
-    if new_checkpoint and row.entry.other_sources and not row.entry.application:
-        found.open.append(
-            "The query reads other sources than queues, and only its checkpoint knows how far. Restore the "
-            "checkpoint, or empty the target and begin again from the first row"
-        )
-    found.look_at_targets()
-    newer = row.successor(rows)
-    if newer is not None:
-        found.open.append(
-            f"Query {newer.entry.query_id} has continued this one from another checkpoint. Start that one: "
-            "this one would write the same rows again"
-        )
-    for queue in status.queues:
-        found.look_at(queue)
-        if queue.consumer and any(step.moves_consumer_of == queue.path for step in found.steps):
-            other = rival(connection, row, queue.path, queue.consumer, rows)
-            if other is not None:
-                found.open.append(
-                    f"Query {other.entry.query_id} uses the consumer {queue.consumer} too, for "
-                    f"{other.entry.target}: to move it breaks that query. "
-                    f"{advice.share_no_consumer(other.ledger, other.entry.query_id)}"
-                )
-    return Repair(
-        row,
-        tuple(target.path for target in status.targets),
-        tuple(found.steps),
-        found.repeated,
-        found.lost,
-        tuple(found.open),
-        found.start(),
-    )
-
-
-class _Found:
-    """What a plan is made of, while it is made."""
-
-    def __init__(self, status: QueryStatus, new_checkpoint: bool) -> None:
-        self.steps: list[Step] = []
-        self.open: list[str] = []
-        self.repeated = self.lost = 0
-        self._status, self._new_checkpoint = status, new_checkpoint
-        self._options: list[str] = []
-        entry = status.entry
-        if new_checkpoint and not entry.is_complete:
-            self.open.append(
-                f"Batch {entry.batch_id} is half written: {entry.part} of {entry.part_count} parts. "
-                "Only its checkpoint can finish it. Restore the checkpoint, or remove the rows of this "
-                "batch from the target"
-            )
-
-    def look_at_targets(self) -> None:
-        """Mount them."""
-        for target in self._status.targets:
-            if target.state in _MOUNTABLE:
-                self.steps.append(_mount(target.path, target.state))
-            elif target.state == "missing":
-                self.open.append(
-                    f"The target {target.path} is gone, with {target.total_rows} rows of this query. Restore "
-                    "it from a copy, or create it and begin again from the first row of the queue"
-                )
-            elif target.problem:
-                self.open.append(f"{target.path}: {target.problem}")
-
-    def look_at(self, queue: QueueStatus) -> None:
-        """Bring the consumer of a queue back, and count what is at stake."""
-        if not queue.partitions:
-            self.open.append(f"{queue.path}: {queue.problem}")
-            return
-        if queue.lost_partitions:
-            self.open.append(
-                f"{queue.path} was resharded to {len(queue.partitions)} partitions. Its rows have other "
-                "indexes now, and nobody knows which of them are in the target. Empty the target, and begin "
-                "again from the first row of the queue"
-            )
-        self.lost += sum(
-            part.first if part.is_of_another else part.lost_rows for part in queue.partitions
-        )
-        if queue.is_recreated or self.lost:
-            self._options.append("fail_on_data_loss=false")
-        if self._new_checkpoint:
-            self._count_repeats(queue)
-        if queue.consumer is not None:
-            self._bring_back(queue, queue.consumer)
-        elif self._new_checkpoint:
-            places = {part.partition: self._place(queue, part) for part in queue.partitions}
-            self._options.append(f"starting_offsets={json.dumps(places)} for {queue.path}")
-
-    def _bring_back(self, queue: QueueStatus, consumer: str) -> None:
-        if queue.consumer_state in _MOUNTABLE:
-            self.steps.append(_mount(consumer, queue.consumer_state))
-        if not queue.consumer_state or not queue.registered:
-            self.steps.append(_consumer(consumer, queue.path, is_missing=not queue.consumer_state))
-        moves = tuple(
-            Move(part.partition, part.consumer, new)
-            for part in queue.partitions
-            if part.consumer is not None and (new := self._place(queue, part)) != part.consumer
-        )
-        if queue.is_recreated and queue.auto_trim:
-            self.open.append(
-                f"The queue trims what its consumers have passed, and would trim unread rows. Run: yt remove "
-                f"{queue.path}/@auto_trim_config. Set it again when the query runs"
-            )
-        if moves:
-            self.steps.append(_move(queue, consumer, moves))
-
-    def start(self) -> str:
-        """Say how the query is started."""
-        if self._status.entry.application:
-            return "Run the job again, with the same application and version"
-        place = (
-            "with a new checkpointLocation, and never again with the old one"
-            if self._new_checkpoint
-            else "on the same checkpointLocation"
-        )
-        options = " and ".join(dict.fromkeys(self._options))
-        return f"Start the query {place}" + (options and f", and with {options} in the source")
-
-    def _place(self, queue: QueueStatus, part: PartitionStatus) -> int:
-        if self._new_checkpoint:
-            return part.first if queue.is_recreated else part.delivered
-        # A batch of the old queue may be in Spark's log. It is replayed before the new queue is read, which
-        # takes the consumer back.
-        return min(max(part.consumer or 0, part.left), part.delivered)
-
-    def _count_repeats(self, queue: QueueStatus) -> None:
-        """Count what a batch that the old checkpoint has not finished may have written, at most."""
-        if self._status.entry.mode != DeliveryMode.TRANSACTIONAL:
-            # Tasks may have written rows of a batch that is not committed.
-            self.repeated += queue.lag_rows
-        elif not queue.is_recreated:
-            # A consumer that is ahead of the ledger may be right: then the ledger is an old copy, and the
-            # rows between are written.
-            self.repeated += sum(
-                max(min(part.consumer or 0, part.end) - part.delivered, 0)
-                for part in queue.partitions
-            )
-        if any(part.left < part.delivered for part in queue.partitions):
-            self.open.append(
-                f"The query keeps state of {queue.path}, and a new checkpoint has none. Restore the "
-                "checkpoint, or empty the target and begin again from the first row of the queue"
-            )
+    found = [Repair(one, new_checkpoint) for one in statuses(connection, wanted)]
+    for repair in found:
+        repair.plan(connection, rows)
+    return found
 
 
 def accept(repairs: Sequence[Repair], *, repeated: int, lost: int) -> None:
@@ -298,11 +293,10 @@ def accept(repairs: Sequence[Repair], *, repeated: int, lost: int) -> None:
                 remedy=repair.open[0],
                 query=repair.row.entry.query_id,
             )
-    for name, accepted, count, what in (
-        ("repeated", repeated, sum(one.repeated for one in repairs), REPEATED),
-        ("lost", lost, sum(one.lost for one in repairs), LOST),
-    ):
-        require_accepted(name, accepted, count, what)
+    require_accepted(
+        repeated=(sum(one.repeated for one in repairs), repeated),
+        lost=(sum(one.lost for one in repairs), lost),
+    )
 
 
 def apply(connection: Connection, repair: Repair) -> None:
