@@ -130,7 +130,7 @@ def replay(
     for plan in plans:
         written = 0
         if is_applied:
-            written = dead_letters.replay(connection, plan, binary=binary, overwrite=overwrite)
+            written = dead_letters.replay(connection, plan, overwrite=overwrite)
         unfit = [{"letter": f"{one.tablet}:{one.index}", "why": why} for one, why in plan.unfit]
         told.append(
             {

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -35,10 +35,9 @@ from yt_exactly_once.errors import ConfigError, LedgerError, TableError
 from yt_exactly_once.operations.audit.ranges import RangeReader, placed
 from yt_exactly_once.operations.ledgers import LedgerRow, entries_of
 from yt_exactly_once.ytsaurus.queues import RemoteQueue
-from yt_exactly_once.ytsaurus.tables import TableInfo, describe_table, require_columns
+from yt_exactly_once.ytsaurus.tables import describe_table, require_columns
 
 if TYPE_CHECKING:
-    from yt_exactly_once.codec.schema import WritePlan
     from yt_exactly_once.ytsaurus.client import Connection
     from yt_exactly_once.ytsaurus.transaction import TabletTransaction
 
@@ -93,19 +92,93 @@ class Done:
 
     def after(self, letters: Collection[Letter]) -> str:
         """Return the text with more letters."""
-        ranges = {tablet: [list(one) for one in known] for tablet, known in self._ranges.items()}
-        for letter in letters:
-            ranges.setdefault(letter.tablet, []).append([letter.index, letter.index + 1])
-        for known in ranges.values():
-            known.sort()
-            joined = [known[0]]
-            for first, end in known[1:]:
-                if first <= joined[-1][1]:
-                    joined[-1][1] = max(joined[-1][1], end)
-                else:
-                    joined.append([first, end])
-            known[:] = joined
+        known = [(tablet, *one) for tablet, some in self._ranges.items() for one in some]
+        ranges: dict[int, list[list[int]]] = {}
+        for tablet, first, end in sorted(
+            [*known, *((*one.place, one.index + 1) for one in letters)]
+        ):
+            joined = ranges.setdefault(tablet, [])
+            if joined and first <= joined[-1][1]:
+                joined[-1][1] = max(joined[-1][1], end)
+            else:
+                joined.append([first, end])
         return json.dumps(ranges, separators=(",", ":"))
+
+
+class Target:
+    """A target, and how letters become rows of it.
+
+    Args:
+        binary: columns whose values are base64.
+    """
+
+    def __init__(self, connection: Connection, path: str, binary: Collection[str] = ()) -> None:
+        self.info = describe_table(connection, path)
+        self.info.require_mounted()
+        table = TableSchema.from_yt(self.info.schema)
+        columns = [column for column in table.writable_columns if not column.name.startswith("$")]
+        self._frame = pa.schema(
+            pa.field(field.name, pa.binary() if field.name in binary else field.type)
+            for field in arrow_schema_of(TableSchema(tuple(columns)))
+        )
+        self.plan = check_frame(self._frame, table, target=path, sorted=self.info.is_sorted)
+
+    def rows(self, letters: Sequence[Letter]) -> pa.RecordBatch:
+        """Return the rows of letters as they are written.
+
+        Raises:
+            _UnfitError: a row is not kept, has a column that the target lacks, or a value of another kind.
+        """
+        rows = [_with_source(letter) for letter in letters]
+        foreign = {name for row in rows for name in row} - {*self._frame.names, *_SOURCE}
+        if foreign:
+            raise _UnfitError(f"the target has no column {', '.join(sorted(foreign))}")
+        arrays = []
+        for field in self._frame:
+            try:
+                arrays.append(_array([row.get(field.name) for row in rows], field.type))
+            except (pa.ArrowException, TypeError, ValueError) as error:
+                raise _UnfitError(f"{field.name}: the value is no {field.type}") from error
+        return pa.RecordBatch.from_arrays(arrays, schema=self._frame)
+
+    def unfit(self, letters: Sequence[Letter]) -> dict[tuple[int, int], str]:
+        """Return the places of letters that cannot be written, and why not."""
+        found, fit = {}, []
+        for letter in letters:
+            try:
+                self.rows([letter])
+                fit.append(letter)
+            except _UnfitError as error:
+                found[letter.place] = str(error)
+        for start in range(0, len(fit), ROWS_PER_COMMIT):
+            part = fit[start : start + ROWS_PER_COMMIT]
+            for fault in find_faults(self.rows(part), self.plan, WireFormat.YSON, ""):
+                found[part[fault.row].place] = fault.reason
+        return found
+
+    def require_free(
+        self, transaction: TabletTransaction, rows: pa.RecordBatch, *, overwrite: bool
+    ) -> None:
+        """Check that no row of a sorted target would be replaced; raise `ConfigError` if one would."""
+        keys = [column["name"] for column in self.info.schema if column.get("sort_order")]
+        again = Counter(row_fragments(rows, self.plan.keys).to_pylist()).most_common(1)[0][1]
+        if again > 1:
+            raise ConfigError(
+                f"{again} letters have one key, and only one of them would stay",
+                remedy="Choose one with --letters FILE",
+                target=self.info.path,
+            )
+        known = [column for column in self.plan.columns if column.name in keys]
+        if overwrite or len(known) < len(keys):
+            # A key that the cluster computes cannot be looked up by the others.
+            return
+        there = transaction.lookup(self.info.path, rows.select(self.plan.key_names).to_pylist())
+        if taken := sum(one is not None for one in there):
+            raise ConfigError(
+                f"{taken} letters have keys that the target has now, perhaps with newer values",
+                remedy="Choose the others with --letters FILE, or replace these rows with --overwrite",
+                target=self.info.path,
+            )
 
 
 @dataclass(frozen=True)
@@ -117,11 +190,16 @@ class Replay:
         done: how many were replayed before.
     """
 
-    target: str
+    into: Target
     ledger: str
     fitting: tuple[Letter, ...]
     unfit: tuple[tuple[Letter, str], ...]
     done: int
+
+    @property
+    def target(self) -> str:
+        """The path of the target."""
+        return self.into.info.path
 
 
 def read_letters(connection: Connection, path: str) -> list[Letter]:
@@ -206,15 +284,14 @@ def plan_replays(
     found = []
     for target in sorted({one.target for one in letters}):
         rows = entries_of(connection, target, ledger)
-        info = describe_table(connection, target)
-        info.require_mounted()
+        into = Target(connection, target, binary)
         mine = [one for one in letters if one.target == target]
         done = _done(rows, mine[0].table)
         waiting = [one for one in mine if one not in done]
-        unfit = dict(_unfit(info, waiting, binary))
+        unfit = into.unfit(waiting)
         found.append(
             Replay(
-                target=target,
+                into=into,
                 ledger=rows[0].ledger,
                 fitting=tuple(one for one in waiting if one.place not in unfit),
                 unfit=tuple((one, unfit[one.place]) for one in waiting if one.place in unfit),
@@ -222,54 +299,6 @@ def plan_replays(
             )
         )
     return found
-
-
-def _unfit(
-    info: TableInfo, letters: Sequence[Letter], binary: Collection[str]
-) -> Iterator[tuple[tuple[int, int], str]]:
-    """Yield the places of letters that cannot be written, and why not."""
-    for start in range(0, len(letters), ROWS_PER_COMMIT):
-        part = list(letters[start : start + ROWS_PER_COMMIT])
-        try:
-            _rows(info, part, binary)
-        except _UnfitError:
-            for letter in tuple(part):
-                try:
-                    _rows(info, [letter], binary)
-                except _UnfitError as error:
-                    part.remove(letter)
-                    yield letter.place, str(error)
-        for fault in find_faults(*_rows(info, part, binary), WireFormat.YSON, ""):
-            yield part[fault.row].place, fault.reason
-
-
-def _rows(
-    info: TableInfo, letters: Sequence[Letter], binary: Collection[str]
-) -> tuple[pa.RecordBatch, WritePlan]:
-    """Return the rows of letters as they are written, and the plan to write them.
-
-    Raises:
-        _UnfitError: a row is not kept, has a column that the target lacks, or a value of another kind.
-    """
-    table = TableSchema.from_yt(info.schema)
-    columns = [column for column in table.writable_columns if not column.name.startswith("$")]
-    fields = [
-        pa.field(field.name, pa.binary() if field.name in binary else field.type)
-        for field in arrow_schema_of(TableSchema(tuple(columns)))
-    ]
-    rows = [_with_source(letter) for letter in letters]
-    foreign = {name for row in rows for name in row} - {field.name for field in fields}
-    if foreign - _SOURCE.keys():
-        raise _UnfitError(f"the target has no column {', '.join(sorted(foreign - _SOURCE.keys()))}")
-    arrays = []
-    for field in fields:
-        try:
-            arrays.append(_array([row.get(field.name) for row in rows], field.type))
-        except (pa.ArrowException, TypeError, ValueError) as error:
-            raise _UnfitError(f"{field.name}: the value is no {field.type}") from error
-    frame = pa.schema(fields)
-    plan = check_frame(frame, table, target=info.path, sorted=info.is_sorted)
-    return pa.RecordBatch.from_arrays(arrays, schema=frame), plan
 
 
 def _with_source(letter: Letter) -> dict[str, Any]:
@@ -292,15 +321,12 @@ def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
     return pa.array(values, kind)
 
 
-def replay(
-    connection: Connection, plan: Replay, *, binary: Collection[str] = (), overwrite: bool = False
-) -> int:
+def replay(connection: Connection, plan: Replay, *, overwrite: bool = False) -> int:
     """Write the fitting letters of a plan, and note them in the ledger; return how many were written.
 
     Letters that somebody else has replayed since the plan are left out. A call that fails may be repeated.
 
     Args:
-        binary: as for the plan.
         overwrite: whether a letter may replace a row of a sorted target that has its key.
 
     Raises:
@@ -309,23 +335,17 @@ def replay(
             transaction was written.
         CommitOutcomeUnknownError: no answer to the commit. A repeated call finds out.
     """
-    info = describe_table(connection, plan.target)
     written = 0
     for start in range(0, len(plan.fitting), ROWS_PER_COMMIT):
         part = plan.fitting[start : start + ROWS_PER_COMMIT]
-        written += _commit(connection, info, plan, part, binary, overwrite=overwrite)
+        written += _commit(connection, plan, part, overwrite=overwrite)
     return written
 
 
 def _commit(
-    connection: Connection,
-    info: TableInfo,
-    plan: Replay,
-    letters: Sequence[Letter],
-    binary: Collection[str],
-    *,
-    overwrite: bool,
+    connection: Connection, plan: Replay, letters: Sequence[Letter], *, overwrite: bool
 ) -> int:
+    info, columns = plan.into.info, plan.into.plan
     query_id = LETTERS_PREFIX + letters[0].table
     began = datetime.now(UTC)
     # The digests that the queries of this target keep must cover these rows too.
@@ -337,10 +357,9 @@ def _commit(
         letters = [one for one in letters if one not in done]
         if not letters:
             return 0
-        rows, columns = _rows(info, letters, binary)
-        tablets = None
+        rows, tablets = plan.into.rows(letters), None
         if info.is_sorted:
-            _require_free(transaction, info, rows, columns, overwrite=overwrite)
+            plan.into.require_free(transaction, rows, overwrite=overwrite)
         else:
             tablets = pa.array([one.index % info.tablet_count for one in letters], pa.int64())
         body = encode(rows, columns, WireFormat.YSON, tablet_index=tablets)
@@ -365,36 +384,6 @@ def _commit(
         )
         transaction.insert(plan.ledger, [entry.to_row()])
     return len(letters)
-
-
-def _require_free(
-    transaction: TabletTransaction,
-    info: TableInfo,
-    rows: pa.RecordBatch,
-    plan: WritePlan,
-    *,
-    overwrite: bool,
-) -> None:
-    """Check that no row of a sorted target would be replaced; raise `ConfigError` if one would."""
-    keys = [column["name"] for column in info.schema if column.get("sort_order")]
-    again = Counter(row_fragments(rows, plan.keys).to_pylist()).most_common(1)[0][1]
-    if again > 1:
-        raise ConfigError(
-            f"{again} letters have one key, and only one of them would stay",
-            remedy="Choose one with --letters FILE",
-            target=info.path,
-        )
-    known = [column for column in plan.columns if column.name in keys]
-    if overwrite or len(known) < len(keys):
-        # A key that the cluster computes cannot be looked up by the others.
-        return
-    there = transaction.lookup(info.path, rows.select(plan.key_names).to_pylist())
-    if taken := sum(one is not None for one in there):
-        raise ConfigError(
-            f"{taken} letters have keys that the target has now, perhaps with newer values",
-            remedy="Choose the others with --letters FILE, or replace these rows with --overwrite",
-            target=info.path,
-        )
 
 
 def grouped(letters: Sequence[Letter], done: Collection[tuple[int, int]]) -> list[dict[str, Any]]:
