@@ -11,7 +11,7 @@ import os
 import re
 import urllib.error
 import urllib.request
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,13 @@ OVERHEAD = "spark.executor.memoryOverhead"
 SPECULATION = "spark.speculation"
 BATCH_ROWS = "spark.yt.write.dynBatchSize"
 
+_WANTED = {
+    RETAINED: "a number of batches",
+    BATCH_ROWS: "a positive number of rows",
+    RESULT_SIZE: "a size such as 2g",
+    PYTHON_MEMORY: "a size such as 1g",
+    OVERHEAD: "a size such as 1g",
+}
 _DEFAULTS = {RETAINED: "100", RESULT_SIZE: "1g", SPECULATION: "false"}
 _FEW_BATCHES = 10
 _PYTHON_ROOM = 4
@@ -50,69 +57,57 @@ def examine(subject: Subject, connection: Connection | None) -> Iterator[Finding
             "Pass --conf NAME=VALUE, --spark-defaults FILE, or --spark-ui URL of a running driver",
         )
         return
-    yield from _retained(subject)
-    yield from _speculation(subject)
-    yield from _batch_rows(subject)
-    size = None if connection is None else _batch_bytes(subject, connection)
-    yield from _result_size(subject, size)
-    yield from _python_memory(subject, size)
-
-
-def size_in_bytes(text: str, unit: str = "") -> int | None:
-    """Return a size as Spark reads it; `None` when it is none.
-
-    Args:
-        text: such as `1g` or `512m`.
-        unit: of a number without one.
-    """
-    found = _SIZE.fullmatch(text.strip())
-    if found is None:
-        return None
-    return int(found[1]) << (10 * _UNITS[found[2].lower() or unit])
-
-
-def _value(subject: Subject, name: str) -> str:
-    return subject.conf.get(name, _DEFAULTS.get(name, "")).strip()
-
-
-def _malformed(subject: Subject, name: str, wanted: str) -> Finding:
-    return problem(
-        name,
-        f"{name} is {_value(subject, name)!r} in {subject.conf_origin}, and not {wanted}",
-        "Spark or the sink refuses it",
-        f"Set {name} to {wanted}",
-    )
-
-
-def _retained(subject: Subject) -> Iterator[Finding]:
-    text = _value(subject, RETAINED)
-    if not text.isdecimal() or int(text) < 1:
-        yield _malformed(subject, RETAINED, "a number of batches")
-    elif int(text) < _FEW_BATCHES:
-        yield warning(
-            RETAINED,
-            f"Spark keeps the log of {text} batches",
-            "The sink compares the ledger with this log after gaps, and a rewind goes back no further",
-            f"--conf {RETAINED}={_DEFAULTS[RETAINED]}, Spark's default",
+    given = {**_DEFAULTS, **subject.conf}
+    known = {name: value.strip() for name, value in given.items() if value.strip()}
+    malformed = {
+        name: _WANTED[name] for name in known.keys() & _WANTED if _number(known, name) is None
+    }
+    for name, wanted in sorted(malformed.items()):
+        yield problem(
+            name,
+            f"{name} is {known[name]!r} in {subject.conf_origin}, and not {wanted}",
+            "Spark or the sink refuses it",
+            f"Set {name} to {wanted}",
         )
-    else:
-        yield ok(RETAINED, f"Spark keeps the log of {text} batches")
-
-
-def _speculation(subject: Subject) -> Iterator[Finding]:
-    if _value(subject, SPECULATION).lower() == "true" and subject.mode.traits.may_repeat:
+    if RETAINED not in malformed:
+        yield _retained(known[RETAINED])
+    if known[SPECULATION].lower() == "true" and subject.mode.traits.may_repeat:
         yield warning(
             SPECULATION,
             f"Speculation is on, and the mode is {subject.mode}",
             "Every speculative copy of a task writes its rows again",
             f"--conf {SPECULATION}=false, or another mode",
         )
+    size = None if connection is None else _batch_bytes(subject, connection)
+    limit = _number(known, RESULT_SIZE)
+    if limit and subject.mode.traits.through_driver:
+        yield _result_size(subject, known[RESULT_SIZE], limit, size)
+    for name in (PYTHON_MEMORY, OVERHEAD):
+        room = _number(known, name) if name in known else None
+        if room is not None:
+            yield _python_memory(name, known[name], room, size)
 
 
-def _batch_rows(subject: Subject) -> Iterator[Finding]:
-    text = subject.conf.get(BATCH_ROWS)
-    if text is not None and (not text.isdecimal() or int(text) < 1):
-        yield _malformed(subject, BATCH_ROWS, "a positive number of rows")
+def _number(known: Mapping[str, str], name: str) -> int | None:
+    """Return a setting as Spark reads it; `None` when it is none: a positive number, or a size."""
+    if name in (RETAINED, BATCH_ROWS):
+        return int(known[name]) or None if known[name].isdecimal() else None
+    found = _SIZE.fullmatch(known[name])
+    if found is None:
+        return None
+    unit = found[2].lower() or ("" if name == RESULT_SIZE else "m")
+    return int(found[1]) << (10 * _UNITS[unit])
+
+
+def _retained(text: str) -> Finding:
+    if int(text) < _FEW_BATCHES:
+        return warning(
+            RETAINED,
+            f"Spark keeps the log of {text} batches",
+            "The sink compares the ledger with this log after gaps, and a rewind goes back no further",
+            f"--conf {RETAINED}={_DEFAULTS[RETAINED]}, Spark's default",
+        )
+    return ok(RETAINED, f"Spark keeps the log of {text} batches")
 
 
 def _batch_bytes(subject: Subject, connection: Connection) -> tuple[int, int] | None:
@@ -133,45 +128,29 @@ def _batch_bytes(subject: Subject, connection: Connection) -> tuple[int, int] | 
     return (batch, partition) if batch else None
 
 
-def _result_size(subject: Subject, size: tuple[int, int] | None) -> Iterator[Finding]:
-    text = _value(subject, RESULT_SIZE)
-    limit = size_in_bytes(text)
-    if limit is None:
-        yield _malformed(subject, RESULT_SIZE, "a size such as 2g")
-        return
-    if not subject.mode.traits.through_driver or limit == 0:
-        return
-    if size is not None and size[0] > limit:
-        yield problem(
-            RESULT_SIZE,
-            f"{RESULT_SIZE} is {text}, and a full batch has about {_shown(size[0])}, by the average row "
-            "of the queues",
-            f"In {subject.mode} mode the rows of a batch go through the driver. Spark ends a job that brings "
-            "more",
-            f"--conf {RESULT_SIZE}={_shown(2 * size[0])}, with as much more spark.driver.memory, or a "
-            "smaller max_rows_per_partition",
-        )
-    else:
-        yield ok(RESULT_SIZE, f"{RESULT_SIZE} is {text}")
+def _result_size(subject: Subject, text: str, limit: int, size: tuple[int, int] | None) -> Finding:
+    if size is None or size[0] <= limit:
+        return ok(RESULT_SIZE, f"{RESULT_SIZE} is {text}")
+    return problem(
+        RESULT_SIZE,
+        f"{RESULT_SIZE} is {text}, and a full batch has about {_shown(size[0])}, by the average row of the "
+        "queues",
+        f"In {subject.mode} mode the rows of a batch go through the driver. Spark ends a job that brings "
+        "more",
+        f"--conf {RESULT_SIZE}={_shown(2 * size[0])}, with as much more spark.driver.memory, or a smaller "
+        "max_rows_per_partition",
+    )
 
 
-def _python_memory(subject: Subject, size: tuple[int, int] | None) -> Iterator[Finding]:
-    for name in (PYTHON_MEMORY, OVERHEAD):
-        text = _value(subject, name)
-        if not text:
-            continue
-        limit = size_in_bytes(text, "m")
-        if limit is None:
-            yield _malformed(subject, name, "a size such as 1g")
-        elif size is not None and size[1] * _PYTHON_ROOM > limit:
-            yield warning(
-                name,
-                f"{name} is {text}, and a partition of a full batch has about {_shown(size[1])}",
-                "The source reads a partition in a Python worker, which holds it several times",
-                f"--conf {name}={_shown(size[1] * _PYTHON_ROOM)}, or a smaller max_rows_per_partition",
-            )
-        else:
-            yield ok(name, f"{name} is {text}")
+def _python_memory(name: str, text: str, limit: int, size: tuple[int, int] | None) -> Finding:
+    if size is None or size[1] * _PYTHON_ROOM <= limit:
+        return ok(name, f"{name} is {text}")
+    return warning(
+        name,
+        f"{name} is {text}, and a partition of a full batch has about {_shown(size[1])}",
+        "The source reads a partition in a Python worker, which holds it several times",
+        f"--conf {name}={_shown(size[1] * _PYTHON_ROOM)}, or a smaller max_rows_per_partition",
+    )
 
 
 def _shown(size: int) -> str:
