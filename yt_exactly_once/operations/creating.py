@@ -307,9 +307,6 @@ def create_own_tables(
     Returns:
         Path of each table, and whether this call created it.
     """
-    ledger, producer = subject.ledger_path, subject.producer_path
-    assert ledger is not None
-    assert producer is not None
     acl = [
         {"action": "allow", "subjects": list(subjects), "permissions": permissions.split()}
         for subjects, permissions in (
@@ -321,12 +318,14 @@ def create_own_tables(
     ]
     rights = {"acl": acl, "inherit_acl": False}
     marked = {**rights, LEDGER_MARK: LEDGER_VERSION}
-    created = {ledger: ensure_table(connection, ledger, LEDGER_SCHEMA, marked)}
-    if subject.mode.traits.has_sessions:
-        created[producer] = ensure_object(connection, "queue_producer", producer, rights)
-    if subject.dead_letter is not None:
-        letters = subject.dead_letter
-        created[letters] = ensure_table(connection, letters, REJECT_SCHEMA, rights)
+    created = {}
+    for name, path in subject.kept.items():
+        if name == "producer table":
+            created[path] = ensure_object(connection, "queue_producer", path, rights)
+        elif name == "ledger":
+            created[path] = ensure_table(connection, path, LEDGER_SCHEMA, marked)
+        else:
+            created[path] = ensure_table(connection, path, REJECT_SCHEMA, rights)
     for path, is_new in created.items():
         if not is_new:
             restrict(connection, path, rights)

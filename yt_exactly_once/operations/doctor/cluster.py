@@ -6,12 +6,12 @@ import socket
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from yt_exactly_once import advice
 from yt_exactly_once.errors import AccessError, ExactlyOnceError
-from yt_exactly_once.operations.doctor.finding import Finding, Level, ok, problem, warning
+from yt_exactly_once.operations.doctor.finding import Finding, Level, ok, problem, refused, warning
 from yt_exactly_once.ytsaurus.browsing import attributes_of, may, now, proxies_of, user_of
 from yt_exactly_once.ytsaurus.reach import Address, require_proxy
 
@@ -19,6 +19,14 @@ if TYPE_CHECKING:
     from yt_exactly_once.operations.doctor.subject import Subject
     from yt_exactly_once.ytsaurus.client import Connection
 
+Need = tuple[str, str, str]
+"""A path, a permission on it, and what the query does with it."""
+
+_KEPT = {
+    "ledger": "Each batch reads and writes the ledger",
+    "producer table": "Tasks keep their sessions there",
+    "dead-letter table": "Rejected rows are written there",
+}
 _TOLERATED_SECONDS = 5
 _PATIENCE_SECONDS = 5
 _ASK = "Ask the administrators of the cluster for its proxies"
@@ -30,8 +38,7 @@ def examine_address(connection: Connection) -> tuple[Finding, bool]:
     try:
         address = require_proxy(connection.reader)
     except ExactlyOnceError as error:
-        why = "Nothing works without a proxy"
-        return problem("proxy", error.placed, why, error.remedy), False
+        return refused("proxy", error, "Nothing works without a proxy"), False
     return ok("proxy", f"A proxy answers at {address.url}"), True
 
 
@@ -98,8 +105,7 @@ def examine_bundles(subject: Subject, connection: Connection) -> Iterator[Findin
     """Look at each bundle and account of the query's tables."""
     paths = [*subject.targets, *(queue.path for queue in subject.queues)]
     paths += [queue.consumer for queue in subject.queues if queue.consumer is not None]
-    if subject.ledger_path is not None:
-        paths.append(subject.ledger_path)
+    paths += subject.kept.values()
     users: dict[tuple[str, str], str] = {}
     for path in paths:
         found = attributes_of(connection, path, ["tablet_cell_bundle", "account"]) or {}
@@ -159,14 +165,6 @@ def _exceeded(
             yield f"{prefix}{resource}", used, limit
 
 
-class _Need(NamedTuple):
-    """A permission that the query needs."""
-
-    path: str
-    permission: str
-    purpose: str
-
-
 def examine_token(subject: Subject, connection: Connection) -> tuple[Finding, str | None]:
     """Return whose token it is, and the name of that user if the cluster accepts it."""
     try:
@@ -176,8 +174,7 @@ def examine_token(subject: Subject, connection: Connection) -> tuple[Finding, st
         why = "The cluster does not know who asks"
         return problem("token", what, why, error.remedy), None
     except ExactlyOnceError as error:
-        why = "No query runs while the proxy does not answer"
-        return problem("token", error.placed, why, error.remedy), None
+        return refused("token", error, "No query runs while the proxy does not answer"), None
     if subject.cluster.token is None:
         what = f"No token is set, and the cluster takes this for the user {user}"
         return Finding("token", Level.NOTE, what), user
@@ -188,17 +185,16 @@ def examine_permissions(subject: Subject, connection: Connection, user: str) -> 
     """Ask the cluster for each permission that the query needs."""
     needs = list(_needs(subject, connection))
     missing = 0
-    for need in needs:
+    for path, permission, purpose in needs:
         try:
-            allowed = may(connection, user, need.permission, need.path)
+            allowed = may(connection, user, permission, path)
         except ExactlyOnceError as error:
             yield Finding("permission", Level.UNKNOWN, error.placed, "", error.remedy)
             continue
         if not allowed:
             missing += 1
-            what = f"{user} lacks the permission {need.permission} on {need.path}"
-            repair = advice.grant(user, need.permission, need.path)
-            yield problem("permission", what, need.purpose, repair)
+            what = f"{user} lacks the permission {permission} on {path}"
+            yield problem("permission", what, purpose, advice.grant(user, permission, path))
     if needs and not missing:
         yield ok("permission", f"{user} has the {len(needs)} permissions that the query needs")
     yield from _forgers(subject, connection, user)
@@ -214,9 +210,8 @@ def _forgers(subject: Subject, connection: Connection, user: str) -> Iterator[Fi
         forgers = sorted((writers & _allowed(connection, target, "write")) - trusted)
         if forgers:
             names = ", ".join(forgers)
-            yield Finding(
+            yield warning(
                 "ledger rights",
-                Level.WARNING,
                 f"{names} may write {target}, and the ledger {subject.ledger_path} too",
                 "A forged entry of the ledger makes the sink skip a batch, without an error",
                 f"yt-exactly-once create-ledger {' '.join(subject.targets)} --writer {user}",
@@ -234,49 +229,30 @@ def _allowed(connection: Connection, path: str, permission: str) -> set[str]:
     }
 
 
-def _needs(subject: Subject, connection: Connection) -> Iterator[_Need]:
+def _needs(subject: Subject, connection: Connection) -> Iterator[Need]:
+    paths: dict[str, tuple[str, str]] = {}
     for queue in subject.queues:
-        yield from _of(connection, queue.path, ("read",), "The source reads the queue")
+        paths[queue.path] = "read", "The source reads the queue"
         if queue.consumer is not None:
-            purpose = "Source and sink read and move the consumer"
-            yield from _of(connection, queue.consumer, ("read", "write"), purpose)
-    kept = dict.fromkeys(subject.targets, "The sink reads and writes it")
-    if subject.ledger_path is not None:
-        kept[subject.ledger_path] = "Each batch reads and writes the ledger"
-    if subject.mode.traits.has_sessions and subject.producer_path is not None:
-        kept[subject.producer_path] = "Tasks keep their sessions there"
-    if subject.dead_letter is not None:
-        kept[subject.dead_letter] = "Rejected rows are written there"
-    for path, purpose in kept.items():
-        if not _is_there(connection, path):
-            # A target is the user's to create; the others are created by the sink.
-            if path not in subject.targets:
-                yield from _to_create(connection, path)
-            continue
-        yield from _of(connection, path, ("read", "write"), purpose)
+            paths[queue.consumer] = "read write", "Source and sink read and move the consumer"
+    paths |= dict.fromkeys(subject.targets, ("read write", "The sink reads and writes it"))
+    paths |= {path: ("read write", _KEPT[name]) for name, path in subject.kept.items()}
+    for path, (permissions, purpose) in paths.items():
+        if attributes_of(connection, path, []) is not None:
+            yield from ((path, permission, purpose) for permission in permissions.split())
+        elif path in subject.kept.values():
+            # A target is the user's to create; these are created by the sink.
+            yield from _to_create(connection, path)
 
 
-def _is_there(connection: Connection, path: str) -> bool:
-    """Check whether something is at a path."""
-    return attributes_of(connection, path, []) is not None
-
-
-def _of(
-    connection: Connection, path: str, permissions: tuple[str, ...], purpose: str
-) -> Iterator[_Need]:
-    if _is_there(connection, path):
-        for permission in permissions:
-            yield _Need(path, permission, purpose)
-
-
-def _to_create(connection: Connection, path: str) -> Iterator[_Need]:
+def _to_create(connection: Connection, path: str) -> Iterator[Need]:
     """Yield what creating a table at the path needs, on the nearest directory that is there."""
     parent = path.rpartition("/")[0]
-    while parent != "/" and not _is_there(connection, parent):
+    while parent != "/" and attributes_of(connection, parent, []) is None:
         parent = parent.rpartition("/")[0]
-    yield _Need(parent, "write", f"The sink creates {path} on its first batch")
-    yield _Need(parent, "mount", f"The sink mounts {path} on its first batch")
+    yield parent, "write", f"The sink creates {path} on its first batch"
+    yield parent, "mount", f"The sink mounts {path} on its first batch"
     found = attributes_of(connection, parent, ["account"]) or {}
     if "account" in found:
         account = f"//sys/accounts/{found['account']}"
-        yield _Need(account, "use", f"{path} will belong to this account")
+        yield account, "use", f"{path} will belong to this account"

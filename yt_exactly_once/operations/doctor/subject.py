@@ -55,16 +55,13 @@ class Subject:
 
     def __post_init__(self) -> None:
         """Check every value."""
-        for queue in self.queues:
-            config.check_path(queue.path, "queue")
-            if queue.consumer is not None:
-                config.check_path(queue.consumer, "consumer")
-        for target in self.targets:
-            config.check_path(target, "target")
-        for name in ("ledger", "producer", "dead_letter"):
-            path = getattr(self, name)
-            if path is not None:
-                config.check_path(path, name)
+        named = [("queue", queue.path) for queue in self.queues]
+        named += [("target", target) for target in self.targets]
+        given = [("consumer", queue.consumer) for queue in self.queues]
+        given += [(name, getattr(self, name)) for name in ("ledger", "producer", "dead_letter")]
+        named += [(name, path) for name, path in given if path is not None]
+        for name, path in named:
+            config.check_path(path, name)
         config.check_positive(self.rows_per_tablet, "rows_per_tablet")
         if self.max_rows_per_partition is not None:
             config.check_positive(self.max_rows_per_partition, "max_rows_per_partition")
@@ -78,6 +75,17 @@ class Subject:
     def producer_path(self) -> str | None:
         """Where the producer table is or will be; `None` without targets."""
         return self.producer or self._beside("producer")
+
+    @property
+    def kept(self) -> dict[str, str]:
+        """The paths of the tables that the sink keeps, by what they are."""
+        producer = self.producer_path if self.mode.traits.has_sessions else None
+        found = {
+            "ledger": self.ledger_path,
+            "producer table": producer,
+            "dead-letter table": self.dead_letter,
+        }
+        return {name: path for name, path in found.items() if path is not None}
 
     def _beside(self, name: str) -> str | None:
         return f"{min(self.targets)}_{name}" if self.targets else None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING
 
 from yt_exactly_once import advice
 from yt_exactly_once.codec.rejects import REJECT_SCHEMA
@@ -36,12 +36,11 @@ def examine(subject: Subject, connection: Connection) -> Iterator[Finding]:
     """Look at the targets, the ledger and the other tables of the sink."""
     for path in subject.targets:
         yield from _target(subject, connection, path)
-    if subject.ledger_path is not None:
-        yield from _ledger(subject, connection, subject.ledger_path)
-    if subject.dead_letter is not None:
-        yield from _own(connection, "dead-letter table", subject.dead_letter, REJECT_SCHEMA)
-    if subject.mode.traits.has_sessions and subject.producer_path is not None:
-        yield from _own(connection, "producer table", subject.producer_path)
+    for name, path in subject.kept.items():
+        if name == "ledger":
+            yield from _ledger(subject, connection, path)
+        else:
+            yield from _own(connection, name, path)
 
 
 def _target(subject: Subject, connection: Connection, path: str) -> Iterator[Finding]:
@@ -168,15 +167,14 @@ def _ledger(subject: Subject, connection: Connection, path: str) -> Iterator[Fin
         )
 
 
-def _own(
-    connection: Connection, name: str, path: str, schema: Sequence[dict[str, Any]] = ()
-) -> Iterator[Finding]:
+def _own(connection: Connection, name: str, path: str) -> Iterator[Finding]:
     absent = Finding(
         name, Level.NOTE, f"There is no {name} at {path} yet; the first batch creates it"
     )
     info = yield from _usable(connection, name, path, absent)
     if info is None:
         return
+    schema = REJECT_SCHEMA if name == "dead-letter table" else ()
     missing = tables.missing_columns(info.schema, schema)
     if missing:
         yield problem(

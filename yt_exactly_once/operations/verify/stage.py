@@ -18,6 +18,7 @@ from yt_exactly_once.codec.schema import SYSTEM_COLUMNS
 from yt_exactly_once.errors import ClusterUnavailableError, ExactlyOnceError, TransientError
 from yt_exactly_once.ytsaurus.browsing import attributes_of
 from yt_exactly_once.ytsaurus.failures import codes_in, translated
+from yt_exactly_once.ytsaurus.tables import ensure_table
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class Patience:
 
     Attributes:
         visible: until committed rows of an ordered table must appear.
-        registered: until a proxy must know a registration; the source asks again for that long.
+        registered: until a proxy must know a registration.
         idle: how long a transaction is left alone that must survive it.
     """
 
@@ -64,22 +65,13 @@ class Patience:
 
 @dataclass(frozen=True)
 class Refusal:
-    """How a request was refused.
-
-    Attributes:
-        error: as the package raises it.
-        codes: all codes of the cluster's error, from the outermost inwards.
-    """
+    """How a request was refused: as the package raises it, and all codes of the cluster, outermost first."""
 
     error: ExactlyOnceError
     codes: tuple[int, ...]
 
     def require(self, kind: type[ExactlyOnceError], code: int | None = None) -> str:
-        """Check what the package makes of it, and a code; raise `Differs` if it is another one.
-
-        Returns:
-            The codes, for people.
-        """
+        """Check what the package makes of it, and a code, or raise `Differs`; return the codes for people."""
         codes = ", ".join(map(str, self.codes)) or "none"
         if isinstance(self.error, kind) and code in {None, *self.codes}:
             return f"codes {codes}"
@@ -92,12 +84,7 @@ class Refusal:
 
 @dataclass
 class Stage:
-    """The tables of one run over one backend.
-
-    Attributes:
-        connection: the cluster, as a query would reach it.
-        directory: where the tables are; it does not exist before `build`.
-    """
+    """The tables of one run over one backend, below a directory that does not exist before `build`."""
 
     connection: Connection
     directory: str
@@ -152,10 +139,7 @@ class Stage:
 
     def add_table(self, name: str, schema: Sequence[Row]) -> str:
         """Create and mount one more table, and return its path."""
-        with translated("create a table", path=self.path(name)):
-            attributes = {"dynamic": True, "schema": schema}
-            self.client.create("table", self.path(name), attributes=attributes)
-        self.mount(name)
+        ensure_table(self.connection, self.path(name), schema, {})
         return self.path(name)
 
     def mount(self, *names: str) -> None:
@@ -199,9 +183,7 @@ class Stage:
     def transaction(self, lane: int = 0, lease: timedelta = LEASE) -> Iterator[TabletTransaction]:
         """Yield a transaction of the package on the pinned proxy; abort what was not committed.
 
-        Args:
-            lane: transactions that overlap need lanes of their own.
-            lease: how long it lives without requests.
+        Transactions that overlap need lanes of their own.
         """
         pinned = self.connection.pinned()
         transaction = TabletTransaction.start(
@@ -245,11 +227,7 @@ class Stage:
     def wait(
         self, look: Callable[[], bool], seen: Callable[[], str], patience: timedelta | None = None
     ) -> float:
-        """Look again until it is so, and return the seconds; raise `Differs` with what was seen last.
-
-        Args:
-            patience: how long; default: that for rows to appear.
-        """
+        """Look again until it is so, and return the seconds; raise `Differs` with what was seen last."""
         began = time.monotonic()
         limit = (patience or self.patience.visible).total_seconds()
         while not look():
@@ -259,14 +237,9 @@ class Stage:
         return time.monotonic() - began
 
     def refusal(self, act: Callable[[], Any], but: str) -> Refusal:
-        """Do what must be refused, and return how it was.
-
-        Args:
-            act: calls of the package, or calls of the client.
-            but: what it means that there was no refusal.
+        """Do what must be refused, and return how it was; raise `Differs` with what it means if it was not.
 
         Raises:
-            Differs: it was not refused.
             TransientError: the proxy did not answer.
         """
         try:
