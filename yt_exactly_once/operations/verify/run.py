@@ -9,7 +9,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -56,13 +56,10 @@ class Result:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as values of JSON."""
+        names = ("name", "area", "checked", "parts", "source")
         return {
-            "name": self.fact.name,
-            "area": self.fact.area,
-            "checked": self.fact.checked,
-            "parts": list(self.fact.parts),
+            **{name: getattr(self.fact, name) for name in names},
             "meaning_if_different": self.fact.meaning,
-            "source": self.fact.source,
             "backend": self.backend,
             "verdict": self.verdict.value,
             "seen": self.seen,
@@ -103,25 +100,17 @@ class Report:
     @property
     def affected(self) -> dict[Part, list[str]]:
         """Parts of the package that something different matters to, with the names of the facts."""
-        affected: dict[Part, list[str]] = {}
-        for part in Part:
-            names = {r.fact.name for r in self.of(Verdict.DIFFERS) if part in r.fact.parts}
-            if names:
-                affected[part] = sorted(names)
-        return affected
+        differs = [result.fact for result in self.of(Verdict.DIFFERS)]
+        found = {part: {fact.name for fact in differs if part in fact.parts} for part in Part}
+        return {part: sorted(names) for part, names in found.items() if names}
 
     def to_json(self) -> dict[str, Any]:
         """Return it as values of JSON."""
+        names = ("proxy", "cluster", "started", "versions", "holds", "affected", "leftover")
         return {
-            "proxy": self.proxy,
-            "cluster": self.cluster,
-            "started": self.started,
+            **{name: getattr(self, name) for name in names},
             "seconds": round(self.seconds, 1),
-            "versions": dict(self.versions),
-            "holds": self.holds,
-            "affected": {part.value: names for part, names in self.affected.items()},
-            "skipped_backends": dict(self.skipped),
-            "leftover": self.leftover,
+            "skipped_backends": self.skipped,
             "results": [result.to_json() for result in self.results],
             "cannot_be_shown": _CANNOT_SHOW,
         }
@@ -129,12 +118,8 @@ class Report:
     def summary(self) -> list[str]:
         """Return the outcome in a few lines."""
         counts = Counter(result.verdict for result in self.results)
-        lines = [
-            ", ".join(
-                f"{counts[verdict]} {verdict.value}" for verdict in Verdict if counts[verdict]
-            )
-            + f", in {self.seconds:.0f} s"
-        ]
+        verdicts = [f"{counts[verdict]} {verdict.value}" for verdict in Verdict if counts[verdict]]
+        lines = [f"{', '.join(verdicts)}, in {self.seconds:.0f} s"]
         lines += [f"Affected: {part.value} by {', '.join(n)}" for part, n in self.affected.items()]
         lines += [f"Not checked over {name}: {reason}" for name, reason in self.skipped.items()]
         if self.leftover:
@@ -304,10 +289,8 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def _versions() -> dict[str, str]:
-    found = {}
+    found = dict.fromkeys(_PACKAGES, "not installed")
     for package in _PACKAGES:
-        try:
+        with suppress(PackageNotFoundError):
             found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = "not installed"
     return found
