@@ -111,7 +111,7 @@ IN_TABLES = {
     ),
     "target a directory": (
         lambda c, at: (c.remove(at.target), c.create("map_node", at.target)),
-        "target", FAIL, "path of a dynamic table",
+        "target", FAIL, "Check the path",
     ),
     "ledger of another kind": (lambda c, at: create(c, f"{at.target}_ledger"), "ledger", FAIL, "ledger_path"),
     "ledger unmounted": (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -97,7 +96,7 @@ def create_ledger(
         click.echo(f"{'created' if is_new else 'exists, with new rights'}: {path}")
 
 
-def _like(command: Callable[..., Any]) -> Callable[..., Any]:
+def _like(command: Any) -> Any:
     """Add `--like` and `--schema`, the two ways to name columns."""
     like = option("--like", "PATH", "With the columns of a queue or of another dynamic table.")
     schema = option(

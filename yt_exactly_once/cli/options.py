@@ -105,7 +105,7 @@ def backend_option(meaning: str) -> Decorator:
     return click.option("--backend", type=click.Choice(BACKENDS), default="http", help=meaning)
 
 
-def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def cluster_options(command: Callable[..., Any]) -> Any:
     """Add `--proxy` and `--backend`, which the command gets as `cluster`, a `ClusterOptions`; and `--json`.
 
     There is no option for the token: other users of the machine can read the arguments of a process.
@@ -121,7 +121,7 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return with_cluster
 
 
-def accepting(command: Callable[..., Any]) -> Callable[..., Any]:
+def accepting(command: Any) -> Any:
     """Add `--accept-repeated` and `--accept-lost`, by which a person accepts rows that are at stake."""
     for name, what in (
         ("lost", "never get into a target"),

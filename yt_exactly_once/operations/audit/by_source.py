@@ -82,8 +82,9 @@ class _Partition:
         """Return the rows that were not seen."""
         holes = np.flatnonzero(self._seen != np.uint8(255))
         bits = np.unpackbits(self._seen[holes, None], axis=1, bitorder="little")
-        places = (holes[:, None] * 8 + np.arange(8))[bits == 0]
-        return places[places < self._size] + self.start
+        places: Numbers = (holes[:, None] * 8 + np.arange(8))[bits == 0]
+        rows: Numbers = places[places < self._size] + self.start
+        return rows
 
     def found(self, queue: str, number: int) -> PartitionAudit:
         """Return what was found."""
