@@ -47,7 +47,7 @@ _HOMES = {
     "Target": "spark.sink.options",
     "TransactionalSink": "spark.sink.transactional_sink",
     "DeliveryMode": "config",
-    "create_table": "operations.create_table",
+    "create_table": "operations.creating",
     "register_source": "spark.registration",
     "enable_telemetry": "telemetry",
     "exactly_once_error": "spark.query.raised",
