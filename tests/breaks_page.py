@@ -61,14 +61,7 @@ CAUSES = {
 
 
 def require_line(table: str, broken: str, query: Operated, outcome: str) -> None:
-    """Compare what a break has led to with its line.
-
-    Args:
-        table: title of its table.
-        broken: its name.
-        query: what was broken.
-        outcome: of the rows.
-    """
+    """Compare what a break has led to with its line."""
     is_refused = outcome.startswith("refused")
     done = "; ".join(dict.fromkeys(query.done)) or (
         "a person decides" if is_refused else "start again"

@@ -43,7 +43,6 @@ class HazardousCluster(LocalCluster):
 
     Args:
         but: features that differ from `HAZARDS`.
-        options: of `LocalCluster`.
     """
 
     def __init__(self, but: Mapping[str, Any] | None = None, **options: Any) -> None:

@@ -70,9 +70,6 @@ class Queue:
     """A queue with a registered consumer.
 
     Attributes:
-        client: of the cluster.
-        path: of the queue.
-        consumer: path of its consumer.
         rows: what was put in, per partition.
     """
 
@@ -204,10 +201,6 @@ class Query:
     """A kind of query: what it computes, in Spark and in plain Python.
 
     Attributes:
-        name: of the kind.
-        types: columns of its target.
-        keys: key of a sorted target.
-        output_mode: of the stream writer.
         build: makes the frame.
         expected: rows it has produced once it has read a queue in batches of so many rows, in no order.
         growing: whether a sorted target keeps the last row per key of `expected`.
@@ -367,12 +360,9 @@ class Entry:
     """A ledger entry, read without the package's help.
 
     Attributes:
-        batch_id: the last committed batch.
         starts: its first row of every partition, per queue.
         ends: first row after it of every partition, per queue.
         left: where it left the consumer, per queue.
-        transaction_id: the transaction that carried it.
-        row_count: rows it wrote.
         part: the last committed part of the batch.
         part_count: how many it has.
     """

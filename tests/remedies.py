@@ -105,7 +105,6 @@ class Advice:
     """A text that says what to do.
 
     Attributes:
-        place: file and line.
         text: with the source of each expression in braces.
     """
 

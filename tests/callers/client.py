@@ -18,11 +18,7 @@ _ZOMBIE_EPOCH = 3102
 
 
 class Client:
-    """What the package uses of `YtClient`.
-
-    Args:
-        server: executes its requests.
-    """
+    """What the package uses of `YtClient`."""
 
     def __init__(self, server: Server) -> None:
         self._server = server

@@ -34,13 +34,9 @@ class MetricsError(Exception):
 class Deployment(ABC):
     """Everything that outlives a run of a program.
 
-    Args:
-        program: what is deployed.
-
     Attributes:
         executions: of all batches, in order.
         errors: of all calls of all runs, as text.
-        started: number of runs.
         is_done: whether the newest run has come to the end of the source.
     """
 
@@ -77,9 +73,6 @@ class Deployment(ABC):
         """Return the DataFrame that the function passes.
 
         Args:
-            run: the run.
-            given: what Spark gives to the function.
-            layout: how its rows are to lie.
             parts: which rows are kept, one condition after the other.
         """
 

@@ -138,9 +138,7 @@ class Frame:
 
     Attributes:
         server: knows whether a task runs.
-        arrow: schema.
         evaluate: returns the rows, per partition.
-        sparkSession: the configuration of the session.
         shuffles: whether its plan shows a shuffle.
         disorders: whether the attempts of a task get its rows in different orders.
         folds: whether Spark takes the number of a partition for a constant.

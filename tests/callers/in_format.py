@@ -71,13 +71,7 @@ class Process:
 
 
 class InFormat(InMemory):
-    """A program of one call in each batch, which Spark makes by the format.
-
-    Args:
-        program: what is deployed.
-        turns: chooses the processes.
-        folder: for the checkpoint.
-    """
+    """A program of one call in each batch, which Spark makes by the format."""
 
     def __init__(self, program: Program, turns: Random, folder: Path) -> None:
         super().__init__(program)

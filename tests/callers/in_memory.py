@@ -70,18 +70,7 @@ def deploy(program: Program) -> InMemory:
 
 
 class InMemory(Deployment):
-    """A program on a cluster in memory.
-
-    Args:
-        program: what is deployed.
-
-    Attributes:
-        server: the cluster.
-        offsets: Spark's offset log.
-        commits: length of Spark's commit log.
-        query_id: of the query.
-        notes: in the checkpoint.
-    """
+    """A program on a cluster in memory."""
 
     def __init__(self, program: Program) -> None:
         super().__init__(program)
@@ -307,9 +296,6 @@ class _Provider:
 class Notes(MemoryNotes):
     """The notes in the checkpoint; a dead process writes none.
 
-    Args:
-        server: knows who is dead.
-
     Attributes:
         read_only: whether the checkpoint refuses them.
     """
@@ -329,11 +315,7 @@ class Notes(MemoryNotes):
 
 
 class Log:
-    """Spark's offset log, for the sinks of one run.
-
-    Args:
-        deployment: what is run.
-    """
+    """Spark's offset log, for the sinks of one run."""
 
     def __init__(self, deployment: InMemory) -> None:
         self._deployment = deployment

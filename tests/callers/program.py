@@ -100,7 +100,6 @@ class Call(Told):
 
     Attributes:
         part: which rows it passes.
-        layout: how they lie.
         since: in batches from this one on; as read before.
         sink: which sink: `a` and `b` live as long as the run, `new` is made for this call.
         on_error: what follows from an error.
@@ -127,7 +126,6 @@ class Function(Told):
     """What is given to foreachBatch.
 
     Attributes:
-        calls: in order.
         threads: each call in a thread of its own, all joined, the first error raised; after so many
             requests another thread has its turn. 0 is no threads.
         skips: batches in which it returns at once.
@@ -145,7 +143,6 @@ class Row(NamedTuple):
 
     Attributes:
         id: its number, different from all others.
-        place: partition and index in the source.
         kind: `.` plain, `x` with a value that the target cannot take; `0` and `-` have the key 0.0 and
             -0.0; `D` and `d` delete these keys.
     """
@@ -180,11 +177,7 @@ class Run(Told):
     """One run of the query, from a start to an end, a crash or an error.
 
     Attributes:
-        mode: of all its sinks.
-        function: what is deployed.
         cores: how many.
-        wire: format of rows on the wire.
-        death: what happens to a request.
         unlogged: Spark dies before it logs the commit of this batch.
         batches: how many batches Spark runs before it is stopped; all by default.
         listener: the event at which the metrics hook raises.
@@ -233,13 +226,8 @@ class Program(Told):
     """A query, and all its runs.
 
     Attributes:
-        runs: in order.
         rows: kinds of the rows, per batch and partition of the source.
         source: where they come from.
-        numbered: rows carry their source (`include_service_columns`).
-        is_sorted: the target has keys.
-        tablets: of an ordered target.
-        placement: of an ordered target.
         rejects: whether there is a table of rejected rows.
         marker: whether a column marks rows that delete their key.
         has_any: whether the target has a column of type `any`.

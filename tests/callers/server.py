@@ -48,12 +48,8 @@ class Table:
 
     Attributes:
         kind: `table`, `queue_producer` or `queue_consumer`.
-        id: object id.
-        schema: as in `@schema`.
-        tablet_count: of an ordered table.
         tablets: rows of an ordered table, per tablet.
         rows: version and row of a sorted table, by key.
-        attributes: set by clients.
     """
 
     kind: str

@@ -16,7 +16,6 @@ class Turns:
 
     Args:
         jobs: what the threads do.
-        period: number of requests.
     """
 
     def __init__(self, jobs: Sequence[Callable[[], None]], period: int) -> None:

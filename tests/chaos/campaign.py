@@ -29,12 +29,10 @@ class RunOptions:
         minutes: for the whole run, without the last drain of a mode.
         seed: of everything that is left to chance.
         modes: one after the other, in equal shares of the time.
-        rates: of incidents.
         round_seconds: how long the faults of a round last.
         only_round: run this round of each mode and no other; `None` runs all.
         parent: where the working folder is made; `None` is the system's place.
         keep: keep the working folder of a good run too.
-        backend: protocol of sources and sinks.
         by_tasks: see `DriverOptions`.
     """
 
@@ -54,7 +52,6 @@ def run(options: RunOptions, save: Callable[[Sequence[Verdict]], None]) -> list[
     """Run all rounds and return their verdicts.
 
     Args:
-        options: what to run.
         save: given the verdicts so far after every round: an hour is long, and may end early.
     """
     require_java()

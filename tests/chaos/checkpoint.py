@@ -45,8 +45,6 @@ def keep_true_one(checkpoint: Path, queue: str, entry: Entry | None) -> bool:
 
     Args:
         checkpoint: the original; the kept one will be there.
-        queue: path of the queue.
-        entry: what the ledger holds.
 
     Raises:
         RuntimeError: neither of them has planned the batch that is in the ledger.

@@ -77,14 +77,7 @@ _ERROR_LENGTH = 30_000
 
 
 class Queries:
-    """The queries of a round, as this driver runs them.
-
-    Args:
-        spark: the session.
-        task: what to do.
-        report: takes events.
-        backend: protocol of sources and sinks.
-    """
+    """The queries of a round, as this driver runs them."""
 
     def __init__(self, spark: SparkSession, task: RoundTask, report: Report, backend: str) -> None:
         self._spark = spark

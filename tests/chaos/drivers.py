@@ -30,16 +30,13 @@ class Driver(Child):
     """One Spark driver, from its start to its end.
 
     Args:
-        number: of the driver.
         folder: for its log and its temporary files.
-        inbox: takes what it tells.
         **options: see `DriverOptions`.
 
     Attributes:
         commits: batches it has committed or skipped in this round.
         ready: whether its session has come up.
         wanted: whether its end would be a surprise.
-        log: takes its output.
     """
 
     def __init__(self, number: int, folder: Path, inbox: Inbox, **options: Any) -> None:
@@ -126,7 +123,6 @@ class Fleet:
     """All drivers: the one at work, one that stands by, and those that were replaced.
 
     Args:
-        folder: for logs and temporary files.
         **options: see `DriverOptions`.
     """
 

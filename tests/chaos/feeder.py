@@ -27,8 +27,6 @@ class Feeder(threading.Thread):
     """Appends rows until it is told to stop.
 
     Args:
-        stage: of the round.
-        once: client that never repeats a request.
         patient: client that repeats reads.
         progress: returns how many rows the slowest query has taken.
     """

@@ -45,17 +45,10 @@ class Incidents:
     """Carries out the incidents of a round.
 
     Args:
-        stage: of the round.
-        fleet: the drivers.
-        network: the cluster under the weather.
-        client: for the runner's own requests.
-        proxy: address given to drivers.
         agenda: for what must follow later; its time is that of the round.
 
     Attributes:
         counts: incidents carried out, by kind.
-        kills: drivers killed.
-        stops: drivers stopped.
     """
 
     def __init__(

@@ -36,14 +36,7 @@ class QueryTask:
     """One streaming query.
 
     Attributes:
-        name: names it in events.
-        kind: name of a query of `tests.flows`.
-        queue: path of the queue.
-        consumer: path of the consumer.
-        target: path of the target.
-        checkpoint: its folder.
         by_source: keep the coordinates of the source in the frame, so that the sink may use them.
-        sink: further arguments of the sink.
     """
 
     name: str
@@ -61,12 +54,8 @@ class RoundTask:
     """What a driver does in one round.
 
     Attributes:
-        mode: delivery mode of all sinks.
-        proxy: address of the cluster.
         rows_per_partition: rows of a batch from each queue partition.
         trouble: folder where tasks look for orders to fail.
-        conf: settings of the Spark session.
-        queries: run side by side.
     """
 
     mode: str
@@ -93,8 +82,6 @@ class DriverOptions:
 
     Attributes:
         scratch: folder for temporary files, which a killed JVM leaves behind.
-        report: file descriptor to tell events on.
-        backend: protocol of sources and sinks.
         by_tasks: tasks send the rows of transactional mode wherever they may, also of small batches.
     """
 

@@ -22,7 +22,6 @@ class Network:
     """Applies weather to a cluster.
 
     Args:
-        cluster: the embedded cluster.
         log: file that takes every weather with the hits of its rules, and every incident.
     """
 

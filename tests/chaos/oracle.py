@@ -53,11 +53,9 @@ class Findings:
     """What is wrong with a query after a round.
 
     Attributes:
-        rows: in its target.
         lost: rows that must be in the target and are not.
         duplicated: copies of a row beyond those that must be there.
         stale: rows of a sorted target that are older than the newest for their key.
-        wrong: rows that nobody asked for.
         misordered: rows of a source partition that stand behind a later one in their tablet.
         notes: what was found, in words, with examples.
     """
@@ -79,13 +77,7 @@ class Findings:
 
 
 class Oracle:
-    """Judges one query of a round whose drivers are all gone.
-
-    Args:
-        stage: of the round.
-        subject: the query.
-        client: of the cluster.
-    """
+    """Judges one query of a round whose drivers are all gone."""
 
     def __init__(self, stage: Stage, subject: Subject, client: YtClient) -> None:
         self._stage = stage
@@ -197,7 +189,6 @@ def compare(found: Rows, every: Rows, key: int | None) -> dict[str, Counter[tupl
     """Sort the differences between two bags of rows by what has happened to them.
 
     Args:
-        found: rows of a target.
         every: rows that must have been written to it, in their order.
         key: columns of the key when a later row replaces an earlier one; `None` when all stay.
 

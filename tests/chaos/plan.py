@@ -101,7 +101,6 @@ class Incident:
 
     Attributes:
         at: seconds since the round began.
-        kind: what.
         seconds: how long it lasts, where it lasts.
         choice: number between 0 and 1 that picks the victim among the candidates.
         trigger: event of a driver to wait for; empty for none.
@@ -121,11 +120,8 @@ class QueryPlan:
     """One query of a round.
 
     Attributes:
-        kind: name of a query of `tests.flows`.
-        is_sorted: kind of its target.
         by_source: leave the coordinates of the source in the frame.
         dyn_batch_size: rows per request.
-        wire_format: of the rows.
     """
 
     kind: str
@@ -146,17 +142,10 @@ class RoundPlan:
     """Everything that is left to chance in a round.
 
     Attributes:
-        mode: delivery mode of all queries.
-        number: of the round within its mode.
         seed: text that all choices come from.
-        partitions: of the queue.
-        tablets: of ordered targets.
         rows_per_partition: rows of a batch from each queue partition, at most.
         even: whether every partition is fed alike; event times then never run apart.
-        state_store: class of Spark's state store.
-        queries: side by side in one driver.
         weathers: one after the other.
-        incidents: in the order of their moments.
     """
 
     mode: DeliveryMode

@@ -22,11 +22,7 @@ def say(text: str) -> None:
 
 
 class Progress:
-    """Prints how the run gets on, now and then.
-
-    Args:
-        seconds: between two lines.
-    """
+    """Prints how the run gets on, now and then."""
 
     def __init__(self, seconds: float = _LINE_SECONDS) -> None:
         self._seconds = seconds

@@ -53,10 +53,6 @@ class Arena:
     """What rounds share.
 
     Attributes:
-        cluster: the embedded cluster.
-        network: the same under the weather.
-        fleet: the drivers.
-        folder: for everything that is written.
         progress: called now and then with the tally of the running round.
         keep: leave tables and files of good rounds behind too.
     """
@@ -87,8 +83,6 @@ class Verdict:
     """How a round ended.
 
     Attributes:
-        plan: of the round.
-        tally: everything that was counted.
         findings: per query.
         violations: what breaks the promise of the mode, in words; empty when it was kept.
         folder: what the round has left on disk; empty when nothing.
@@ -102,13 +96,7 @@ class Verdict:
 
 
 class Round:
-    """Runs one round.
-
-    Args:
-        arena: shared things.
-        plan: of the round.
-        seconds: how long faults last.
-    """
+    """Runs one round."""
 
     def __init__(self, arena: Arena, plan: RoundPlan, seconds: float) -> None:
         self.plan = plan

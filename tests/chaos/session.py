@@ -13,7 +13,6 @@ def open_session(scratch: Path, *, tasks: int = 2) -> SparkSession:
     """Open a session.
 
     Args:
-        scratch: folder for temporary files.
         tasks: how many tasks may run at once.
     """
     return (

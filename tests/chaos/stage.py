@@ -23,16 +23,7 @@ _TABLET_COUNT = "tablet_count"
 
 @dataclass(frozen=True)
 class Subject:
-    """One query and its tables.
-
-    Attributes:
-        plan: of the query.
-        query: what it computes.
-        consumer: path of its consumer.
-        target: path of its target.
-        ledger: path of its ledger.
-        checkpoint: folder of its checkpoint.
-    """
+    """One query and its tables."""
 
     plan: QueryPlan
     query: Query
@@ -55,14 +46,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Stage:
-    """All tables and folders of a round.
-
-    Attributes:
-        plan: of the round.
-        queue: what the queries read.
-        subjects: the queries.
-        trouble: folder for orders to fail.
-    """
+    """All tables and folders of a round."""
 
     plan: RoundPlan
     queue: Queue
@@ -71,13 +55,7 @@ class Stage:
 
     @classmethod
     def build(cls, client: YtClient, plan: RoundPlan, folder: Path) -> Stage:
-        """Create everything.
-
-        Args:
-            client: of the cluster.
-            plan: of the round.
-            folder: for checkpoints.
-        """
+        """Create everything."""
         queue = Queue.create(client, plan.folder, partitions=plan.partitions)
         trouble = folder / "trouble"
         trouble.mkdir(parents=True)
@@ -96,7 +74,6 @@ class Stage:
         """Return what a driver has to do.
 
         Args:
-            proxy: address of the cluster.
             copies: go on from the copies of the checkpoints.
         """
         plan = self.plan

@@ -30,7 +30,6 @@ class AtTimestamp:
     """A client whose queries all read at one timestamp.
 
     Attributes:
-        client: of the cluster.
         timestamp: of its reads.
     """
 
@@ -48,10 +47,6 @@ class AtTimestamp:
 
 class Watcher(threading.Thread):
     """Looks at every target in turn, until it is told to stop.
-
-    Args:
-        stage: of the round.
-        client: of the cluster.
 
     Attributes:
         looks: how often it has looked.

@@ -42,13 +42,7 @@ UNAVAILABLE = 105
 
 @dataclass(frozen=True)
 class Weather:
-    """What happens to requests for a while.
-
-    Attributes:
-        name: of an item of the menu.
-        seconds: how long.
-        rules: for `LocalCluster.inject`.
-    """
+    """What happens to requests for a while."""
 
     name: str
     seconds: float
@@ -57,13 +51,7 @@ class Weather:
 
 @dataclass(frozen=True)
 class Sky:
-    """Draws weathers for one round.
-
-    Attributes:
-        chance: source of all choices.
-        mode: delivery mode of the drivers.
-        tables: the tables that drivers insert into.
-    """
+    """Draws weathers for one round."""
 
     chance: random.Random
     mode: DeliveryMode

@@ -37,7 +37,6 @@ class Chain:
     """Calls that work together.
 
     Attributes:
-        name: of the test.
         start: makes the calls and starts the query into a target.
         calls: which they are.
         ends: whether the query ends by itself.
@@ -54,8 +53,6 @@ class Refusal:
     """A call that is refused.
 
     Attributes:
-        name: of the test.
-        call: as `calls` has it.
         run: makes it with a path.
         message: begins the reason, or is a part of it.
     """

@@ -28,7 +28,6 @@ class Server(AbstractContextManager["Server"]):
 
     Args:
         folder: its working folder, with its log.
-        interpreter: what it starts for Python.
         settings: of Spark, beside the usual ones.
     """
 
@@ -155,7 +154,6 @@ class Flow:
     """A query of a known kind between a queue and a target, run on the server.
 
     Attributes:
-        client: has it.
         held: event at which the sink waits, and the folder of `tests.integration.connect.Held`.
     """
 

@@ -56,7 +56,6 @@ class OperatedOnSpark(Operated):
     """The same query, run by Spark.
 
     Attributes:
-        spark: the session.
         afterwards: what happens after the sink has written the next batch.
     """
 

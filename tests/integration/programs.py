@@ -39,7 +39,6 @@ class Program:
     """A program that copies a queue into a table.
 
     Attributes:
-        cluster: with both tables.
         command: below the folder of Spark, and its arguments.
         folder: in which it runs.
         script: what it reads from its input.
@@ -114,8 +113,6 @@ def require_exact_over_kills(
 
     Args:
         program: copies the rows from an amount on.
-        moments: of `MOMENTS`.
-        first: that amount.
     """
     for number, moment in enumerate(moments):
         program.append(range(20 * number, 20 * (number + 1)))

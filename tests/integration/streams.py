@@ -82,21 +82,11 @@ class Stream:
     """A query of a known kind between a queue and a target.
 
     Attributes:
-        spark: session.
-        cluster: where.
-        queue: what is read.
-        target: what is written.
-        checkpoint: folder of the query.
-        query: kind of the query.
-        is_sorted: kind of the target.
         rows_per_partition: rows of a batch from each queue partition.
         shared_task_rows: see `SourceOptions`.
         consumer: moved by the query; empty to read without one.
         options: of the sink, in every run.
         change: done to the source's frame before the query's own work.
-        backend: protocol of source and sink.
-        form: name of the format.
-        token: of source and sink.
     """
 
     spark: SparkSession

@@ -48,13 +48,7 @@ def client(cluster):
 
 
 class Sender:
-    """Commits batches over one connection, each of a row for each of three tablets.
-
-    Attributes:
-        connection: to the cluster.
-        heard: every event.
-        policy: of the attempts.
-    """
+    """Commits batches over one connection, each of a row for each of three tablets."""
 
     def __init__(self, client, folder, connection, policy=QUICK):
         self.connection, self.policy, self.heard = connection, policy, Heard()

@@ -30,11 +30,7 @@ class Case:
 
     Attributes:
         flow: where the rows come from.
-        path: the table.
-        names: columns that are compared.
         build: makes the frame.
-        mode: output mode.
-        options: of the sink.
     """
 
     flow: Stream

@@ -17,7 +17,6 @@ def interrupted(how, *, after=0, seen=None):
     What travels to the workers is defined inside: they cannot import a test module.
 
     Args:
-        how: the way to break down.
         after: Arrow batches that pass before.
         seen: wait until rows of tablet 1 can be read, given the proxy and the path of the target.
     """

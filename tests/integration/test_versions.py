@@ -35,15 +35,7 @@ MODES = ["transactional", "at-least-once", "idempotent"]
 
 @dataclass
 class Flow:
-    """A query that reads one file per batch.
-
-    Attributes:
-        spark: session.
-        client: of the cluster.
-        folder: of files and checkpoint.
-        path: of the target.
-        proxy: address of the cluster.
-    """
+    """A query that reads one file per batch."""
 
     spark: Any
     client: Any

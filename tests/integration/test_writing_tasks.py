@@ -54,14 +54,7 @@ def client(cluster):
 
 @dataclass
 class Writing:
-    """A target and the tasks that write into it, two rows per request.
-
-    Attributes:
-        client: plain.
-        connection: of the tasks.
-        folder: of the tables.
-        is_sorted: kind of the target.
-    """
+    """A target and the tasks that write into it, two rows per request."""
 
     client: Any
     connection: Connection

@@ -82,10 +82,7 @@ class Operated:
     """One query from a queue of two partitions into a target.
 
     Attributes:
-        cluster: where.
-        folder: holds everything on the cluster.
         checkpoint: the folder of the checkpoint; another one is a new query.
-        mode: delivery mode of the sink.
         loss: whether the source was told that rows may be lost.
         fed: every row that was ever in the queue.
         options: of the sink, in every run.
@@ -93,13 +90,10 @@ class Operated:
         source_options: of the source, in every run.
         gone: rows that no repair can bring back.
         proxy: address that the query was given; that of the cluster unless it is wrong.
-        token: that the query was given.
         people: what a person does who is asked, by the words that ask them.
         meanwhile: what happens between the plan of the next batch and its run.
         heard: what each tool has said before anything was done, and after how many seconds.
         said: the names of the errors that have stopped the query.
-        done: what was done about them.
-        followed: every advice that was followed.
     """
 
     cluster: LocalCluster
@@ -325,12 +319,7 @@ class Operated:
             return 0, heard()
 
     def follow(self, advice: str, option: str = "") -> str:
-        """Do what a text says, word by word: run its commands, and set its options; return what was said.
-
-        Args:
-            advice: the text.
-            option: that the error names.
-        """
+        """Do what a text says, word by word: run its commands, and set its options; return what was said."""
         self.followed.append(advice)
         asked = [words for words in self.people if words in advice]
         for words in asked:

@@ -46,17 +46,10 @@ class Pipeline:
     """One query that copies rows from a queue of two partitions.
 
     Attributes:
-        cluster: where.
-        folder: holds everything.
-        query: id of the query.
         marked: whether the ledger carries its mark, as older ones do not.
-        queue_name: name of the queue.
-        target_name: name of the target.
-        target_schema: its columns.
         digest: whether the ledger keeps digests of rows.
         mode: delivery mode, as the ledger tells it.
         at: end of the last batch, per partition.
-        batch: number of the next batch.
     """
 
     cluster: LocalCluster
@@ -141,8 +134,6 @@ class Pipeline:
         """Commit the next batch.
 
         Args:
-            sources: of the batch.
-            counted: rows that the ledger counts.
             written: rows that really get into the target; default: the same.
             targets: where they go, all of them to each; default: the target.
             complete: see `TargetRows`.

@@ -18,7 +18,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     Attributes:
         target: where the calls go; set by whoever makes a subclass.
-        armed: when to break off what.
     """
 
     target: str

@@ -61,7 +61,6 @@ class Call:
     Attributes:
         line: what follows `yt --proxy ...`. `{tmp}` is the directory of the test.
         prints: the output, stripped, or a check of it.
-        given: standard input.
         fails: part of the error, when the command must fail.
     """
 

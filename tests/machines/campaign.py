@@ -42,8 +42,6 @@ class Result:
         batches: newest batch of each flow.
         failures: of queries, which the driver started again: the flow and the first line of the error.
         senders: who has sent the batches of each flow.
-        rows: in the queue.
-        history: what Spark did about it.
         violations: what differs in the targets, the logs and the state.
     """
 
@@ -68,7 +66,6 @@ def run(
     Args:
         folder: for all files; must be there.
         blows: how often each of them; a killed worker takes its executors with it.
-        seed: of the order and the moments.
         say: gets a line per blow.
     """
     chance = random.Random(seed)

@@ -18,12 +18,9 @@ class History:
     """Counts of an application.
 
     Attributes:
-        tasks: that ended.
-        tasks_lost: because their executor was.
         speculative_tasks: copies that ended, whether they came first or not.
         fetches_failed: tasks that did not find a shuffle file.
         stages_run_again: attempts of a stage after its first.
-        executors_started: in total.
         executors_released: by dynamic allocation, as they were idle.
     """
 

@@ -19,7 +19,6 @@ def damages(stage: Stage, *, newest: int | None = None) -> list[str]:
     """Say what `log_damages` finds in the checkpoints.
 
     Args:
-        stage: whose checkpoints.
         newest: how many files of each log are read; all by default.
     """
     client = stage.client

@@ -30,12 +30,9 @@ class Flow:
     """A query over the queue.
 
     Attributes:
-        mode: of its sink.
-        query: its name in `QUERIES`.
         is_sorted: whether its target has keys.
         store: where it keeps its state, if it has any.
         state: what to take from its state: what its target, with keys, has in the end.
-        sent_by: who sends its rows.
     """
 
     mode: str
@@ -112,10 +109,6 @@ _SETTINGS = {
 class Driver(Child):
     """One life of the driver, and what it told.
 
-    Args:
-        plan: of the driver.
-        log: takes its output.
-
     Attributes:
         batches: the last batch of each flow that it has told.
         failures: the flow and the error of each query that failed.
@@ -170,15 +163,7 @@ class Driver(Child):
 
 
 class Gateway:
-    """The command `checkpoints`, which keeps its port and its secret through every death.
-
-    Args:
-        folder: for its secret and its log.
-        proxy: of the cluster.
-
-    Attributes:
-        location: that it prints.
-    """
+    """The command `checkpoints`, which keeps its port and its secret through every death."""
 
     def __init__(self, folder: Path, proxy: str) -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -229,12 +214,6 @@ class Stage:
     """All of it, while it runs, with one driver at a time, or two.
 
     Attributes:
-        folder: for all files.
-        cluster: with two proxies.
-        gateway: for the checkpoints.
-        queue: that the queries read.
-        machines: where the tasks run.
-        plan: of every driver.
         lives: how many drivers were started.
     """
 

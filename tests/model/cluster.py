@@ -58,8 +58,6 @@ class Snapshot(NamedTuple):
     """What a transaction sees.
 
     Attributes:
-        transaction: id.
-        rows: as they were when it began.
         failing: number of the next call inside a transaction that fails, times the number of ways in which
             it can, plus the way; negative for none. Only calls before the next request count.
     """
@@ -191,7 +189,6 @@ class ModelCluster:
     """The `commit.cluster.Cluster` that the code under test is given.
 
     Args:
-        script: answers its requests.
         index: number of every row that can be there.
         into_one: whether tasks may write into its transactions.
     """
@@ -330,7 +327,6 @@ class ModelAhead(Generic[T]):
 
     Args:
         begun: returns the transaction, or raises why there is none.
-        reads: the first calls in it.
     """
 
     def __init__(self, begun: Callable[[], Transaction], reads: Callable[[Transaction], T]) -> None:

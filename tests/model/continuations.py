@@ -64,12 +64,7 @@ class Raised(Outcome):
 class Script:
     """What a program talks to instead of the world: recorded answers, then a stop.
 
-    Args:
-        answers: in the order of the requests.
-
     Attributes:
-        requests: so far.
-        local_calls: since the last answer.
         failing: which of the local calls after the last answer fails, and how; see `Snapshot`.
     """
 

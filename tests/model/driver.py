@@ -47,7 +47,6 @@ class Step(NamedTuple):
     """One thing that can happen.
 
     Attributes:
-        label: for traces.
         world: after it.
     """
 

@@ -28,12 +28,8 @@ class Report:
     """What an exploration found.
 
     Attributes:
-        scenario: its name.
-        states: different states.
-        steps: different steps between them.
         executions: different paths from the first state to a last one.
         runs: how often the code under test was run.
-        seconds: how long it took.
         violation: the first one found, if any.
         trace: the steps to it, the fewest that lead to it.
         failures: how often a run ended with an error: name, and whether it was the only one running.

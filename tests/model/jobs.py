@@ -25,8 +25,6 @@ class Jobs:
 
     Args:
         scenario: which world.
-        network: answers their requests.
-        programs: runs them.
         resume: gives a driver the outcome of its job.
     """
 

@@ -55,8 +55,6 @@ class Answer(NamedTuple):
     """One way in which a request may be answered.
 
     Attributes:
-        label: for traces.
-        value: what the program gets.
         world: after it.
     """
 
@@ -81,7 +79,6 @@ class Network:
 
         Args:
             world: in which it is asked.
-            request: what is asked.
             name: of the transaction that a `Begin` begins.
 
         Raises:

@@ -81,10 +81,6 @@ class SinkCall(NamedTuple):
 
     Attributes:
         run: name of the run of the query.
-        checkpoint: number of the query.
-        sink: number of the sink.
-        batch: number of the batch.
-        ranges: its rows.
         agreed: whether the sink, which lives as long as the run, was called before.
         left: the ledger row that its call before this one has committed; empty for none.
     """
@@ -99,11 +95,7 @@ class SinkCall(NamedTuple):
 
 
 class SourceCommit(NamedTuple):
-    """Spark tells the sources that it is done with a batch.
-
-    Attributes:
-        ranges: of that batch.
-    """
+    """Spark tells the sources that it is done with a batch."""
 
     ranges: Ranges
 
@@ -214,9 +206,7 @@ class ModelFrame:
     """What the sink knows of a frame: evaluating it, for its rows, into nothing, or by tasks.
 
     Args:
-        script: answers.
         job: what an evaluation by tasks asks for.
-        columns: of the frame.
         tasks: takes the tasks that the sink gives to Spark.
     """
 
@@ -307,7 +297,6 @@ class ModelSink(TransactionalSink):
     Args:
         scenario: which world.
         call: which batch.
-        script: answers.
     """
 
     def __init__(self, scenario: Scenario, call: SinkCall, script: Script) -> None:

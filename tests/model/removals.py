@@ -32,8 +32,6 @@ class Removal(NamedTuple):
     """A protection taken away.
 
     Attributes:
-        what: the protection.
-        apply: takes it away.
         found: in which scenarios a violation must be found, and of which kinds.
     """
 

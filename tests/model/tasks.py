@@ -53,9 +53,6 @@ class RunJob(NamedTuple):
 
     Attributes:
         run: name of the run of the query.
-        checkpoint: number of the query.
-        batch: number of the batch.
-        ranges: its rows.
         rehearsed: sessions and their last numbers, where tasks only compare their rows with those that
             were pushed.
         transaction: into which tasks write; empty where each request is one.
@@ -78,8 +75,6 @@ class RunTask(NamedTuple):
     """An executor runs a task of a job.
 
     Attributes:
-        job: of the task.
-        partition: of the job.
         attempt: its number; 0 where it makes no difference to the program.
     """
 
@@ -102,11 +97,7 @@ class InsertInside(NamedTuple):
 
 
 class CreateSession(NamedTuple):
-    """Creates a session of a producer, or takes it over.
-
-    Attributes:
-        session: its row.
-    """
+    """Creates a session of a producer, or takes it over."""
 
     session: int
 
@@ -115,10 +106,7 @@ class Push(NamedTuple):
     """Appends rows through a session.
 
     Attributes:
-        session: its row.
-        epoch: of the task.
         numbers: one per row; none when the proxy sees an empty body.
-        rows: what is appended.
         user_meta: left in the session, as sorted items.
     """
 

@@ -64,8 +64,6 @@ class Task(NamedTuple):
 
     Attributes:
         slot: of the driver that waits for it; -1 when none does any more, which stops no task.
-        partition: of the job.
-        continuation: of the code under test.
     """
 
     slot: int
@@ -77,18 +75,14 @@ class Driver(NamedTuple):
     """One driver.
 
     Attributes:
-        status: of the process.
         runs: how often it was started.
         calm: what has disturbed this run: a fault or a newer run; only older runs; nothing.
-        phase: of Spark's loop.
-        batch: number of the current batch.
         ranges: its rows; before the first batch, nothing.
         evaluated: whether this run has evaluated the frame of the batch.
         agreed: whether this run has called the sinks for a batch before this one.
         left: ledger rows that this run has committed last, by sink.
         sink: which sink is being called.
         continuation: of the code under test; -1 outside it.
-        job: the Spark job it waits for.
     """
 
     status: Status = Status.READY
@@ -123,9 +117,7 @@ class InFlight(NamedTuple):
     """A commit that was sent, not answered, and may land at any time.
 
     Attributes:
-        transaction: id.
         guards: rows that must have these versions then.
-        writes: what it does.
     """
 
     transaction: str
@@ -137,9 +129,6 @@ class Applied(NamedTuple):
     """One batch in one target, or a part of it when the batch was split.
 
     Attributes:
-        path: the target.
-        query: who wrote it.
-        batch: number of the batch.
         part: number of the part, from 1.
         effects: what can be seen of it.
     """
@@ -155,16 +144,11 @@ class World(NamedTuple):
     """Everything.
 
     Attributes:
-        rows: of the sorted tables.
         applied: the targets, in the order of the commits.
         trimmed: first row left, per queue.
         checkpoints: per query.
         drivers: per slot.
-        in_flight: commits that may land.
-        tasks: attempts of tasks that run.
-        adrift: requests of tasks that may land.
         written: what tasks have written, per place, in the order of its arrival.
-        budget: faults that may still strike.
         inside: open transactions into which tasks may write, each with what they have written.
     """
 

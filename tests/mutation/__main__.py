@@ -48,7 +48,6 @@ class Damage:
 
     Attributes:
         path: of the module, in the package.
-        mutant: what is damaged.
     """
 
     path: str

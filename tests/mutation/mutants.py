@@ -29,10 +29,7 @@ class Mutant:
 
     Attributes:
         place: function or class it is in, dotted; empty for the module.
-        line: number of its first line.
         was: the source that is replaced, on one line.
-        becomes: what it is replaced by.
-        source: the whole module with the damage.
     """
 
     place: str

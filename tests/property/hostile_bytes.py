@@ -42,9 +42,7 @@ class Cost:
 
     Attributes:
         outcome: name of the error, or nothing.
-        error: what was raised.
         peak: most bytes that were taken at a time.
-        seconds: wall time.
     """
 
     outcome: str

@@ -60,11 +60,8 @@ class Cluster:
     """A cluster whose requests fail as they are told to.
 
     Attributes:
-        entry: what the ledger holds.
-        at: where the consumer is.
         fails: per transaction, the request that fails, and how. A commit that fails with `applied` set
             counts nevertheless.
-        requests: what was asked inside transactions.
         unpinned: how often the proxy was given up.
     """
 

@@ -37,11 +37,7 @@ ANY = {"name": "a", "type_v3": {"type_name": "optional", "item": "yson"}}
 
 
 class Cluster:
-    """Tables and registrations, and whether a proxy takes Arrow; its own connection and client.
-
-    Args:
-        refusal: what a proxy answers to Arrow.
-    """
+    """Tables and registrations, and whether a proxy takes Arrow; its own connection and client."""
 
     def __init__(self, refusal=None):
         self.refusal = refusal

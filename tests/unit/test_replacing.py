@@ -49,7 +49,6 @@ class Cluster:
     """A cluster that keeps the keys of one table, and refuses some commits.
 
     Attributes:
-        keys: of the table.
         refused: what others write before each of the first commits, which are then refused.
         log: what was asked inside the transaction that was committed.
     """

@@ -55,7 +55,6 @@ class Query:
     """A query in the JVM, and DataFrames that its function gets.
 
     Args:
-        run: id of the run.
         ends: see `Log`.
         ran: batches that Spark remembers of this run.
         committed: whether Spark has logged its batches as done.

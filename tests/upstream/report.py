@@ -55,11 +55,8 @@ class Judged:
     """One test.
 
     Attributes:
-        file: the test file.
-        test: its whole name.
         outcome: `passed`, `skipped` or `failed`.
         kind: the class, empty where it passed.
-        note: why.
     """
 
     file: str

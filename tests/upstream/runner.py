@@ -38,10 +38,7 @@ class Plan:
     """Where everything is.
 
     Attributes:
-        source: git directory with the sources.
-        revision: commit of it.
         folder: where sources, the copy of the package, logs and results are put.
-        options: further options for pytest.
     """
 
     source: Path

@@ -12,11 +12,7 @@ from yt_exactly_once.config import DeliveryMode
 
 
 class Account:
-    """The history of one query: which of its rows are in the target, and which of them twice.
-
-    Args:
-        subject: the query.
-    """
+    """The history of one query: which of its rows are in the target, and which of them twice."""
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
@@ -28,9 +24,7 @@ class Account:
         """Compare what a death left behind with what it should have; empty when it is right.
 
         Args:
-            point: where the driver died.
             batch: in which batch.
-            left: what was found then.
         """
         aftermath = point.value.aftermath(self.mode)
         assert aftermath is not None, f"{self.mode} never passes {point.name}"

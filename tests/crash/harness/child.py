@@ -66,13 +66,8 @@ class CrashAt:
     """A listener that tells every event and ends the process at one of them.
 
     Args:
-        plan: of the query.
         proxy: of the cluster, to ask for faults.
-        report: takes the events.
         die: ends the process; called at the crash point.
-
-    Attributes:
-        begun: set by the first event.
     """
 
     def __init__(

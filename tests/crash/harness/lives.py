@@ -31,12 +31,7 @@ _ENDINGS = frozenset({"finished", "failed"})
 
 
 class Life(AbstractContextManager["Life"]):
-    """One child, from its start to its end, with everything it told.
-
-    Args:
-        plan: what it does.
-        log: file that takes its output.
-    """
+    """One child, from its start to its end, with everything it told."""
 
     def __init__(self, plan: Plan, log: Path) -> None:
         self.events: list[dict[str, Any]] = []
@@ -103,13 +98,7 @@ class Life(AbstractContextManager["Life"]):
 
 
 class Cell(NamedTuple):
-    """A kind of query, of target, and of writing.
-
-    Attributes:
-        kind: name of a query of `tests.flows`.
-        is_sorted: kind of its target.
-        mode: delivery mode of its sink.
-    """
+    """A kind of query, of target, and of writing."""
 
     kind: str
     is_sorted: bool
@@ -125,8 +114,6 @@ class Remains:
 
     Attributes:
         rows: of the target, sorted.
-        entry: of the ledger.
-        stored: where the consumer stands.
     """
 
     rows: Rows
@@ -139,9 +126,7 @@ class Subject:
     """One query under test: its tables, its checkpoint, and what must be in its target.
 
     Attributes:
-        client: of the cluster.
         queue: what it reads, with rows that are known.
-        cell: what it is.
         plan: of its query, without a crash.
         rows_per_partition: rows of a batch from each queue partition.
     """
@@ -232,14 +217,7 @@ class Subject:
 
 @dataclass
 class Lineage:
-    """Queries that share a process, and die together again and again on the same checkpoints.
-
-    Attributes:
-        cluster: where.
-        subjects: the queries.
-        folder: for logs and scratch files.
-        backend: protocol of sources and sinks.
-    """
+    """Queries that share a process, and die together again and again on the same checkpoints."""
 
     cluster: LocalCluster
     subjects: Sequence[Subject]

@@ -12,15 +12,7 @@ class QueryPlan:
     """One streaming query.
 
     Attributes:
-        kind: name of a query of `tests.flows`.
-        queue: path of the queue.
-        consumer: path of the consumer.
-        target: path of the target.
-        checkpoint: folder.
-        mode: delivery mode of the sink.
         point: name of the crash point; empty to live.
-        batch: the batch to die in.
-        options: further arguments of the sink.
         digest: whether the ledger keeps a digest of the rows.
         by_format: whether it writes with the format yt, which tells no events and so has no crash point.
     """
@@ -44,12 +36,9 @@ class Plan:
 
     Attributes:
         queries: run side by side; the child dies when all of them are at their crash point.
-        proxy: of the cluster.
         rows_per_partition: rows of a batch from each queue partition.
         scratch: folder for temporary files, which a killed JVM leaves behind.
         stop: be stopped instead of killed, to be woken later.
-        backend: protocol of source and sink.
-        report: file descriptor to tell events on.
     """
 
     queries: tuple[QueryPlan, ...]
