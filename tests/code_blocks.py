@@ -60,7 +60,7 @@ _HOWS: dict[str, list[How | str]] = {
     "docs/how-to/write-once.md": [
         How.RUNS,
         "tests/integration/test_backfill.py does it, killed",
-        "tests/integration/test_source.py starts streams at rows",
+        "tests/local/test_advice.py starts streams at rows",
     ],
     "docs/index.md": [How.RUNS],
     "docs/security.md": [How.OPTIONS],

@@ -7,8 +7,7 @@ import pytest
 import yt.yson
 
 from yt_exactly_once.codec.rows import WireFormat
-from yt_exactly_once.codec.schema import SOURCE_COLUMNS, TableSchema, check_frame, table_schema_for
-from yt_exactly_once.errors import EncodingError
+from yt_exactly_once.codec.schema import TableSchema, check_frame, table_schema_for
 from yt_exactly_once.spark.schema import arrow_of_spark
 from yt_exactly_once.spark.sink.encode import RowEncoder, encode_batches
 from yt_exactly_once.spark.sink.frame_rows import collected
@@ -87,12 +86,6 @@ def test_small_arrow_batches_become_full_chunks_in_order(spark, configured, wire
     assert [chunk.row_count for chunk in chunks] == [len(rows_of(c, wire)) for c in chunks]
 
 
-def test_large_arrow_batch_is_cut_into_chunks(spark):
-    """The last one takes the rest, and no chunk is empty."""
-    chunks = payloads(spark.range(0, 100, 1, 1), size=50)
-    assert [chunk.row_count for chunk in chunks] == [50, 50]
-
-
 def test_struct_that_is_null_may_have_members_that_must_not_be(spark):
     """Wherever it stands; PySpark's own way to Arrow refuses such rows."""
     frame = spark.range(2).selectExpr(
@@ -112,13 +105,6 @@ def test_columns_whose_names_differ_in_case_are_told_apart(spark):
     frame = spark.range(1).selectExpr("named_struct('x', id) as a", "7 as A", "id as `b.c`")
     (chunk,) = payloads(frame)
     assert rows_of(chunk) == [{b"a": {b"x": 0}, b"A": 7, b"b.c": 0}]
-
-
-def test_empty_partitions_yield_nothing(spark):
-    """A payload without rows would be a request for nothing."""
-    chunks = payloads(spark.range(0, 100, 1, 4).where("id >= 80"))
-    assert [(chunk.lane, chunk.row_count) for chunk in chunks] == [(3, 20)]
-    assert payloads(spark.range(0)) == []
 
 
 def test_each_partition_goes_to_its_tablet(spark):
@@ -216,22 +202,6 @@ def test_values_of_every_kind_arrive_exactly(spark, configured, zone):
     assert second[b"money"] == b"\x80" + bytes(6) + b"\x64"
 
 
-def test_column_of_nothing_but_null_is_written_as_null(spark):
-    """Spark gives a bare NULL a type of its own."""
-    columns = [{"name": "v", "type_v3": {"type_name": "optional", "item": "utf8"}}]
-    (chunk,) = payloads(spark.range(0, 2, 1, 1).selectExpr("null as v"), columns=columns)
-    assert rows_of(chunk) == [{b"v": None}, {b"v": None}]
-
-
-def test_source_columns_are_not_written(spark):
-    """They serve errors and sequence numbers; the table does not have them."""
-    frame = spark.range(0, 1, 1, 1).selectExpr(
-        "id", *[f"id as {name}" for name in SOURCE_COLUMNS], "id as v"
-    )
-    (chunk,) = payloads(frame)
-    assert rows_of(chunk) == [{b"id": 0, b"v": 0}]
-
-
 def test_task_that_failed_once_leaves_its_rows_in_once(spark, tmp_path):
     """The result of the attempt that counts is all there is."""
     marker = tmp_path / "failed"
@@ -246,18 +216,6 @@ def test_task_that_failed_once_leaves_its_rows_in_once(spark, tmp_path):
     chunks = payloads(spark.range(0, 300, 1, 2).mapInArrow(fail_once, "id long"), size=40)
     assert marker.exists()
     assert [row[b"id"] for chunk in chunks for row in rows_of(chunk)] == list(range(300))
-
-
-def test_unfit_value_is_refused_with_column_and_source(spark):
-    """The message names the column and the source row."""
-    frame = spark.range(0, 10, 1, 1).selectExpr(
-        "id - 5 as v", f"3 as {SOURCE_COLUMNS[0]}", f"id + 900 as {SOURCE_COLUMNS[1]}"
-    )
-    with pytest.raises(EncodingError) as caught:
-        payloads(frame, columns=[{"name": "v", "type_v3": "uint64"}])
-    text = str(caught.value)
-    assert "A value of column v, int64 in the DataFrame, cannot be written as uint64" in text
-    assert "source_partition=3, source_row=900" in text
 
 
 def test_both_zeros_are_placed_alike(spark):

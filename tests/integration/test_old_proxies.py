@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 
 from yt_exactly_once import Target
-from yt_exactly_once.codec import schema
 from yt_exactly_once.codec.rows import WireFormat, decode, encode
 from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of
 from yt_exactly_once.commit.cluster import Payload
@@ -81,13 +80,6 @@ def written(cluster, client, tmp):
 def test_column_that_the_proxy_would_store_wrongly_is_written_as_yson(written, name):
     """Together with the columns that Arrow could carry."""
     assert written("auto", name, "list") == (WireFormat.YSON, True)
-
-
-@pytest.mark.parametrize("name", RISKY)
-def test_value_is_changed_without_an_error_unless_the_column_is_known(written, name, monkeypatch):
-    """The probe without rows does not see it."""
-    monkeypatch.setattr(schema.types, "arrow_obstacle", lambda _: None)
-    assert written("auto", name) == (WireFormat.ARROW, False)
 
 
 @pytest.mark.parametrize("name", RISKY)

@@ -26,7 +26,7 @@ from yt_exactly_once.config import ClusterConfig
 from yt_exactly_once.errors import RetriesExhaustedError
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.observability import emitter
-from yt_exactly_once.ytsaurus.client import Connection, PinnedProxy
+from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.tables import ensure_table
 
 LANES = 3
@@ -225,16 +225,3 @@ def test_balancer_address_is_asked_for_a_proxy_and_not_used(cluster, client, tmp
         sender = Sender(client, tmp, Connection(ClusterConfig(proxy=address)))
         assert [sender.send(number).attempts for number in range(3)] == [1, 1, 1]
         assert sender.connection.pinned().url in cluster.proxy_urls
-
-
-def test_transaction_over_a_balancer_would_be_noticed(cluster, client, tmp, monkeypatch):
-    """Its lanes reach proxies that do not know it."""
-    with balancer(cluster) as address:
-        connection = Connection(ClusterConfig(proxy=address))
-        spread = PinnedProxy(address, connection._pinned_config(address))
-        monkeypatch.setattr(connection, "pinned", lambda: spread)
-        policy = RetryPolicy(attempts=2, first_wait=timedelta(milliseconds=10))
-        sender = Sender(client, tmp, connection, policy)
-        with pytest.raises(RetriesExhaustedError, match="TransactionLostError"):
-            sender.send()
-    assert sender.sent() == {}

@@ -64,29 +64,12 @@ def of_source(change):
     return lambda frame: change(by_source(frame))
 
 
-def no_tens(frame):
-    return frame.filter("row % 10 != 0")
-
-
 def in_one_task(frame):
     return frame.coalesce(1)
 
 
 def in_two_tasks(frame):
     return frame.coalesce(2)
-
-
-def test_replay_that_differs_is_refused_until_the_old_code_is_back(stream):
-    """Nothing is dropped and nothing pushed, however often it is tried."""
-    flow = stream(rows=100)
-    pushed = begin(flow, as_read)
-    for _ in range(2):
-        with pytest.raises(StreamingQueryException, match=r"NotOneToOneError.*pushed before"):
-            run(flow, no_tens)
-        assert flow.found() == pushed
-    run(flow, as_read)
-    assert flow.found() == pushed
-    assert flow.entry().ends[flow.queue.path] == flow.queue.ends()
 
 
 @pytest.mark.parametrize("is_logged", first_of([True, False]))

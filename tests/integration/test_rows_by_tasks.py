@@ -243,17 +243,6 @@ def test_insert_without_an_answer_fails_its_task_and_is_not_sent_again(stream, f
 
 
 @pytest.mark.further
-@pytest.mark.parametrize("fault", ["lose_answer", "lose_request"])
-def test_commit_without_an_answer_is_resolved_from_the_ledger(stream, faults, fault):
-    """Applied, it is done. Otherwise the batch goes through the driver."""
-    flow = stream(rows=300, rows_per_partition=100)
-    faults.inject(fault, "commit_transaction", after=1, count=1)
-    heard = flow.run(sent_by="tasks")
-    flow.assert_exact()
-    assert senders(heard).count(DRIVER) == (fault == "lose_request")
-
-
-@pytest.mark.further
 def test_rows_that_are_shuffled_stay_with_the_driver(stream, monkeypatch):
     """A stage with an input from another one may run again. The sink tries once in a run."""
     monkeypatch.setattr(sender, "LARGE", 1)
@@ -263,15 +252,6 @@ def test_rows_that_are_shuffled_stay_with_the_driver(stream, monkeypatch):
     flow.assert_exact()
     assert senders(heard) == [DRIVER] * 3
     assert reasons(heard) == ["ConfigError"]
-
-
-@pytest.mark.further
-def test_query_that_does_not_allow_it_is_refused_where_tasks_must_send(stream):
-    """With what stands in the way, before a row is sent."""
-    flow = stream(rows=100)
-    flow.change = lambda frame: frame.repartition(2, "key")
-    assert "has a shuffle" in flow.fail("ConfigError", sent_by="tasks")
-    assert flow.found() == []
 
 
 @pytest.mark.further

@@ -139,20 +139,6 @@ def test_swallowed_error_is_not_washed_away(flow, faults):
     flow.assert_exact()
 
 
-def test_failed_batch_may_be_called_again(flow, faults):
-    """Catch the error, call again: in one function, with the same or a new sink."""
-
-    def write(frame, batch_id):
-        try:
-            flow.sink()(frame, batch_id)
-        except ExactlyOnceError:
-            flow.sink()(frame, batch_id)
-
-    faults.inject("error", "commit_transaction", code=307, message="no", count=1)
-    finish(flow.start(write))
-    flow.assert_exact()
-
-
 @pytest.mark.further
 def test_function_that_does_not_wait_for_its_sink_is_stopped(flow):
     """Spark has logged a batch that may never be written; no later one gets past it."""

@@ -28,18 +28,6 @@ def test_commit_applied_with_its_answer_lost_is_found_in_the_ledger(stream, faul
 
 
 @pytest.mark.further
-def test_lost_commit_with_its_answer_lost_is_attempted_again(stream, faults):
-    """The ledger has no entry, so the same payloads go out once more."""
-    flow = stream()
-    faults.inject("lose_request", COMMIT, after=1, count=2)
-    told = flow.run()
-    assert told.count(Event.COMMIT_OUTCOME_UNKNOWN) == 2
-    assert told.count(Event.COMMIT_OUTCOME_RESOLVED) == 0
-    assert max(fields["attempts"] for fields in told.of(Event.BATCH_COMMITTED)) > 1
-    flow.assert_exact()
-
-
-@pytest.mark.further
 def test_old_commit_landing_after_the_new_one_is_refused(stream, faults):
     """Both write the ledger row, so the late one changes nothing."""
     flow = stream(rows=2_000)

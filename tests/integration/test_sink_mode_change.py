@@ -9,9 +9,9 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from tests.flows import PARTITION_COLUMN, ROW_COLUMN, columns, create_table
-from tests.integration.streams import QUICK, Broken, Heard, finish
+from tests.integration.streams import Broken, Heard, finish
 from tests.tiers import first_of
-from yt_exactly_once import Event, Target, TransactionalSink
+from yt_exactly_once import Event
 from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.spark.query.lineage import require_straight
@@ -94,17 +94,3 @@ def test_shuffle_that_cannot_be_known_is_refused():
     job = SimpleNamespace(sparkSession=SimpleNamespace())
     with pytest.raises(ConfigError, match="cannot show whether rows are shuffled"):
         require_straight(job, MicroBatch("query", 0, "run"))
-
-
-@pytest.mark.nightly
-def test_transform_that_shuffles_rows_without_numbers_is_refused(stream):
-    """What counts is the frame that is written, not the one that the query gives."""
-    flow = stream(rows=100)
-    shuffling = Target(
-        flow.target,
-        transform=lambda frame: frame.drop(PARTITION_COLUMN, ROW_COLUMN).repartition(2, "id"),
-    )
-    sink = TransactionalSink(shuffling, mode=THREE, proxy=flow.cluster.proxy_urls[0], retry=QUICK)
-    with pytest.raises(StreamingQueryException, match="has a shuffle"):
-        finish(flow.start(lambda frame, batch: sink(by_source(frame), batch)))
-    flow.assert_untouched()

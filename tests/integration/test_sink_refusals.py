@@ -10,12 +10,9 @@ from pyspark.errors import StreamingQueryException
 from tests.flows import AGGREGATION, STATELESS, columns, create_table
 from tests.integration.streams import finish
 from tests.tiers import first_of
-from yt_exactly_once import Event, TransactionalSink
-from yt_exactly_once.errors import ConfigError
+from yt_exactly_once import Event
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.spark.sink import run as query_run
-
-NOBODY = "127.0.0.1:1"
 
 
 @pytest.fixture
@@ -45,13 +42,6 @@ def assert_nothing_done(flow):
     assert flow.queue.stored() == {}
     if flow.client.exists(flow.ledger):
         assert list(flow.client.select_rows(f"* from [{flow.ledger}]")) == []
-
-
-@pytest.mark.parametrize("path", ["", "tmp/target", "//tmp/target/", "/target"])
-def test_malformed_path_is_refused_when_the_sink_is_built(path):
-    """Showing what a path looks like."""
-    with pytest.raises(ConfigError, match="//home/app/result"):
-        TransactionalSink(path, proxy=NOBODY)
 
 
 def test_stateful_query_in_idempotent_mode_is_refused(stream):
@@ -110,16 +100,6 @@ def test_target_replaced_under_the_running_query_is_noticed(flow, monkeypatch):
     assert rows_in(flow) == 0
 
 
-def test_unreachable_proxy_stops_the_query(flow):
-    """Naming the address to check."""
-    # Left to itself, the client tries every request for some twenty seconds.
-    once = {"proxy": {"retries": {"enable": False}}}
-    text = flow.fail("RetriesExhaustedError", proxy=NOBODY, client_config=once)
-    assert "Check the address of the proxy" in text
-    assert f"The proxy does not answer (Connection refused) [proxy=http://{NOBODY}]" in text
-    flow.assert_untouched()
-
-
 @pytest.mark.parametrize("token", first_of(["wrong", None]))
 def test_wrong_or_missing_token_stops_the_query(flow, token):
     """And is not repeated until somebody looks."""
@@ -127,49 +107,3 @@ def test_wrong_or_missing_token_stops_the_query(flow, token):
         text = flow.fail("AccessError", proxy=guarded.proxy_urls[0], token=token)
     assert "YT_TOKEN" in text
     flow.assert_untouched()
-
-
-def test_every_difference_is_told_at_once(flow):
-    """Nobody likes to mend one column per run."""
-    types = {name: given for name, given in STATELESS.types.items() if name != "value"}
-    retable(flow, types | {"name": "int32", "weight": "double"})
-    text = flow.fail("SchemaMismatchError")
-    assert all(name in text for name in ("value", "name", "weight"))
-    assert "in 3 columns" in text or "3" in text
-
-
-def test_null_in_a_required_column_stops_the_query(flow):
-    """Only the value can tell; the error names the column, never the value."""
-    flow.change = lambda frame: frame.selectExpr(
-        "* except (value)", "if(id = 70, null, value) as value"
-    )
-    text = flow.fail("EncodingError")
-    assert "value" in text
-    assert "required" in text
-    flow.assert_untouched()
-
-
-def test_sink_outside_a_query_is_refused(flow, spark):
-    """It cannot know which batch it is."""
-    frame = spark.range(3)
-    with pytest.raises(ConfigError, match="outside a streaming query"):
-        flow.sink()(frame, 0)
-    flow.assert_untouched()
-
-
-def test_checkpoint_older_than_the_ledger_is_refused(flow, tmp_path):
-    """A restored checkpoint would write its batches again."""
-    import shutil
-
-    flow.rows_per_partition = 25
-    flow.run()
-    shutil.copytree(flow.checkpoint, tmp_path / "copy")
-    for partition in range(3):
-        flow.queue.append(50, partition)
-    flow.run()
-    shutil.rmtree(flow.checkpoint)
-    shutil.move(tmp_path / "copy", flow.checkpoint)
-    assert "The ledger already holds batch 3, but Spark runs batch 2" in flow.fail(
-        "LedgerDivergedError"
-    )
-    flow.assert_exact()

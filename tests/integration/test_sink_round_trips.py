@@ -5,6 +5,7 @@ from py4j.clientserver import JavaClient
 
 from tests.tiers import first_of
 from yt_exactly_once import Event
+from yt_exactly_once.spark.sink.options import DYN_BATCH_SIZE_CONF
 
 COMMANDS_OF_PYSPARK = 6
 """What PySpark asks the JVM before it calls a function for `foreachBatch`."""
@@ -55,3 +56,18 @@ def test_small_batch_takes_seven_requests_whatever_its_partitions(stream, cluste
         == spent[2]
         == {"start_transaction": 1, "lookup_rows": 2, "insert_rows": 3, "commit_transaction": 1}
     )
+
+
+@pytest.mark.further
+def test_rows_per_request_follow_the_spark_conf(stream, faults, spark):
+    """SPYT's name for it is honoured where the argument is absent."""
+    flow = stream(rows=1_000)
+    faults.inject("delay", "insert_rows", match={"path": flow.target}, count=None)
+    spark.conf.set(DYN_BATCH_SIZE_CONF, "100")
+    try:
+        flow.run()
+    finally:
+        spark.conf.unset(DYN_BATCH_SIZE_CONF)
+    probes = 1
+    assert faults.faults()[0]["hits"] == 30 + probes
+    flow.assert_exact()

@@ -9,7 +9,6 @@ from pyspark.errors import StreamingQueryException
 
 from tests.flows import Queue, columns, create_table, differences, passed_on
 from tests.integration.streams import QUICK, Broken, Heard, finish, forget_last_batch
-from tests.tiers import first_of
 from yt_exactly_once import Event, TransactionalSink
 
 LINES = {"line": "utf8"}
@@ -91,24 +90,6 @@ def test_files_are_delivered_once(spark, cluster, client, tmp, tmp_path):
     assert sorted(row["line"] for row in client.select_rows(f"line from [{target}]")) == sorted(
         expected
     )
-
-
-@pytest.mark.parametrize(
-    "first_batch", first_of([True, False]), ids=["from the first batch", "later"]
-)
-def test_two_sinks_on_one_target_are_refused(stream, first_batch):
-    """The entry of the first one would make the rows of the second one look written."""
-    flow = stream(rows=2_000)
-    sinks = flow.sink(advance_consumer=False), flow.sink()
-
-    def write(frame, batch_id):
-        sinks[0](frame.where("id % 2 = 0"), batch_id)
-        if first_batch or batch_id:
-            sinks[1](frame.where("id % 2 = 1"), batch_id)
-
-    with pytest.raises(StreamingQueryException, match="RepeatedCallError"):
-        finish(flow.start(write))
-    assert flow.entry().batch_id == (0 if first_batch else 1)
 
 
 @pytest.mark.further

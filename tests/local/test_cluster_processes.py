@@ -29,24 +29,6 @@ def _is_running(pid):
     return state != "Z"
 
 
-def test_second_proxy_sees_what_the_first_wrote(cluster, tmp):
-    """All proxies stand on one store."""
-    first, second = cluster.client(0), cluster.client(1)
-    first.set(f"{tmp}/x", 1)
-    assert second.get(f"{tmp}/x") == 1
-    second.remove(f"{tmp}/x")
-    assert not first.exists(f"{tmp}/x")
-
-
-def test_tablet_transaction_lives_on_one_proxy(cluster):
-    """The other proxy answers 11000, as every real one but the starter does."""
-    transaction_id = cluster.client(0).start_transaction(type="tablet")
-    with pytest.raises(yt.YtResponseError) as caught:
-        cluster.client(1).ping_transaction(transaction_id)
-    assert caught.value.contains_code(11000)
-    cluster.client(0).ping_transaction(transaction_id)
-
-
 def test_killed_proxy_loses_no_acknowledged_write():
     """What was answered is there after SIGKILL in the middle of a stream of writes."""
     with LocalCluster() as cluster:

@@ -103,13 +103,6 @@ def test_set_replaces_values_of_the_same_type_only(client, tmp):
         client.set(f"{tmp}/x", "two")
 
 
-def test_set_needs_a_parent(client, tmp):
-    """As with create, parents appear with `recursive`."""
-    assert _code(client.set, f"{tmp}/a/b", 1) == 500
-    client.set(f"{tmp}/a/b", 1, recursive=True)
-    assert client.get(f"{tmp}/a/b") == 1
-
-
 def test_set_on_a_map_replaces_its_children_by_force(client, tmp):
     """Without it a typo in a path would cost a tree."""
     client.set(f"{tmp}/map", {"a": 1})
@@ -278,11 +271,6 @@ def test_objects_are_found_by_id(client, tmp):
     assert client.get(f"#{node_id}/b") == 1
     assert client.get(f"#{node_id}/@path") == f"{tmp}/a"
     assert not client.exists("#1-1-1012f-ffff")
-
-
-def test_cluster_has_a_name(client):
-    """Consumers and producers store it."""
-    assert client.get("//sys/@cluster_name") == "local"
 
 
 def test_rich_parts_are_parsed(raw):

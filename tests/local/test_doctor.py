@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.server
 import json
-import shlex
 import socket
 import subprocess
 import sys
@@ -17,7 +16,6 @@ import pyarrow as pa
 import pytest
 
 from tests.local.operated import Operated
-from tests.tiers import first_of
 from yt_exactly_once import cli
 from yt_exactly_once.commit.entry import LEDGER_SCHEMA
 from yt_exactly_once.config import ClusterConfig, DeliveryMode
@@ -168,18 +166,6 @@ def test_fault_in_tables_is_found(client, healthy, fault):
     (found,) = [finding for finding in faults(healthy) if finding.check not in besides]
     assert (found.check, found.level) == (check, level)
     assert repair in found.repair
-
-
-@pytest.mark.parametrize(
-    "fault", first_of(["target frozen", "target unmounted", "queue unmounted"])
-)
-def test_repair_is_a_command_that_repairs(client, healthy, fault):
-    """Word by word, by the client's own command."""
-    plant(client, healthy, fault)
-    (found,) = faults(healthy)
-    _, command, path, _ = shlex.split(found.repair)
-    getattr(client, command.replace("-", "_"))(path, sync=True)
-    assert faults(healthy) == []
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import pytest
 from yt import yson
 from yt.wrapper import YtResponseError
 
-from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.local.errors import Code
 
 ROWS = [{"k": k, "v": None if k % 2 else k} for k in range(4)]
@@ -59,28 +58,6 @@ def test_full_scan_can_be_forbidden(client: Any, table: str) -> None:
         client.select_rows(f"k from [{table}] where v = 1", allow_full_scan=False)
     found = client.select_rows(f"k from [{table}] where k = 1", allow_full_scan=False)
     assert list(found) == [{"k": 1}]
-
-
-def test_unmounted_table_is_not_read(client: Any, table: str) -> None:
-    """The query language sees only tables that are served."""
-    client.unmount_table(table, sync=True)
-    with pytest.raises(YtResponseError) as caught:
-        client.select_rows(f"k from [{table}]")
-    assert caught.value.contains_code(Code.TABLET_NOT_MOUNTED)
-
-
-def test_query_in_a_transaction_reads_its_start(
-    cluster: LocalCluster, client: Any, table: str
-) -> None:
-    """Later commits are not seen, with and without a key."""
-    inside = cluster.client(proxy={"enable_proxy_discovery": False})
-    with inside.Transaction(type="tablet"):
-        assert list(inside.select_rows(f"* from [{table}]")) == ROWS
-        client.insert_rows(table, [{"k": 0, "v": 100}, {"k": 9, "v": 9}])
-        assert list(inside.select_rows(f"* from [{table}]")) == ROWS
-        assert list(inside.select_rows(f"v from [{table}] where k = 0")) == [{"v": 0}]
-        assert list(inside.select_rows(f"v from [{table}] where k in (1, 9)")) == [{"v": None}]
-    assert list(client.select_rows(f"v from [{table}] where k in (0, 9)")) == [{"v": 100}, {"v": 9}]
 
 
 def test_statistics_come_on_request(client: Any, table: str) -> None:

@@ -149,13 +149,6 @@ def test_push_refuses_such_rows(raw, client, pushing, body):
     assert list(client.select_rows(f"* from [{pushing['queue_path']}]")) == []
 
 
-def test_error_of_a_table_in_the_client_library(client, sorted_table):
-    """The library reports the refusal as an error of the request."""
-    typed = yson.to_yson_type("x", {"attribute": 1})
-    with pytest.raises(YtResponseError, match="top-level attributes"):
-        client.insert_rows(sorted_table, [{"k": 1, "v": typed}])
-
-
 @pytest.mark.parametrize("function", ["dict_sum", "xdelta"])
 def test_aggregates_that_are_lacking_are_refused_by_name(client, tmp, function):
     """When the table is created."""

@@ -165,28 +165,6 @@ def test_faults_of_streams_leave_no_half_of_a_table(cluster, client, tmp, action
         list(driver.read_table(f"{tmp}/t"))
 
 
-def test_recorded_plan_hits_the_same_requests_again(cluster, rpc, tmp):
-    """Requests over RPC count as those over HTTP."""
-    cluster.inject("error", "set", probability=0.4, seed=3, count=None, code=500)
-
-    def run():
-        outcome = []
-        for number in range(12):
-            rpc.send(setting(f"{tmp}/x{number}"))
-            try:
-                rpc.answer()
-                outcome.append(True)
-            except RpcError:
-                outcome.append(False)
-        return outcome
-
-    first, plan = run(), cluster.fault_plan()
-    assert set(first) == {True, False}
-    cluster.clear_faults()
-    cluster.inject_plan(plan)
-    assert run() == first
-
-
 def test_match_sees_the_parameters_of_the_command(cluster, rpc, tmp):
     """Named as over HTTP, whatever the message calls them."""
     cluster.inject("error", "set", match={"path": f"{tmp}/b"}, code=500)

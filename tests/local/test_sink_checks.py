@@ -27,6 +27,8 @@ from yt_exactly_once.errors import (
 )
 from yt_exactly_once.spark.query.notes import FolderNotes, HadoopNotes, LedgerNotes
 from yt_exactly_once.spark.sink.look_up import name_other_query
+from yt_exactly_once.spark.sink.options import SinkOptions
+from yt_exactly_once.spark.sink.targets import are_the_same, prepare_target
 from yt_exactly_once.spark.storage import Folder
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.tables import ensure_table
@@ -139,3 +141,15 @@ def test_ledger_keeps_the_notes_that_the_checkpoint_refuses(cluster, client, tmp
     for call in (lambda: broken.add(made[0], "why"), hadoop.all, lambda: hadoop.add(made[0], "")):
         with pytest.raises(CheckpointError, match="note"):
             call()
+
+
+def test_target_stays_the_same_while_nobody_changes_it(cluster, client, tmp):
+    """Rows, and being mounted again, do not count; a run would prepare it again and again."""
+    path = f"{tmp}/target"
+    create(client, path, [KEY, VALUE])
+    connection = Connection(ClusterConfig(proxy=cluster.proxy_urls[0]))
+    prepared = prepare_target(connection, Target(path), SCHEMA, SinkOptions(path, proxy="none"))
+    client.insert_rows(path, [{"k": 1, "v": "a"}])
+    for change in (client.freeze_table, client.unmount_table, client.mount_table):
+        change(path, sync=True)
+        assert are_the_same(connection, [prepared])

@@ -19,14 +19,6 @@ def test_parts_succeed_and_fail_alone(client, tmp):
     assert there.get_result()
 
 
-def test_parts_take_structured_input(client, tmp):
-    """`set` inside a batch carries its value."""
-    batch = client.create_batch_client()
-    batch.set(f"{tmp}/a", {"b": [1, 2]})
-    batch.commit_batch()
-    assert client.get(f"{tmp}/a") == {"b": [1, 2]}
-
-
 def test_answers_come_in_the_order_of_the_parts(client, tmp):
     """However many run at once, the order stays."""
     for number in range(30):

