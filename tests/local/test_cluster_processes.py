@@ -83,13 +83,17 @@ def test_restarted_proxy_keeps_its_port_and_forgets_transactions():
         assert caught.value.contains_code(11000)
 
 
-def test_data_survives_a_restart_of_the_cluster(tmp_path):
-    """A directory is a cluster."""
+def test_directory_is_a_cluster(tmp_path):
+    """Its data survive; a temporary one, where none is given, does not."""
     with LocalCluster(tmp_path / "data") as cluster:
         cluster.client().set("//home/x", 1)
+    with LocalCluster(cluster.data_dir) as again:
+        assert again.client().get("//home/x") == 1
+    assert (tmp_path / "data").exists()
+    with LocalCluster() as cluster:
         directory = cluster.data_dir
-    with LocalCluster(directory) as cluster:
-        assert cluster.client().get("//home/x") == 1
+        assert directory.exists()
+    assert not directory.exists()
 
 
 @pytest.mark.parametrize("was_there", [False, True], ids=["new directory", "open directory"])
@@ -103,14 +107,6 @@ def test_data_are_for_this_user_only(tmp_path, was_there):
         assert folder.stat().st_mode & 0o777 == (0o755 if was_there else 0o700)
         opened = [path for path in folder.rglob("*") if path.stat().st_mode & 0o077]
     assert opened == []
-
-
-def test_temporary_directory_is_removed():
-    """Without a directory nothing stays behind."""
-    with LocalCluster() as cluster:
-        directory = cluster.data_dir
-        assert directory.exists()
-    assert not directory.exists()
 
 
 _PARENT = """
@@ -164,30 +160,23 @@ def test_stopping_proxy_answers_what_it_has_begun():
         assert cluster.client().get("//home/x") == 1
 
 
-def test_port_in_use_is_said_so():
-    """The error names the port."""
+@pytest.mark.parametrize("front", ["http", "rpc"])
+def test_chosen_port_is_used_and_a_taken_one_is_named(front):
+    """Consecutive ports from the first one on."""
+    name, addresses = {"http": ("port", "proxy_urls"), "rpc": ("rpc_port", "rpc_addresses")}[front]
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(LocalClusterError, match=f"Port {port} is in use"):
-            LocalCluster(port=port).start()
+            LocalCluster(**{name: port}).start()
+    with LocalCluster(**{name: port}) as cluster:
+        (address,) = getattr(cluster, addresses)
+        assert address.removeprefix("http://") == f"127.0.0.1:{port}"
 
 
-def test_chosen_port_is_used():
-    """Consecutive ports from the first one on."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    with LocalCluster(port=port) as cluster:
-        assert cluster.proxy_urls == [f"http://127.0.0.1:{port}"]
-
-
-def test_directory_in_use_is_said_so(tmp_path):
-    """Two clusters cannot share their data by accident."""
+def test_directory_that_cannot_be_used_is_said_so(tmp_path):
+    """Two clusters cannot share their data by accident, and a file is no directory."""
     with LocalCluster(tmp_path), pytest.raises(LocalClusterError, match="used by another cluster"):
         LocalCluster(tmp_path).start()
-
-
-def test_unusable_directory_is_said_so(tmp_path):
-    """The error names the directory."""
     (tmp_path / "file").write_text("")
     with pytest.raises(LocalClusterError, match="not writable"):
         LocalCluster(tmp_path / "file" / "data").start()

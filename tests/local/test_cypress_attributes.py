@@ -16,13 +16,9 @@ def node(client, tmp):
     return f"{tmp}/node"
 
 
-def test_attributes_given_at_creation_are_there(client, node):
-    """User attributes come with the node."""
-    assert client.get(f"{node}/@given") == {"a": [1, 2]}
-
-
 def test_paths_reach_into_attributes(client, node):
-    """Reading, writing and removing go on inside a value."""
+    """Those that came with the node: reading, writing and removing continue inside a value."""
+    assert client.get(f"{node}/@given") == {"a": [1, 2]}
     assert client.get(f"{node}/@given/a/1") == 2
     client.set(f"{node}/@given/b", "x")
     client.remove(f"{node}/@given/a/0")
@@ -53,39 +49,24 @@ def test_system_attributes_are_protected(client, node, name):
     assert not client.exists(f"{node}/child")
 
 
-def test_settable_system_attributes_are_kept(client, node):
-    """Accounts, media and the like are accepted, though nothing enforces them."""
-    client.set(f"{node}/@account", "sys")
-    assert client.get(f"{node}/@account") == "sys"
-    assert client.get(f"{node}/@user_attribute_keys") == ["given"]
-
-
 def test_all_attributes_are_shown_with_opaque_ones_as_entities(client, node):
-    """`@` is complete; what is expensive has to be asked for by name."""
+    """`@` is complete, or has the names asked for; what is expensive has to be asked for by name."""
     shown = client.get(f"{node}/@")
     assert shown["type"] == "map_node"
     assert shown["given"] == {"a": [1, 2]}
     assert shown["user_attributes"] is None or not shown["user_attributes"]
     assert client.get(f"{node}/@user_attributes") == {"given": {"a": [1, 2]}}
     assert set(client.list(f"{node}/@")) == set(shown)
+    asked = client.get(f"{node}/@", attributes=["type", "given", "zz"])
+    assert asked == {"type": "map_node", "given": {"a": [1, 2]}}
 
 
-def test_asked_attributes_only(client, node):
-    """`get` of `@` takes a list of names."""
-    assert client.get(f"{node}/@", attributes=["type", "given", "zz"]) == {
-        "type": "map_node",
-        "given": {"a": [1, 2]},
-    }
-
-
-def test_all_user_attributes_are_replaced_by_setting_the_map(client, node):
-    """`set @` is the whole truth about user attributes."""
+def test_all_attributes_are_replaced_by_setting_the_map(client, node):
+    """Those of users, and those of the system that may go; `@*` removes the former and leaves the latter."""
+    client.set(f"{node}/@opaque", True)
     client.set(f"{node}/@", {"new": 1})
     assert client.get(f"{node}/@user_attributes") == {"new": 1}
-
-
-def test_all_user_attributes_are_removed_by_the_asterisk(client, node):
-    """`@*` leaves the system ones."""
+    assert not client.get(f"{node}/@opaque")
     client.remove(f"{node}/@*")
     assert client.get(f"{node}/@user_attributes") == {}
     assert client.get(f"{node}/@type") == "map_node"
@@ -301,15 +282,6 @@ def test_parts_of_attributes_do_not_come_with_a_node(raw, node):
         answer = raw.command("GET", "get", {"path": node, "attributes": wanted})
         assert answer.status == (400 if "paths" in wanted else 200)
         assert ("whole attributes" if "paths" in wanted else '"given"') in answer.body.decode()
-
-
-def test_replacing_all_attributes_removes_the_others(client, node):
-    """Those of users, and those of the system that may go."""
-    client.set(f"{node}/@opaque", True)
-    client.set(f"{node}/@", {"new": 1})
-    assert not client.get(f"{node}/@opaque")
-    assert not client.exists(f"{node}/@given")
-    assert client.get(f"{node}/@new") == 1
 
 
 @pytest.mark.parametrize("target", ["/l", "/l/below", "/other"], ids=str)

@@ -41,49 +41,34 @@ def test_move_keeps_the_id(client, tmp, source):
 
 
 @pytest.mark.parametrize("verb", ["copy", "move"])
-def test_taken_destination_is_refused_unless_forced(client, tmp, source, verb):
-    """`force` replaces, `ignore_existing` gives up quietly."""
+def test_taken_destination_is_refused_unless_told_otherwise(client, tmp, source, verb):
+    """`force` replaces it, `ignore_existing` leaves it to copies, and both contradict each other."""
     client.set(f"{tmp}/taken", 1)
-    operation = getattr(client, verb)
+    operation, ends = getattr(client, verb), (f"{source}/scalar", f"{tmp}/taken")
     with pytest.raises(yt.YtResponseError) as caught:
-        operation(f"{source}/scalar", f"{tmp}/taken")
+        operation(*ends)
     assert caught.value.contains_code(501)
-    operation(f"{source}/scalar", f"{tmp}/taken", force=True)
+    if verb == "copy":
+        client.copy(*ends, ignore_existing=True)
+        with pytest.raises(yt.YtResponseError, match="Cannot specify both"):
+            client.copy(*ends, force=True, ignore_existing=True)
+    assert client.get(f"{tmp}/taken") == 1
+    operation(*ends, force=True)
     assert client.get(f"{tmp}/taken") == 5
 
 
-def test_existing_destination_will_do_on_request(client, tmp, source):
-    """A copy that is there already is not made again."""
-    client.set(f"{tmp}/taken", 1)
-    client.copy(f"{source}/scalar", f"{tmp}/taken", ignore_existing=True)
-    assert client.get(f"{tmp}/taken") == 1
-
-
 @pytest.mark.parametrize("verb", ["copy", "move"])
-def test_missing_parents_appear_with_recursive(client, tmp, source, verb):
-    """As with create."""
+def test_impossible_places_are_refused(client, tmp, source, verb):
+    """A source that is missing, a place below itself, and missing parents, which appear with `recursive`."""
     operation = getattr(client, verb)
-    with pytest.raises(yt.YtResponseError) as caught:
-        operation(source, f"{tmp}/a/b")
-    assert caught.value.is_resolve_error()
+    for wrong in ((f"{tmp}/missing", f"{tmp}/target"), (source, f"{tmp}/a/b")):
+        with pytest.raises(yt.YtResponseError) as caught:
+            operation(*wrong)
+        assert caught.value.is_resolve_error()
+    with pytest.raises(yt.YtResponseError, match="descendant"):
+        operation(source, f"{source}/below")
     operation(source, f"{tmp}/a/b", recursive=True)
     assert client.get(f"{tmp}/a/b/scalar") == 5
-
-
-@pytest.mark.parametrize("verb", ["copy", "move"])
-def test_missing_source_is_a_resolve_error(client, tmp, verb):
-    """Nothing cannot be copied."""
-    with pytest.raises(yt.YtResponseError) as caught:
-        getattr(client, verb)(f"{tmp}/missing", f"{tmp}/target")
-    assert caught.value.is_resolve_error()
-
-
-@pytest.mark.parametrize("verb", ["copy", "move"])
-def test_node_cannot_go_below_itself(client, source, verb):
-    """A tree stays a tree."""
-    with pytest.raises(yt.YtResponseError, match="descendant"):
-        getattr(client, verb)(source, f"{source}/below")
-    assert client.get(f"{source}/scalar") == 5
 
 
 def test_forced_move_replaces_the_destination_at_once(client, tmp, source):
@@ -135,41 +120,22 @@ def test_link_leads_to_its_target(client, tmp, source):
     assert client.get(f"{tmp}/link/@path") == source
 
 
-def test_removed_link_leaves_its_target(client, tmp, source):
-    """Removing does not follow."""
+def test_link_is_a_node_of_its_own(client, tmp, source):
+    """Removing it leaves its target; without a target it is broken, and made by force only."""
     client.link(source, f"{tmp}/link")
     client.remove(f"{tmp}/link")
     assert not client.exists(f"{tmp}/link&")
-    assert client.exists(source)
-
-
-def test_link_without_a_target_is_broken(client, tmp, source):
-    """A dangling link is found out when it is followed."""
     client.link(source, f"{tmp}/link")
     assert not client.get(f"{tmp}/link&/@broken")
     client.remove(source, recursive=True)
     assert client.get(f"{tmp}/link&/@broken")
     assert not client.exists(f"{tmp}/link")
-    with pytest.raises(yt.YtResponseError) as caught:
-        client.get(f"{tmp}/link")
-    assert caught.value.is_resolve_error()
-
-
-def test_link_to_nothing_needs_force(client, tmp):
-    """A typo is caught at once."""
-    with pytest.raises(yt.YtResponseError) as caught:
-        client.link(f"{tmp}/missing", f"{tmp}/link")
-    assert caught.value.is_resolve_error()
-    client.link(f"{tmp}/missing", f"{tmp}/link", force=True)
-    assert client.exists(f"{tmp}/link&")
-
-
-def test_force_excludes_ignore_existing(client, tmp, source):
-    """One replaces what is there, the other leaves it."""
-    client.set(f"{tmp}/taken", 1)
-    with pytest.raises(yt.YtResponseError, match="Cannot specify both"):
-        client.copy(f"{source}/scalar", f"{tmp}/taken", force=True, ignore_existing=True)
-    assert client.get(f"{tmp}/taken") == 1
+    for call in (lambda: client.get(f"{tmp}/link"), lambda: client.link(source, f"{tmp}/other")):
+        with pytest.raises(yt.YtResponseError) as caught:
+            call()
+        assert caught.value.is_resolve_error()
+    client.link(source, f"{tmp}/other", force=True)
+    assert client.exists(f"{tmp}/other&")
 
 
 def test_move_keeps_what_it_is_told_to_keep(client, tmp, source):

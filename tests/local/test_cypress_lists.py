@@ -14,8 +14,8 @@ def items(client, tmp):
     return path
 
 
-def test_items_have_types_and_attributes(client, items):
-    """What `get` and `set` say of nodes holds for items too."""
+def test_items_have_types_and_attributes(client, tmp, items):
+    """What `get` and `set` say of nodes holds for items too; attributes come with the value."""
     types = [item.attributes["type"] for item in client.get(items, attributes=["type"])]
     assert types == ["string_node", "map_node", "int64_node"]
     assert client.get(f"{items}/@count") == 3
@@ -25,17 +25,13 @@ def test_items_have_types_and_attributes(client, items):
     client.set(f"{items}/0/@color", "red")
     client.set(f"{items}/begin", 0)
     assert client.get(f"{items}/1/@color") == "red"
-
-
-def test_attributes_of_items_come_with_the_value(client, tmp):
-    """As those of the children of a map do."""
-    client.set(f"{tmp}/list", [yson.to_yson_type(1, {"unit": "ms"})])
-    assert client.get(f"{tmp}/list/0/@unit") == "ms"
-    assert client.get(f"{tmp}/list") == [1]
+    client.set(f"{tmp}/other", [yson.to_yson_type(1, {"unit": "ms"})])
+    assert client.get(f"{tmp}/other/0/@unit") == "ms"
+    assert client.get(f"{tmp}/other") == [1]
 
 
 def test_items_are_put_at_places(client, items):
-    """Before the first, after the last, beside another."""
+    """Before the first, after the last, beside another; `create` with `force` keeps the place."""
     client.set(f"{items}/begin", "first")
     client.set(f"{items}/end", "last")
     client.set(f"{items}/before:1", "left")
@@ -43,22 +39,20 @@ def test_items_are_put_at_places(client, items):
     client.set(f"{items}/after:0", "right")
     wanted = ["first", "right", "left", "a", {"k": [1, 2]}, 3, "last", "more"]
     assert client.get(items) == wanted
+    client.create("map_node", f"{items}/3", force=True)
+    assert client.get(items) == [*wanted[:3], {}, *wanted[4:]]
 
 
-def test_item_of_another_type_is_not_set(client, items):
-    """An item is a node: it keeps its type."""
+def test_items_and_lists_keep_their_types(client, items):
+    """They are nodes; a list is replaced by a list, with everything below."""
     client.set(f"{items}/2", 4)
     with pytest.raises(yt.YtResponseError, match="types must match"):
         client.set(f"{items}/2", "four")
     assert client.get(f"{items}/2") == 4
-
-
-def test_list_is_replaced_by_a_list_only(client, items):
-    """With everything below."""
     client.set(items, ["x"], force=True)
-    assert client.get(items) == ["x"]
     with pytest.raises(yt.YtResponseError):
         client.set(items, {"x": 1}, force=True)
+    assert client.get(items) == ["x"]
 
 
 @pytest.mark.parametrize("step", ["3", "-4", "before:3", "after:9", "word"])
@@ -95,12 +89,6 @@ def test_items_are_removed(client, items):
     client.remove(f"{items}/*", recursive=True)
     assert client.get(items) == []
     client.remove(items)
-
-
-def test_item_replaced_keeps_its_place(client, items):
-    """`create` with `force` puts the new node where the old one was."""
-    client.create("map_node", f"{items}/0", force=True)
-    assert client.get(items) == [{}, {"k": [1, 2]}, 3]
 
 
 def test_lists_are_copied_and_items_moved(client, tmp, items):

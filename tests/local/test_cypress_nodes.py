@@ -15,17 +15,10 @@ def _code(call, *args, **kwargs):
     return codes.pop() if codes else 1
 
 
-def test_created_map_is_empty(client, tmp):
-    """A new map has no children and an id that carries its type."""
-    node_id = client.create("map_node", f"{tmp}/a")
-    assert client.get(f"{tmp}/a") == {}
-    assert int(node_id.split("-")[2], 16) & 0xFFFF == 303
-    assert client.get(f"{tmp}/a/@id") == node_id
-
-
 @pytest.mark.parametrize(
     ("node_type", "value"),
     [
+        ("map_node", {}),
         ("string_node", ""),
         ("int64_node", 0),
         ("uint64_node", 0),
@@ -33,7 +26,7 @@ def test_created_map_is_empty(client, tmp):
         ("boolean_node", False),
     ],
 )
-def test_created_scalar_has_the_default_of_its_type(client, tmp, node_type, value):
+def test_created_node_has_the_default_of_its_type(client, tmp, node_type, value):
     """Scalars begin with zero or nothing."""
     client.create(node_type, f"{tmp}/a")
     assert client.get(f"{tmp}/a") == value
@@ -47,24 +40,17 @@ def test_missing_parent_is_a_resolve_error(client, tmp):
     assert client.get(tmp) == {"a": {"b": {"c": {}}}}
 
 
-def test_taken_path_is_already_exists(client, tmp):
+def test_taken_path_is_already_exists(raw, client, tmp):
     """A second create fails unless it says what to do."""
     first = client.create("map_node", f"{tmp}/a")
+    assert int(first.split("-")[2], 16) & 0xFFFF == 303
     assert _code(client.create, "map_node", f"{tmp}/a") == 501
     assert client.create("map_node", f"{tmp}/a", ignore_existing=True) == first
     assert _code(client.create, "file", f"{tmp}/a", ignore_existing=True) == 501
+    will_do = {"type": "file", "path": f"{tmp}/a", "ignore_existing": True}
+    answer = raw.command("POST", "create", {**will_do, "ignore_type_mismatch": True})
+    assert answer.json() == {"node_id": first}
     assert client.create("map_node", f"{tmp}/a", force=True) != first
-
-
-def test_ignore_type_mismatch_accepts_anything(raw, client, tmp):
-    """The option lets a node of another type stand."""
-    node_id = client.create("map_node", f"{tmp}/a")
-    answer = raw.command(
-        "POST",
-        "create",
-        {"type": "file", "path": f"{tmp}/a", "ignore_existing": True, "ignore_type_mismatch": True},
-    )
-    assert answer.json() == {"node_id": node_id}
 
 
 def test_unknown_type_is_refused(client, tmp):
@@ -95,28 +81,20 @@ def test_set_creates_the_type_of_the_value(client, tmp, value, node_type):
 
 
 def test_set_replaces_values_of_the_same_type_only(client, tmp):
-    """A scalar keeps its type."""
+    """The children of a map by force alone: else a typo in a path would cost a tree. No node is an entity."""
     client.set(f"{tmp}/x", 1)
     client.set(f"{tmp}/x", 2)
-    assert client.get(f"{tmp}/x") == 2
-    with pytest.raises(yt.YtResponseError, match="types must match"):
-        client.set(f"{tmp}/x", "two")
-
-
-def test_set_on_a_map_replaces_its_children_by_force(client, tmp):
-    """Without it a typo in a path would cost a tree."""
     client.set(f"{tmp}/map", {"a": 1})
-    with pytest.raises(yt.YtResponseError, match='without "force" flag'):
-        client.set(f"{tmp}/map", {"b": 2})
-    assert client.get(f"{tmp}/map") == {"a": 1}
+    for path, value, why in (
+        ("x", "two", "types must match"),
+        ("map", {"b": 2}, 'without "force" flag'),
+        ("free", None, "Entity nodes"),
+    ):
+        with pytest.raises(yt.YtResponseError, match=why):
+            client.set(f"{tmp}/{path}", value)
+    assert client.get(tmp) == {"x": 2, "map": {"a": 1}}
     client.set(f"{tmp}/map", {"b": 2}, force=True)
     assert client.get(f"{tmp}/map") == {"b": 2}
-
-
-def test_entity_cannot_be_set(client, tmp):
-    """There are no entity nodes."""
-    with pytest.raises(yt.YtResponseError, match="Entity nodes"):
-        client.set(f"{tmp}/x", None)
 
 
 def test_document_is_reached_into(client, tmp):
@@ -136,54 +114,31 @@ def test_document_is_reached_into(client, tmp):
     assert _code(client.get, f"{tmp}/d/zz") == 500
 
 
-def test_nested_tables_files_and_documents_are_shown_as_entities(client, tmp):
-    """`get` of a map shows structure, not content."""
+def test_get_of_a_map_shows_structure(client, tmp):
+    """Not content, nor what is below an opaque map; each node has the asked attributes that it has."""
     client.create("table", f"{tmp}/t")
-    client.create("document", f"{tmp}/d", attributes={"value": 5})
-    assert client.get(tmp) == {"t": None, "d": None}
-
-
-def test_get_carries_the_asked_attributes(client, tmp):
-    """Every shown node has those of the named attributes that it has."""
-    client.set(f"{tmp}/a", 5)
-    client.set(f"{tmp}/a/@mark", "x")
-    shown = client.get(tmp, attributes=["type", "mark"])
-    assert shown.attributes == {"type": "map_node"}
-    assert shown["a"].attributes == {"type": "int64_node", "mark": "x"}
-
-
-def test_opaque_map_hides_its_children(client, tmp):
-    """An opaque map is shown when it is asked for itself."""
+    client.create("document", f"{tmp}/d", attributes={"value": 5, "mark": "x"})
     client.set(f"{tmp}/a", {"b": 1})
+    assert client.get(tmp) == {"a": {"b": 1}, "t": None, "d": None}
     client.set(f"{tmp}/a/@opaque", True)
-    assert client.get(tmp) == {"a": None}
+    shown = client.get(tmp, attributes=["type", "mark"])
+    assert shown == {"a": None, "t": None, "d": None}
     assert client.get(f"{tmp}/a") == {"b": 1}
+    assert shown.attributes == {"type": "map_node"}
+    assert shown["d"].attributes == {"type": "document", "mark": "x"}
 
 
-def test_list_gives_names_with_attributes(client, tmp):
-    """Names come sorted, attributes with them on request."""
-    for name in ("b", "a"):
+def test_list_gives_sorted_names(client, tmp):
+    """With attributes on request, cut on request with a mark that says so, and of maps only."""
+    for name in "bca":
         client.create("map_node", f"{tmp}/{name}")
-    assert client.list(tmp) == ["a", "b"]
-    listed = client.list(tmp, attributes=["type"])
-    assert [str(name) for name in listed] == ["a", "b"]
-    assert listed[0].attributes == {"type": "map_node"}
-
-
-def test_long_list_is_cut_and_says_so(client, tmp):
-    """`max_size` marks what is incomplete."""
-    for name in "abc":
-        client.create("map_node", f"{tmp}/{name}")
-    listed = client.list(tmp, max_size=2)
-    assert list(listed) == ["a", "b"]
-    assert listed.attributes == {"incomplete": True}
-
-
-def test_list_of_a_leaf_is_refused(client, tmp):
-    """Only maps have children."""
-    client.set(f"{tmp}/a", 1)
+    assert client.list(tmp) == ["a", "b", "c"]
+    assert client.list(tmp, attributes=["type"])[0].attributes == {"type": "map_node"}
+    cut = client.list(tmp, max_size=2)
+    assert (list(cut), cut.attributes) == (["a", "b"], {"incomplete": True})
+    client.set(f"{tmp}/leaf", 1)
     with pytest.raises(yt.YtResponseError, match='"List" method is not supported'):
-        client.list(f"{tmp}/a")
+        client.list(f"{tmp}/leaf")
 
 
 def test_exists_never_fails_on_a_missing_path(client, tmp):
@@ -196,29 +151,16 @@ def test_exists_never_fails_on_a_missing_path(client, tmp):
 
 
 def test_remove_spares_children_unless_told(client, tmp):
-    """A map with children goes with `recursive` only."""
-    client.set(f"{tmp}/a", {"b": 1})
+    """`recursive` takes them along, `/*` takes them alone, `force` makes it idempotent; the root stays."""
+    client.set(f"{tmp}/a", {"b": 1, "c": {"d": 2}})
     assert _code(client.remove, f"{tmp}/a") == 506
+    client.remove(f"{tmp}/a/*", recursive=True)
+    assert client.get(f"{tmp}/a") == {}
+    client.set(f"{tmp}/a/b", 1)
     client.remove(f"{tmp}/a", recursive=True)
-    assert not client.exists(f"{tmp}/a")
-
-
-def test_remove_of_nothing_fails_unless_forced(client, tmp):
-    """`force` makes removing idempotent."""
     assert _code(client.remove, f"{tmp}/a") == 500
     client.remove(f"{tmp}/a", force=True)
     client.remove(f"{tmp}/a/b/c", force=True)
-
-
-def test_remove_of_all_children(client, tmp):
-    """`/*` empties a map and keeps it."""
-    client.set(f"{tmp}/a", {"b": 1, "c": {"d": 2}})
-    client.remove(f"{tmp}/a/*", recursive=True)
-    assert client.get(f"{tmp}/a") == {}
-
-
-def test_root_cannot_be_removed(client):
-    """The tree stays."""
     with pytest.raises(yt.YtResponseError, match="Cannot remove the root"):
         client.remove("/", recursive=True, force=True)
 

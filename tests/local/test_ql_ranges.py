@@ -113,6 +113,7 @@ def test_condition_on_the_key_seeks_and_finds_the_same_rows(
         ("//ordered", "[$row_index] = 1"),
         ("//ordered", "v = 1"),
         ("//hashed", "v = 1"),
+        ("//ordered", "true"),
     ],
 )
 def test_full_scan_is_refused_when_forbidden(tables: Tables, path: str, condition: str) -> None:
@@ -121,17 +122,6 @@ def test_full_scan_is_refused_when_forbidden(tables: Tables, path: str, conditio
     assert tables.select(query)
     error = tables.refusal(query, allow_full_scan=False)
     assert error.message.startswith("Primary table key is not used in the where clause (full scan)")
-
-
-def test_query_without_condition_is_a_full_scan(tables: Tables) -> None:
-    """No WHERE is the widest condition."""
-    error = tables.refusal("v from [//ordered]", allow_full_scan=False)
-    assert error.message.startswith("Primary table key is not used in the where clause (full scan)")
-
-
-def test_leading_computed_column_follows_from_the_others(tables: Tables) -> None:
-    """A condition on the columns that the hash is made of is no full scan."""
-    assert tables.column("v from [//hashed] where k = 1", allow_full_scan=False) == [1]
 
 
 @pytest.mark.parametrize("condition", ["a > 5 and a < 3", "false", "a = 1 and a in (2, 3)"])
@@ -163,10 +153,14 @@ def test_input_limit_counts_rows_in_the_key_range_only(tables: Tables) -> None:
     assert tables.column("v from [//ordered] limit 2", input_row_limit=2) == [0, 3]
 
 
-def test_incomplete_input_is_accepted_on_request(tables: Tables) -> None:
-    """The answer is then made of the first rows."""
-    query = "sum(1) as n from [//ordered] group by 1"
-    assert tables.column(query, input_row_limit=10, fail_on_incomplete_result=False) == [10]
+def test_incomplete_answer_is_accepted_on_request(tables: Tables) -> None:
+    """It is then made of the first rows, or cut."""
+    query, partial = "sum(1) as n from [//ordered] group by 1", {"fail_on_incomplete_result": False}
+    assert tables.column(query, input_row_limit=10, **partial) == [10]
+    query = "v from [//ordered]"
+    assert tables.column(query, output_row_limit=2, **partial) == [0, 3]
+    error = tables.refusal(query, output_row_limit=-1)
+    assert error.message == "Negative output row limit is forbidden"
 
 
 def test_output_over_the_limit_fails_with_its_code(tables: Tables) -> None:
@@ -175,19 +169,6 @@ def test_output_over_the_limit_fails_with_its_code(tables: Tables) -> None:
     assert error.code == Code.QUERY_OUTPUT_ROW_LIMIT_EXCEEDED
     assert error.attributes == {"output_row_limit": 59}
     assert len(tables.column("v from [//ordered]", output_row_limit=60)) == 60
-
-
-def test_incomplete_output_is_accepted_on_request(tables: Tables) -> None:
-    """The answer is then cut."""
-    query = "v from [//ordered]"
-    found = tables.column(query, output_row_limit=2, fail_on_incomplete_result=False)
-    assert found == [0, 3]
-
-
-def test_negative_limit_is_refused(tables: Tables) -> None:
-    """A limit is a number of rows."""
-    error = tables.refusal("v from [//ordered]", output_row_limit=-1)
-    assert error.message == "Negative output row limit is forbidden"
 
 
 @pytest.mark.parametrize(
@@ -210,6 +191,6 @@ def test_first_value_of_an_encoded_key_comes_back(kind: str, stored: list[object
 def test_computed_column_is_fixed_by_its_arguments(tables: Tables) -> None:
     """A point of the arguments is a point of the key, so that one row is read."""
     query = "v from [//hashed] where k in (1, 2) and v > 0"
-    assert tables.column(query, input_row_limit=2) == [1]
+    assert tables.column(query, input_row_limit=2, allow_full_scan=False) == [1]
     *_, plan = tables.plans(lambda: tables.select(query))
     assert "SCAN s_" not in plan

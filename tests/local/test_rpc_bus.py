@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import socket
 import struct
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,7 +11,7 @@ import pytest
 from yt.common import YtError
 
 from tests.rpc_client import KIND, RawRpc, RpcError, driver, message, request_parts
-from yt_exactly_once.local import LocalCluster, LocalClusterError
+from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.local.rpc import message_types
 from yt_exactly_once.local.rpc.bus import connection as connection_module
 from yt_exactly_once.local.rpc.bus import envelopes, packets
@@ -264,13 +263,3 @@ def test_driver_is_let_in_with_the_token_only():
         stranger = driver(cluster, token="wrong", driver_logging_config=quiet)
         with pytest.raises(YtError, match="Token is invalid"):
             stranger.list("/")
-
-
-def test_chosen_rpc_port_is_used_and_a_taken_one_is_named():
-    """Consecutive ports from the first one on."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        with pytest.raises(LocalClusterError, match=f"Port {port} is in use"):
-            LocalCluster(rpc_port=port).start()
-    with LocalCluster(rpc_port=port) as cluster:
-        assert cluster.rpc_addresses == [f"127.0.0.1:{port}"]
