@@ -82,7 +82,6 @@ class Queue:
     def create(
         cls, client: YtClient, folder: str, name: str = "queue", *, partitions: int = 3
     ) -> Queue:
-        """Create an empty one."""
         path = create_table(
             client, f"{folder}/{name}", columns(QUEUE_TYPES), tablet_count=partitions
         )
@@ -136,7 +135,6 @@ class Queue:
         kept.extend(fresh)
 
     def all_rows(self) -> list[Row]:
-        """Return the rows of all partitions."""
         return [row for rows in self.rows for row in rows]
 
     def until(self, ends: dict[int, int]) -> Queue:
@@ -157,7 +155,6 @@ class Queue:
         return {int(row["partition_index"]): int(row["offset"]) for row in found}
 
     def ends(self) -> dict[int, int]:
-        """Return where each partition ends."""
         return {partition: len(rows) for partition, rows in enumerate(self.rows)}
 
 

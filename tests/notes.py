@@ -11,7 +11,6 @@ class NoNotes:
     """Keeps nothing: every batch looks as if it was the first call."""
 
     def all(self) -> Sequence[Note]:
-        """See `Notes.all`."""
         return ()
 
     def add(self, note: Note, text: str) -> None:
@@ -25,9 +24,7 @@ class MemoryNotes:
         self.texts: dict[Note, str] = {}
 
     def all(self) -> Sequence[Note]:
-        """See `Notes.all`."""
         return tuple(self.texts)
 
     def add(self, note: Note, text: str) -> None:
-        """See `Notes.add`."""
         self.texts[note] = text

@@ -203,7 +203,6 @@ class Deployment(ABC):
     # Rows
 
     def columns(self) -> dict[str, str]:
-        """Return the columns of the DataFrame with their Spark types."""
         program = self.program
         columns = {"id": "bigint", "num": "bigint"}
         columns |= {"key": "double"} if program.is_sorted else {}
@@ -214,7 +213,6 @@ class Deployment(ABC):
         return columns
 
     def target_schema(self) -> list[dict[str, Any]]:
-        """Return the schema of the target."""
         kinds = {"bigint": "int64", "double": "double", "string": "any"}
         schema = [
             {"name": name, "type": kinds[kind], "required": name in {"num", "key"}}

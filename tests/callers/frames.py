@@ -55,7 +55,6 @@ class Column:
         return Column(pa.int64(), values)
 
     def isNull(self) -> Column:  # noqa: N802 - Spark's name
-        """See `Column.isNull`."""
         return Column(pa.bool_(), lambda rows, place: self.values(rows, place).is_null())
 
     def __add__(self, other: Column) -> Column:
@@ -70,18 +69,15 @@ class Functions:
 
     @staticmethod
     def col(name: str) -> Any:
-        """Return a column; its type is looked up in the rows."""
         plain = name.strip("`").replace("``", "`")
         return Column(pa.null(), lambda rows, _: rows.column(plain))
 
     @staticmethod
     def lit(value: int) -> Column:
-        """Return a constant."""
         return Column(pa.int64(), lambda rows, _: pa.array([value] * rows.num_rows, pa.int64()))
 
     @staticmethod
     def spark_partition_id() -> Column:
-        """Return the partition."""
         return Column(pa.int32(), lambda rows, place: pa.array([place] * rows.num_rows, pa.int32()))
 
     @staticmethod
@@ -96,17 +92,14 @@ class Functions:
 
     @staticmethod
     def pmod(one: Column, two: Column) -> Column:
-        """Return the positive remainder."""
         return one._with(two, lambda number, by: number % by)
 
     @staticmethod
     def shiftright(one: Column, bits: int) -> Column:
-        """Shift to the right."""
         return one._with(Functions.lit(bits), lambda number, by: number >> by)
 
     @staticmethod
     def shiftleft(one: Column, bits: int) -> Column:
-        """Shift to the left."""
         return one._with(Functions.lit(bits), lambda number, by: number << by)
 
     @staticmethod
@@ -116,7 +109,6 @@ class Functions:
 
     @staticmethod
     def hash(*columns: Column) -> Column:
-        """Return 32 bits of a hash."""
         return _hashed(columns, 4, pa.int32())
 
 
@@ -155,12 +147,10 @@ class Frame:
 
     @property
     def columns(self) -> list[str]:
-        """See `DataFrame.columns`."""
         return list(self.arrow.names)
 
     @property
     def schema(self) -> Any:
-        """See `DataFrame.schema`."""
         return spark_schema_of(self.arrow)
 
     def mapped(
@@ -190,14 +180,12 @@ class Frame:
         return self.mapped(schema, change)
 
     def withColumns(self, columns: dict[str, Column]) -> Frame:  # noqa: N802 - Spark's name
-        """See `DataFrame.withColumns`."""
         frame = self
         for name, column in columns.items():
             frame = frame.withColumn(name, column)
         return frame
 
     def toDF(self, *names: str) -> Frame:  # noqa: N802 - Spark's name
-        """See `DataFrame.toDF`."""
         fields = [field.with_name(name) for field, name in zip(self.arrow, names, strict=True)]
         return self.mapped(pa.schema(fields), lambda rows, _: rows.rename_columns(list(names)))
 
@@ -207,21 +195,17 @@ class Frame:
         return self.mapped(schema, lambda rows, _: rows.select(list(names)))
 
     def drop(self, *names: str) -> Frame:
-        """See `DataFrame.drop`."""
         return self.select(*(name for name in self.columns if name not in names))
 
     def localCheckpoint(self, eager: bool = True) -> Frame:  # noqa: N802 - Spark's name
-        """See `DataFrame.localCheckpoint`."""
         assert eager
         kept = self.evaluate()
         return replace(self, evaluate=lambda: kept, disorders=False)
 
     def toArrow(self) -> pa.Table:  # noqa: N802 - Spark's name
-        """See `DataFrame.toArrow`."""
         return pa.Table.from_batches(self.evaluate(), self.arrow)
 
     def mapInArrow(self, task: Any, _schema: Any) -> _Job:  # noqa: N802 - Spark's name
-        """See `DataFrame.mapInArrow`."""
         return _Job(self, task)
 
 

@@ -84,14 +84,12 @@ class InFormat(InMemory):
         self._run_id = ""
 
     def run(self, run: Run) -> None:
-        """See `Deployment.run`."""
         self._run_id = f"run-{next(_numbers)}"
         # What is sent to tasks finds the connections that this very process has.
         client._shared_connection.cache_clear()
         super().run(run)
 
     def execute(self, run: Run, given: Any, batch: int) -> None:
-        """See `Deployment.execute`."""
         for number in range(max(0, batch - 1), batch + 1):
             lines = ["v1", "{}", *self.offsets[number]]
             (self._checkpoint / "offsets" / str(number)).write_text("\n".join(lines))

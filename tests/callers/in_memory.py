@@ -62,7 +62,6 @@ _ARROW = {
 
 
 def deploy(program: Program) -> InMemory:
-    """Run a program; see `Deployment.deploy`."""
     deployment = InMemory(program)
     with deployment.patches():
         deployment.deploy()
@@ -90,7 +89,6 @@ class InMemory(Deployment):
     # Spark's part
 
     def run(self, run: Run) -> None:
-        """See `Deployment.run`."""
         self.server.start_process(run.death)
         self.notes.read_only = run.read_only
         run_module.LOOK_INTERVAL = -1.0 if run.looks or run.retyped else LOOK_INTERVAL
@@ -184,7 +182,6 @@ class InMemory(Deployment):
         return cut(joined(rows), run.cores) if self.program.source is Source.FILES else rows
 
     def frame(self, run: Run, given: Any, layout: Layout, parts: Sequence[Part]) -> Any:
-        """See `Deployment.frame`."""
         rows: list[list[Row]] = given
         for part in parts:
             rows = [self.program.passed(part, partition) for partition in rows]
@@ -221,7 +218,6 @@ class InMemory(Deployment):
         return Frame(self.server, schema, evaluate, session, disorders=disorders, folds=folds)
 
     def in_threads(self, jobs: Sequence[Callable[[], None]], period: int) -> None:
-        """See `Deployment.in_threads`."""
         turns = Turns(jobs, period)
         with mock.patch.object(self.server, "between", turns.between):
             turns.run()
@@ -230,26 +226,21 @@ class InMemory(Deployment):
 
     @property
     def paths(self) -> dict[str, Any]:
-        """See `Deployment.paths`."""
         rejects = {"dead_letter_path": REJECTED} if self.program.rejects else {}
         tables = {"ledger_path": LEDGER, "producer_path": PRODUCER}
         return {"proxy": "model", **tables, **rejects}
 
     @property
     def target(self) -> str:
-        """See `Deployment.target`."""
         return TARGET
 
     def connect(self, sink: TransactionalSink) -> None:
-        """See `Deployment.connect`."""
         sink._offset_log = self._log
 
     def written(self) -> list[dict[str, Any]]:
-        """See `Deployment.written`."""
         return self.server.tables[TARGET].all_rows()
 
     def rejected(self) -> list[dict[str, Any]]:
-        """See `Deployment.rejected`."""
         table = self.server.tables.get(REJECTED)
         return [json.loads(row["row"]) for row in table.all_rows()] if table else []
 
@@ -306,7 +297,6 @@ class Notes(MemoryNotes):
         self.read_only = False
 
     def add(self, note: Note, text: str) -> None:
-        """See `Notes.add`."""
         self._server.require_alive()
         if self.read_only:
             message = "Read-only file system"
@@ -323,12 +313,10 @@ class Log:
         self._first, self._logged = deployment.commits, len(deployment.offsets)
 
     def locate(self, frame: Any, batch_id: int) -> Place:  # noqa: ARG002 - the interface
-        """See `OffsetLog.locate`."""
         deployment = self._deployment
         return Place(deployment.query_id, self._run_id, batch_id, deployment.notes)
 
     def identify(self, frame: Any, place: Place) -> MicroBatch:  # noqa: ARG002 - the interface
-        """See `OffsetLog.identify`."""
         now, before = self._texts(place.batch_id), self._texts(place.batch_id - 1)
         return MicroBatch(
             query_id=place.query_id,
@@ -341,7 +329,6 @@ class Log:
         )
 
     def ranges(self, batch: MicroBatch, number: int) -> tuple[SourceRange, ...]:  # noqa: ARG002 - the interface
-        """See `OffsetLog.ranges`."""
         return source_ranges(self._texts(number), self._texts(number - 1))
 
     def has_ended(self, place: Place) -> bool:  # noqa: ARG002 - the interface

@@ -112,7 +112,6 @@ class Call(Told):
     on_error: OnError = OnError.RAISE
 
     def layout_in(self, batch: int) -> Layout:
-        """Return how the rows of a batch lie."""
         return self.layout if batch >= self.since else Layout.AS_READ
 
     @property
@@ -267,7 +266,6 @@ class Program(Told):
         return [sum(len(each[place]) for each in self.rows[: number + 1]) for place in range(width)]
 
     def calls(self, run: Run, batch: int) -> tuple[Call, ...]:
-        """Return the calls in a batch."""
         function = run.function
         is_skipped = function.skips_empty and not any(self.rows[batch])
         return () if is_skipped or batch in function.skips else function.calls

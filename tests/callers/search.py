@@ -186,7 +186,6 @@ def search(fault: Fault, most: int, folder: Path) -> tuple[int, str]:
 
 
 def main() -> None:
-    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", default=[""])
     parser.add_argument("--programs", type=int, default=3_000)

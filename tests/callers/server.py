@@ -70,7 +70,6 @@ class Table:
         return tuple(row.get(name) for name in self.keys)
 
     def all_rows(self) -> list[Row]:
-        """Return every row."""
         if self.keys:
             return [row for _, row in self.rows.values() if row is not None]
         return [row for tablet in sorted(self.tablets) for row in self.tablets[tablet]]
@@ -192,7 +191,6 @@ class Server:
         return self.tables[path]
 
     def begin(self) -> str:
-        """Begin a transaction."""
         name = f"transaction-{next(self._ids)}"
         rows = {path: dict(table.rows) for path, table in self.tables.items()}
         self.transactions[name] = Transaction(self.version, rows)
@@ -249,7 +247,6 @@ class Server:
             table.rows[key] = (self.version, value)
 
     def decoded(self, body: Any, wire: Any) -> list[Row]:
-        """Return the rows of a request."""
         payload = body.read()
         if not isinstance(wire, ArrowFormat):
             return [bare(row) for row in yson.loads(payload, yson_type="list_fragment")]

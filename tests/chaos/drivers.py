@@ -78,7 +78,6 @@ class Driver(Child):
         self._signal(signal.SIGSTOP)
 
     def wake(self) -> None:
-        """Let it go on."""
         self._signal(signal.SIGCONT)
 
     def end(self) -> None:
@@ -176,14 +175,12 @@ class Fleet:
             self.dismiss(driver)
 
     def rest(self) -> None:
-        """Let the driver at work stand by for the next round."""
         if self._spare is None:
             self._spare, self.current = self.current, None
         elif self.current is not None:
             self.dismiss(self.current)
 
     def close(self) -> None:
-        """End all drivers."""
         for driver in [self.current, self._spare, *self.replaced]:
             if driver is not None:
                 driver.end()

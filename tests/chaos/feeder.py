@@ -49,7 +49,6 @@ class Feeder(threading.Thread):
         return sum(map(len, self._stage.queue.rows))
 
     def run(self) -> None:
-        """Feed."""
         plan = self._stage.plan
         most = plan.rows_per_partition * plan.partitions * _BATCHES_AHEAD
         try:

@@ -66,12 +66,10 @@ class RoundTask:
     conf: dict[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as it travels."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, given: dict[str, Any]) -> Self:
-        """Read what has travelled."""
         queries = tuple(QueryTask(**query) for query in given["queries"])
         return cls(**{**given, "queries": queries})
 
@@ -91,10 +89,8 @@ class DriverOptions:
     by_tasks: bool = False
 
     def dump(self) -> str:
-        """Return the argument."""
         return json.dumps(asdict(self))
 
     @classmethod
     def load(cls, argument: str) -> Self:
-        """Read the argument."""
         return cls(**json.loads(argument))

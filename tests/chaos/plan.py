@@ -79,7 +79,6 @@ class Rates:
     stops: float = 8.0
 
     def of(self, kind: Kind) -> float:
-        """Return the rate of a kind."""
         return {
             Kind.DRIVER_KILL: self.kills * 0.55,
             Kind.TAKEOVER: self.kills * 0.15,
@@ -162,7 +161,6 @@ class RoundPlan:
 
     @classmethod
     def draw(cls, seed: int, mode: DeliveryMode, number: int, rates: Rates) -> Self:
-        """Draw the plan of a round."""
         name = f"{seed}/{mode.value}/{number}"
         # Two drivers with checkpoints of their own cut batches unlike; only a transaction sorts that out.
         kinds = [
@@ -203,12 +201,10 @@ class RoundPlan:
 
 
 def folder_path(mode: DeliveryMode, number: int) -> str:
-    """Return the path of a round's tables."""
     return f"//chaos/{mode.value}-{number}"
 
 
 def target_path(mode: DeliveryMode, number: int, query: str) -> str:
-    """Return the path of a query's target."""
     return f"{folder_path(mode, number)}/{query}"
 
 

@@ -51,7 +51,6 @@ def by_mode(verdicts: Sequence[Verdict]) -> dict[str, Tally]:
 
 
 def to_json(seed: int, verdicts: Sequence[Verdict]) -> dict[str, Any]:
-    """Return the report."""
     tallies = by_mode(verdicts)
     total = Tally()
     for tally in tallies.values():

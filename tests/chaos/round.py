@@ -126,7 +126,6 @@ class Round:
 
     @property
     def faults(self) -> int:
-        """Faults so far."""
         return self._arena.network.faults.total() + self._incidents.counts.total()
 
     @property
@@ -136,7 +135,6 @@ class Round:
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the round began."""
         return self._agenda.timefunc()
 
     def run(self) -> Verdict:

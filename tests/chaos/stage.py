@@ -34,13 +34,11 @@ class Subject:
 
     @property
     def name(self) -> str:
-        """Name of the query."""
         return self.plan.name
 
     def select(
         self, client: YtClient, what: str, where: str = "", **options: Any
     ) -> list[dict[str, Any]]:
-        """Query the target."""
         return list(client.select_rows(f"{what} from [{self.target}] {where}", **options))
 
 
@@ -55,7 +53,6 @@ class Stage:
 
     @classmethod
     def build(cls, client: YtClient, plan: RoundPlan, folder: Path) -> Stage:
-        """Create everything."""
         queue = Queue.create(client, plan.folder, partitions=plan.partitions)
         trouble = folder / "trouble"
         trouble.mkdir(parents=True)

@@ -62,7 +62,6 @@ class Tally:
     failures: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: Tally) -> None:
-        """Add the counts of another one."""
         for name in ("numbers", "faults", "retries", "failures"):
             getattr(self, name).update(getattr(other, name))
 
@@ -88,7 +87,6 @@ class Tally:
             self.failures[error_name(event[ERROR])] += 1
 
     def to_json(self) -> dict[str, Any]:
-        """Return the counts for a report."""
         return {
             **{name: round(self.numbers[name], 1) for name in NUMBERS},
             "faults_total": self.faults.total(),

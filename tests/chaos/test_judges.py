@@ -97,7 +97,6 @@ class Hand:
         self.write([alike | {"row": row, "name": "x", "batch": batch} for row in numbers])
 
     def look(self):
-        """Look at the target once."""
         self.watcher._look(self.subject)
         assert self.watcher.failed_looks == 0
 
@@ -110,7 +109,6 @@ class Hand:
 
 @pytest.fixture(scope="module")
 def client():
-    """A client of a cluster."""
     with LocalCluster() as cluster:
         yield cluster.client()
 

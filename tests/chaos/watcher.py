@@ -72,7 +72,6 @@ class Watcher(threading.Thread):
         return min(self._taken.values())
 
     def run(self) -> None:
-        """Look."""
         try:
             while not self._stop_looking.is_set():
                 for subject in self._stage.subjects:

@@ -58,7 +58,6 @@ class Sky:
     tables: tuple[str, ...]
 
     def draw(self) -> Weather:
-        """Return the next weather."""
         name, build = self.chance.choice(sorted(_MENU.items()))
         seconds = self.chance.uniform(SHORTEST_SECONDS, LONGEST_SECONDS)
         return Weather(name, seconds, (*build(self), *_drizzle(self)))

@@ -31,7 +31,6 @@ class RealCluster:
         self.proxy_urls = [f"http://{host}" for host in hosts] or [address]
 
     def client(self, proxy_index: int = 0, **config: Any) -> Any:
-        """Return a client of one proxy."""
         from yt.wrapper import YtClient
 
         if proxy_index >= len(self.proxy_urls):
@@ -51,7 +50,6 @@ class OverFront:
         self._defaults: dict[str, Any] = rpc if front == "rpc" else {}
 
     def client(self, proxy_index: int = 0, **config: Any) -> Any:
-        """Return a client of one proxy."""
         return self._cluster.client(proxy_index, **{**self._defaults, **config})
 
 

@@ -10,8 +10,6 @@ VALUE = {"name": "v", "type": "string"}
 
 @pytest.fixture
 def create(client, tmp):
-    """Return a function that creates and mounts a table."""
-
     def make(schema, **attributes):
         given = {"dynamic": True, "schema": schema, **attributes}
         client.create("table", f"{tmp}/t", attributes=given)

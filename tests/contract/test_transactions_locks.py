@@ -31,8 +31,6 @@ TEXTS = {
 
 @pytest.fixture
 def create(client, tmp):
-    """Return a function that creates and mounts a sorted table."""
-
     def make(columns):
         attributes = {"dynamic": True, "schema": [KEY, *columns]}
         client.create("table", f"{tmp}/t", attributes=attributes)

@@ -34,12 +34,10 @@ class Death(NamedTuple):
     in_parts: bool = False
 
     def point(self, cell: Cell) -> CrashPoint | None:
-        """Return where a query dies."""
         return self.transactional if cell.mode == DeliveryMode.TRANSACTIONAL else self.from_tasks
 
 
 def everywhere(batch: int, point: CrashPoint) -> Death:
-    """Return a death that all queries die."""
     return Death(batch, point, point)
 
 

@@ -48,7 +48,6 @@ REFUSALS = (
 
 
 def family_of(lineage) -> Lineage:
-    """Return queries of every mode."""
     return lineage(*CELLS, rows=BATCHES * 300, rows_per_partition=300)
 
 

@@ -57,7 +57,6 @@ class Held:
     event: str
 
     def __call__(self, event: str, _fields: dict[str, Any]) -> None:
-        """Wait until the file is gone."""
         hold = Path(self.folder, "hold")
         if event == self.event and hold.exists():
             Path(self.folder, "held").touch()
@@ -72,7 +71,6 @@ class Swallowing:
     sink: TransactionalSink
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
-        """Write a batch, or not."""
         with suppress(Exception):
             self.sink(frame, batch_id)
 
@@ -130,7 +128,6 @@ class Queries:
         self._queries[checkpoint] = query
 
     def finish(self, checkpoint: str) -> None:
-        """Wait for the end of a query."""
         query = self._queries[checkpoint]
         try:
             assert query.awaitTermination(PATIENCE_SECONDS), "The query does not end"
@@ -138,11 +135,9 @@ class Queries:
             query.stop()
 
     def stop(self, checkpoint: str) -> None:
-        """Stop a query."""
         self._queries[checkpoint].stop()
 
     def close(self) -> None:
-        """End the session."""
         self._spark.stop()
 
 

@@ -66,7 +66,6 @@ class Server(AbstractContextManager["Server"]):
 
     @property
     def address(self) -> str:
-        """For clients."""
         return f"sc://127.0.0.1:{self._port}"
 
     def start(self) -> None:
@@ -132,7 +131,6 @@ class Client:
         self._process.communicate()
 
     def ask(self, do: str, **asked: Any) -> None:
-        """Ask for a call of `Queries`."""
         self._process.stdin.write(json.dumps({"do": do, **asked}) + "\n")
         self._process.stdin.flush()
 
@@ -144,7 +142,6 @@ class Client:
         return error, kind
 
     def call(self, do: str, **asked: Any) -> tuple[str, str]:
-        """Make a call of `Queries`."""
         self.ask(do, **asked)
         return self.answer()
 
@@ -197,5 +194,4 @@ class Flow:
         return differences(self.query.found(self.queue.client, self.target), expected)
 
     def assert_exact(self) -> None:
-        """The target has what it must."""
         assert self.wrong() == ""

@@ -43,7 +43,6 @@ def start(query: Operated, pause: str = "") -> subprocess.Popen[str]:
 
 
 def main() -> None:
-    """Run to the end of the queue."""
     proxy, folder, checkpoint, pause = json.loads(sys.argv[1])
     # Root may write everywhere, whatever the permissions say.
     ctypes.CDLL(None).prctl(_DROP_FROM_BOUNDING_SET, _DAC_OVERRIDE)

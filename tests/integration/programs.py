@@ -50,7 +50,6 @@ class Program:
     script: str = ""
 
     def __post_init__(self) -> None:
-        """Create the tables."""
         self.client = self.cluster.client()
         for path in (QUEUE, TARGET):
             attributes = {"dynamic": True, "schema": COLUMNS}
@@ -58,7 +57,6 @@ class Program:
             self.client.mount_table(path, sync=True)
 
     def append(self, amounts: range) -> None:
-        """Append rows to the queue."""
         rows = [{"customer": f"c{amount % 3}", "amount": amount} for amount in amounts]
         self.client.insert_rows(QUEUE, rows)
 

@@ -73,7 +73,6 @@ class Heard:
         return [fields for name, fields in self.events if name == event]
 
     def count(self, event: str) -> int:
-        """Return how often an event came."""
         return Counter(name for name, _ in self.events)[event]
 
 
@@ -107,7 +106,6 @@ class Stream:
 
     @property
     def client(self) -> YtClient:
-        """A plain client."""
         return self.queue.client
 
     @property
@@ -117,11 +115,9 @@ class Stream:
 
     @property
     def ledger(self) -> str:
-        """Path of the ledger."""
         return f"{self.target}_ledger"
 
     def frame(self) -> DataFrame:
-        """Return the frame of the query."""
         rows = read_queue(
             self.spark,
             self.cluster.proxy_urls[0],
@@ -210,7 +206,6 @@ class Stream:
         return forget_last_batch(self.checkpoint)
 
     def found(self) -> Rows:
-        """Return the rows of the target."""
         return self.query.found(self.client, self.target)
 
     def wrong(self) -> str:

@@ -53,7 +53,6 @@ def save(spark, cluster):
 
 
 def found(client, path):
-    """Return the rows of the target."""
     rows = client.select_rows(f"id, [value] from [{path}]")
     return sorted((row["id"], row["value"]) for row in rows)
 

@@ -88,7 +88,6 @@ def opened(spark, cluster):
 
 @pytest.fixture
 def writer(opened, cluster, queue, tmp_path):
-    """A writer of a stream."""
     return (
         opened.load(queue.path)
         .writeStream.format("yt")

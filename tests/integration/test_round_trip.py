@@ -87,7 +87,6 @@ class RoundTrip:
         return encode(rows, self.plan, WireFormat.YSON, tablet_index=0)
 
     def append(self, rows: pa.RecordBatch) -> None:
-        """Write rows into the queue."""
         transaction = self.connection.begin(LEASE)
         transaction.write(
             self.queue, [Payload(rows.num_rows, self.encoded(rows))], WireFormat.YSON.value

@@ -69,7 +69,6 @@ class Case:
         assert [fields["reason"] for fields in told.of(Event.BATCH_SKIPPED)][:1] == ["replay"]
 
     def found(self):
-        """Return the rows of the table."""
         listed = ", ".join(f"[{name}]" for name in self.names)
         rows = self.flow.client.select_rows(f"{listed} from [{self.path}]")
         return sorted(tuple(row[name] for name in self.names) for row in rows)

@@ -62,7 +62,6 @@ class Flow:
         return reader.option("maxFilesPerTrigger", 1).json(str(self.folder / "source"))
 
     def run(self, frame: DataFrame, output_mode: str = "append", **options: Any) -> None:
-        """Run a query to its end."""
         own = {name: options.pop(name) for name in ("write",) if name in options}
         sink = TransactionalSink(Target(self.path, **own), proxy=self.proxy, **options)
         finish(
@@ -78,7 +77,6 @@ class Flow:
         forget_last_batch(self.folder / "checkpoint")
 
     def found(self, *names: str) -> list[tuple[Any, ...]]:
-        """Return the rows of the target."""
         rows = self.client.select_rows(f"{', '.join(names)} from [{self.path}]")
         return [tuple(row[name] for name in names) for row in rows]
 

@@ -125,7 +125,6 @@ class Operated:
         self.ledger = f"{self.target}_ledger"
 
     def create(self) -> Operated:
-        """Create what the query needs."""
         self.create_queue()
         self.create_table(self.target, TARGET_SCHEMA)
         code, said = self.command(f"yt-exactly-once create-consumer {self.consumer} {self.queue}")
@@ -237,7 +236,6 @@ class Operated:
         reader.commit(end)
 
     def source_given(self) -> dict[str, str]:
-        """Return the options of the source."""
         return {
             **({"consumer_path": self.consumer} if self.consumer else {}),
             "proxy": self.proxy,

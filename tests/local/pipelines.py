@@ -72,7 +72,6 @@ class Pipeline:
         self.ledger = f"{self.target}_ledger"
 
     def create(self) -> Pipeline:
-        """Create all tables."""
         mark = {LEDGER_MARK: LEDGER_VERSION} if self.marked else {}
         for path, schema, attributes in (
             (self.queue, QUEUE_SCHEMA, {"tablet_count": PARTITIONS}),

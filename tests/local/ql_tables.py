@@ -65,7 +65,6 @@ class Tables:
         self.connection.execute(f"INSERT INTO {quote(layout.sql_table)} VALUES ({marks})", stored)
 
     def select(self, query: str, **options: Any) -> list[dict[str, Any]]:
-        """Run a query."""
         found = ql.execute(self.connection, query, self._find, **options)
         return [row for row in found.rows if row is not None]
 
@@ -113,7 +112,6 @@ def columns(**types: str) -> list[dict[str, Any]]:
 
 
 def key_columns(**types: str) -> list[dict[str, Any]]:
-    """Describe key columns."""
     return [{**column, "sort_order": "ascending"} for column in columns(**types)]
 
 

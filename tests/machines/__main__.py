@@ -14,7 +14,6 @@ from tests.machines.campaign import USUAL, run
 
 
 def main() -> int:
-    """Run a campaign; return 1 when a promise was broken."""
     parser = argparse.ArgumentParser(prog="tests.machines", description=__doc__)
     for blow, count in USUAL.items():
         option = f"--{blow.split()[0]}"

@@ -54,7 +54,6 @@ class Result:
     violations: list[str] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
-        """Return all of it for `json.dumps`."""
         return {**vars(self), "history": asdict(self.history)}
 
 

@@ -34,7 +34,6 @@ _ERROR_LENGTH = 4_000
 
 
 def main() -> None:
-    """Run the flows of the plan."""
     plan = json.loads(sys.argv[1])
     # Before the first thread, as it forks.
     scratch = Path(plan["scratch"])

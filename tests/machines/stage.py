@@ -202,7 +202,6 @@ class Gateway:
         raise AssertionError(f"The gateway does not start: see {self._log}")
 
     def kill(self) -> None:
-        """Kill it at once."""
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
         assert self._process.stdout is not None
@@ -250,11 +249,9 @@ class Stage:
             self.queue.append(rows, partition)
 
     def target(self, name: str) -> str:
-        """Return the path of the target of a flow."""
         return f"{FOLDER}/{name}_target"
 
     def checkpoint(self, name: str) -> str:
-        """Return the path of the checkpoint of a flow."""
         return f"{self.plan['checkpoints']}/{name}"
 
     def must_hold(self, name: str, *, is_sorted: bool) -> Rows:

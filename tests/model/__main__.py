@@ -14,7 +14,6 @@ from tests.model.scenarios import ALL, bounded
 
 
 def main(arguments: list[str]) -> None:
-    """Explore, one scenario after another."""
     deep = "deep" in arguments
     wanted = [argument for argument in arguments if argument != "deep"]
     totals: dict[str, Counter[str]] = defaultdict(Counter)

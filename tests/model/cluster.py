@@ -147,17 +147,14 @@ def put(rows: Rows, writes: Sequence[Put | Append]) -> Rows:
 
 
 def ledger_key(query: str, target: str) -> Key:
-    """Return the key of a ledger row."""
     return LEDGER, (query, target)
 
 
 def consumer_key(queue: str, partition: int) -> Key:
-    """Return the key of a consumer row."""
     return CONSUMER, (CLUSTER, queue, partition)
 
 
 def session_key(session_id: str) -> Key:
-    """Return the key of a row of the producer table."""
     return PRODUCER, (session_id,)
 
 
@@ -175,12 +172,10 @@ def ledger_value(row: Mapping[str, Any]) -> str:
 
 
 def consumer_value(offset: int) -> str:
-    """Return a consumer row as it is kept."""
     return json.dumps({"offset": offset})
 
 
 def offset_in(rows: Rows, row: int) -> int:
-    """Return where a consumer stands."""
     value = rows[row][1]
     return int(json.loads(value)["offset"]) if value else 0
 
@@ -201,14 +196,12 @@ class ModelCluster:
         self._begun = 0
 
     def lookup(self, path: str, keys: Sequence[Row]) -> list[Row | None]:
-        """See `Reader.lookup`."""
         answer = self.script.ask(Lookup(self.numbers(path, keys)))
         if answer == UNAVAILABLE:
             raise ClusterUnavailableError("The model lost a request")
         return [json.loads(value) if value else None for value in answer]
 
     def begin(self, timeout: timedelta, lanes: int = 1) -> ModelTransaction:  # noqa: ARG002
-        """See `Cluster.begin`."""
         answer = self.script.ask(Begin(self._begun))
         self._begun += 1
         if answer == UNAVAILABLE:
@@ -218,7 +211,6 @@ class ModelCluster:
     def begin_ahead(
         self, timeout: timedelta, lanes: int, reads: Callable[[Transaction], T]
     ) -> ModelAhead[T]:
-        """See `Cluster.begin_ahead`."""
         try:
             begun = partial(_returned, self.begin(timeout, lanes))
         except ClusterUnavailableError as error:
@@ -229,7 +221,6 @@ class ModelCluster:
         """See `Cluster.unpin`; every proxy of the model is as good as another."""
 
     def numbers(self, path: str, keys: Sequence[Row]) -> tuple[int, ...]:
-        """Return the numbers of rows."""
         return tuple(self.index[path, tuple(key.values())] for key in keys)
 
 
@@ -250,7 +241,6 @@ class ModelTransaction:
 
     @property
     def id(self) -> str:
-        """See `Transaction.id`."""
         return self._snapshot.transaction
 
     def lookup(self, path: str, keys: Sequence[Row]) -> list[Row | None]:
@@ -294,7 +284,6 @@ class ModelTransaction:
         return [call(self) for call in calls]
 
     def commit(self, _written: Sequence[str] = ()) -> None:
-        """See `Transaction.commit`."""
         snapshot = self._snapshot
         answer = self._cluster.script.ask(
             Commit(snapshot.transaction, snapshot.rows, tuple(self._writes))

@@ -220,7 +220,6 @@ class ModelFrame:
         self.sparkSession = SimpleNamespace(conf={})
 
     def withColumns(self, more: dict[str, Any]) -> ModelFrame:  # noqa: N802 - Spark's name
-        """See `DataFrame.withColumns`."""
         columns = [*self.schema.names, *more]
         return ModelFrame(self._script, self._job, columns, self._tasks)
 
@@ -229,11 +228,9 @@ class ModelFrame:
         return self
 
     def select(self, *_names: str) -> ModelFrame:
-        """See `DataFrame.select`."""
         return self
 
     def mapInArrow(self, task: Any, _schema: str) -> ModelFrame:  # noqa: N802 - Spark's name
-        """See `DataFrame.mapInArrow`."""
         begun = task.sessions if isinstance(task, RehearsalTask) else {}
         last = sorted((name, state.sequence_number) for name, state in begun.items())
         inside = task.transaction.id if isinstance(task, JoinedInsertTask) else ""
@@ -242,11 +239,9 @@ class ModelFrame:
         return ModelFrame(self._script, job, self.schema.names, self._tasks)
 
     def toArrow(self) -> ModelFrame:  # noqa: N802 - Spark's name
-        """See `DataFrame.toArrow`."""
         return self
 
     def to_batches(self) -> list[ModelFrame]:
-        """See `pyarrow.Table.to_batches`."""
         return [self]
 
     def to_pylist(self) -> list[dict[str, Any]]:
@@ -259,21 +254,17 @@ class ModelFrame:
 
     @property
     def write(self) -> ModelFrame:
-        """See `DataFrame.write`."""
         return self
 
     def format(self, name: str) -> ModelFrame:
-        """See `DataFrameWriter.format`."""
         assert name == "noop"
         return self
 
     def mode(self, name: str) -> ModelFrame:
-        """See `DataFrameWriter.mode`."""
         assert name == "overwrite"
         return self
 
     def save(self) -> None:
-        """See `DataFrameWriter.save`."""
         self.evaluate()
 
     def evaluate(self) -> tuple[str, ...]:

@@ -198,7 +198,6 @@ class Scenario:
         return self.spread if run == 1 or self.then is None else self.then
 
     def partitions(self, run: int) -> int:
-        """Return the number of the tasks of a batch."""
         fixed = {Spread.SHUFFLED: 2, Spread.TOGETHER: 1}
         return fixed.get(self.spread_in(run), len(self.places))
 
@@ -238,12 +237,10 @@ class Scenario:
 
 
 def rows_of(ranges: Ranges) -> tuple[SourceRow, ...]:
-    """Return the rows of a batch."""
     return tuple(
         (place, row) for place, (start, end) in enumerate(ranges) for row in range(start, end)
     )
 
 
 def query_id(checkpoint: int) -> str:
-    """Return the id of the query with that checkpoint."""
     return f"query{checkpoint}"

@@ -275,5 +275,4 @@ def bounded(scenario: Scenario, *, deep: bool) -> Scenario:
 
 
 def named(name: str) -> Scenario:
-    """Return the scenario of that name."""
     return next(scenario for scenario in ALL if scenario.name == name)

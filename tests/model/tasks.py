@@ -169,7 +169,6 @@ def silent(event: Event, /, **fields: Any) -> None:
 
 
 def frame_columns(scenario: Scenario) -> list[str]:
-    """Return the columns of the query's frame."""
     return [*COLUMNS, *(SOURCE_COLUMNS if scenario.by_source else ())]
 
 
@@ -242,7 +241,6 @@ def task_context(partition: int, attempt: int = 0) -> Iterator[None]:
 
 @cache
 def rows_in(payload: bytes) -> tuple[dict[str, int], ...]:
-    """Return the rows of a payload."""
     return tuple(yson.loads(payload, yson_type="list_fragment"))
 
 

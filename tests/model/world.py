@@ -181,11 +181,9 @@ class World(NamedTuple):
         )
 
     def with_driver(self, slot: int, driver: Driver) -> World:
-        """Return the world with another driver in a slot."""
         return self._replace(drivers=(*self.drivers[:slot], driver, *self.drivers[slot + 1 :]))
 
     def with_checkpoint(self, number: int, checkpoint: Checkpoint) -> World:
-        """Return the world with another checkpoint."""
         before, after = self.checkpoints[:number], self.checkpoints[number + 1 :]
         return self._replace(checkpoints=(*before, checkpoint, *after))
 
@@ -206,7 +204,6 @@ class World(NamedTuple):
         return self._replace(drivers=drivers)
 
     def with_tasks(self, tasks: Iterable[Task]) -> World:
-        """Return the world with other running tasks."""
         return self._replace(tasks=tuple(sorted(tasks)))
 
     def orphaned(self, slot: int) -> World:

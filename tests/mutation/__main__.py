@@ -207,7 +207,6 @@ class Copy:
 
 
 def main() -> int:
-    """Damage, test, report."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     parser.add_argument("--modules", nargs="+", default=["commit", "ytsaurus/transaction"])
     parser.add_argument("--sample", type=int, help="so many random damages; else all")

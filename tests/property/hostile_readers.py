@@ -282,7 +282,6 @@ def read_all(
 
 
 def main() -> None:
-    """Print what each reader took."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--count", type=int, default=10_000)
     options.add_argument("--first", type=int, default=0)

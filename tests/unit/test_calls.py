@@ -34,12 +34,9 @@ class Run:
                 body(call)
 
     def emit(self, event, **fields):
-        """Keep an event."""
         self.told.append((event, fields))
 
     def fails(self, number, *keys):
-        """Make a call that fails."""
-
         def body(_call):
             raise errors.ConflictError("no")
 

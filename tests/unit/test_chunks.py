@@ -107,11 +107,9 @@ class Frame:
         return self
 
     def toDF(self, *_names):  # noqa: N802 - Spark's name
-        """Rename the columns."""
         return self
 
     def select(self, *columns):
-        """Note the columns."""
         self.selected = columns
         return self
 
@@ -136,11 +134,9 @@ class Column:
         self.told = source, kind, name
 
     def cast(self, kind):
-        """See `Column.cast`."""
         return Column(self.told[0], kind, self.told[2])
 
     def alias(self, name):
-        """See `Column.alias`."""
         return Column(*self.told[:2], name)
 
 
@@ -154,7 +150,6 @@ class ConnectFrame:
         return Column(name)
 
     def toArrow(self):  # noqa: N802 - Spark's name
-        """Return the rows."""
         return self.table
 
 

@@ -39,7 +39,6 @@ class CountTask(RowTask):
     reports = StructType().add("row_count", LongType())
 
     def run(self, batches, partition):
-        """See `RowTask.run`."""
         assert partition == 3
         count = sum(chunk.num_rows for chunk in self.settings.chunks(batches))
         yield ChunkReport(count).to_arrow()
@@ -54,12 +53,10 @@ class Count(Mode):
         """See `Mode.check`."""
 
     def plan(self, given):
-        """See `Mode.plan`."""
         settings = self.settings(given, given.target)
         return Plan(given, settings.names, CountTask(settings))
 
     def finish(self, plan, arrived):
-        """See `Mode.finish`."""
         return [TargetRows(plan.given.target.path, (), "", ChunkReport.of_all(arrived).row_count)]
 
 

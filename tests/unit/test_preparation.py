@@ -88,7 +88,6 @@ class Cluster:
         return to_yson_type(None, {name: found[name] for name in attributes if name in found})
 
     def mount_table(self, path, *, sync):
-        """Mount a table."""
         assert sync
         self.tables[path]["tablet_state"] = "mounted"
 
@@ -97,7 +96,6 @@ class Cluster:
         return [True] if (consumer_path, queue_path) in self.registered else []
 
     def begin(self, _timeout):
-        """Begin a transaction."""
         return self
 
     def write(self, path, payloads, wire):
@@ -108,7 +106,6 @@ class Cluster:
             raise self.refusal
 
     def abort(self):
-        """Abort the transaction."""
         self.probes.append("aborted")
 
 

@@ -34,7 +34,6 @@ class Cluster:
 
     @contextmanager
     def sending(self):
-        """Yield the client."""
         yield self
 
     def create_queue_producer_session(self, _producer, _queue, name):

@@ -56,7 +56,6 @@ class Report:
         self._lock = threading.Lock()
 
     def tell(self, event: str, **fields: Any) -> None:
-        """Send one event, in a line of its own."""
         line = json.dumps({"event": event, **fields}, default=str) + "\n"
         with self._lock:
             os.write(self._descriptor, line.encode())
@@ -151,7 +150,6 @@ def _ask(proxy: str, body: bytes | None = None) -> Any:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the plan; return the exit code."""
     plan = Plan.load(arguments[0])
     scratch = Path(plan.scratch)
     scratch.mkdir(parents=True, exist_ok=True)

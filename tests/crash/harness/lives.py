@@ -69,13 +69,11 @@ class Life(AbstractContextManager["Life"]):
         return AssertionError(f"{what}: {self.error}" if self.error else self._child.failure(what))
 
     def wait_until_stopped(self) -> None:
-        """Wait until the child has stopped itself."""
         _, status = os.waitpid(self._child.pid, os.WUNTRACED)
         if not os.WIFSTOPPED(status):
             raise self._child.failure("The child ended, and was to stop")
 
     def wake(self) -> None:
-        """Let a stopped child go on."""
         os.killpg(self._child.pid, signal.SIGCONT)
 
     @property
@@ -169,11 +167,9 @@ class Subject:
         return QUERIES[self.cell.kind]
 
     def dying(self, point: CrashPoint, batch: int) -> QueryPlan:
-        """Return the plan of a life that ends at that point."""
         return self.plan_with(point=point.name, batch=batch)
 
     def plan_with(self, **changes: Any) -> QueryPlan:
-        """Return the plan with some values changed."""
         return replace(self.plan, **changes)
 
     def remains(self) -> Remains:
@@ -225,7 +221,6 @@ class Lineage:
     backend: str = "http"
 
     def plan(self, queries: Sequence[QueryPlan], **options: Any) -> Plan:
-        """Return the plan of a life that runs these queries."""
         return Plan(
             queries=tuple(queries),
             proxy=self.cluster.proxy_urls[0],
@@ -236,7 +231,6 @@ class Lineage:
         )
 
     def start(self, queries: Sequence[QueryPlan], **options: Any) -> Life:
-        """Begin a life."""
         return Life(self.plan(queries, **options), self.folder / "child.log")
 
     def die(self, point: CrashPoint, batch: int) -> list[Remains]:

@@ -50,12 +50,10 @@ class Plan:
     report: int = -1
 
     def dump(self) -> str:
-        """Return the argument."""
         return json.dumps(asdict(self))
 
     @classmethod
     def load(cls, argument: str) -> Self:
-        """Read the argument."""
         given = json.loads(argument)
         queries = tuple(QueryPlan(**query) for query in given.pop("queries"))
         return cls(queries=queries, **given)
