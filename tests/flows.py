@@ -7,14 +7,12 @@ with the package. Used by the tests in one Spark session and by those that kill 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from pyspark.sql import DataFrame, SparkSession
-    from yt.wrapper import YtClient
+from pyspark.sql import DataFrame, SparkSession
+from yt.wrapper import YtClient
 
 Row = dict[str, Any]
 Rows = list[tuple[Any, ...]]

@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from random import Random
+from typing import Any
 from unittest import mock
 
+import pyarrow as pa
 from pyspark import TaskContext
 
 from tests.callers.deployment import CHUNK, told
@@ -21,6 +25,7 @@ from tests.callers.frames import TASK_ATTEMPTS, JobFailedError
 from tests.callers.in_memory import InMemory
 from tests.callers.mishaps import CrashedError, TaskDiedError
 from tests.callers.oracle import Execution, ViolationError, check
+from tests.callers.program import Program, Run
 from tests.model.tasks import task_context
 from yt_exactly_once.errors import ExactlyOnceError
 from yt_exactly_once.spark.data_source import YtDataSource
@@ -30,15 +35,6 @@ from yt_exactly_once.spark.sink import stream_writer, transactional_sink
 from yt_exactly_once.spark.sink.arrived import RUN_ID_PROPERTY
 from yt_exactly_once.spark.sink.writer_options import parse_writer_options
 from yt_exactly_once.ytsaurus import client
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-    from random import Random
-
-    import pyarrow as pa
-
-    from tests.callers.program import Program, Run
 
 PROCESSES = 2
 """How many there are of each kind."""

@@ -5,11 +5,13 @@ Plain choices come first everywhere, so that an example shrinks to what matters.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
 
 from tests.callers.mishaps import Death, How, Request
 from tests.callers.program import (
@@ -25,11 +27,6 @@ from tests.callers.program import (
 )
 from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.observability import Event
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from hypothesis.strategies import DrawFn, SearchStrategy
 
 MOST_BATCHES, MOST_ROWS = 3, 5
 

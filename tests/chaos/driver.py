@@ -13,11 +13,14 @@ import queue
 import signal
 import sys
 import threading
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
+from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.chaos.messages import (
     BATCH_COLUMN,
@@ -42,15 +45,8 @@ from tests.flows import PARTITION_COLUMN, QUERIES, ROW_COLUMN, read_queue
 from yt_exactly_once import RetryPolicy, TransactionalSink, config, register_source
 from yt_exactly_once.demo.messages import Report
 from yt_exactly_once.demo.nursery import open_nursery
+from yt_exactly_once.observability import Listener
 from yt_exactly_once.spark.sink import sender
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
-
-    from yt_exactly_once.observability import Listener
 
 RETRY = RetryPolicy(
     attempts=60,

@@ -8,16 +8,12 @@ from __future__ import annotations
 
 import random
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
+from yt.wrapper import YtClient
+
+from tests.chaos.stage import Stage
 from tests.flows import known_row
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from yt.wrapper import YtClient
-
-    from tests.chaos.stage import Stage
 
 _BATCHES_AHEAD = 3
 _PAUSE_SECONDS = 0.05

@@ -11,23 +11,19 @@ import os
 import signal
 import time
 from collections import Counter, deque
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from sched import scheduler
+
+from yt.wrapper import YtClient
 
 from tests.chaos.checkpoint import copy, is_usable, keep_true_one, twin
+from tests.chaos.drivers import Driver, Fleet
+from tests.chaos.network import Network
 from tests.chaos.plan import DRIVER_KINDS, Incident, Kind
+from tests.chaos.stage import Stage
 from tests.chaos.trouble import FAIL, KILL, Trouble
 from tests.chaos.weather import LONGEST_HOLD
 from tests.flows import ledger_entries
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from sched import scheduler
-
-    from yt.wrapper import YtClient
-
-    from tests.chaos.drivers import Driver, Fleet
-    from tests.chaos.network import Network
-    from tests.chaos.stage import Stage
 
 _TRIGGER_PATIENCE = 8.0
 """Seconds after which a driver is struck although the event to strike at has not come."""

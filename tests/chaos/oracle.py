@@ -7,21 +7,17 @@ of `tests.flows`; nothing of the package under test.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from yt.wrapper import YtClient
 
 from tests.chaos.checkpoint import Ends, read_cuts
 from tests.chaos.messages import BATCH_COLUMN
-from tests.flows import Queue, Row, ledger_entries
+from tests.chaos.stage import Stage, Subject
+from tests.flows import Queue, Row, Rows, ledger_entries
 from yt_exactly_once.config import DeliveryMode
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from yt.wrapper import YtClient
-
-    from tests.chaos.stage import Stage, Subject
-    from tests.flows import Rows
 
 _SHOWN = 5
 

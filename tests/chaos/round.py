@@ -7,10 +7,15 @@ import queue
 import sched
 import shutil
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+from yt.wrapper import YtClient
+
+from tests.chaos.drivers import Driver, Fleet
 from tests.chaos.feeder import Feeder
 from tests.chaos.incidents import Incidents
 from tests.chaos.messages import (
@@ -22,24 +27,16 @@ from tests.chaos.messages import (
     QUERY_FAILED,
     SESSION_READY,
 )
+from tests.chaos.network import Network
 from tests.chaos.oracle import Findings, Oracle
+from tests.chaos.plan import RoundPlan
 from tests.chaos.stage import Stage
 from tests.chaos.tally import Tally
 from tests.chaos.watcher import Watcher
 from tests.chaos.weather import LONGEST_HOLD
 from yt_exactly_once.config import DeliveryMode
+from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.observability import Event
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from yt.wrapper import YtClient
-
-    from tests.chaos.drivers import Driver, Fleet
-    from tests.chaos.network import Network
-    from tests.chaos.plan import RoundPlan
-    from yt_exactly_once.local import LocalCluster
 
 DRAIN_SECONDS = 600.0
 """A round whose queries have not taken the rest of the queue by then is stuck."""

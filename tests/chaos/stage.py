@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
+
+from yt.wrapper import YtClient
 
 from tests.chaos.checkpoint import twin
 from tests.chaos.messages import BATCH_COLUMN, QueryTask, RoundTask
-from tests.chaos.plan import target_path
+from tests.chaos.plan import QueryPlan, RoundPlan, target_path
 from tests.flows import QUERIES, Query, Queue, columns, create_table
 from yt_exactly_once.config import DeliveryMode
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from yt.wrapper import YtClient
-
-    from tests.chaos.plan import QueryPlan, RoundPlan
 
 _TABLET_COUNT = "tablet_count"
 

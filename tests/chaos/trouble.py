@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from pyarrow import RecordBatch
+from pyarrow import RecordBatch
 
 FAIL = "fail"
 KILL = "kill"

@@ -11,16 +11,13 @@ from __future__ import annotations
 import threading
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from yt.wrapper import YtClient
 
 from tests.chaos.messages import BATCH_COLUMN
-from tests.flows import ledger_entries
-
-if TYPE_CHECKING:
-    from yt.wrapper import YtClient
-
-    from tests.chaos.stage import Stage, Subject
-    from tests.flows import Entry
+from tests.chaos.stage import Stage, Subject
+from tests.flows import Entry, ledger_entries
 
 _PAUSE_SECONDS = 0.25
 

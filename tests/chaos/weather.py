@@ -7,15 +7,13 @@ requests nor its counts are touched.
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.chaos.messages import LEASE_SECONDS
 from yt_exactly_once.config import DeliveryMode
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Callable, Iterator
 
 Rule = dict[str, Any]
 

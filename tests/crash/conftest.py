@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 import pytest
+from yt.wrapper import YtClient
 
 from tests.cluster_fixtures import HazardousCluster
 from tests.crash.harness.lives import Cell, Lineage, Subject
 from tests.flows import Queue
 from tests.tiers import NIGHTLY
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from yt.wrapper import YtClient
-
-    from yt_exactly_once.local import LocalCluster
+from yt_exactly_once.local import LocalCluster
 
 
 @pytest.fixture(scope="module")

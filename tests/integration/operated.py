@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
 
 from tests.local.operated import Killed, Operated
 from yt_exactly_once import register_source
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import DataFrame, SparkSession
 
 _BUSY = "Python worker failed to connect back"
 """Spark waits ten seconds for a Python process; the page says to start the query again."""

@@ -4,30 +4,34 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from yt.wrapper import YtClient
 
-from tests.flows import STATELESS, Query, Queue, differences, ledger_entries, read_queue
+from tests.flows import (
+    STATELESS,
+    Entry,
+    Query,
+    Queue,
+    Rows,
+    differences,
+    ledger_entries,
+    read_queue,
+)
 from yt_exactly_once import ClusterConfig, RetryPolicy, Target, TransactionalSink
+from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.operations.audit.found import By
 from yt_exactly_once.operations.audit.run import audit
 from yt_exactly_once.spark.versions import HAS_ADMISSION_CONTROL
 from yt_exactly_once.ytsaurus.client import Connection
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
-    from yt.wrapper import YtClient
-
-    from tests.flows import Entry, Rows
-    from yt_exactly_once.local import LocalCluster
 
 QUICK = RetryPolicy(first_wait=timedelta(milliseconds=20), max_wait=timedelta(milliseconds=200))
 """Retries whose waits do not slow the tests down."""

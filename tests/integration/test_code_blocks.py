@@ -8,17 +8,15 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import pytest
+from yt.wrapper import YtClient
 
 from tests.code_blocks import How, blocks, pages
 from yt_exactly_once import Target, TransactionalSink, create_table, register_source
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.telemetry import Telemetry
-
-if TYPE_CHECKING:
-    from yt.wrapper import YtClient
 
 pytestmark = pytest.mark.further
 

@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 import yt.yson
+from pyspark.sql import DataFrame
 from yt.wrapper import YsonFormat
 
 from tests.integration.streams import QUICK, finish
@@ -24,12 +27,6 @@ from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.config import ClusterConfig
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.tables import describe_table
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from pyspark.sql import DataFrame
 
 pytestmark = pytest.mark.further
 

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame
 
 from tests.flows import columns, create_table, differences, ledger_entries
-from tests.integration.streams import Heard, finish
+from tests.integration.streams import Heard, Stream, finish
 from tests.tiers import first_of
 from yt_exactly_once import Event
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import DataFrame
-
-    from tests.integration.streams import Stream
 
 COMMIT = "commit_transaction"
 

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from tests.flows import AGGREGATION, DEDUP, STATELESS, WINDOW_SECONDS, WINDOWED, Query
 from tests.tiers import first_of
 from yt_exactly_once import Event
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 pytestmark = pytest.mark.further
 

@@ -13,19 +13,16 @@ import sys
 import textwrap
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame
 
 from tests.flows import columns, create_table, differences
 from tests.integration.streams import finish, forget_last_batch
 from tests.tiers import first_of
 from yt_exactly_once import Target, TransactionalSink
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import DataFrame
 
 pytestmark = pytest.mark.further
 

@@ -15,12 +15,14 @@ import sys
 import time
 import uuid
 from collections import Counter
+from collections.abc import Callable
 from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from datetime import timedelta
 from io import BytesIO, TextIOWrapper
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest import mock
 
 import pyarrow as pa
@@ -28,24 +30,18 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import LongType, StructType
 from yt.cli import yt_binary
+from yt.wrapper import YtClient
 
 import yt_exactly_once
 from tests.breaks_page import WRITES
 from tests.callers.frames import Frame, Functions
 from tests.remedies import COMMAND
 from yt_exactly_once import RetryPolicy, Target, TransactionalSink, cli
+from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.spark.query.checkpoint import CheckpointFiles
 from yt_exactly_once.spark.source.opening import OpenedQueue
 from yt_exactly_once.spark.source.packed import PackedQueue
 from yt_exactly_once.spark.source.reader import QueueStreamReader
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from yt.wrapper import YtClient
-
-    from yt_exactly_once.local import LocalCluster
 
 PARTITIONS = 2
 QUEUE_SCHEMA = [

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
+from yt.wrapper import YtClient
 from yt.yson import dumps
 
 from yt_exactly_once.codec.row_hash import added, row_hashes
 from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.commit.cluster import Payload
+from yt_exactly_once.commit.complete import CompleteResult
 from yt_exactly_once.commit.entry import LEDGER_MARK, LEDGER_SCHEMA, LEDGER_VERSION
 from yt_exactly_once.commit.ledger import CommitLedger
 from yt_exactly_once.commit.parts import TargetRows, whole
 from yt_exactly_once.commit.transactional import BatchCommit
 from yt_exactly_once.config import ClusterConfig, RetryPolicy
+from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.tables import ensure_table
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from yt.wrapper import YtClient
-
-    from yt_exactly_once.commit.complete import CompleteResult
-    from yt_exactly_once.local import LocalCluster
 
 PARTITIONS = 2
 QUEUE_SCHEMA = [

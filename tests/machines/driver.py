@@ -14,9 +14,10 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.crash.harness.child import Report
 from tests.flows import QUERIES, read_queue
@@ -25,9 +26,6 @@ from tests.machines.standalone import ON_WORKER
 from yt_exactly_once import Event, TransactionalSink, register_source
 from yt_exactly_once.checkpoints import gateway_at
 from yt_exactly_once.demo.nursery import open_nursery
-
-if TYPE_CHECKING:
-    from pyspark.sql.streaming.query import StreamingQuery
 
 _LOOK_SECONDS = 0.1
 _ERROR_LENGTH = 4_000

@@ -13,12 +13,16 @@ import signal
 import sys
 import threading
 import urllib.request
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from tests.chaos.session import open_session
 from tests.crash.crash_points import CrashPoint
@@ -26,13 +30,6 @@ from tests.crash.harness.plan import Plan, QueryPlan
 from tests.flows import QUERIES, read_queue
 from yt_exactly_once import Event, Target, TransactionalSink, register_source
 from yt_exactly_once.demo.nursery import open_nursery
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
-    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 Fault = dict[str, Any]
 

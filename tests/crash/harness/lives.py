@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
+from yt.wrapper import YtClient
+
+from tests.crash.crash_points import CrashPoint
 from tests.crash.harness.plan import Plan, QueryPlan
 from tests.flows import QUERIES, Entry, Query, Queue, Rows, differences, ledger_entries
 from yt_exactly_once.demo.child import Child
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from yt.wrapper import YtClient
-
-    from tests.crash.crash_points import CrashPoint
-    from yt_exactly_once.local import LocalCluster
+from yt_exactly_once.local import LocalCluster
 
 PATIENCE_SECONDS = 120.0
 """Longest silence of a child that is doing well."""
