@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections import deque
 from concurrent.futures import Executor, Future
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cache, partial
 
+import pyarrow as pa
 import pytest
 
+from yt_exactly_once.codec.rows import row_fragments
+from yt_exactly_once.codec.schema import TableSchema, check_frame
 from yt_exactly_once.commit import transactional
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.commit.cluster import Payload
+from yt_exactly_once.commit.complete import CompleteResult
 from yt_exactly_once.commit.consumers import offsets_of
 from yt_exactly_once.commit.entry import TASKS, LedgerEntry, RowDigest, Tally
 from yt_exactly_once.commit.ledger import CommitLedger
@@ -22,6 +26,7 @@ from yt_exactly_once.commit.transactional import BatchCommit, Committed
 from yt_exactly_once.config import LEASE, RetryPolicy
 from yt_exactly_once.errors import (
     AccessError,
+    BatchTooLargeError,
     ClusterUnavailableError,
     CommitOutcomeUnknownError,
     ConflictError,
@@ -63,7 +68,10 @@ class Cluster:
         fails: per transaction, the request that fails, and how. A commit that fails with `applied` set
             counts nevertheless.
         unpinned: how often the proxy was given up.
+        keys: of the target, as a result that replaces them finds them.
     """
+
+    keys: tuple[bytes, ...] = ()
 
     def __init__(self, *fails, entry=BEFORE, at=(10, 4), applied=True):
         self.entry, self.at, self.applied = entry, dict(enumerate(at)), applied
@@ -131,8 +139,14 @@ class Transaction:
     def side_by_side(self, calls):
         return [call(self) for call in calls]
 
+    def select(self, path, columns, *, limit):
+        assert columns == ("k",)
+        self.ask("select", path)
+        return b"".join(self.cluster.keys[:limit])
+
     def write(self, path, payloads, wire, *, update=False, aggregate=False):
-        self.ask("write", path, b"".join(one.data for one in payloads), wire, update, aggregate)
+        data = b"".join(b"-" * one.deletes + one.data for one in payloads)
+        self.ask("write", path, data, wire, update, aggregate)
 
     def insert(self, path, rows):
         if path == "//ledger":
@@ -364,6 +378,22 @@ def test_an_entry_of_somebody_else_is_refused(entry, error):
     assert cluster.requests == [*READS, ("abort",)]
 
 
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+@pytest.mark.parametrize("event", [Event.TRANSACTION_STARTED, Event.LEDGER_RECORDED])
+def test_whatever_is_raised_before_the_commit_ends_the_transaction(event, error):
+    """A transaction that stays open keeps its clients."""
+    cluster = Cluster()
+
+    def emit(told, **_fields):
+        if told == event:
+            raise error
+
+    with pytest.raises(error):
+        committer(cluster, emit).commit(whole([ROWS]))
+    assert (cluster.begun, cluster.requests[-1]) == (1, ("abort",))
+    assert ("commit",) not in cluster.requests
+
+
 def test_the_rows_of_a_failed_call_are_remembered():
     """Each transaction keeps the digest of the rows it was sent with first."""
     sent = {"earlier": "digest"}
@@ -372,6 +402,26 @@ def test_the_rows_of_a_failed_call_are_remembered():
         committer(cluster, attempts=2, commits_sent=sent).commit(whole([ROWS]))
     assert sent["earlier"] == "digest"
     assert sent["tx1"] == sent["tx2"] == digest_of([ROWS])
+
+
+@pytest.mark.parametrize(
+    ("data", "remembers", "refusal"),
+    [
+        (b"ab", True, ""),
+        (b"other", True, "this call has other rows"),
+        (b"ab", False, "Another sink"),
+    ],
+)
+def test_the_late_commit_of_a_failed_call_is_met_by_the_next_one(data, remembers, refusal):
+    """Of the same rows it is theirs. Other rows would be lost, and another sink knows nothing of it."""
+    cluster, sent = Cluster(("commit", CommitOutcomeUnknownError("told")), applied=False), {}
+    with pytest.raises(RetriesExhaustedError):
+        committer(cluster, attempts=1, commits_sent=sent).commit(whole([ROWS]))
+    cluster.entry = entry_of(batch(), "tx1")
+    again = committer(cluster, commits_sent=sent if remembers else {})
+    rows = replace(ROWS, lanes=[[Payload(2, data)], *ROWS.lanes[1:]])
+    with pytest.raises(RepeatedCallError, match=refusal) if refusal else nullcontext():
+        assert again.commit(whole([rows])).transaction_id == "tx1"
 
 
 def test_a_transaction_that_was_opened_ahead_is_the_one_of_the_first_attempt():
@@ -669,20 +719,14 @@ def test_a_consumer_without_a_row_is_at_the_first_row():
 @pytest.mark.parametrize(
     ("entry", "begins"), [(BEFORE, False), (None, True)], ids=["later", "first batch"]
 )
-def test_the_remedy_for_a_moved_consumer_knows_what_may_have_moved_it(entry, begins):
-    """Another sink of the function; in the first batch, also where the query was told to begin."""
+def test_a_consumer_that_somebody_moved_ends_the_attempt(entry, begins):
+    """Another sink of the function, maybe; in the first batch, also where the query was told to begin."""
+    cluster = Cluster(entry=entry, at=(11, 4))
     with pytest.raises(OffsetConflictError) as caught:
-        committer(Cluster(entry=entry, at=(11, 4))).commit(whole([ROWS]))
-    assert "advance_consumer=False" in str(caught.value)
-    assert ("starting_offsets" in str(caught.value)) == begins
-
-
-def test_a_consumer_that_somebody_moved_ends_the_attempt():
-    """Nothing was written."""
-    cluster = Cluster(at=(11, 4))
-    with pytest.raises(OffsetConflictError):
         committer(cluster).commit(whole([ROWS]))
     assert cluster.requests == [*READS, ("abort",)]
+    assert "advance_consumer=False" in str(caught.value)
+    assert ("starting_offsets" in str(caught.value)) == begins
 
 
 @pytest.mark.parametrize(
@@ -696,3 +740,69 @@ def test_a_gap_in_the_batches_is_settled_by_the_log_or_by_a_person(options):
         committer(Cluster(at=(20, 4)), of=now).commit(whole([ROWS]))
     done = committer(Cluster(at=(20, 4)), of=now, **options).commit(whole([ROWS]))
     assert done.attempts == 1
+
+
+PLAN = check_frame(
+    pa.schema([("k", pa.int64()), ("v", pa.int64())]),
+    TableSchema.from_yt(
+        [
+            {"name": "k", "type_v3": "int64", "sort_order": "ascending"},
+            {"name": "v", "type_v3": "int64"},
+        ]
+    ),
+    target="//t",
+    sorted=True,
+)
+
+
+def keys(*numbers):
+    rows = pa.RecordBatch.from_pydict(dict.fromkeys("kv", pa.array(numbers, pa.int64())))
+    return row_fragments(rows, PLAN.keys)
+
+
+def result(*numbers):
+    """Rows that take the place of all in the target, of which there may be ten."""
+    lanes = [[Payload(len(numbers), b"rows")]] if numbers else []
+    complete = CompleteResult(PLAN.keys, keys(*numbers), 10)
+    return whole([TargetRows("//t", lanes, "yson", len(numbers), complete=complete)])
+
+
+def replaced(*gone, rows=b"rows"):
+    """Return the requests of an attempt that deletes these keys."""
+    deletes = b"-" + b"".join(keys(*gone).to_pylist())
+    written = [("write", "//t", data, "yson", False, False) for data in (deletes, rows) if data]
+    return [("select", "//t"), *written]
+
+
+def test_every_attempt_replaces_what_it_finds():
+    """What came in between is deleted as well; of what is done to one key the last thing counts."""
+    cluster = Cluster(("commit", ConflictError("told")), applied=False)
+    cluster.keys = keys(1, 2, 3).to_pylist()
+
+    def others_write(event, **_fields):
+        if event == Event.RETRY_SCHEDULED:
+            cluster.keys += keys(7).to_pylist()
+
+    committer(cluster, others_write).commit(result(2, 4))
+    found = [request for request in cluster.requests if request[0] in {"select", "write"}]
+    assert found == [*replaced(1, 3), *replaced(1, 3, 7)]
+
+
+def test_an_empty_result_only_deletes():
+    """And is recorded like any other."""
+    cluster = Cluster()
+    cluster.keys = keys(1, 2).to_pylist()
+    committer(cluster).commit(result())
+    found = [request for request in cluster.requests if request[0] in {"select", "write"}]
+    assert found == replaced(1, 2, rows=b"")
+    assert cluster.entry.batch_id == 5
+
+
+def test_nothing_is_sent_when_there_is_too_much_to_replace():
+    """The attempt ends before it has written anything."""
+    cluster = Cluster()
+    cluster.keys = keys(*range(11)).to_pylist()
+    with pytest.raises(BatchTooLargeError):
+        committer(cluster).commit(result(100))
+    assert cluster.entry == BEFORE
+    assert not [request for request in cluster.requests if request[0] == "write"]

@@ -1,31 +1,18 @@
-"""What notes and ledger say about earlier batches, and how a second call meets the first one."""
+"""What notes and ledger say about earlier batches."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 
 from tests.notes import MemoryNotes, NoNotes
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
-from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.commit.entry import LedgerEntry, Tally
 from yt_exactly_once.commit.history import History, lack_all_notes, lack_notes, settle
 from yt_exactly_once.commit.ledger import CommitLedger
 from yt_exactly_once.commit.notes import Note, NoteKind
-from yt_exactly_once.commit.parts import TargetRows, whole
-from yt_exactly_once.commit.transactional import BatchCommit
-from yt_exactly_once.config import RetryPolicy
-from yt_exactly_once.errors import (
-    CommitOutcomeUnknownError,
-    ConfigError,
-    IncompleteBatchError,
-    LedgerMissingError,
-    RepeatedCallError,
-    RetriesExhaustedError,
-)
-from yt_exactly_once.observability import Event
+from yt_exactly_once.errors import ConfigError, IncompleteBatchError, LedgerMissingError
 from yt_exactly_once.spark.query.notes import FolderNotes
 from yt_exactly_once.spark.query.offset_log import may_have_read
 from yt_exactly_once.spark.storage import Folder
@@ -267,106 +254,3 @@ def test_batches_that_read_nothing_have_written_nothing(number, before, may):
     assert may_have_read(now, lambda _, __: before) is may
     assert may_have_read(replace(now, batch_id=1_000), lambda _, __: before)
     assert may_have_read(replace(now, batch_id=1, others="digest"), lambda _, __: source(0, 0))
-
-
-class Cluster:
-    """A cluster whose commits are applied late: an answer is lost, and the entry shows afterwards."""
-
-    def __init__(self):
-        self.entry = self.late = None
-        self.open = set()
-        self.begun = 0
-
-    def begin(self, _timeout, _lanes=1):
-        self.begun += 1
-        self.open.add(str(self.begun))
-        return Transaction(self, str(self.begun))
-
-    def lookup(self, _path, _keys):
-        return [self.entry]
-
-    def unpin(self):
-        pass
-
-
-class Transaction:
-    def __init__(self, cluster, number):
-        self.cluster, self.id, self.row = cluster, number, None
-
-    def lookup(self, _path, _keys):
-        return [self.cluster.entry]
-
-    def side_by_side(self, calls):
-        return [call(self) for call in calls]
-
-    def write(self, *_given, **_options):
-        pass
-
-    def insert(self, _path, rows):
-        (self.row,) = rows
-
-    def commit(self, _written=()):
-        self.cluster.open.discard(self.id)
-        self.cluster.late = self.row
-        raise CommitOutcomeUnknownError("no answer")
-
-    def abort(self):
-        self.cluster.open.discard(self.id)
-
-
-def commit(cluster, sent, data, emit=lambda *_, **__: None):
-    rows = TargetRows("//t", [[Payload(1, data)]], "yson", 1)
-    return BatchCommit(
-        LEDGER,
-        batch(0),
-        cluster,
-        policy=RetryPolicy(attempts=1, first_wait=timedelta(0), max_wait=timedelta(0)),
-        emit=emit,
-        lanes=1,
-        advance_consumer=True,
-        commits_sent=sent,
-    ).commit(whole([rows]))
-
-
-def failed_call():
-    """Make a call whose commit is applied after it has given up."""
-    cluster, sent = Cluster(), {}
-    with pytest.raises(RetriesExhaustedError):
-        commit(cluster, sent, b"rows")
-    cluster.entry = cluster.late
-    return cluster, sent
-
-
-def test_second_call_with_the_rows_of_the_first_one_is_done():
-    """Its commit was applied after all."""
-    cluster, sent = failed_call()
-    assert commit(cluster, sent, b"rows").transaction_id == "1"
-
-
-def test_second_call_with_other_rows_is_refused():
-    """They would be taken for those of the first call, and be lost."""
-    cluster, sent = failed_call()
-    with pytest.raises(RepeatedCallError, match="this call has other rows"):
-        commit(cluster, sent, b"other rows")
-
-
-def test_entry_of_an_unknown_call_of_this_run_is_refused():
-    """Such as a sink that reaches the same ledger by another path."""
-    cluster, _sent = failed_call()
-    with pytest.raises(RepeatedCallError, match="Another sink"):
-        commit(cluster, {}, b"rows")
-
-
-@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
-@pytest.mark.parametrize("event", [Event.TRANSACTION_STARTED, Event.LEDGER_RECORDED])
-def test_whatever_is_raised_before_the_commit_ends_the_transaction(event, error):
-    """A transaction that stays open keeps its clients."""
-    cluster = Cluster()
-
-    def emit(told, **_fields):
-        if told == event:
-            raise error
-
-    with pytest.raises(error):
-        commit(cluster, {}, b"rows", emit)
-    assert (cluster.begun, cluster.open, cluster.late) == (1, set(), None)

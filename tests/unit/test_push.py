@@ -80,6 +80,7 @@ def reports(
     digest=False,
     tablets=None,
     connections=1,
+    size=2,
 ):
     """Run one attempt of a task; return its reports."""
     source = SourceRange("cluster", "//queue", None, (), "id")
@@ -88,7 +89,7 @@ def reports(
     numbering = Numbering(micro_batch, by_source, target.plan)
     target = replace(target, options=Target("//t", digest=digest))
     task = PushTask(
-        TaskSettings(NAMES, replace(target, request_size=2), cluster, ONCE, connections, run),
+        TaskSettings(NAMES, replace(target, request_size=size), cluster, ONCE, connections, run),
         numbering,
         "//producer",
     )
@@ -142,6 +143,37 @@ def test_attempt_without_the_rows_of_the_one_before_is_refused(cluster):
     push(cluster, [1, 2])
     with pytest.raises(NotOneToOneError, match="other rows in their place"):
         push(cluster, [], attempt=1)
+
+
+OTHER_ROWS = {
+    "a filter": [2, 3, 4, 5, 6],
+    "another order": [2, 1, 3, 4, 5, 6],
+    "another value": [9, 2, 3, 4, 5, 6],
+    "one row more": [1, 1, 2, 3, 4, 5, 6],
+    "fewer rows than are there": [1, 2, 3],
+}
+
+
+@pytest.mark.parametrize("size", [1, 3, 8])
+@pytest.mark.parametrize("rows", OTHER_ROWS.values(), ids=OTHER_ROWS)
+def test_other_rows_are_refused_until_the_old_ones_are_back(cluster, rows, size):
+    """Neither dropped nor pushed, however often it is tried and however requests are cut."""
+    push(cluster, [1, 2, 3, 4])
+    for run in ("second", "third"):
+        with pytest.raises(NotOneToOneError, match="pushed before"):
+            push(cluster, rows, size=size, run=run)
+    assert cluster.rows == [1, 2, 3, 4]
+    push(cluster, [1, 2, 3, 4, 5, 6], size=size, run="fourth")
+    assert cluster.rows == [1, 2, 3, 4, 5, 6]
+
+
+def test_rows_without_a_digest_are_not_taken_for_the_same(cluster):
+    """An older version of the package pushed them."""
+    push(cluster, [1, 2])
+    ((name, (epoch, last, meta)),) = cluster.sessions.items()
+    cluster.sessions[name] = epoch, last, {**meta, "digest": None}
+    with pytest.raises(NotOneToOneError, match="pushed before"):
+        push(cluster, [1, 2], run="second")
 
 
 def test_rows_that_were_pushed_are_checked_before_they_are_compared(cluster, monkeypatch):

@@ -103,25 +103,22 @@ def inherited(number):
     return {QUERY_ID_PROPERTY: QUERY, BATCH_ID_PROPERTY: str(number)}
 
 
-def test_call_on_the_thread_of_the_query_is_located_by_its_name():
-    """Spark waits for it, and nothing is wrong with it."""
-    place = RunningQuery().locate(Query().frame(**{BATCH_ID_PROPERTY: "4"}), 4)
+@pytest.mark.parametrize(
+    ("thread", "properties", "number", "in_background", "problem"),
+    [
+        (None, {BATCH_ID_PROPERTY: "4"}, 4, False, None),
+        ("Thread-3", inherited(4), 4, True, None),
+        ("Thread-3", {}, 4, True, "a thread that Spark does not know"),
+        (None, {BATCH_ID_PROPERTY: "4"}, 3, False, "called for batch 3, and Spark is running batch 4"),
+    ],
+    ids=["of the query", "that inherits the batch", "unknown", "for another batch"],
+)  # fmt: skip
+def test_call_is_located_by_its_thread(thread, properties, number, in_background, problem):
+    """Or by its DataFrame. Spark waits for its own thread alone; a problem makes the batch fail."""
+    place = RunningQuery().locate(Query().frame(thread, **properties), number)
     assert (place.query_id, place.run_id, place.batch_id) == (QUERY, RUN, 4)
-    assert (place.in_background, place.problem) == (False, None)
-
-
-def test_call_on_a_thread_that_inherits_the_batch_is_in_the_background():
-    """Spark does not wait for that thread by itself."""
-    place = RunningQuery().locate(Query().frame("Thread-3", **inherited(4)), 4)
-    assert (place.query_id, place.run_id, place.batch_id) == (QUERY, RUN, 4)
-    assert (place.in_background, place.problem) == (True, None)
-
-
-def test_call_on_an_unknown_thread_is_located_by_its_dataframe_and_fails():
-    """Its batch must count as not written."""
-    place = RunningQuery().locate(Query().frame("Thread-3"), 4)
-    assert (place.query_id, place.batch_id, place.in_background) == (QUERY, 4, True)
-    assert "a thread that Spark does not know" in str(place.problem)
+    assert place.in_background is in_background
+    assert (problem or "None") in str(place.problem)
 
 
 def test_next_run_is_noticed_on_the_thread_of_the_query():
@@ -188,13 +185,6 @@ def test_call_with_a_dataframe_of_no_query_is_refused():
     query.active = {}
     with pytest.raises(ConfigError, match="outside a streaming query"):
         RunningQuery().locate(query.frame("main"), 4)
-
-
-def test_call_for_another_batch_than_the_running_one_fails():
-    """Its rows would be recorded under the wrong number."""
-    place = RunningQuery().locate(Query().frame(**{BATCH_ID_PROPERTY: "4"}), 3)
-    assert place.batch_id == 4
-    assert "called for batch 3, and Spark is running batch 4" in str(place.problem)
 
 
 def test_call_with_a_dataframe_of_another_query_fails():

@@ -475,12 +475,23 @@ def test_replayed_batch_of_a_removed_queue_is_a_loss():
     assert reader(queue, fail_on_data_loss=False).partitions({}, end) == []
 
 
-def test_commit_moves_a_consumer_that_is_behind():
-    """From where it stands, in every partition."""
-    queue = FakeQueue(10, 5, stored={0: 4})
+@pytest.mark.parametrize(
+    ("stored", "others", "moves"),
+    [
+        ({0: 4}, [], [(0, 4, 10), (1, 0, 5)]),
+        ({0: 10, 1: 7}, [], []),
+        ({}, [12], [(1, 0, 5)]),
+        ({}, [3], [(0, 3, 10), (1, 0, 5)]),
+    ],
+    ids=["behind", "there or ahead", "moved further meanwhile", "moved less far meanwhile"],
+)
+def test_commit_moves_a_consumer_that_is_behind(stored, others, moves):
+    """From where it stands, in every partition; the sink may have moved it, or somebody else just now."""
+    queue = FakeQueue(10, 5)
     source, _, end = planned(queue)
+    queue.stored, queue.interference = stored, others
     source.commit(end)
-    assert queue.moves == [(0, 4, 10), (1, 0, 5)]
+    assert queue.moves == moves
 
 
 def test_busy_query_looks_at_its_consumer_once_a_second():
@@ -566,25 +577,6 @@ def test_consumer_is_moved_in_a_run_whatever_the_run_before_has_left():
     assert queue.moves == []
     assert everything(source, last) is last
     assert queue.moves == [(0, 10, 20)]
-
-
-def test_commit_leaves_a_consumer_that_is_there_or_ahead():
-    """The sink has moved it in its transaction."""
-    queue = FakeQueue(10, 5)
-    source, _, end = planned(queue)
-    queue.stored = {0: 10, 1: 7}
-    source.commit(end)
-    assert queue.moves == []
-
-
-@pytest.mark.parametrize(("other", "moves"), [(12, []), (3, [(0, 3, 10)])])
-def test_commit_disturbed_by_another_move_is_repeated_unless_that_went_further(other, moves):
-    """Somebody moved the consumer between our look and our move."""
-    queue = FakeQueue(10)
-    source, _, end = planned(queue)
-    queue.interference = [other]
-    source.commit(end)
-    assert queue.moves == moves
 
 
 def test_commit_that_is_always_disturbed_is_an_error():
