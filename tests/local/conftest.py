@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -33,3 +34,16 @@ def faulty(breakable: LocalCluster) -> Iterator[LocalCluster]:
     for index in range(len(breakable.proxy_urls)):
         if not breakable.is_alive(index):
             breakable.restart_proxy(index)
+
+
+@pytest.fixture
+def wait(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Let seconds pass on the clock of a cluster in this process."""
+    passed = [0.0]
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + passed[0])
+
+    def advance(seconds: float) -> None:
+        passed[0] += seconds
+
+    return advance

@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
 
-from yt_exactly_once.local import commands
-from yt_exactly_once.local.commands.registry import REGISTRY, Context, Rows
+from tests.in_process import Commands
 from yt_exactly_once.local.cypress import tree, ypath
 from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.proxy import Proxy, Settings
-from yt_exactly_once.local.queues import registrations, trimming
-from yt_exactly_once.local.tablets import appends, forced_unmount
+from yt_exactly_once.local.queues import trimming
 
 QUEUE, CONSUMER, PRODUCER = "//tmp/q", "//tmp/c", "//tmp/p"
 
 
-class Commands:
-    """Commands of one proxy as methods."""
+class Queue(Commands):
+    """A queue of two tablets, its consumers, and one session of a producer."""
 
-    def __init__(self, proxy: Proxy) -> None:
-        assert commands.VERSION
-        self.proxy = proxy
+    def trim(self) -> list[dict[str, Any]]:
+        return trimming.trim_all(self.proxy.store)
 
-    def __call__(self, command: str, rows: Any = (), **parameters: Any) -> Any:
-        context = Context(self.proxy, command, parameters)
-        context.read_rows = lambda _schema=None, /: list(rows)
-        answer = REGISTRY[command].handler(context)
-        return list(answer.rows) if isinstance(answer, Rows) else answer
+    def set(self, name: str, value: Any) -> None:
+        with self.proxy.store.write() as connection:
+            view = View(connection)
+            node = tree.resolve(view, ypath.parse(QUEUE))
+            view.put_attribute(node.id, name, value)
 
     def append(self, count: int, tablet: int = 0, **named: Any) -> None:
         rows = [{"v": b"x", "$tablet_index": tablet}] * count
@@ -86,27 +81,20 @@ def start(tmp_path):
     """Start a proxy with hazards; a queue of two tablets is there."""
     started = []
 
-    def launch(**features: Any) -> Commands:
-        proxy = Proxy(tmp_path, "127.0.0.1:1", Settings(features=features))
-        started.append(proxy)
-        run = Commands(proxy)
-        attributes = {
-            "dynamic": True,
-            "schema": [{"name": "v", "type": "string"}],
-            "tablet_count": 2,
-            "auto_trim_config": {"enable": True},
-        }
-        run("create", type="table", path=QUEUE, attributes=attributes)
-        run("mount_table", path=QUEUE)
+    def launch(**features: Any) -> Queue:
+        run = Queue(tmp_path, **features)
+        started.append(run)
+        schema = [{"name": "v", "type": "string"}]
+        run.table(QUEUE, schema, tablet_count=2, auto_trim_config={"enable": True})
+        run("create", type="queue_producer", path=PRODUCER)
         return run
 
     yield launch
-    for proxy in started:
-        proxy.transactions.close()
-        proxy.close()
+    for run in started:
+        run.close()
 
 
-def test_registration_lag_lets_a_fresh_registration_be_denied(start, monkeypatch):
+def test_registration_lag_lets_a_fresh_registration_be_denied(start, wait):
     """Proxies of a real cluster learn of a registration a moment later."""
     run = start(registration_lag_seconds=30)
     run.append(1)
@@ -115,33 +103,29 @@ def test_registration_lag_lets_a_fresh_registration_be_denied(start, monkeypatch
     with pytest.raises(YtError) as caught:
         run("pull_queue_consumer", **pull)
     assert caught.value.code == 901
-    later = time.time() + 31
-    monkeypatch.setattr(registrations.time, "time", lambda: later)
+    wait(31)
     assert len(run("pull_queue_consumer", **pull)) == 1
 
 
-def test_visibility_delay_lets_committed_rows_appear_later(start, monkeypatch):
+def test_visibility_delay_lets_committed_rows_appear_later(start, wait):
     """The commit is answered, the rows come when they come, numbered in the order of commits."""
     run = start(visibility_delay_seconds=30)
     run.append(2)
     run.append(1)
     assert run.total() == 0
     assert run.pull() == []
-    later = time.time() + 31
-    monkeypatch.setattr(appends.time, "time", lambda: later)
+    wait(31)
     assert run.pull() == [0, 1, 2]
     assert run.total() == 3
 
 
-def test_delayed_rows_survive_the_proxy(start, monkeypatch, tmp_path):
+def test_delayed_rows_survive_the_proxy(start, wait, tmp_path):
     """What was acknowledged is on disk, visible or not."""
     run = start(visibility_delay_seconds=30)
     run.append(2)
-    again = Proxy(tmp_path, "127.0.0.1:2")
-    later = time.time() + 31
-    monkeypatch.setattr(appends.time, "time", lambda: later)
-    assert Commands(again).pull() == [0, 1]
-    again.transactions.close()
+    again = Queue(tmp_path)
+    wait(31)
+    assert again.pull() == [0, 1]
     again.close()
 
 
@@ -162,35 +146,25 @@ def test_seed_makes_the_choice_of_tablets_repeatable(start):
     assert counts == expected
 
 
-def test_all_skipped_push_leaves_the_session_alone(start):
-    """Without the hazard an old batch cannot move the numbers back."""
-    run = start(producer_regress_on_skipped=False)
-    run("create", type="queue_producer", path=PRODUCER)
-    run.open_session()
-    run.push(5, 6)
-    assert run.push(1, 2) == {"last_sequence_number": 6, "skipped_row_count": 2}
-    assert run.push() == {"last_sequence_number": 6, "skipped_row_count": 0}
-    assert run.push(5, 6)["skipped_row_count"] == 2
-
-
-def test_all_skipped_push_may_move_the_session_back(start):
+@pytest.mark.parametrize(
+    ("regresses", "last", "none", "again"), [(True, 2, -1, 0), (False, 6, 6, 2)]
+)
+def test_all_skipped_push_may_move_the_session_back(start, regresses, last, none, again):
     """As servers of 2024 do, and so by default: afterwards old rows are accepted again."""
-    run = start()
-    run("create", type="queue_producer", path=PRODUCER)
+    run = start(**({} if regresses else {"producer_regress_on_skipped": False}))
     run.open_session()
     run.push(5, 6)
-    assert run.push(1, 2) == {"last_sequence_number": 2, "skipped_row_count": 2}
-    assert run.push(5, 6)["skipped_row_count"] == 0
-    assert run.push() == {"last_sequence_number": -1, "skipped_row_count": 0}
-    assert run.push(5, 6)["skipped_row_count"] == 0
-    assert run.total(0) + run.total(1) == 6
+    assert run.push(1, 2) == {"last_sequence_number": last, "skipped_row_count": 2}
+    assert run.push(5, 6)["skipped_row_count"] == again
+    assert run.push() == {"last_sequence_number": none, "skipped_row_count": 0}
+    assert run.push(5, 6)["skipped_row_count"] == again
+    assert run.total(0) + run.total(1) == (6 if regresses else 2)
 
 
 @pytest.mark.parametrize("remembers", [True, False])
 def test_repeated_mutation_id_of_a_session_creation(start, remembers):
     """Newer servers answer a resent request with the same epoch, older ones raise it again."""
     run = start(producer_session_mutation_dedup=remembers)
-    run("create", type="queue_producer", path=PRODUCER)
     run.open_session(mutation_id="1-2-3-4")
     answer = run.open_session(mutation_id="1-2-3-4", retry=True)
     assert answer["epoch"] == (0 if remembers else 1)
@@ -206,10 +180,10 @@ def test_trim_follows_the_slowest_vital_consumer(start):
     run.register("//tmp/second")
     run.register("//tmp/bystander", vital=False)
     run.advance(6)
-    assert trimming.trim_all(run.proxy.store) == [{"queue": QUEUE, "trimmed": {}}]
+    assert run.trim() == [{"queue": QUEUE, "trimmed": {}}]
     run.advance(3, "//tmp/second")
     run.advance(4, tablet=1)
-    assert trimming.trim_all(run.proxy.store) == [{"queue": QUEUE, "trimmed": {"0": 3}}]
+    assert run.trim() == [{"queue": QUEUE, "trimmed": {"0": 3}}]
     assert run.pull() == [3, 4, 5, 6, 7, 8, 9]
     assert run.pull(tablet=1) == [0, 1, 2, 3]
 
@@ -220,25 +194,15 @@ def test_trim_needs_consent_and_a_vital_consumer(start):
     run.append(3)
     run.register(vital=False)
     run.advance(3)
-    trimming.trim_all(run.proxy.store)
+    run.trim()
     assert run.pull() == [0, 1, 2]
     run("register_queue_consumer", queue_path=QUEUE, consumer_path=CONSUMER, vital=True)
-    set_config(run, {"enable": False})
-    trimming.trim_all(run.proxy.store)
+    run.set("auto_trim_config", {"enable": False})
+    run.trim()
     assert run.pull() == [0, 1, 2]
-    set_config(run, {"enable": True})
-    trimming.trim_all(run.proxy.store)
+    run.set("auto_trim_config", {"enable": True})
+    run.trim()
     assert run.pull() == []
-
-
-def set_config(run: Commands, config: dict[str, Any]) -> None:
-    set_attribute(run, "auto_trim_config", config)
-
-
-def set_attribute(run: Commands, name: str, value: Any) -> None:
-    with run.proxy.store.write() as connection:
-        view = View(connection)
-        view.put_attribute(tree.reach(view, ypath.parse(QUEUE)).id, name, value)
 
 
 def test_trim_keeps_what_is_to_be_retained(start):
@@ -247,11 +211,11 @@ def test_trim_keeps_what_is_to_be_retained(start):
     run.append(10)
     run.register()
     run.advance(10)
-    set_config(run, {"enable": True, "retained_rows": 4})
-    trimming.trim_all(run.proxy.store)
+    run.set("auto_trim_config", {"enable": True, "retained_rows": 4})
+    run.trim()
     assert run.pull() == [6, 7, 8, 9]
-    set_config(run, {"enable": True, "retained_lifetime_duration": 3_600_000})
-    trimming.trim_all(run.proxy.store)
+    run.set("auto_trim_config", {"enable": True, "retained_lifetime_duration": 3_600_000})
+    run.trim()
     assert run.pull() == [6, 7, 8, 9]
 
 
@@ -265,7 +229,7 @@ def test_vital_consumer_of_some_partitions_holds_the_others_back(start):
     for consumer in (CONSUMER, "//tmp/second"):
         run.advance(2, consumer, tablet=1)
     run.advance(2)
-    assert trimming.trim_all(run.proxy.store) == [{"queue": QUEUE, "trimmed": {"1": 2}}]
+    assert run.trim() == [{"queue": QUEUE, "trimmed": {"1": 2}}]
     assert run.pull() == [0, 1]
 
 
@@ -279,10 +243,10 @@ def test_unmounted_vital_consumer_holds_everything(start, partitions):
     for consumer in (CONSUMER, "//tmp/second"):
         run.advance(2, consumer)
     run("unmount_table", path="//tmp/second")
-    assert trimming.trim_all(run.proxy.store) == [{"queue": QUEUE, "trimmed": {}}]
+    assert run.trim() == [{"queue": QUEUE, "trimmed": {}}]
     assert run.pull() == [0, 1]
     run("mount_table", path="//tmp/second", freeze=True)
-    assert trimming.trim_all(run.proxy.store) == [{"queue": QUEUE, "trimmed": {"0": 2}}]
+    assert run.trim() == [{"queue": QUEUE, "trimmed": {"0": 2}}]
     assert run.pull() == []
 
 
@@ -294,7 +258,7 @@ def test_vital_consumer_that_is_gone_holds_everything(start):
     run.register("//tmp/second")
     run.advance(2)
     run("remove", path="//tmp/second")
-    trimming.trim_all(run.proxy.store)
+    run.trim()
     assert run.pull() == [0, 1]
 
 
@@ -307,31 +271,29 @@ def test_registration_of_a_removed_queue_does_not_stop_the_others(start):
     run("create", type="table", path="//tmp/gone")
     run("register_queue_consumer", queue_path="//tmp/gone", consumer_path=CONSUMER, vital=True)
     run("remove", path="//tmp/gone")
-    gone, trimmed = trimming.trim_all(run.proxy.store)
+    gone, trimmed = run.trim()
     assert gone["queue"] == "//tmp/gone"
     assert gone["error"]["inner_errors"][0]["code"] == 500
     assert trimmed == {"queue": QUEUE, "trimmed": {"0": 1}}
 
 
-def test_forced_unmount_loses_rows_that_have_not_appeared(start, monkeypatch):
+def test_forced_unmount_loses_rows_that_have_not_appeared(start, wait):
     """They were committed, and a forced unmount asks nobody."""
     run = start(visibility_delay_seconds=30)
     run.append(2)
     run.append(1, tablet=1)
     run("unmount_table", path=QUEUE, force=True, first_tablet_index=0, last_tablet_index=0)
     run("mount_table", path=QUEUE)
-    later = time.time() + 31
-    monkeypatch.setattr(appends.time, "time", lambda: later)
+    wait(31)
     assert (run.pull(), run.pull(tablet=1)) == ([], [0])
 
 
-def test_old_rows_survive_a_forced_unmount(start, monkeypatch):
+def test_old_rows_survive_a_forced_unmount(start, wait):
     """After the period of the automatic flush they are on disk."""
     run = start()
-    set_attribute(run, "dynamic_store_auto_flush_period", 1000)
+    run.set("dynamic_store_auto_flush_period", 1000)
     run.append(2)
-    later = time.time() + 3
-    monkeypatch.setattr(forced_unmount.time, "time", lambda: later)
+    wait(3)
     run("unmount_table", path=QUEUE, force=True)
     run("mount_table", path=QUEUE)
     assert run.pull() == [0, 1]

@@ -2,55 +2,23 @@
 
 from __future__ import annotations
 
-import time
-from typing import Any
-
 import pytest
 from yt.yson import to_yson_type
 
-from yt_exactly_once.local import commands, store
-from yt_exactly_once.local.commands.registry import REGISTRY, Context, Rows
+from tests.in_process import Commands
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.proxy import Proxy
 from yt_exactly_once.local.tablets.retention import KEPT_SECONDS
 
 TABLE = "//tmp/t"
+KEY = {"name": "k", "type": "int64", "sort_order": "ascending"}
 
 
 @pytest.fixture
 def run(tmp_path):
-    assert commands.VERSION
-    proxy = Proxy(tmp_path, "127.0.0.1:1")
-
-    def call(command: str, rows: Any = (), **parameters: Any) -> Any:
-        context = Context(proxy, command, parameters)
-        context.read_rows = lambda _schema=None, /: list(rows)
-        answer = REGISTRY[command].handler(context)
-        return list(answer.rows) if isinstance(answer, Rows) else answer
-
-    schema = [
-        {"name": "k", "type": "int64", "sort_order": "ascending"},
-        {"name": "v", "type": "int64"},
-    ]
-    call("create", type="table", path=TABLE, attributes={"dynamic": True, "schema": schema})
-    call("mount_table", path=TABLE)
-    call.proxy = proxy
-    yield call
-    proxy.transactions.close()
-    proxy.close()
-
-
-@pytest.fixture
-def wait(monkeypatch):
-    """Let seconds pass on the clock of the cluster."""
-    passed = [0.0]
-    real = time.time
-    monkeypatch.setattr(store.time, "time", lambda: real() + passed[0])
-
-    def advance(seconds: float) -> None:
-        passed[0] += seconds
-
-    return advance
+    made = Commands(tmp_path)
+    made.table(TABLE, [KEY, {"name": "v", "type": "int64"}])
+    yield made
+    made.close()
 
 
 def write(run, key, value):
@@ -170,15 +138,13 @@ def test_retention_timestamp_after_the_read_timestamp_is_refused(run):
 def test_each_value_has_the_timestamp_of_its_own_write(run):
     """Through reads of every kind, a copy, and new columns in front of the old ones."""
     path, copied = "//tmp/u", "//tmp/c"
-    key = {"name": "k", "type": "int64", "sort_order": "ascending"}
     u, v = ({"name": name, "type": "int64"} for name in "uv")
-    run("create", type="table", path=path, attributes={"dynamic": True, "schema": [key, u, v]})
-    run("mount_table", path=path)
+    run.table(path, [KEY, u, v])
     run("insert_rows", [{"k": 1, "u": 1, "v": 1}], path=path)
     between = run("generate_timestamp")["timestamp"]
     run("insert_rows", [{"k": 1, "u": 2}, {"k": 2, "v": 3}], path=path, update=True)
     run("unmount_table", path=path)
-    run("alter_table", path=path, schema=[key, {**key, "name": "j"}, {**u, "name": "w"}, v, u])
+    run("alter_table", path=path, schema=[KEY, {**KEY, "name": "j"}, {**u, "name": "w"}, v, u])
     run("copy", source_path=path, destination_path=copied)
     for table in (path, copied):
         run("mount_table", path=table)
@@ -211,10 +177,7 @@ def test_each_value_has_the_timestamp_of_its_own_write(run):
 def test_many_rows_go_into_columns_of_any_name(run):
     """Those of the image that holds the new rows for a moment are taken by nobody."""
     path = "//tmp/v"
-    schema = [{"name": "k", "type": "int64", "sort_order": "ascending"}]
-    schema += [{"name": name, "type": "int64"} for name in ("v0", "v1")]
-    run("create", type="table", path=path, attributes={"dynamic": True, "schema": schema})
-    run("mount_table", path=path)
+    run.table(path, [KEY, *({"name": name, "type": "int64"} for name in ("v0", "v1"))])
     for value in (1, 2):
         run("insert_rows", [{"k": k, "v0": k, "v1": value} for k in range(600)], path=path)
     keys = [{"k": k} for k in range(600)]
@@ -235,9 +198,7 @@ def keys(run, **when):
 
 def settings(run, **options):
     for name, value in options.items():
-        context = Context(run.proxy, "set", {"path": f"{TABLE}/@{name}"})
-        context.read_value = lambda value=value: value
-        REGISTRY["set"].handler(context)
+        run("set", path=f"{TABLE}/@{name}", value=value)
 
 
 def remounted(run):
@@ -301,11 +262,8 @@ def test_past_that_is_not_retained_cannot_be_read(run, wait):
 def test_queue_loses_expired_chunks_and_keeps_the_rows_it_must(run):
     """Chunk by chunk from the oldest on, never more than `row_count_to_keep` leaves."""
     given = {"min_data_ttl": 0, "max_data_ttl": 0, "min_data_versions": 0, "row_count_to_keep": 2}
-    schema = [{"name": "v", "type": "int64"}]
     queue = "//tmp/q"
-    attributes = {"dynamic": True, "schema": schema, **given}
-    run("create", type="table", path=queue, attributes=attributes)
-    run("mount_table", path=queue)
+    run.table(queue, [{"name": "v", "type": "int64"}], **given)
     for count in (2, 1, 1, 1):
         run("insert_rows", [{"v": 1}] * count, path=queue)
         run("freeze_table", path=queue)
@@ -316,14 +274,8 @@ def test_queue_loses_expired_chunks_and_keeps_the_rows_it_must(run):
 def test_full_tablet_of_a_queue_takes_rows_again_when_it_was_trimmed(run):
     """From the next mount on `max_ordered_tablet_data_weight` closes each tablet by itself."""
     queue = "//tmp/q"
-    attributes = {
-        "dynamic": True,
-        "schema": [{"name": "v", "type": "int64"}],
-        "tablet_count": 2,
-        "mount_config": {"max_ordered_tablet_data_weight": 1},
-    }
-    run("create", type="table", path=queue, attributes=attributes)
-    run("mount_table", path=queue)
+    limit = {"max_ordered_tablet_data_weight": 1}
+    run.table(queue, [{"name": "v", "type": "int64"}], tablet_count=2, mount_config=limit)
     row = {"$tablet_index": 0, "v": 1}
     run("insert_rows", [row, row], path=queue)
     with pytest.raises(YtError, match="committing") as caught:

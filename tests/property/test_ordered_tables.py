@@ -19,11 +19,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from yt import yson
 
-from yt_exactly_once.local.commands.registry import REGISTRY, Context, Rows
+from tests.in_process import Commands
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats import row_formats
 from yt_exactly_once.local.formats.structured import YSON_BINARY
-from yt_exactly_once.local.proxy import Proxy
 from yt_exactly_once.local.rpc.rows import rowset_writer
 from yt_exactly_once.local.tables.vectors import StoredRows
 from yt_exactly_once.local.tablets import blocks, reads
@@ -98,13 +97,6 @@ def weight_of(row: dict[str, Any]) -> int:
     return total
 
 
-def call(proxy: Proxy, name: str, rows: Any = (), **parameters: Any) -> Any:
-    context = Context(proxy, name, parameters)
-    context.read_rows = lambda _schema=None, /: list(rows)
-    answer = REGISTRY[name].handler(context)
-    return answer.rows if isinstance(answer, Rows) else answer
-
-
 class OrderedTables(RuleBasedStateMachine):
     """One queue, and everything that moves, drops and rewrites its blocks."""
 
@@ -114,23 +106,16 @@ class OrderedTables(RuleBasedStateMachine):
         for name, value in (("MAX_ROWS", 9), ("MAX_WEIGHT", 700), ("_FAN_IN", 3)):
             self.stack.enter_context(mock.patch.object(blocks, name, value))
         folder = self.stack.enter_context(tempfile.TemporaryDirectory())
-        self.proxy = Proxy(Path(folder), "localhost:1")
+        self.run = Commands(Path(folder))
         self.schema = [*COLUMNS, WEIGHT]
-        self.node_id = call(
-            self.proxy,
-            "create",
-            type="table",
-            path=QUEUE,
-            attributes={"dynamic": True, "schema": self.schema, "tablet_count": 2},
-        )["node_id"]
-        call(self.proxy, "mount_table", path=QUEUE)
+        self.node_id = self.run.table(QUEUE, self.schema, tablet_count=2)
         self.tablets = [Tablet(), Tablet()]
         self.snapshots: list[tuple[Any, list[list[dict[str, Any]]]]] = []
 
     def teardown(self) -> None:
         for snapshot, *_ in self.snapshots:
             snapshot.close()
-        self.proxy.close()
+        self.run.close()
         self.stack.close()
 
     @property
@@ -139,14 +124,14 @@ class OrderedTables(RuleBasedStateMachine):
 
     @rule(batches=st.lists(st.tuples(PLACES, ROWS), min_size=1, max_size=3))
     def append(self, batches: list[tuple[int, list[dict[str, Any]]]]) -> None:
-        transaction = call(self.proxy, "start_transaction", type="tablet")["transaction_id"]
+        transaction = self.run("start_transaction", type="tablet")["transaction_id"]
         for place, rows in batches:
             index = place % len(self.tablets)
             placed = [{**row, "$tablet_index": index} for row in rows]
-            call(self.proxy, "insert_rows", placed, path=QUEUE, transaction_id=transaction)
+            self.run("insert_rows", placed, path=QUEUE, transaction_id=transaction)
             for row in rows:
                 self.tablets[index].append(row, self.names)
-        call(self.proxy, "commit_transaction", transaction_id=transaction)
+        self.run("commit_transaction", transaction_id=transaction)
 
     @rule(rows=ROWS)
     def append_row_by_row_to_all(self, rows: list[dict[str, Any]]) -> None:
@@ -155,7 +140,7 @@ class OrderedTables(RuleBasedStateMachine):
             index = number % len(self.tablets)
             placed.append({**row, "$tablet_index": index})
             self.tablets[index].append(row, self.names)
-        call(self.proxy, "insert_rows", placed, path=QUEUE)
+        self.run("insert_rows", placed, path=QUEUE)
 
     @rule(place=PLACES, index=INDEXES | st.just(WHOLE_CHUNKS))
     def trim(self, place: int, index: int) -> None:
@@ -164,20 +149,20 @@ class OrderedTables(RuleBasedStateMachine):
         row = min(tablet.trimmed + index, len(tablet.rows))
         if index == WHOLE_CHUNKS:
             row = tablet.flushed
-        call(self.proxy, "trim_rows", path=QUEUE, tablet_index=number, trimmed_row_count=row)
+        self.run("trim_rows", path=QUEUE, tablet_index=number, trimmed_row_count=row)
         tablet.trimmed = max(tablet.trimmed, row)
 
     @rule(force=st.booleans())
     def remount(self, *, force: bool) -> None:
         self.unmount(force=force)
-        call(self.proxy, "mount_table", path=QUEUE)
+        self.run("mount_table", path=QUEUE)
 
     @rule(count=st.integers(min_value=1, max_value=3))
     def reshard(self, count: int) -> None:
         self.unmount()
         # Refused where a tablet is trimmed into a chunk that clients see; then nothing happens.
         with contextlib.suppress(YtError):
-            call(self.proxy, "reshard_table", path=QUEUE, tablet_count=count)
+            self.run("reshard_table", path=QUEUE, tablet_count=count)
             target = self.tablets[min(count, len(self.tablets)) - 1]
             for source in self.tablets[count:]:
                 target.rows += source.visible()
@@ -185,43 +170,42 @@ class OrderedTables(RuleBasedStateMachine):
             target.flushed = len(target.rows)
             added = count - len(self.tablets)
             self.tablets = self.tablets[:count] + [Tablet() for _ in range(added)]
-        call(self.proxy, "mount_table", path=QUEUE)
+        self.run("mount_table", path=QUEUE)
 
     @rule()
     def widen(self) -> None:
         self.unmount()
         self.schema.insert(1, {"name": f"x{len(self.schema)}", "type": "string"})
-        call(self.proxy, "alter_table", path=QUEUE, schema=self.schema)
+        self.run("alter_table", path=QUEUE, schema=self.schema)
         name = self.schema[1]["name"]
         for tablet in self.tablets:
             for row in tablet.rows:
                 row[name] = None
-        call(self.proxy, "mount_table", path=QUEUE)
+        self.run("mount_table", path=QUEUE)
 
     @rule()
     def copied_table_has_the_same_rows(self) -> None:
         self.unmount()
-        call(self.proxy, "copy", source_path=QUEUE, destination_path=COPY)
-        call(self.proxy, "mount_table", path=COPY)
-        assert pulled(self.proxy, COPY, self.tablets) == expected(self.tablets)
-        call(self.proxy, "remove", path=COPY)
-        with self.proxy.store.read() as connection:
+        self.run("copy", source_path=QUEUE, destination_path=COPY)
+        self.run("mount_table", path=COPY)
+        assert pulled(self.run, COPY, self.tablets) == expected(self.tablets)
+        self.run("remove", path=COPY)
+        with self.run.proxy.store.read() as connection:
             (left,) = connection.execute(
                 "SELECT count(*) FROM blocks WHERE tablet_id NOT IN (SELECT tablet_id FROM tablets)"
             ).fetchone()
         assert left == 0
-        call(self.proxy, "mount_table", path=QUEUE)
+        self.run("mount_table", path=QUEUE)
 
     @precondition(lambda self: len(self.snapshots) < MOST_SNAPSHOTS)
     @rule()
     def take_snapshot(self) -> None:
-        self.snapshots.append((self.proxy.store.snapshot(), expected(self.tablets)))
+        self.snapshots.append((self.run.proxy.store.snapshot(), expected(self.tablets)))
 
     @rule(place=PLACES, offset=INDEXES, count=st.integers(0, 6), weight=st.integers(1, 300))
     def pull_ends_at_its_limits(self, place: int, offset: int, count: int, weight: int) -> None:
         tablet = self.tablets[place % len(self.tablets)]
-        found = call(
-            self.proxy,
+        found = self.run(
             "pull_queue",
             queue_path=QUEUE,
             partition_index=place % len(self.tablets),
@@ -243,7 +227,7 @@ class OrderedTables(RuleBasedStateMachine):
         tablet = self.tablets[index]
         where = f"[$tablet_index] = {index} AND [$row_index] BETWEEN {first} AND {first + count}"
         query = f"[$row_index] AS i, u, s FROM [{QUEUE}] WHERE {where}"
-        found = call(self.proxy, "select_rows", query=query)
+        found = self.run("select_rows", query=query)
         assert [(row["i"], row["u"], row["s"]) for row in found] == [
             (number, row["u"], row["s"])
             for number, row in enumerate(tablet.rows)
@@ -253,12 +237,12 @@ class OrderedTables(RuleBasedStateMachine):
     @invariant()
     def rows_are_those_of_the_lists(self) -> None:
         wanted = expected(self.tablets)
-        assert pulled(self.proxy, QUEUE, self.tablets) == wanted
+        assert pulled(self.run, QUEUE, self.tablets) == wanted
         together = [row for rows in wanted for row in rows]
-        assert plain(call(self.proxy, "read_table", path=QUEUE)) == together
-        found = call(self.proxy, "select_rows", query=f"* FROM [{QUEUE}]")
+        assert plain(self.run("read_table", path=QUEUE)) == together
+        found = self.run("select_rows", query=f"* FROM [{QUEUE}]")
         assert plain(found) == together
-        assert call(self.proxy, "get", path=f"{QUEUE}/@row_count")["value"] == len(together)
+        assert self.run("get", path=f"{QUEUE}/@row_count")["value"] == len(together)
 
     @invariant()
     def snapshots_do_not_change(self) -> None:
@@ -277,7 +261,7 @@ class OrderedTables(RuleBasedStateMachine):
             assert found == wanted
 
     def unmount(self, *, force: bool = False) -> None:
-        call(self.proxy, "unmount_table", path=QUEUE, force=force)
+        self.run("unmount_table", path=QUEUE, force=force)
         for tablet in self.tablets:
             if force:
                 tablet.lose()
@@ -294,14 +278,14 @@ def plain(rows: Any) -> list[dict[str, Any]]:
     return [{name: value for name, value in row.items() if name not in positions} for row in rows]
 
 
-def pulled(proxy: Proxy, path: str, tablets: list[Tablet]) -> list[list[dict[str, Any]]]:
+def pulled(run: Commands, path: str, tablets: list[Tablet]) -> list[list[dict[str, Any]]]:
     """Return the rows of every tablet as pulls give them, which both protocols write alike."""
     everything = []
     for index, tablet in enumerate(tablets):
         rows: list[dict[str, Any]] = []
         offset = tablet.trimmed
         place = {"queue_path": path, "partition_index": index}
-        while found := call(proxy, "pull_queue", offset=offset, **place):
+        while found := run("pull_queue", offset=offset, **place):
             listed = list(found)
             assert [row["$row_index"] for row in listed] == list(
                 range(offset, offset + len(listed))

@@ -27,10 +27,8 @@ from hypothesis.stateful import (
     rule,
 )
 
-from yt_exactly_once.local import commands
-from yt_exactly_once.local.commands.registry import REGISTRY, Context, Rows
+from tests.in_process import Commands
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.proxy import Proxy
 from yt_exactly_once.local.tablets.transactions import TransactionPool
 
 SORTED, ORDERED = "//tmp/sorted", "//tmp/ordered"
@@ -50,15 +48,6 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
-
-
-def call(
-    proxy: Proxy, command: str, rows: list[dict[str, Any]] | None = None, **parameters: Any
-) -> Any:
-    context = Context(proxy, command, parameters)
-    context.read_rows = lambda _schema=None, /: list(rows or [])
-    answer = REGISTRY[command].handler(context)
-    return list(answer.rows) if isinstance(answer, Rows) else answer
 
 
 @dataclass
@@ -109,12 +98,11 @@ class Tables(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        assert commands.VERSION
         self.stack = contextlib.ExitStack()
         folder = self.stack.enter_context(tempfile.TemporaryDirectory())
         self.clock = Clock()
         self.folder = Path(folder)
-        self.proxy = self.open_proxy()
+        self.run = self.opened()
         schema = [
             {"name": "key", "type": "int64", "sort_order": "ascending"},
             {"name": "a", "type": "int64"},
@@ -124,24 +112,21 @@ class Tables(RuleBasedStateMachine):
             (SORTED, schema, {"pivot_keys": [[], [2]]}),
             (ORDERED, [{"name": "a", "type": "int64"}], {"tablet_count": TABLETS}),
         ):
-            attributes = {"dynamic": True, "schema": given, **extra}
-            call(self.proxy, "create", type="table", path=path, attributes=attributes)
-            call(self.proxy, "mount_table", path=path)
+            self.run.table(path, given, **extra)
         self.rows: dict[int, dict[str, Any]] = {}
         self.written: dict[int, int] = {}
         self.appended: list[list[int | None]] = [[] for _ in range(TABLETS)]
         self.commits = 0
         self.open: dict[str, Transaction] = {}
 
-    def open_proxy(self) -> Proxy:
-        proxy = Proxy(self.folder, "127.0.0.1:1")
-        proxy.transactions.close()
-        proxy.transactions = TransactionPool(proxy.store, clock=self.clock)
-        return proxy
+    def opened(self) -> Commands:
+        run = Commands(self.folder)
+        run.proxy.transactions.close()
+        run.proxy.transactions = TransactionPool(run.proxy.store, clock=self.clock)
+        return run
 
     def teardown(self) -> None:
-        self.proxy.transactions.close()
-        self.proxy.close()
+        self.run.close()
         self.stack.close()
 
     # What the model does.
@@ -198,18 +183,18 @@ class Tables(RuleBasedStateMachine):
         named = {} if transaction_id is None else {"transaction_id": transaction_id}
         if operation.kind == "append":
             row = {**operation.row, "$tablet_index": operation.tablet}
-            return lambda: call(self.proxy, "insert_rows", [row], path=ORDERED, **named)
+            return lambda: self.run("insert_rows", [row], path=ORDERED, **named)
         key = {"key": operation.key}
         if operation.kind == "delete":
-            return lambda: call(self.proxy, "delete_rows", [key], path=SORTED, **named)
+            return lambda: self.run("delete_rows", [key], path=SORTED, **named)
         row = {**key, **operation.row}
         update = operation.kind == "update"
-        return lambda: call(self.proxy, "insert_rows", [row], path=SORTED, update=update, **named)
+        return lambda: self.run("insert_rows", [row], path=SORTED, update=update, **named)
 
     def read(self, transaction_id: str | None = None) -> dict[int, dict[str, Any]]:
         named = {} if transaction_id is None else {"transaction_id": transaction_id}
         keys = [{"key": key} for key in range(KEY_COUNT)]
-        rows = call(self.proxy, "lookup_rows", keys, path=SORTED, **named)
+        rows = self.run("lookup_rows", keys, path=SORTED, **named)
         return {row.pop("key"): row for row in rows}
 
     # What happens.
@@ -224,7 +209,7 @@ class Tables(RuleBasedStateMachine):
         return self.start()
 
     def start(self) -> str:
-        answer = call(self.proxy, "start_transaction", type="tablet", timeout=TIMEOUT_MS)
+        answer = self.run("start_transaction", type="tablet", timeout=TIMEOUT_MS)
         transaction_id: str = answer["transaction_id"]
         self.open[transaction_id] = Transaction(
             self.commits, copy.deepcopy(self.rows), self.clock.now + TIMEOUT_MS / 1000
@@ -258,15 +243,15 @@ class Tables(RuleBasedStateMachine):
     def commit(self, transaction_id: str) -> None:
         with self.alive(transaction_id) as transaction:
             if transaction is None:
-                call(self.proxy, "commit_transaction", transaction_id=transaction_id)
+                self.run("commit_transaction", transaction_id=transaction_id)
                 return
             if self.conflicts(transaction):
                 with pytest.raises(YtError) as caught:
-                    call(self.proxy, "commit_transaction", transaction_id=transaction_id)
+                    self.run("commit_transaction", transaction_id=transaction_id)
                 assert caught.value.code != Code.TRANSACTION_LOCK_CONFLICT
                 assert caught.value.contains(Code.TRANSACTION_LOCK_CONFLICT)
             else:
-                call(self.proxy, "commit_transaction", transaction_id=transaction_id)
+                self.run("commit_transaction", transaction_id=transaction_id)
                 self.apply(transaction.operations)
             del self.open[transaction_id]
 
@@ -276,14 +261,14 @@ class Tables(RuleBasedStateMachine):
         if not rare:
             return
         with self.alive(transaction_id) as transaction:
-            call(self.proxy, "abort_transaction", transaction_id=transaction_id)
+            self.run("abort_transaction", transaction_id=transaction_id)
             if transaction is not None:
                 del self.open[transaction_id]
 
     @rule(transaction_id=transactions)
     def ping(self, transaction_id: str) -> None:
         with self.alive(transaction_id):
-            call(self.proxy, "ping_transaction", transaction_id=transaction_id)
+            self.run("ping_transaction", transaction_id=transaction_id)
 
     @rule(seconds=RARELY.map(lambda rare: TIMEOUT_MS / 1000 if rare else 3))
     def pass_time(self, seconds: float) -> None:
@@ -293,9 +278,8 @@ class Tables(RuleBasedStateMachine):
     def restart(self, rare: bool) -> None:
         if not rare:
             return
-        self.proxy.transactions.close()
-        self.proxy.close()
-        self.proxy = self.open_proxy()
+        self.run.close()
+        self.run = self.opened()
         self.open.clear()
 
     # What is always true.
@@ -307,9 +291,7 @@ class Tables(RuleBasedStateMachine):
     @invariant()
     def appended_rows_are_numbered_without_gaps(self) -> None:
         for tablet, expected in enumerate(self.appended):
-            rows = call(
-                self.proxy, "pull_queue", queue_path=ORDERED, offset=0, partition_index=tablet
-            )
+            rows = self.run("pull_queue", queue_path=ORDERED, offset=0, partition_index=tablet)
             assert [(row["$row_index"], row["a"]) for row in rows] == list(enumerate(expected))
 
 

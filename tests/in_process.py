@@ -1,0 +1,38 @@
+"""Commands of a proxy in this process, without HTTP."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from yt_exactly_once.local import commands
+from yt_exactly_once.local.commands.registry import REGISTRY, Context, Rows
+from yt_exactly_once.local.proxy import Proxy, Settings
+
+
+class Commands:
+    """A proxy whose commands are calls."""
+
+    def __init__(self, folder: Path, **features: Any) -> None:
+        assert commands.VERSION
+        self.proxy = Proxy(folder, "127.0.0.1:1", Settings(features=features))
+
+    def __call__(
+        self, command: str, rows: Any = (), /, *, value: Any = None, **parameters: Any
+    ) -> Any:
+        context = Context(self.proxy, command, parameters)
+        context.read_rows = lambda _schema=None, /: list(rows)
+        context.read_value = lambda: value
+        answer = REGISTRY[command].handler(context)
+        return list(answer.rows) if isinstance(answer, Rows) else answer
+
+    def table(self, path: str, schema: list[dict[str, Any]], **attributes: Any) -> str:
+        """Create and mount a dynamic table; return its id."""
+        attributes = {"dynamic": True, "schema": schema, **attributes}
+        made = self("create", type="table", path=path, attributes=attributes)
+        self("mount_table", path=path)
+        return str(made["node_id"])
+
+    def close(self) -> None:
+        self.proxy.transactions.close()
+        self.proxy.close()
