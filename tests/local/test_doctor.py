@@ -382,8 +382,7 @@ def serve():
 def test_address_of_another_server_is_found(serve, status, what):
     """The address is in the message, and nothing else is reported as broken."""
     address = serve(status)
-    found = list(examine(Subject(cluster=ClusterConfig(proxy=address))))
-    (bad,) = [finding for finding in found if finding.level is FAIL]
+    (bad,) = faults_of_address(address)
     assert bad.check == "proxy"
     assert what in bad.what
     assert address in bad.what
