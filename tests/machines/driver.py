@@ -19,12 +19,12 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tests.crash.harness.child import Report
 from tests.flows import QUERIES, read_queue
 from tests.machines.environment import ENVIRONMENT
 from tests.machines.standalone import ON_WORKER
 from yt_exactly_once import Event, TransactionalSink, register_source
 from yt_exactly_once.checkpoints import gateway_at
+from yt_exactly_once.demo.messages import Report
 from yt_exactly_once.demo.nursery import open_nursery
 
 _LOOK_SECONDS = 0.1

@@ -29,6 +29,7 @@ from tests.crash.crash_points import CrashPoint
 from tests.crash.harness.plan import Plan, QueryPlan
 from tests.flows import QUERIES, read_queue
 from yt_exactly_once import Event, Target, TransactionalSink, register_source
+from yt_exactly_once.demo.messages import Report
 from yt_exactly_once.demo.nursery import open_nursery
 
 Fault = dict[str, Any]
@@ -42,20 +43,6 @@ _TASKS_AT_ONCE = 32
 
 _NO_WORKER = "Python worker failed to connect back"
 """What Spark says on a machine that is too busy to start a process."""
-
-
-class Report:
-    """Tells the parent what happens, one JSON object per line."""
-
-    def __init__(self, descriptor: int) -> None:
-        os.set_inheritable(descriptor, False)
-        self._descriptor = descriptor
-        self._lock = threading.Lock()
-
-    def tell(self, event: str, **fields: Any) -> None:
-        line = json.dumps({"event": event, **fields}, default=str) + "\n"
-        with self._lock:
-            os.write(self._descriptor, line.encode())
 
 
 class CrashAt:
@@ -78,7 +65,8 @@ class CrashAt:
 
     def __call__(self, event: str, fields: dict[str, Any]) -> None:
         self.begun.set()
-        self._report.tell(event, query=self._plan.target, batch=fields["batch"], fields=fields)
+        told = json.loads(json.dumps(fields, default=str))
+        self._report.tell(event, query=self._plan.target, batch=fields["batch"], fields=told)
         if self._point is None or fields["batch"] != self._plan.batch:
             return
         unknown = self._point is CrashPoint.COMMIT_OUTCOME_UNKNOWN
