@@ -1,6 +1,11 @@
-"""The table of most tests: an integer key and a text."""
+"""The table of most tests: an integer key and a text. And how a refusal is told by its code."""
 
 from __future__ import annotations
+
+from contextlib import contextmanager
+
+import pytest
+from yt.wrapper import YtResponseError
 
 KEY = {"name": "k", "type": "int64", "sort_order": "ascending"}
 VALUE = {"name": "v", "type": "string"}
@@ -11,3 +16,11 @@ def create(client, path, schema=(KEY, VALUE), **attributes):
     client.create("table", path, attributes=given)
     client.mount_table(path, sync=True)
     return path
+
+
+@contextmanager
+def refused(code, match=None):
+    """Expect an error of the cluster with a code, at any depth."""
+    with pytest.raises(YtResponseError, match=match) as caught:
+        yield caught
+    assert caught.value.contains_code(code)

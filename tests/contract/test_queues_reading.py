@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from yt.wrapper import YtResponseError
 
+from tests.contract.tables import refused
+
 VALUE = {"name": "v", "type": "string"}
 SYSTEM = [
     {"name": "$timestamp", "type": "uint64"},
@@ -82,9 +84,8 @@ def test_system_columns_are_filled_and_not_written(client, tmp):
     assert [row["$cumulative_data_weight"] for row in rows] == [20, 37, 60]
     assert rows[0]["$timestamp"] == rows[1]["$timestamp"] < rows[2]["$timestamp"]
     for name in ("$timestamp", "$cumulative_data_weight", "$row_index"):
-        with pytest.raises(YtResponseError, match="No column") as caught:
+        with refused(307, match="No column"):
             client.insert_rows(queue, [{"v": "x", name: 1}])
-        assert caught.value.contains_code(307)
 
 
 def test_pull_starts_at_the_offset_and_keeps_to_the_limits(client, tmp):
@@ -151,22 +152,17 @@ def test_default_pull_is_limited_to_a_thousand_rows(client, tmp):
 def test_impossible_pull_is_refused(client, tmp, offset, tablet, code, message):
     """No such place in the queue."""
     queue = create(client, f"{tmp}/q")
-    with pytest.raises(YtResponseError, match=message) as caught:
+    with refused(code, match=message):
         pull(client, queue, offset, tablet)
-    assert caught.value.contains_code(code)
 
 
 def test_pull_from_what_is_no_queue_is_refused(client, tmp):
-    """Sorted tables have no row indexes, unmounted ones no readers."""
+    """Sorted tables have no row indexes."""
     key = {"name": "k", "type": "int64", "sort_order": "ascending"}
     client.create("table", f"{tmp}/t", attributes={"dynamic": True, "schema": [key, VALUE]})
     client.mount_table(f"{tmp}/t", sync=True)
     with pytest.raises(YtResponseError, match="is not ordered"):
         pull(client, f"{tmp}/t", 0)
-    queue = create(client, f"{tmp}/q")
-    client.unmount_table(queue, sync=True)
-    with pytest.raises(YtResponseError, match="Unknown cell 0-0-0-0"):
-        pull(client, queue, 0)
 
 
 def test_proxy_looks_for_the_cell_of_a_tablet_without_one(client, tmp):
@@ -216,9 +212,8 @@ def test_infos_come_in_the_order_asked_for(client, tmp):
     infos = client.get_tablet_infos(queue, [1, 0, 1])["tablets"]
     assert [found["total_row_count"] for found in infos] == [3, 0, 3]
     assert infos[0]["last_write_timestamp"] > infos[1]["last_write_timestamp"] == 0
-    with pytest.raises(YtResponseError) as caught:
+    with refused(1701):
         client.get_tablet_infos(queue, [2])
-    assert caught.value.contains_code(1701)
 
 
 def test_queue_tells_about_itself(client, tmp, cluster_name):

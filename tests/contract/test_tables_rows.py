@@ -8,7 +8,7 @@ import pytest
 from yt import yson
 from yt.wrapper import YsonFormat, YtResponseError
 
-from tests.contract.tables import KEY, VALUE, create
+from tests.contract.tables import KEY, VALUE, create, refused
 
 
 def value_table(client, path, **column):
@@ -198,9 +198,8 @@ def test_impossible_value_is_refused_at_the_insert(cluster, tmp, column, row, co
     client = cluster.client(proxy={"enable_proxy_discovery": False})
     path = value_table(client, f"{tmp}/t", **column)
     with client.Transaction(type="tablet"):
-        with pytest.raises(YtResponseError, match=message) as caught:
+        with refused(code, match=message):
             client.insert_rows(path, [row])
-        assert caught.value.contains_code(code)
         client.insert_rows(path, [{"k": 2, "v": None}])
     assert lookup(cluster.client(), path, 1, 2) == [{"k": 2, "v": None}]
 
@@ -220,9 +219,8 @@ def test_null_in_a_required_column_is_refused(client, tmp, form):
     """Absent is null, and null is not allowed; an update has to mention the column."""
     path = value_table(client, f"{tmp}/t", type="string", required=True)
     row = {"k": 1} if form == "insert" else {"k": 1, "v": None}
-    with pytest.raises(YtResponseError) as caught:
+    with refused(307) as caught:
         client.insert_rows(path, [row], update=form == "update")
-    assert caught.value.contains_code(307)
     assert 'Required column "v" cannot have "null" value' in str(caught.value)
 
 
@@ -313,9 +311,8 @@ def test_nan_key_is_refused(client, tmp):
     """NaN equals nothing, so it cannot name a row."""
     key = {"name": "k", "type": "double", "sort_order": "ascending"}
     path = create(client, f"{tmp}/t", [key, VALUE])
-    with pytest.raises(YtResponseError) as caught:
+    with refused(325):
         client.insert_rows(path, [{"k": math.nan, "v": "x"}])
-    assert caught.value.contains_code(325)
 
 
 def test_string_over_the_limit_is_refused(client, tmp):
@@ -324,9 +321,8 @@ def test_string_over_the_limit_is_refused(client, tmp):
     Servers of 2023 say "too long for dynamic data".
     """
     path = create(client, f"{tmp}/t")
-    with pytest.raises(YtResponseError) as caught:
+    with refused(326) as caught:
         client.insert_rows(path, [{"k": 1, "v": "x" * (16 * 2**20 + 1)}])
-    assert caught.value.contains_code(326)
     assert f'"string" is too long: length {16 * 2**20 + 1}' in str(caught.value)
     assert path in str(caught.value)
 
@@ -441,9 +437,8 @@ def test_lookup_puts_timestamps_beside_values(client, tmp):
 
 def test_missing_and_static_tables_are_told_apart(client, tmp):
     """A path that leads nowhere is a resolve error inside, a static table is not dynamic."""
-    with pytest.raises(YtResponseError) as caught:
+    with refused(500) as caught:
         client.insert_rows(f"{tmp}/nothing", [{"k": 1}])
-    assert caught.value.contains_code(500)
     assert "Error getting mount info" in str(caught.value)
     client.create("table", f"{tmp}/static")
     with pytest.raises(YtResponseError, match="is not dynamic"):

@@ -54,30 +54,24 @@ def test_every_answer_names_proxy_and_request(raw):
     assert answer.headers["cache-control"] == "no-store"
 
 
-def test_structured_answers_are_json_without_a_format(raw):
-    """The default of structured data is JSON."""
-    answer = raw.command("GET", "get", {"path": "//tmp/@type"})
-    assert answer.headers["content-type"] == "application/json"
-    assert answer.json() == {"value": "map_node"}
-
-
-def test_accept_header_chooses_yson(raw):
-    """A MIME type names the output format."""
-    answer = raw.command(
-        "GET", "get", {"path": "//tmp/@type"}, headers={"Accept": "application/x-yt-yson-text"}
-    )
-    assert answer.body == b'{"value"="map_node";}'
-
-
-def test_output_format_parameter_beats_the_header(raw):
-    """An explicit parameter wins over everything."""
-    answer = raw.command(
-        "GET",
-        "get",
-        {"path": "//tmp/@type", "output_format": "json"},
-        headers={"Accept": "application/x-yt-yson-text"},
-    )
-    assert answer.json() == {"value": "map_node"}
+@pytest.mark.parametrize(
+    ("headers", "parameters", "body"),
+    [
+        ({}, {}, b'{"value":"map_node"}'),
+        ({"Accept": "application/x-yt-yson-text"}, {}, b'{"value"="map_node";}'),
+        (
+            {"Accept": "application/x-yt-yson-text"},
+            {"output_format": "json"},
+            b'{"value":"map_node"}',
+        ),
+    ],
+    ids=["neither", "header", "header and parameter"],
+)
+def test_format_is_that_of_the_parameter_or_of_the_header(raw, headers, parameters, body):
+    """A parameter wins over a MIME type; without either structured data is JSON."""
+    answer = raw.command("GET", "get", {"path": "//tmp/@type", **parameters}, headers=headers)
+    assert answer.body.replace(b" ", b"").strip() == body
+    assert (answer.headers["content-type"] == "application/json") == (b":" in body)
 
 
 def test_parameters_come_from_the_query_string(raw):
