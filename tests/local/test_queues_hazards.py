@@ -24,8 +24,7 @@ class Queue(Commands):
     def set(self, name: str, value: Any) -> None:
         with self.proxy.store.write() as connection:
             view = View(connection)
-            node = tree.resolve(view, ypath.parse(QUEUE))
-            view.put_attribute(node.id, name, value)
+            view.put_attribute(tree.reach(view, ypath.parse(QUEUE)).id, name, value)
 
     def append(self, count: int, tablet: int = 0, **named: Any) -> None:
         rows = [{"v": b"x", "$tablet_index": tablet}] * count
