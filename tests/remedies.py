@@ -96,7 +96,7 @@ _DOES = re.compile(
 )
 _HOLE = re.compile(r"\{[^{}]*\}")
 _NUMBER = re.compile(r"count|partition|start|lower|tablets|rows")
-_FINDINGS = {"problem": 3, "warning": 3, "Finding": 4}
+_FINDINGS = dict.fromkeys(("note", "warning", "problem", "unknown"), 3)
 """Where findings of the doctor have the repair among their arguments."""
 
 

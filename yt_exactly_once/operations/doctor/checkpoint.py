@@ -10,7 +10,7 @@ from yt_exactly_once import advice
 from yt_exactly_once.commit.history import lack_notes
 from yt_exactly_once.commit.notes import FOLDER, Note, NoteKind, digest_of_path
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.operations.doctor.finding import Finding, Level, ok, problem, warning
+from yt_exactly_once.operations.doctor.finding import Finding, note, ok, problem, warning
 from yt_exactly_once.operations.doctor.queries import rows_of_targets
 from yt_exactly_once.spark.query.queue_offset import QueueOffset
 from yt_exactly_once.spark.storage import open_storage, shown
@@ -137,7 +137,7 @@ def _without_metadata(place: str, rows: list[LedgerRow], *, is_used: bool) -> Fi
             _way(rows[0] if rows else None),
         )
     if not rows:
-        return Finding(_CHECK, Level.NOTE, f"There is no checkpoint at {place}: the query begins")
+        return note(_CHECK, f"There is no checkpoint at {place}: the query begins")
     return problem(
         _CHECK,
         f"There is no checkpoint at {place}, and {rows[0].entry.query_id} has written the target",

@@ -11,7 +11,15 @@ from urllib.parse import urlsplit
 
 from yt_exactly_once import advice
 from yt_exactly_once.errors import AccessError, ExactlyOnceError
-from yt_exactly_once.operations.doctor.finding import Finding, Level, ok, problem, refused, warning
+from yt_exactly_once.operations.doctor.finding import (
+    Finding,
+    note,
+    ok,
+    problem,
+    refused,
+    unknown,
+    warning,
+)
 from yt_exactly_once.ytsaurus.browsing import attributes_of, may, now, proxies_of, user_of
 from yt_exactly_once.ytsaurus.reach import Address, require_proxy
 
@@ -124,7 +132,7 @@ def _bundle(connection: Connection, name: str, path: str) -> Iterator[Finding]:
     health = found.get("health")
     if health is None:
         what = f"The health of the bundle {name} of {path} cannot be read"
-        yield Finding(check, Level.UNKNOWN, what, "", f"yt get {place}/@health")
+        yield unknown(check, what, "", f"yt get {place}/@health")
     elif health != "good":
         yield problem(
             check,
@@ -177,7 +185,7 @@ def examine_token(subject: Subject, connection: Connection) -> tuple[Finding, st
         return refused("token", error, "No query runs while the proxy does not answer"), None
     if subject.cluster.token is None:
         what = f"No token is set, and the cluster takes this for the user {user}"
-        return Finding("token", Level.NOTE, what), user
+        return note("token", what), user
     return ok("token", f"The token belongs to the user {user}"), user
 
 
@@ -189,7 +197,7 @@ def examine_permissions(subject: Subject, connection: Connection, user: str) -> 
         try:
             allowed = may(connection, user, permission, path)
         except ExactlyOnceError as error:
-            yield Finding("permission", Level.UNKNOWN, error.placed, "", error.remedy)
+            yield unknown("permission", error.placed, "", error.remedy)
             continue
         if not allowed:
             missing += 1

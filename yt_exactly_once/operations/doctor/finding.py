@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -41,36 +42,25 @@ class Finding:
     """
 
     check: str
-    level: Level
     what: str
     why: str = ""
     repair: str = ""
+    level: Level = Level.OK
 
     def to_json(self) -> dict[str, Any]:
         """Return it as values of JSON."""
         return asdict(self)
 
 
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun, which gets an s unless there is one."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def ok(check: str, what: str) -> Finding:
-    """Say that something is as it should be."""
-    return Finding(check, Level.OK, what)
-
-
-def problem(check: str, what: str, why: str, repair: str) -> Finding:
-    """Say that a query does not run, or does not keep its promise."""
-    return Finding(check, Level.PROBLEM, what, why, repair)
-
-
-def warning(check: str, what: str, why: str, repair: str) -> Finding:
-    """Say what may go wrong."""
-    return Finding(check, Level.WARNING, what, why, repair)
+ok, note, warning, problem, unknown = (partial(Finding, level=level) for level in Level)
+"""A finding of each level."""
 
 
 def refused(check: str, error: ExactlyOnceError, why: str) -> Finding:
     """Say that a query would meet this error."""
     return problem(check, error.placed, why, error.remedy.removeprefix("Run: "))
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, which gets an s unless there is one."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import sys
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
 from typing import TYPE_CHECKING
@@ -11,21 +10,20 @@ from typing import TYPE_CHECKING
 from packaging.requirements import Requirement
 
 from yt_exactly_once.errors import JavaNotFoundError
-from yt_exactly_once.operations.doctor.finding import Finding, Level, ok, problem, warning
+from yt_exactly_once.operations.doctor.finding import Finding, note, ok, problem, warning
 from yt_exactly_once.spark.executors import unfit_python
 from yt_exactly_once.spark.java import require_java
 
 if TYPE_CHECKING:
     from yt_exactly_once.operations.doctor.subject import Subject
 
-_OLDEST_PYTHON = (3, 11)
 _PACKAGE = "yt-exactly-once"
 _DRIVER = "ytsaurus-rpc-driver"
 
 
 def examine(subject: Subject) -> Iterator[Finding]:
     """Compare what is installed with what is needed."""
-    yield _python()
+    yield ok("python", f"Python {platform.python_version()}")
     yield _java()
     yield from _packages()
     if subject.cluster.client_config.get("backend") == "rpc":
@@ -34,18 +32,6 @@ def examine(subject: Subject) -> Iterator[Finding]:
     for error in named.values():
         why = "Every task fails there, so no batch is written"
         yield problem("executors", error.placed, why, error.remedy)
-
-
-def _python() -> Finding:
-    found = platform.python_version()
-    if sys.version_info < _OLDEST_PYTHON:
-        return problem(
-            "python",
-            f"Python is {found}, and the package needs 3.11",
-            "The package does not run on this Python",
-            "Install Python 3.11 or newer on the driver and on every executor",
-        )
-    return ok("python", f"Python {found}")
 
 
 def _java() -> Finding:
@@ -65,10 +51,8 @@ def _packages() -> Iterator[Finding]:
     try:
         needed = [Requirement(text) for text in requires(_PACKAGE) or ()]
     except PackageNotFoundError:
-        yield Finding(
-            "packages",
-            Level.NOTE,
-            "The package runs from its sources, so its requirements are not known",
+        yield note(
+            "packages", "The package runs from its sources, so its requirements are not known"
         )
         return
     fitting = []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.errors import ExactlyOnceError
-from yt_exactly_once.operations.doctor.finding import Finding, Level, counted, ok, problem, warning
+from yt_exactly_once.operations.doctor.finding import Finding, counted, ok, problem, warning
 from yt_exactly_once.operations.ledgers import LedgerRow, entries_of, overlaps_and_gaps
 from yt_exactly_once.operations.query_status import QueryStatus
 from yt_exactly_once.operations.status import statuses
@@ -128,9 +128,8 @@ def examine_sessions(subject: Subject, connection: Connection) -> Iterator[Findi
             if one.batch is not None and one.batch > entry.batch_id
         ]
         if ahead:
-            yield Finding(
+            yield warning(
                 _SESSIONS,
-                Level.WARNING,
                 f"Tasks of {name} have pushed rows of batch {max(ahead)}, which the ledger lacks",
                 "The same checkpoint finishes the batch and repeats no row. Another one would repeat them",
                 "Start the query on the same checkpointLocation",

@@ -15,7 +15,7 @@ from yt_exactly_once.operations.doctor import (
     spark_settings,
     tables,
 )
-from yt_exactly_once.operations.doctor.finding import Finding, Level, refused
+from yt_exactly_once.operations.doctor.finding import Finding, refused, unknown
 from yt_exactly_once.ytsaurus.client import Connection
 
 if TYPE_CHECKING:
@@ -38,9 +38,8 @@ def examine(
         token, user = cluster.examine_token(subject, connection)
         yield token
     if user is None:
-        yield Finding(
+        yield unknown(
             "cluster",
-            Level.UNKNOWN,
             "Permissions, tables, queues and the clock were not examined",
             "They need a proxy that answers, and a user that it knows",
             "Repair the address or the token, then run the command again",
@@ -72,4 +71,4 @@ def _guarded(name: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Find
     except (AccessError, NewerFormatError) as error:
         yield refused(name, error, "The query would be refused in the same way")
     except ExactlyOnceError as error:
-        yield Finding(name, Level.UNKNOWN, error.placed, "It could not be examined", error.remedy)
+        yield unknown(name, error.placed, "It could not be examined", error.remedy)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.operations.doctor.finding import Finding, Level, ok, problem, warning
+from yt_exactly_once.operations.doctor.finding import Finding, note, ok, problem, warning
 from yt_exactly_once.ytsaurus.browsing import attributes_of
 
 if TYPE_CHECKING:
@@ -49,9 +49,8 @@ _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 def examine(subject: Subject, connection: Connection | None) -> Iterator[Finding]:
     """Look at the settings; with a connection, also compare them with the size of a batch."""
     if not subject.conf_origin:
-        yield Finding(
+        yield note(
             "spark settings",
-            Level.NOTE,
             "Spark's settings are not known",
             "Some of them decide whether a large batch fits",
             "Pass --conf NAME=VALUE, --spark-defaults FILE, or --spark-ui URL of a running driver",

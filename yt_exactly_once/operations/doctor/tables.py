@@ -12,8 +12,8 @@ from yt_exactly_once.commit.entry import LEDGER_MARK, LEDGER_SCHEMA, require_kno
 from yt_exactly_once.errors import NewerFormatError, SchemaMismatchError, TableError
 from yt_exactly_once.operations.doctor.finding import (
     Finding,
-    Level,
     counted,
+    note,
     ok,
     problem,
     refused,
@@ -71,9 +71,8 @@ def _target(subject: Subject, connection: Connection, path: str) -> Iterator[Fin
 def _columns_fit(subject: Subject, info: tables.TableInfo) -> Finding:
     """Compare the DataFrame's columns with the table's, as the sink does."""
     if subject.frame is None:
-        return Finding(
+        return note(
             "columns",
-            Level.NOTE,
             f"The columns of {info.path} were not compared with those of the DataFrame",
             "The query stops at its start if they do not fit",
             "Pass --schema with what df.schema.json() returns, or call sink.check(df) in the program",
@@ -92,7 +91,7 @@ def _room(subject: Subject, connection: Connection, info: tables.TableInfo) -> F
     room = subject.rows_per_tablet * tablets
     takes = f"one transaction takes {room} rows in the {counted(tablets, 'tablet')} of {info.path}"
     if not subject.queues:
-        return Finding("batch size", Level.NOTE, f"No queue was given; {takes}")
+        return note("batch size", f"No queue was given; {takes}")
     partitions = sum(_partitions(connection, queue.path) for queue in subject.queues)
     repair = (
         f"Set max_rows_per_partition of the source to at most {max(1, room // max(1, partitions))}, add "
@@ -132,9 +131,8 @@ def _partitions(connection: Connection, path: str) -> int:
 
 
 def _ledger(subject: Subject, connection: Connection, path: str) -> Iterator[Finding]:
-    absent = Finding(
+    absent = note(
         "ledger",
-        Level.NOTE,
         f"There is no ledger at {path} yet",
         "The first batch creates it. If the query has run before, its ledger is gone, or has another path",
         "For a query that has run before: pass the path with --ledger, or restore the table",
@@ -168,9 +166,7 @@ def _ledger(subject: Subject, connection: Connection, path: str) -> Iterator[Fin
 
 
 def _own(connection: Connection, name: str, path: str) -> Iterator[Finding]:
-    absent = Finding(
-        name, Level.NOTE, f"There is no {name} at {path} yet; the first batch creates it"
-    )
+    absent = note(name, f"There is no {name} at {path} yet; the first batch creates it")
     info = yield from _usable(connection, name, path, absent)
     if info is None:
         return
