@@ -21,14 +21,7 @@ BACKENDS = list(BACKEND.values)
 
 
 def option(names: str, metavar: str, meaning: str, **more: Any) -> Decorator:
-    """Add an option with a value.
-
-    Args:
-        names: the flag; and the name of the argument, if it is another one.
-        metavar: stands for the value in the help.
-        meaning: the help.
-        more: see `click.option`.
-    """
+    """Add an option with a value; `names` are the flag, and that of the argument if it is another one."""
     return click.option(*names.split(), metavar=metavar, help=meaning, **more)
 
 
@@ -55,21 +48,11 @@ class ClusterOptions:
     backend: str
 
     def config(self) -> ClusterConfig:
-        """Return the configuration of the connection; the token comes from `YT_TOKEN`.
-
-        Raises:
-            ConfigError: no proxy is known.
-        """
+        """Return the configuration of the connection; the token comes from `YT_TOKEN`."""
         return ClusterConfig.resolve(self.proxy, client_config={"backend": self.backend})
 
     def connect(self) -> Connection:
-        """Return a connection to a proxy that answers.
-
-        Raises:
-            ConfigError: no proxy is known, the address leads to none, or it refuses the token; or the
-                packages of the backend are not installed.
-            ClusterUnavailableError: nothing answers now.
-        """
+        """Return a connection to a proxy that answers; raise `ExactlyOnceError` if none does."""
         from yt_exactly_once.ytsaurus.client import Connection  # noqa: PLC0415 - the client is slow
 
         connection = Connection(self.config())

@@ -106,14 +106,7 @@ def program() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command.
-
-    Args:
-        arguments: of the command line; `None` takes those of the process.
-
-    Returns:
-        The exit code, see `ExitCode`.
-    """
+    """Run one command with these arguments, or those of the process; return its `ExitCode`."""
     try:
         code = program.main(arguments, prog_name=NAME, standalone_mode=False)
     except click.ClickException as error:

@@ -106,11 +106,7 @@ class Done:
 
 
 class Target:
-    """A target, and how letters become rows of it.
-
-    Args:
-        binary: columns whose values are base64.
-    """
+    """A target, and how letters become rows of it; the values of `binary` columns are base64."""
 
     def __init__(self, connection: Connection, path: str, binary: Collection[str] = ()) -> None:
         self.info = describe_table(connection, path)
@@ -124,11 +120,7 @@ class Target:
         self.plan = check_frame(self._frame, table, target=path, sorted=self.info.is_sorted)
 
     def rows(self, letters: Sequence[Letter]) -> pa.RecordBatch:
-        """Return the rows of letters as they are written.
-
-        Raises:
-            _UnfitError: a row is not kept, has a column that the target lacks, or a value of another kind.
-        """
+        """Return the rows of letters as they are written; raise `_UnfitError` if one cannot be."""
         rows = [_with_source(letter) for letter in letters]
         foreign = {name for row in rows for name in row} - {*self._frame.names, *_SOURCE}
         if foreign:
@@ -226,11 +218,7 @@ def _letter(table: str, tablet: int, row: dict[str, Any]) -> Letter:
 
 
 def repaired(letters: Sequence[Letter], document: Any) -> list[Letter]:
-    """Return letters with the rows of a document; raise `ConfigError` if it is none, or names others.
-
-    Args:
-        document: what `show --json` printed, with other values in `row`.
-    """
+    """Return letters with the rows of what `show --json` printed; raise `ConfigError` if it names others."""
     known = {(one.table, *one.place): one for one in letters}
     try:
         return [

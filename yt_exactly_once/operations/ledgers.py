@@ -154,12 +154,7 @@ def _search(connection: Connection, root: str) -> Iterator[str]:
 
 
 def read_ledger(connection: Connection, *paths: str) -> list[LedgerRow]:
-    """Return all entries of some ledgers, the newest of each first.
-
-    Raises:
-        LedgerError: a table is no ledger, or an entry cannot be read.
-        TableError: there is no table, or it is not mounted.
-    """
+    """Return all entries of some ledgers, the newest of each first; raise why one cannot be read."""
     rows, unread = read_ledgers(connection, paths)
     for error in unread.values():
         raise error
@@ -192,11 +187,7 @@ def read_ledgers(
 
 
 def read_history(connection: Connection, path: str) -> list[LedgerRow]:
-    """Return the entries of all batches in a table that a sink keeps with `history_path`, the newest first.
-
-    Raises:
-        TableError: there is no such table, or it is not mounted.
-    """
+    """Return the entries of all batches in a table that a sink has as `history_path`, the newest first."""
     info = describe_table(connection, path)
     remedy = "Pass the path that the sink has as history_path"
     require_columns(info, HISTORY_SCHEMA, "a history", TableError, remedy)
@@ -298,11 +289,7 @@ def _judged(row: LedgerRow, rows: Sequence[LedgerRow], *, target_exists: bool) -
 def rival(
     connection: Connection, row: LedgerRow, queue: str, consumer: str, known: Sequence[LedgerRow]
 ) -> LedgerRow | None:
-    """Return the query that has moved a consumer of another one last.
-
-    Args:
-        known: entries that were read. If none of them is it, the ledgers near the query are read too.
-    """
+    """Return the query that has moved a consumer of another one last, of those known and those near by."""
     near: list[LedgerRow] = []
     # Naming it is a help: a folder that cannot be listed hides nothing else.
     with suppress(ExactlyOnceError):

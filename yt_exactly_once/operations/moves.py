@@ -61,11 +61,7 @@ class Direction(StrEnum):
 
 @dataclass(frozen=True)
 class Affected:
-    """A query whose consumer moves.
-
-    Attributes:
-        meaning: what the move does to its target and its checkpoint.
-    """
+    """A query whose consumer moves, and what that does to its target and its checkpoint."""
 
     row: LedgerRow
     meaning: str
@@ -152,11 +148,9 @@ def require_stopped(
 def move_consumer(
     connection: Connection, source: SourceRange, rows: Sequence[LedgerRow] = ()
 ) -> None:
-    """Move a consumer in all partitions, or in none and raise `ConflictError` if it is not where it was.
+    """Move a consumer in all partitions of a range, from its start to its end.
 
-    Args:
-        source: from where it moves in each partition, and to where.
-        rows: entries that must not have changed.
+    Move it in none, and raise `ConflictError`, if it is elsewhere or one of some entries has changed.
     """
     assert source.consumer is not None
     with connection.transaction() as transaction:
@@ -176,11 +170,7 @@ def move_consumer(
 
 
 def require_accepted(**counts: tuple[int, int]) -> None:
-    """Check that rows at stake were accepted; raise `ConfigError` if none or another number was.
-
-    Args:
-        counts: how many may be `repeated` and `lost`, each with the number that was accepted.
-    """
+    """Check that so many rows as may be `repeated` or `lost` were accepted, or raise `ConfigError`."""
     for name, (count, accepted) in counts.items():
         if count != accepted:
             raise ConfigError(
@@ -321,11 +311,7 @@ def _read(
 def _ends(
     entries: Sequence[LedgerRow], names: Collection[str], consumer: str, queue_id: str
 ) -> dict[int, int] | None:
-    """Return the first row of each partition that is in no target; nothing if no query has read the queue.
-
-    Raises:
-        ConfigError: several queries read with the consumer, and have read different rows.
-    """
+    """Return the first row of each partition that is in no target; nothing if no query has read the queue."""
     known = [
         {partition: part.end for partition, part in parts.items()}
         for row in entries

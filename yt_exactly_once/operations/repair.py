@@ -31,11 +31,7 @@ _MOUNTABLE = frozenset({"unmounted", "frozen", "unmounting", "freezing"})
 
 @dataclass(frozen=True)
 class Step:
-    """Something to do.
-
-    Attributes:
-        act: does it on a cluster, for the query of an entry.
-    """
+    """Something to do on a cluster, for the query of an entry."""
 
     text: str
     act: Callable[[Connection, LedgerRow], object]
@@ -72,11 +68,9 @@ def _move(queue: QueueStatus, path: str, moves: tuple[PartitionRange, ...]) -> S
 
 @dataclass
 class Repair:
-    """What is to be done for one query.
+    """What is to be done for one query, as it is, on its old checkpoint or a new one.
 
     Attributes:
-        status: the query, as it is.
-        new_checkpoint: whether it is to continue with a new one.
         steps: what `apply` does, in order.
         repeated: rows that may get into the target a second time, at most.
         lost: rows that are gone, or will be passed over.
@@ -129,11 +123,7 @@ class Repair:
         }
 
     def plan(self, connection: Connection, rows: Sequence[LedgerRow]) -> None:
-        """Work out what the query needs.
-
-        Args:
-            rows: all entries of the ledgers in question.
-        """
+        """Work out what the query needs, by all entries of the ledgers in question."""
         self._look_at_query(self.row.successor(rows))
         self._look_at_targets()
         for queue in self.status.queues:

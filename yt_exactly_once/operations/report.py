@@ -50,12 +50,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Lag:
-    """How far a query was behind at one moment.
-
-    Attributes:
-        at: when, in seconds since 1970.
-        rows: rows that were not committed.
-    """
+    """How many rows a query was behind at one moment, in seconds since 1970."""
 
     at: float
     query: str

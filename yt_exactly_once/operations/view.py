@@ -89,11 +89,7 @@ def seconds(duration: float | None) -> str:
 
 
 def shown(rows: Iterable[Mapping[str, Any]], absent: str) -> Table | str:
-    """Return rows of one form as a table, see `table` for the names of their columns.
-
-    Args:
-        absent: what there is instead without rows, such as "no queues".
-    """
+    """Return rows of one form as a table, see `table` for their columns; without rows what is then said."""
     made: Table | None = None
     for row in rows:
         made = table(*row) if made is None else made
@@ -171,11 +167,7 @@ def _rate(rows: float | None) -> str:
 
 
 def remarks(queries: Sequence[QueryStatus], unread: Mapping[str, str]) -> list[Text]:
-    """Return what is wrong, a line each; to be printed unwrapped, as lines have commands to copy.
-
-    Args:
-        unread: why ledgers cannot be read, by their paths.
-    """
+    """Return what is wrong, also with ledgers that cannot be read; lines have commands to copy: unwrapped."""
     from rich.text import Text  # noqa: PLC0415 - only output for people needs it
 
     found = [f"{one.name}: {problem}" for one in queries for problem in one.problems]

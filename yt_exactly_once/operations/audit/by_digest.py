@@ -42,12 +42,7 @@ def keeps_digests(entries: Entries) -> bool:
 
 @dataclass
 class Totals:
-    """One audit by digest or by count.
-
-    Attributes:
-        entries: of the target, as they were read last.
-        look: reads them again.
-    """
+    """One audit by digest or by count; `look` reads the entries of the target again."""
 
     reader: RangeReader
     info: TableInfo

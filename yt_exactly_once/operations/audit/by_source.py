@@ -189,11 +189,7 @@ class _Queue:
             yield _integers(batch.column("$row_index")), row_hashes(batch, self.compared)
 
     def look_into(self, batches: Iterator[pa.RecordBatch]) -> None:
-        """Find the rows of differing buckets that have other values.
-
-        Args:
-            batches: the rows of the target that came from this queue, again.
-        """
+        """Find the rows of differing buckets with other values, in all rows of the target from this queue."""
         there: dict[_Partition, dict[int, int]] = {}
         for one, part in self.parts.items():
             values = there.setdefault(part, {})
@@ -229,15 +225,7 @@ class _Queue:
 
 
 class Comparison:
-    """One audit by source columns.
-
-    Args:
-        columns: of the target with the source of each row.
-        start: first row of every partition that must be there.
-
-    Raises:
-        ConfigError: queries have read no queue, or several that the columns do not tell apart.
-    """
+    """One audit by source columns; raise `ConfigError` if they do not tell queues apart, or none was read."""
 
     def __init__(
         self,

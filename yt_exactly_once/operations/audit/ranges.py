@@ -75,11 +75,7 @@ class RangeReader:
                 self.progress(info.path, done, total)
 
     def keys(self, info: TableInfo, schema: pa.Schema, expected: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a sorted table, with its keys; raise `UnprovableError` if no query can have one.
-
-        Args:
-            expected: about how many rows there are.
-        """
+        """Yield the rows of a sorted table, with its keys, or raise `UnprovableError` if no query has one."""
         keys = [column["name"] for column in info.schema if column.get("sort_order")]
         with_keys = fields_of(info, list(dict.fromkeys([*keys, *schema.names])))
         names = listed(keys)

@@ -200,11 +200,7 @@ def from_file(path: Path) -> dict[str, str]:
 
 
 def from_ui(url: str) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Ask the UI of a running driver for its settings, without secrets, and why stages failed.
-
-    Raises:
-        ConfigError: no driver answers there.
-    """
+    """Ask the UI of a running driver for its settings, without secrets, and why stages failed."""
     if not url.startswith(("http://", "https://")):
         url = f"http://{url}"
     base = url.rstrip("/") + "/api/v1/applications"

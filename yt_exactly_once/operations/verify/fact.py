@@ -54,9 +54,7 @@ class Fact:
 class Facts(list[Fact]):
     """The facts of one area, in the order of their checks: calling it declares the function below as one.
 
-    Args:
-        parts: of a fact that names no others.
-        source: of a fact that names no other.
+    Its parts and its source are those of each fact that names no others.
     """
 
     def __init__(self, area: str, *, parts: tuple[Part, ...], source: str) -> None:

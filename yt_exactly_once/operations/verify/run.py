@@ -42,11 +42,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Result:
-    """One fact over one backend.
-
-    Attributes:
-        seen: what the cluster did; for a fact that holds, what is worth telling besides.
-    """
+    """One fact over one backend, and what the cluster did, or what is worth telling besides."""
 
     fact: Fact
     backend: str

@@ -106,12 +106,7 @@ class Stage:
         return f"{self.directory}/{name}"
 
     def build(self) -> None:
-        """Create the directory and mount the tables.
-
-        Raises:
-            AccessError: a permission is missing, or there is no space.
-            ClusterUnavailableError: the tables are not mounted in time.
-        """
+        """Create the directory and mount the tables."""
         tables: Mapping[str, tuple[Sequence[Row], int]] = {
             "rows": ([KEY, TEXT, NUMBER, ANY, TOTAL], 1),
             "log": ([TEXT, NUMBER, ANY], 1),
@@ -237,11 +232,7 @@ class Stage:
         return time.monotonic() - began
 
     def refusal(self, act: Callable[[], Any], but: str) -> Refusal:
-        """Do what must be refused, and return how it was; raise `Differs` with what it means if it was not.
-
-        Raises:
-            TransientError: the proxy did not answer.
-        """
+        """Do what must be refused, and return how it was; raise `Differs` with what else it means."""
         try:
             with translated("do what must be refused"):
                 act()
