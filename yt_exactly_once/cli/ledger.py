@@ -140,6 +140,7 @@ def prune(
     unknown = set(queries) - {one.row.entry.query_id for one in judged}
     if unknown:
         raise click.UsageError(f"The ledger has no query {', '.join(sorted(unknown))}")
+    told = [{**one.to_json(), "removed": one in chosen} for one in judged]
     if not as_json:
         cells = (_judged_cells(one, removed=one in chosen) for one in judged)
         console().print(shown(cells, "no entries"))
@@ -148,7 +149,7 @@ def prune(
     for one in chosen:
         ledgers.remove_entry(connection, one.row)
     if as_json:
-        print_json([_judged_json(one, removed=one in chosen) for one in judged])
+        print_json(told)
     elif chosen:
         click.echo(f"removed {len(chosen)} entries")
 
@@ -160,17 +161,4 @@ def _judged_cells(one: Judged, *, removed: bool) -> dict[str, Any]:
         "verdict": one.use.value,
         "why": one.why,
         "removed": "yes" if removed else "no",
-    }
-
-
-def _judged_json(one: Judged, *, removed: bool) -> dict[str, Any]:
-    entry = one.row.entry
-    return {
-        "ledger": one.row.ledger,
-        "query": entry.query_id,
-        "target": entry.target,
-        "batch": entry.batch_id,
-        "verdict": one.use.value,
-        "why": one.why,
-        "removed": removed,
     }

@@ -259,6 +259,12 @@ class Judged:
     use: Use
     why: str
 
+    def to_json(self) -> dict[str, Any]:
+        """Return what decides about the entry, for programs."""
+        batch = {"ledger": self.row.ledger, "batch": self.row.entry.batch_id}
+        names = {"query": self.row.entry.query_id, "target": self.row.entry.target}
+        return {**batch, **names, "verdict": self.use.value, "why": self.why}
+
 
 def judge_entries(connection: Connection, ledger: str) -> list[Judged]:
     """Say of each entry of a ledger who may need it.
@@ -268,22 +274,18 @@ def judge_entries(connection: Connection, ledger: str) -> list[Judged]:
     with `LedgerMissingError`: a note in the checkpoint says that there was an entry.
     """
     rows = read_ledger(connection, ledger)
-    targets = {row.entry.target for row in rows}
-    exists = {
-        path: browsing.attributes_of(connection, path, ["type"]) is not None for path in targets
-    }
-    return [_judged(row, rows, target_exists=exists[row.entry.target]) for row in rows]
-
-
-def _judged(row: LedgerRow, rows: Sequence[LedgerRow], *, target_exists: bool) -> Judged:
-    if not target_exists:
-        return Judged(row, Use.TARGET_GONE, f"there is no table {row.entry.target}")
-    later = row.successor(rows)
-    if later is not None:
-        why = f"query {later.entry.query_id} continues after it, with the same consumers"
-        return Judged(row, Use.SUPERSEDED, why)
-    why = "its job may be repeated" if row.entry.application else "its checkpoint may start again"
-    return Judged(row, Use.IN_USE, why)
+    found = []
+    for row in rows:
+        use, why = Use.IN_USE, "its checkpoint may start again"
+        if row.entry.application:
+            why = "its job may be repeated"
+        if (later := row.successor(rows)) is not None:
+            use = Use.SUPERSEDED
+            why = f"query {later.entry.query_id} continues after it, with the same consumers"
+        if browsing.attributes_of(connection, row.entry.target, ["type"]) is None:
+            use, why = Use.TARGET_GONE, f"there is no table {row.entry.target}"
+        found.append(Judged(row, use, why))
+    return found
 
 
 def rival(

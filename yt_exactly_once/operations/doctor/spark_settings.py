@@ -9,7 +9,6 @@ import http.client
 import json
 import os
 import re
-import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -174,11 +173,9 @@ def from_texts(texts: Iterable[str]) -> dict[str, str]:
 
 def default_file() -> Path | None:
     """Return the `spark-defaults.conf` that Spark would read on this machine, if there is one."""
-    folder = os.environ.get("SPARK_CONF_DIR")
     home = os.environ.get("SPARK_HOME")
-    if folder is None and home is not None:
-        folder = f"{home}/conf"
-    path = None if folder is None else Path(folder, "spark-defaults.conf")
+    folder = os.environ.get("SPARK_CONF_DIR") or (home and f"{home}/conf")
+    path = Path(folder, "spark-defaults.conf") if folder else None
     return path if path is not None and path.is_file() else None
 
 
@@ -210,14 +207,7 @@ def from_ui(url: str) -> tuple[dict[str, str], tuple[str, ...]]:
         failed = _get(f"{base}/{first['id']}/stages?status=failed")
         why = tuple(str(stage.get("failureReason", "")) for stage in failed)
         return {str(name): str(value) for name, value in properties}, why
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        TypeError,
-        http.client.HTTPException,
-        urllib.error.URLError,
-    ) as error:
+    except (OSError, ValueError, KeyError, TypeError, http.client.HTTPException) as error:
         raise ConfigError(
             f"No Spark UI answers there ({error})",
             remedy="Pass the address that the driver logs at its start, usually http://DRIVER:4040",

@@ -271,19 +271,12 @@ def _registration(connection: Connection, queue: str, consumer: str) -> Finding:
     trims = bool((found.get("auto_trim_config") or {}).get("enable"))
     if not known["vital"]:
         what = f"The consumer {consumer} of {queue} is not vital"
-        if trims:
-            return problem(
-                "registration",
-                f"{what}, and the queue is trimmed automatically",
-                "The queue does not wait for this consumer: it may trim rows that the query has not read",
-                register,
-            )
-        return warning(
-            "registration",
-            what,
-            "If automatic trimming is switched on, the queue does not wait for this consumer",
-            register,
-        )
+        if not trims:
+            why = "If automatic trimming is switched on, the queue does not wait for this consumer"
+            return warning("registration", what, why, register)
+        what += ", and the queue is trimmed automatically"
+        why = "The queue does not wait for this consumer: it may trim rows that the query has not read"
+        return problem("registration", what, why, register)
     trimmed = ", and read rows are trimmed" if trims else ", and nothing is trimmed automatically"
     return ok("registration", f"The consumer {consumer} is registered as vital{trimmed}")
 
@@ -293,27 +286,26 @@ def _offsets(connection: Connection, info: tables.TableInfo, consumer: str) -> I
     remote = RemoteQueue(connection, queue, consumer).resolved()
     bounds = remote.state(info.tablet_count).partitions
     stored = remote.stored_offsets(cluster_of(connection).name, range(len(bounds)))
-    lost = {n: b.lower for n, b in enumerate(bounds) if stored.get(n, 0) < b.lower and n in stored}
-    beyond = {n: b.upper for n, b in enumerate(bounds) if stored.get(n, 0) > b.upper}
-    for partition, lower in lost.items():
-        yield problem(
-            "offset",
-            f"The consumer {consumer} is at row {stored[partition]} of partition {partition} of {queue}, and "
-            f"rows before {lower} are trimmed",
-            "Those rows are gone. A query that has not read them stops with DataLossError",
-            "To continue without them, set fail_on_data_loss to false. Ask who trims the queue",
-        )
-    for partition, upper in beyond.items():
-        yield problem(
-            "offset",
-            f"The consumer {consumer} is at row {stored[partition]} of partition {partition} of {queue}, "
-            f"which ends at {upper}",
-            "The queue was recreated, or somebody moved the consumer. A new query would skip rows",
-            "Name the target of the query with --target: its ledger knows where the consumer belongs. "
-            + advice.back_into_the_queue(
-                consumer, queue, partition, upper - bounds[partition].lower
-            ),
-        )
-    if not lost and not beyond:
+    at_fault = False
+    for partition, at in sorted(stored.items()):
+        lower, upper = bounds[partition].lower, bounds[partition].upper
+        place = f"The consumer {consumer} is at row {at} of partition {partition} of {queue}"
+        if at < lower:
+            yield problem(
+                "offset",
+                f"{place}, and rows before {lower} are trimmed",
+                "Those rows are gone. A query that has not read them stops with DataLossError",
+                "To continue without them, set fail_on_data_loss to false. Ask who trims the queue",
+            )
+        elif at > upper:
+            yield problem(
+                "offset",
+                f"{place}, which ends at {upper}",
+                "The queue was recreated, or somebody moved the consumer. A new query would skip rows",
+                "Name the target of the query with --target: its ledger knows where the consumer belongs. "
+                + advice.back_into_the_queue(consumer, queue, partition, upper - lower),
+            )
+        at_fault |= not lower <= at <= upper
+    if not at_fault:
         behind = sum(b.upper - max(stored.get(n, 0), b.lower) for n, b in enumerate(bounds))
         yield ok("offset", f"The consumer {consumer} has {behind} rows of {queue} to read")

@@ -24,9 +24,6 @@ from yt_exactly_once.ytsaurus.transaction import TabletTransaction
 if TYPE_CHECKING:
     from yt_exactly_once.ytsaurus.client import Connection, Row
 
-LEASE = timedelta(seconds=30)
-"""Of every transaction here unless a fact is about leases."""
-
 _EXPIRES_AFTER = timedelta(hours=1)
 _LOOK_EVERY_SECONDS = 0.1
 _CHANGE_SECONDS = 60
@@ -175,15 +172,16 @@ class Stage:
             self.client.register_queue_consumer(queue, consumer, vital=True)
 
     @contextmanager
-    def transaction(self, lane: int = 0, lease: timedelta = LEASE) -> Iterator[TabletTransaction]:
+    def transaction(
+        self, *lanes: int, lease: timedelta = timedelta(seconds=30)
+    ) -> Iterator[TabletTransaction]:
         """Yield a transaction of the package on the pinned proxy; abort what was not committed.
 
         Transactions that overlap need lanes of their own.
         """
         pinned = self.connection.pinned()
-        transaction = TabletTransaction.start(
-            [pinned.client(lane)], pinned.pool, lease, proxy=pinned.url
-        )
+        clients = [pinned.client(lane) for lane in lanes or (0,)]
+        transaction = TabletTransaction.start(clients, pinned.pool, lease, proxy=pinned.url)
         try:
             yield transaction
         finally:

@@ -13,7 +13,7 @@ from yt_exactly_once.codec.schema import TableSchema, check_frame
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.config import ROWS_PER_TABLET_LIMIT
 from yt_exactly_once.operations.verify.fact import EVERY_MODE, Facts, Part
-from yt_exactly_once.operations.verify.stage import LEASE, Differs, Stage, expect
+from yt_exactly_once.operations.verify.stage import Differs, Stage, expect
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction
 
 _CONFLICT = 1700
@@ -162,10 +162,7 @@ def _appends_never_conflict(stage: Stage) -> None:
     source=_POOL,
 )
 def _several_connections(stage: Stage) -> None:
-    pinned = stage.connection.pinned()
-    clients = [pinned.client(0), pinned.client(1)]
-    transaction = TabletTransaction.start(clients, pinned.pool, LEASE, proxy=pinned.url)
-    try:
+    with stage.transaction(0, 1) as transaction:
         transaction.side_by_side(
             [
                 lambda lane: lane.insert(stage.path("rows"), [{"k": "lane-0", "v": "x"}]),
@@ -173,8 +170,6 @@ def _several_connections(stage: Stage) -> None:
             ]
         )
         transaction.commit()
-    finally:
-        transaction.abort()
     expect(
         None not in stage.rows("rows", "lane-0", "lane-1"),
         "rows that were sent over a second connection are missing after the commit",
@@ -194,12 +189,8 @@ def _ended_is_not_found(stage: Stage) -> str:
         transaction.insert(stage.path("rows"), [{"k": "twice", "v": "x"}])
         transaction.commit()
 
-    def again() -> None:
-        TabletTransaction(
-            transaction.id, [pinned.client(0)], pinned.pool, proxy=pinned.url
-        ).commit()
-
-    refusal = stage.refusal(again, "a second commit of a transaction was accepted")
+    again = TabletTransaction(transaction.id, [pinned.client(0)], pinned.pool, proxy=pinned.url)
+    refusal = stage.refusal(again.commit, "a second commit of a transaction was accepted")
     return refusal.require(errors.CommitOutcomeUnknownError)
 
 
@@ -214,7 +205,7 @@ def _ended_is_not_found(stage: Stage) -> str:
 )
 def _lease(stage: Stage) -> None:
     rows = stage.path("rows")
-    with stage.transaction(0) as patient, stage.transaction(1, _SHORT_LEASE) as impatient:
+    with stage.transaction(0) as patient, stage.transaction(1, lease=_SHORT_LEASE) as impatient:
         for transaction, key in ((patient, "patient"), (impatient, "impatient")):
             transaction.insert(rows, [{"k": key, "v": "x"}])
         time.sleep(stage.patience.idle.total_seconds())
