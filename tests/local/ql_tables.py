@@ -1,20 +1,23 @@
-"""Small dynamic tables in memory for tests of the query language, laid out as the store does it."""
+"""Small dynamic tables in memory for tests of the query language, sorted ones as the store has them."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Any
 
 import pytest
 
 from yt_exactly_once.local import ql
 from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.ql.coverage import Reading
 from yt_exactly_once.local.tables import keys, values
-from yt_exactly_once.local.tables.layout import TableLayout, quote
+from yt_exactly_once.local.tables.layout import TableLayout, Tablet, quote
 from yt_exactly_once.local.tables.schema import TableSchema, parse_schema
+from yt_exactly_once.local.tablets import query_rows
 
 TIMESTAMP = 100
+MOST_TABLETS = 3
 
 
 class Tables:
@@ -23,6 +26,7 @@ class Tables:
     def __init__(self) -> None:
         self.connection = sqlite3.connect(":memory:")
         self.layouts: dict[str, TableLayout] = {}
+        self._ordered: dict[str, list[list[list[Any]]]] = {}
 
     def create(
         self, path: str, schema: Iterable[Mapping[str, Any]], rows: Iterable[Mapping[str, Any]] = ()
@@ -30,42 +34,48 @@ class Tables:
         """Create a table; rows of an ordered one may name their tablet in `$tablet_index`."""
         parsed = parse_schema([dict(column) for column in schema])
         names = tuple(f"c{index}" for index in range(len(parsed.columns)))
-        layout = TableLayout(path.strip("/").replace("/", "_"), path, parsed, names, ())
+        node_id = path.strip("/").replace("/", "_")
+        tablets = tuple(Tablet(index, "", "mounted", b"", (), 0) for index in range(MOST_TABLETS))
+        layout = TableLayout(node_id, path, parsed, names, () if parsed.is_sorted else tablets)
         self.layouts[path] = layout
-        columns = ", ".join(map(quote, names))
-        if layout.sorted:
-            position, key = '"$key", "$ts", "$deleted"', '"$key"'
-        else:
-            position = '"$tablet_index", "$row_index", "$ts"'
-            key = '"$tablet_index", "$row_index"'
-        self.connection.execute(
-            f"CREATE TABLE {quote(layout.sql_table)} ({position}, {columns}, PRIMARY KEY ({key}))"
-            " WITHOUT ROWID"
-        )
         fill = self._put_sorted if layout.sorted else self._append
         fill(layout, rows)
         return layout
 
     def _put_sorted(self, layout: TableLayout, rows: Iterable[Mapping[str, Any]]) -> None:
+        table, columns = quote(layout.sql_table), ", ".join(map(quote, layout.sql_names))
+        self.connection.execute(
+            f'CREATE TABLE {table} ("$key" PRIMARY KEY, "$ts", "$deleted", {columns}) WITHOUT ROWID'
+        )
         for row in rows:
             stored = _stored(layout.schema, row)
             key = keys.encode_prefix(layout.key_columns, stored)
-            self._insert(layout, [key, TIMESTAMP, 0, *stored])
+            marks = ", ".join("?" * (3 + len(stored)))
+            self.connection.execute(
+                f"INSERT INTO {table} VALUES ({marks})", [key, TIMESTAMP, 0, *stored]
+            )
 
     def _append(self, layout: TableLayout, rows: Iterable[Mapping[str, Any]]) -> None:
-        ends: dict[int, int] = {}
+        tablets: list[list[list[Any]]] = [[] for _ in layout.tablets]
         for row in rows:
-            tablet = row.get("$tablet_index", 0)
-            index = ends.get(tablet, 0)
-            ends[tablet] = index + 1
-            self._insert(layout, [tablet, index, TIMESTAMP, *_stored(layout.schema, row)])
+            tablets[row.get("$tablet_index", 0)].append(_stored(layout.schema, row))
+        self._ordered[layout.path] = tablets
 
-    def _insert(self, layout: TableLayout, stored: Sequence[Any]) -> None:
-        marks = ", ".join("?" * len(stored))
-        self.connection.execute(f"INSERT INTO {quote(layout.sql_table)} VALUES ({marks})", stored)
+    def _read(self, reading: Reading) -> Generator[tuple[Any, ...], None, None]:
+        layout = reading.layout
+        if layout.sorted:
+            yield from query_rows.read(self.connection, reading)
+            return
+        names = [column.name for column in layout.columns]
+        for tablet, first, past in query_rows.spans(layout, reading.ranges):
+            rows = self._ordered[layout.path][tablet]
+            for index in range(first, min(past, len(rows))):
+                cells = {"$tablet_index": tablet, "$row_index": index}
+                cells |= dict(zip(names, rows[index], strict=True))
+                yield tuple(cells[name] for name in reading.columns)
 
     def select(self, query: str, **options: Any) -> list[dict[str, Any]]:
-        found = ql.execute(self.connection, query, self._find, **options)
+        found = ql.execute(query, self._find, self._read, **options)
         return [row for row in found.rows if row is not None]
 
     def column(self, query: str, **options: Any) -> list[Any]:

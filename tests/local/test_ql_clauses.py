@@ -239,3 +239,12 @@ def test_composite_columns_are_any(tables: Tables) -> None:
     tables.create("//typed", schema, [{"k": 1, "l": [1, 2]}])
     query = "k, l, is_null(l) as n from [//typed] where l is not null"
     assert tables.select(query) == [{"k": 1, "l": [1, 2], "n": False}]
+
+
+@pytest.mark.parametrize("end", ["where 1 / (k - 2) > 0", "limit 1"])
+def test_query_that_stops_early_leaves_nothing_open(tables: Tables, end: str) -> None:
+    """A statement that is not read to its end would keep the connection at an old moment."""
+    query = f"k from [//sorted] {end}"
+    kept = tables.refusal(query) if "where" in end else tables.select(query)
+    tables.connection.execute(f"DROP TABLE {quote(tables.layouts['//sorted'].sql_table)}")
+    assert kept

@@ -96,9 +96,7 @@ def test_condition_on_the_key_seeks_and_finds_the_same_rows(
     scan = f"* from [{path}] where if(v < 0, true, {condition})"
     query = f"* from [{path}] where {condition}"
     assert tables.select(query, allow_full_scan=False) == tables.select(scan)
-    *_, plan = tables.plans(lambda: tables.select(query))
-    assert "SCAN s_" not in plan
-    assert "SCAN o_" not in plan
+    assert not any("SCAN s_" in plan for plan in tables.plans(lambda: tables.select(query)))
 
 
 @pytest.mark.parametrize(

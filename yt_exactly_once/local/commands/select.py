@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from collections.abc import Generator
+from typing import Any
 
 from yt_exactly_once.local import arguments, ql
 from yt_exactly_once.local.commands.registry import Context, Rows, command
@@ -18,7 +20,7 @@ from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql.coverage import Reading, tablets_in
 from yt_exactly_once.local.tables.layout import TableLayout
-from yt_exactly_once.local.tablets import query_tables, reads
+from yt_exactly_once.local.tablets import query_rows, reads
 from yt_exactly_once.local.tablets.access import check_readable, open_table
 from yt_exactly_once.local.tablets.appends import apply_due
 
@@ -78,30 +80,23 @@ def _execute(context: Context, connection: sqlite3.Connection, *, snapshot: bool
             raise YtError(f"Table {path} did not exist when the transaction started")
         return seen
 
-    def prepare(wanted: Reading) -> None:
+    def read(wanted: Reading) -> Generator[tuple[Any, ...], None, None]:
         (layout,) = newest
         if not all(tablet.is_readable for tablet in layout.tablets):
             check_readable(layout, tablets_in(layout, wanted.ranges))
-        if not layout.sorted:
-            query_tables.fill(connection, wanted)
+        return query_rows.read(connection, wanted)
 
     started = time.monotonic()
-    try:
-        answer = ql.execute(
-            connection,
-            str(parameters["query"]),
-            resolve,
-            prepare=prepare,
-            input_row_limit=arguments.integer(parameters, "input_row_limit", None),
-            output_row_limit=arguments.integer(parameters, "output_row_limit", None),
-            fail_on_incomplete_result=arguments.flag(parameters, "fail_on_incomplete_result", True),
-            allow_full_scan=arguments.flag(parameters, "allow_full_scan", True),
-            syntax_version=arguments.integer(parameters, "syntax_version", 1),
-        )
-    finally:
-        for layout in newest:
-            if not layout.sorted:
-                query_tables.drop(connection, layout)
+    answer = ql.execute(
+        str(parameters["query"]),
+        resolve,
+        read,
+        input_row_limit=arguments.integer(parameters, "input_row_limit", None),
+        output_row_limit=arguments.integer(parameters, "output_row_limit", None),
+        fail_on_incomplete_result=arguments.flag(parameters, "fail_on_incomplete_result", True),
+        allow_full_scan=arguments.flag(parameters, "allow_full_scan", True),
+        syntax_version=arguments.integer(parameters, "syntax_version", 1),
+    )
     if arguments.flag(parameters, "enable_statistics"):
         taken = round((time.monotonic() - started) * 1000)
         context.response_parameters |= {

@@ -1,4 +1,4 @@
-"""The query language of `select_rows`: parsed, typed and run on the SQL engine of the store."""
+"""The query language of `select_rows`: parsed, typed and run on rows that the store seeks by their keys."""
 
 from yt_exactly_once.local.ql.execution import execute
 

@@ -1,8 +1,7 @@
-"""Arithmetic and comparison of values the way the server's generated code does them.
+"""Operators the way the server's generated code does them: on plain values, `None` for null.
 
-Owns operators on plain values: 64-bit wraparound, C division, checked conversions of literals, the
-order of values with null below everything. Used to fold constants and, through `functions.udf`, at run
-time.
+Owns 64-bit wraparound, C division, checked conversions of literals, logic with three values, and the order of
+values with null below everything.
 """
 
 from __future__ import annotations
@@ -24,7 +23,11 @@ RELATIONS: dict[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
 }
 
-_MASK = 0xFFFF_FFFF_FFFF_FFFF
+_NUMERIC: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+}
 _INT64_MIN = -(1 << 63)
 _INT64_END = 1 << 63
 _UINT64_END = 1 << 64
@@ -32,7 +35,7 @@ _UINT64_END = 1 << 64
 
 def wrap(kind: Type, value: int) -> int:
     """Reduce an integer to the range of a type, keeping its lowest 64 bits."""
-    bits = value & _MASK
+    bits = value % _UINT64_END
     return bits - _UINT64_END if kind is Type.INT64 and bits >= _INT64_END else bits
 
 
@@ -47,23 +50,13 @@ def calculate(symbol: str, kind: Type, left: Any, right: Any) -> Any:
     Raises:
         YtError: an integer division that has no result.
     """
-    if kind is Type.DOUBLE:
-        return _calculate_double(symbol, left, right)
-    if symbol in ("/", "%"):
-        return _divide(symbol, kind, left, right)
-    return wrap(kind, _NUMERIC[symbol](left, right))
+    if symbol in _NUMERIC:
+        result = _NUMERIC[symbol](left, right)
+        return result if kind is Type.DOUBLE else wrap(kind, result)
+    return (_divide_double if kind is Type.DOUBLE else _divide)(symbol, left, right)
 
 
-_NUMERIC: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-}
-
-
-def _calculate_double(symbol: str, left: float, right: float) -> float:
-    if symbol != "/":
-        return float(_NUMERIC[symbol](left, right))
+def _divide_double(_symbol: str, left: float, right: float) -> float:
     if right != 0:
         return left / right
     if left == 0 or math.isnan(left):
@@ -71,10 +64,10 @@ def _calculate_double(symbol: str, left: float, right: float) -> float:
     return math.copysign(math.inf, left) * math.copysign(1.0, right)
 
 
-def _divide(symbol: str, kind: Type, left: int, right: int) -> int:
+def _divide(symbol: str, left: int, right: int) -> int:
     if right == 0:
         raise YtError("Division by zero")
-    if kind is Type.INT64 and left == _INT64_MIN and right == -1:
+    if left == _INT64_MIN and right == -1:
         raise YtError("Division of INT_MIN by -1")
     quotient = abs(left) // abs(right)
     if (left < 0) != (right < 0):
@@ -89,10 +82,19 @@ def relate(symbol: str, left: Any, right: Any) -> bool:
         YtError: one of them is NaN.
     """
     if left is None or right is None:
-        return RELATIONS[symbol]((right is None) - (left is None), 0)
+        return RELATIONS[symbol](left is not None, right is not None)
     if left != left or right != right:  # noqa: PLR0124 - NaN is the value that differs from itself
         raise YtError("Comparison with NaN")
     return RELATIONS[symbol](left, right)
+
+
+def logical(absorbing: bool, left: Callable[[], Any], right: Callable[[], Any]) -> bool | None:
+    """Apply AND or OR to what computes its operands; one of them may be enough."""
+    first: bool | None = left()
+    if first is absorbing:
+        return first
+    second: bool | None = right()
+    return second if second is absorbing or first is not None else None
 
 
 def convert_constant(kind: Type, value: Any, target: Type) -> Any:

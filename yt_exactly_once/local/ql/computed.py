@@ -8,14 +8,23 @@ server follows some ranges through division and modulo, so here such a query rea
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.ql import expressions
+from yt_exactly_once.local.ql.binding.evaluation import Compute, failing_on_a_row, stored
+from yt_exactly_once.local.ql.binding.query import bind_query
+from yt_exactly_once.local.ql.text import syntax
+from yt_exactly_once.local.ql.text.parser import parse
 from yt_exactly_once.local.tables.encoding import encode_column
 from yt_exactly_once.local.tables.keys import decode_first, encode_prefix
+from yt_exactly_once.local.tables.layout import TableLayout
 from yt_exactly_once.local.tables.schema import Column, TableSchema
 from yt_exactly_once.local.tables.values import decode_value
+
+if TYPE_CHECKING:
+    from yt_exactly_once.local.ql.binding.query import BoundQuery
 
 
 def check(schema: TableSchema, *, dynamic: bool = True) -> None:
@@ -29,7 +38,8 @@ def check(schema: TableSchema, *, dynamic: bool = True) -> None:
     for column in schema.columns:
         if column.expression is None:
             continue
-        actual = expressions.type_of(column.expression, plain)
+        (output,) = _bind((column.expression,), plain).outputs
+        actual = output.bound.type.title
         declared = column.wire_type
         if actual != declared:
             raise YtError(
@@ -38,7 +48,7 @@ def check(schema: TableSchema, *, dynamic: bool = True) -> None:
             )
         if dynamic and not column.is_key:
             raise YtError("Non-key column cannot be computed in materializable way")
-        references = expressions.references(column.expression)
+        references = _references(column.expression)
         for other in schema.columns:
             if dynamic and other.name in references and not other.is_key:
                 raise YtError(
@@ -63,17 +73,18 @@ def fill(
     """
     wanted = [column for column in key_columns if column.expression is not None]
     sources = [column for column in key_columns if column.expression is None]
-    rows = expressions.evaluate(
-        tuple(str(column.expression) for column in wanted),
-        tuple(map(_as_argument, sources)),
-        zip(*(given[column.name] for column in sources), strict=True) if sources else [()] * count,
+    computes = _computes(
+        tuple(str(column.expression) for column in wanted), tuple(map(_as_argument, sources))
     )
+    cells = (given[column.name] for column in sources)
+    rows = list(zip(*cells, strict=True)) if sources else [()] * count
     filled = dict(given)
-    for index, column in enumerate(wanted):
-        stored, error = encode_column(column, [decode_value(column, row[index]) for row in rows])
+    for column, compute in zip(wanted, computes, strict=True):
+        with failing_on_a_row():
+            computed = [decode_value(column, compute(row)) for row in rows]
+        filled[column.name], error = encode_column(column, computed)
         if error is not None:
             raise error
-        filled[column.name] = stored
     return filled
 
 
@@ -87,7 +98,7 @@ def infer(
     """
     numbers = {column.name: number for number, column in enumerate(key_columns)}
     wanted = {
-        number: {numbers[name] for name in expressions.references(column.expression)}
+        number: {numbers[name] for name in _references(column.expression)}
         for number, column in enumerate(key_columns)
         if column.expression is not None
     }
@@ -118,3 +129,28 @@ def infer(
 def _as_argument(column: Column) -> Column:
     """Return a column as an expression sees it."""
     return Column(column.name, column.wire_type, column.type_v3, column.required)
+
+
+@cache
+def _references(expression: str) -> frozenset[str]:
+    """Return the names that occur in an expression."""
+    found = syntax.walk(parse(_as_query((expression,))).select or ())
+    return frozenset(each.name for each in found if isinstance(each, syntax.Reference))
+
+
+@lru_cache(maxsize=256)
+def _computes(expressions: tuple[str, ...], columns: tuple[Column, ...]) -> list[Compute]:
+    places = {column.name: place for place, column in enumerate(columns)}
+    return [stored(output.bound, places) for output in _bind(expressions, columns).outputs]
+
+
+def _bind(expressions: tuple[str, ...], columns: tuple[Column, ...]) -> BoundQuery:
+    """Bind expressions as the outputs of a query over columns."""
+    # A sorted table has no columns but these.
+    keys = tuple(replace(column, sort_order="ascending") for column in columns)
+    table = TableLayout("", "", TableSchema(keys), (), ())
+    return bind_query(parse(_as_query(expressions)), lambda _path: table)
+
+
+def _as_query(expressions: tuple[str, ...]) -> str:
+    return ", ".join(f"({expression})" for expression in expressions) + " from [t]"

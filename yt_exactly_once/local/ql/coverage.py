@@ -1,17 +1,17 @@
 """What a query reads: the tablets that its key ranges meet and the columns it names.
 
-Owns the way from ranges to tablets. The caller checks whether a tablet can be read.
+Owns the way from ranges to tablets. The caller checks whether a tablet can be read, and reads it.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.ql.binding.bound import Column
-from yt_exactly_once.local.ql.binding.source import POSITION_COLUMNS, Source
+from yt_exactly_once.local.ql.binding.source import POSITION_COLUMNS
 from yt_exactly_once.local.ql.ranges import KeyRange, KeyRanges
 from yt_exactly_once.local.tables.keys import AFTER, encode_prefix
 from yt_exactly_once.local.tables.layout import TableLayout, Tablet
@@ -25,19 +25,17 @@ class Reading:
     """What a query reads of its table.
 
     Attributes:
-        columns: names of the columns that the query mentions.
-        ranges: the key ranges.
-        most: how many of the first rows are enough; None when all in the ranges are needed.
+        columns: names of the columns that the query mentions, those of its answer first.
+        ranges: the key ranges, in order and without overlap.
     """
 
     layout: TableLayout
-    columns: frozenset[str]
+    columns: tuple[str, ...]
     ranges: Sequence[KeyRange]
-    most: int | None = None
 
 
-Prepare = Callable[[Reading], None]
-"""Refuses a table if a tablet in the key ranges cannot be read, and makes sure that its rows are there."""
+Read = Callable[[Reading], Generator[tuple[Any, ...], None, None]]
+"""Returns stored values in the order of the table; raises `YtError` if a tablet cannot be read."""
 
 
 def tablets_in(layout: TableLayout, ranges: Iterable[KeyRange]) -> list[Tablet]:
@@ -60,11 +58,9 @@ def tablets_in(layout: TableLayout, ranges: Iterable[KeyRange]) -> list[Tablet]:
 
 def reading(query: BoundQuery, ranges: KeyRanges) -> Reading:
     """Return what a query reads."""
-    most = None
-    if query.limit is not None and query.reads_at_most(query.offset + query.limit):
-        most = query.offset + query.limit
-    named = frozenset(column.name for column in _columns_in(query))
-    return Reading(query.main.layout, named, ranges.merged(), most)
+    parts = (query.outputs, query.where, query.group_keys, query.aggregates, query.order_by)
+    named = dict.fromkeys(column.name for column in _columns_in(parts))
+    return Reading(query.main.layout, tuple(named), ranges.merged())
 
 
 def _columns_in(part: Any) -> Iterator[Column]:
@@ -73,6 +69,6 @@ def _columns_in(part: Any) -> Iterator[Column]:
     elif isinstance(part, tuple):
         for item in part:
             yield from _columns_in(item)
-    elif is_dataclass(part) and not isinstance(part, Source):
+    elif is_dataclass(part):
         for each in fields(part):
             yield from _columns_in(getattr(part, each.name))

@@ -1,21 +1,25 @@
-"""Execution of a query on a connection: from text to rows.
+"""Execution of a query: from text to rows.
 
-Owns the order of steps, the row limits and the decoding of results. It reads through the connection it is
-given, a transaction snapshot or the newest state, and changes nothing.
+Owns the order of steps, the row limits and the decoding of results. It asks its caller for stored rows, one
+by one, and for none that it does not need.
 """
 
 from __future__ import annotations
 
-import sqlite3
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from typing import Any
 
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.ql.binding.query import BoundQuery, Resolve, bind_query
-from yt_exactly_once.local.ql.coverage import Prepare, reading
-from yt_exactly_once.local.ql.functions import udf
+from yt_exactly_once.local.ql.binding.bound import Bound
+from yt_exactly_once.local.ql.binding.evaluation import Compute, compiled, failing_on_a_row, stored
+from yt_exactly_once.local.ql.binding.query import BoundQuery, Order, Resolve, bind_query
+from yt_exactly_once.local.ql.coverage import Read, reading
 from yt_exactly_once.local.ql.ranges import KeyRanges
-from yt_exactly_once.local.ql.statement import Statement
 from yt_exactly_once.local.ql.text.parser import parse
 from yt_exactly_once.local.ql.value_types import Type
 from yt_exactly_once.local.tables import values
@@ -23,6 +27,8 @@ from yt_exactly_once.local.tables.schema import Column
 from yt_exactly_once.local.tables.types import type_v3_from_v1
 
 DEFAULT_ROW_LIMIT = 1_000_000
+
+StoredRow = tuple[Any, ...]
 
 _TYPES_V3 = {kind: type_v3_from_v1(kind.title, required=False) for kind in Type}
 
@@ -45,11 +51,10 @@ class Answer:
 
 
 def execute(
-    connection: sqlite3.Connection,
     query: str,
     resolve: Resolve,
+    read: Read,
     *,
-    prepare: Prepare | None = None,
     input_row_limit: int | None = None,
     output_row_limit: int | None = None,
     fail_on_incomplete_result: bool = True,
@@ -60,8 +65,7 @@ def execute(
 
     Args:
         resolve: finds a table by the path in the query.
-        prepare: gets what the query reads before it is read, and raises `YtError` when that cannot be
-            read.
+        read: returns what the query reads.
         input_row_limit: rows to read at most; a million by default.
         output_row_limit: rows to return at most; a million by default.
         fail_on_incomplete_result: whether a limit that was hit is an error; otherwise the answer is cut.
@@ -72,16 +76,23 @@ def execute(
         YtError: the query is wrong, fails on a row, or hits a limit (codes 1709 and 1710).
     """
     limits = (_limit("input", input_row_limit), _limit("output", output_row_limit))
-    bound = bind_query(parse(query, syntax_version), resolve)
-    ranges = KeyRanges(bound.where, bound.main)
-    if not allow_full_scan and ranges.is_full_scan:
+    try:
+        bound = bind_query(parse(query, syntax_version), resolve)
+        ranges = KeyRanges(bound.where, bound.main)
+        if not allow_full_scan and ranges.is_full_scan:
+            raise YtError(
+                "Primary table key is not used in the where clause (full scan); "
+                "the query is inefficient, consider rewriting it"
+            )
+        wanted = reading(bound, ranges)
+        places = {name: place for place, name in enumerate(wanted.columns)}
+        # A statement that is not read to its end would keep the connection at an old moment.
+        with closing(read(wanted)) as rows, failing_on_a_row():
+            answer = _run(bound, _Limited(rows, limits[0]), places, limits[1])
+    except RecursionError as error:
         raise YtError(
-            "Primary table key is not used in the where clause (full scan); "
-            "the query is inefficient, consider rewriting it"
-        )
-    if prepare is not None:
-        prepare(reading(bound, ranges))
-    answer = _run(connection, bound, ranges, *limits)
+            "Expressions are nested too deeply for the embedded cluster; compare shorter tuples"
+        ) from error
     if fail_on_incomplete_result:
         _check_complete(answer, *limits)
     return answer
@@ -96,44 +107,112 @@ def _limit(name: str, value: int | None) -> int:
 
 
 def _check_complete(answer: Answer, input_limit: int, output_limit: int) -> None:
-    if answer.incomplete_input:
-        raise YtError(
-            "Query terminated prematurely due to excessive input; "
-            "consider rewriting your query or changing input limit",
-            Code.QUERY_INPUT_ROW_LIMIT_EXCEEDED,
-            {"input_row_limit": input_limit},
-        )
-    if answer.incomplete_output:
-        raise YtError(
-            "Query terminated prematurely due to excessive output; "
-            "consider rewriting your query or changing output limit",
-            Code.QUERY_OUTPUT_ROW_LIMIT_EXCEEDED,
-            {"output_row_limit": output_limit},
-        )
+    for what, is_cut, code, limit in (
+        ("input", answer.incomplete_input, Code.QUERY_INPUT_ROW_LIMIT_EXCEEDED, input_limit),
+        ("output", answer.incomplete_output, Code.QUERY_OUTPUT_ROW_LIMIT_EXCEEDED, output_limit),
+    ):
+        if is_cut:
+            raise YtError(
+                f"Query terminated prematurely due to excessive {what}; "
+                f"consider rewriting your query or changing {what} limit",
+                code,
+                {f"{what}_row_limit": limit},
+            )
 
 
-def _run(
-    connection: sqlite3.Connection,
-    query: BoundQuery,
-    ranges: KeyRanges,
-    input_limit: int,
-    output_limit: int,
-) -> Answer:
-    if query.limit == 0:
-        return Answer([], False, False, _columns(query))
-    statement = Statement(query, ranges, output_limit)
-    is_cut = not query.reads_at_most(input_limit) and bool(
-        udf.execute(connection, statement.probe(input_limit))
-    )
-    if is_cut:
-        statement = Statement(query, ranges, output_limit, input_limit)
-    found = udf.execute(connection, statement.rows())
-    incomplete_output = len(found) > output_limit
-    # A scan that has found all it was asked for does not read on.
-    is_satisfied = query.limit == len(found) and query.group_keys is None and not query.order_by
+class _Limited:
+    """The first rows of a table.
+
+    Attributes:
+        is_cut: whether the limit has stopped the reading; who does not need a further row never knows.
+    """
+
+    def __init__(self, rows: Iterable[StoredRow], most: int) -> None:
+        self._rows = rows
+        self._most = most
+        self.is_cut = False
+
+    def __iter__(self) -> Iterator[StoredRow]:
+        for number, row in enumerate(self._rows, 1):
+            if self._most:
+                yield row
+            if number >= self._most:
+                self.is_cut = True
+                return
+
+
+def _run(query: BoundQuery, read: _Limited, places: dict[str, int], output_limit: int) -> Answer:
     columns = _columns(query)
+    if query.limit == 0:
+        return Answer([], False, False, columns)
+    rows = _kept(read, query.where, places)
+    if query.group_keys is not None:
+        rows = _kept(_grouped(rows, query, places), query.having, {})
+    if query.group_keys is not None or not query.is_in_table_order:
+        rows = _ordered(rows, query.order_by, places)
+    # One row more than allowed shows that the answer is incomplete.
+    most = output_limit + 1 if query.limit is None else min(query.limit, output_limit + 1)
+    start = max(query.offset, 0)
+    outputs = [stored(output.bound, places) for output in query.outputs]
+    found = [
+        tuple([output(row) for output in outputs])
+        for row in islice(rows, start, min(start + most, sys.maxsize))
+    ]
     decoded = values.decode_rows(columns, found[:output_limit])
-    return Answer(decoded, is_cut and not is_satisfied, incomplete_output, columns)
+    return Answer(decoded, read.is_cut, len(found) > output_limit, columns)
+
+
+def _kept(
+    rows: Iterable[StoredRow], condition: Bound | None, places: dict[str, int]
+) -> Iterable[StoredRow]:
+    """Return the rows for which a condition is true."""
+    return rows if condition is None else filter(compiled(condition, places), rows)
+
+
+def _grouped(
+    rows: Iterable[StoredRow], query: BoundQuery, places: dict[str, int]
+) -> Iterator[StoredRow]:
+    """Yield the values of each group, keys first, in the order of their first rows."""
+    keys = [compiled(key, places) for key in query.group_keys or ()]
+    arguments = [compiled(aggregate.argument, places) for aggregate in query.aggregates]
+    groups: dict[StoredRow, list[list[Any]]] = {}
+    for row in rows:
+        key = tuple([compute(row) for compute in keys])
+        held = groups.get(key)
+        if held is None:
+            held = groups[key] = [[] for _ in arguments]
+        for given, argument in zip(held, arguments, strict=True):
+            value = argument(row)
+            if value is not None:
+                given.append(value)
+    for key, held in groups.items():
+        yield (
+            *key,
+            *(
+                aggregate.function.python(aggregate.argument.type, given) if given else None
+                for aggregate, given in zip(query.aggregates, held, strict=True)
+            ),
+        )
+
+
+def _ordered(
+    rows: Iterable[StoredRow], order: Sequence[Order], places: dict[str, int]
+) -> Iterable[StoredRow]:
+    """Return rows in an order, ties as they come."""
+    if not order:
+        return rows
+    found = list(rows)
+    for item in reversed(order):
+        found.sort(key=partial(_rank, compiled(item.bound, places)), reverse=item.descending)
+    return found
+
+
+def _rank(compute: Compute, row: StoredRow) -> tuple[bool, Any]:
+    """Return by what a value sorts, null first."""
+    value = compute(row)
+    if value != value:  # noqa: PLR0124 - NaN is the value that differs from itself
+        raise YtError("Comparison with NaN")
+    return value is not None, value
 
 
 def _columns(query: BoundQuery) -> tuple[Column, ...]:

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from yt_exactly_once.local.ql.binding.bound import Apply, Binary, Bound, Column, Constant, InSet
+from yt_exactly_once.local.ql.binding.bound import Apply, Bound, Column, Constant, InSet
 from yt_exactly_once.local.ql.computed import infer
 from yt_exactly_once.local.ql.value_types import Type
-from yt_exactly_once.local.tables import values
 from yt_exactly_once.local.tables.keys import AFTER, encode_prefix
 
 if TYPE_CHECKING:
@@ -94,42 +93,44 @@ class KeyRanges:
         return KeyRange(prefix, prefix + AFTER)
 
     def _constrain(self, condition: Bound) -> list[Box]:
-        if isinstance(condition, Binary):
-            return self._binary(condition)
-        if isinstance(condition, InSet):
-            return self._set(condition.operands, condition.values)
-        if isinstance(condition, Apply):
-            return self._function(condition.function.name, condition.arguments)
-        is_never_true = isinstance(condition, Constant) and not condition.value
-        return [] if is_never_true else [{}]
+        match condition:
+            case InSet(operands=operands, values=rows):
+                return self._set(operands, rows)
+            case Apply(function=function, arguments=arguments):
+                return self._applied(function.name, arguments)
+            case Constant(value=value) if not value:
+                return []
+        return [{}]
 
-    def _binary(self, node: Binary) -> list[Box]:
-        match node.operator, node.left, node.right:
-            case "AND", left, right:
+    def _applied(self, name: str, arguments: Sequence[Bound]) -> list[Box]:  # noqa: PLR0911
+        match name, arguments:
+            case "AND", (left, right):
                 return _intersection(self._constrain(left), self._constrain(right))
-            case "OR", left, right:
+            case "OR", (left, right):
                 union = self._constrain(left) + self._constrain(right)
                 return union if len(union) <= _MAX_BOXES and {} not in union else [{}]
-            case operator, Column() as column, Constant() as constant:
-                return self._relation(operator, column, constant)
-            case operator, Constant() as constant, Column() as column:
-                return self._relation(_REVERSED.get(operator, ""), column, constant)
+            case "is_null", (Column() as column,):
+                return self._relation("=", column, Constant(Type.NULL, None))
+            case "is_prefix", (Constant(value=prefix), Column() as column):
+                return self._prefix(column, prefix)
+            case _, (Column() as column, Constant() as constant):
+                return self._relation(name, column, constant)
+            case _, (Constant() as constant, Column() as column):
+                return self._relation(_REVERSED.get(name, ""), column, constant)
         return [{}]
 
     def _number(self, column: Bound) -> int | None:
         return self._numbers.get(column.name) if isinstance(column, Column) else None
 
-    def _encode(self, number: int, kind: Type, value: Any) -> bytes:
-        encode = values.ENCODERS.get(kind.title)
-        stored = value if value is None or encode is None else encode(value)
-        return encode_prefix((self._source.key_columns[number],), (stored,))
+    def _encode(self, number: int, value: Any) -> bytes:
+        return encode_prefix((self._source.key_columns[number],), (value,))
 
     def _relation(self, operator: str, column: Column, constant: Constant) -> list[Box]:
         number = self._number(column)
         # NaN has no place in the order; comparing with it is an error that the scan will raise.
         if number is None or constant.value != constant.value:
             return [{}]
-        point = self._encode(number, constant.type, constant.value)
+        point = self._encode(number, constant.value)
         lowest, highest = EVERYTHING
         interval = {
             "=": (point, point + AFTER),
@@ -147,28 +148,22 @@ class KeyRanges:
         boxes: list[Box] = []
         for row in rows:
             box: Box = {}
-            for number, operand, value in zip(numbers, operands, row, strict=True):
+            for number, value in zip(numbers, row, strict=True):
                 if number is not None:
-                    point = self._encode(number, operand.type, value)
+                    point = self._encode(number, value)
                     box[number] = (point, point + AFTER)
             boxes.append(box)
         return boxes
 
-    def _function(self, name: str, arguments: Sequence[Bound]) -> list[Box]:
-        number = self._number(arguments[-1]) if arguments else None
+    def _prefix(self, column: Column, prefix: bytes | None) -> list[Box]:
+        number = self._number(column)
         if number is None:
             return [{}]
-        if name == "is_null":
-            point = self._encode(number, Type.NULL, None)
-            return [{number: (point, point + AFTER)}]
-        if name == "is_prefix" and isinstance(arguments[0], Constant):
-            prefix = arguments[0].value
-            if prefix is None:
-                return []
-            # Without the terminator the encoding of a string is a prefix of its continuations.
-            low = self._encode(number, Type.STRING, prefix)[:-1]
-            return [{number: (low, _successor(low))}]
-        return [{}]
+        if prefix is None:
+            return []
+        # Without the terminator the encoding of a string is a prefix of its continuations.
+        low = self._encode(number, prefix)[:-1]
+        return [{number: (low, _successor(low))}]
 
 
 def _intersection(left: list[Box], right: list[Box]) -> list[Box]:

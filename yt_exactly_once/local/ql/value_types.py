@@ -28,11 +28,6 @@ class Type(IntEnum):
         """Name as the server spells it in messages."""
         return self.name.lower()
 
-    @property
-    def code(self) -> str:
-        """One letter, used in names of SQL functions."""
-        return self.name[0].lower()
-
 
 TypeSet = frozenset[Type]
 

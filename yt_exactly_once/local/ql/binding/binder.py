@@ -7,27 +7,17 @@ version 1 (`yt/yt/library/query/base/expr_builder_v1.cpp`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import singledispatchmethod
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql.arithmetic import RELATIONS
 from yt_exactly_once.local.ql.binding import operators
-from yt_exactly_once.local.ql.binding.bound import (
-    Aggregate,
-    AggregateValue,
-    Apply,
-    Bound,
-    Constant,
-    GroupKey,
-    InSet,
-)
+from yt_exactly_once.local.ql.binding.bound import Aggregate, Apply, Bound, GroupValue, InSet
 from yt_exactly_once.local.ql.binding.operators import Untyped
-from yt_exactly_once.local.ql.functions.aggregates import AGGREGATES
-from yt_exactly_once.local.ql.functions.general import LACKING, SCALARS
+from yt_exactly_once.local.ql.functions.general import AGGREGATES, LACKING, SCALARS
 from yt_exactly_once.local.ql.functions.signatures import infer
 from yt_exactly_once.local.ql.text import syntax
 from yt_exactly_once.local.ql.text.naming import (
@@ -41,6 +31,7 @@ from yt_exactly_once.local.ql.value_types import ALL_TYPES, Type, TypeSet, descr
 
 if TYPE_CHECKING:
     from yt_exactly_once.local.ql.binding.source import Source
+    from yt_exactly_once.local.ql.functions.signatures import Function
     from yt_exactly_once.local.ql.text.syntax import Expression, Expressions
 
 MAX_EXPRESSION_DEPTH = 50
@@ -53,18 +44,23 @@ class Group:
     keys: list[tuple[str, Bound]]
     aggregates: list[Aggregate] = field(default_factory=list)
 
-    def key(self, name: str) -> GroupKey | None:
-        """Return a key by its name."""
-        for index, (key_name, bound) in enumerate(self.keys):
-            if key_name == name:
-                return GroupKey(bound.type, bound.nullable, index, name)
-        return None
+    @property
+    def values(self) -> list[GroupValue]:
+        """All of them."""
+        named = [(bound.type, name) for name, bound in self.keys]
+        named += [(aggregate.type, aggregate.name) for aggregate in self.aggregates]
+        return [GroupValue(kind, index, name) for index, (kind, name) in enumerate(named)]
 
-    def aggregate(self, wanted: Aggregate) -> int:
-        """Return the number of an aggregate, adding it if it is new."""
+    def key(self, name: str) -> GroupValue | None:
+        """Return a key by its name."""
+        keys = self.values[: len(self.keys)]
+        return next((key for key in keys if key.name == name), None)
+
+    def aggregate(self, wanted: Aggregate) -> GroupValue:
+        """Return the value of an aggregate, adding it if it is new."""
         if wanted not in self.aggregates:
             self.aggregates.append(wanted)
-        return self.aggregates.index(wanted)
+        return self.values[len(self.keys) + self.aggregates.index(wanted)]
 
 
 class Binder:
@@ -125,19 +121,22 @@ class Binder:
         finally:
             self._depth -= 1
 
-    @singledispatchmethod
-    def _node(self, expression: Any) -> Untyped:
-        raise TypeError(f"{type(expression).__name__} cannot be bound")
+    def _node(self, node: Expression) -> Untyped:  # noqa: PLR0911 - a case per kind
+        match node:
+            case syntax.Literal():
+                return Untyped.of_constant(node, of_literal(node.type))
+            case syntax.Alias():
+                return self._reference(syntax.Reference(node.name))
+            case syntax.Reference():
+                return self._reference(node)
+            case syntax.Call():
+                return self._call(node)
+            case syntax.Unary():
+                return self._unary(node)
+            case syntax.Binary():
+                return self._binary(node)
+        return self._in(node)
 
-    @_node.register(syntax.Literal)
-    def _literal(self, literal: syntax.Literal) -> Untyped:
-        return Untyped.of_constant(Constant(literal.type, literal.value), of_literal(literal.type))
-
-    @_node.register(syntax.Alias)
-    def _alias(self, alias: syntax.Alias) -> Untyped:
-        return self._reference(syntax.Reference(alias.name))
-
-    @_node.register(syntax.Reference)
     def _reference(self, reference: syntax.Reference) -> Untyped:
         if reference.table is None:
             key = None if self._group is None else self._group.key(reference.name)
@@ -157,7 +156,6 @@ class Binder:
             raise YtError(f'Undefined reference "{name}"')
         return Untyped.fixed(column)
 
-    @_node.register(syntax.Call)
     def _call(self, call: syntax.Call) -> Untyped:
         name = call.function.lower()
         if name in AGGREGATES:
@@ -170,41 +168,36 @@ class Binder:
                     "rewrite the query without it"
                 )
             raise YtError(f'Undefined function "{name}"')
-        arguments = [self._bind(argument) for argument in call.arguments]
-        inference = infer(function, [a.types for a in arguments], expression_text(call))
-
-        def generate(result: Type) -> Bound:
-            bound = _generate(arguments, inference.choose(result))
-            return Apply(result, not function.takes_null, function, bound)
-
-        return Untyped(inference.result_types, generate)
+        return self._inferred(call, function, partial(Apply, function=function))
 
     def _aggregate(self, call: syntax.Call, name: str) -> Untyped:
-        function, _ = AGGREGATES[name]
-        group = self._group
+        group, self._group = self._group, None
         if group is None:
             raise YtError(f'Misuse of aggregate function "{name}"')
-        with self._over_rows():
-            arguments = [self._bind(argument) for argument in call.arguments]
-        inference = infer(function, [a.types for a in arguments], expression_text(call))
+        text = f"{name}({expressions_text(call.arguments)})"
 
-        def generate(result: Type) -> Bound:
-            bound = _generate(arguments, inference.choose(result))
-            text = f"{name}({expressions_text(call.arguments)})"
-            index = group.aggregate(Aggregate(name, bound, result, text))
-            return AggregateValue(result, nullable=not function.takes_null, index=index)
+        def build(kind: Type, arguments: tuple[Bound, ...]) -> Bound:
+            (argument,) = arguments
+            return group.aggregate(Aggregate(AGGREGATES[name], argument, kind, text))
 
-        return Untyped(inference.result_types, generate)
-
-    @contextmanager
-    def _over_rows(self) -> Iterator[None]:
-        group, self._group = self._group, None
         try:
-            yield
+            return self._inferred(call, AGGREGATES[name], build)
         finally:
             self._group = group
 
-    @_node.register(syntax.Unary)
+    def _inferred(
+        self, call: syntax.Call, function: Function, build: Callable[..., Bound]
+    ) -> Untyped:
+        """Type a call; `build` makes it from the type of its result and its arguments."""
+        arguments = [self._bind(argument) for argument in call.arguments]
+        types, choose = infer(function, [a.types for a in arguments], expression_text(call))
+
+        def generate(result: Type) -> Bound:
+            chosen = zip(arguments, choose(result), strict=True)
+            return build(result, arguments=tuple(a.generate(kind) for a, kind in chosen))
+
+        return Untyped(types, generate)
+
     def _unary(self, unary: syntax.Unary) -> Untyped:
         if len(unary.operand) != 1:
             raise YtError(f'Unary operator "{unary.operator}" must have exactly one argument')
@@ -212,7 +205,6 @@ class Binder:
             unary.operator, self._bind(unary.operand[0]), expression_text(unary.operand[0])
         )
 
-    @_node.register(syntax.Binary)
     def _binary(self, binary: syntax.Binary) -> Untyped:
         if binary.operator not in RELATIONS:
             left, right = scalar(binary.left), scalar(binary.right)
@@ -238,7 +230,6 @@ class Binder:
             ],
         )
 
-    @_node.register(syntax.In)
     def _in(self, node: syntax.In) -> Untyped:
         """Every operand decides its own type."""
         operands = tuple(self.bind(each, ALL_TYPES - {Type.ANY}) for each in node.operand)
@@ -251,7 +242,3 @@ class Binder:
                 )
         rows = operators.constant_rows(node.values, operands, expression_text(node))
         return Untyped.fixed(InSet(Type.BOOLEAN, operands, rows))
-
-
-def _generate(arguments: list[Untyped], types: tuple[Type, ...]) -> tuple[Bound, ...]:
-    return tuple(a.generate(kind) for a, kind in zip(arguments, types, strict=True))

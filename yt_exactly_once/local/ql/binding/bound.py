@@ -1,7 +1,6 @@
 """Expressions after binding: names resolved, every node with one type.
 
-Owns the node classes, nothing else. `nullable` says whether a node can be null at all; the compiler
-saves work where it cannot.
+Owns the node classes, nothing else.
 """
 
 from __future__ import annotations
@@ -21,72 +20,31 @@ class Constant:
     type: Type
     value: Any
 
-    @property
-    def nullable(self) -> bool:
-        """Whether this is the null constant."""
-        return self.value is None
-
 
 @dataclass(frozen=True)
 class Column:
     """A column of the table."""
 
     type: Type
-    nullable: bool
     name: str
 
 
 @dataclass(frozen=True)
-class GroupKey:
-    """The value of a GROUP BY expression."""
+class GroupValue:
+    """A value of a group, by its place: the keys come first, the aggregates after them."""
 
     type: Type
-    nullable: bool
     index: int
     name: str
-
-
-@dataclass(frozen=True)
-class AggregateValue:
-    """The result of an aggregate of the group."""
-
-    type: Type
-    nullable: bool
-    index: int
 
 
 @dataclass(frozen=True)
 class Apply:
-    """A scalar function."""
+    """A scalar function or an operator."""
 
     type: Type
-    nullable: bool
     function: Function
     arguments: tuple[Bound, ...]
-
-
-@dataclass(frozen=True)
-class Unary:
-    """`+`, `-` or `NOT`."""
-
-    type: Type
-    nullable: bool
-    operator: str
-    operand: Bound
-
-
-@dataclass(frozen=True)
-class Binary:
-    """A binary operator on operands of one type.
-
-    To relational operators null is an ordinary value below all others.
-    """
-
-    type: Type
-    nullable: bool
-    operator: str
-    left: Bound
-    right: Bound
 
 
 @dataclass(frozen=True)
@@ -96,10 +54,9 @@ class InSet:
     type: Type
     operands: tuple[Bound, ...]
     values: tuple[tuple[Any, ...], ...]
-    nullable: bool = False
 
 
-Bound = Constant | Column | GroupKey | AggregateValue | Apply | Unary | Binary | InSet
+Bound = Constant | Column | GroupValue | Apply | InSet
 
 
 @dataclass(frozen=True)
@@ -107,12 +64,12 @@ class Aggregate:
     """One aggregate to compute per group.
 
     Attributes:
-        arguments: bound expressions over the input rows.
+        argument: bound expression over the input rows.
         type: type of the result.
         name: text of the call, the name of its column under `*`.
     """
 
-    function: str
-    arguments: tuple[Bound, ...]
+    function: Function
+    argument: Bound
     type: Type
     name: str

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.ql.arithmetic import (
-    RELATIONS,
-    calculate,
-    convert_constant,
-    negate,
-    relate,
-)
-from yt_exactly_once.local.ql.binding.bound import Binary, Bound, Constant, Unary
+from yt_exactly_once.local.ql import arithmetic
+from yt_exactly_once.local.ql.arithmetic import RELATIONS, convert_constant
+from yt_exactly_once.local.ql.binding.bound import Apply, Bound, Constant
+from yt_exactly_once.local.ql.binding.evaluation import compiled
+from yt_exactly_once.local.ql.functions.signatures import Function
 from yt_exactly_once.local.ql.value_types import (
     INTEGRAL,
     NUMERIC,
@@ -64,12 +62,12 @@ class Untyped:
     Attributes:
         types: types it could have.
         generate: returns it with one of them.
-        constant: its value, when it is known before execution.
+        is_constant: whether its value is known before execution.
     """
 
     types: TypeSet
     generate: Callable[[Type], Bound]
-    constant: Constant | None = None
+    is_constant: bool = False
 
     @classmethod
     def fixed(cls, bound: Bound) -> Untyped:
@@ -77,31 +75,18 @@ class Untyped:
         return cls(only(bound.type), lambda _kind: bound)
 
     @classmethod
-    def of_constant(cls, constant: Constant, types: TypeSet) -> Untyped:
+    def of_constant(cls, constant: Literal | Constant, types: TypeSet) -> Untyped:
         """Wrap a constant that can be converted to several types."""
 
         def generate(kind: Type) -> Bound:
             return Constant(kind, convert_constant(constant.type, constant.value, kind))
 
-        return cls(types, generate, constant)
+        return cls(types, generate, is_constant=True)
 
 
 def unary(operator: str, operand: Untyped, source: str) -> Untyped:
     """Type a unary operator."""
-    accepted = _OPERANDS[operator]
-    types = accepted & operand.types
-    if not types:
-        raise _mismatch(operator, accepted, operand.types, {"op_source": source})
-    if operand.constant is not None:
-        folded = _fold_unary(operator, operand.constant)
-        if folded is not None:
-            return Untyped.of_constant(folded, types)
-
-    def generate(kind: Type) -> Bound:
-        inner = operand.generate(kind)
-        return Unary(kind, inner.nullable, operator, inner)
-
-    return Untyped(types, generate)
+    return _applied(operator, (operand,), {"op_source": source})
 
 
 def binary(operator: str, left: Untyped, right: Untyped, sources: tuple[str, str]) -> Untyped:
@@ -111,29 +96,49 @@ def binary(operator: str, left: Untyped, right: Untyped, sources: tuple[str, str
         sources: text of the operands, for errors.
     """
     where = {"lhs_source": sources[0], "rhs_source": sources[1]}
+    return _applied(operator, (left, right), where)
+
+
+def _applied(operator: str, operands: Sequence[Untyped], where: dict[str, str]) -> Untyped:
     common = _OPERANDS[operator]
-    for operand in (left, right):
+    for operand in operands:
         if not common & operand.types:
-            raise _mismatch(operator, common, operand.types, where)
+            raise YtError(
+                f'Type mismatch in expression "{_NAMES[operator]}": '
+                f'expected "{describe(common)}", got "{describe(operand.types)}"',
+                attributes=where,
+            )
         common &= operand.types
     result = only(Type.BOOLEAN) if operator in RELATIONS else common
-    if left.constant is not None and right.constant is not None:
-        return Untyped.of_constant(_fold_binary(operator, left.constant, right.constant), result)
 
     def generate(kind: Type) -> Bound:
-        if operator in RELATIONS:
-            operand_type = min(common)
-            return relation(operator, left.generate(operand_type), right.generate(operand_type))
-        bound_left, bound_right = left.generate(kind), right.generate(kind)
-        nullable = bound_left.nullable or bound_right.nullable
-        return Binary(kind, nullable, operator, bound_left, bound_right)
+        operand_type = min(common) if operator in RELATIONS else kind
+        function = _function(operator, operand_type, len(operands))
+        return Apply(kind, function, tuple(each.generate(operand_type) for each in operands))
 
-    return Untyped(result, generate)
+    if not all(operand.is_constant for operand in operands):
+        return Untyped(result, generate)
+    kind = min(result)
+    return Untyped.of_constant(Constant(kind, compiled(generate(kind), {})(())), result)
 
 
-def relation(operator: str, left: Bound, right: Bound) -> Binary:
-    """Build a comparison of typed operands."""
-    return Binary(Type.BOOLEAN, False, operator, left, right)
+@cache
+def _function(operator: str, kind: Type, operands: int) -> Function:
+    """Return an operator on operands of a type."""
+    if operator in RELATIONS:
+        relate = partial(arithmetic.relate, operator)
+        return Function(operator, (), Type.BOOLEAN, relate, takes_null=True)
+    if operator in ("AND", "OR"):
+        logical = partial(arithmetic.logical, operator == "OR")
+        return Function(operator, (), kind, logical, lazy=True)
+    if operands > 1:
+        return Function(operator, (), kind, partial(arithmetic.calculate, operator, kind))
+    python: dict[str, Callable[[Any], Any]] = {
+        "+": lambda value: value,
+        "-": partial(arithmetic.negate, kind),
+        "NOT": lambda value: not value,
+    }
+    return Function(operator, (), kind, python[operator])
 
 
 def compare_tuples(
@@ -186,60 +191,3 @@ def _converted(constant: Literal, target: Type, source: str) -> Any:
             expected_type=target.title,
         )
     return convert_constant(constant.type, constant.value, target)
-
-
-def _mismatch(
-    operator: str, expected: TypeSet, actual: TypeSet, attributes: dict[str, str]
-) -> YtError:
-    return YtError(
-        f'Type mismatch in expression "{_NAMES[operator]}": '
-        f'expected "{describe(expected)}", got "{describe(actual)}"',
-        attributes=attributes,
-    )
-
-
-def _fold_unary(operator: str, operand: Constant) -> Constant | None:
-    """Evaluate a unary operator; None when it is left for later."""
-    if operator == "NOT":
-        return None
-    if operator == "+" or operand.value is None:
-        return operand
-    return Constant(operand.type, negate(operand.type, operand.value))
-
-
-def _fold_binary(operator: str, left: Constant, right: Constant) -> Constant:
-    """Evaluate a binary operator.
-
-    Raises:
-        YtError: the operands do not go together, or the result does not exist.
-    """
-    if operator in ("AND", "OR"):
-        return Constant(Type.BOOLEAN, _logical(left.value, right.value, operator == "OR"))
-    if operator in RELATIONS:
-        if left.value is not None and right.value is not None:
-            left, right = _unified(left, right)
-        return Constant(Type.BOOLEAN, relate(operator, left.value, right.value))
-    if left.value is None or right.value is None:
-        return Constant(Type.NULL, None)
-    left, right = _unified(left, right)
-    return Constant(left.type, calculate(operator, left.type, left.value, right.value))
-
-
-def _unified(left: Constant, right: Constant) -> tuple[Constant, Constant]:
-    if left.type is right.type:
-        return left, right
-    if left.type not in NUMERIC or right.type not in NUMERIC:
-        raise YtError(
-            "Type mismatch in expression", lhs_type=left.type.title, rhs_type=right.type.title
-        )
-    target = max(left.type, right.type)
-    return (
-        Constant(target, convert_constant(left.type, left.value, target)),
-        Constant(target, convert_constant(right.type, right.value, target)),
-    )
-
-
-def _logical(left: Any, right: Any, absorbing: Any) -> bool | None:
-    if left is None:
-        return bool(right) if right is not None and right == absorbing else None
-    return bool(left) if left == absorbing else right

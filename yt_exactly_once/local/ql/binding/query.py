@@ -11,13 +11,7 @@ from dataclasses import dataclass
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql.binding.binder import Binder, Group
-from yt_exactly_once.local.ql.binding.bound import (
-    Aggregate,
-    AggregateValue,
-    Bound,
-    Column,
-    GroupKey,
-)
+from yt_exactly_once.local.ql.binding.bound import Aggregate, Bound, Column, GroupValue
 from yt_exactly_once.local.ql.binding.source import Source
 from yt_exactly_once.local.ql.text import syntax
 from yt_exactly_once.local.ql.text.naming import column_name, reference_name
@@ -73,10 +67,16 @@ class BoundQuery:
     offset: int
     limit: int | None
 
-    def reads_at_most(self, count: int) -> bool:
-        """Tell whether the query can be answered from a number of rows, whatever they are."""
-        is_plain = self.where is None and self.group_keys is None and not self.order_by
-        return is_plain and self.limit is not None and self.offset + self.limit <= count
+    @property
+    def is_in_table_order(self) -> bool:
+        """Whether the order is the one of the table, so that nothing has to be sorted."""
+        keys = [column.name for column in self.main.key_columns]
+        names = [
+            item.bound.name
+            for item in self.order_by
+            if isinstance(item.bound, Column | GroupValue) and not item.descending
+        ]
+        return len(names) == len(self.order_by) and names == keys[: len(names)]
 
 
 def bind_query(query: syntax.Query, resolve: Resolve) -> BoundQuery:
@@ -95,8 +95,7 @@ def bind_query(query: syntax.Query, resolve: Resolve) -> BoundQuery:
         for expression in item.expressions
     )
     outputs = _bind_outputs(query.select, binder, main, group)
-    _check_clauses(query, order_by, main)
-    return BoundQuery(
+    bound = BoundQuery(
         main=main,
         where=where,
         group_keys=None if group is None else tuple(bound for _, bound in group.keys),
@@ -107,6 +106,8 @@ def bind_query(query: syntax.Query, resolve: Resolve) -> BoundQuery:
         offset=query.offset or 0,
         limit=query.limit,
     )
+    _check_clauses(query, bound)
+    return bound
 
 
 def _bind_group(clause: syntax.GroupBy | None, binder: Binder) -> tuple[Group | None, Bound | None]:
@@ -135,36 +136,16 @@ def _bind_outputs(
             for column in main.columns
             if (bound := main.resolve(Reference(column.name, main.alias))) is not None
         )
-    keys = [
-        Output(name, GroupKey(bound.type, bound.nullable, index, name))
-        for index, (name, bound) in enumerate(group.keys)
-    ]
-    aggregates = [
-        Output(aggregate.name, AggregateValue(aggregate.type, nullable=True, index=index))
-        for index, aggregate in enumerate(group.aggregates)
-    ]
-    return (*keys, *aggregates)
+    return tuple(Output(value.name, value) for value in group.values)
 
 
-def _check_clauses(query: syntax.Query, order_by: tuple[Order, ...], main: Source) -> None:
-    having = None if query.group_by is None else query.group_by.having
+def _check_clauses(query: syntax.Query, bound: BoundQuery) -> None:
     if query.limit is not None:
         if query.limit > MAX_LIMIT:
             raise YtError("Maximum LIMIT exceeded", limit=query.limit, max_limit=MAX_LIMIT)
-        if having is not None and _is_table_order(order_by, main):
+        if bound.having is not None and bound.is_in_table_order:
             raise YtError("HAVING with LIMIT is not allowed")
     elif query.order_by:
         raise YtError("ORDER BY used without LIMIT")
-    if query.offset is not None and query.limit is None:
+    elif query.offset is not None:
         raise YtError("OFFSET used without LIMIT")
-
-
-def _is_table_order(order_by: tuple[Order, ...], main: Source) -> bool:
-    """Tell whether an order is the one of the table, so that nothing has to be sorted."""
-    keys = [column.name for column in main.key_columns]
-    if len(order_by) > len(keys):
-        return False
-    return all(
-        isinstance(item.bound, Column | GroupKey) and item.bound.name == key and not item.descending
-        for item, key in zip(order_by, keys, strict=False)
-    )

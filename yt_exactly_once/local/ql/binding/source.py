@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from yt_exactly_once.local.ql.binding.bound import Column
-from yt_exactly_once.local.ql.value_types import Type, of_column
+from yt_exactly_once.local.ql.value_types import of_column
 from yt_exactly_once.local.tables.schema import Column as SchemaColumn
 
 if TYPE_CHECKING:
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
 TABLET_INDEX = "$tablet_index"
 ROW_INDEX = "$row_index"
-SQL_ALIAS = "t"
-"""Name of the table inside the SQL statement."""
-
 POSITION_COLUMNS = tuple(
     SchemaColumn(name, "int64", "int64", required=True, sort_order="ascending")
     for name in (TABLET_INDEX, ROW_INDEX)
@@ -60,11 +57,4 @@ class Source:
     def resolve(self, reference: Reference) -> Column | None:
         """Return the column that a name means."""
         found = self._by_name.get(reference.name) if reference.table == self.alias else None
-        if found is None:
-            return None
-        kind = of_column(found.wire_type)
-        return Column(kind, not found.required or kind is Type.NULL, reference.name)
-
-    def sql_column(self, name: str) -> str:
-        """Return the SQL of a column."""
-        return f"{SQL_ALIAS}.{self.layout.sql_column(name)}"
+        return None if found is None else Column(of_column(found.wire_type), found.name)

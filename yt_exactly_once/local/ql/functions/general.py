@@ -1,4 +1,4 @@
-"""The scalar functions: conditions, nulls, conversions between types, strings, and hashes.
+"""The functions: conditions, nulls, conversions between types, strings, hashes, and aggregates.
 
 Entries follow `yt/yt/library/query/base/builtin_function_types.cpp`.
 """
@@ -6,21 +6,20 @@ Entries follow `yt/yt/library/query/base/builtin_function_types.cpp`.
 from __future__ import annotations
 
 import math
+import operator
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.ql.arithmetic import wrap
 from yt_exactly_once.local.ql.functions.farm_hash import fingerprint_of_values
-from yt_exactly_once.local.ql.functions.signatures import Function, Parameter
+from yt_exactly_once.local.ql.functions.signatures import Function
 from yt_exactly_once.local.ql.value_types import NUMERIC, SCALAR, Type
 
 _INT64_END = 1 << 63
 _UINT64_END = 1 << 64
-
-SCALARS: dict[str, Function] = {}
-"""By name."""
 
 _LACKING = """
     abs acos asin atan2 bit_count cbrt ceil cos cot degrees even exp factorial floor gamma gcd
@@ -41,52 +40,26 @@ LACKING = frozenset(_LACKING.split())
 """Functions and aggregates that a server has."""
 
 
-def runtime_error(message: str) -> YtError:
-    """Return the error of a query that fails on a row."""
-    return YtError("Error while executing query", inner=[YtError(message)])
-
-
-def _declare(name: str, parameters: tuple[Parameter, ...], result: Parameter, **more: Any) -> None:
-    SCALARS[name] = Function(name, parameters, result, **more)
-
-
-def _cast(target: Type, value: float) -> float:
-    """Convert a double, which `sql` leaves to Python."""
+def _cast(target: Type, value: Any) -> float:
     if target is Type.DOUBLE:
         return float(value)
+    if not isinstance(value, float):
+        return wrap(target, value)
     low, high = (-_INT64_END, _INT64_END) if target is Type.INT64 else (0, _UINT64_END)
     if math.isnan(value):
-        raise runtime_error("NaN is not convertible to integer")
+        raise YtError("NaN is not convertible to integer")
     if not low <= value < high:
-        raise runtime_error("Floating point value out of integer range")
+        raise YtError("Floating point value out of integer range")
     return int(value)
 
 
-_SAME_BITS = dict.fromkeys((Type.NULL, Type.INT64, Type.UINT64), "{0}")
-_IS_NOT_ZERO = dict.fromkeys((Type.INT64, Type.UINT64), "({0} <> 0)")
-_AS_REAL = {Type.NULL: "{0}", Type.DOUBLE: "{0}", Type.INT64: "CAST({0} AS REAL)"}
-
-for _target, _sources, _sql in (
-    (Type.INT64, NUMERIC | {Type.NULL}, _SAME_BITS),
-    (Type.UINT64, NUMERIC | {Type.NULL}, _SAME_BITS),
-    (Type.DOUBLE, NUMERIC | {Type.NULL}, _AS_REAL),
-    (
-        Type.BOOLEAN,
-        frozenset((Type.NULL, Type.INT64, Type.UINT64, Type.BOOLEAN)),
-        {Type.NULL: "{0}", Type.BOOLEAN: "{0}", **_IS_NOT_ZERO},
-    ),
-    (Type.STRING, frozenset((Type.STRING,)), {Type.STRING: "{0}"}),
-):
-    _declare(
-        _target.title, ("value",), _target, among=_sources, sql=_sql, python=partial(_cast, _target)
-    )
+def _if(condition: Callable[[], Any], then: Callable[[], Any], otherwise: Callable[[], Any]) -> Any:
+    chosen = condition()
+    return None if chosen is None else then() if chosen else otherwise()
 
 
-def _coalesce(arguments: Sequence[str], _types: Sequence[Type]) -> str:
-    # SQLite wants two arguments at least.
-    if len(arguments) < 2:  # noqa: PLR2004
-        return arguments[0] if arguments else "NULL"
-    return f"coalesce({', '.join(arguments)})"
+def _coalesce(*arguments: Callable[[], Any]) -> Any:
+    return next((value for each in arguments if (value := each()) is not None), None)
 
 
 def _lower(data: bytes) -> bytes:
@@ -98,25 +71,60 @@ def _sleep(milliseconds: int) -> int:
     return milliseconds
 
 
-_S = Type.STRING
-_HASHED = frozenset((Type.INT64, Type.UINT64, Type.BOOLEAN, Type.STRING))
+def _sum(kind: Type, given: list[Any]) -> Any:
+    total = sum(given)
+    return total if kind is Type.DOUBLE else wrap(kind, total)
 
-_declare(
-    "if",
-    (Type.BOOLEAN, "value", "value"),
-    "value",
-    sql="CASE {0} WHEN 1 THEN {1} WHEN 0 THEN {2} END",
+
+_S = Type.STRING
+_TRUTH = frozenset((Type.NULL, Type.INT64, Type.UINT64, Type.BOOLEAN))
+_HASHED = frozenset((Type.INT64, Type.UINT64, Type.BOOLEAN, _S))
+_LISTED = (
+    *(
+        Function(
+            target.title, ("value",), target, partial(_cast, target), among=NUMERIC | {Type.NULL}
+        )
+        for target in (Type.INT64, Type.UINT64, Type.DOUBLE)
+    ),
+    Function("boolean", ("value",), Type.BOOLEAN, bool, among=_TRUTH),
+    Function("string", (_S,), _S, bytes),
+    Function("if", (Type.BOOLEAN, "value", "value"), "value", _if, lazy=True),
+    Function("is_null", ("value",), Type.BOOLEAN, lambda value: value is None, takes_null=True),
+    Function("if_null", ("value", "value"), "value", _coalesce, lazy=True),
+    Function(
+        "coalesce", (), "value", _coalesce, repeated="value", among=SCALAR | {Type.ANY}, lazy=True
+    ),
+    Function(
+        "is_nan",
+        (Type.DOUBLE,),
+        Type.BOOLEAN,
+        lambda value: value is not None and math.isnan(value),
+        takes_null=True,
+    ),
+    Function("length", (_S,), Type.INT64, len),
+    Function("concat", (_S, _S), _S, operator.add),
+    Function("lower", (_S,), _S, _lower),
+    Function("sleep", (Type.INT64,), Type.INT64, _sleep),
+    Function("is_substr", (_S, _S), Type.BOOLEAN, lambda part, whole: part in whole),
+    Function("is_prefix", (_S, _S), Type.BOOLEAN, lambda prefix, whole: whole.startswith(prefix)),
+    Function(
+        "farm_hash", (), Type.UINT64, fingerprint_of_values, repeated=_HASHED, takes_null=True
+    ),
 )
-_declare("is_null", ("value",), Type.BOOLEAN, sql="({0} IS NULL)", takes_null=True)
-_declare("if_null", ("value", "value"), "value", sql="ifnull({0}, {1})")
-_declare("coalesce", (), "value", repeated="value", among=SCALAR | {Type.ANY}, sql=_coalesce)
-_declare("is_nan", (Type.DOUBLE,), Type.BOOLEAN, sql="(typeof({0}) = 'text')", takes_null=True)
-_declare("length", (_S,), Type.INT64, sql="length({0})")
-_declare("concat", (_S, _S), _S, sql="CAST(({0} || {1}) AS BLOB)")
-_declare("lower", (_S,), _S, python=_lower)
-_declare("sleep", (Type.INT64,), Type.INT64, python=_sleep)
-_declare("is_substr", (_S, _S), Type.BOOLEAN, python=lambda part, whole: part in whole)
-_declare("is_prefix", (_S, _S), Type.BOOLEAN, python=lambda prefix, whole: whole.startswith(prefix))
-_declare(
-    "farm_hash", (), Type.UINT64, repeated=_HASHED, takes_null=True, python=fingerprint_of_values
+SCALARS = {function.name: function for function in _LISTED}
+"""By name."""
+
+_OF_GROUPS = (
+    Function("sum", ("value",), "value", _sum, among=NUMERIC),
+    Function(
+        "avg",
+        ("value",),
+        Type.DOUBLE,
+        lambda kind, given: _sum(kind, given) / len(given),
+        among=NUMERIC,
+    ),
+    Function("min", ("value",), "value", lambda _, given: min(given), among=SCALAR),
+    Function("max", ("value",), "value", lambda _, given: max(given), among=SCALAR),
 )
+AGGREGATES = {function.name: function for function in _OF_GROUPS}
+"""By name; they get the values that are not null, and the result of none is null."""

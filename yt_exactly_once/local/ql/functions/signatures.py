@@ -6,8 +6,8 @@ have. Then the chosen result type narrows them. The smallest type that is left w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from yt_exactly_once.local.errors import YtError
@@ -16,71 +16,45 @@ from yt_exactly_once.local.ql.value_types import ALL_TYPES, Type, TypeSet, descr
 Parameter = Type | TypeSet | Literal["value"]
 """What a parameter accepts: a type, one of several, or what the type variable `value` stands for."""
 
-Sql = str | Mapping[Type, str] | Callable[[Sequence[str], Sequence[Type]], str]
-"""The SQL of a call: a template of the arguments, one for each type of the first argument that SQLite can do,
-or what builds it from the arguments and their types."""
-
 
 @dataclass(frozen=True)
 class Function:
-    """A scalar function.
+    """A scalar function, an aggregate, or an operator.
 
     Attributes:
-        name: lower-case name.
+        name: lower-case name, or the symbol of an operator.
         parameters: leading parameters.
         result: type of the result, or `value`.
+        python: implementation on plain values; of an aggregate, on the type of its argument and a list.
         repeated: what further arguments must be; None forbids them. Alternatives given as a set
             hold for each argument alone.
         among: types of `value`.
-        sql: see `Sql`; what it leaves out is for `python`.
-        python: implementation on values otherwise; see `udf` for the form of values.
-        takes_null: whether a null argument is an ordinary one, and no result is null; otherwise the
-            result of a null is null, without a call.
+        takes_null: whether a null argument is an ordinary one; otherwise the result of a null is null,
+            without a call.
+        lazy: whether `python` gets what computes its arguments, as it may not need all of them.
     """
 
     name: str
     parameters: tuple[Parameter, ...]
     result: Parameter
+    python: Callable[..., Any]
     repeated: Parameter | None = None
     among: TypeSet = ALL_TYPES
-    sql: Sql | None = field(default=None, hash=False)
-    python: Callable[..., Any] | None = None
     takes_null: bool = False
-
-    def inline(self, arguments: Sequence[str], types: Sequence[Type]) -> str | None:
-        """Return the SQL of a call; None where only Python can do it."""
-        sql = self.sql.get(types[0]) if isinstance(self.sql, Mapping) else self.sql
-        if sql is None or isinstance(sql, str):
-            return sql and sql.format(*arguments)
-        return sql(arguments, types)
+    lazy: bool = False
 
 
-@dataclass(frozen=True)
-class Inference:
-    """A call whose types are narrowed but not chosen yet: one slot per independent type."""
-
-    slots: tuple[TypeSet, ...]
-    argument_slots: tuple[int, ...]
-    result_slot: int
-
-    @property
-    def result_types(self) -> TypeSet:
-        """Types the result could have."""
-        return self.slots[self.result_slot]
-
-    def choose(self, result: Type) -> tuple[Type, ...]:
-        """Return the types of the arguments when the result has a type."""
-        slots = list(self.slots)
-        slots[self.result_slot] = only(result)
-        return tuple(min(slots[slot]) for slot in self.argument_slots)
-
-
-def infer(function: Function, arguments: Sequence[TypeSet], source: str) -> Inference:
+def infer(
+    function: Function, arguments: Sequence[TypeSet], source: str
+) -> tuple[TypeSet, Callable[[Type], tuple[Type, ...]]]:
     """Infer the types of a call of a scalar function or an aggregate.
 
     Args:
         arguments: types every argument could have.
         source: text of the call, for errors.
+
+    Returns:
+        Types that the result could have, and what chooses the types of the arguments by that of the result.
 
     Raises:
         YtError: the number or a type of the arguments does not fit.
@@ -116,4 +90,10 @@ def infer(function: Function, arguments: Sequence[TypeSet], source: str) -> Infe
             )
         slots[place] = common
     result_slot = slot(function.result)
-    return Inference(tuple(slots), argument_slots, result_slot)
+
+    def choose(result: Type) -> tuple[Type, ...]:
+        return tuple(
+            result if place == result_slot else min(slots[place]) for place in argument_slots
+        )
+
+    return slots[result_slot], choose

@@ -26,34 +26,17 @@ RESERVED = KEYWORDS - {"SELECT", "UNNEST", "CAST", "IS"} | frozenset(
 )
 """Words that are quoted when an expression is printed as a column name."""
 
-OPERATORS = {
-    "PLUS": "+",
-    "MINUS": "-",
-    "TILDE": "~",
-    "STAR": "*",
-    "SLASH": "/",
-    "PERCENT": "%",
-    "SHIFT_LEFT": "<<",
-    "SHIFT_RIGHT": ">>",
-    "BAR": "|",
-    "AMPERSAND": "&",
-    "CONCATENATE": "||",
-    "EQUAL": "=",
-    "NOT_EQUAL": "!=",
-    "LESS": "<",
-    "LESS_OR_EQUAL": "<=",
-    "GREATER": ">",
-    "GREATER_OR_EQUAL": ">=",
-}
-PUNCTUATION = {
-    "LPAR": "(",
-    "RPAR": ")",
-    "LSQB": "[",
-    "RSQB": "]",
-    "COMMA": ",",
-    "DOT": ".",
-    "HASH": "#",
-}
+
+def _named(pairs: str) -> dict[str, str]:
+    words = pairs.split()
+    return dict(zip(words[::2], words[1::2], strict=True))
+
+
+OPERATORS = _named(
+    "PLUS + MINUS - TILDE ~ STAR * SLASH / PERCENT % SHIFT_LEFT << SHIFT_RIGHT >> BAR | AMPERSAND &"
+    " CONCATENATE || EQUAL = NOT_EQUAL != LESS < LESS_OR_EQUAL <= GREATER > GREATER_OR_EQUAL >="
+)
+PUNCTUATION = _named("LPAR ( RPAR ) LSQB [ RSQB ] COMMA , DOT . HASH #")
 _SYMBOLS = {
     **{symbol: name for name, symbol in (OPERATORS | PUNCTUATION).items()},
     "<>": "NOT_EQUAL",
@@ -84,6 +67,7 @@ _TOKEN = re.compile(
 _QUOTE = re.compile(rb'(\\.)|"', re.DOTALL)
 """An escape, or a quote inside a string that other quotes are around."""
 
+_BRACKETS = re.compile(r"[\[\]]")
 BRACKET_SYNTAX_VERSION = 1
 """The last syntax version in which square brackets quote an identifier."""
 
@@ -119,7 +103,7 @@ def tokenize(text: str, syntax_version: int) -> Iterator[Token]:
         end = match.end()
         kind = match.lastgroup
         if kind != "space":
-            yield _token(*_read(str(kind), match.group()), position, end)
+            yield _token(*_READERS[str(kind)](match.group()), position, end)
         position = end
 
 
@@ -132,12 +116,6 @@ def unescape(quoted: str) -> bytes:
 
 def _token(name: str, value: Any, start: int, end: int) -> Token:
     return Token(name, value, start_pos=start, end_pos=end)
-
-
-def _read(kind: str, text: str) -> tuple[str, Any]:
-    if kind == "symbol":
-        return _SYMBOLS[text], text
-    return _READERS[kind](text)
 
 
 def _read_word(text: str) -> tuple[str, Any]:
@@ -168,16 +146,14 @@ _READERS: dict[str, Callable[[str], tuple[str, Any]]] = {
     "string": lambda text: ("STRING", unescape(text)),
     "backtick": lambda text: ("IDENTIFIER", unescape(text).decode(errors="surrogateescape")),
     "placeholder": lambda text: ("PLACEHOLDER", text),
+    "symbol": lambda text: (_SYMBOLS[text], text),
 }
 
 
 def _closing_bracket(text: str, start: int) -> int | None:
     depth = 0
-    for position in range(start, len(text)):
-        if text[position] == "[":
-            depth += 1
-        elif text[position] == "]":
-            depth -= 1
-            if depth == 0:
-                return position + 1
+    for bracket in _BRACKETS.finditer(text, start):
+        depth += 1 if bracket[0] == "[" else -1
+        if not depth:
+            return bracket.end()
     return None

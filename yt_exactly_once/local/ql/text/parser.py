@@ -1,7 +1,7 @@
 """From query text to a syntax tree.
 
-Owns the parse. It resolves no names and knows no tables; the only checks
-are the ones the server's grammar makes itself (`yt/yt/library/query/base/parser.ypp`).
+Owns the parse, and its errors in the words of the server's parser. It resolves no names and knows no tables;
+the only checks are the ones the server's grammar makes itself (`yt/yt/library/query/base/parser.ypp`).
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ from lark.lexer import Lexer
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql import arithmetic
 from yt_exactly_once.local.ql.text import syntax
-from yt_exactly_once.local.ql.text.lexer import OPERATORS, QUOTED, tokenize
+from yt_exactly_once.local.ql.text.lexer import OPERATORS, PUNCTUATION, QUOTED, tokenize
 from yt_exactly_once.local.ql.text.naming import expressions_text
 from yt_exactly_once.local.ql.text.syntax import Constants, Expression, Expressions, Literal
-from yt_exactly_once.local.ql.text.syntax_errors import syntax_error
 from yt_exactly_once.local.ql.value_types import NUMERIC, Type
 
 _MOST_CHARACTERS = 1 << 18
@@ -32,6 +31,30 @@ _MOST_PARTS = 3 << 12
 """Of a query: each takes up to 300 bytes. Two items of a list count as one, and four escapes of a text."""
 
 _SIGNS = ("+", "-")
+_TOKEN_NAMES = {
+    **{name: f"`{symbol}`" for name, symbol in (OPERATORS | PUNCTUATION).items()},
+    "$END": "end of stream",
+    "FAILURE": "lexer failure",
+    "IDENTIFIER": "identifier",
+    "INT64": "int64 literal",
+    "UINT64": "uint64 literal",
+    "DOUBLE": "double or dot int token",
+    "STRING": "string literal",
+}
+_CLAUSES = (
+    "JOIN LEFT WITH_INDEX WITH_HINT WITH_TOTALS UNNEST TRANSFORM LIKE ILIKE RLIKE REGEXP CAST CASE"
+)
+_OPERATORS = ("BAR", "AMPERSAND", "TILDE", "SHIFT_LEFT", "SHIFT_RIGHT", "CONCATENATE")
+_UNSUPPORTED = {
+    **{name: name.replace("_", " ") for name in _CLAUSES.split()},
+    **{name: f"Operator {OPERATORS[name]}" for name in _OPERATORS},
+    "LEFT": "LEFT JOIN",
+    "ARRAY": "ARRAY JOIN",
+    "DOT": "Access to a part of a composite value",
+    "PLACEHOLDER": "A placeholder",
+}
+_MAX_EXPECTED = 4
+_CONTEXT = 16
 
 
 def parse(text: str, syntax_version: int = 1) -> syntax.Query:
@@ -55,7 +78,36 @@ def parse(text: str, syntax_version: int = 1) -> syntax.Query:
     try:
         return _grammar().parse(tokenize(text, syntax_version))  # type: ignore[return-value]
     except UnexpectedToken as error:
-        raise syntax_error(text, error) from None
+        raise _syntax_error(text, error) from None
+
+
+def _syntax_error(text: str, error: UnexpectedToken) -> YtError:
+    """Return the error for a token that no rule accepts: a mistake, or a clause that is lacking here."""
+    token = error.token
+    start, end = token.start_pos, token.end_pos
+    if token.type == "$END" or start is None or end is None:
+        start = end = len(text)
+    in_from = token.type == "LPAR" and text[:start].rstrip().upper().endswith("FROM")
+    if token.type in _UNSUPPORTED or in_from or (token.type == "SELECT" and start > 0):
+        name = _UNSUPPORTED.get(token.type, "Subquery")
+        return YtError(
+            f"{name} is not supported by the embedded cluster; rewrite the query without it",
+            position=f"{start}-{end}",
+        )
+    message = f"syntax error, unexpected {_token_name(token.type)}"
+    expected = sorted(map(_token_name, error.accepts or ()))
+    if 0 < len(expected) <= _MAX_EXPECTED:
+        message += f", expecting {' or '.join(expected)}"
+    after = text[end : end + _CONTEXT]
+    return YtError(
+        f"Error while parsing query: {message}",
+        position=f"{start}-{end}",
+        query=f"{text[max(start - _CONTEXT, 0) : start]} >>>>> {text[start:end]} <<<<< {after}",
+    )
+
+
+def _token_name(name: str) -> str:
+    return _TOKEN_NAMES.get(name) or f"keyword `{name.replace('_', ' ')}`"
 
 
 def scalar(expressions: Expressions) -> Expression:
@@ -85,10 +137,7 @@ def _grammar() -> Lark:
 
 def _aliases(roots: Iterable[Expression]) -> dict[str, Expression]:
     found: dict[str, Expression] = {}
-    pending = list(roots)
-    while pending:
-        expression = pending.pop()
-        pending.extend(syntax.children(expression))
+    for expression in syntax.walk(roots):
         if isinstance(expression, syntax.Alias):
             # BETWEEN repeats its operand, so one alias may be met twice.
             known = found.setdefault(expression.name, expression.expression)

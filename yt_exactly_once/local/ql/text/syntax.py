@@ -6,6 +6,7 @@ expressions. The code that needs a scalar checks that there is one.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -118,13 +119,16 @@ class Query:
     aliases: dict[str, Expression]
 
 
-def children(expression: Expression) -> Expressions:
-    """Return the direct subexpressions, constants excluded."""
-    match expression:
-        case Alias(inner):
-            return (inner,)
-        case Call(arguments=parts) | Unary(operand=parts) | In(operand=parts):
-            return parts
-        case Binary(_, left, right):
-            return left + right
-    return ()
+def walk(roots: Iterable[Expression]) -> Iterator[Expression]:
+    """Yield expressions and all that they are made of, constants of `IN` excluded."""
+    pending = list(roots)
+    while pending:
+        expression = pending.pop()
+        yield expression
+        match expression:
+            case Alias(inner):
+                pending.append(inner)
+            case Call(arguments=parts) | Unary(operand=parts) | In(operand=parts):
+                pending += parts
+            case Binary(_, left, right):
+                pending += left + right
