@@ -13,20 +13,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from yt_exactly_once.local.tables import types, yson_tokens
+from yt_exactly_once.local.tables import yson_tokens
 from yt_exactly_once.local.tables.columnar import ColumnarRows
-from yt_exactly_once.local.tables.yson_tokens import UnknownSpellingError
+from yt_exactly_once.local.tables.yson_tokens import UnknownSpellingError, require
 
-_PADDING = bytes(16)
 _MOST_BYTES = 1 << 31
-_MARKS = {
-    **dict.fromkeys(types.SIGNED, yson_tokens.INT64),
-    **dict.fromkeys(types.UNSIGNED, yson_tokens.UINT64),
-    **dict.fromkeys(types.FLOATING, yson_tokens.DOUBLE),
-    **dict.fromkeys(types.STRING_LIKE, yson_tokens.STRING),
-    "boolean": yson_tokens.TRUE,
-}
-_OPEN, _CLOSE, _EQUALS, _SEPARATOR = b"{}=;"
+_MARKS = {**yson_tokens.MARKS, "boolean": yson_tokens.TRUE}
+_OPEN, _CLOSE, _EQUALS = b"{}="
 _EMPTY = b"{};"
 
 
@@ -64,31 +57,31 @@ def _first_keys(data: bytes) -> dict[str, bytes]:
     """Return the names of the columns of the first row, each with the bytes before its value."""
     keys: dict[str, bytes] = {}
     place = 1
-    _require(data[0] == _OPEN)
+    require(data[0] == _OPEN)
     while data[place] != _CLOSE:
         start, place = place, _past(data, place)
-        _require(data[start] == yson_tokens.STRING and data[place] == _EQUALS)
+        require(data[start] == yson_tokens.STRING and data[place] == _EQUALS)
         size = 2
         while data[start + size - 1] >= 0x80:  # noqa: PLR2004 - the flag of a further byte
             size += 1
         name = data[start + size : place].decode()
-        _require(name not in keys)
+        require(name not in keys)
         keys[name] = data[start : place + 1]
         place = _past(data, place + 1)
-        _require(data[place] == _SEPARATOR)
+        require(data[place] == yson_tokens.SEPARATOR)
         place += 1
     return keys
 
 
 def _past(data: bytes, place: int) -> int:
     """Return where a plain value ends."""
-    one = np.frombuffer(data[place : place + 16] + _PADDING, np.uint8)
+    one = np.frombuffer(data[place : place + 16] + yson_tokens.PADDING, np.uint8)
     mark = int(one[0])
     if mark in (yson_tokens.ENTITY, yson_tokens.FALSE, yson_tokens.TRUE):
         return place + 1
     if mark == yson_tokens.DOUBLE:
         return place + 9
-    _require(mark in (yson_tokens.STRING, yson_tokens.INT64, yson_tokens.UINT64))
+    require(mark in (yson_tokens.STRING, yson_tokens.INT64, yson_tokens.UINT64))
     numbers, sizes = yson_tokens.varints(one, np.array([1]))
     length = int(numbers[0]) >> 1 if mark == yson_tokens.STRING else 0
     return place + 1 + int(sizes[0]) + length
@@ -99,7 +92,7 @@ class _Rows:
 
     def __init__(self, data: bytes, opening: bytes) -> None:
         self._size = len(data)
-        self._data = np.frombuffer(data + _PADDING + bytes(len(opening)), np.uint8)
+        self._data = np.frombuffer(data + yson_tokens.PADDING + bytes(len(opening)), np.uint8)
         self._starts = self._find(opening)
         self._ends = np.append(self._starts[1:], self._size)
         self._places = self._starts + 1
@@ -109,7 +102,7 @@ class _Rows:
         """Return where rows may begin; if a string looks like a row, that shows as a gap."""
         data = self._data
         found = np.flatnonzero(data[: self._size] == _OPEN)
-        follows = (data[found - 1] == _SEPARATOR) & (data[found - 2] == _CLOSE)
+        follows = (data[found - 1] == yson_tokens.SEPARATOR) & (data[found - 2] == _CLOSE)
         found = found[follows | (found == 0)]
         return found[self._are(found, opening)]
 
@@ -119,9 +112,9 @@ class _Rows:
 
     def pass_over(self, literal: bytes) -> None:
         """Step over what all rows have."""
-        _require(bool(self._are(self._places, literal).all()))
+        require(self._are(self._places, literal).all())
         self._places = self._places + len(literal)
-        _require(int(self._places.max(initial=0)) <= self._size)
+        require(int(self._places.max(initial=0)) <= self._size)
 
     def values(self, mark: int) -> Any:
         """Step over a value of each row and return all of them as an array."""
@@ -130,10 +123,10 @@ class _Rows:
         null = marks == yson_tokens.ENTITY
         if mark == yson_tokens.TRUE:
             true = marks == yson_tokens.TRUE
-            _require(bool((null | true | (marks == yson_tokens.FALSE)).all()))
+            require((null | true | (marks == yson_tokens.FALSE)).all())
             self._places = self._advanced(places + 1)
             return pa.array(true, mask=null)
-        _require(bool((null | (marks == mark)).all()))
+        require((null | (marks == mark)).all())
         if mark == yson_tokens.DOUBLE:
             windows = np.lib.stride_tricks.sliding_window_view(data, 8)
             self._places = self._advanced(places + np.where(null, 1, 9))
@@ -149,21 +142,16 @@ class _Rows:
             signed = yson_tokens.unzigzag(numbers) if mark == yson_tokens.INT64 else numbers
             return pa.array(signed, mask=null)
         # A length is a signed number, and never negative.
-        _require(not bool((numbers & np.uint64(1)).any()))
-        _require(bool((numbers <= np.uint64(2 * self._size)).all()))
+        require(not (numbers & np.uint64(1)).any())
+        require((numbers <= np.uint64(2 * self._size)).all())
         self._places = self._advanced(ends + (numbers >> np.uint64(1)).astype(np.int64))
         return yson_tokens.between(data, ends, self._places, null).cast(pa.binary())
 
     def _advanced(self, places: Any) -> Any:
         """Check that no value reaches into the next row: so nothing is copied twice, whatever the bytes."""
-        _require(bool((places < self._ends).all()))
+        require((places < self._ends).all())
         return places
 
     def check_gaps(self) -> None:
         """Check that each row begins where the one before has ended."""
-        _require(np.array_equal(self._places, self._ends))
-
-
-def _require(condition: bool) -> None:
-    if not condition:
-        raise UnknownSpellingError
+        require(np.array_equal(self._places, self._ends))

@@ -7,7 +7,6 @@ The results are the bytes that `composites` and `values.dump_yson` give together
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,19 +16,14 @@ import pyarrow.compute as pc
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.tables import simple_values, types, values, yson_tokens
-from yt_exactly_once.local.tables.yson_tokens import Tokens, UnknownSpellingError
+from yt_exactly_once.local.tables.yson_tokens import Tokens, UnknownSpellingError, require
 
-_PADDING = bytes(16)
-_PAIR = 2
 _VALUES_PER_PIECE = 4096
 """So that their tokens fit into the caches of a processor."""
 _BYTES_PER_PIECE = 1 << 18
 _NULLS = ("null", "void")
 _MARKS = {
-    **dict.fromkeys(types.SIGNED, (yson_tokens.INT64,)),
-    **dict.fromkeys(types.UNSIGNED, (yson_tokens.UINT64,)),
-    **dict.fromkeys(types.FLOATING, (yson_tokens.DOUBLE,)),
-    **dict.fromkeys(types.STRING_LIKE, (yson_tokens.STRING,)),
+    **{name: (mark,) for name, mark in yson_tokens.MARKS.items()},
     **dict.fromkeys(_NULLS, (yson_tokens.ENTITY,)),
     "bool": (yson_tokens.FALSE, yson_tokens.TRUE),
 }
@@ -71,14 +65,11 @@ def stored(array: Any, logical: types.LogicalType) -> StoredComposites | None:
             _stored(present[start : start + step], logical)
             for start in range(0, len(present), step)
         ]
-    except UnknownSpellingError:
-        return None
-    # The bytes stay as they are where no piece has changed.
-    if all(piece is None for piece in pieces):
-        return StoredComposites(array)
-    try:
+        # The bytes stay as they are where no piece has changed.
+        if all(piece is None for piece in pieces):
+            return StoredComposites(array)
         return StoredComposites(_among_nulls(pa.concat_arrays(pieces), array))
-    except pa.ArrowInvalid:
+    except (UnknownSpellingError, YtError, pa.ArrowInvalid):
         return None
 
 
@@ -87,7 +78,7 @@ def _stored(array: Any, logical: types.LogicalType) -> Any:
     begins, data = _edges(array)
     found = yson_tokens.tokens(data, begins[:-1], begins[1:])
     # Null at the top of a value is no value.
-    _require(not bool((found.marks[found.firsts] == yson_tokens.ENTITY).any()))
+    require(not (found.marks[found.firsts] == yson_tokens.ENTITY).any())
     marked = _Marked(found, data)
     marked.check(logical, found.firsts)
     return marked.named() if marked.structs else None
@@ -108,7 +99,7 @@ def _edges(array: Any) -> tuple[Any, Any]:
     edges = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
     begin, end = int(edges[0]), int(edges[-1])
     held = bytearray(data[begin:end]) if data is not None else bytearray()
-    held += _PADDING
+    held += yson_tokens.PADDING
     return edges - np.int32(begin), np.frombuffer(held, np.uint8)
 
 
@@ -137,6 +128,7 @@ class _Marked:
 
         Raises:
             UnknownSpellingError: a value is not right, or not of a kind known here.
+            YtError, ArrowInvalid: the same, from a check of all strings.
         """
         logical = types.untagged(logical)
         if isinstance(logical, str):
@@ -150,15 +142,12 @@ class _Marked:
         elif kind == "list":
             self.check(logical["item"], self._items(found)[0])
         elif kind == "dict":
-            pairs, _ = self._items(found)
-            for part, logical_part in enumerate((logical["key"], logical["value"])):
-                self.check(logical_part, self._parts(pairs, _PAIR)[part])
+            self._check_parts(logical, self._items(found)[0])
         elif kind == "tuple":
-            parts = self._parts(found, len(logical["elements"]))
-            for element, items in zip(logical["elements"], parts, strict=True):
-                self.check(element["type"], items)
+            self._check_parts(logical, found)
         elif kind == "struct":
-            self._check_struct(logical["members"], found)
+            self.structs.append(found)
+            self._check_parts(logical, found)
         else:
             raise UnknownSpellingError
 
@@ -169,58 +158,53 @@ class _Marked:
             (found,) = self._parts(found, 1)
         self.check(item, found)
 
-    def _check_struct(self, members: list[dict[str, Any]], found: Any) -> None:
-        parts = self._parts(found, len(members))
-        self.structs.append(found)
-        for member, items in zip(members, parts, strict=True):
-            self.members.append((member["name"], items))
-            self.check(member["type"], items)
+    def _check_parts(self, logical: dict[str, Any], found: Any) -> None:
+        """Check lists that have a value of each part of a type."""
+        parts = types.parts(logical)
+        names = [member["name"] for member in logical.get("members", ())]
+        for place, items in enumerate(self._parts(found, len(parts))):
+            if names:
+                self.members.append((names[place], items))
+            self.check(parts[place], items)
 
     def _items(self, found: Any) -> tuple[Any, Any]:
-        _require(bool((self.tokens.marks[found] == yson_tokens.OPEN).all()))
+        require((self.tokens.marks[found] == yson_tokens.OPEN).all())
         return self.tokens.items(found)
 
     def _parts(self, found: Any, count: int) -> list[Any]:
         """Return the items of lists that all have so many, by their position."""
         items, counts = self._items(found)
-        _require(bool((counts == count).all()))
+        require((counts == count).all())
         return [items[place::count] for place in range(count)]
 
     def _check_simple(self, name: str, found: Any) -> None:
         marks = self.tokens.marks[found]
         wanted = _MARKS.get(name, ())
-        _require(bool(np.isin(marks, wanted).all()))
+        require(np.isin(marks, wanted).all())
         if name in simple_values.RANGES:
             self._check_range(name, found)
         elif name == "float":
             self._check_floats(found)
         elif name == "utf8":
-            self._check_utf8(found)
+            self._strings(found).cast(pa.large_string())
         elif name in types.STRING_LIKE and name != "string":
-            _checked(simple_values.check_strings, name, self._strings(found).to_pylist())
+            simple_values.check_strings(name, self._strings(found).to_pylist())
 
     def _check_range(self, name: str, found: Any) -> None:
         low, high = simple_values.RANGES[name]
         numbers = self.tokens.numbers[found]
         if name in types.SIGNED:
             numbers = yson_tokens.unzigzag(numbers)
-        _require(not len(numbers) or (low <= int(numbers.min()) and int(numbers.max()) <= high))
+        require(not len(numbers) or (low <= int(numbers.min()) and int(numbers.max()) <= high))
 
     def _check_floats(self, found: Any) -> None:
         window = np.lib.stride_tricks.sliding_window_view(self.data, 8)
         numbers = np.abs(window[self.tokens.places[found] + 1].view("<f8")[:, 0])
-        _require(not bool((np.isfinite(numbers) & (numbers > simple_values.FLOAT_MAX)).any()))
-
-    def _check_utf8(self, found: Any) -> None:
-        strings = self._strings(found)
-        try:
-            strings.cast(pa.large_string())
-        except pa.ArrowInvalid:
-            raise UnknownSpellingError from None
+        require(not (np.isfinite(numbers) & (numbers > simple_values.FLOAT_MAX)).any())
 
     def _check_decimals(self, logical: dict[str, Any], found: Any) -> None:
-        _require(bool((self.tokens.marks[found] == yson_tokens.STRING).all()))
-        _checked(simple_values.check_decimals, logical, self._strings(found).to_pylist())
+        require((self.tokens.marks[found] == yson_tokens.STRING).all())
+        simple_values.check_decimals(logical, self._strings(found).to_pylist())
 
     def _strings(self, found: Any) -> Any:
         """Return what strings hold."""
@@ -233,7 +217,7 @@ class _Marked:
         found, data = self.tokens, self.data
         for structs in self.structs:
             data[found.places[structs]] = _OPEN_MAP
-            data[found.places[found.closing(structs)]] = _CLOSE_MAP
+            data[found.places[found.closing[structs]]] = _CLOSE_MAP
         # The bytes fall into pieces: each begins with a value or with a member.
         literals = [b"", *(values.dump_yson(name) + b"=" for name, _ in self.members)]
         codes = np.full(len(found.marks), -1, np.int64)
@@ -241,7 +225,7 @@ class _Marked:
         for code, (_, items) in enumerate(self.members, 1):
             codes[items] = code
         begun = np.flatnonzero(codes >= 0)
-        edges = np.append(found.places[begun], len(data) - len(_PADDING))
+        edges = np.append(found.places[begun], len(data) - len(yson_tokens.PADDING))
         pieces = pa.Array.from_buffers(
             pa.large_binary(), len(begun), [None, pa.py_buffer(edges), pa.py_buffer(data)]
         )
@@ -252,15 +236,3 @@ class _Marked:
         buffers = [None, pa.py_buffer(ends[starts]), joined.buffers()[2]]
         whole = pa.Array.from_buffers(pa.large_binary(), len(starts) - 1, buffers)
         return whole.cast(pa.binary())
-
-
-def _checked(check: Callable[..., None], kind: Any, strings: list[bytes]) -> None:
-    try:
-        check(kind, strings)
-    except YtError as error:
-        raise UnknownSpellingError from error
-
-
-def _require(condition: bool) -> None:
-    if not condition:
-        raise UnknownSpellingError

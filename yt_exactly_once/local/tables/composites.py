@@ -6,7 +6,7 @@ maps or pairs by name; everything else stays as in YSON. It never touches column
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from yt import yson
@@ -87,20 +87,32 @@ def _check_list(logical: dict[str, Any], value: Any, where: str) -> Any:
 
 
 def _check_tuple(logical: dict[str, Any], value: Any, where: str) -> list[Any]:
-    elements = logical["elements"]
-    items = _as_list(logical, value, where, most=len(elements))
-    if len(items) != len(elements):
-        raise _bad(logical, f"{len(items)} elements", where)
+    names = [f"<tuple-element-{index}>" for index in range(len(logical["elements"]))]
+    return _check_each(logical, value, where, names)
+
+
+def _check_each(
+    logical: dict[str, Any], value: Any, where: str, names: Sequence[str], what: str = "elements"
+) -> list[Any]:
+    """Check a list that has a value of each part of the type."""
+    items = _as_list(logical, value, where, most=len(names))
+    if len(items) != len(names):
+        raise _bad(logical, f"{len(items)} {what}", where)
     return [
-        check_composite(element["type"], item, f"{where}/<tuple-element-{index}>")
-        for index, (element, item) in enumerate(zip(elements, items, strict=True))
+        check_composite(part, item, f"{where}/{name}")
+        for part, item, name in zip(types.parts(logical), items, names, strict=True)
     ]
 
 
 def _check_dict(logical: dict[str, Any], value: Any, where: str) -> Any:
     if isinstance(value, LargeValue):
-        return _in_pieces(logical, value, where, _pair_of(logical))
-    return [_check_pair(logical, item, where) for item in _as_list(logical, value, where)]
+        elements = [{"type": part} for part in types.parts(logical)]
+        return _in_pieces(logical, value, where, {"type_name": "tuple", "elements": elements})
+    parts = ("<key>", "<value>")
+    return [
+        _check_each(logical, pair, where, parts, "elements in a pair")
+        for pair in _as_list(logical, value, where)
+    ]
 
 
 def _in_pieces(
@@ -121,11 +133,6 @@ def _in_pieces(
             written.add(values.dump_yson(checked)[1:-1])
     written.add(b"]")
     return written
-
-
-def _pair_of(logical: dict[str, Any]) -> dict[str, Any]:
-    elements = [{"type": logical["key"]}, {"type": logical["value"]}]
-    return {"type_name": "tuple", "elements": elements}
 
 
 def _named(value: LargeValue, where: str, known: set[str]) -> dict[str, Any]:
@@ -186,16 +193,6 @@ def _check_variant(logical: dict[str, Any], value: Any, where: str) -> list[Any]
     if tag not in alternatives:
         raise _bad(logical, f'alternative "{tag}"', where)
     return [tag, check_composite(alternatives[tag], item, f"{where}.{tag}")]
-
-
-def _check_pair(logical: dict[str, Any], value: Any, where: str) -> list[Any]:
-    pair = _as_list(logical, value, where, most=_PAIR)
-    if len(pair) != _PAIR:
-        raise _bad(logical, f"{len(pair)} elements in a pair", where)
-    return [
-        check_composite(logical["key"], pair[0], f"{where}/<key>"),
-        check_composite(logical["value"], pair[1], f"{where}/<value>"),
-    ]
 
 
 def _check_simple(name: str, value: Any, where: str) -> Any:

@@ -94,19 +94,14 @@ def type_v3_from_v1(name: str, *, required: bool) -> LogicalType:
 
 def to_v1(logical: LogicalType) -> tuple[str, bool]:
     """Return the v1 face of a v3 type: its name and whether it is required."""
-    logical = untagged(logical)
-    if isinstance(logical, str):
-        name = _V3_TO_V1_NAMES.get(logical, logical)
-        return name, name not in ("null", "void")
-    if logical["type_name"] == "optional":
-        item = untagged(logical["item"])
-        if isinstance(item, str):
-            name = _V3_TO_V1_NAMES.get(item, item)
-            return ("any" if name in ("null", "void") else name), False
-        if item["type_name"] == "decimal":
-            return "string", False
-        return "any", False
-    return ("string" if logical["type_name"] == "decimal" else "any"), True
+    inner = value_type(logical)
+    required = bool(inner == untagged(logical))
+    if isinstance(inner, dict):
+        return ("string" if inner["type_name"] == "decimal" else "any"), required
+    name = _V3_TO_V1_NAMES.get(str(inner), str(inner))
+    if name in ("null", "void"):
+        return (name if required else "any"), False
+    return name, required
 
 
 def untagged(logical: LogicalType) -> LogicalType:
@@ -133,29 +128,31 @@ def is_composite(logical: LogicalType) -> bool:
     return bool(inner["type_name"] != "decimal")
 
 
+def parts(logical: LogicalType) -> list[LogicalType]:
+    """Return the types that a type is made of; none for a simple type and for a decimal."""
+    if isinstance(logical, str):
+        return []
+    named = logical.get("members") or logical.get("elements") or ()
+    return [
+        *(part["type"] for part in named),
+        *(logical[part] for part in ("item", "key", "value") if part in logical),
+    ]
+
+
 def is_comparable(logical: LogicalType) -> bool:
     """Tell whether values have an order, so that a key may hold them."""
     logical = untagged(logical)
     if isinstance(logical, str):
         return logical not in ("json", "yson")
-    name = logical["type_name"]
-    if name in _ITEM_WRAPPERS:
-        return is_comparable(logical["item"])
-    if "elements" in logical:
-        return all(is_comparable(element["type"]) for element in logical["elements"])
-    return bool(name == "decimal")
+    named = logical["type_name"] == "dict" or "members" in logical
+    return not named and all(map(is_comparable, parts(logical)))
 
 
 def check_depth(logical: LogicalType, depth: int = 1) -> int:
     """Refuse a type that is nested too deep; return how many simple types it is made of."""
-    logical = untagged(logical)
     if depth > MAX_DEPTH:
         raise YtError(f"Type is too deep: depth limit of {MAX_DEPTH} exceeded", limit=MAX_DEPTH)
-    if isinstance(logical, str):
-        return 1
-    parts = logical.get("members") or logical.get("elements") or ()
-    inner = [part["type"] for part in parts]
-    inner += [logical[part] for part in ("item", "key", "value") if part in logical]
+    inner = parts(untagged(logical))
     return sum(check_depth(part, depth + 1) for part in inner) or 1
 
 

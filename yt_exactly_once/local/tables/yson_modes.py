@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
+from functools import partial
 from typing import Any
 
 from yt import yson
@@ -21,6 +22,7 @@ from yt_exactly_once.local.tables.large_values import LargeValue
 from yt_exactly_once.local.tables.schema import Column
 
 Convert = Callable[[Any], Any]
+Inner = Sequence[Convert | None]
 Row = dict[str, Any]
 
 _CHOICES = {
@@ -32,18 +34,13 @@ _CHOICES = {
 }
 """What each mode may be; the first is the default."""
 
-_SKIP_NULLS = "skip_null_values"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIMES = {
-    "date": (timedelta(days=1), "%Y-%m-%d", r"\d{4}-\d\d-\d\d"),
-    "datetime": (timedelta(seconds=1), "%Y-%m-%dT%H:%M:%SZ", r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"),
-    "timestamp": (
-        timedelta(microseconds=1),
-        "%Y-%m-%dT%H:%M:%S.%fZ",
-        r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z",
-    ),
+    "date": (timedelta(days=1), "%Y-%m-%d"),
+    "datetime": (timedelta(seconds=1), "%Y-%m-%dT%H:%M:%SZ"),
+    "timestamp": (timedelta(microseconds=1), "%Y-%m-%dT%H:%M:%S.%fZ"),
 }
-"""Unit, spelling and pattern of the types of times."""
+"""Unit and spelling of the types of times."""
 
 _UUIDS = {
     "text_yql": re.compile("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"),
@@ -72,7 +69,7 @@ class Modes:
                     Code.INVALID_FORMAT,
                 )
             self._chosen[name] = chosen
-        self._skips_nulls = bool(attributes.get(_SKIP_NULLS, False))
+        self._skips_nulls = bool(attributes.get("skip_null_values", False))
 
     @property
     def change_nothing(self) -> bool:
@@ -135,45 +132,47 @@ def _build(logical: types.LogicalType, modes: Mapping[str, str], way: int) -> Co
         return _simple(logical, modes, way)
     name = logical["type_name"]
     if name == "decimal":
-        pair = (_decimal_bytes, _decimal_text)
-        return _with_type(pair[way], logical) if modes["decimal_mode"] == "text" else None
-    builder = _BUILDERS[name]
-    return builder(logical, modes, way)
+        convert = (_decimal_bytes, _decimal_text)[way]
+        return partial(convert, logical) if modes["decimal_mode"] == "text" else None
+    inner = [_build(part, modes, way) for part in types.parts(logical)]
+    if name == "dict":
+        has_names = types.untagged(logical["key"]) in ("string", "utf8")
+        respelled = has_names and modes["string_keyed_dict_mode"] == "named"
+    else:
+        respelled = "members" in logical and modes["complex_type_mode"] == "positional"
+    if not respelled and not any(inner):
+        return None
+    return partial(_CONVERTERS[name], logical, inner, way if respelled else None)
 
 
 def _simple(name: str, modes: Mapping[str, str], way: int) -> Convert | None:
     if name in _TIMES and modes["time_mode"] == "text":
-        return _with_type((_time_number, _time_text)[way], name)
+        return partial((_time_number, _time_text)[way], name)
     if name == "uuid" and modes["uuid_mode"] != "binary":
-        return _with_type((_uuid_bytes, _uuid_text)[way], modes["uuid_mode"])
+        return partial((_uuid_bytes, _uuid_text)[way], modes["uuid_mode"])
     return None
 
 
-def _with_type(convert: Callable[[Any, Any], Any], what: Any) -> Convert:
-    return lambda value: convert(what, value)
+# Of each kind of types: from the type, what changes its parts, and the way if the value is spelled otherwise.
 
 
-def _optional(logical: Any, modes: Mapping[str, str], way: int) -> Convert | None:
-    inner = _build(logical["item"], modes, way)
+def _optional(logical: Any, inner: Sequence[Any], _way: int | None, value: Any) -> Any:
+    (convert,) = inner
     item = types.untagged(logical["item"])
-    if inner is None:
-        return None
-    if isinstance(item, dict) and item["type_name"] == "optional":
-        return lambda value: None if value is None else [inner(part) for part in _items(value)]
-    return lambda value: None if _is_null(value) else inner(value)
+    if value is not None and isinstance(item, dict) and item["type_name"] == "optional":
+        return [convert(part) for part in _items(value)]
+    return None if value is None or isinstance(value, yson.YsonEntity) else convert(value)
 
 
-def _list(logical: Any, modes: Mapping[str, str], way: int) -> Convert | None:
-    inner = _build(logical["item"], modes, way)
-    return None if inner is None else lambda value: [inner(part) for part in _items(value)]
+def _list(_logical: Any, inner: Sequence[Any], _way: int | None, value: Any) -> list[Any]:
+    return [inner[0](part) for part in _items(value)]
 
 
-def _tuple(logical: Any, modes: Mapping[str, str], way: int) -> Convert | None:
-    inner = [_build(element["type"], modes, way) for element in logical["elements"]]
-    return None if not any(inner) else lambda value: _each(inner, _items(value))
+def _tuple(_logical: Any, inner: Inner, _way: int | None, value: Any) -> list[Any]:
+    return _each(inner, _items(value))
 
 
-def _each(inner: Sequence[Convert | None], parts: Sequence[Any]) -> list[Any]:
+def _each(inner: Inner, parts: Sequence[Any]) -> list[Any]:
     if len(parts) != len(inner):
         raise _refused(f"expected {len(inner)} items, got {len(parts)}")
     return [
@@ -182,79 +181,48 @@ def _each(inner: Sequence[Convert | None], parts: Sequence[Any]) -> list[Any]:
     ]
 
 
-def _struct(logical: Any, modes: Mapping[str, str], way: int) -> Convert | None:
+def _struct(logical: Any, inner: Inner, way: int | None, value: Any) -> Any:
     names = [member["name"] for member in logical["members"]]
-    inner = [_build(member["type"], modes, way) for member in logical["members"]]
-    positional = modes["complex_type_mode"] == "positional"
-    if not positional and not any(inner):
-        return None
-
-    def convert(value: Any) -> Any:
-        if positional and way == _TAKE:
-            # Fields at the end may be left out.
-            parts = _items(value)
-            missing = [None] * (len(names) - len(parts))
-            return dict(zip(names, _each(inner, [*parts, *missing]), strict=True))
-        if not isinstance(value, dict):
-            raise _refused("a struct must be a map")
-        given = {types.text(name): part for name, part in value.items()}
-        if not given.keys() <= set(names):
-            raise _refused(f'unknown field "{min(given.keys() - set(names))}"')
-        parts = _each(inner, [given.get(name) for name in names])
-        return parts if positional else dict(zip(names, parts, strict=True))
-
-    return convert
+    if way == _TAKE:
+        # Fields at the end may be left out.
+        parts = _items(value)
+        missing = [None] * (len(names) - len(parts))
+        return dict(zip(names, _each(inner, [*parts, *missing]), strict=True))
+    if not isinstance(value, dict):
+        raise _refused("a struct must be a map")
+    given = {types.text(name): part for name, part in value.items()}
+    if not given.keys() <= set(names):
+        raise _refused(f'unknown field "{min(given.keys() - set(names))}"')
+    parts = _each(inner, [given.get(name) for name in names])
+    return dict(zip(names, parts, strict=True)) if way is None else parts
 
 
-def _variant(logical: Any, modes: Mapping[str, str], way: int) -> Convert | None:
+def _variant(logical: Any, inner: Inner, way: int | None, value: Any) -> list[Any]:
+    parts = _items(value)
+    if len(parts) != _PAIR:
+        raise _refused(f"a variant has 2 items, got {len(parts)}")
     members = logical.get("members") or logical["elements"]
     names = [member.get("name", index) for index, member in enumerate(members)]
-    inner = [_build(member["type"], modes, way) for member in members]
-    positional = modes["complex_type_mode"] == "positional" and "members" in logical
-    if not positional and not any(inner):
-        return None
-
-    def convert(value: Any) -> Any:
-        parts = _items(value)
-        if len(parts) != _PAIR:
-            raise _refused(f"a variant has 2 items, got {len(parts)}")
-        tag = parts[0] if isinstance(parts[0], int) else types.text(parts[0])
-        if positional and way == _TAKE:
-            if not isinstance(tag, int) or not 0 <= tag < len(names):
-                raise _refused(f'no alternative "{tag}"')
-            index = tag
-        elif tag not in names:
-            raise _refused(f'no alternative "{tag}"')
-        else:
-            index = names.index(tag)
-        shown = index if positional and way == _GIVE else names[index]
-        chosen = inner[index]
-        return [shown, parts[1] if chosen is None else chosen(parts[1])]
-
-    return convert
+    known = list(range(len(names))) if way == _TAKE else names
+    tag = parts[0] if isinstance(parts[0], int) else types.text(parts[0])
+    if tag not in known:
+        raise _refused(f'no alternative "{tag}"')
+    index = known.index(tag)
+    convert = inner[index]
+    shown = index if way == _GIVE else names[index]
+    return [shown, parts[1] if convert is None else convert(parts[1])]
 
 
-def _dict(logical: Any, modes: Mapping[str, str], way: int) -> Convert | None:
-    inner = [_build(logical[part], modes, way) for part in ("key", "value")]
-    named = modes["string_keyed_dict_mode"] == "named" and types.untagged(logical["key"]) in (
-        "string",
-        "utf8",
-    )
-    if not named and not any(inner):
-        return None
-
-    def convert(value: Any) -> Any:
-        if named and way == _TAKE:
-            if not isinstance(value, dict):
-                raise _refused("a dict with keys that are strings must be a map")
-            return [_each(inner, pair) for pair in value.items()]
-        pairs = [_each(inner, _items(pair)) for pair in _items(value)]
-        return dict(pairs) if named else pairs
-
-    return convert
+def _dict(_logical: Any, inner: Inner, way: int | None, value: Any) -> Any:
+    if way == _TAKE:
+        if not isinstance(value, dict):
+            raise _refused("a dict with keys that are strings must be a map")
+        return [_each(inner, pair) for pair in value.items()]
+    pairs = [_each(inner, _items(pair)) for pair in _items(value)]
+    return pairs if way is None else dict(pairs)
 
 
-_BUILDERS = {
+_CONVERTERS = {
     "optional": _optional,
     "list": _list,
     "tuple": _tuple,
@@ -279,10 +247,6 @@ def _text(value: Any) -> str:
         raise _refused("the text is no UTF-8") from error
 
 
-def _is_null(value: Any) -> bool:
-    return value is None or isinstance(value, yson.YsonEntity)
-
-
 def _refused(why: str) -> YtError:
     return YtError(
         f"Error converting a value by the modes of the format: {why}", Code.SCHEMA_VIOLATION
@@ -304,18 +268,18 @@ def _decimal_text(logical: Any, value: bytes) -> bytes:
 
 def _time_number(name: str, value: Any) -> Any:
     text = _text(value)
-    unit, spelling, pattern = _TIMES[name]
-    if re.fullmatch(pattern, text) is None:
-        raise _refused(f'"{text}" is not spelled as a {name}')
+    unit, spelling = _TIMES[name]
     try:
         moment = datetime.strptime(text, spelling).replace(tzinfo=UTC)
     except ValueError as error:
         raise _refused(f'"{text}" is no {name}') from error
+    if moment.strftime(spelling) != text:
+        raise _refused(f'"{text}" is not spelled as a {name}')
     return yson.YsonUint64((moment - _EPOCH) // unit)
 
 
 def _time_text(name: str, value: Any) -> bytes:
-    unit, spelling, _ = _TIMES[name]
+    unit, spelling = _TIMES[name]
     return (_EPOCH + int(value) * unit).strftime(spelling).encode()
 
 

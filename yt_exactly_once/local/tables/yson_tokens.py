@@ -14,8 +14,20 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from yt_exactly_once.local.tables import types
+
 STRING, INT64, DOUBLE, FALSE, TRUE, UINT64 = range(1, 7)
-ENTITY, OPEN, CLOSE, _SEPARATOR = b"#[];"
+ENTITY, OPEN, CLOSE, SEPARATOR = b"#[];"
+MARKS = {
+    **dict.fromkeys(types.SIGNED, INT64),
+    **dict.fromkeys(types.UNSIGNED, UINT64),
+    **dict.fromkeys(types.FLOATING, DOUBLE),
+    **dict.fromkeys(types.STRING_LIKE, STRING),
+}
+"""By type, the first byte of a value that is not null."""
+
+PADDING = bytes(16)
+"""What bytes that are read by vector are followed by."""
 
 _SIZES = np.zeros(256, np.int32)
 """Bytes of a token by its first one, without a varint and what it announces; 0 for what is not known."""
@@ -34,6 +46,12 @@ LONG = 64
 
 class UnknownSpellingError(Exception):
     """The bytes are not the YSON that this module knows."""
+
+
+def require(condition: Any) -> None:
+    """Raise `UnknownSpellingError` if something does not hold."""
+    if not condition:
+        raise UnknownSpellingError
 
 
 @dataclass(frozen=True)
@@ -57,7 +75,7 @@ class Tokens:
     firsts: Any
 
     @cached_property
-    def _closing(self) -> Any:
+    def closing(self) -> Any:
         """For each opening token, the token that closes the list."""
         closing = np.zeros(len(self.marks), np.int64)
         opens, closes = self.marks == OPEN, self.marks == CLOSE
@@ -66,10 +84,6 @@ class Tokens:
             begun = np.flatnonzero(opens & (self.depths == depth))
             closing[begun] = np.flatnonzero(closes & (self.depths == depth + 1))
         return closing
-
-    def closing(self, opening: Any) -> Any:
-        """Return the tokens that close lists."""
-        return self._closing[opening]
 
     def items(self, opening: Any) -> tuple[Any, Any]:
         """Return the first tokens of the items of lists, list after list, and how many each list has.
@@ -83,7 +97,7 @@ class Tokens:
         begins = (self.depths == depth) & (self.marks != CLOSE)
         items = np.flatnonzero(begins)
         before = np.cumsum(begins)
-        first, past = before[opening], before[self._closing[opening]]
+        first, past = before[opening], before[self.closing[opening]]
         counts = past - first
         if len(items) == int(counts.sum()):
             return items, counts
@@ -115,11 +129,11 @@ def varints(data: Any, places: Any) -> tuple[Any, Any]:
     shift = 0
     while len(longer):
         shift += _BITS
-        _require(shift <= _LAST_SHIFT)
+        require(shift <= _LAST_SHIFT)
         found = data[places[longer] + sizes[longer]]
         sizes[longer] += 1
         # A last byte of zero is one too many, and the tenth byte has one bit.
-        _require(bool(found.all()) and (shift < _LAST_SHIFT or bool((found == 1).all())))
+        require(found.all() and (shift < _LAST_SHIFT or (found == 1).all()))
         numbers[longer] |= (found & np.uint8(_MORE - 1)).astype(np.uint64) << np.uint64(shift)
         longer = longer[found >= _MORE]
     return numbers, sizes
@@ -156,10 +170,10 @@ class _Reading:
     def step(self) -> None:
         """Read one token of every value."""
         data, places = self._data, self.places
-        _require(len(places) >= FEW or len(self._steps) < LONG)
+        require(len(places) >= FEW or len(self._steps) < LONG)
         marks = data[places]
         sizes = _SIZES[marks]
-        _require(bool(sizes.all()))
+        require(sizes.all())
         numbers = np.zeros(len(places), np.uint64)
         measured = np.flatnonzero(_HAS_VARINT[marks])
         if len(measured):
@@ -167,11 +181,11 @@ class _Reading:
             numbers[measured] = found
             texts = marks[measured] == STRING
             # A length is a signed number, and never negative.
-            _require(not bool((found[texts] & np.uint64(1)).any()))
-            _require(bool((found[texts] <= np.uint64(2 * len(data))).all()))
+            require(not (found[texts] & np.uint64(1)).any())
+            require((found[texts] <= np.uint64(2 * len(data))).all())
             sizes[measured] += lengths + np.where(texts, found >> np.uint64(1), 0).astype(np.int32)
         past = places + sizes
-        _require(bool((past <= self._ends).all()))
+        require((past <= self._ends).all())
         self._steps.append((self._values, marks, places, past, numbers, self._depths))
         self._counts[self._values] += 1
         opens = marks == OPEN
@@ -182,10 +196,10 @@ class _Reading:
         """Step over separators, and leave out the values that are at their end."""
         left = depths > 0
         finished = ~left
-        _require(bool((past[finished] == self._ends[finished]).all() and (depths >= 0).all()))
-        separated = self._data[past] == _SEPARATOR
+        require((past[finished] == self._ends[finished]).all() and (depths >= 0).all())
+        separated = self._data[past] == SEPARATOR
         # Inside of a list a separator follows whatever does not open another one.
-        _require(bool((separated == ~opens)[left].all()))
+        require((separated == ~opens)[left].all())
         past = past + separated
         if not left.all():
             past, depths = past[left], depths[left]
@@ -205,8 +219,3 @@ class _Reading:
                 column[targets] = part
         marks, places, ends, numbers, depths = columns
         return Tokens(marks, places, ends, numbers, depths, firsts)
-
-
-def _require(condition: bool) -> None:
-    if not condition:
-        raise UnknownSpellingError
