@@ -21,6 +21,7 @@ from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.formats import row_checks
 from yt_exactly_once.local.tables import large_values
 from yt_exactly_once.local.tables.large_values import LARGE, check_weight
+from yt_exactly_once.local.tables.simple_values import no_constant
 
 _INT64_MIN = -(2**63)
 _INT64_MAX = 2**63 - 1
@@ -53,7 +54,7 @@ def loads(data: bytes, attributes: Mapping[str, Any], what: str) -> Any:
     """
     check_weight(data, what)
     try:
-        parsed = json.loads(data, parse_float=_finite, parse_constant=_no_constant)
+        parsed = json.loads(data, parse_float=_finite, parse_constant=no_constant)
     except (ValueError, RecursionError) as error:
         raise YtError(f"Error parsing {what} as JSON: {error}") from error
     return _Decoder(attributes, what).decode(parsed)
@@ -71,7 +72,7 @@ def load_rows(data: bytes, attributes: Mapping[str, Any], what: str) -> Iterator
     """
     decoder = _Decoder(attributes, what, as_bytes=True)
     parser = json.JSONDecoder(
-        object_pairs_hook=_map_of, parse_float=_finite, parse_constant=_no_constant
+        object_pairs_hook=_map_of, parse_float=_finite, parse_constant=no_constant
     )
     try:
         text = data.decode()
@@ -153,10 +154,6 @@ def _writer(attributes: Mapping[str, Any]) -> json.JSONEncoder:
         ensure_ascii=False,
         allow_nan=flag(attributes, "support_infinity"),
     )
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"JSON has no {name}")
 
 
 def _finite(number: str) -> float:

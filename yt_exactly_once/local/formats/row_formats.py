@@ -19,7 +19,7 @@ from yt_exactly_once.local.formats import (
     json_format,
     row_checks,
     row_pieces,
-    yson_rows,
+    yson_lines,
     yson_scan,
 )
 from yt_exactly_once.local.formats.row_checks import column_name
@@ -94,7 +94,7 @@ def dump_stored(rows: StoredRows, target: Format, count: int) -> Iterator[bytes]
     """
     is_binary = target.name == "yson" and target.attributes.get("format", "binary") == "binary"
     if is_binary and len(rows) >= _MANY_ROWS:
-        yield from yson_rows.dump(rows)
+        yield from yson_lines.dump_rows(rows)
         return
     for start in range(0, len(rows), count):
         yield dumps(list(rows[start : start + count]), target)

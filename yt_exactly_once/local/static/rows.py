@@ -72,14 +72,14 @@ def write(
         YtError: 307 and kin when a row does not fit the schema, 301 when the order is broken, 306
             when a unique key comes twice.
     """
-    last = list(_tail(view, node_id)) if schema.is_sorted and append else []
+    last = _last_row(view, node_id) if schema.is_sorted and append else []
 
     def fitted() -> Iterator[list[Row]]:
         nonlocal last
         for piece in pieces_of(rows):
             checked = fit(schema, piece, compute, conversions)
             if schema.is_sorted:
-                _check_order(schema, [*last, *checked])
+                _check_pairs(schema, pairwise(encode_keys(schema, [*last, *checked])))
                 last = checked[-1:] or last
             yield checked
 
@@ -118,7 +118,7 @@ def in_order(
     filled = [chunk for chunk in listed if chunk.row_count]
     bounds = {chunk.id: _bounds(view, schema, chunk) for chunk in filled}
     ordered = sorted(filled, key=lambda chunk: bounds[chunk.id])
-    last = list(_tail(view, target.id)) if append else []
+    last = _last_row(view, target.id) if append else []
     starts, ends = ([bounds[chunk.id][end] for chunk in ordered] for end in (0, 1))
     before = encode_keys(schema, last) or starts[:0]
     pairs = list(zip([*before, *ends], starts if before else starts[1:], strict=False))
@@ -128,7 +128,7 @@ def in_order(
 
 def _bounds(view: View, schema: TableSchema, chunk: chunks.Chunk) -> list[bytes]:
     """Return the first and the last key of a chunk."""
-    rows = row_formats.load_stored(chunks.read(view.connection, chunk))
+    rows = _rows_of(view.connection, chunk)
     return encode_keys(schema, [rows[0], rows[-1]])
 
 
@@ -198,8 +198,7 @@ def read(
     for chunk in listed:
         start, end = max(wanted.start - passed, 0), wanted.end - passed
         if start < chunk.row_count and end > 0:
-            rows = row_formats.load_stored(chunks.read(connection, chunk))
-            yield list(rows[start:end])
+            yield list(_rows_of(connection, chunk)[start:end])
         passed += chunk.row_count
 
 
@@ -229,30 +228,31 @@ def find_ranges(
         return [Range(0, total)]
     if not isinstance(selectors, list):
         raise YtError('Error parsing path attribute "ranges": expected a list')
-    by_key = _has_key_limits(selectors)
+    limits = [_limits(selector) for selector in selectors]
+    by_key = any(
+        not limit.keys().isdisjoint(("key", "key_bound")) for pair in limits for limit in pair
+    )
     encoded_keys = all_keys() if schema.is_sorted and by_key else ()
     found = []
-    for selector in selectors:
-        if not isinstance(selector, dict):
-            raise YtError('Error parsing path attribute "ranges": expected a list of maps')
-        exact = selector.get("exact")
-        lower = exact if exact is not None else selector.get("lower_limit")
-        upper = exact if exact is not None else selector.get("upper_limit")
-        by_index = partial(_index, schema=schema, encoded_keys=encoded_keys, place=place)
-        start = max(by_index(lower, (0, max), after=False), 0)
-        end = by_index(upper, (total, min), after=exact is not None)
-        found.append(Range(start, max(min(end, total), start), by_key))
+    for selector, (lower, upper) in zip(selectors, limits, strict=True):
+        exact = selector.get("exact") is not None
+        index = partial(_index, schema, encoded_keys, place)
+        start = max([0, *index(lower, after=False)])
+        end = min([total, *index(upper, after=exact)])
+        found.append(Range(start, max(end, start), by_key))
     return found
 
 
-def _has_key_limits(selectors: list[Any]) -> bool:
-    """Tell whether any selector names a key."""
-    return any(
-        isinstance(limit, dict) and not limit.keys().isdisjoint(("key", "key_bound"))
-        for selector in selectors
-        if isinstance(selector, dict)
-        for limit in selector.values()
-    )
+def _limits(selector: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the limits of a range; one that is missing has no conditions."""
+    if not isinstance(selector, dict):
+        raise YtError('Error parsing path attribute "ranges": expected a list of maps')
+    exact = selector.get("exact")
+    names = ("lower_limit", "upper_limit") if exact is None else ("exact", "exact")
+    lower, upper = ({} if selector.get(name) is None else selector[name] for name in names)
+    if not isinstance(lower, dict) or not isinstance(upper, dict):
+        raise YtError("Error parsing a limit of a range: expected a map")
+    return lower, upper
 
 
 def encode_keys(schema: TableSchema, rows: Sequence[Row]) -> list[bytes]:
@@ -265,20 +265,14 @@ def encode_keys(schema: TableSchema, rows: Sequence[Row]) -> list[bytes]:
 
 
 def _index(
-    limit: Any,
-    default: tuple[int, Callable[[int, int], int]],
-    *,
     schema: TableSchema,
     encoded_keys: Sequence[bytes],
     place: Callable[[dict[str, Any]], int],
+    limit: dict[str, Any],
+    *,
     after: bool,
-) -> int:
-    """Return the row that a limit names; of several conditions the stricter one counts."""
-    found, stricter = default
-    if limit is None:
-        return found
-    if not isinstance(limit, dict):
-        raise YtError("Error parsing a limit of a range: expected a map")
+) -> Iterator[int]:
+    """Yield the row that each condition of a limit names; the stricter one counts."""
     unknown = limit.keys() - {"key", "key_bound", *_INDEXES}
     if unknown:
         raise YtError(
@@ -290,16 +284,14 @@ def _index(
         if isinstance(index, bool) or not isinstance(index, int):
             raise YtError(f"Error parsing a limit of a range: {name} must be an integer")
     if "key" in limit:
-        found = stricter(found, _key_index(limit["key"], schema, encoded_keys, after=after))
+        yield _key_index(limit["key"], schema, encoded_keys, after=after)
     if "key_bound" in limit:
         relation, prefix = _bound(limit["key_bound"])
-        beyond = relation in (">", "<=")
-        found = stricter(found, _key_index(prefix, schema, encoded_keys, after=beyond))
+        yield _key_index(prefix, schema, encoded_keys, after=relation in (">", "<="))
     if indexes:
         # What is exact ends before the next index.
         last = next(reversed(indexes))
-        found = stricter(found, place({**indexes, last: indexes[last] + after}))
-    return found
+        yield place({**indexes, last: indexes[last] + after})
 
 
 def _bound(value: Any) -> tuple[str, Any]:
@@ -350,10 +342,6 @@ def _key_index(key: Any, schema: TableSchema, encoded_keys: Sequence[bytes], *, 
     return bisect.bisect_left(encoded_keys, prefix)
 
 
-def _check_order(schema: TableSchema, rows: Sequence[Row]) -> None:
-    _check_pairs(schema, pairwise(encode_keys(schema, rows)))
-
-
 def _check_pairs(schema: TableSchema, pairs: Iterable[tuple[bytes, bytes]]) -> None:
     for left, right in pairs:
         if left > right:
@@ -365,32 +353,30 @@ def _check_pairs(schema: TableSchema, pairs: Iterable[tuple[bytes, bytes]]) -> N
             raise YtError("Duplicate key in a table with unique keys", Code.UNIQUE_KEY_VIOLATION)
 
 
-def _tail(view: View, node_id: str) -> Iterator[Row]:
-    """Yield the last row."""
-    listed = chunks.chunks(view, node_id)
-    total = sum(chunk.row_count for chunk in listed)
-    for rows in read(view.connection, listed, Range(max(total - 1, 0), total)):
-        yield from rows
+def _last_row(view: View, node_id: str) -> list[Row]:
+    """Return the last row, if there is one."""
+    filled = [chunk for chunk in chunks.chunks(view, node_id) if chunk.row_count]
+    return [_rows_of(view.connection, filled[-1])[-1]] if filled else []
+
+
+def _rows_of(connection: sqlite3.Connection, chunk: chunks.Chunk) -> Sequence[Row]:
+    return row_formats.load_stored(chunks.read(connection, chunk))
 
 
 def pack(several: Iterable[Sequence[Row]]) -> Iterator[tuple[bytes, int]]:
     """Cut rows into chunks of limited length and size, since a chunk is what is read at a time."""
     pieces: list[bytes] = []
     count = 0
-    for part in _few(several):
-        pieces.append(row_formats.dumps(part, structured.YSON_BINARY))
-        count += len(part)
-        if count >= ROWS_PER_CHUNK or sum(map(len, pieces)) >= _BYTES_PER_CHUNK:
-            yield b"".join(pieces), count
-            pieces, count = [], 0
-    if pieces:
-        yield b"".join(pieces), count
-
-
-def _few(several: Iterable[Sequence[Row]]) -> Iterator[list[Row]]:
     for rows in several:
         for start in range(0, len(rows), _ROWS_PER_PIECE):
-            yield list(rows[start : start + _ROWS_PER_PIECE])
+            part = list(rows[start : start + _ROWS_PER_PIECE])
+            pieces.append(row_formats.dumps(part, structured.YSON_BINARY))
+            count += len(part)
+            if count >= ROWS_PER_CHUNK or sum(map(len, pieces)) >= _BYTES_PER_CHUNK:
+                yield b"".join(pieces), count
+                pieces, count = [], 0
+    if pieces:
+        yield b"".join(pieces), count
 
 
 def schema_of(attributes: Mapping[str, Any]) -> TableSchema:

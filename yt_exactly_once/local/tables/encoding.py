@@ -41,8 +41,7 @@ _KINDS: dict[type, Kind] = {
     _NONE: "null",
     yson.YsonEntity: "null",
 }
-_INT64 = (-(1 << 63), (1 << 63) - 1)
-_UINT64 = (0, (1 << 64) - 1)
+_INT64_MAX = (1 << 63) - 1
 _ENTITY = b"#"
 
 
@@ -174,10 +173,8 @@ def _convert(
         problem = "Unable to convert negative int64 to uint64" if value < 0 else None
         converted = int(value)
     elif conversions.integral and integral and expected == "int64":
-        too_big = value > _INT64[1]
-        problem = (
-            "Unable to convert uint64 to int64 as it leads to an overflow" if too_big else None
-        )
+        if value > _INT64_MAX:
+            problem = "Unable to convert uint64 to int64 as it leads to an overflow"
         converted = int(value)
     elif conversions.integral_to_double and integral and expected == "double":
         converted = float(value)
@@ -205,8 +202,7 @@ def _present(given: list[Any]) -> list[Any]:
 
 
 def _store_integers(column: Column, given: list[Any]) -> list[Any]:
-    present = _present(given)
-    simple_values.check_integers(column.wire_type, present)
+    simple_values.check_integers(column.wire_type, _present(given))
     return given
 
 
@@ -218,11 +214,8 @@ def _refuse_negative(column: Column, given: list[Any]) -> None:
 
 
 def _store_unsigned(column: Column, given: list[Any]) -> list[Any]:
-    present = _present(given)
-    if not present:
-        return given
-    simple_values.check_integers(column.wire_type, present)
-    if max(present) > _INT64[1]:
+    _store_integers(column, given)
+    if max(_present(given), default=0) > _INT64_MAX:
         return [None if value is None else values.encode_uint64(value) for value in given]
     return given
 

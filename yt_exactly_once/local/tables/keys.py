@@ -169,9 +169,6 @@ def key_encoder(key_columns: Sequence[Column]) -> Callable[[Sequence[Sequence[An
     values has the blob as a prefix.
     """
     encoders = [_column_encoder(column) for column in key_columns]
-    if len(encoders) == 1:
-        (only,) = encoders
-        return lambda columns: only(columns[0])
 
     def encode(columns: Sequence[Sequence[Any]]) -> list[bytes]:
         parts = [encoder(values) for encoder, values in zip(encoders, columns, strict=False)]

@@ -167,12 +167,13 @@ def _check_utf8(given: Iterable[bytes]) -> None:
 def _check_json(given: Iterable[bytes]) -> None:
     try:
         for value in given:
-            json.loads(value.decode(), parse_constant=_no_constant, parse_float=_finite)
+            json.loads(value.decode(), parse_constant=no_constant, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         raise YtError(f"Invalid JSON: {error}", Code.SCHEMA_VIOLATION) from error
 
 
-def _no_constant(name: str) -> None:
+def no_constant(name: str) -> None:
+    """Refuse NaN and infinities in JSON."""
     raise ValueError(f"JSON has no {name}")
 
 

@@ -64,24 +64,14 @@ def decode_double(stored: float | str) -> float:
     return float(stored)
 
 
-def encoder(column: Column) -> Callable[[Any], Any]:
-    """Return the function that encodes one non-null value of a column."""
-    return ENCODERS[column.kind]
-
-
-def decoder(column: Column) -> Callable[[Any], Any] | None:
-    """Return the function that decodes one non-null value; None when it is what is stored."""
-    return DECODERS.get(column.kind)
-
-
 def encode_value(column: Column, value: Any) -> Any:
     """Encode one value, null included."""
-    return None if value is None else encoder(column)(value)
+    return None if value is None else ENCODERS[column.kind](value)
 
 
 def decode_value(column: Column, stored: Any) -> Any:
     """Decode one stored value, null included."""
-    decode = decoder(column)
+    decode = DECODERS.get(column.kind)
     return stored if stored is None or decode is None else decode(stored)
 
 
