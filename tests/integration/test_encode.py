@@ -1,5 +1,6 @@
 """Frames as payloads, from real Spark tasks."""
 
+from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -13,21 +14,11 @@ from yt_exactly_once.spark.sink.encode import RowEncoder, encode_batches
 from yt_exactly_once.spark.sink.frame_rows import collected
 from yt_exactly_once.spark.sink.placement import Placement
 
-BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 TIME_ZONE = "spark.sql.session.timeZone"
 
 
 BY_KEY = Placement(None)
 """A sorted table: keys choose the tablets."""
-
-
-@pytest.fixture
-def configured(spark):
-    """Set options of the session for one test."""
-    before = {name: spark.conf.get(name) for name in (BATCH_ROWS, TIME_ZONE)}
-    yield spark.conf.set
-    for name, value in before.items():
-        spark.conf.set(name, value)
 
 
 class Chunk(NamedTuple):
@@ -38,12 +29,12 @@ class Chunk(NamedTuple):
     data: bytes
 
 
-def payloads(frame, *, wire=WireFormat.YSON, size=1000, placement=BY_KEY, columns=None):
-    """Encode for a table of the frame's own columns, or of those given."""
+def payloads(frame, *, size=1000, placement=BY_KEY):
+    """Encode for a table of the frame's own columns."""
     schema = arrow_of_spark(frame.schema)
-    table = TableSchema.from_yt(columns or table_schema_for(schema))
+    table = TableSchema.from_yt(table_schema_for(schema))
     plan = check_frame(schema, table, target="//t", sorted=False)
-    encoder = RowEncoder(plan, wire, placement)
+    encoder = RowEncoder(plan, WireFormat.YSON, placement)
     needed = placement.tablet_count != 1
     arrived = collected(placement.placed(frame), needs_partitions=needed)
     encode_batches(arrived, encoder, dyn_batch_size=size, is_placed=needed)
@@ -56,34 +47,12 @@ def payloads(frame, *, wire=WireFormat.YSON, size=1000, placement=BY_KEY, column
     return chunks
 
 
-def rows_of(chunk, wire=WireFormat.YSON):
-    if wire is WireFormat.ARROW:
-        with pa.ipc.open_stream(chunk.data) as stream:
-            return [
-                {k.encode(): v for k, v in row.items()} for row in stream.read_all().to_pylist()
-            ]
+def rows_of(chunk):
     return list(
         yt.yson.loads(
             chunk.data, yson_type="list_fragment", encoding=None, always_create_attributes=False
         )
     )
-
-
-@pytest.mark.parametrize("wire", list(WireFormat))
-def test_small_arrow_batches_become_full_chunks_in_order(spark, configured, wire):
-    """Chunks are cut by rows, not by how Spark happens to hand them over."""
-    configured(BATCH_ROWS, 7)
-    chunks = payloads(spark.range(0, 500, 1, 2), wire=wire, size=100)
-    assert [(c.lane, c.row_count) for c in chunks] == [
-        (0, 100),
-        (0, 100),
-        (0, 50),
-        (1, 100),
-        (1, 100),
-        (1, 50),
-    ]
-    assert [row[b"id"] for chunk in chunks for row in rows_of(chunk, wire)] == list(range(500))
-    assert [chunk.row_count for chunk in chunks] == [len(rows_of(c, wire)) for c in chunks]
 
 
 def test_struct_that_is_null_may_have_members_that_must_not_be(spark):
@@ -105,34 +74,6 @@ def test_columns_whose_names_differ_in_case_are_told_apart(spark):
     frame = spark.range(1).selectExpr("named_struct('x', id) as a", "7 as A", "id as `b.c`")
     (chunk,) = payloads(frame)
     assert rows_of(chunk) == [{b"a": {b"x": 0}, b"A": 7, b"b.c": 0}]
-
-
-def test_each_partition_goes_to_its_tablet(spark):
-    """The tablet is the payload's lane, and inside every row."""
-    chunks = payloads(spark.range(0, 30, 1, 3), placement=Placement(2), size=10)
-    found = [(chunk.lane, [row[b"id"] for row in rows_of(chunk)]) for chunk in chunks]
-    parts = [list(range(start, start + 10)) for start in (0, 10, 20)]
-    assert found == [(0, parts[0]), (0, parts[2]), (1, parts[1])]
-    for chunk in chunks:
-        assert {row[b"$tablet_index"] for row in rows_of(chunk)} == {chunk.lane}
-    (chunk,) = payloads(spark.range(0, 1, 1, 1))
-    assert b"$tablet_index" not in rows_of(chunk)[0]
-
-
-def test_small_batch_is_one_payload_whatever_its_partitions(spark):
-    """Its rows say themselves where they go, and keep their order."""
-    for rule in ("partition", "round_robin"):
-        (chunk,) = payloads(spark.range(0, 90, 1, 3), placement=Placement(2, rule), size=90)
-        rows = rows_of(chunk)
-        assert (chunk.row_count, [row[b"id"] for row in rows]) == (90, list(range(90)))
-        tablets = [row[b"$tablet_index"] for row in rows]
-        if rule == "partition":
-            assert tablets == [0] * 30 + [1] * 30 + [0] * 30
-        else:
-            assert tablets[:4] == [0, 1, 0, 1]
-    (chunk,) = payloads(spark.range(0, 90, 1, 3), size=90)
-    assert rows_of(chunk) == [{b"id": number} for number in range(90)]
-    assert [chunk.row_count for chunk in payloads(spark.range(0, 90, 1, 3), size=89)] == [60, 30]
 
 
 def test_rows_go_to_their_tablets_in_order(spark):
@@ -177,9 +118,10 @@ EVERY_KIND = [
 
 
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
-def test_values_of_every_kind_arrive_exactly(spark, configured, zone):
+def test_values_of_every_kind_arrive_exactly(spark, zone, request):
     """The session's time zone has no part in it."""
-    configured(TIME_ZONE, zone)
+    request.addfinalizer(partial(spark.conf.set, TIME_ZONE, spark.conf.get(TIME_ZONE)))
+    spark.conf.set(TIME_ZONE, zone)
     (chunk,) = payloads(spark.range(0, 2, 1, 1).selectExpr(*EVERY_KIND))
     first, second = rows_of(chunk)
     assert first == {
@@ -200,22 +142,6 @@ def test_values_of_every_kind_arrive_exactly(spark, configured, zone):
     assert second[b"nullable"] is None
     assert second[b"span"] == 1_000_000
     assert second[b"money"] == b"\x80" + bytes(6) + b"\x64"
-
-
-def test_task_that_failed_once_leaves_its_rows_in_once(spark, tmp_path):
-    """The result of the attempt that counts is all there is."""
-    marker = tmp_path / "failed"
-
-    def fail_once(batches):
-        for batch in batches:
-            yield batch
-            if not marker.exists():
-                marker.touch()
-                raise RuntimeError("the first attempt fails after its first batch")
-
-    chunks = payloads(spark.range(0, 300, 1, 2).mapInArrow(fail_once, "id long"), size=40)
-    assert marker.exists()
-    assert [row[b"id"] for chunk in chunks for row in rows_of(chunk)] == list(range(300))
 
 
 def test_both_zeros_are_placed_alike(spark):

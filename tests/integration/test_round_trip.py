@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from pyspark.sql import DataFrame
 from yt.wrapper import YsonFormat
 
 from tests.integration.streams import QUICK, finish
-from tests.integration.test_codec_cluster import CASES, optional
+from tests.kinds import decimal, dict_of, listed, optional, struct, tuple_of, variant
 from tests.property.random_tables import batch_of, drawn, side_by_side
 from yt_exactly_once import TransactionalSink, create_table, register_source
 from yt_exactly_once.codec.rows import WireFormat, encode
@@ -40,6 +42,42 @@ LEASE = timedelta(seconds=30)
 on_request = pytest.mark.skipif(
     not EXAMPLES, reason="set YT_EXACTLY_ONCE_SPARK_EXAMPLES to the number of tables"
 )
+
+
+def instant(*moment):
+    return dt.datetime(*moment, tzinfo=dt.UTC)
+
+
+# A column's type, a value of it as a source yields it.
+CASES = {
+    "uint8": ("uint8", 255),
+    "uint64": ("uint64", Decimal(2**64 - 1)),
+    "int8": ("int8", -128),
+    "int64": ("int64", -(2**63)),
+    "float": ("float", 1.5),
+    "double": ("double", float("-inf")),
+    "flag": ("bool", True),
+    "bytes": ("string", b"\xff\x00"),
+    "text": ("utf8", "é"),
+    "json": ("json", '{"a": 1}'),
+    "uuid": ("uuid", bytes(range(16))),
+    "date": ("date", dt.date(2020, 1, 1)),
+    "date32": ("date32", dt.date(1960, 1, 1)),
+    "datetime": ("datetime", instant(2020, 1, 1, 1, 1, 1)),
+    "datetime64": ("datetime64", instant(1920, 1, 1, 1, 1, 1)),
+    "timestamp": ("timestamp", instant(2020, 1, 1, 1, 1, 1, 5)),
+    "timestamp64": ("timestamp64", instant(1920, 1, 1, 1, 1, 1, 5)),
+    "interval": ("interval", dt.timedelta(-1, 5, 6)),
+    "small": (decimal(9, 2), Decimal("-1234567.89")),
+    "large": (decimal(38, 0), Decimal(10**38 - 1)),
+    "any": ("yson", b"[\x02\x02;{\x01\x02a=\x06\x05;};]"),
+    "list": (listed(optional("int64")), [1, None]),
+    "struct": (struct(a="int8", b=optional("utf8")), {"a": 1, "b": None}),
+    "tuple": (tuple_of("int8", "utf8"), {"_1": 1, "_2": "x"}),
+    "variant": (variant(a="int8", b="utf8"), {"_va": None, "_vb": "z"}),
+    "dict": (dict_of("utf8", "date"), [("k", dt.date(2020, 1, 1))]),
+    "nested": (optional("int64"), {"value": None}),
+}  # fmt: skip
 
 
 def as_arrow(frame: DataFrame) -> pa.Table:
