@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import http.client
+import http.server
 import json
 import re
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -181,3 +183,31 @@ def sticky(cluster: Any) -> Any:
         return cluster.client(proxy, proxy={"enable_proxy_discovery": False})
 
     return connect
+
+
+@contextmanager
+def served(answer: Callable[[str], tuple[int, Any]]) -> Iterator[str]:
+    """Run a web server that answers a path with a status and JSON, or nothing for `None`."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            status, content = answer(self.path)
+            body = b"" if content is None else json.dumps(content).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_POST = do_PUT = do_GET  # noqa: N815 - names of the standard library
+
+        def log_message(self, *_: Any) -> None:
+            """Be quiet."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import http.server
-import itertools
-import json
 import socket
-import threading
 from contextlib import contextmanager
 from datetime import timedelta
 
 import pytest
 
+from tests.cluster_fixtures import served
 from tests.flows import columns, create_table
 from tests.integration.streams import QUICK, Heard
 from tests.tiers import first_of
@@ -126,31 +123,11 @@ def test_transactions_keep_to_their_proxy_while_it_lives(cluster, client, tmp):
 @contextmanager
 def listing(*hosts):
     """Serve `/hosts` with these addresses and itself, a banned proxy, and answer nothing else."""
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            known = self.path.startswith("/hosts")
-            body = json.dumps([*hosts, address] if known else {"code": 2100, "message": "Banned"})
-            self.send_response(200 if known else 503)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body.encode())
-
-        def do_POST(self):
-            self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            self.do_GET()
-
-        def log_message(self, *_):
-            """Be quiet."""
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        address = f"127.0.0.1:{server.server_port}"
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        try:
-            yield address
-        finally:
-            server.shutdown()
+    listed = list(hosts)
+    banned = {"code": 2100, "message": "Banned"}
+    with served(lambda path: (200, listed) if path.startswith("/hosts") else (503, banned)) as own:
+        listed.append(own)
+        yield own
 
 
 def dead_address():
@@ -183,45 +160,3 @@ def test_no_living_proxy_ends_with_every_one_that_was_tried(client, tmp):
     assert banned in str(raised.value)
     assert sender.heard.count(Event.RETRY_SCHEDULED) == 5
     assert sender.sent() == {}
-
-
-@contextmanager
-def balancer(cluster):
-    """Hand every connection to the next proxy, as a balancer does that knows nothing of HTTP."""
-    backends = itertools.cycle(cluster.proxy_urls)
-
-    def pump(source, sink):
-        with source, sink:
-            while data := source.recv(65_536):
-                sink.sendall(data)
-            sink.shutdown(socket.SHUT_WR)
-
-    def quietly(source, sink):
-        try:
-            pump(source, sink)
-        except OSError:
-            return
-
-    def serve(server):
-        while True:
-            try:
-                taken, _ = server.accept()
-            except OSError:
-                return
-            host, port = next(backends).removeprefix("http://").split(":")
-            given = socket.create_connection((host, int(port)))
-            for ends in ((taken, given), (given.dup(), taken.dup())):
-                threading.Thread(target=quietly, args=ends, daemon=True).start()
-
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        threading.Thread(target=serve, args=(server,), daemon=True).start()
-        yield f"127.0.0.1:{server.getsockname()[1]}"
-        server.shutdown(socket.SHUT_RDWR)
-
-
-def test_balancer_address_is_asked_for_a_proxy_and_not_used(cluster, client, tmp):
-    """A transaction over a balancer would be looked for where it is not."""
-    with balancer(cluster) as address:
-        sender = Sender(client, tmp, Connection(ClusterConfig(proxy=address)))
-        assert [sender.send(number).attempts for number in range(3)] == [1, 1, 1]
-        assert sender.connection.pinned().url in cluster.proxy_urls

@@ -110,13 +110,6 @@ def test_complete_result_is_replaced_under_another_name_of_the_format(stream, sp
     flow.assert_proven()
 
 
-def test_output_mode_update_is_refused(stream):
-    """By Spark itself; `foreachBatch` takes it."""
-    flow = stream(AGGREGATION, rows=10, is_sorted=True)
-    with pytest.raises(StreamingQueryException, match="does not support Update mode"):
-        finish(flow.start_writer())
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

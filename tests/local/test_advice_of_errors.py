@@ -10,15 +10,15 @@ import itertools
 import shutil
 import uuid
 from collections import Counter
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from unittest import mock
 
 import pytest
 
 from tests.breaks_page import WRITES, require_line
+from tests.cluster_fixtures import served
 from tests.local.operated import QUEUE_SCHEMA, TARGET_SCHEMA, Operated, UndecidedError
 from tests.remedies import unfollowed
 from tests.tiers import first_of
@@ -300,27 +300,15 @@ def _proxy_gone(query):
     query.people["whether the cluster is healthy"] = query.cluster.restart_proxy
 
 
-class _Refusing(BaseHTTPRequestHandler):
-    """A balancer that has no proxy to send anybody to."""
-
-    def _refuse(self):
-        self.send_error(503)
-
-    do_GET = do_PUT = do_POST = _refuse  # noqa: N815 - names of the standard library
-
-    def log_message(self, *_):
-        """Say nothing."""
-
-
 def _balancer_without_proxies(query):
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Refusing)
-    Thread(target=server.serve_forever).start()
-    right, query.proxy = query.proxy, f"127.0.0.1:{server.server_port}"
+    """It has none to send anybody to."""
+    balancer = ExitStack()
+    right = query.proxy
+    query.proxy = balancer.enter_context(served(lambda _: (503, None)))
 
     def repaired():
         query.proxy = right
-        server.shutdown()
-        server.server_close()
+        balancer.close()
 
     query.people["whether the cluster is healthy"] = repaired
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import http.server
 import json
 import socket
 import subprocess
 import sys
-import threading
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 
+from tests.cluster_fixtures import served
 from tests.local.operated import Operated
 from yt_exactly_once import cli
 from yt_exactly_once.commit.entry import LEDGER_SCHEMA
@@ -345,29 +345,11 @@ def test_refused_token_is_one_problem(healthy, monkeypatch, error):
 
 @pytest.fixture
 def serve():
-    """Start a web server that answers GET with a status, and the JSON for its path; return its address."""
-    started = []
-
-    def start(status, answers=()):
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self):
-                self.send_response(status)
-                self.end_headers()
-                if answers:
-                    self.wfile.write(json.dumps(answers[self.path]).encode())
-
-            def log_message(self, *_):
-                pass
-
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        started.append(server)
-        return f"127.0.0.1:{server.server_port}"
-
-    yield start
-    for server in started:
-        server.shutdown()
-        server.server_close()
+    """Start a web server that answers with a status, and the JSON for its path; return its address."""
+    with ExitStack() as started:
+        yield lambda status, answers=None: started.enter_context(
+            served(lambda path: (status, answers and answers[path]))
+        )
 
 
 @pytest.mark.parametrize(

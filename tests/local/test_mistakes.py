@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-import http.server
 import os
 import re
 import sys
-import threading
 import time
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -19,6 +17,7 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql.types import LongType, StringType, StructType
 
+from tests.cluster_fixtures import served
 from yt_exactly_once import Target, TransactionalSink
 from yt_exactly_once.errors import ExactlyOnceError
 from yt_exactly_once.local import LocalCluster
@@ -147,27 +146,12 @@ def furnish(client):
     client.create("queue_consumer", "//home/consumer")
 
 
-class Other(http.server.BaseHTTPRequestHandler):
-    """A web server that is no proxy."""
-
-    def do_GET(self):
-        self.send_error(404)
-
-    def log_message(self, *_):
-        pass
-
-
 @contextmanager
 def stage():
     """Yield the addresses of a proxy and of another server."""
-    with (
-        LocalCluster() as cluster,
-        http.server.ThreadingHTTPServer(("127.0.0.1", 0), Other) as server,
-    ):
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with LocalCluster() as cluster, served(lambda _: (404, None)) as other:
         furnish(cluster.client())
-        yield cluster.proxy_urls[0], f"127.0.0.1:{server.server_port}"
-        server.shutdown()
+        yield cluster.proxy_urls[0], other
 
 
 @pytest.fixture(scope="module")
