@@ -66,7 +66,7 @@ def command(
 
     chosen = backends or BACKENDS
     click.echo(
-        f"{len(FACTS)} facts over {' and '.join(chosen)}. For each: a new folder below {directory} with 11 "
+        f"{len(FACTS)} facts over {' and '.join(chosen)}. For each: a new folder below {directory} with 10 "
         "small tables, about 600 requests, 400 000 rows of one number, and about a minute. The folder is "
         "removed at the end.",
         err=True,

@@ -178,15 +178,13 @@ def _shape(
 
 def _pivot(key: Sequence[Any], key_columns: Sequence[schemas.ColumnSchema]) -> list[Any]:
     """Return a first key as the cluster wants it, which distinguishes signed from unsigned numbers."""
+    scalars = [scalar_of(column.type) for column in key_columns]
     return [
-        unsigned(value) if isinstance(value, int) and _is_unsigned(column) else value
-        for value, column in zip(key, key_columns, strict=False)
+        unsigned(value)
+        if isinstance(value, int) and kind and kind.is_integer and kind.is_unsigned
+        else value
+        for value, kind in zip(key, scalars, strict=False)
     ]
-
-
-def _is_unsigned(column: schemas.ColumnSchema) -> bool:
-    scalar = scalar_of(column.type)
-    return scalar is not None and scalar.is_integer and scalar.is_unsigned
 
 
 def _require_fit(info: TableInfo, columns: Sequence[Mapping[str, Any]], frame: pa.Schema) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, requires, version
 from typing import TYPE_CHECKING
 
@@ -25,9 +26,7 @@ def examine(subject: Subject) -> Iterator[Finding]:
     """Compare what is installed with what is needed."""
     yield ok("python", f"Python {platform.python_version()}")
     yield _java()
-    yield from _packages()
-    if subject.cluster.client_config.get("backend") == "rpc":
-        yield _driver()
+    yield from _packages(subject)
     named = {str(error): error for text in subject.failures if (error := unfit_python(text))}
     for error in named.values():
         why = "Every task fails there, so no batch is written"
@@ -47,49 +46,32 @@ def _java() -> Finding:
     return ok("java", "Java is new enough for Spark")
 
 
-def _packages() -> Iterator[Finding]:
+def _packages(subject: Subject) -> Iterator[Finding]:
+    needed = []
     try:
-        needed = [Requirement(text) for text in requires(_PACKAGE) or ()]
+        needed += [Requirement(text) for text in requires(_PACKAGE) or ()]
     except PackageNotFoundError:
-        yield note(
-            "packages", "The package runs from its sources, so its requirements are not known"
-        )
-        return
+        what = "The package runs from its sources, so its requirements are not known"
+        yield note("packages", what)
+    if subject.cluster.client_config.get("backend") == "rpc":
+        needed.append(Requirement(_DRIVER))
     fitting = []
-    for requirement in needed:
-        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
-            found = _package(requirement)
-            if isinstance(found, Finding):
-                yield found
-            else:
-                fitting.append(found)
+    for one in needed:
+        if one.marker is not None and not one.marker.evaluate({"extra": ""}):
+            continue
+        has = "is not installed"
+        with suppress(PackageNotFoundError):
+            found = version(one.name)
+            has = f"is {found}, and the package needs {one.specifier}"
+            if one.specifier.contains(found, prereleases=True):
+                fitting.append(f"{one.name} {found}")
+                continue
+        yield problem(
+            f"package {one.name}",
+            f"{one.name} {has}",
+            "The driver and every executor need it",
+            f"pip install '{one.name}{one.specifier}'"
+            + (", or leave the backend out to use HTTP" if one.name == _DRIVER else ""),
+        )
     if fitting:
         yield ok("packages", ", ".join(fitting))
-
-
-def _package(requirement: Requirement) -> Finding | str:
-    """Return what is wrong with a package, or its name and version."""
-    check = f"package {requirement.name}"
-    repair = f"pip install '{requirement.name}{requirement.specifier}'"
-    why = "The driver and every executor need it"
-    try:
-        found = version(requirement.name)
-    except PackageNotFoundError:
-        return problem(check, f"{requirement.name} is not installed", why, repair)
-    if not requirement.specifier.contains(found, prereleases=True):
-        what = f"{requirement.name} is {found}, and the package needs {requirement.specifier}"
-        return problem(check, what, why, repair)
-    return f"{requirement.name} {found}"
-
-
-def _driver() -> Finding:
-    check = f"package {_DRIVER}"
-    try:
-        return ok(check, f"{_DRIVER} {version(_DRIVER)}")
-    except PackageNotFoundError:
-        return problem(
-            check,
-            f"{_DRIVER} is not installed",
-            "The backend rpc needs it on the driver and on every executor",
-            f"pip install {_DRIVER}, or leave the backend out to use HTTP",
-        )

@@ -110,7 +110,6 @@ class Stage:
             "narrow": ([NUMBER], 1),
             "remounted": ([KEY, TEXT], 1),
             "remounted-log": ([TEXT], 1),
-            "doubles": ([{"name": "d", "type": "double", "sort_order": "ascending"}, TEXT], 1),
             "queue": ([TEXT, *SYSTEM_COLUMNS], 2),
             "trimmed": ([TEXT], 1),
         }

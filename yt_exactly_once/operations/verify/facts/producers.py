@@ -12,7 +12,7 @@ from yt_exactly_once.operations.verify.stage import Stage, expect
 from yt_exactly_once.ytsaurus.failures import translated
 from yt_exactly_once.ytsaurus.rows import ProducerSession, sessions_of
 
-_INVALID_EPOCH, _ZOMBIE, _BAD_NUMBER, _CONFLICT = 3101, 3102, 3103, 1700
+_INVALID_EPOCH, _ZOMBIE, _CONFLICT = 3101, 3102, 1700
 
 _QUEUES = "yt/yt/client/driver/queue_commands.cpp"
 _STOP = "Do not use mode='idempotent' with ordered targets on this cluster."
@@ -117,27 +117,6 @@ def _take_over(stage: Stage) -> None:
         ).require(ConflictError, _CONFLICT)
     stage.insert("log", {"v": "after the zombie"})
     stage.appears("log", "after the zombie", offset=offset)
-
-
-@fact(
-    "producer.numbers",
-    "Numbers that do not grow are refused with code 3103, and the session stays where it was.",
-    "The package checks its numbers itself. Without the second check, an error in a query's numbers "
-    "is found later, at the replay.",
-)
-def _numbers(stage: Stage) -> None:
-    session = _session(stage, "numbers")
-    for numbers in ((2, 2), (2, 1)):
-        refusal = stage.refusal(
-            lambda numbers=numbers: _answer(stage, session, *numbers),  # type: ignore[misc]
-            f"rows with the numbers {numbers} are accepted in one push",
-        )
-        expect(
-            _BAD_NUMBER in refusal.codes,
-            f"rows with the numbers {numbers} are refused with the codes {refusal.codes}, not 3103",
-        )
-    found = _session(stage, "numbers").state.sequence_number
-    expect(found == -1, f"a refused push left the session at {found}")
 
 
 @fact(

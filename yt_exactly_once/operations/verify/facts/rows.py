@@ -14,7 +14,7 @@ from yt_exactly_once.codec.schema import TableSchema, WritePlan, arrow_schema_of
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.errors import RequestRefusedError, SchemaMismatchError
 from yt_exactly_once.operations.verify.fact import EVERY_MODE, Facts, Part
-from yt_exactly_once.operations.verify.stage import Differs, Stage, expect
+from yt_exactly_once.operations.verify.stage import Stage, expect
 from yt_exactly_once.ytsaurus.queues import RemoteQueue
 from yt_exactly_once.ytsaurus.tables import describe_table
 
@@ -215,18 +215,3 @@ def _order_of_keys(stage: Stage) -> None:
         [row and row["v"] for row in found] == ["2", None, "1"],
         "a lookup does not answer in the order of the keys, with null for a missing row",
     )
-
-
-@fact(
-    "rows.zero-keys",
-    "0.0 and -0.0 are one key.",
-    "The sink refuses such rows as duplicates although the table could hold both. Nothing is lost.",
-    parts=(Part.IDEMPOTENT,),
-    source="yt/yt/client/table_client/unversioned_row.cpp",
-)
-def _zeros_are_one_key(stage: Stage) -> None:
-    stage.insert("doubles", {"d": 0.0, "v": "positive"})
-    stage.insert("doubles", {"d": -0.0, "v": "negative"})
-    rows = list(stage.client.select_rows(f"v from [{stage.path('doubles')}]"))
-    if len(rows) != 1:
-        raise Differs("0.0 and -0.0 are two keys")
