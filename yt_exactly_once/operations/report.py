@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from html import escape
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.operations.view import places_of, targets_of
@@ -174,13 +175,13 @@ class Page:
         """Return the page as one HTML document."""
         parts = [
             f"<h1>{escape(self.title)}</h1>",
-            f'<p class="soft">{_moment(self.made_at)}</p>',
-            *self._verdict(),
+            f'<p class="soft">{datetime.fromtimestamp(self.made_at, UTC):%Y-%m-%d %H:%M:%S UTC}</p>',
+            self._verdict(),
             _facts(self.facts),
-            *self._charts(),
-            *_queries(self.history.queries),
-            *_offsets(self.history.queries),
-            *_happenings(self.history.marks),
+            self._charts(),
+            _queries(self.history.queries),
+            _offsets(self.history.queries),
+            _happenings(self.history.marks),
         ]
         return (
             '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -189,19 +190,19 @@ class Page:
             f"<body>\n{chr(10).join(part for part in parts if part)}\n</body></html>\n"
         )
 
-    def _verdict(self) -> list[str]:
+    def _verdict(self) -> str:
         if self.verdict is None:
-            return []
+            return ""
         kind = "verdict" if self.verdict.good else "verdict bad"
-        return [f'<p class="{kind}">{escape(self.verdict.text)}</p>']
+        return f'<p class="{kind}">{escape(self.verdict.text)}</p>'
 
-    def _charts(self) -> list[str]:
+    def _charts(self) -> str:
         history = self.history
         moments = [one.at for one in history.marks] + [one.at for one in history.lags]
         if len(set(moments)) < len(("begin", "end")):
-            return []
+            return ""
         scale = _Scale(min(moments), max(moments))
-        return [*_time_line(history.marks, scale), *_lag(history.lags, scale)]
+        return _time_line(history.marks, scale) + _lag(history.lags, scale)
 
 
 @dataclass(frozen=True)
@@ -236,10 +237,6 @@ def round_ticks(span: float) -> list[float]:
     return [round(number * step, 9) for number in range(int(span / step + 1e-9) + 1)]
 
 
-def _moment(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
 def _facts(facts: Sequence[tuple[str, str]]) -> str:
     shown = "".join(
         f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in facts
@@ -247,10 +244,10 @@ def _facts(facts: Sequence[tuple[str, str]]) -> str:
     return f"<dl>{shown}</dl>" if shown else ""
 
 
-def _time_line(marks: Sequence[Mark], scale: _Scale) -> list[str]:
+def _time_line(marks: Sequence[Mark], scale: _Scale) -> str:
     lanes = list(dict.fromkeys(mark.query for mark in marks if mark.query))
     if not lanes:
-        return []
+        return ""
     height = _LANE * len(lanes)
     drawn = [scale.axis(height)]
     for number, name in enumerate(lanes):
@@ -272,7 +269,7 @@ def _time_line(marks: Sequence[Mark], scale: _Scale) -> list[str]:
         )
     )
     label = "Time line of commits, replays, starts and kills"
-    return ["<h2>Time line</h2>", _figure("".join(drawn), height + 24, label, legend)]
+    return "<h2>Time line</h2>" + _figure("".join(drawn), height + 24, label, legend)
 
 
 def _drawn(mark: Mark, x: float, lanes: Sequence[str], height: int) -> str:
@@ -298,26 +295,23 @@ def _said(mark: Mark) -> str:
     return ", ".join(part for part in [*parts, mark.note] if part)
 
 
-def _lag(lags: Sequence[Lag], scale: _Scale) -> list[str]:
+def _lag(lags: Sequence[Lag], scale: _Scale) -> str:
     if not lags:
-        return []
+        return ""
     most = max([one.rows for one in lags] + [10])
-    names = list(dict.fromkeys(one.query for one in lags))
+
+    def height(rows: float) -> float:
+        return round(_LAG_HEIGHT - rows / most * (_LAG_HEIGHT - 10), 1)
+
     drawn, keys = [scale.axis(_LAG_HEIGHT)], []
     for rows in round_ticks(most):
-        y = round(_LAG_HEIGHT - rows / most * (_LAG_HEIGHT - 10), 1)
+        y = height(rows)
         drawn.append(f'<text x="{_LEFT - 10}" y="{y + 4}" text-anchor="end">{rows:,.0f}</text>')
-    for number, name in enumerate(names):
-        points: list[str] = []
-        last: float | None = None
-        for one in lags:
-            if one.query != name:
-                continue
-            x, y = scale.x(one.at), round(_LAG_HEIGHT - one.rows / most * (_LAG_HEIGHT - 10), 1)
-            # Lag falls at once when a batch is committed.
-            points += [f"{x},{last}"] if last is not None else []
-            points.append(f"{x},{y}")
-            last = y
+    for number, name in enumerate(dict.fromkeys(one.query for one in lags)):
+        places = [(scale.x(one.at), height(one.rows)) for one in lags if one.query == name]
+        points = [f"{x},{y}" for x, y in places[:1]]
+        # Lag falls at once when a batch is committed.
+        points += [f"{x},{last} {x},{y}" for (_, last), (x, y) in pairwise(places)]
         dashes = _DASHES[number // _COLOURS % len(_DASHES)]
         look = f'class="l{number % _COLOURS}" stroke-dasharray="{dashes}"'
         drawn.append(f'<polyline {look} points="{" ".join(points)}"/>')
@@ -327,7 +321,7 @@ def _lag(lags: Sequence[Lag], scale: _Scale) -> list[str]:
         )
     label = "Rows of the queue that are not committed, over time"
     chart = _figure("".join(drawn), _LAG_HEIGHT + 24, label, "".join(keys))
-    return ["<h2>Lag: rows that are not committed</h2>", chart]
+    return "<h2>Lag: rows that are not committed</h2>" + chart
 
 
 def _figure(drawn: str, height: int, label: str, legend: str) -> str:
@@ -337,25 +331,25 @@ def _figure(drawn: str, height: int, label: str, legend: str) -> str:
     )
 
 
-def _queries(queries: Sequence[QueryStatus]) -> list[str]:
+def _queries(queries: Sequence[QueryStatus]) -> str:
     if not queries:
-        return []
-    problems = [
+        return ""
+    problems = "".join(
         f'<p class="problem">{escape(one.name)}: {escape(problem)}</p>'
         for one in queries
         for problem in one.problems
-    ]
-    return ["<h2>Queries</h2>", _table(targets_of(queries)), *problems]
+    )
+    return f"<h2>Queries</h2>{_table(targets_of(queries))}{problems}"
 
 
-def _offsets(queries: Sequence[QueryStatus]) -> list[str]:
+def _offsets(queries: Sequence[QueryStatus]) -> str:
     rows = [
         {**row, "done!": _bar(part)}
         for one in queries
         for queue in one.queues
         for row, part in zip(places_of(one, queue), queue.partitions, strict=True)
     ]
-    return ["<h2>Offsets</h2>", _table(rows)] if rows else []
+    return f"<h2>Offsets</h2>{_table(rows)}" if rows else ""
 
 
 def _bar(part: PartitionStatus) -> str:
@@ -363,9 +357,9 @@ def _bar(part: PartitionStatus) -> str:
     return f'<span class="bar" title="{done:.0f} %"><i style="width: {done:.1f}%"></i></span>'
 
 
-def _happenings(marks: Sequence[Mark]) -> list[str]:
+def _happenings(marks: Sequence[Mark]) -> str:
     if not marks:
-        return []
+        return ""
     begin = marks[0].at
     rows = [
         {
@@ -381,7 +375,7 @@ def _happenings(marks: Sequence[Mark]) -> list[str]:
     left = len(marks) - len(rows)
     more = f'<p class="soft">and {left} more</p>' if left else ""
     summary = f"<summary>{len(marks)} events</summary>"
-    return [f"<h2>What happened</h2><details open>{summary}{_table(rows)}{more}</details>"]
+    return f"<h2>What happened</h2><details open>{summary}{_table(rows)}{more}</details>"
 
 
 def _table(rows: Iterable[Mapping[str, Any]]) -> str:

@@ -1,4 +1,1 @@
-"""`doctor`: what is wrong or will be, before the first start of a query and when it does not run.
-
-It changes nothing, and it needs neither Java nor Spark.
-"""
+"""`doctor`: what is wrong, or will be. It changes nothing, and needs neither Java nor Spark."""
