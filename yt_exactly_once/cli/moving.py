@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,25 +15,17 @@ if TYPE_CHECKING:
     from yt_exactly_once.operations.moves import Plan
 
 
-class _Place(click.ParamType[int | str | datetime]):
-    """An offset, an end of the queue, or a time."""
-
-    name = "place"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int | str | datetime:
-        """Read it."""
-        if value in {"earliest", "latest", "ledger"} or isinstance(value, int | datetime):
-            return value  # type: ignore[no-any-return]
-        if value.isdecimal():
-            return int(value)
-        try:
-            return datetime.fromisoformat(value)
-        except ValueError:
-            self.fail(
-                f"{value!r} is no offset, earliest, latest, ledger or time (ISO 8601)", param, ctx
-            )
+def _place(text: str) -> int | str | datetime:
+    """Read an offset, an end of the queue, or a time."""
+    if text in {"earliest", "latest", "ledger"}:
+        return text
+    if text.isdecimal():
+        return int(text)
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError as error:
+        what = f"{text!r} is no offset, earliest, latest, ledger or time (ISO 8601)"
+        raise click.BadParameter(what) from error
 
 
 _EXPLAINED = """Move CONSUMER of QUEUE {}.
@@ -56,7 +48,7 @@ def _moving(direction: str, how: str) -> click.Command:
         "PLACE",
         "ledger: after the last row that the query has committed. Or an offset, earliest, latest, "
         "or a time such as 2026-01-31T12:00:00Z: the first row that is not older.",
-        type=_Place(),
+        type=_place,
         required=True,
     )
     @option(

@@ -62,9 +62,7 @@ class PartitionAudit:
     Attributes:
         start: first row that must be there.
         end: first row that need not be there.
-        lost: rows that are not there.
         repeated: copies of rows beyond the first.
-        changed: rows with another value than in the queue.
         compared_from: from which row on values were compared; the queue has trimmed earlier ones.
         unclear_ranges: ranges of `BUCKET` rows that differ, beyond those that were looked into row by row.
     """
@@ -87,8 +85,7 @@ class Audit:
 
     Attributes:
         queries: queries that have written, as ledger entries say.
-        modes: their delivery modes, as far as the entries know them.
-        rows: rows of the target that were looked at.
+        modes: their delivery modes.
         queues: paths of the queues; empty unless rows were compared with them.
         newer: rows beyond the last commit that was known at the start; a query was running.
         unknown: rows whose source is not in a queue, or before the start.
