@@ -21,7 +21,7 @@ _DEFAULT_CONCURRENCY = 50
 FEATURES: dict[str, Any] = {
     "primitive_types": sorted(
         types.type_v3_from_v1(name, required=name not in {"null", "void"})
-        for name in types.SIMPLE_V1 - types.TZ_TYPES
+        for name in types.KINDS.keys() - types.TZ_TYPES
     ),
     "compression_codecs": ["none"],
     "erasure_codecs": ["none"],

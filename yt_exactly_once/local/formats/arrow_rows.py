@@ -86,10 +86,16 @@ def loads(
     """
     table = _read(data)
     known = None if schema is None else {str(column["name"]): column for column in schema}
-    row_checks.check_names(name for name in table.schema.names if known is None or name in known)
+    if known is not None:
+        table = table.select([at for at, name in enumerate(table.schema.names) if name in known])
+    row_checks.check_names(table.schema.names)
     size = max(1, table.nbytes + sum(map(_shared_bytes, table.columns)))
-    is_plain = all(_is_plain(field, known) for field in table.schema)
-    objects = sum(known is None or _is_any(name, known) for name in table.schema.names)
+    logicals = [
+        None if pa.types.is_null(field.type) else _logical(known and known[field.name])
+        for field in table.schema
+    ]
+    objects = logicals.count("yson")
+    is_plain = not objects and not any(isinstance(logical, dict) for logical in logicals)
     # The larger the stream, the larger its pieces may be.
     piece = LARGE if objects else min(max(size // 4, _COMPOSITES), 8 * _COMPOSITES)
     most = table.num_rows * piece // size
@@ -128,36 +134,18 @@ class _ManyObjectsError(Exception):
     """So many bytes of composite values may not be objects together, which take far more once checked."""
 
 
-def _is_plain(field: Any, known: Mapping[str, Mapping[str, Any]] | None) -> bool:
-    """Tell whether a column takes no Python object per value, or is dropped."""
-    if known is None:
-        return False
-    described = known.get(field.name)
-    if described is None or pa.types.is_null(field.type):
-        return True
-    return isinstance(_logical(described), str) and not _is_any(field.name, known)
-
-
-def _is_any(name: str, known: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Tell whether a column takes a Python object per value."""
-    return name in known and bool(_logical(known[name]) == "yson")
-
-
 def _rows(
     table: Any, known: Mapping[str, Mapping[str, Any]] | None, features: Mapping[str, Any]
 ) -> ColumnarRows:
     columns: dict[str, Values] = {}
     for field, column in zip(table.schema, table.columns, strict=True):
-        if known is not None and field.name not in known:
-            continue
         try:
             described = None if known is None else known[field.name]
-            values = _convert(field, column, described, features)
+            columns[field.name] = _convert(field, column, described, features)
         except YtError as error:
             raise YtError(f'Failed to parse column "{field.name}"', inner=[error]) from error
         except (pa.ArrowException, ValueError, OverflowError) as error:
             raise YtError(f'Failed to parse column "{field.name}": {error}') from error
-        columns[field.name] = values
     return ColumnarRows(columns, table.num_rows)
 
 
@@ -251,8 +239,10 @@ def _parsed_composites(array: Any) -> Values:
     return _parsed(array)
 
 
-def _logical(described: Mapping[str, Any]) -> Any:
+def _logical(described: Mapping[str, Any] | None) -> Any:
     """Return the logical type of a column without its outermost optional."""
+    if described is None:
+        return "yson"
     named = str(described.get("type"))
     return value_type(described.get("type_v3") or type_v3_from_v1(named, required=True))
 

@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import count
 from typing import Any
 
 from yt import yson
@@ -63,12 +64,11 @@ def loads(data: bytes, attributes: Mapping[str, Any], what: str) -> Any:
 def load_rows(data: bytes, attributes: Mapping[str, Any], what: str) -> Iterator[tuple[Any, int]]:
     """Yield the rows of a sequence, which may have white space between them or nothing, and their lengths.
 
-    What is no row is yielded too: something else than a map, or a map with attributes.
-
     Names of columns are `str`, and every other string inside a row is `bytes`.
 
     Raises:
-        YtError: as `loads`; 322 when a row names a column twice; a value of a column has attributes.
+        YtError: as `loads`; 322 when a row names a column twice; a row is no map, or it has attributes, or a
+            value of a column has some.
     """
     decoder = _Decoder(attributes, what, as_bytes=True)
     parser = json.JSONDecoder(
@@ -76,20 +76,23 @@ def load_rows(data: bytes, attributes: Mapping[str, Any], what: str) -> Iterator
     )
     try:
         text = data.decode()
-        position = _skip_space(text, 0)
-        while position < len(text):
-            start = position
+        start = _skip_space(text, 0)
+        for number in count():
+            if start == len(text):
+                return
             if len(text) > LARGE:
                 _check_row(text, start, what)
             value, position = parser.raw_decode(text, start)
             row = decoder.decode_row(value)
-            if position - start > LARGE and isinstance(row, dict):
+            if not isinstance(row, dict) or getattr(row, "attributes", None):
+                raise row_checks.no_row(row, number)
+            if position - start > LARGE:
                 # Objects may take many times as much while they are checked.
                 del value
                 for name, item in row.items():
                     row[name] = large_values.compact(item)
             yield row, position - start
-            position = _skip_space(text, position)
+            start = _skip_space(text, position)
     except (ValueError, RecursionError) as error:
         raise YtError(f"Error parsing {what} as JSON: {error}") from error
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from yt import yson
@@ -23,7 +24,7 @@ from yt_exactly_once.local.formats import (
     yson_scan,
 )
 from yt_exactly_once.local.formats.row_checks import column_name
-from yt_exactly_once.local.tables.columnar import ColumnarRows, Row
+from yt_exactly_once.local.tables.columnar import ColumnarRows
 
 if TYPE_CHECKING:
     from yt_exactly_once.local.formats.structured import Format
@@ -55,7 +56,8 @@ def loads(
     if source.name == "yson":
         return _scanned(data, source, schema) or row_pieces.of_yson(data, _loads_yson)
     if source.name == "json":
-        return row_pieces.of_rows(len(data), lambda: _loads_json(data, source.attributes))
+        parse = partial(json_format.load_rows, data, source.attributes, "rows")
+        return row_pieces.of_rows(len(data), parse)
     if source.name == "arrow":
         return arrow_rows.loads(data, schema, features or {})
     raise YtError(
@@ -157,14 +159,6 @@ def _by_columns(parsed: list[Any]) -> Sequence[dict[str, Any]]:
         columns = {column_name(name): [row[name] for row in parsed] for name in parsed[0]}
         return ColumnarRows(columns, len(parsed))
     return [{column_name(name): value for name, value in row.items()} for row in parsed]
-
-
-def _loads_json(data: bytes, attributes: Mapping[str, Any]) -> Iterator[tuple[Row, int]]:
-    rows = json_format.load_rows(data, attributes, "rows")
-    for number, (row, size) in enumerate(rows):
-        if not isinstance(row, dict) or getattr(row, "attributes", None):
-            raise row_checks.no_row(row, number)
-        yield row, size
 
 
 def _separator(form: Format, name: str, default: str) -> str:

@@ -8,15 +8,34 @@ more bytes than what they are parsed from, so the rows of a large body are objec
 from __future__ import annotations
 
 import sys
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
-from typing import Any, overload
+from typing import Any, Self, overload
 
 Row = dict[str, Any]
 
 
-class ColumnarRows(Sequence[Row]):
-    """Rows with the same columns in the same order; a row becomes a map only when it is looked at.
+class LazyRows(Sequence[Row]):
+    """Rows of which a slice is of the same kind; a row becomes a map only when it is looked at."""
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Self: ...
+
+    def __getitem__(self, index: int | slice) -> Row | Self:
+        if isinstance(index, slice):
+            return self._slice(index)
+        return next(iter(self._slice(slice(index, index + 1 or None))))
+
+    @abstractmethod
+    def _slice(self, chosen: slice) -> Self: ...
+
+
+class ColumnarRows(LazyRows):
+    """Rows with the same columns in the same order.
 
     Args:
         columns: values by column name, all of one length: lists or Arrow arrays.
@@ -29,18 +48,9 @@ class ColumnarRows(Sequence[Row]):
     def __len__(self) -> int:
         return self._count
 
-    @overload
-    def __getitem__(self, index: int) -> Row: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> ColumnarRows: ...
-
-    def __getitem__(self, index: int | slice) -> Row | ColumnarRows:
-        if isinstance(index, slice):
-            chosen = {name: values[index] for name, values in self.columns.items()}
-            return ColumnarRows(chosen, len(range(*index.indices(self._count))))
-        only = slice(index, index + 1 or None)
-        return {name: listed(values[only])[0] for name, values in self.columns.items()}
+    def _slice(self, chosen: slice) -> ColumnarRows:
+        columns = {name: values[chosen] for name, values in self.columns.items()}
+        return ColumnarRows(columns, len(range(*chosen.indices(self._count))))
 
     def __iter__(self) -> Iterator[Row]:
         if not self.columns:
@@ -50,7 +60,7 @@ class ColumnarRows(Sequence[Row]):
         return (dict(zip(names, row, strict=True)) for row in values)
 
 
-class PiecewiseRows(Sequence[Row]):
+class PiecewiseRows(LazyRows):
     """Rows of a large body, parsed piece by piece, each time that they are looked at or counted.
 
     A slice must count from the first row.
@@ -68,16 +78,8 @@ class PiecewiseRows(Sequence[Row]):
     def __bool__(self) -> bool:
         return any(self.pieces())
 
-    @overload
-    def __getitem__(self, index: int) -> Row: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> PiecewiseRows: ...
-
-    def __getitem__(self, index: int | slice) -> Row | PiecewiseRows:
-        if not isinstance(index, slice):
-            return next(iter(self[index : index + 1 or None]))
-        start, stop = index.start or 0, sys.maxsize if index.stop is None else index.stop
+    def _slice(self, chosen: slice) -> PiecewiseRows:
+        start, stop = chosen.start or 0, sys.maxsize if chosen.stop is None else chosen.stop
 
         def pieces() -> Iterator[Sequence[Row]]:
             passed = 0

@@ -132,13 +132,6 @@ def _invalid(column: Column, error: YtError) -> YtError:
     return YtError(f'Error validating column "{column.name}"', Code.SCHEMA_VIOLATION, inner=inner)
 
 
-def _wrong_type(column: Column, expected: str, actual: str) -> YtError:
-    return _invalid(
-        column,
-        YtError(f'Invalid type: expected "{expected}", actual "{actual}"', Code.SCHEMA_VIOLATION),
-    )
-
-
 def _normalise(
     column: Column, expected: Kind, given: list[Any], conversions: Conversions
 ) -> Outcome:
@@ -157,7 +150,8 @@ def _normalise(
         else:
             converted = _convert(column, expected, kind, value, conversions)
             if converted is None:
-                return given, _wrong_type(column, expected, kind)
+                problem = f'Invalid type: expected "{expected}", actual "{kind}"'
+                return given, _invalid(column, YtError(problem, Code.SCHEMA_VIOLATION))
             result.append(converted)
     return result, None
 

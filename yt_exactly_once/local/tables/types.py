@@ -32,8 +32,6 @@ KINDS: dict[str, Kind] = {
 }
 """By v1 type, what values are: everything else about it only says which of them are allowed."""
 
-SIMPLE_V1 = KINDS.keys()
-
 _V3_TO_V1_NAMES = {"bool": "boolean", "yson": "any"}
 _V1_TO_V3_NAMES = {"boolean": "bool", "any": "yson"}
 _ITEM_WRAPPERS = ("optional", "list")
@@ -53,7 +51,7 @@ def parse_type_v3(raw: Any) -> LogicalType:
     """Check a v3 type and bring it to its normal form."""
     if isinstance(raw, str | bytes):
         name = text(raw)
-        if _V3_TO_V1_NAMES.get(name, name) not in SIMPLE_V1 or name in _V1_TO_V3_NAMES:
+        if _V3_TO_V1_NAMES.get(name, name) not in KINDS or name in _V1_TO_V3_NAMES:
             raise YtError(f'"{name}" is not a valid type name')
         return name
     if not isinstance(raw, dict):
@@ -82,7 +80,7 @@ def parse_type_v3(raw: Any) -> LogicalType:
 
 def type_v3_from_v1(name: str, *, required: bool) -> LogicalType:
     """Return the v3 form of a v1 type."""
-    if name not in SIMPLE_V1:
+    if name not in KINDS:
         raise YtError(f'Invalid value "{name}" of "type": no such column type')
     simple = _V1_TO_V3_NAMES.get(name, name)
     if name in ("null", "void"):

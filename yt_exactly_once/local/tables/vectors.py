@@ -10,7 +10,7 @@ from __future__ import annotations
 import mmap
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,13 +18,11 @@ import pyarrow.compute as pc
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.tables import simple_values, types, values, written
-from yt_exactly_once.local.tables.columnar import listed
+from yt_exactly_once.local.tables.columnar import LazyRows, Row, listed
 from yt_exactly_once.local.tables.composite_columns import StoredComposites
 from yt_exactly_once.local.tables.encoding import DEFAULT_CONVERSIONS, Conversions, encode_column
 from yt_exactly_once.local.tables.large_values import MAX_STRING_LENGTH
 from yt_exactly_once.local.tables.schema import Column
-
-Row = dict[str, Any]
 
 _UNLIMITED = frozenset(("int64", "uint64"))
 _UUID_LENGTH = 16
@@ -213,7 +211,7 @@ def lengths(array: Any) -> Any:
     return found
 
 
-class StoredRows(Sequence[Row]):
+class StoredRows(LazyRows):
     """Rows as they are stored; formats write them by vector, and a row is made when it is looked at.
 
     Args:
@@ -228,17 +226,9 @@ class StoredRows(Sequence[Row]):
     def __len__(self) -> int:
         return self._count
 
-    @overload
-    def __getitem__(self, index: int) -> Row: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> StoredRows: ...
-
-    def __getitem__(self, index: int | slice) -> Row | StoredRows:
-        if isinstance(index, slice):
-            count = len(range(*index.indices(self._count)))
-            return StoredRows(self.columns, [array[index] for array in self.arrays], count)
-        return next(iter(self[index : index + 1 or None]))
+    def _slice(self, chosen: slice) -> StoredRows:
+        count = len(range(*chosen.indices(self._count)))
+        return StoredRows(self.columns, [array[chosen] for array in self.arrays], count)
 
     def __iter__(self) -> Iterator[Row]:
         stored = zip(*map(to_stored, self.arrays), strict=True)

@@ -27,12 +27,7 @@ def fingerprint_of_value(value: Any) -> int:
     """Return the fingerprint of an integer, a boolean or a string; null hashes like zero."""
     if isinstance(value, bytes):
         return int(farmhash.Fingerprint64(value))
-    return fingerprint_of_integer(int(value or 0) & _MASK)
-
-
-def fingerprint_of_integer(value: int) -> int:
-    """Return the fingerprint of 64 bits."""
-    mixed = value * _MULTIPLIER & _MASK
+    mixed = int(value or 0) * _MULTIPLIER & _MASK
     mixed = (mixed ^ mixed >> 44) * _MULTIPLIER & _MASK
     return (mixed ^ mixed >> 41) * _MULTIPLIER & _MASK
 
