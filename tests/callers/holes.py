@@ -4,8 +4,6 @@ They are the first examples of the property test, and tests of their own, so tha
 called by its name.
 """
 
-from __future__ import annotations
-
 from tests.callers.mishaps import Death, How, Request
 from tests.callers.program import Call, Function, Layout, OnError, Part, Program, Run, Source
 from yt_exactly_once.config import DeliveryMode

@@ -1,7 +1,5 @@
 """The chaos runner: a short run keeps every promise."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

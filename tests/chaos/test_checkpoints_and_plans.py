@@ -1,7 +1,5 @@
 """The chaos runner's judgement: it must see what is wrong, and draw the same plan from the same seed."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The chaos runner's judges: what is planted in the tables, its reader and its oracle must find."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 

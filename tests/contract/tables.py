@@ -1,7 +1,5 @@
 """The table of most tests: an integer key and a text. And how a refusal is told by its code."""
 
-from __future__ import annotations
-
 from contextlib import contextmanager
 
 import pytest

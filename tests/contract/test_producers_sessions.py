@@ -1,7 +1,5 @@
 """Queue producers: sessions, epochs, sequence numbers, in and out of transactions."""
 
-from __future__ import annotations
-
 from io import BytesIO
 
 import pyarrow as pa

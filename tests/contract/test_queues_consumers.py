@@ -1,7 +1,5 @@
 """Consumers: registrations, offsets, and the trimming that follows them."""
 
-from __future__ import annotations
-
 import pytest
 from yt.wrapper import YtResponseError
 

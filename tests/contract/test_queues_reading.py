@@ -1,7 +1,5 @@
 """Queues: appends, partitions, pulls, trims, and what the queue tells about itself."""
 
-from __future__ import annotations
-
 import pytest
 from yt.wrapper import YtResponseError
 

@@ -1,7 +1,5 @@
 """A forced unmount loses what was not flushed; a freeze and an orderly unmount flush."""
 
-from __future__ import annotations
-
 import pytest
 
 KEY = {"name": "k", "type": "int64", "sort_order": "ascending"}

@@ -1,7 +1,5 @@
 """Dynamic tables from creation to removal: schemas, tablets, mount states, alterations."""
 
-from __future__ import annotations
-
 import pytest
 from yt.wrapper import YtResponseError
 from yt.yson import YsonUint64

@@ -1,7 +1,5 @@
 """Tablet transactions: what they see, what they hide, and who wins."""
 
-from __future__ import annotations
-
 import concurrent.futures
 
 import pytest

@@ -1,7 +1,5 @@
 """Tablet transactions: their ids, their one proxy, their leases, their ends."""
 
-from __future__ import annotations
-
 import pytest
 from yt.wrapper import YtResponseError
 

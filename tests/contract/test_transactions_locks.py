@@ -1,7 +1,5 @@
 """Locks of rows: which types exclude each other, per lock group, when transactions overlap."""
 
-from __future__ import annotations
-
 from contextlib import contextmanager
 from itertools import product
 

@@ -1,7 +1,5 @@
 """Tablet transactions that may only commit while a master transaction is alive."""
 
-from __future__ import annotations
-
 import pytest
 
 KEY = {"name": "k", "type": "int64", "sort_order": "ascending"}

@@ -1,7 +1,5 @@
 """What an exactly-once sink over HTTP trips over; each fact as a client without retries sees it."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.contract.tables import create

@@ -1,7 +1,5 @@
 """Mutation ids: a repeated request of a master command gets the kept answer and changes nothing."""
 
-from __future__ import annotations
-
 import uuid
 
 import pytest

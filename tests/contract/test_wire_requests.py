@@ -1,7 +1,5 @@
 """What a request may look like: URLs, parameters, formats, content codings."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

@@ -3,8 +3,6 @@
 The others name the test that shows the same (`benchmarks/spyt/holes.py`).
 """
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.spyt import environments

@@ -1,7 +1,5 @@
 """The demo in small: killed, restarted, exact; and its directory served afterwards."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -4,8 +4,6 @@ A part of the crash matrix: the same harness and the same judge as over HTTP. Th
 and their modifications in its own process, so what dies with it is another part of the work.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

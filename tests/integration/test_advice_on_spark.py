@@ -3,8 +3,6 @@
 The breaks are those of `tests.local.test_advice_of_errors`, and those of Spark's own processes and files.
 """
 
-from __future__ import annotations
-
 import os
 import resource
 import shutil

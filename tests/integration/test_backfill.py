@@ -1,7 +1,5 @@
 """The story of the how-to: more rows than the driver can hold from files, and the stream behind them."""
 
-from __future__ import annotations
-
 import os
 
 import pyarrow as pa

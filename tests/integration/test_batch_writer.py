@@ -1,7 +1,5 @@
 """`df.write.format("yt")`: a batch job is written once per application and version."""
 
-from __future__ import annotations
-
 import uuid
 
 import pytest

@@ -1,7 +1,5 @@
 """Tables made for a frame, by function and by command: they fit it, and stay as they are."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st

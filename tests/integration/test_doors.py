@@ -1,7 +1,5 @@
 """The doors besides Python with a registration: Spark finds the format by itself, whatever calls it."""
 
-from __future__ import annotations
-
 import uuid
 
 import pytest

@@ -1,7 +1,5 @@
 """The rights of docs/security.md are enough in every mode; each that is missing is named by the error."""
 
-from __future__ import annotations
-
 import uuid
 
 import pytest

@@ -1,7 +1,5 @@
 """The page about JSON, numbers and files, as a reader would copy it: every row gets into one place, once."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

@@ -1,7 +1,5 @@
 """Neither the token nor the secret of the gateway leaves a pipeline that runs, by any way that is known."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Sink and source over RPC, through YTsaurus's own C++ driver: the same promises as over HTTP."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

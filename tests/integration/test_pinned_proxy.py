@@ -1,7 +1,5 @@
 """One proxy per transaction, chosen from `/hosts`, and another one when it dies."""
 
-from __future__ import annotations
-
 import socket
 from contextlib import contextmanager
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """A project of Spark Declarative Pipelines, as the how-to shows it: run, killed, and run again."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Which rows are of one Spark partition, and in which order they are: whatever plan computes them."""
 
-from __future__ import annotations
-
 import random
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """Who sends the rows of a batch, on a real Spark: the driver or its tasks."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The Scala of the how-to, pasted into `spark-shell`, where no Python of the user runs."""
 
-from __future__ import annotations
-
 import re
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What Spark itself shows of a query that reads and writes here."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

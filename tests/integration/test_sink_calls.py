@@ -1,7 +1,5 @@
 """How users call a sink: what would lose or double rows is refused, now and after every restart."""
 
-from __future__ import annotations
-
 import threading
 from contextlib import suppress
 

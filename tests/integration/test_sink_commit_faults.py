@@ -1,7 +1,5 @@
 """Commits whose answer is lost, late or refused: the ledger tells what became of them."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

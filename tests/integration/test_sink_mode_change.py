@@ -1,7 +1,5 @@
 """Idempotent mode left in the middle of a batch: nobody else knows which of its rows are there."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pyspark.sql.functions as sf

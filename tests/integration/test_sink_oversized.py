@@ -1,7 +1,5 @@
 """Batches that one transaction cannot carry, and batches that go to several tables in one."""
 
-from __future__ import annotations
-
 import pytest
 from pyspark.errors import StreamingQueryException
 

@@ -1,7 +1,5 @@
 """Ordered targets: which tablet takes a row, in which order, also when a batch is replayed."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 
 import pytest

@@ -1,7 +1,5 @@
 """Bad input: one typed error that names the place and the remedy, the query stops, nothing is written."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Rows that the target cannot take: the batch fails, or they go to a table of their own with it."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

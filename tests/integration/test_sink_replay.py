@@ -1,7 +1,5 @@
 """Batches that Spark replays: found in the ledger, skipped, and the state of the query built again."""
 
-from __future__ import annotations
-
 import pytest
 from pyspark.errors import StreamingQueryException
 

@@ -1,7 +1,5 @@
 """Queries with several queues, with none, and with several sinks."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

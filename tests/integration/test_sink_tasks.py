@@ -1,7 +1,5 @@
 """Tasks that fail, workers that die, and the order of rows: what Spark repeats must not show."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

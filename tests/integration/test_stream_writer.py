@@ -1,7 +1,5 @@
 """`writeStream.format("yt")`: the protocol of the sink, asked by Spark's own writer interface."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """`spark.read.format("yt")`: whole tables and ranges of queues, read once, in parts."""
 
-from __future__ import annotations
-
 import pickle
 import sys
 import uuid

@@ -1,7 +1,5 @@
 """A source on one cluster and a target on another, and one checkpoint for the same paths on both."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.flows import STATELESS, differences, ledger_entries, passed_on

@@ -1,7 +1,5 @@
 """Access control: who is refused what, with the server's error, over both fronts."""
 
-from __future__ import annotations
-
 import uuid
 
 import pytest

@@ -1,7 +1,5 @@
 """Advice is executed as it is printed: the query then runs, and every row is in the target once."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

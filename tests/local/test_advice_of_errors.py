@@ -4,8 +4,6 @@ Each error's remedy is executed word by word, then the query starts again, until
 compared.
 """
 
-from __future__ import annotations
-
 import itertools
 import shutil
 import uuid

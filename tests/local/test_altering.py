@@ -1,7 +1,5 @@
 """alter_table: what a change of the schema or of the kind of a table leaves of its rows."""
 
-from __future__ import annotations
-
 import pytest
 from yt import yson
 from yt.wrapper import YtResponseError

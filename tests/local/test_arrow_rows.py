@@ -1,7 +1,5 @@
 """Arrow as input: what each column type takes, what it refuses, and what silently happens."""
 
-from __future__ import annotations
-
 import datetime as dt
 import decimal
 import io

@@ -1,7 +1,5 @@
 """`audit`: one lost, one repeated and one changed row are found, and a good target is called exact."""
 
-from __future__ import annotations
-
 import json
 from contextlib import suppress
 

@@ -1,7 +1,5 @@
 """The gateway for checkpoints: WebHDFS in, files in Cypress out. Requests are those of Hadoop's client."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import os

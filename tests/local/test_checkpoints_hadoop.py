@@ -1,7 +1,5 @@
 """The gateway for checkpoints, with the client that is in Spark's own jars."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

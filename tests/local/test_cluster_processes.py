@@ -1,7 +1,5 @@
 """The cluster as processes: durable, sharing one store, ending with its parent."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

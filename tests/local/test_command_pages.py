@@ -1,7 +1,5 @@
 """Every command that a page shows runs as it is shown, in order, on a cluster like the one of the page."""
 
-from __future__ import annotations
-
 import shlex
 
 import pytest

@@ -1,7 +1,5 @@
 """Composite columns by vector: what is stored at once is what a parser and the checks would store."""
 
-from __future__ import annotations
-
 import struct
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """`create-queue`, `create-consumer` and `create-table`, without a JVM."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Attributes: stored and computed ones, reached into, protected where the system owns them."""
 
-from __future__ import annotations
-
 import json
 import time
 

@@ -1,7 +1,5 @@
 """Copy, move and link: what goes along, what stays, and what is refused."""
 
-from __future__ import annotations
-
 import pytest
 import yt.wrapper as yt
 

@@ -1,7 +1,5 @@
 """List nodes: items are nodes of their own, found by their index."""
 
-from __future__ import annotations
-
 import pytest
 import yt.wrapper as yt
 from yt import yson

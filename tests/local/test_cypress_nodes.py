@@ -1,7 +1,5 @@
 """Nodes: created, read, listed, set, removed, with the errors of the real tree."""
 
-from __future__ import annotations
-
 import pytest
 import yt.wrapper as yt
 from yt import yson

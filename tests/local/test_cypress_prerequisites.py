@@ -1,7 +1,5 @@
 """Prerequisites: a command runs only while transactions live and nodes are unchanged."""
 
-from __future__ import annotations
-
 import pytest
 import yt.wrapper as yt
 

@@ -1,7 +1,5 @@
 """Master transactions and locks: isolation, nesting, conflicts, leases, on every proxy."""
 
-from __future__ import annotations
-
 import datetime as dt
 import sqlite3
 import uuid

@@ -1,7 +1,5 @@
 """Rows that their target could not take are repaired and written: each one once, and none is lost."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections import Counter

@@ -1,7 +1,5 @@
 """`doctor`: a healthy query has no faults, and each planted fault is found, explained and can be repaired."""
 
-from __future__ import annotations
-
 import json
 import socket
 import subprocess

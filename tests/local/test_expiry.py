@@ -1,7 +1,5 @@
 """Nodes that remove themselves."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """Faults on request: each does what it says, as often as it is told, on every proxy."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import threading

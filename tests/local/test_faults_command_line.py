@@ -1,7 +1,5 @@
 """What `yt-exactly-once local` takes: faults that are given, recorded and replayed, and a token."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Features of the embedded cluster: their names, values, and the way from the command line."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Files and static tables: written and read whole, in parts, by range, in every format."""
 
-from __future__ import annotations
-
 import gzip
 import json
 

@@ -4,8 +4,6 @@ It comes from npm into a cache folder outside of the tree. Without node and npm,
 registry, the test is skipped and says so; `.ci/run` sets `REQUIRE_JAVASCRIPT`, which makes that a failure.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """A transaction that another process writes into: at the same proxy, and only while it is open."""
 
-from __future__ import annotations
-
 import pickle
 from datetime import timedelta
 from threading import Event

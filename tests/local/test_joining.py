@@ -1,7 +1,5 @@
 """The head of an answer leaves with what follows it, and never waits for what does not."""
 
-from __future__ import annotations
-
 import http.client
 
 import pytest

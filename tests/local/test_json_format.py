@@ -1,7 +1,5 @@
 """JSON as input: what YTsaurus cannot hold is an error of the request, not another value or a crash."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

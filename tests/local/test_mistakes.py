@@ -3,8 +3,6 @@
 `python -m tests.local.test_mistakes` prints the table with the seconds that each took on this machine.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sys

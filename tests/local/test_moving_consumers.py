@@ -1,7 +1,5 @@
 """`rewind` and `skip`: where they move a consumer, what they say, and when they refuse."""
 
-from __future__ import annotations
-
 import json
 import time
 from datetime import UTC, datetime

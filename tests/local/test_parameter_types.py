@@ -1,7 +1,5 @@
 """Parameters and attributes of a wrong type, on every kind of command: an error that names them."""
 
-from __future__ import annotations
-
 import pytest
 from yt.wrapper import errors, yson
 from yt.wrapper.driver import make_request

@@ -1,7 +1,5 @@
 """The fixtures that users of the package have in their own tests."""
 
-from __future__ import annotations
-
 
 def test_client_is_of_the_embedded_cluster(yt_client, yt_local_cluster):
     """Where no `YT_PROXY` names another one."""

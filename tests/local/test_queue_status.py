@@ -1,7 +1,5 @@
 """What the queue agent would publish about queues and consumers that are not as they should be."""
 
-from __future__ import annotations
-
 import pytest
 import yt.wrapper as yt
 from yt import yson

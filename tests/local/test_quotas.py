@@ -1,7 +1,5 @@
 """Quotas: what an account or a bundle has no room for is refused, with the code and the text of a server."""
 
-from __future__ import annotations
-
 from contextlib import contextmanager
 
 import pytest

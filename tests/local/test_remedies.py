@@ -4,8 +4,6 @@ A text with a command has a row. The case of the row follows the text, and asser
 followed has a reason, and whatever it names must exist.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from tests import remedies

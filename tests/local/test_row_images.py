@@ -1,7 +1,5 @@
 """Rows for one SQL statement: SQLite finds in an image what was put into it."""
 
-from __future__ import annotations
-
 import random
 import sqlite3
 

@@ -1,7 +1,5 @@
 """Rows from one SQL statement: what is read by vector is what SQLite returns value by value."""
 
-from __future__ import annotations
-
 import random
 import sqlite3
 

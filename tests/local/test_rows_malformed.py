@@ -1,7 +1,5 @@
 """Rows that are no rows: a column twice, attributes of a value, attributes of a row."""
 
-from __future__ import annotations
-
 import io
 import json
 

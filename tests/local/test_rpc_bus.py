@@ -1,7 +1,5 @@
 """The bus of the RPC front: acknowledgements, handshakes, checksums, and peers that break the protocol."""
 
-from __future__ import annotations
-
 import asyncio
 import secrets
 import struct

@@ -1,7 +1,5 @@
 """Fault rules over RPC: the same rules as over HTTP, with what they mean on the bus."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """Messages of the RPC protocol: our table against the descriptors inside the C++ driver."""
 
-from __future__ import annotations
-
 import importlib.util
 import mmap
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Rowsets: what is written is read again, by numpy or row by row, and garbage is refused."""
 
-from __future__ import annotations
-
 import math
 import struct
 

@@ -1,7 +1,5 @@
 """Tablet transactions over RPC: the order of modifications, several clients, locks, moments."""
 
-from __future__ import annotations
-
 import itertools
 import struct
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What a sink can say without a batch: the check before the start, and who else moves a consumer."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from unittest.mock import MagicMock
 

@@ -1,7 +1,5 @@
 """`status` and `ledger`: what they find, show and remove, on queries that ran without Spark."""
 
-from __future__ import annotations
-
 import json
 import time
 from io import StringIO

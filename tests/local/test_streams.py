@@ -1,7 +1,5 @@
 """Answers that are sent while they are made: bounded memory, one moment, errors as trailers."""
 
-from __future__ import annotations
-
 import json
 import socket
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Nothing is accepted and ignored: what a server knows is done, refused, or on the documented list."""
 
-from __future__ import annotations
-
 import ast
 import json
 import sys

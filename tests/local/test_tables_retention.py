@@ -1,7 +1,5 @@
 """How long the past of sorted tables is kept; in process, with a clock that jumps."""
 
-from __future__ import annotations
-
 import pytest
 from yt.yson import to_yson_type
 

@@ -1,7 +1,5 @@
 """The pool of sticky transactions from inside: what a client cannot time well enough to see."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

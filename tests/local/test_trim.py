@@ -1,7 +1,5 @@
 """The step that trims queues, asked for from another process, and the agent that takes it by itself."""
 
-from __future__ import annotations
-
 import pytest
 
 from yt_exactly_once.local import LocalCluster, LocalClusterError

@@ -1,7 +1,5 @@
 """execute_batch: many commands in one request, each succeeding or failing alone."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """What a bad request gets: an envelope that says what is wrong, never silence and never a crash."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import socket

@@ -1,7 +1,5 @@
 """Bytes that are hardly HTTP: an envelope or a closed connection, and the next client is served."""
 
-from __future__ import annotations
-
 import json
 import socket
 

@@ -1,7 +1,5 @@
 """Rows of YSON by vector: a scan finds what the parser finds, or leaves the rows to it."""
 
-from __future__ import annotations
-
 import pytest
 from yt import yson
 from yt.yson import YsonUint64

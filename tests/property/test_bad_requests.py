@@ -1,7 +1,5 @@
 """Requests of any shape: the embedded cluster answers every one, and what it holds stays whole."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import io

@@ -1,7 +1,5 @@
 """Keys and values of dynamic tables: the order of blobs, and the way through SQLite and back."""
 
-from __future__ import annotations
-
 import math
 import sqlite3
 

@@ -1,7 +1,5 @@
 """Calls of sinks within a run: one for each batch and target, whatever the objects and threads."""
 
-from __future__ import annotations
-
 import threading
 from contextlib import contextmanager, suppress
 from dataclasses import replace

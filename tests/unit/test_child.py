@@ -1,7 +1,5 @@
 """The child process: heard, and gone with all its own children when killed."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

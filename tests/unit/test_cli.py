@@ -1,7 +1,5 @@
 """The command line: what it accepts, what it refuses, and its exit codes."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

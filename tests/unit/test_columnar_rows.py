@@ -1,7 +1,5 @@
 """Rows kept by columns must look like a list of maps to whoever reads them."""
 
-from __future__ import annotations
-
 import pytest
 from yt import yson
 

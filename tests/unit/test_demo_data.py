@@ -1,7 +1,5 @@
 """The data set as it is loaded into the queue."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 
 from yt_exactly_once.demo import data

@@ -1,7 +1,5 @@
 """The independent computation: right answers on data small enough to check by hand."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 from yt.yson import YsonUint64

@@ -1,7 +1,5 @@
 """How the demo's parent treats the lives of its child."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections import deque

@@ -1,7 +1,5 @@
 """The kill schedule: random, repeatable, and certain to happen."""
 
-from __future__ import annotations
-
 import pytest
 
 from yt_exactly_once.demo import schedule

@@ -1,7 +1,5 @@
 """The check can fail: each kind of damage to a result table is found and counted as what it is."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 

@@ -1,7 +1,5 @@
 """What notes and ledger say about earlier batches."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

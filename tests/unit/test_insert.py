@@ -1,7 +1,5 @@
 """A task that inserts, without Spark: what it sends, and what it reports for the ledger and the metrics."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 

@@ -1,7 +1,5 @@
 """The check for Java: found where Spark looks, and new enough."""
 
-from __future__ import annotations
-
 import pytest
 from pyspark import SparkContext
 

@@ -1,7 +1,5 @@
 """Small requests leave in one write, with the bytes that they would have had in two."""
 
-from __future__ import annotations
-
 import pytest
 from yt.packages.requests import Session
 

@@ -1,7 +1,5 @@
 """The commands of a transaction: on the wire, and as errors, they are those of the official client."""
 
-from __future__ import annotations
-
 import json
 import logging
 from io import BytesIO

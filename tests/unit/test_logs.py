@@ -1,7 +1,5 @@
 """Events as log lines: readable without a configuration, and the application's own affair with one."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest

@@ -3,8 +3,6 @@
 And what tasks check that send rows into an open transaction.
 """
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """The nursery and its interpreter share an address that any user of the machine may take or call."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

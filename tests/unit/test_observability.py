@@ -1,7 +1,5 @@
 """Events reach the log and the listener; neither may disturb what they tell about."""
 
-from __future__ import annotations
-
 import pytest
 from structlog.testing import capture_logs
 

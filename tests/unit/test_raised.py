@@ -1,7 +1,5 @@
 """Errors on their way out: the message comes first, and Spark's text leads back to the error."""
 
-from __future__ import annotations
-
 import traceback
 
 import pytest

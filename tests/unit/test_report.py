@@ -1,7 +1,5 @@
 """The HTML page about queries: what it shows, and that it needs nothing else."""
 
-from __future__ import annotations
-
 import re
 from html.parser import HTMLParser
 

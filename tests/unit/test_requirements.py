@@ -1,7 +1,5 @@
 """What the package requires: libraries whose private parts it uses, in the versions that have these parts."""
 
-from __future__ import annotations
-
 import tomllib
 from importlib.metadata import version
 from itertools import chain

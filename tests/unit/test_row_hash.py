@@ -1,7 +1,5 @@
 """Hashes of rows: equal for equal values, and for no others that a test can think of."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 

@@ -1,7 +1,5 @@
 """Who sends the rows of a batch, as `docs/explanation/exactly-once.md` lists it."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

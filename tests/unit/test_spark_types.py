@@ -1,7 +1,5 @@
 """Spark's JSON of a schema, and lists of columns, read without Spark."""
 
-from __future__ import annotations
-
 import pytest
 
 from yt_exactly_once.codec.spark_types import parse_columns, parse_schema

@@ -1,7 +1,5 @@
 """Events as metrics and traces, without Spark and without a cluster."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

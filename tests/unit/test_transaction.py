@@ -1,7 +1,5 @@
 """One transaction: its requests, calls made at the same time, and how it ends."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from concurrent.futures import ThreadPoolExecutor, wait

@@ -1,7 +1,5 @@
 """Transactional mode: which rows of a batch may have one key, and when its transaction is opened."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from datetime import timedelta
 from functools import partial

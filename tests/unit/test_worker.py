@@ -1,7 +1,5 @@
 """What the tasks of all modes do for the Python worker that they run in."""
 
-from __future__ import annotations
-
 import gc
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Words of eight bytes: varints of every size and literals of every length, up to the last byte."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

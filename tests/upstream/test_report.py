@@ -1,7 +1,5 @@
 """What the witness says of a run: unknown failures and files that lost tests are worse, the rest is known."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

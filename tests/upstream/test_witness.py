@@ -1,7 +1,5 @@
 """The whole witness, for the night, where the sources of YTsaurus are at hand."""
 
-from __future__ import annotations
-
 import os
 
 import pytest
