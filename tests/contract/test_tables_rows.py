@@ -9,6 +9,7 @@ from yt import yson
 from yt.wrapper import YsonFormat, YtResponseError
 
 from tests.contract.tables import KEY, VALUE, create, refused
+from tests.kinds import decimal, dict_of, listed, optional, struct, tuple_of
 
 
 def value_table(client, path, **column):
@@ -111,31 +112,19 @@ def test_bytes_that_are_no_text_survive(client, tmp):
 @pytest.mark.parametrize(
     ("type_v3", "value", "expected"),
     [
-        ({"type_name": "list", "item": "int64"}, [1, 2], [1, 2]),
-        ({"type_name": "struct", "members": [{"name": "a", "type": "int64"}]}, {"a": 1}, {"a": 1}),
+        (listed("int64"), [1, 2], [1, 2]),
+        (struct(a="int64"), {"a": 1}, {"a": 1}),
         pytest.param(
-            {"type_name": "struct", "members": [{"name": "a", "type": "int64"}]},
+            struct(a="int64"),
             [1],
             {"a": 1},
             marks=pytest.mark.only_over("http", "the C++ client takes fields by name only"),
         ),
-        (
-            {"type_name": "tuple", "elements": [{"type": "int64"}, {"type": "string"}]},
-            [1, "x"],
-            [1, "x"],
-        ),
-        (
-            {"type_name": "dict", "key": "string", "value": "int64"},
-            [["a", 1], ["b", 2]],
-            [["a", 1], ["b", 2]],
-        ),
+        (tuple_of("int64", "string"), [1, "x"], [1, "x"]),
+        (dict_of("string", "int64"), [["a", 1], ["b", 2]], [["a", 1], ["b", 2]]),
         ({"type_name": "variant", "members": [{"name": "a", "type": "int64"}]}, ["a", 1], ["a", 1]),
-        ({"type_name": "optional", "item": {"type_name": "list", "item": "string"}}, None, None),
-        (
-            {"type_name": "optional", "item": {"type_name": "optional", "item": "int64"}},
-            [None],
-            [None],
-        ),
+        (optional(listed("string")), None, None),
+        (optional(optional("int64")), [None], [None]),
         ({"type_name": "tagged", "tag": "t", "item": "string"}, "x", "x"),
     ],
 )
@@ -161,12 +150,8 @@ def test_composite_value_comes_back_in_its_named_form(client, tmp, type_v3, valu
         ({"type": "utf8"}, b"\xff", "Not a valid utf8 string"),
         ({"type": "json"}, "{", "Invalid JSON"),
         ({"type": "uuid"}, "short", "Not a valid Uuid"),
-        ({"type_v3": {"type_name": "list", "item": "int64"}}, ["x"], "Cannot parse"),
-        (
-            {"type_v3": {"type_name": "decimal", "precision": 5, "scale": 2}},
-            b"123",
-            "invalid length",
-        ),
+        ({"type_v3": listed("int64")}, ["x"], "Cannot parse"),
+        ({"type_v3": decimal(5, 2)}, b"123", "invalid length"),
     ],
 )
 def test_value_of_the_wrong_type_is_found_at_the_commit(cluster, tmp, column, value, message):

@@ -1,13 +1,14 @@
 """Arrow as input: what each column type takes, what it refuses, and what silently happens."""
 
 import datetime as dt
-import decimal
 import io
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
 from yt import yson
 
+from tests.kinds import decimal, dict_of, listed, optional, struct
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats import arrow_rows, arrow_sizes
 
@@ -31,15 +32,11 @@ def _column(array, type_v3, metadata=None):
     return [row["c"] for row in rows]
 
 
-def _optional(item):
-    return {"type_name": "optional", "item": item}
-
-
 @pytest.mark.parametrize(
     ("array", "type_v3", "expected"),
     [
         (pa.array([1, None], pa.int8()), "int64", [1, None]),
-        (pa.array([1], pa.int64()), _optional("int64"), [1]),
+        (pa.array([1], pa.int64()), optional("int64"), [1]),
         (pa.array([MOMENT], pa.timestamp("ms")), "int64", [SECONDS * 1000 + 123]),
         (pa.array([DAY], pa.date32()), "int64", [DAY]),
         (pa.array([7], pa.uint8()), "uint64", [7]),
@@ -83,10 +80,10 @@ def test_value_is_converted_by_the_type_of_the_column(array, type_v3, expected):
         (pa.array([-1], pa.date32()), "date"),
         (pa.array([dt.datetime(1969, 1, 1)], pa.timestamp("us")), "timestamp"),  # noqa: DTZ001
         (pa.array([5]), "interval64"),
-        (pa.array(["x"]), {"type_name": "decimal", "precision": 5, "scale": 2}),
-        (pa.array([b"[]"]), {"type_name": "list", "item": "int64"}),
+        (pa.array(["x"]), decimal(5, 2)),
+        (pa.array([b"[]"]), listed("int64")),
         (pa.array([[1]]), "yson"),
-        (pa.array([{"a": 1}]), {"type_name": "list", "item": "int64"}),
+        (pa.array([{"a": 1}]), listed("int64")),
     ],
 )
 def test_value_that_does_not_fit_is_refused(array, type_v3):
@@ -97,8 +94,8 @@ def test_value_that_does_not_fit_is_refused(array, type_v3):
 
 def test_decimal_is_encoded_with_the_arrow_precision():
     """The scale is not compared: a mismatch is a silent power of ten, as in the real parser."""
-    values = [decimal.Decimal("-1.25"), None]
-    narrow = {"type_name": "decimal", "precision": 5, "scale": 4}
+    values = [Decimal("-1.25"), None]
+    narrow = decimal(5, 4)
     assert _column(pa.array(values, pa.decimal128(5, 2)), narrow) == [b"\x7f\xff\xff\x83", None]
     (wide, _) = _column(pa.array(values, pa.decimal128(35, 2)), narrow)
     assert len(wide) == 16
@@ -106,31 +103,28 @@ def test_decimal_is_encoded_with_the_arrow_precision():
 
 def test_composites_become_positional():
     """Structs are matched by name and written in the order of the column."""
-    struct = {
-        "type_name": "struct",
-        "members": [{"name": "b", "type": "string"}, {"name": "a", "type": _optional("int64")}],
-    }
+    kind = struct(b="string", a=optional("int64"))
     array = pa.array([{"a": 1, "b": "x"}, None, {"a": None, "b": "y"}])
-    assert _column(array, _optional(struct)) == [[b"x", 1], None, [b"y", None]]
-    listing = {"type_name": "list", "item": _optional("utf8")}
+    assert _column(array, optional(kind)) == [[b"x", 1], None, [b"y", None]]
+    listing = listed(optional("utf8"))
     assert _column(pa.array([["x", None], []]), listing) == [[b"x", None], []]
-    mapping = {"type_name": "dict", "key": "string", "value": "uint64"}
+    mapping = dict_of("string", "uint64")
     array = pa.array([[("k", 1)]], pa.map_(pa.string(), pa.uint64()))
     assert _column(array, mapping) == [[[b"k", 1]]]
 
 
 def test_struct_with_other_fields_is_refused():
     """Names must match, numbers too."""
-    struct = {"type_name": "struct", "members": [{"name": "a", "type": "int64"}]}
+    kind = struct(a="int64")
     for value in ({"b": 1}, {"a": 1, "b": 2}):
         with pytest.raises(YtError):
-            _column(pa.array([value]), struct)
+            _column(pa.array([value]), kind)
 
 
 def test_marked_binary_is_parsed_as_yson():
     """Field metadata says that a column holds YSON."""
     marked = {"YtType": "yson"}
-    listing = {"type_name": "list", "item": "int64"}
+    listing = listed("int64")
     assert _column(pa.array([b"[1;2]", None]), listing, marked) == [[1, 2], None]
     assert _column(pa.array([b"{a=1}"]), "yson", marked) == [{b"a": 1}]
     with pytest.raises(YtError):
@@ -225,11 +219,11 @@ def test_arrow_reaches_a_table_over_the_wire(raw, client, tmp):
 
 def test_older_parsers_store_some_values_as_strings():
     """Whatever the metadata say; composite columns are right in every version."""
-    digits = {"type_name": "decimal", "precision": 38, "scale": 2}
-    short = {"type_name": "decimal", "precision": 35, "scale": 2}
+    digits = decimal(38, 2)
+    short = decimal(35, 2)
     columns = [("any", "yson"), ("wide", digits), ("short", short),
-               ("list", {"type_name": "list", "item": "int64"})]  # fmt: skip
-    values = [decimal.Decimal("-1.50"), None]
+               ("list", listed("int64"))]  # fmt: skip
+    values = [Decimal("-1.50"), None]
     marked = {"YtType": "yson"}
     fields = [
         pa.field("any", pa.binary(), metadata=marked),

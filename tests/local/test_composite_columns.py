@@ -1,36 +1,29 @@
 """Composite columns by vector: what is stored at once is what a parser and the checks would store."""
 
-import struct
+from struct import pack
 
 import pyarrow as pa
 import pytest
 from yt import yson
 
+from tests.kinds import RAW_VALUES, decimal, dict_of, listed, optional, struct, tuple_of
 from tests.property.random_tables import SIMPLE
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.tables import composite_columns, yson_tokens
 from yt_exactly_once.local.tables.encoding import encode_column
 from yt_exactly_once.local.tables.schema import parse_schema
 
-
-def optional(item):
-    return {"type_name": "optional", "item": item}
-
-
-DECIMAL = {"type_name": "decimal", "precision": 5, "scale": 2}
-STRUCT = {
-    "type_name": "struct",
-    "members": [{"name": "é", "type": "int64"}, {"name": "b", "type": optional("string")}],
-}
+DECIMAL = decimal(5, 2)
+STRUCT = struct(é="int64", b=optional("string"))
 LEAVES = [*SIMPLE, "null", "yson", "tz_date", optional("int64"), DECIMAL]
 SHAPES = [
-    {"type_name": "list", "item": "int64"},
-    {"type_name": "list", "item": STRUCT},
-    {"type_name": "list", "item": {"type_name": "list", "item": optional("int64")}},
-    {"type_name": "tuple", "elements": [{"type": "int64"}, {"type": optional("string")}]},
-    {"type_name": "dict", "key": "int64", "value": optional("string")},
-    {"type_name": "struct", "members": [{"name": "s", "type": optional(STRUCT)}]},
-    {"type_name": "struct", "members": []},
+    listed("int64"),
+    listed(STRUCT),
+    listed(listed(optional("int64"))),
+    tuple_of("int64", optional("string")),
+    dict_of("int64", optional("string")),
+    struct(s=optional(STRUCT)),
+    struct(),
     {"type_name": "variant", "members": STRUCT["members"]},
     {"type_name": "tagged", "tag": "t", "item": STRUCT},
     optional(optional("int64")),
@@ -43,7 +36,7 @@ SCALARS = [
         0.0, 1.5, -3.5e38, 3.5e38, float("inf"), True, False, None, b"", b"x" * 200, b"\xff",
         "é".encode(), b"{}", b"0123456789abcdef", b"\x80\x01\x86\xa0", b"\x7f\xff\xff\xff",
     )),
-    b"\x03" + struct.pack("<d", float("nan")),
+    b"\x03" + pack("<d", float("nan")),
     # Varints that are longer than they need be, and longer than they may be.
     b"\x02\x80\x00", b"\x06\x81\x80\x00", b"\x02" + b"\xff" * 9 + b"\x02", b"\x02" + b"\xff" * 10,
     # Lengths: negative ones, and those that reach over the end.
@@ -51,41 +44,6 @@ SCALARS = [
     # Text, attributes and spaces are YSON too.
     b"1", b"1u", b"1.5", b"%true", b'"x"', b"x", b"<a=1>1", b" \x02\x02", b"{}", b"[]", b"", b"?",
 ]  # fmt: skip
-ONE, TEXT, NULL = b"\x02\x02", b"\x01\x02x", b"#"
-LISTS = [
-    b"",
-    ONE,
-    NULL,
-    *(
-        b"[" + b"".join(items) + b"]" + rest
-        for items in (
-            (),
-            (ONE, b";"),
-            (NULL, b";"),
-            (ONE, b";", TEXT, b";"),
-            (ONE, b";", NULL, b";"),
-            (ONE, b";", ONE, b";", ONE, b";"),
-            (b"[", ONE, b";", TEXT, b";]", b";"),
-            (b"[", ONE, b";", NULL, b";];[", ONE, b";", TEXT, b";]", b";"),
-            (b"[[", ONE, b";", TEXT, b";];", b"]", b";"),
-            (b"[]", b";"),
-            (b"[", NULL, b";]", b";"),
-            (b"\x02\x00;", TEXT, b";"),
-            # Separators that are missing or too many.
-            (ONE,),
-            (b";",),
-            (ONE, b";;"),
-            (ONE, b"=", ONE, b";"),
-            (b"[", ONE, b";]"),
-            (b"[;];",),
-        )
-        for rest in (b"", b";", b"]", b" ", b"\0")
-    ),
-    b"{\x01\x02b=#;\x01\x04\xc3\xa9=\x02\x02;}",
-    b"[",
-    b"]",
-    b"[[]",
-]
 
 
 def column_of(logical):
@@ -117,20 +75,20 @@ def assert_same(logical, blobs):
 @pytest.mark.parametrize("leaf", LEAVES, ids=str)
 def test_scalar_inside_is_stored_as_the_checks_store_it(leaf):
     """Whatever a client sends for an item: a value of another type, out of range, or no value at all."""
-    taken = assert_same({"type_name": "list", "item": leaf}, [b"[" + s + b";]" for s in SCALARS])
+    taken = assert_same(listed(leaf), [b"[" + s + b";]" for s in SCALARS])
     assert (taken > 0) == (leaf != "yson")
 
 
 @pytest.mark.parametrize("logical", SHAPES, ids=str)
 def test_list_of_another_shape_is_stored_as_the_checks_store_it(logical):
     """Items too many or too few, nulls, and separators that are missing."""
-    taken = assert_same(logical, LISTS)
+    taken = assert_same(logical, RAW_VALUES)
     assert (taken > 0) == ("variant" not in str(logical))
 
 
 def test_values_of_many_lengths_keep_their_order_and_their_nulls():
     """More values than are read side by side, from an array that begins and ends somewhere else."""
-    column = column_of(optional({"type_name": "list", "item": STRUCT}))
+    column = column_of(optional(listed(STRUCT)))
     count = 9_000
     given = [
         None if n % 7 == 0 else [[m, None if m % 3 else b"x" * (m * n % 300)] for m in range(n % 5)]
@@ -148,7 +106,7 @@ def test_values_of_many_lengths_keep_their_order_and_their_nulls():
 
 def test_few_very_long_values_are_left_to_the_parser():
     """A step costs the same for one value as for a thousand."""
-    column = column_of({"type_name": "list", "item": "int64"})
+    column = column_of(listed("int64"))
     lengths = {yson_tokens.LONG - 3: True, 10 * yson_tokens.LONG: False}
     for length, is_taken in lengths.items():
         array = pa.array([yson.dumps(list(range(length)), yson_format="binary")], pa.binary())

@@ -11,6 +11,7 @@ import pytest
 from yt import yson
 from yt.wrapper import JsonFormat, YtResponseError
 
+from tests.kinds import decimal, listed, optional, tuple_of
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.tables.encoding import encode_column
 from yt_exactly_once.local.tables.schema import parse_schema
@@ -66,7 +67,7 @@ def test_integer_types_end_where_the_server_says(kind: str) -> None:
     low, high = ENDS[kind]
     for value, is_taken in ((low, True), (high, True), (low - 1, False), (high + 1, False)):
         given = sized(kind, value)
-        for type_v3, item in ((kind, given), ({"type_name": "list", "item": kind}, [given])):
+        for type_v3, item in ((kind, given), (listed(kind), [given])):
             assert (refusal(type_v3, item) is None) is is_taken, (type_v3, item)
 
 
@@ -82,12 +83,12 @@ def test_integer_types_end_where_the_server_says(kind: str) -> None:
             [b"Infinity", b"1e999", b"[142, 53,]", b"[142; 53]", b'"\xff"'],
         ),
         (
-            {"type_name": "decimal", "precision": 3, "scale": 2},
+            decimal(3, 2),
             [b"\x80\0\1\x3a", b"\xff\xff\xff\xff", b"\0\0\0\2"],
             [b"\x80\0\x11\x3a", b"\x80\x11\x3a", b"", b"\0\0\0\1"],
         ),
         (
-            {"type_name": "decimal", "precision": 35, "scale": 0},
+            decimal(35, 0),
             [b"\x80\x13\x42\x61\x72\xc7\x4d\x82\x2b\x87\x8f\xe7\xff\xff\xff\xff"],
             [b"\x80\x13\x42\x61\x72\xc7\x4d\x82\x2b\x87\x8f\xe8\0\0\0\0", b"\x80\0\1\x3a"],
         ),
@@ -108,7 +109,7 @@ def test_other_simple_types_take_what_the_server_takes(
     kind: Any, taken: list[Any], refused: list[Any]
 ) -> None:
     """The rules hold for whole columns and for the parts of composite values."""
-    as_tuple = {"type_name": "tuple", "elements": [{"type": kind}]}
+    as_tuple = tuple_of(kind)
     for value in taken:
         assert (refusal(kind, value), refusal(as_tuple, [value])) == (None, None), value
     for value in refused:
@@ -123,19 +124,19 @@ def test_other_simple_types_take_what_the_server_takes(
         ("uint64", 1),
         ("yson", None),
         ("yson", yson.to_yson_type(1, {"a": 1})),
-        ({"type_name": "optional", "item": "null"}, []),
-        ({"type_name": "optional", "item": "null"}, [[None]]),
+        (optional("null"), []),
+        (optional("null"), [[None]]),
     ],
     ids=str,
 )
 def test_part_of_a_composite_is_not_converted(item: Any, value: Any) -> None:
     """Inside a composite value signedness counts, and a value is not null and has no attributes."""
-    assert refusal({"type_name": "list", "item": item}, [value])
+    assert refusal(listed(item), [value])
 
 
 def test_optional_null_is_a_list_of_one() -> None:
     """Otherwise its two nulls could not be told apart."""
-    kind = {"type_name": "list", "item": {"type_name": "optional", "item": "null"}}
+    kind = listed(optional("null"))
     assert refusal(kind, [None, [None]]) is None
 
 

@@ -22,6 +22,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tests.kinds import listed, optional
 from tests.property import hostile_bytes, hostile_formats
 from tests.property.hostile_bytes import COLUMNS, FLOOR
 from tests.property.hostile_formats import Payload, payloads_of
@@ -40,28 +41,17 @@ from yt_exactly_once.local.tables.layout import TableLayout
 from yt_exactly_once.local.tables.schema import parse_schema
 from yt_exactly_once.local.tablets import modifications, validation
 
-
-def optional(item: Any) -> dict[str, Any]:
-    return {"type_name": "optional", "item": item}
-
-
 V3_NAMES = {"boolean": "bool", "any": "yson"}
 PLAIN = [
     {"name": name, "type": kind, "type_v3": optional(V3_NAMES.get(kind, kind))}
     for name, kind in COLUMNS.items()
 ]
-LISTS = [
-    {"name": name, "type_v3": optional({"type_name": "list", "item": optional("int64")})}
-    for name in COLUMNS
-]
+LISTS = [{"name": name, "type_v3": optional(listed(optional("int64")))} for name in COLUMNS]
 STRUCT = {
     "type_name": "struct",
     "members": [{"name": f"m{n}", "type": optional("int64")} for n in range(12)],
 }
-STRUCTS = [
-    {"name": name, "type_v3": optional({"type_name": "list", "item": optional(STRUCT)})}
-    for name in COLUMNS
-]
+STRUCTS = [{"name": name, "type_v3": optional(listed(optional(STRUCT)))} for name in COLUMNS]
 ANY = [{"name": name, "type": "any", "type_v3": optional("yson")} for name in COLUMNS]
 SCHEMAS = (PLAIN, LISTS, STRUCTS, ANY)
 MOST_SECONDS = 5.0

@@ -8,6 +8,7 @@ from unittest import mock
 import pyarrow as pa
 import pytest
 
+from tests.kinds import listed, optional
 from tests.property import hostile_bytes
 from tests.property.hostile_bytes import FLOOR, cost_of, rows_in_a_cell, string
 from tests.property.hostile_formats import payloads_of, rowset_of
@@ -20,7 +21,6 @@ from tests.property.hostile_readers import (
     STRUCTS,
     decoded,
     inserted,
-    optional,
     read_all,
 )
 from yt_exactly_once.errors import EncodingError
@@ -33,13 +33,7 @@ from yt_exactly_once.local.tablets import validation
 
 STRINGS = [{"name": "c", "type": "string"}]
 NUMBERS = [{"name": "c", "type_v3": LISTS[0]["type_v3"]}]
-PAIRS = [
-    {
-        "name": name,
-        "type_v3": optional({"type_name": "list", "item": {"type_name": "list", "item": "int64"}}),
-    }
-    for name in "ia"
-]
+PAIRS = [{"name": name, "type_v3": optional(listed(listed("int64")))} for name in "ia"]
 WIDE = [
     *PLAIN,
     *({"name": f"x{n}", "type": "int64", "type_v3": optional("int64")} for n in range(50)),

@@ -9,7 +9,7 @@ import pytest
 import yt.yson
 from yt.yson.yson_types import YsonUint64
 
-from tests.kinds import decimal, dict_of, listed, optional, struct, tuple_of, variant
+from tests.kinds import RAW_VALUES, decimal, dict_of, listed, optional, struct, tuple_of, variant
 from yt_exactly_once.codec import yson_scan
 from yt_exactly_once.codec.rows import decode
 from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of
@@ -290,45 +290,6 @@ def test_columns_that_nobody_asked_for_are_stepped_over(values):
     assert scanned["kept"].to_pylist() == list(range(len(values)))
 
 
-ONE, TEXT, NULL = b"\x02\x02", b"\x01\x02x", b"#"
-NAMED = b"\x01\x04\xc3\xa9=", b"\x01\x02b="
-RAW_VALUES = [
-    b"",
-    ONE,
-    NULL,
-    *(
-        opening + inside + closing
-        for inside in (
-            b"",
-            b";",
-            ONE,
-            ONE + b";",
-            NULL + b";",
-            ONE + b";;",
-            ONE + b";" + TEXT + b";",
-            ONE + b";" + TEXT,
-            ONE + b";" + NULL + b";",
-            ONE + b"=" + ONE + b";",
-            b"\x02" + b"\xff" * 9 + b"\x01;",
-            b"\x02" + b"\xff" * 9 + b"\x02;",
-            b"\x01\x7ex;",
-            b"[" + ONE + b";" + TEXT + b";];",
-            b"[" + TEXT + b";" + ONE + b";];",
-            b"[" + NULL + b";" + ONE + b"];[" + TEXT + b";" + NULL + b"]",
-            b"[];",
-            b"[" + NULL + b"];",
-            b"{};",
-            NAMED[0] + ONE + b";" + NAMED[1] + TEXT + b";",
-            NAMED[0] + ONE + b";" + NAMED[1] + NULL,
-            NAMED[1] + TEXT + b";" + NAMED[0] + ONE + b";",
-            NAMED[0] + ONE + b";",
-            NAMED[0] + ONE + b";" + NAMED[1] + TEXT + b";" + NAMED[1] + TEXT + b";",
-            NAMED[0] + ONE + b";" + NAMED[1] + b"[];",
-            NAMED[0] + NULL + b";" + NAMED[1] + TEXT + b";",
-        )
-        for opening, closing in ((b"[", b"]"), (b"{", b"}"), (b"[{", b"}]"), (b"[", b"}"))
-    ),
-]
 MEMBERS = {"é": "int64", "b": optional("string")}
 STRUCT = struct(**MEMBERS)
 

@@ -3,6 +3,7 @@
 import pyarrow as pa
 import pytest
 
+from tests.kinds import decimal, optional
 from yt_exactly_once.codec.rows import WireFormat, encode, row_fragments
 from yt_exactly_once.codec.schema import TableSchema, check_frame
 from yt_exactly_once.commit import complete
@@ -11,10 +12,10 @@ from yt_exactly_once.errors import BatchTooLargeError
 
 TYPES = {
     "a": "uint64", "b": "int8", "c": "string", "d": "date32", "e": "double", "f": "bool",
-    "g": {"type_name": "decimal", "precision": 12, "scale": 3}, "h": "uuid", "i": "timestamp64",
+    "g": decimal(12, 3), "h": "uuid", "i": "timestamp64",
 }  # fmt: skip
 COLUMNS = [
-    {"name": name, "type_v3": {"type_name": "optional", "item": kind}, "sort_order": "ascending"}
+    {"name": name, "type_v3": optional(kind), "sort_order": "ascending"}
     for name, kind in TYPES.items()
 ]
 TABLE = TableSchema.from_yt([*COLUMNS, {"name": "v", "type_v3": "int64"}])

@@ -8,6 +8,7 @@ from yt.common import YtResponseError
 from yt.wrapper.errors import YtResolveError
 from yt.yson import to_yson_type
 
+from tests.kinds import optional
 from yt_exactly_once import Target
 from yt_exactly_once.codec.rejects import REJECT_SCHEMA
 from yt_exactly_once.codec.rows import WireFormat
@@ -32,8 +33,8 @@ from yt_exactly_once.ytsaurus import queues
 TARGET, LEDGER, REJECTED = "//t", "//ledger", "//rejected"
 ID = {"name": "id", "type_v3": "int64"}
 KEY = ID | {"sort_order": "ascending"}
-SUM = {"name": "n", "type_v3": {"type_name": "optional", "item": "int64"}, "aggregate": "sum"}
-ANY = {"name": "a", "type_v3": {"type_name": "optional", "item": "yson"}}
+SUM = {"name": "n", "type_v3": optional("int64"), "aggregate": "sum"}
+ANY = {"name": "a", "type_v3": optional("yson")}
 
 
 class Cluster:
