@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from tests.flows import AGGREGATION
 from tests.tiers import first_of
 from yt_exactly_once import Event, RetryPolicy, config
 from yt_exactly_once.commit.entry import DRIVER, TASKS
@@ -250,16 +249,6 @@ def test_rows_that_are_shuffled_stay_with_the_driver(stream, monkeypatch):
     flow.assert_exact()
     assert senders(heard) == [DRIVER] * 3
     assert reasons(heard) == ["ConfigError"]
-
-
-@pytest.mark.further
-def test_state_stays_with_the_driver(stream, monkeypatch):
-    """It can be computed only once, and so a batch cannot go the other way."""
-    monkeypatch.setattr(sender, "LARGE", 1)
-    flow = stream(AGGREGATION, rows=400, rows_per_partition=200, is_sorted=True)
-    assert "keeps state" in flow.fail("ConfigError", sent_by="tasks")
-    assert set(senders(flow.run())) == {DRIVER}
-    flow.assert_exact()
 
 
 LARGE_BATCH = """

@@ -75,26 +75,17 @@ def test_java_home_without_java_is_an_error_even_with_java_on_path(monkeypatch, 
 
 
 @pytest.mark.parametrize(
-    ("text", "release"),
-    [('java version "1.8.0_292"', "8"), ('openjdk version "11.0.2" 2019-01-15', "11")],
+    ("text", "code", "told"),
+    [
+        ('java version "1.8.0_292"', 0, "Java 8 is too old"),
+        ('openjdk version "11.0.2" 2019-01-15', 0, "Java 11 is too old"),
+        ("Unable to locate a Java Runtime.", 1, "does not start"),
+        ("hello", 0, "does not print its version"),
+    ],
+    ids=["old", "less old", "a stub that says where to download it", "no Java"],
 )
-def test_old_java_is_an_error_naming_its_release(monkeypatch, tmp_path, text, release):
+def test_java_that_is_old_or_none_is_an_error(monkeypatch, tmp_path, text, code, told):
     """The old and the new way to spell a version are both understood."""
-    monkeypatch.setenv("JAVA_HOME", str(_install(tmp_path / "jdk", text)))
-    with pytest.raises(JavaNotFoundError, match=f"Java {release} is too old"):
-        require_java()
-
-
-def test_java_that_fails_is_an_error(monkeypatch, tmp_path):
-    """A stub that only says where to download Java is no Java."""
-    home = _install(tmp_path / "jdk", "Unable to locate a Java Runtime.", code=1)
-    monkeypatch.setenv("JAVA_HOME", str(home))
-    with pytest.raises(JavaNotFoundError, match="does not start"):
-        require_java()
-
-
-def test_java_without_a_version_is_an_error(monkeypatch, tmp_path):
-    """What it prints must name a version."""
-    monkeypatch.setenv("JAVA_HOME", str(_install(tmp_path / "jdk", "hello")))
-    with pytest.raises(JavaNotFoundError, match="does not print its version"):
+    monkeypatch.setenv("JAVA_HOME", str(_install(tmp_path / "jdk", text, code)))
+    with pytest.raises(JavaNotFoundError, match=told):
         require_java()

@@ -92,23 +92,27 @@ def numbered(*chunks, by_source):
     ]
 
 
-def test_rows_are_numbered_as_in_their_queue_with_a_session_for_each_of_its_tablets():
-    """Each chunk once, whatever its place in the task."""
-    found = numbered([(1, 8, 0), (0, 5, 1), (1, 9, 2)], [(0, 6, 3)], by_source=True)
-    assert found == [
-        [("source-1", 1, [0, 2], [8, 9]), ("source-0", 0, [1], [5])],
-        [("source-0", 0, [3], [6])],
-    ]
+FIRST = 7 << POSITION_BITS
+"""Number of the first row of the batch that has no source: the batch is in the upper bits."""
 
 
-def test_rows_without_a_source_are_numbered_by_their_position_in_the_task():
-    """Chunk after chunk, in one session; the batch is in the upper bits."""
-    found = numbered([(1, 8, 0), (0, 5, 1)], [(0, 6, 2)], by_source=False)
-    first = 7 << POSITION_BITS
-    assert found == [
-        [("partition-4", 4, [0, 1], [first, first + 1])],
-        [("partition-4", 4, [2], [first + 2])],
-    ]
+@pytest.mark.parametrize(
+    ("by_source", "expected"),
+    [
+        (True, [
+            [("source-1", 1, [0, 2], [8, 9]), ("source-0", 0, [1], [5])],
+            [("source-0", 0, [3], [6])],
+        ]),
+        (False, [
+            [("partition-4", 4, [0, 1, 2], [FIRST, FIRST + 1, FIRST + 2])],
+            [("partition-4", 4, [3], [FIRST + 3])],
+        ]),
+    ],
+)  # fmt: skip
+def test_rows_are_numbered_as_in_their_queue_or_by_their_position(by_source, expected):
+    """With a session for each of its tablets, or one for the task, chunk after chunk."""
+    chunks = [(1, 8, 0), (0, 5, 1), (1, 9, 2)], [(0, 6, 3)]
+    assert numbered(*chunks, by_source=by_source) == expected
 
 
 def replayed(*reports, by_source=True):

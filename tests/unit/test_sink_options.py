@@ -8,7 +8,6 @@ import pytest
 
 from yt_exactly_once import DeliveryMode, SinkOptions, Target, TransactionalSink
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.spark.sink.modes import MODES
 
 TARGET_OPTIONS = {option.name for option in fields(Target)}
 
@@ -170,11 +169,6 @@ def test_token_does_not_show_and_survives_the_way_to_another_process(monkeypatch
     options = pickle.loads(pickle.dumps(made)).options
     assert (options.cluster.proxy, options.cluster.token.reveal()) == ("here", "never-shown")
     assert "never-shown" not in repr(made) + repr(vars(made)) + repr(vars(options))
-
-
-def test_every_mode_has_its_class():
-    """The table of modes is whole."""
-    assert set(MODES) == set(DeliveryMode)
 
 
 @pytest.mark.parametrize(

@@ -109,10 +109,17 @@ def test_rows_older_than_the_weight_column_are_refused_in_words():
         made.weight(payload)
 
 
-def test_limit_by_bytes_needs_the_weight_column():
-    """The error names the option and the column."""
-    with pytest.raises(ConfigError, match=r"needs the column \$cumulative_data_weight"):
-        row_format(max_bytes_per_partition=10)
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ({"max_bytes_per_partition": 10}, r"needs the column \$cumulative_data_weight"),
+        ({"include_timestamp": True}, r"include_timestamp needs the column \$timestamp"),
+    ],
+)
+def test_option_needs_a_column_of_the_queue(option, told):
+    """The error names both."""
+    with pytest.raises(ConfigError, match=told):
+        row_format(**option)
 
 
 STAMPED = [*COLUMNS, {"name": "$timestamp", "type": "uint64"}]
@@ -140,12 +147,6 @@ def test_timestamp_is_when_the_row_was_committed():
     (found,) = rows.to_pylist()
     assert found[STAMP] == dt.datetime.fromtimestamp(1_700_000_000, dt.UTC)
     assert found["$timestamp"] == stamp
-
-
-def test_timestamp_needs_the_column_of_the_queue():
-    """The error names the column."""
-    with pytest.raises(ConfigError, match=r"include_timestamp needs the column \$timestamp"):
-        row_format(include_timestamp=True)
 
 
 def test_queue_may_hold_service_columns_of_its_own():

@@ -53,17 +53,17 @@ def test_frame_schema_is_the_one_spark_hands_to_python():
     assert arrow_of_spark(EVERY_TYPE).equals(to_arrow_schema(EVERY_TYPE, timezone="UTC"))
 
 
-@pytest.mark.parametrize("text", [types.CharType(5), types.VarcharType(5)])
-def test_text_with_a_length_is_text(text):
-    """Spark hands both to Python as strings."""
-    assert arrow_of_spark(types.StructType([types.StructField("c", text)])).types == [pa.string()]
-
-
-def test_user_defined_type_is_what_it_is_stored_as():
-    """Spark hands its storage form to Python."""
-    assert arrow_of_spark(types.StructType([types.StructField("p", ExamplePointUDT())])).types == [
-        pa.list_(pa.field("element", pa.float64(), nullable=False))
-    ]
+@pytest.mark.parametrize(
+    ("kind", "arrow"),
+    [
+        (types.CharType(5), pa.string()),
+        (types.VarcharType(5), pa.string()),
+        (ExamplePointUDT(), pa.list_(pa.field("element", pa.float64(), nullable=False))),
+    ],
+)
+def test_type_is_what_spark_hands_to_python(kind, arrow):
+    """Texts with a length are strings, and types of users what they are stored as."""
+    assert arrow_of_spark(types.StructType([types.StructField("c", kind)])).types == [arrow]
 
 
 @pytest.mark.parametrize(
