@@ -31,7 +31,8 @@ def as_user(request, cluster, user):
     """A client of the user over each front."""
     if request.param == "rpc":
         return driver(cluster, driver_user_name=user)
-    return cluster.client(impersonation_user=user)
+    # A tablet transaction lives on one of the two proxies.
+    return cluster.client(impersonation_user=user, proxy={"enable_proxy_discovery": False})
 
 
 @pytest.fixture
