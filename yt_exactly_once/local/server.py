@@ -27,7 +27,7 @@ from yt_exactly_once.local.http import encodings, messages
 from yt_exactly_once.local.http.joining import JoiningTransport
 from yt_exactly_once.local.http.wire import Application
 from yt_exactly_once.local.proxy import Proxy, Settings
-from yt_exactly_once.local.queues.trimming import QueueAgent
+from yt_exactly_once.local.queues import trimming
 from yt_exactly_once.local.rpc.front import Front
 from yt_exactly_once.local.store import StoreFormatError
 
@@ -143,14 +143,14 @@ def main(arguments: list[str] | None = None) -> int:
     gc.freeze()
     gc.set_threshold(_GC_THRESHOLD)
     server = _Server(config, proxy, rpc_listener)
-    agent = None if options.trim_every is None else QueueAgent(proxy.store, options.trim_every)
-    if agent is not None:
-        agent.start()
+    stop_agent = None
+    if options.trim_every is not None:
+        stop_agent = trimming.start_agent(proxy.store, options.trim_every)
     if not options.foreground:
         _stop_with_parent(server)
     asyncio.run(server.serve([listener]))
-    if agent is not None:
-        agent.stop()
+    if stop_agent is not None:
+        stop_agent()
     proxy.close()
     # Worker threads may still hold a late command; its client is gone.
     sys.stderr.flush()

@@ -240,6 +240,16 @@ class Snapshot:
             self._release(connection)
 
 
+def scalar(connection: sqlite3.Connection, query: str, *values: Any) -> Any:
+    """Return the first column of the first row of a query; None without a row."""
+    return next(iter(scalars(connection, query, *values)), None)
+
+
+def scalars(connection: sqlite3.Connection, query: str, *values: Any) -> list[Any]:
+    """Return the first column of all rows of a query."""
+    return [row[0] for row in connection.execute(query, values)]
+
+
 def last_timestamp(connection: sqlite3.Connection) -> int:
     """Return the timestamp of the newest commit visible to a connection."""
     return int(connection.execute("SELECT last FROM clock").fetchone()[0])

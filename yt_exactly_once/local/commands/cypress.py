@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Callable
 from typing import Any
 
 from yt import yson
@@ -75,26 +74,19 @@ def create(context: Context, connection: sqlite3.Connection) -> Any:
 
 
 @command("get", partial="rates of queues and consumers are zero; attributes of nodes come whole")
-def get(context: Context) -> Any:
-    """Read a node, an attribute or a part of a document."""
-    return _read(context, virtual.Virtual.get, reading.get)
-
-
 @command("list")
-def list_(context: Context) -> Any:
-    """List the children of a map, or the keys of an attribute or a document."""
-    return _read(context, virtual.Virtual.children, reading.list_)
-
-
-def _read(context: Context, of_virtual: Callable[..., Any], of_node: Callable[..., Any]) -> Any:
+def get_or_list(context: Context) -> Any:
+    """Read a node, an attribute or a part of a document, or list the children or keys of one."""
+    lists = context.command == "list"
     path, names = path_of(context), _names(context)
     with settled(context) as connection:
         view = view_of(context, connection)
         found = virtual.find(view, path, context.proxy.live_proxies)
         if found is not None:
-            value = of_virtual(found, names)
+            value = found.children(names) if lists else found.get(names)
         else:
-            value = of_node(view, path, names, _max_size(context))
+            read = reading.list_ if lists else reading.get
+            value = read(view, path, names, _max_size(context))
             position = tree.walk(view, path)
             if not position.rest:
                 note_access(context, position.id)

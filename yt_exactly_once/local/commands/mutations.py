@@ -19,9 +19,11 @@ from yt_exactly_once.local.cypress import expiry, master_transactions
 from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats.structured import dump_yson, load_yson
+from yt_exactly_once.local.store import scalar
 
 KEEP_SECONDS = 300.0
 """How long an answer is kept, as the masters' response keeper does by default."""
+_KEPT = "SELECT answer FROM mutations WHERE id = ? AND created > ?"
 
 
 def once(change: Callable[[Context, sqlite3.Connection], Any]) -> Callable[[Context], Any]:
@@ -36,7 +38,7 @@ def once(change: Callable[[Context, sqlite3.Connection], Any]) -> Callable[[Cont
         mutation_id = arguments.identifier(context.parameters, "mutation_id")
         is_retry = arguments.flag(context.parameters, "retry")
         with context.proxy.store.write() as connection:
-            kept = None if mutation_id is None else _kept(connection, mutation_id)
+            kept = scalar(connection, _KEPT, mutation_id, time.time() - KEEP_SECONDS)
             if kept is not None:
                 if is_retry:
                     return load_yson(kept, "kept answer")
@@ -70,14 +72,6 @@ def settled(context: Context) -> Iterator[sqlite3.Connection]:
 def _renew(context: Context, connection: sqlite3.Connection) -> None:
     if not arguments.flag(context.parameters, "suppress_expiration_timeout_renewal"):
         expiry.touch(View(connection), context.parameters.get("path"))
-
-
-def _kept(connection: sqlite3.Connection, mutation_id: str) -> bytes | None:
-    row = connection.execute(
-        "SELECT answer FROM mutations WHERE id = ? AND created > ?",
-        (mutation_id, time.time() - KEEP_SECONDS),
-    ).fetchone()
-    return row[0] if row else None
 
 
 def _keep(connection: sqlite3.Connection, mutation_id: str, answer: bytes) -> None:

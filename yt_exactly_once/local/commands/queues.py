@@ -83,29 +83,38 @@ def list_queue_consumer_registrations(context: Context) -> list[dict[str, Any]]:
     ]
 
 
-@command("pull_queue", output_type="tabular", heavy=True)
-def pull_queue(context: Context) -> Rows:
-    """Read committed rows of a partition; a transaction has no part in it."""
-    offset = arguments.integer(context.parameters, "offset")
-    apply_due(context.proxy.store)
-    with context.proxy.store.read() as connection:
-        queue = opened(context, connection, "queue_path", "read")
-        return _pull(context, connection, queue, offset)
-
-
 @command("pull_consumer", output_type="tabular", heavy=True)
+@command("pull_queue", output_type="tabular", heavy=True)
 @command("pull_queue_consumer", output_type="tabular", heavy=True)
-def pull_queue_consumer(context: Context) -> Rows:
-    """Read committed rows of a partition on behalf of a registered consumer."""
-    offset = arguments.integer(context.parameters, "offset", None)
+def pull(context: Context) -> Rows:
+    """Read committed rows of a partition, for a registered consumer or for anybody.
+
+    A transaction has no part in it.
+    """
+    parameters = context.parameters
+    offset = arguments.integer(parameters, "offset", None)
     apply_due(context.proxy.store)
     with context.proxy.store.read() as connection:
-        place = _check_registered(context, connection)
-        partition = _partition(context, connection, place, "read")
-        queue = opened(context, connection, "queue_path")
-        if offset is None:
-            offset, _ = consumers.read_offset(connection, partition)
-        return _pull(context, connection, queue, offset)
+        if context.command == "pull_queue":
+            offset = arguments.integer(parameters, "offset")
+            queue = opened(context, connection, "queue_path", "read")
+        else:
+            place = _check_registered(context, connection)
+            partition = _partition(context, connection, place, "read")
+            queue = opened(context, connection, "queue_path")
+            if offset is None:
+                offset, _ = consumers.read_offset(connection, partition)
+        weight = arguments.integer(parameters, "max_data_weight", DEFAULT_MAX_DATA_WEIGHT)
+        rows = consumers.pull(
+            connection,
+            queue,
+            arguments.integer(parameters, "partition_index"),
+            offset,
+            max_rows=arguments.integer(parameters, "max_row_count", DEFAULT_MAX_ROW_COUNT),
+            max_weight=min(weight, MAX_ANSWER_DATA_WEIGHT),
+        )
+    context.response_parameters["start_offset"] = rows[0]["$row_index"] if rows else offset
+    return Rows(rows, rows.columns)
 
 
 @command("advance_consumer", volatile=True)
@@ -206,23 +215,6 @@ def _check_registered(context: Context, connection: sqlite3.Connection) -> Place
     lag = context.proxy.settings.feature(_LAG)
     consumers.check_registered(connection, queue, consumer, lag)
     return queue
-
-
-def _pull(
-    context: Context, connection: sqlite3.Connection, queue: TableLayout, offset: int
-) -> Rows:
-    parameters = context.parameters
-    weight = arguments.integer(parameters, "max_data_weight", DEFAULT_MAX_DATA_WEIGHT)
-    rows = consumers.pull(
-        connection,
-        queue,
-        arguments.integer(parameters, "partition_index"),
-        offset,
-        max_rows=arguments.integer(parameters, "max_row_count", DEFAULT_MAX_ROW_COUNT),
-        max_weight=min(weight, MAX_ANSWER_DATA_WEIGHT),
-    )
-    context.response_parameters["start_offset"] = rows[0]["$row_index"] if rows else offset
-    return Rows(rows, rows.columns)
 
 
 def _valid(context: Context, parameter: str, role: str) -> TableLayout:

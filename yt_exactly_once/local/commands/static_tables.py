@@ -25,7 +25,6 @@ from yt_exactly_once.local.cypress import (
     locks,
     master_transactions,
     quotas,
-    rich_path,
     tree,
     ypath,
 )
@@ -189,7 +188,7 @@ def _source_view(context: Context, connection: sqlite3.Connection, path: YPath) 
 @command("parse_ypath")
 def parse_ypath(context: Context) -> Any:
     """Return a path with its rich parts as attributes."""
-    text, attributes = rich_path.split(context.parameters.get("path"), "path")
+    text, attributes = ypath.split(context.parameters.get("path"), "path")
     parsed = yson.YsonUnicode(text)
     parsed.attributes = attributes
     return {"path": parsed}

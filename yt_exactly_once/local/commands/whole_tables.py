@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from yt_exactly_once.local import arguments
@@ -14,6 +16,7 @@ from yt_exactly_once.local.cypress.ypath import YPath
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.static import rows as static_rows
 from yt_exactly_once.local.static.rows import Range, Row
+from yt_exactly_once.local.store import scalar, scalars
 from yt_exactly_once.local.tables import values
 from yt_exactly_once.local.tables.layout import TableLayout
 from yt_exactly_once.local.tables.vectors import StoredRows
@@ -105,12 +108,9 @@ class _StaticRows:
 
     def place(self, indexes: dict[str, int]) -> int:
         _check_indexes(indexes, {"chunk_index", "row_index"}, "static")
-        before = self._chunks[: max(indexes.get("chunk_index", 0), 0)]
-        return (
-            sum(chunk.row_count for chunk in before)
-            if "chunk_index" in indexes
-            else indexes["row_index"]
-        )
+        if "chunk_index" not in indexes:
+            return indexes["row_index"]
+        return sum(chunk.row_count for chunk in self._chunks[: max(indexes["chunk_index"], 0)])
 
     def keys(self) -> Sequence[bytes]:
         everything = self.read(static_rows.Range(0, self.row_count))
@@ -120,11 +120,9 @@ class _StaticRows:
         return static_rows.read(self._connection, self._chunks, wanted)
 
     def pieces(self) -> list[Piece]:
-        found, passed = [], 0
-        for chunk in self._chunks:
-            found.append(Piece(passed, passed + chunk.row_count, chunk.size))
-            passed += chunk.row_count
-        return found
+        ends = accumulate(chunk.row_count for chunk in self._chunks)
+        pairs = zip(self._chunks, ends, strict=True)
+        return [Piece(end - chunk.row_count, end, chunk.size) for chunk, end in pairs]
 
     def limits(self, start: int, end: int) -> dict[str, Any]:
         return {"lower_limit": {"row_index": start}, "upper_limit": {"row_index": end}}
@@ -137,19 +135,15 @@ class _SortedRows:
         self.schema = layout.schema
         self._connection = connection
         self._layout = layout
-        (self.row_count,) = connection.execute(
-            f"SELECT count(*) FROM {layout.sql_source}"
-        ).fetchone()
+        self.row_count = int(scalar(connection, f"SELECT count(*) FROM {layout.sql_source}"))
 
     def place(self, indexes: dict[str, int]) -> int:
         _check_indexes(indexes, set(), "sorted dynamic")
         return 0
 
     def keys(self) -> Sequence[bytes]:
-        found = self._connection.execute(
-            f'SELECT "$key" FROM {self._layout.sql_source} ORDER BY "$key"'
-        )
-        return [key for (key,) in found]
+        query = f'SELECT "$key" FROM {self._layout.sql_source} ORDER BY "$key"'
+        return scalars(self._connection, query)
 
     def read(self, wanted: Range) -> Iterator[list[Row]]:
         layout = self._layout
@@ -176,7 +170,11 @@ class _SortedRows:
 
 
 class _OrderedRows:
-    """The rows of all tablets, one tablet after the other."""
+    """The rows of all tablets, one tablet after the other.
+
+    Of each tablet are known the first row, the one after the last, and what makes an index in the tablet one
+    in the table.
+    """
 
     in_chunks = True
 
@@ -184,8 +182,12 @@ class _OrderedRows:
         self.schema = layout.schema
         self._connection = connection
         self._layout = layout
-        self._bounds = [reads.bounds(connection, layout, tablet.index) for tablet in layout.tablets]
-        self.row_count = sum(past - first for first, past in self._bounds)
+        self._bounds: list[tuple[int, int, int]] = []
+        self.row_count = 0
+        for tablet in layout.tablets:
+            first, past = reads.bounds(connection, layout, tablet.index)
+            self._bounds.append((first, past, self.row_count - first))
+            self.row_count += past - first
 
     def place(self, indexes: dict[str, int]) -> int:
         _check_indexes(indexes, {"chunk_index", "tablet_index", "row_index"}, "ordered dynamic")
@@ -194,43 +196,37 @@ class _OrderedRows:
         number = indexes.get("tablet_index")
         if number is None:
             return indexes["row_index"]
-        passed = sum(past - first for first, past in self._bounds[: max(number, 0)])
-        if "row_index" not in indexes or not 0 <= number < len(self._bounds):
-            return passed
+        if not 0 <= number < len(self._bounds):
+            return 0 if number < 0 else self.row_count
         # Inside a tablet rows keep their indexes when the ones before are trimmed.
-        first, past = self._bounds[number]
-        return passed + min(max(indexes["row_index"], first), past) - first
+        first, past, shift = self._bounds[number]
+        return min(max(indexes.get("row_index", first), first), past) + shift
 
     def _first_of_chunk(self, number: int) -> int:
-        passed = 0
-        for tablet, (first, past) in zip(self._layout.tablets, self._bounds, strict=True):
+        for tablet, (first, past, shift) in zip(self._layout.tablets, self._bounds, strict=True):
             listed = flushed.chunks(self._connection, tablet.tablet_id, trimmed=True)
             if number < len(listed):
-                return passed + min(max(listed[max(number, 0)].first, first), past) - first
+                return min(max(listed[max(number, 0)].first, first), past) + shift
             number -= len(listed)
-            passed += past - first
-        return passed
+        return self.row_count
 
     def keys(self) -> Sequence[bytes]:
         return ()
 
     def read(self, wanted: Range) -> Iterator[list[Row]]:
-        layout, passed = self._layout, 0
-        for index, (first, past) in enumerate(self._bounds):
-            start = max(first + wanted.start - passed, first)
-            end = min(first + wanted.end - passed, past)
+        layout = self._layout
+        for index, (first, past, shift) in enumerate(self._bounds):
+            start, end = max(wanted.start - shift, first), min(wanted.end - shift, past)
             for rows in reads.ordered_rows(self._connection, layout, index, start, end):
                 found = StoredRows(layout.columns, rows.arrays, rows.past - rows.first)
                 for begin in range(0, len(found), _ROWS_PER_FETCH):
                     yield list(found[begin : begin + _ROWS_PER_FETCH])
-            passed += past - first
 
     def pieces(self) -> list[Piece]:
-        found, passed = [], 0
+        found = []
         states = attributes.tablets(self._connection, self._layout)
-        for tablet, state, (first, past) in zip(
-            self._layout.tablets, states, self._bounds, strict=True
-        ):
+        known = zip(self._layout.tablets, states, self._bounds, strict=True)
+        for tablet, state, (first, past, shift) in known:
             listed = flushed.chunks(self._connection, tablet.tablet_id)
             ends = [chunk.past for chunk in listed if chunk.past > first]
             weight = state["statistics"]["uncompressed_data_size"]
@@ -238,19 +234,16 @@ class _OrderedRows:
             for end in [*ends, past]:
                 share = weight * (end - begin) // max(past - first, 1)
                 if end > begin:
-                    found.append(Piece(passed + begin - first, passed + end - first, share))
+                    found.append(Piece(begin + shift, end + shift, share))
                 begin = end
-            passed += past - first
         return found
 
     def limits(self, start: int, end: int) -> dict[str, Any]:
-        index = 0
-        for first, past in self._bounds:
-            if start < past - first:
-                break
-            index, start, end = index + 1, start - (past - first), end - (past - first)
+        ends = [past + shift for _, past, shift in self._bounds]
+        index = bisect_right(ends, start)
+        shift = self._bounds[index][2]
         return {
-            limit: {"tablet_index": index, "row_index": first + row}
+            limit: {"tablet_index": index, "row_index": row - shift}
             for limit, row in (("lower_limit", start), ("upper_limit", end))
         }
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections import Counter
 from contextlib import suppress
 from threading import Lock, Timer
 
@@ -23,8 +22,7 @@ class Accesses:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._lock = Lock()
-        self._seen: Counter[str] = Counter()
-        self._last: dict[str, float] = {}
+        self._seen: dict[str, tuple[int, float]] = {}
 
     def record(self, node_id: str) -> None:
         """Count an access."""
@@ -33,19 +31,18 @@ class Accesses:
                 timer = Timer(_FLUSH_SECONDS, self._flush)
                 timer.daemon = True
                 timer.start()
-            self._seen[node_id] += 1
-            self._last[node_id] = time.time()
+            count, _ = self._seen.get(node_id, (0, 0.0))
+            self._seen[node_id] = count + 1, time.time()
 
     def _flush(self) -> None:
         with self._lock:
-            rows = [(each, count, self._last[each]) for each, count in self._seen.items()]
-            self._seen, self._last = Counter(), {}
+            seen, self._seen = self._seen, {}
         # The proxy may be gone by now, and its store with it.
         with suppress(sqlite3.Error), self._store.write() as connection:
             connection.executemany(
                 "INSERT INTO cypress_accesses VALUES (?, ?, ?) ON CONFLICT (node_id)"
                 " DO UPDATE SET count = count + excluded.count, at = max(at, excluded.at)",
-                [(each, count, clock.spell_unix(at)) for each, count, at in rows],
+                [(each, count, clock.spell_unix(at)) for each, (count, at) in seen.items()],
             )
 
 

@@ -10,6 +10,7 @@ import sqlite3
 from yt_exactly_once.local.cypress import chunks, clock, dynamic, locks
 from yt_exactly_once.local.cypress.layout import TRUNK, VERSIONED
 from yt_exactly_once.local.cypress.view import View
+from yt_exactly_once.local.store import scalar, scalars
 
 
 def merge(connection: sqlite3.Connection, tx: str, parent_tx: str) -> None:
@@ -20,10 +21,7 @@ def merge(connection: sqlite3.Connection, tx: str, parent_tx: str) -> None:
     orphans = _merge_entries(connection, tx, parent_tx)
     clock.restamp(connection, tx)
     _merge_attributes(connection, tx, parent_tx)
-    changed = connection.execute(
-        "SELECT node_id FROM cypress_contents WHERE tx = ?", (tx,)
-    ).fetchall()
-    for (node_id,) in changed:
+    for node_id in scalars(connection, "SELECT node_id FROM cypress_contents WHERE tx = ?", tx):
         chunks.merge(connection, node_id, tx, parent_tx)
     locks.hand_over(connection, tx, parent_tx)
     for node_id in {*orphans, *frozen}:
@@ -33,45 +31,46 @@ def merge(connection: sqlite3.Connection, tx: str, parent_tx: str) -> None:
 def discard(connection: sqlite3.Connection, tx: str) -> None:
     """Throw the versions of a transaction away."""
     frozen = locks.frozen_nodes(connection, tx)
-    created = connection.execute(
-        "SELECT child_id FROM cypress_entries WHERE tx = ? AND child_id IS NOT NULL", (tx,)
-    ).fetchall()
+    created = scalars(
+        connection, "SELECT child_id FROM cypress_entries WHERE tx = ? AND child_id IS NOT NULL", tx
+    )
     for table in VERSIONED:
         connection.execute(f"DELETE FROM {table} WHERE tx = ?", (tx,))
     locks.release(connection, tx)
-    for node_id in {*frozen, *(child_id for (child_id,) in created)}:
+    for node_id in {*frozen, *created}:
         destroy_if_unreachable(connection, node_id)
 
 
 def destroy_if_unreachable(connection: sqlite3.Connection, node_id: str) -> None:
     """Destroy an object unless a path leads to it or a snapshot lock holds it."""
-    row = connection.execute("SELECT type FROM cypress_nodes WHERE id = ?", (node_id,)).fetchone()
-    held = connection.execute(
+    node_type = View(connection).node_type(node_id)
+    held = scalar(
+        connection,
         "SELECT 1 FROM cypress_entries WHERE child_id = ?1"
         " UNION ALL SELECT 1 FROM cypress_locks WHERE node_id = ?1 AND mode = 'snapshot'",
-        (node_id,),
-    ).fetchone()
-    if row is None or held:
+        node_id,
+    )
+    if node_type is None or held:
         return
-    children = connection.execute(
+    children = scalars(
+        connection,
         "SELECT DISTINCT child_id FROM cypress_entries"
         " WHERE parent_id = ? AND child_id IS NOT NULL",
-        (node_id,),
-    ).fetchall()
-    if row[0] == "table" and _is_dynamic(connection, node_id):
+        node_id,
+    )
+    if node_type == "table" and _is_dynamic(connection, node_id):
         dynamic.tables().drop(connection, node_id)
     of_node = {**VERSIONED, "cypress_locks": "node_id", "cypress_accesses": "node_id"}
     for table, column in {**of_node, "cypress_nodes": "id"}.items():
         connection.execute(f"DELETE FROM {table} WHERE {column} = ?", (node_id,))
-    for (child_id,) in children:
+    for child_id in children:
         destroy_if_unreachable(connection, child_id)
 
 
 def _is_dynamic(connection: sqlite3.Connection, node_id: str) -> bool:
-    versions = connection.execute(
-        "SELECT DISTINCT tx FROM cypress_attributes WHERE node_id = ?", (node_id,)
-    ).fetchall()
-    return any(View(connection, (tx,)).attribute(node_id, "dynamic") for (tx,) in versions)
+    query = "SELECT DISTINCT tx FROM cypress_attributes WHERE node_id = ?"
+    versions = (View(connection, (tx,)) for tx in scalars(connection, query, node_id))
+    return any(version.attribute(node_id, "dynamic") for version in versions)
 
 
 def _merge_entries(connection: sqlite3.Connection, tx: str, parent_tx: str) -> set[str]:
@@ -82,13 +81,12 @@ def _merge_entries(connection: sqlite3.Connection, tx: str, parent_tx: str) -> s
     ).fetchall()
     connection.execute("DELETE FROM cypress_entries WHERE tx = ?", (tx,))
     for parent_id, name, child_id in entries:
-        old = connection.execute(
-            "SELECT child_id FROM cypress_entries WHERE parent_id = ? AND name = ? AND tx = ?",
-            (parent_id, name, parent_tx),
-        ).fetchone()
-        if old and old[0] is not None and old[0] != child_id:
-            orphans.add(old[0])
-        View(connection, (parent_tx,)).put_child(parent_id, name, child_id)
+        parent = View(connection, (parent_tx,))
+        query = "SELECT child_id FROM cypress_entries WHERE parent_id = ? AND name = ? AND tx = ?"
+        old = scalar(connection, query, parent_id, name, parent_tx)
+        if old not in {None, child_id}:
+            orphans.add(old)
+        parent.put_child(parent_id, name, child_id)
     return orphans
 
 

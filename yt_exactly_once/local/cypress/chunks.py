@@ -17,7 +17,7 @@ from yt_exactly_once.local.cypress.layout import TRUNK
 from yt_exactly_once.local.cypress.view import APPEND, OVERWRITE, View
 from yt_exactly_once.local.formats.row_formats import load_stored
 from yt_exactly_once.local.formats.structured import dump_yson, load_yson
-from yt_exactly_once.local.store import next_timestamp
+from yt_exactly_once.local.store import next_timestamp, scalar
 
 _ENDLESS = 2**62
 
@@ -85,8 +85,7 @@ def describe(view: View, object_id: str) -> dict[str, Any] | None:
 
 def read(connection: sqlite3.Connection, chunk: Chunk) -> bytes:
     """Return the data of a chunk."""
-    row = connection.execute("SELECT data FROM chunks WHERE id = ?", (chunk.id,)).fetchone()
-    return bytes(row[0])
+    return bytes(scalar(connection, "SELECT data FROM chunks WHERE id = ?", chunk.id))
 
 
 def edge_rows(view: View, listed: Iterable[Chunk]) -> list[dict[str, Any]]:
@@ -113,10 +112,8 @@ def write(view: View, node_id: str, pieces: Iterable[tuple[bytes, int]], *, appe
 
 def begin_append(view: View, node_id: str) -> None:
     """Let a transaction have a list of what it appends to a node."""
-    key = (node_id, view.tx)
-    known = view.connection.execute(
-        "SELECT 1 FROM cypress_contents WHERE node_id = ? AND tx = ?", key
-    ).fetchone()
+    query = "SELECT 1 FROM cypress_contents WHERE node_id = ? AND tx = ?"
+    known = scalar(view.connection, query, node_id, view.tx)
     if known is None and view.tx == TRUNK:
         view.put_content(node_id, OVERWRITE, None)
     elif known is None:
@@ -188,8 +185,5 @@ def _pieces(
 
 
 def _next_position(connection: sqlite3.Connection, node_id: str, tx: str) -> int:
-    row = connection.execute(
-        "SELECT COALESCE(MAX(position), -1) + 1 FROM chunk_refs WHERE node_id = ? AND tx = ?",
-        (node_id, tx),
-    ).fetchone()
-    return int(row[0])
+    query = "SELECT COALESCE(MAX(position), -1) + 1 FROM chunk_refs WHERE node_id = ? AND tx = ?"
+    return int(scalar(connection, query, node_id, tx))

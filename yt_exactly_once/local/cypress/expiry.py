@@ -18,6 +18,7 @@ from yt_exactly_once.local.cypress import clock, nodes, permissions, tree, ypath
 from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats.structured import load_yson
+from yt_exactly_once.local.store import scalar, scalars
 
 AT, AFTER = permissions.EXPIRATION
 _STORED = (
@@ -31,31 +32,22 @@ _LOCKED = (
 )
 
 
-def overdue(connection: sqlite3.Connection) -> list[str]:
-    """Return the nodes that should be gone."""
-    now = time.time()
-    return [node_id for node_id, end in _ends(connection) if end <= now]
-
-
 def expire(connection: sqlite3.Connection) -> None:
     """Remove the nodes that should be gone, with everything below them."""
     view = View(connection)
-    for (node_id,) in connection.execute(_LOCKED).fetchall():
+    for node_id in scalars(connection, _LOCKED):
         view.put_attribute(node_id, "access_time", clock.now())
-    for node_id in overdue(connection):
-        if view.node_type(node_id) is None:
-            # It went with another one.
-            continue
-        try:
-            nodes.unlink(view, node_id)
-        except YtError:
-            # A lock holds it; masters try again later too.
-            continue
+    now = time.time()
+    for node_id in [node_id for node_id, end in _ends(connection) if end <= now]:
+        # It may have gone with another one. One that a lock holds stays; masters try again later too.
+        if view.node_type(node_id) is not None:
+            with suppress(YtError):
+                nodes.unlink(view, node_id)
 
 
 def is_used(connection: sqlite3.Connection) -> bool:
     """Tell whether any node has an end."""
-    return connection.execute(_STORED + " LIMIT 1").fetchone() is not None
+    return scalar(connection, _STORED + " LIMIT 1") is not None
 
 
 def touch(view: View, path: Any) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import sqlite3
 
+from yt_exactly_once.local.store import scalar
+
 CLUSTER_NAME = "local"
 TRUNK = ""
 ROOT_ID = "1-1-1012f-1"
@@ -64,9 +66,7 @@ VERSIONED = {
 
 def create(connection: sqlite3.Connection) -> bool:
     """Create the tables if they are missing; tell whether they were."""
-    found = connection.execute(
-        "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cypress_nodes'"
-    ).fetchone()
+    found = scalar(connection, "SELECT 1 FROM sqlite_master WHERE name = 'cypress_nodes'")
     for statement in () if found else _STATEMENTS.split(";"):
         connection.execute(statement)
     connection.execute(_FORGET_CHUNK)

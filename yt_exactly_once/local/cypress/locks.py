@@ -17,6 +17,7 @@ from yt_exactly_once.local.cypress.ids import make_id
 from yt_exactly_once.local.cypress.layout import TRUNK, VERSIONED
 from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.store import scalar
 
 SNAPSHOT = "snapshot"
 SHARED = "shared"
@@ -224,7 +225,7 @@ def _conflict(view: View, wanted: Lock) -> YtError | None:
             code, how = Code.SAME_TRANSACTION_LOCK_CONFLICT, "already taken by parent transaction"
         elif _incompatible(held, wanted):
             code, how = Code.CONCURRENT_TRANSACTION_LOCK_CONFLICT, "taken by concurrent transaction"
-        elif wanted.mode == SNAPSHOT and frozen and wanted.tx in _chain(view.connection, held.tx):
+        elif wanted.mode == SNAPSHOT and frozen and wanted.tx in chain(view.connection, held.tx):
             how = "already taken by a descendant transaction"
             code = Code.DESCENDANT_TRANSACTION_LOCK_CONFLICT
         else:
@@ -256,12 +257,10 @@ def _error(view: View, wanted: Lock, held: Lock, code: Code, how: str) -> YtErro
 
 
 def _has_changes(view: View, node_id: str) -> bool:
-    return any(
-        view.connection.execute(
-            f"SELECT 1 FROM {table} WHERE {column} = ? AND tx = ?", (node_id, view.tx)
-        ).fetchone()
-        for table, column in VERSIONED.items()
+    queries = (
+        f"SELECT 1 FROM {of} WHERE {column} = ? AND tx = ?" for of, column in VERSIONED.items()
     )
+    return any(scalar(view.connection, query, node_id, view.tx) for query in queries)
 
 
 def _freeze(view: View, node_id: str) -> None:
@@ -283,7 +282,7 @@ def _freeze(view: View, node_id: str) -> None:
 def _grant_pending(connection: sqlite3.Connection, node_ids: list[str]) -> None:
     for node_id in dict.fromkeys(node_ids):
         for waiting in _on_node(connection, node_id, state="pending"):
-            view = View(connection, _chain(connection, waiting.tx))
+            view = View(connection, chain(connection, waiting.tx))
             if _conflict(view, waiting) is None:
                 if waiting.mode == SNAPSHOT:
                     _freeze(view, node_id)
@@ -293,13 +292,12 @@ def _grant_pending(connection: sqlite3.Connection, node_ids: list[str]) -> None:
                 )
 
 
-def _chain(connection: sqlite3.Connection, tx: str) -> tuple[str, ...]:
+def chain(connection: sqlite3.Connection, tx: str) -> tuple[str, ...]:
+    """Return a transaction, its ancestors and the trunk, whether they are alive or not."""
     found = []
     current = tx
     while current != TRUNK:
         found.append(current)
-        row = connection.execute(
-            "SELECT parent_id FROM master_transactions WHERE id = ?", (current,)
-        ).fetchone()
-        current = row[0] if row else TRUNK
+        query = "SELECT parent_id FROM master_transactions WHERE id = ?"
+        current = scalar(connection, query, current) or TRUNK
     return (*found, TRUNK)

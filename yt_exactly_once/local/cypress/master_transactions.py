@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from yt_exactly_once.local.cypress import branches, clock
+from yt_exactly_once.local.cypress import branches, clock, locks
 from yt_exactly_once.local.cypress.ids import TYPES, is_id, make_id, type_number
 from yt_exactly_once.local.cypress.layout import TRUNK
 from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.formats.structured import dump_yson, load_yson
+from yt_exactly_once.local.store import scalar, scalars
 
 DEFAULT_TIMEOUT_MS = 15_000
 MAX_TIMEOUT_MS = 10**12
@@ -33,18 +34,11 @@ def chain(connection: sqlite3.Connection, transaction_id: str) -> tuple[str, ...
         raise YtError(f'"{transaction_id}" is not a valid object id')
     if not is_master(transaction_id):
         raise YtError(f"{transaction_id} is not a valid master transaction id")
-    found: list[str] = []
-    current = transaction_id.lower()
-    moment = time.time()
-    while current != TRUNK:
-        row = connection.execute(
-            "SELECT parent_id, expires FROM master_transactions WHERE id = ?", (current,)
-        ).fetchone()
-        if row is None or row[1] <= moment:
-            raise no_such(transaction_id)
-        found.append(current)
-        current = row[0]
-    return (*found, TRUNK)
+    found = locks.chain(connection, transaction_id.lower())
+    living = "SELECT 1 FROM master_transactions WHERE id = ? AND expires > ?"
+    if not all(scalar(connection, living, each, time.time()) for each in found[:-1]):
+        raise no_such(transaction_id)
+    return found
 
 
 def view_of(
@@ -109,15 +103,14 @@ def start(
 
 def ping(connection: sqlite3.Connection, transaction_id: str, *, ancestors: bool) -> None:
     """Renew a lease, of the ancestors too on request."""
-    for current in chain(connection, transaction_id)[: None if ancestors else 1]:
-        if current != TRUNK:
-            lease, stored = connection.execute(
-                "SELECT timeout, attributes FROM master_transactions WHERE id = ?", (current,)
-            ).fetchone()
-            connection.execute(
-                "UPDATE master_transactions SET expires = ? WHERE id = ?",
-                (_expiry(lease, load_yson(stored, "attributes")), current),
-            )
+    for current in chain(connection, transaction_id)[: -1 if ancestors else 1]:
+        lease, stored = connection.execute(
+            "SELECT timeout, attributes FROM master_transactions WHERE id = ?", (current,)
+        ).fetchone()
+        connection.execute(
+            "UPDATE master_transactions SET expires = ? WHERE id = ?",
+            (_expiry(lease, load_yson(stored, "attributes")), current),
+        )
 
 
 def set_timeout(connection: sqlite3.Connection, transaction_id: str, timeout_ms: int) -> None:
@@ -145,17 +138,13 @@ def commit(connection: sqlite3.Connection, transaction_id: str) -> None:
     Nested ones are aborted, and so are those that had it as a prerequisite.
     """
     _, parent_id, *_ = chain(connection, transaction_id)
-    for nested in _nested(connection, transaction_id):
-        _end(connection, nested)
-    branches.merge(connection, transaction_id.lower(), parent_id)
-    _forget(connection, transaction_id)
-    _end_dependent(connection, transaction_id)
+    _end(connection, transaction_id.lower(), parent_id)
 
 
 def abort(connection: sqlite3.Connection, transaction_id: str) -> None:
     """Throw the changes of a transaction away; nested ones are aborted first."""
     chain(connection, transaction_id)
-    _end(connection, transaction_id)
+    _end(connection, transaction_id.lower())
 
 
 def expire(connection: sqlite3.Connection) -> None:
@@ -201,22 +190,20 @@ def _nested(connection: sqlite3.Connection, transaction_id: str) -> list[str]:
 
 
 def _ids(connection: sqlite3.Connection, condition: str, value: Any) -> list[str]:
-    rows = connection.execute(
-        f"SELECT id FROM master_transactions WHERE {condition} ORDER BY id", (value,)
+    return scalars(
+        connection, f"SELECT id FROM master_transactions WHERE {condition} ORDER BY id", value
     )
-    return [transaction_id for (transaction_id,) in rows]
 
 
-def _end(connection: sqlite3.Connection, transaction_id: str) -> None:
+def _end(connection: sqlite3.Connection, transaction_id: str, parent_id: str | None = None) -> None:
+    """End a transaction, into its parent or without a trace, with those that it does not leave alone."""
     for nested in _nested(connection, transaction_id):
         _end(connection, nested)
-    branches.discard(connection, transaction_id.lower())
-    _forget(connection, transaction_id)
-    _end_dependent(connection, transaction_id)
-
-
-def _end_dependent(connection: sqlite3.Connection, transaction_id: str) -> None:
-    """Abort the transactions that had this one, now ended, as a prerequisite."""
+    if parent_id is None:
+        branches.discard(connection, transaction_id)
+    else:
+        branches.merge(connection, transaction_id, parent_id)
+    connection.execute("DELETE FROM master_transactions WHERE id = ?", (transaction_id,))
     # One of them may have ended together with an earlier one; to end it again changes nothing.
     for other in dependent(connection, transaction_id):
         _end(connection, other)
@@ -230,7 +217,3 @@ def dependent(connection: sqlite3.Connection, transaction_id: str) -> list[str]:
         for other, stored in living
         if transaction_id.lower() in load_yson(stored, "attributes").get(_DEPENDS_ON, [])
     ]
-
-
-def _forget(connection: sqlite3.Connection, transaction_id: str) -> None:
-    connection.execute("DELETE FROM master_transactions WHERE id = ?", (transaction_id.lower(),))

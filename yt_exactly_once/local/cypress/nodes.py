@@ -155,8 +155,7 @@ def place(
 ) -> None:
     """Lead a path to a node: make missing parents, take locks, and unlink what was there.
 
-    Args:
-        given: its attributes, which may need rights of their own.
+    The given attributes of the node may need rights of their own.
     """
     index: int | None = None
     parent_id, name = position.id, ""
@@ -257,11 +256,7 @@ def unlink(view: View, node_id: str, *, recursive: bool = True) -> None:
 
 
 def hold(view: View, node_id: str, action: str, *, recursive: bool = True) -> tuple[str, str]:
-    """Ask for and lock what taking a node away needs; return its parent and its name there.
-
-    Raises:
-        YtError: 506 when it has children and is not to go with them.
-    """
+    """Ask for and lock what taking a node away needs; raise 506 for children; return parent and name."""
     if node_id == ROOT_ID:
         raise YtError(f"Cannot {action} the root")
     found = view.place(node_id)

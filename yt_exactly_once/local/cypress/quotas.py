@@ -15,6 +15,7 @@ from yt_exactly_once.local.cypress import chunks, dynamic
 from yt_exactly_once.local.cypress.view import Node, View
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.formats.structured import dump_yson
+from yt_exactly_once.local.store import scalar, scalars
 
 ACCOUNT, BUNDLE = "account", "tablet_cell_bundle"
 _TITLES = {
@@ -71,10 +72,8 @@ def below(view: View, node_id: str) -> dict[str, Any]:
 def used_by(view: View, kind: str, name: str) -> dict[str, Any]:
     """Return what an account, with the accounts below it, or a bundle has used."""
     total = Counter(dict.fromkeys(_OF[kind], 0))
-    nodes = view.connection.execute(
-        "SELECT id FROM cypress_nodes WHERE type = 'table' OR ?", (kind == ACCOUNT,)
-    ).fetchall()
-    for (node_id,) in nodes:
+    query = "SELECT id FROM cypress_nodes WHERE type = 'table' OR ?"
+    for node_id in scalars(view.connection, query, kind == ACCOUNT):
         owner = _owners(view, node_id).get(kind)
         paid = owner is not None and name in (_chain(view, owner) if kind == ACCOUNT else [owner])
         if paid and view.place(node_id) is not None:
@@ -159,11 +158,8 @@ def _chain(view: View, account: str) -> Iterator[str]:
 
 def _any_limits(view: View) -> bool:
     """Tell whether anybody has set a limit; an index answers."""
-    found = view.connection.execute(
-        "SELECT 1 FROM cypress_attributes WHERE name = 'resource_limits' AND value != ? LIMIT 1",
-        (dump_yson({}),),
-    )
-    return found.fetchone() is not None
+    query = "SELECT 1 FROM cypress_attributes WHERE name = 'resource_limits' AND value != ? LIMIT 1"
+    return scalar(view.connection, query, dump_yson({})) is not None
 
 
 def _limits(view: View, kind: str, name: str) -> dict[str, int]:

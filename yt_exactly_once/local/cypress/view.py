@@ -14,6 +14,7 @@ from typing import Any
 from yt_exactly_once.local.cypress.layout import ROOT_ID, TRUNK
 from yt_exactly_once.local.cypress.ypath import escape
 from yt_exactly_once.local.formats.structured import dump_yson, load_yson
+from yt_exactly_once.local.store import scalar
 
 OVERWRITE = "overwrite"
 APPEND = "append"
@@ -78,10 +79,9 @@ class View:
 
     def node_type(self, node_id: str) -> str | None:
         """Return the type of an object, or `None` when there is none."""
-        row = self.connection.execute(
-            "SELECT type FROM cypress_nodes WHERE id = ?", (node_id,)
-        ).fetchone()
-        return row[0] if row else None
+        query = "SELECT type FROM cypress_nodes WHERE id = ?"
+        node_type: str | None = scalar(self.connection, query, node_id)
+        return node_type
 
     def child(self, parent_id: str, name: str) -> str | None:
         """Return the id of a child."""

@@ -122,19 +122,12 @@ def consumer_meta(
     connection: sqlite3.Connection, queue: TableLayout, index: int, offset: int
 ) -> dict[str, Any] | None:
     """Describe the rows around an offset; None when nothing is known of them."""
-    has_time = queue.column(TIMESTAMP_COLUMN) is not None
-    has_weight = queue.column(CUMULATIVE_WEIGHT_COLUMN) is not None
-    if not has_time and not has_weight:
+    stored = reads.cell(connection, queue, index, offset, TIMESTAMP_COLUMN)
+    weight = reads.cell(connection, queue, index, offset - 1, CUMULATIVE_WEIGHT_COLUMN)
+    if stored is None and weight is None:
         return None
-    meta: dict[str, Any] = {"cumulative_data_weight": None, "offset_timestamp": None}
-    if has_time:
-        stored = reads.cell(connection, queue, index, offset, TIMESTAMP_COLUMN)
-        meta["offset_timestamp"] = None if stored is None else YsonUint64(stored)
-    if has_weight:
-        meta["cumulative_data_weight"] = reads.cell(
-            connection, queue, index, offset - 1, CUMULATIVE_WEIGHT_COLUMN
-        )
-    return meta if any(known is not None for known in meta.values()) else None
+    moment = None if stored is None else YsonUint64(stored)
+    return {"cumulative_data_weight": weight, "offset_timestamp": moment}
 
 
 def pull(
@@ -146,19 +139,14 @@ def pull(
     max_rows: int,
     max_weight: int,
 ) -> StoredRows:
-    """Return committed rows of a partition from an offset on, at most up to the end of a chunk.
-
-    Raises:
-        YtError: no such partition, it is not mounted, or the offset is negative.
-    """
+    """Return committed rows of a mounted partition from an offset on, at most up to the end of a chunk."""
     if queue.sorted:
         raise YtError(f"Table {queue.path} is not ordered")
-    tablets = [tablet_at(queue, index)]
-    check_has_cell(tablets)
-    check_readable(queue, tablets)
+    tablet = tablet_at(queue, index)
+    check_has_cell([tablet])
+    check_readable(queue, [tablet])
     if offset < 0:
         raise YtError(f"Cannot read table {queue.path} at a negative offset {offset}")
-    (tablet,) = tablets
     offset = max(offset, reads.bounds(connection, queue, index)[0])
     past = flushed.end_of_chunk(connection, tablet.tablet_id, offset)
     if past is not None:

@@ -43,10 +43,6 @@ def locate(
     """Return the physical place of a queue or a consumer.
 
     Nothing is known here about other clusters: places on them are taken as given.
-
-    Raises:
-        YtError: 500 inside when there is nothing and there should be something; the path names one of
-            several consumers.
     """
     parsed = ypath.parse(path, what)
     cluster = cluster_of(parsed)

@@ -1,7 +1,7 @@
 """What the queue agent of a real cluster would publish: the attributes `queue_*` of every role.
 
-Owns the status of queues; that of consumers is worked out beside it. Numbers that need a history of
-measurements (rates) are zero here.
+It is worked out from the newest state of queues, consumers and registrations. Numbers that need a history
+of measurements (rates) are zero here.
 """
 
 from __future__ import annotations
@@ -9,19 +9,47 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from itertools import starmap
+from typing import Any, NamedTuple
 
-from yt_exactly_once.local.cypress.view import Node
+from yt_exactly_once.local.cypress import clock, tree, ypath
+from yt_exactly_once.local.cypress.view import Node, View
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.queues import consumer_status, registrations
+from yt_exactly_once.local.queues import registrations
+from yt_exactly_once.local.queues.consumers import check_consumer
+from yt_exactly_once.local.queues.places import Place
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS
-from yt_exactly_once.local.tables.layout import TableLayout
+from yt_exactly_once.local.tables.layout import TableLayout, Tablet
 from yt_exactly_once.local.tables.schema import CUMULATIVE_WEIGHT_COLUMN, TIMESTAMP_COLUMN
 from yt_exactly_once.local.tablets import counters, reads
+from yt_exactly_once.local.tablets.access import check_readable
+from yt_exactly_once.local.tablets.catalog import find_layout
 
 _BANNED = "queue_agent_banned"
 _STAGE, _DEFAULT_STAGE = "queue_agent_stage", "production"
+_MILLISECONDS = 1000
+_COUNTERS = ("tablet_index", "trimmed_rows", "total_rows", "total_weight", "trimmed_weight")
+
+
+class _Position(NamedTuple):
+    """A row of a consumer: the offset, when it was written, and what was known of the rows before it."""
+
+    offset: int = 0
+    consumed_at: int = 0
+    weight: int | None = None
+
+
+@dataclass(frozen=True)
+class _Partition:
+    """A partition of a queue, see `_COUNTERS`: its rows are those from `lower` up to `upper`."""
+
+    index: int
+    lower: int
+    upper: int
+    weight: int
+    trimmed_weight: int
 
 
 def queue_attributes(
@@ -59,10 +87,8 @@ def _by_role(
         }
     if node.attributes.get("treat_as_queue_consumer"):
         return {
-            "queue_consumer_status": lambda: consumer_status.status(connection, node, layout),
-            "queue_consumer_partitions": lambda: consumer_status.partitions(
-                connection, node, layout
-            ),
+            "queue_consumer_status": lambda: _consumer_status(connection, node, layout),
+            "queue_consumer_partitions": lambda: _consumer_partitions(connection, node, layout),
         }
     if node.attributes.get("treat_as_queue_producer"):
         return {"queue_producer_status": dict, "queue_producer_partitions": list}
@@ -80,7 +106,7 @@ def _queue_status(
         "has_cumulative_data_weight_column": layout.column(CUMULATIVE_WEIGHT_COLUMN) is not None,
         "registrations": [item.describe() for item in found],
         "alerts": {},
-        **consumer_status.no_rates("write"),
+        **_no_rates("write"),
     }
 
 
@@ -90,7 +116,7 @@ def _queue_partitions(connection: sqlite3.Connection, layout: TableLayout) -> li
     partitions: list[dict[str, Any]] = []
     for tablet, (total, trimmed, *weights, last_write) in zip(layout.tablets, rows, strict=True):
         if not tablet.is_readable:
-            partitions.append({"error": consumer_status.not_mounted(tablet).to_dict()})
+            partitions.append({"error": _not_mounted(tablet).to_dict()})
             continue
         idle = time.time() - (last_write >> TIMESTAMP_COUNTER_BITS)
         partitions.append(
@@ -99,9 +125,9 @@ def _queue_partitions(connection: sqlite3.Connection, layout: TableLayout) -> li
                 "upper_row_index": total,
                 "available_row_count": total - trimmed,
                 **_weights(connection, layout, tablet.index, total, weights),
-                "last_row_commit_time": consumer_status.spelled(last_write),
+                "last_row_commit_time": _spelled(last_write),
                 "commit_idle_time": max(int(idle * 1000), 0),
-                **consumer_status.no_rates("write"),
+                **_no_rates("write"),
                 "meta": {},
             }
         )
@@ -119,3 +145,145 @@ def _weights(
         "available_data_weight": None if weight is None or trimmed is None else weight - trimmed,
         "trimmed_data_weight": trimmed,
     }
+
+
+def _consumer_status(
+    connection: sqlite3.Connection, node: Node, layout: TableLayout
+) -> dict[str, Any]:
+    """Return the registrations of a consumer, and for every queue its size or why it has none."""
+    try:
+        check_consumer(layout)
+    except YtError as error:
+        return {"error": error.to_dict()}
+    found = _registered(connection, node)
+    unread = next((_not_mounted(each) for each in layout.tablets if not each.is_readable), None)
+    queues: dict[str, Any] = {}
+    for item in found:
+        try:
+            count = _open(connection, item.queue).tablet_count
+            if unread is not None:
+                raise unread
+        except YtError as error:
+            queues[str(item.queue)] = {"error": error.to_dict()}
+            continue
+        known = {"queue": str(item.queue), "vital": item.vital, "partition_count": count}
+        queues[str(item.queue)] = {**known, **_no_rates("read")}
+    return {"registrations": [item.describe() for item in found], "queues": queues}
+
+
+def _consumer_partitions(
+    connection: sqlite3.Connection, node: Node, layout: TableLayout
+) -> dict[str, list[dict[str, Any]]]:
+    """Return the position of a consumer in each partition of each of its queues."""
+    # The status tells why.
+    try:
+        check_consumer(layout)
+        check_readable(layout, layout.tablets)
+    except YtError:
+        return {}
+    positions = _positions(connection, layout)
+    result: dict[str, list[dict[str, Any]]] = {}
+    for item in _registered(connection, node):
+        try:
+            queue = _open(connection, item.queue)
+        except YtError:
+            result[str(item.queue)] = []
+            continue
+        found = result[str(item.queue)] = []
+        counted = counters.of_all(connection, queue, *_COUNTERS)
+        for tablet, partition in zip(queue.tablets, starmap(_Partition, counted), strict=True):
+            place = item.queue.cluster, item.queue.path, partition.index
+            position = positions.get(place, _Position())
+            found.append(
+                _describe(connection, queue, partition, position)
+                if tablet.is_readable
+                else {"error": _not_mounted(tablet).to_dict()}
+            )
+    return result
+
+
+def _not_mounted(tablet: Tablet) -> YtError:
+    """Return what is said of a partition that cannot be read."""
+    return YtError(f"Tablet {tablet.tablet_id} is not mounted", state=tablet.state)
+
+
+def _no_rates(action: str) -> dict[str, dict[str, float]]:
+    """Return rates of nothing, over every period that the queue agent publishes."""
+    rate = dict.fromkeys(("current", "1m_raw", "1m", "1h", "1d"), 0.0)
+    return {f"{action}_{what}_rate": rate for what in ("row_count", "data_weight")}
+
+
+def _spelled(timestamp: int) -> str:
+    """Return the time of a timestamp as attributes spell it."""
+    return clock.spell_unix(timestamp >> TIMESTAMP_COUNTER_BITS)
+
+
+def _registered(connection: sqlite3.Connection, node: Node) -> list[registrations.Registration]:
+    return [item for item in registrations.listing(connection) if item.consumer.path == node.path]
+
+
+def _open(connection: sqlite3.Connection, place: Place) -> TableLayout:
+    position = tree.reach(View(connection), ypath.parse(place.path))
+    queue = find_layout(connection, position.id, position.path)
+    if queue is None or queue.sorted:
+        raise YtError("Only ordered dynamic tables are supported as queues")
+    return queue
+
+
+def _positions(
+    connection: sqlite3.Connection, layout: TableLayout
+) -> dict[tuple[str, str, int], _Position]:
+    """Return the rows of a consumer by cluster, path and partition."""
+    found = {}
+    for moment, row in registrations.stamped_rows(connection, layout, {}):
+        place = row["queue_cluster"].decode(), row["queue_path"].decode()
+        meta = row.get("meta")
+        weight = meta.get(b"cumulative_data_weight") if isinstance(meta, dict) else None
+        weight = int(weight) if isinstance(weight, int) else None
+        found[*place, int(row["partition_index"])] = _Position(int(row["offset"]), moment, weight)
+    return found
+
+
+def _describe(
+    connection: sqlite3.Connection, queue: TableLayout, partition: _Partition, position: _Position
+) -> dict[str, Any]:
+    unread_weight = _unread_weight(connection, queue, partition, position)
+    next_time = reads.cell(connection, queue, partition.index, position.offset, TIMESTAMP_COLUMN)
+    lag = 0
+    if position.offset < partition.upper and next_time is not None:
+        lag = max(int((time.time() - (next_time >> TIMESTAMP_COUNTER_BITS)) * _MILLISECONDS), 1)
+    return {
+        "partition_index": partition.index,
+        "next_row_index": position.offset,
+        "unread_row_count": partition.upper - position.offset,
+        "unread_data_weight": unread_weight,
+        "next_row_commit_time": None if next_time is None else _spelled(next_time),
+        "processing_lag": lag,
+        "last_consume_time": _spelled(position.consumed_at),
+        "disposition": _disposition(partition, position.offset),
+        **_no_rates("read"),
+    }
+
+
+def _disposition(partition: _Partition, offset: int) -> str:
+    if offset < partition.lower:
+        return "expired"
+    if offset > partition.upper:
+        return "ahead"
+    return "up_to_date" if offset == partition.upper else "pending_consumption"
+
+
+def _unread_weight(
+    connection: sqlite3.Connection, queue: TableLayout, partition: _Partition, position: _Position
+) -> int | None:
+    """Return the weight of the rows from the offset on; None where nothing tells it."""
+    if position.offset >= partition.upper:
+        return 0
+    weight = position.weight
+    if weight is None and position.offset > 0:
+        weight = reads.cell(
+            connection, queue, partition.index, position.offset - 1, CUMULATIVE_WEIGHT_COLUMN
+        )
+    if weight is None and 0 < position.offset == partition.lower:
+        weight = partition.trimmed_weight
+    return None if weight is None else partition.weight - int(weight)

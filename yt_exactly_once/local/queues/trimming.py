@@ -6,6 +6,7 @@ import logging
 import sqlite3
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from yt_exactly_once.local.errors import Code, YtError
@@ -23,11 +24,7 @@ _LOGGER = logging.getLogger(__name__)
 def trim(
     connection: sqlite3.Connection, layout: TableLayout, index: int, trimmed_row_count: int
 ) -> None:
-    """Drop the rows of a tablet before an index; a smaller index than before changes nothing.
-
-    Raises:
-        YtError: no such tablet, it is not mounted, or it has fewer rows.
-    """
+    """Drop the rows of a mounted tablet before an index; a smaller index than before changes nothing."""
     tablet = tablet_at(layout, index)
     if tablet.state != "mounted":
         raise YtError(
@@ -44,7 +41,7 @@ def trim(
     retention.trim(connection, layout, tablet, trimmed_row_count)
 
 
-def trim_consumed(store: Store, queue_path: str) -> dict[int, int]:
+def trim_consumed(store: Store, queue_path: str) -> dict[str, int]:
     """Do what the queue agent does now and then: drop what every vital consumer has read.
 
     Acts on `auto_trim_config` of the queue: nothing unless `enable`; `retained_rows` and
@@ -56,7 +53,7 @@ def trim_consumed(store: Store, queue_path: str) -> dict[int, int]:
         The trimmed row count that was asked for, per partition that has something to trim.
     """
     apply_due(store)
-    done: dict[int, int] = {}
+    done: dict[str, int] = {}
     with store.write() as connection:
         node, queue = open_node(connection, queue_path)
         config = node.attributes.get("auto_trim_config") or {}
@@ -76,7 +73,7 @@ def trim_consumed(store: Store, queue_path: str) -> dict[int, int]:
             target = _keep_retained(connection, queue, tablet.index, min(read), config)
             if target > 0 and tablet.state == "mounted":
                 trim(connection, queue, tablet.index, target)
-                done[tablet.index] = target
+                done[str(tablet.index)] = target
     return done
 
 
@@ -92,49 +89,35 @@ def trim_all(store: Store) -> list[dict[str, Any]]:
             # A registration may outlive its queue; the others are still to be trimmed.
             result.append({"queue": path, "error": error.to_dict()})
             continue
-        result.append({"queue": path, "trimmed": {str(k): v for k, v in trimmed.items()}})
+        result.append({"queue": path, "trimmed": trimmed})
     return result
 
 
-class QueueAgent:
-    """A thread that trims every queue after each period; without it a test takes the step when it wants.
+def start_agent(store: Store, period: float) -> Callable[[], None]:
+    """Trim every queue each so many seconds, in a thread; return what ends it after a step."""
+    done = threading.Event()
 
-    Args:
-        period: seconds between two steps.
-    """
-
-    def __init__(self, store: Store, period: float) -> None:
-        self._store = store
-        self._period = period
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="queue agent", daemon=True)
-
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End after the step that is running."""
-        self._done.set()
-        self._thread.join()
-
-    def _work(self) -> None:
-        while not self._done.wait(self._period):
+    def work() -> None:
+        while not done.wait(period):
             try:
-                trim_all(self._store)
+                trim_all(store)
             except sqlite3.OperationalError:
                 # The store was busy for very long; the next step does what this one did not.
                 _LOGGER.warning("Queues were not trimmed", exc_info=True)
+
+    def stop() -> None:
+        done.set()
+        thread.join()
+
+    thread = threading.Thread(target=work, name="queue agent", daemon=True)
+    thread.start()
+    return stop
 
 
 def _offsets(
     connection: sqlite3.Connection, found: registrations.Registration, queue: TableLayout
 ) -> list[int]:
-    """Return the offset of a consumer in each partition of a queue.
-
-    Raises:
-        YtError: the consumer is gone, is no consumer, or is not mounted.
-    """
+    """Return the offset of a consumer in each partition of a queue; `YtError` where it cannot be read."""
     _, consumer = open_node(connection, found.consumer.path)
     offsets = []
     for tablet in queue.tablets:

@@ -6,7 +6,7 @@ from typing import Any
 
 from yt import yson
 
-from yt_exactly_once.local.cypress import rich_path
+from yt_exactly_once.local.cypress import ypath
 from yt_exactly_once.local.rpc.message_types import text
 
 
@@ -14,7 +14,7 @@ def load(raw: bytes, what: str = "path") -> Any:
     """Return a path as a parameter of a command."""
     if not raw.lstrip().startswith(b"<"):
         return text(raw, what)
-    plain, attributes = rich_path.parse(raw.lstrip(), what)
+    plain, attributes = ypath.parse_rich(raw.lstrip(), what)
     path = yson.YsonUnicode(plain)
     path.attributes = attributes
     return path
