@@ -23,19 +23,17 @@ from yt_exactly_once import errors
 from yt_exactly_once.codec.arrow_types import arrow_type_of, logical_type_of, match_types
 from yt_exactly_once.codec.matches import Fit
 from yt_exactly_once.codec.reserved import RESERVED_PREFIX
-from yt_exactly_once.codec.scalars import SCALARS
+from yt_exactly_once.codec.scalars import SCALARS, decimal
 from yt_exactly_once.codec.types import (
-    DecimalType,
     DictType,
     ListType,
     LogicalType,
     Member,
     OptionalType,
-    SimpleType,
     StructType,
     TaggedType,
-    TupleType,
     VariantType,
+    numbered,
     scalar_of,
 )
 from yt_exactly_once.config import DeliveryMode
@@ -230,6 +228,7 @@ def error_tree() -> str:
 
 def retries() -> str:
     """Which failure leads to what."""
+    look_up = "look up the ledger, then a new attempt unless it was applied"
     return "\n".join(
         [
             "# Failures and retries",
@@ -254,8 +253,8 @@ def retries() -> str:
             "| what has happened | codes | the sink | the sink, at a commit | error |",
             "|---|---|---|---|---|",
             *(
-                f"| {failure.meaning} | {_codes(failure)} | {failure.decision} "
-                f"| {failure.decision_at_commit} | `{failure.error.__name__}` |"
+                f"| {failure.meaning} | {_codes(failure)} | {_decision(failure)} "
+                f"| {_decision(failure) if failure.answered else look_up} | `{failure.error.__name__}` |"
                 for failure in FAILURES
             ),
             "",
@@ -325,6 +324,10 @@ def metrics() -> str:
     )
 
 
+def _decision(failure: Failure) -> str:
+    return "a new attempt" if issubclass(failure.error, errors.TransientError) else "stop"
+
+
 def _codes(failure: Failure) -> str:
     return ", ".join(f"`{code} {name}`" for code, name in sorted(failure.codes.items()))
 
@@ -351,20 +354,21 @@ _FOREIGN_TYPES: tuple[spark.DataType, ...] = (
     spark.CalendarIntervalType(),
     spark.VariantType(),
 )
-_SIMPLE: tuple[LogicalType, ...] = (*map(SimpleType, SCALARS), DecimalType(20, 0))
-_PARTS = (Member("a", SimpleType("int64")), Member("b", OptionalType(SimpleType("utf8"))))
+_SIMPLE: tuple[LogicalType, ...] = (*SCALARS.values(), decimal(20, 0))
+_PARTS = (Member("a", SCALARS["int64"]), Member("b", OptionalType(SCALARS["utf8"])))
+_UNNAMED = numbered(part.type for part in _PARTS)
 _COMPOSITE: tuple[LogicalType, ...] = (
-    OptionalType(SimpleType("int64")),
-    OptionalType(OptionalType(SimpleType("int64"))),
-    ListType(OptionalType(SimpleType("int64"))),
+    OptionalType(SCALARS["int64"]),
+    OptionalType(OptionalType(SCALARS["int64"])),
+    ListType(OptionalType(SCALARS["int64"])),
     StructType(_PARTS),
-    TupleType(tuple(part.type for part in _PARTS)),
+    StructType(_UNNAMED, named=False),
     VariantType(_PARTS, named=True),
-    VariantType(tuple(Member(f"_{n}", one.type) for n, one in enumerate(_PARTS, 1)), named=False),
-    DictType(SimpleType("utf8"), SimpleType("int64")),
-    TaggedType("label", SimpleType("int64")),
-    DecimalType(12, 3),
-    OptionalType(SimpleType("yson")),
+    VariantType(_UNNAMED, named=False),
+    DictType(SCALARS["utf8"], SCALARS["int64"]),
+    TaggedType("label", SCALARS["int64"]),
+    decimal(12, 3),
+    OptionalType(SCALARS["yson"]),
 )
 
 
@@ -498,8 +502,9 @@ def _arrow(*types: spark.DataType) -> list[pa.DataType]:
 
 
 def _created_as(one: spark.DataType) -> str:
-    logical = logical_type_of(_arrow(one)[0], nullable=False)
-    return "refused: only nulls fit" if logical is None else f"`{logical}`"
+    if isinstance(one, spark.NullType):
+        return "refused: only nulls fit"
+    return f"`{logical_type_of(_arrow(one)[0], nullable=False)}`"
 
 
 def _foreign_remedy(one: spark.DataType) -> str:

@@ -13,22 +13,22 @@ from hypothesis import strategies as st
 from yt.yson.yson_types import YsonUint64
 
 from yt_exactly_once.codec import types as yt_types
-from yt_exactly_once.codec.scalars import SCALARS
+from yt_exactly_once.codec.scalars import SCALARS, Scalar, decimal
 
 SIMPLE = sorted(
     set(SCALARS) - {"yson", "null", "void", *(name for name in SCALARS if "tz_" in name)}
 )
-ANY = yt_types.OptionalType(yt_types.SimpleType("yson"))
-JSON = yt_types.SimpleType("json")
+ANY = yt_types.OptionalType(SCALARS["yson"])
+JSON = SCALARS["json"]
 WIDE = Context(prec=80)
 SPARK_DIGITS = 38
 
 
 def simple_types(max_digits=SPARK_DIGITS):
     decimals = st.integers(1, max_digits).flatmap(
-        lambda digits: st.integers(0, digits).map(lambda scale: yt_types.DecimalType(digits, scale))
+        lambda digits: st.integers(0, digits).map(lambda scale: decimal(digits, scale))
     )
-    return st.sampled_from(SIMPLE).map(yt_types.SimpleType) | decimals
+    return st.sampled_from(SIMPLE).map(SCALARS.get) | decimals
 
 
 def members(types):
@@ -41,9 +41,7 @@ def members(types):
 
 
 def unnamed(types):
-    return st.lists(types, min_size=1, max_size=3).map(
-        lambda found: tuple(yt_types.Member(f"_{n}", one) for n, one in enumerate(found, 1))
-    )
+    return st.lists(types, min_size=1, max_size=3).map(yt_types.numbered)
 
 
 def types(max_digits=SPARK_DIGITS):
@@ -56,9 +54,7 @@ def types(max_digits=SPARK_DIGITS):
             inner.map(yt_types.ListType),
             inner.map(lambda item: yt_types.TaggedType("label", item)),
             members(inner).map(yt_types.StructType),
-            st.lists(inner, min_size=1, max_size=3).map(
-                lambda found: yt_types.TupleType(tuple(found))
-            ),
+            unnamed(inner).map(lambda found: yt_types.StructType(found, named=False)),
             members(inner).map(lambda found: yt_types.VariantType(found, named=True)),
             unnamed(inner).map(lambda found: yt_types.VariantType(found, named=False)),
             # The cluster takes no dicts with JSON for keys.
@@ -70,14 +66,15 @@ def types(max_digits=SPARK_DIGITS):
     return st.recursive(simple | st.just(ANY), composite, max_leaves=5)
 
 
-def values(logical):  # noqa: C901, PLR0911 - a case per kind
+def values(logical):  # noqa: PLR0911 - a case per kind
     """Draw triples: the value as Arrow takes it, and as YSON has it by name and by position."""
     match logical:
         case yt_types.TaggedType(_, item):
             return values(item)
-        case yt_types.SimpleType(name):
-            return simple_values(name)
-        case yt_types.DecimalType(precision, scale):
+        case Scalar() if not pa.types.is_decimal(logical.plain):
+            return simple_values(logical.name)
+        case Scalar(plain=kind):
+            precision, scale = kind.precision, kind.scale
             return st.integers(1 - 10**precision, 10**precision - 1).map(
                 lambda number: same(
                     Decimal(number).scaleb(-scale, WIDE), stored_decimal(number, precision)
@@ -90,19 +87,13 @@ def values(logical):  # noqa: C901, PLR0911 - a case per kind
             return st.just((None, None, None)) | values(item)
         case yt_types.ListType(item):
             return st.lists(values(item), max_size=3).map(transposed)
-        case yt_types.TupleType(elements):
-            return st.tuples(*map(values, elements)).map(
-                lambda found: (
-                    {f"_{n}": v[0] for n, v in enumerate(found, 1)},
-                    [v[1] for v in found],
-                    [v[2] for v in found],
-                )
-            )
-        case yt_types.StructType(parts):
+        case yt_types.StructType(parts, named):
             return st.tuples(*[values(part.type) for part in parts]).map(
                 lambda found: (
                     {part.name: v[0] for part, v in zip(parts, found, strict=True)},
-                    {part.name.encode(): v[1] for part, v in zip(parts, found, strict=True)},
+                    {part.name.encode(): v[1] for part, v in zip(parts, found, strict=True)}
+                    if named
+                    else [v[1] for v in found],
                     [v[2] for v in found],
                 )
             )
@@ -239,10 +230,10 @@ def tables(draw, column_types):
     return columns, types_drawn, rows
 
 
-def scaled(logical, value):  # noqa: C901, PLR0911 - a case per kind
+def scaled(logical, value):  # noqa: PLR0911 - a case per kind
     """Bring drawn dates and instants to the unit Arrow counts in."""
     match logical:
-        case yt_types.SimpleType(name) if name in UNITS:
+        case Scalar(name=name) if name in UNITS:
             return value * UNITS[name]
         case yt_types.TaggedType(_, item):
             return scaled(item, value)
@@ -254,8 +245,6 @@ def scaled(logical, value):  # noqa: C901, PLR0911 - a case per kind
             return scaled(item, value)
         case yt_types.ListType(item):
             return [scaled(item, one) for one in value]
-        case yt_types.TupleType(elements):
-            return {f"_{n}": scaled(one, value[f"_{n}"]) for n, one in enumerate(elements, 1)}
         case yt_types.StructType(parts):
             return {part.name: scaled(part.type, value[part.name]) for part in parts}
         case yt_types.DictType(key, item):

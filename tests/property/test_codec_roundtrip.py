@@ -13,9 +13,10 @@ from yt.yson.yson_types import YsonUint64
 from tests.kinds import dict_of, listed, struct
 from tests.property.random_tables import batch_of, tables, types
 from yt_exactly_once.codec import bindings
+from yt_exactly_once.codec.arrow_types import arrow_type_of
 from yt_exactly_once.codec.rows import WireFormat, decode, encode
 from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of, check_frame
-from yt_exactly_once.codec.yson_reader import parse_rows
+from yt_exactly_once.codec.yson_reader import UnfitColumnError, parse_rows
 from yt_exactly_once.codec.yson_scan import scan_rows
 
 MAX_DIGITS = 76
@@ -127,7 +128,7 @@ def test_scan_and_parser_find_the_same_columns(table, data):
     payload = encode(batch, plan, WireFormat.YSON)
     if data.draw(st.booleans()):
         payload = payload.removesuffix(b";")
-    wanted = {c.name: c.type for c in schema.columns if data.draw(st.booleans())}
+    wanted = wanted_of(c for c in schema.columns if data.draw(st.booleans()))
     scanned, parser = scan_rows(payload, wanted), parse_rows(payload, wanted)
     if scanned is None:
         # A string may look like rows. Few long values, variants and `yson` are left to the parser.
@@ -151,7 +152,7 @@ def test_long_rows_are_read_as_short_ones(table, data):
     damaged = bool(payload) and data.draw(st.sampled_from([False, False, True]))
     if damaged:
         payload[data.draw(st.integers(0, len(payload) - 1))] = data.draw(st.integers(0, 255))
-    wanted = {c.name: c.type for c in schema.columns if data.draw(st.booleans())}
+    wanted = wanted_of(c for c in schema.columns if data.draw(st.booleans()))
     limits = {"LONG": data.draw(st.integers(1, 60)), "_PART_BYTES": 20, "_BLOCK": 2}
     short = read(payload, wanted)
     with patch.multiple(bindings, **limits):
@@ -160,14 +161,16 @@ def test_long_rows_are_read_as_short_ones(table, data):
     assert repr(long) == repr(short) or (damaged and long is ValueError)
 
 
+def wanted_of(columns):
+    return {c.name: (c.type, arrow_type_of(c.type, binary_strings=True)) for c in columns}
+
+
 def read(payload, wanted):
     try:
         found = parse_rows(bytes(payload), wanted)
-    except ValueError as error:
+    except (ValueError, UnfitColumnError) as error:
         return type(error)
-    return [
-        (one.to_pylist(), one.type) if isinstance(one, pa.Array) else one for one in found.values()
-    ]
+    return [(one.to_pylist(), one.type) for one in found.values()]
 
 
 def strings(row):
@@ -211,7 +214,7 @@ def test_damaged_payload_never_scans_to_other_values(columns, noise, data):
     payload = bytearray(encode(batch, plan, WireFormat.YSON))
     for _ in range(data.draw(st.integers(1, 3))):
         payload[data.draw(st.integers(0, len(payload) - 1))] = data.draw(st.integers(0, 255))
-    wanted = {c.name: c.type for c in schema.columns}
+    wanted = wanted_of(schema.columns)
     scanned = scan_rows(bytes(payload), wanted)
     if scanned is None:
         return

@@ -11,9 +11,10 @@ from yt.yson.yson_types import YsonUint64
 
 from tests.kinds import RAW_VALUES, decimal, dict_of, listed, optional, struct, tuple_of, variant
 from yt_exactly_once.codec import yson_scan
+from yt_exactly_once.codec.arrow_types import arrow_type_of
 from yt_exactly_once.codec.rows import decode
 from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of
-from yt_exactly_once.codec.types import SimpleType, parse_type
+from yt_exactly_once.codec.types import parse_type
 from yt_exactly_once.codec.yson_reader import parse_rows
 from yt_exactly_once.codec.yson_scan import scan_rows
 from yt_exactly_once.errors import EncodingError
@@ -206,7 +207,13 @@ def test_text_yson_is_read_like_binary():
     ]
 
 
-INT, TEXT = SimpleType("int64"), SimpleType("string")
+def asked(description):
+    """Return a type, and what the source yields for it."""
+    logical = parse_type(description)
+    return logical, arrow_type_of(logical, binary_strings=True)
+
+
+INT, STRING = asked("int64"), asked("string")
 KEY = b"{\x01\x02a=\x02"
 
 
@@ -269,9 +276,9 @@ def test_string_that_looks_like_rows_is_not_taken_for_rows():
 def test_string_longer_than_the_rows_is_not_scanned():
     """A length that reaches beyond the end is damage."""
     rows = b"{\x01\x02a=\x01\x02x};{\x01\x02a=\x01\x7ex};"
-    assert scan_rows(rows, {"a": TEXT}) is None
+    assert scan_rows(rows, {"a": STRING}) is None
     with pytest.raises(ValueError, match="not valid YSON"):
-        parse_rows(rows, {"a": SimpleType("string")})
+        parse_rows(rows, {"a": STRING})
 
 
 @pytest.mark.parametrize(
@@ -312,13 +319,14 @@ STRUCT = struct(**MEMBERS)
 )
 def test_composite_values_are_scanned_as_they_are_parsed(description):
     """Whatever their bytes are: a scan finds the same, or leaves them to the parser."""
-    logical = parse_type(description)
+    is_optional = description["type_name"] == "optional"
+    wanted = {"c": asked(description if is_optional else optional(description))}
     scans = 0
     for raw in RAW_VALUES:
         payload = b"{\x01\x02c=" + raw + b";};{\x01\x02c=#;};"
-        scanned = scan_rows(payload, {"c": logical})
+        scanned = scan_rows(payload, wanted)
         if scanned is not None:
-            fast, slow = scanned["c"], parse_rows(payload, {"c": logical})["c"]
+            fast, slow = scanned["c"], parse_rows(payload, wanted)["c"]
             assert fast.equals(slow), raw
             fast.validate(full=True)
             scans += 1
@@ -328,9 +336,8 @@ def test_composite_values_are_scanned_as_they_are_parsed(description):
 
 def test_few_long_lists_are_left_to_the_parser():
     """A round costs the same for one value as for a thousand."""
-    logical = parse_type(listed("int64"))
     for length, is_scanned in ((50, True), (1_000, False)):
         rows = [{"c": list(range(length))}, {"c": []}]
         payload = yt.yson.dumps(rows, yson_type="list_fragment", yson_format="binary")
-        scanned = scan_rows(payload, {"c": logical})
+        scanned = scan_rows(payload, {"c": asked(listed("int64"))})
         assert (scanned is not None) == is_scanned

@@ -7,7 +7,7 @@ from tests.kinds import decimal, dict_of, listed, optional, struct, tuple_of, va
 from yt_exactly_once.codec.arrow_types import arrow_type_of, logical_type_of, match_types
 from yt_exactly_once.codec.matches import Fit
 from yt_exactly_once.codec.scalars import SCALARS
-from yt_exactly_once.codec.types import SimpleType, parse_type
+from yt_exactly_once.codec.types import parse_type
 
 UTC = pa.timestamp("us", "UTC")
 YSON = optional("yson")
@@ -101,7 +101,7 @@ REFUSED = [
     (pa.struct([("a", pa.int8()), ("a", pa.int8())]), STRUCT, "duplicates", ""),
     (pa.struct([("_1", pa.int8())]), TUPLE, "add the field _2", ""),
     (pa.struct([("_va", pa.string())]), VARIANT, "whole number", "._va"),
-    (pa.int8(), optional(optional("int8")), "one field `value`", ""),
+    (pa.int8(), optional(optional("int8")), "with the fields value", ""),
     (pa.date32(), YSON, "YSON has no such type", ""),
     (pa.list_(pa.binary()), YSON, "YSON has no such type", "[]"),
     (pa.map_(pa.int8(), pa.int8()), YSON, "string keys", "[key]"),
@@ -132,7 +132,7 @@ def test_pair_with_loss_is_refused_with_a_remedy(arrow, description, remedy, pla
 @pytest.mark.parametrize("name", sorted(SCALARS.keys() - {"null", "void"}))
 def test_column_read_may_be_written_back(name):
     """What a source yields for a type, a sink takes for the same type; zoned types are read-only."""
-    match = match_types(arrow_type_of(SimpleType(name)), SimpleType(name))
+    match = match_types(arrow_type_of(SCALARS[name]), SCALARS[name])
     assert (match.fit is Fit.REFUSED) == name.startswith("tz_")
 
 

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from tests.kinds import decimal, listed, optional, struct
+from yt_exactly_once.codec.scalars import SCALARS
 from yt_exactly_once.codec.schema import (
     SERVICE_COLUMNS,
     SOURCE_COLUMNS,
@@ -17,7 +18,7 @@ from yt_exactly_once.codec.schema import (
     row_column,
     table_schema_for,
 )
-from yt_exactly_once.codec.types import OptionalType, SimpleType
+from yt_exactly_once.codec.types import OptionalType
 from yt_exactly_once.errors import SchemaMismatchError
 
 
@@ -176,9 +177,9 @@ def test_read_schema_remembers_what_the_columns_are():
     assert schema.field("at").type == pa.timestamp("us", "UTC")
     assert schema.field("at").nullable
     assert not schema.field("id").nullable
-    assert field_type(schema.field("at")) == OptionalType(SimpleType("datetime"))
+    assert field_type(schema.field("at")) == OptionalType(SCALARS["datetime"])
     assert [row_column(field) for field in schema] == ["$tablet_index", "$row_index", "at", "id"]
-    assert field_type(pa.field("x", pa.int64(), nullable=False)) == SimpleType("int64")
+    assert field_type(pa.field("x", pa.int64(), nullable=False)) == SCALARS["int64"]
 
 
 def test_strings_are_read_as_text_or_as_bytes():

@@ -9,29 +9,21 @@ import pytest
 
 from yt_exactly_once.codec import types
 from yt_exactly_once.codec.rows import WireFormat, decode, encode
-from yt_exactly_once.codec.scalars import SCALARS
+from yt_exactly_once.codec.scalars import SCALARS, decimal
 from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of, check_frame
 from yt_exactly_once.codec.values import to_integers
 from yt_exactly_once.errors import EncodingError, SchemaMismatchError
 
-INT = types.SimpleType("int64")
+INT, TEXT = SCALARS["int64"], SCALARS["utf8"]
 DESCRIBED = [
     ("int64", INT, "int64"),
     ({"type_name": "int64"}, INT, "int64"),
-    (
-        {"type_name": "decimal", "precision": 10, "scale": 2},
-        types.DecimalType(10, 2),
-        "decimal(10, 2)",
-    ),
-    (
-        {"type_name": "optional", "item": "utf8"},
-        types.OptionalType(types.SimpleType("utf8")),
-        "optional<utf8>",
-    ),
+    ({"type_name": "decimal", "precision": 10, "scale": 2}, decimal(10, 2), "decimal(10, 2)"),
+    ({"type_name": "optional", "item": "utf8"}, types.OptionalType(TEXT), "optional<utf8>"),
     ({"type_name": "list", "item": "int64"}, types.ListType(INT), "list<int64>"),
     (
         {"type_name": "dict", "key": "utf8", "value": "int64"},
-        types.DictType(types.SimpleType("utf8"), INT),
+        types.DictType(TEXT, INT),
         "dict<utf8, int64>",
     ),
     (
@@ -41,7 +33,7 @@ DESCRIBED = [
     ),
     (
         {"type_name": "tuple", "elements": [{"type": "int64"}, {"type": "utf8"}]},
-        types.TupleType((INT, types.SimpleType("utf8"))),
+        types.StructType(types.numbered((INT, TEXT)), named=False),
         "tuple<int64, utf8>",
     ),
     (
@@ -51,7 +43,7 @@ DESCRIBED = [
     ),
     (
         {"type_name": "variant", "elements": [{"type": "int64"}]},
-        types.VariantType((types.Member("_1", INT),), named=False),
+        types.VariantType(types.numbered([INT]), named=False),
         "variant<int64>",
     ),
     (
@@ -74,13 +66,10 @@ def test_described_type_is_parsed_shown_and_described_again(description, logical
 @pytest.mark.parametrize(
     ("column", "logical"),
     [
-        ({"name": "c", "type": "boolean", "required": True}, types.SimpleType("bool")),
-        (
-            {"name": "c", "type": "any", "required": False},
-            types.OptionalType(types.SimpleType("yson")),
-        ),
+        ({"name": "c", "type": "boolean", "required": True}, SCALARS["bool"]),
+        ({"name": "c", "type": "any", "required": False}, types.OptionalType(SCALARS["yson"])),
         ({"name": "c", "type": "int64"}, types.OptionalType(INT)),
-        ({"name": "c", "type": "null", "required": False}, types.SimpleType("null")),
+        ({"name": "c", "type": "null", "required": False}, SCALARS["null"]),
         ({"name": "c", "type": "int8", "required": True, "type_v3": "int64"}, INT),
     ],
 )
@@ -126,7 +115,7 @@ def test_nullability_and_plainness_look_through_labels():
     assert types.required(label) == INT
     assert types.plain_scalar_of(label)
     assert not types.plain_scalar_of(types.OptionalType(types.OptionalType(INT)))
-    assert not types.plain_scalar_of(types.OptionalType(types.SimpleType("yson")))
+    assert not types.plain_scalar_of(types.OptionalType(SCALARS["yson"]))
     assert not types.is_nullable(types.ListType(types.OptionalType(INT)))
 
 

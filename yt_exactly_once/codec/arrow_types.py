@@ -7,46 +7,33 @@ value passes through here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
+from typing import TypeAlias
 
 import pyarrow as pa
 
 from yt_exactly_once.codec import types
 from yt_exactly_once.codec.matches import EXACT, TypeMatch, is_list, refused, worst
-from yt_exactly_once.codec.scalars import SCALARS, Scalar
+from yt_exactly_once.codec.scalars import SCALARS, Scalar, decimal
+from yt_exactly_once.errors import SchemaMismatchError
 
 NESTED_VALUE = "value"
 """The field of the one-field struct that represents an optional inside an optional."""
+
+Wanted: TypeAlias = Mapping[str, tuple[types.LogicalType, pa.DataType]]
+"""Columns of rows that are read, each with its type and the Arrow type asked for."""
 
 
 def arrow_type_of(logical: types.LogicalType, *, binary_strings: bool = False) -> pa.DataType:
     """Return the Arrow type that values of the logical type are read into."""
 
-    def read_as(scalar: Scalar) -> pa.DataType:
-        return pa.binary() if binary_strings and scalar.read_as_bytes else scalar.read_as
-
-    return _shaped(logical, read_as)
-
-
-def parsed_type_of(logical: types.LogicalType) -> pa.DataType:
-    """Return the Arrow type that values of the logical type are parsed into from YSON."""
-    return _shaped(logical, lambda scalar: scalar.parsed)
-
-
-def _shaped(logical: types.LogicalType, leaf: Callable[[Scalar], pa.DataType]) -> pa.DataType:
-    """Return the Arrow type of the shape of a logical type."""
-
     def field(name: str, part: types.LogicalType, *, nullable: bool | None = None) -> pa.Field:
         found = types.is_nullable(part) if nullable is None else nullable
-        return pa.field(name, _shaped(part, leaf), nullable=found)
+        return pa.field(name, arrow_type_of(part, binary_strings=binary_strings), nullable=found)
 
-    match types.untagged(logical):
-        case types.SimpleType() | types.DecimalType() as bare:
-            return leaf(bare.scalar)
-        case types.OptionalType(item) as optional if types.is_nested_optional(optional):
-            return pa.struct([field(NESTED_VALUE, item)])
-        case types.OptionalType(item):
-            return _shaped(item, leaf)
+    match types.required(logical):
+        case Scalar() as scalar:
+            return pa.binary() if binary_strings and scalar.read_as_bytes else scalar.read_as
         case types.ListType(item):
             return pa.list_(field("element", item))
         case types.DictType(key, value):
@@ -55,16 +42,16 @@ def _shaped(logical: types.LogicalType, leaf: Callable[[Scalar], pa.DataType]) -
             return pa.struct([field(name, part) for name, part in struct_fields(bare).items()])
 
 
-def struct_fields(logical: types.LogicalType) -> dict[str, types.LogicalType]:
-    """Return the fields of the Arrow struct that represents a struct, a tuple or a variant."""
-    match logical:
+def struct_fields(bare: types.LogicalType) -> dict[str, types.LogicalType]:
+    """Return the fields of the Arrow struct that represents any other type, see `types.required`."""
+    match bare:
         case types.StructType(members):
             return {member.name: member.type for member in members}
-        case types.TupleType(elements):
-            return {f"_{place}": element for place, element in enumerate(elements, 1)}
-        case types.VariantType(alternatives):
+        case types.VariantType(members):
             # Optional, so that "not chosen" and "chosen, and null" differ.
-            return {variant_field(one): types.OptionalType(one.type) for one in alternatives}
+            return {variant_field(one): types.OptionalType(one.type) for one in members}
+        case types.OptionalType(item):
+            return {NESTED_VALUE: item}
         case other:
             raise AssertionError(f"{other} has no fields")
 
@@ -74,85 +61,69 @@ def variant_field(alternative: types.Member) -> str:
     return f"_v{alternative.name}"
 
 
-def logical_type_of(arrow: pa.DataType, *, nullable: bool = True) -> types.LogicalType | None:
-    """Return the logical type that takes every value of the Arrow type, or None without one."""
-    bare = _bare_logical_type_of(arrow)
-    if bare is None or not nullable:
-        return bare
-    return types.OptionalType(bare)
+def logical_type_of(
+    arrow: pa.DataType, *, nullable: bool = True, column: str | None = None
+) -> types.LogicalType:
+    """Return the logical type that takes every value of the Arrow type.
+
+    Args:
+        column: for the message.
+
+    Raises:
+        SchemaMismatchError: there is none.
+    """
+    bare = _bare_logical_type_of(arrow, column)
+    return types.OptionalType(bare) if nullable else bare
 
 
-def _bare_logical_type_of(arrow: pa.DataType) -> types.LogicalType | None:
+def _bare_logical_type_of(arrow: pa.DataType, column: str | None) -> types.LogicalType:
+    def part(field: pa.Field) -> types.LogicalType:
+        return logical_type_of(field.type, nullable=field.nullable, column=column)
+
     for scalar in SCALARS.values():
         if scalar.created_for(arrow):
-            return types.SimpleType(scalar.name)
+            return scalar
     if pa.types.is_decimal(arrow) and arrow.scale >= 0:
-        return types.DecimalType(arrow.precision, arrow.scale)
-    return _composite_logical_type_of(arrow)
-
-
-def _composite_logical_type_of(arrow: pa.DataType) -> types.LogicalType | None:
+        return decimal(arrow.precision, arrow.scale)
     if pa.types.is_map(arrow):
-        key = logical_type_of(arrow.key_type, nullable=False)
-        value = logical_type_of(arrow.item_type, nullable=arrow.item_field.nullable)
-        return None if key is None or value is None else types.DictType(key, value)
+        key = logical_type_of(arrow.key_type, nullable=False, column=column)
+        return types.DictType(key, part(arrow.item_field))
     if is_list(arrow):
-        item = logical_type_of(arrow.value_type, nullable=arrow.value_field.nullable)
-        return None if item is None else types.ListType(item)
+        return types.ListType(part(arrow.value_field))
     if pa.types.is_struct(arrow):
-        members = []
-        for field in arrow:
-            part = logical_type_of(field.type, nullable=field.nullable)
-            if part is None:
-                return None
-            members.append(types.Member(field.name, part))
-        return types.StructType(tuple(members))
-    return None
+        return types.StructType(tuple(types.Member(field.name, part(field)) for field in arrow))
+    raise SchemaMismatchError(
+        f"No column type of YTsaurus holds {arrow}",
+        remedy="Cast the column in the query, for instance to a timestamp, number or string",
+        column=column,
+    )
 
 
 def match_types(  # noqa: PLR0911 - a case per kind
     arrow: pa.DataType, logical: types.LogicalType
 ) -> TypeMatch:
     """Check whether values of the Arrow type may be written as the logical type."""
-    bare = types.untagged(logical)
     if pa.types.is_null(arrow):
-        return EXACT if types.is_nullable(bare) else refused("give the column values of its type")
-    match bare:
-        case types.SimpleType() | types.DecimalType():
-            return bare.scalar.match(arrow)
-        case types.OptionalType(item) as optional if types.is_nested_optional(optional):
-            return _match_nested_optional(arrow, item)
-        case types.OptionalType(item):
-            return match_types(arrow, item)
+        fits = types.is_nullable(logical)
+        return EXACT if fits else refused("give the column values of its type")
+    match types.required(logical):
+        case Scalar() as scalar:
+            return scalar.match(arrow)
         case types.ListType(item):
-            return _match_list(arrow, item)
+            if not is_list(arrow):
+                return refused("give an array")
+            return worst([("[]", match_types(arrow.value_type, item))])
         case types.DictType(key, value):
-            return _match_dict(arrow, key, value)
-        case _:
+            if not pa.types.is_map(arrow):
+                return refused("give a map")
+            keys, values = match_types(arrow.key_type, key), match_types(arrow.item_type, value)
+            return worst([("[key]", keys), ("[value]", values)])
+        case bare:
             return _match_by_field(arrow, bare)
 
 
-def _match_list(arrow: pa.DataType, item: types.LogicalType) -> TypeMatch:
-    if not is_list(arrow):
-        return refused("give an array")
-    return worst([("[]", match_types(arrow.value_type, item))])
-
-
-def _match_dict(arrow: pa.DataType, key: types.LogicalType, value: types.LogicalType) -> TypeMatch:
-    if not pa.types.is_map(arrow):
-        return refused("give a map")
-    keys, values = match_types(arrow.key_type, key), match_types(arrow.item_type, value)
-    return worst([("[key]", keys), ("[value]", values)])
-
-
-def _match_nested_optional(arrow: pa.DataType, item: types.LogicalType) -> TypeMatch:
-    if not pa.types.is_struct(arrow) or [field.name for field in arrow] != [NESTED_VALUE]:
-        return refused(f"give a struct with the one field `{NESTED_VALUE}`")
-    return worst([(f".{NESTED_VALUE}", match_types(arrow.field(0).type, item))])
-
-
-def _match_by_field(arrow: pa.DataType, logical: types.LogicalType) -> TypeMatch:
-    wanted = struct_fields(logical)
+def _match_by_field(arrow: pa.DataType, bare: types.LogicalType) -> TypeMatch:
+    wanted = struct_fields(bare)
     if not pa.types.is_struct(arrow):
         return refused(f"give a struct with the fields {', '.join(wanted)}")
     found = {field.name: field.type for field in arrow}
@@ -161,8 +132,8 @@ def _match_by_field(arrow: pa.DataType, logical: types.LogicalType) -> TypeMatch
         return refused(f"drop or rename the fields: {', '.join(extra) or 'duplicates'}")
     for name, part in wanted.items():
         # An absent alternative is never chosen; an absent member must be able to be null.
-        spare = isinstance(logical, types.VariantType) or (
-            isinstance(logical, types.StructType) and types.is_nullable(part)
+        spare = isinstance(bare, types.VariantType) or (
+            isinstance(bare, types.StructType) and bare.named and types.is_nullable(part)
         )
         if name not in found and not spare:
             return refused(f"add the field {name}")

@@ -6,6 +6,7 @@ They parse pulled rows and check YSON given in DataFrames. Writing does not need
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from yt_exactly_once.errors import ConfigError
@@ -82,19 +83,19 @@ def parse_items(data: bytes | memoryview) -> Iterator[list[Any] | memoryview]:
 
 
 def _items_one_by_one(data: memoryview, skipped: int) -> Iterator[list[Any] | memoryview]:
-    start = end = 0
-    for number, item in enumerate(raw_items(data)):
+    part: list[Any] = []
+    size = 0
+    for item in islice(raw_items(data), skipped, None):
         is_long = len(item) > LONG
-        if number < skipped:
-            start = end + len(item)
-        elif start < end and (is_long or end - start >= _PART_BYTES):
-            yield _parsed(data[start:end])
-            start = end
-        end += len(item)
-        if is_long and number >= skipped:
+        if part and (is_long or size >= _PART_BYTES):
+            yield part
+            part, size = [], 0
+        if is_long:
             yield item
-            start = end
-    yield _parsed(data[start:end])
+        else:
+            part.append(parse_item(item))
+            size += len(item)
+    yield part
 
 
 def raw_items(data: memoryview) -> Iterator[memoryview]:
@@ -112,14 +113,11 @@ def raw_items(data: memoryview) -> Iterator[memoryview]:
 
 def parse_item(item: memoryview) -> Any:
     """Parse one item of a list fragment; raise `ValueError` if this is not YSON."""
-    return _parsed(item)[0]
-
-
-def _parsed(items: memoryview) -> list[Any]:
     try:
-        return list(_bindings.loads(bytes(items), yson_type="list_fragment", **_AS_IS))
+        (parsed,) = _bindings.loads(bytes(item), yson_type="list_fragment", **_AS_IS)
     except Exception:  # noqa: BLE001 - as above
         raise ValueError(_INVALID) from None
+    return parsed
 
 
 def parse_value(value: bytes) -> Any:
@@ -131,5 +129,7 @@ def parse_value(value: bytes) -> Any:
 
 
 def write_value(value: Any) -> bytes:
-    """Write one parsed value as binary YSON, attributes and unsignedness kept."""
+    """Write a value as binary YSON, attributes and unsignedness kept; what was not parsed is that already."""
+    if isinstance(value, memoryview):
+        return bytes(value)
     return bytes(_bindings.dumps(value, yson_format="binary", encoding=None))

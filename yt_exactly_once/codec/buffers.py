@@ -46,6 +46,32 @@ def scalar(value: int | bytes | None, kind: pa.DataType) -> pa.Scalar:
     return single(value, kind)[0]
 
 
+def struct_array(
+    kind: pa.DataType, null: npt.NDArray[np.bool_], children: list[pa.Array]
+) -> pa.Array:
+    """Return structs of the fields that the present ones have."""
+    valid = None
+    if null.any():
+        places = from_numpy(np.cumsum(~null) - 1, null)
+        children = [child.take(places) for child in children]
+        valid = _bits(~null)
+    return pa.Array.from_buffers(kind, len(null), [valid], children=children)
+
+
+def list_array(
+    kind: pa.DataType, null: npt.NDArray[np.bool_], lengths: Any, items: pa.Array
+) -> pa.Array:
+    """Cut items into lists or maps; the lengths are those of the present ones."""
+    valid = None
+    if null.any():
+        present, lengths = lengths, np.zeros(len(null), np.int64)
+        lengths[~null] = present
+        valid = _bits(~null)
+    edges = np.zeros(len(null) + 1, np.int32)
+    np.cumsum(lengths, out=edges[1:])
+    return pa.Array.from_buffers(kind, len(null), [valid, pa.py_buffer(edges)], children=[items])
+
+
 def concatenated(arrays: list[pa.Array]) -> pa.Array:
     """Return one array of several; one alone is not copied."""
     return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)

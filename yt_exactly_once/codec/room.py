@@ -19,22 +19,17 @@ _NUMBER = 8
 
 
 class Room:
-    """What may be taken for rows of some bytes."""
+    """What may be taken for nulls in rows of some bytes; other values take little more than their bytes."""
 
     def __init__(self, size: int) -> None:
         self._left = _FLOOR + _PER_BYTE * size
 
-    def take(self, array: pa.Array, rows: int = 0) -> None:
-        """Count an array; where it is a column, so many rows mention it, which may take their width.
-
-        Raises:
-            UnfitValueError: nothing is left.
-        """
-        self._left -= max(0, array.nbytes - rows * width(array.type))
+    def take(self, nulls: int, kind: pa.DataType) -> None:
+        """Count nulls of a type; raise `UnfitValueError` if nothing is left for them."""
+        self._left -= nulls * width(kind)
         if self._left < 0:
             raise UnfitValueError(
-                len(array) - 1,
-                "the rows lack columns, or parts of it are null, and take too much memory",
+                0, "the rows lack columns, or parts of it are null, and take too much memory"
             )
 
 

@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 from yt_exactly_once.codec import limits, yson_parts
 from yt_exactly_once.codec.buffers import scalar
 from yt_exactly_once.codec.matches import is_string
-from yt_exactly_once.codec.reading import present
 from yt_exactly_once.codec.schema import (
     SOURCE_QUEUE_COLUMN,
     SOURCE_ROW_COLUMN,
@@ -26,9 +25,9 @@ from yt_exactly_once.codec.schema import (
     field_type,
     row_column,
 )
-from yt_exactly_once.codec.types import is_nullable, plain_scalar_of, scalar_of
+from yt_exactly_once.codec.types import plain_scalar_of, scalar_of
 from yt_exactly_once.codec.values import IS_NULL, NOT_UTF8, UnfitValueError, check_nulls, first_true
-from yt_exactly_once.codec.yson_reader import parse_rows, parsed_values
+from yt_exactly_once.codec.yson_reader import UnfitColumnError, parse_rows
 from yt_exactly_once.codec.yson_scan import scan_rows
 from yt_exactly_once.codec.yson_writer import Shape, fragments
 from yt_exactly_once.errors import ConfigError, EncodingError
@@ -166,17 +165,11 @@ def _stream(fields: list[pa.Field], arrays: list[pa.Array]) -> memoryview:
     schema = pa.schema(fields)
     rows = pa.RecordBatch.from_arrays(arrays, schema=schema)
     # Fresh memory costs more than copying: take it once, and not in steps while the stream grows.
-    size = _size_of_stream(rows)
-    memory = pa.allocate_buffer(size)
-    _write_stream(rows, pa.FixedSizeBufferWriter(memory))
-    return memoryview(memory).cast("B")
-
-
-def _size_of_stream(rows: pa.RecordBatch) -> int:
     counter = pa.MockOutputStream()
     _write_stream(rows, counter)
-    size: int = counter.size()
-    return size
+    memory = pa.allocate_buffer(counter.size())
+    _write_stream(rows, pa.FixedSizeBufferWriter(memory))
+    return memoryview(memory).cast("B")
 
 
 def _write_stream(rows: pa.RecordBatch, sink: pa.NativeFile) -> None:
@@ -322,45 +315,34 @@ def decode(rows: bytes, schema: pa.Schema) -> pa.RecordBatch:
 
     Args:
         rows: a list fragment of maps, in YSON.
-        schema: the fields; columns that it does not name are left out, and a row without one of
-            its columns has null there.
+        schema: the fields, each of another column; columns that it does not name are left out, and a row
+            without one of its columns has null there.
 
     Raises:
         EncodingError: the rows are not what the schema promises, or hold bytes that are no text.
     """
-    wanted = {row_column(field): field_type(field) for field in schema}
+    wanted = {row_column(field): (field_type(field), field.type) for field in schema}
+    assert len(wanted) == len(schema)
     try:
-        scanned = scan_rows(rows, wanted)
-        pulled = parse_rows(rows, wanted) if scanned is None else scanned
+        found = scan_rows(rows, wanted)
+        if found is None:
+            found = parse_rows(rows, wanted, (TABLET_INDEX, ROW_INDEX))
+    except UnfitColumnError as error:
+        _, asked = wanted[error.column]
+        remedy = "Compare the table's schema with the one the query started with"
+        if error.found.problem == NOT_UTF8:
+            remedy = "Read such columns as bytes with the option binary_strings"
+        partition, row = error.beside
+        raise EncodingError(
+            f"A value of column {error.column}{error.found.place} cannot be read as {asked}: "
+            f"{error.found.problem}",
+            remedy=remedy,
+            column=error.column,
+            source_partition=partition,
+            source_row=row,
+        ) from error
     except ValueError as error:
         raise EncodingError(
             "The pulled data is not a list of rows in YSON", remedy="Read the range again"
         ) from error
-    columns = []
-    for field in schema:
-        name = row_column(field)
-        logical = wanted[name]
-        try:
-            plain = pulled[name]
-            if isinstance(plain, UnfitValueError):
-                raise plain
-            check_nulls(plain, nullable=is_nullable(logical))
-            columns.append(present(plain, logical, field.type))
-        except UnfitValueError as error:
-            raise _unreadable(field, error, rows) from error
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _unreadable(field: pa.Field, error: UnfitValueError, rows: bytes) -> EncodingError:
-    column = row_column(field)
-    remedy = "Compare the table's schema with the one the query started with"
-    if error.problem == NOT_UTF8:
-        remedy = "Read such columns as bytes with the option binary_strings"
-    partition, row = parsed_values(rows, error.row, (TABLET_INDEX, ROW_INDEX))
-    return EncodingError(
-        f"A value of column {column}{error.place} cannot be read as {field.type}: {error.problem}",
-        remedy=remedy,
-        column=column,
-        source_partition=partition,
-        source_row=row,
-    )
+    return pa.RecordBatch.from_arrays([found[name] for name in wanted], schema=schema)

@@ -1,21 +1,21 @@
 """The table of types: one record for each type without parts, with everything the package knows of it.
 
-A further simple type is one more record here. Types with parameters and parts are in `types`; the modules
-that walk through them ask the record for everything about a type without parts.
+A further simple type is one more record here. Types with parts are in `types`; the modules that walk through
+them ask the record for everything about a type without parts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cache, partial
 from typing import Any
 
 import pyarrow as pa
 
 from yt_exactly_once.codec import bindings, decimals, matches, values, yson_parts
 from yt_exactly_once.codec.matches import CHECKED, EXACT, TypeMatch
-from yt_exactly_once.codec.yson_any import any_keys, any_values
+from yt_exactly_once.codec.yson_text import any_keys, any_values
 
 types = pa.types
 
@@ -32,9 +32,9 @@ def _none_created(_arrow: pa.DataType) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Scalar:
-    """A type without parts.
+    """A type without parts; there is one object for each. It travels by pickle as its name.
 
     Attributes:
         name: in `type_v3`.
@@ -49,7 +49,7 @@ class Scalar:
             `None` where `to_yson` does.
         parsed: Arrow type into which values are parsed from YSON.
         from_parsed: turns a value of the YSON parser into one that Arrow takes; `None` where it is one.
-        from_plain: turns parsed values into the Arrow type asked for.
+        from_plain: turns parsed values into the Arrow type asked for, and checks each.
         bounds: first and last integer the cluster accepts; `None` for what does not travel as an integer.
         unit: what such an integer counts: `D` for days, `s`, `us`; empty for plain numbers.
         weight: bytes of a value without a length in the weight of a row.
@@ -77,6 +77,22 @@ class Scalar:
     holds_yson: bool = False
     arrow_obstacle: str | None = None
 
+    def __repr__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if types.is_decimal(self.plain):
+            return decimal, (self.plain.precision, self.plain.scale)
+        return scalar_named, (self.name,)
+
+    @property
+    def described(self) -> Any:
+        """The type in `type_v3`."""
+        if types.is_decimal(self.plain):
+            digits = {"precision": self.plain.precision, "scale": self.plain.scale}
+            return {"type_name": "decimal", **digits}
+        return self.name
+
     @property
     def is_nothing(self) -> bool:
         """Whether null is the only value."""
@@ -99,7 +115,7 @@ class Scalar:
 
 
 def _counting(
-    name: str, plain: pa.DataType, bounds: values.Bounds, unit: str, **others: Any
+    name: str, plain: pa.DataType, bounds: values.Bounds, *, unit: str = "", **others: Any
 ) -> Scalar:
     """Return a type with values that travel as integers."""
     return Scalar(
@@ -108,10 +124,18 @@ def _counting(
         to_plain=partial(values.to_integers, target=plain, name=name, bounds=bounds, unit=unit),
         to_yson=yson_parts.integers,
         parsed=pa.uint64() if bounds[0] == 0 else pa.int64(),
+        from_plain=partial(values.as_asked, unit=unit),
         bounds=bounds,
         unit=unit,
         **others,
     )
+
+
+_date = partial(_counting, unit="D", match=matches.match_date, read_as=pa.date32())
+_instant = partial(_counting, match=matches.match_instant, read_as=pa.timestamp("us", tz="UTC"))
+_interval = partial(
+    _counting, plain=pa.int64(), unit="us", match=matches.match_interval, read_as=pa.duration("us")
+)
 
 
 def _integer(plain: pa.DataType, read_as: pa.DataType | None = None) -> Scalar:
@@ -122,11 +146,9 @@ def _integer(plain: pa.DataType, read_as: pa.DataType | None = None) -> Scalar:
         str(plain),
         plain,
         (0, 2**bits - 1) if types.is_unsigned_integer(plain) else bounds,
-        "",
         match=partial(matches.match_integer, integer=plain),
         created_for=plain.equals,
         read_as=read_as or plain,
-        from_plain=values.as_asked,
     )
 
 
@@ -142,47 +164,6 @@ def _floating(plain: pa.DataType) -> Scalar:
         to_key=yson_parts.canonical_doubles,
         parsed=pa.float64(),
         from_plain=values.as_asked,
-    )
-
-
-def _date(name: str, plain: pa.DataType, bounds: values.Bounds, **others: Any) -> Scalar:
-    return _counting(
-        name,
-        plain,
-        bounds,
-        "D",
-        match=matches.match_date,
-        read_as=pa.date32(),
-        from_plain=values.as_dates,
-        **others,
-    )
-
-
-def _instant(
-    name: str, plain: pa.DataType, bounds: values.Bounds, unit: str, **others: Any
-) -> Scalar:
-    return _counting(
-        name,
-        plain,
-        bounds,
-        unit,
-        match=matches.match_instant,
-        read_as=pa.timestamp("us", tz="UTC"),
-        from_plain=partial(values.as_instants, unit=unit),
-        **others,
-    )
-
-
-def _interval(name: str, bounds: values.Bounds, **others: Any) -> Scalar:
-    return _counting(
-        name,
-        pa.int64(),
-        bounds,
-        "us",
-        match=matches.match_interval,
-        read_as=pa.duration("us"),
-        from_plain=values.as_durations,
-        **others,
     )
 
 
@@ -270,21 +251,25 @@ SCALARS: Mapping[str, Scalar] = _named(
     ),
     Scalar(name="uuid", match=matches.match_uuid, to_plain=values.to_uuids),
     _date("date", pa.uint32(), (0, _DATE_END - 1)),
-    _instant("datetime", pa.uint32(), (0, _DATE_END * _DAY - 1), "s"),
-    _instant("timestamp", pa.uint64(), (0, _TIMESTAMP_END - 1), "us"),
-    _interval("interval", (1 - _TIMESTAMP_END, _TIMESTAMP_END - 1), created_for=types.is_duration),
+    _instant("datetime", pa.uint32(), (0, _DATE_END * _DAY - 1), unit="s"),
+    _instant("timestamp", pa.uint64(), (0, _TIMESTAMP_END - 1), unit="us"),
+    _interval(
+        "interval", bounds=(1 - _TIMESTAMP_END, _TIMESTAMP_END - 1), created_for=types.is_duration
+    ),
     _date("date32", pa.int32(), (-_DATE32_END - 1, _DATE32_END - 1), created_for=types.is_date32),
-    _instant("datetime64", pa.int64(), ((-_DATE32_END - 1) * _DAY, _DATE32_END * _DAY - 1), "s"),
+    _instant(
+        "datetime64", pa.int64(), ((-_DATE32_END - 1) * _DAY, _DATE32_END * _DAY - 1), unit="s"
+    ),
     _instant(
         "timestamp64",
         pa.int64(),
         (_TIMESTAMP64_START, _TIMESTAMP64_END - 1),
-        "us",
+        unit="us",
         created_for=_is_instant,
     ),
     _interval(
         "interval64",
-        (-_INTERVAL64_END, _INTERVAL64_END),
+        bounds=(-_INTERVAL64_END, _INTERVAL64_END),
         arrow_obstacle="no proxy takes interval64 as Arrow",
     ),
     Scalar(
@@ -297,31 +282,36 @@ SCALARS: Mapping[str, Scalar] = _named(
         holds_yson=True,
         arrow_obstacle="older proxies store the bytes of any values as strings",
     ),
-    _zoned("tz_date"),
-    _zoned("tz_datetime"),
-    _zoned("tz_timestamp"),
-    _zoned("tz_date32"),
-    _zoned("tz_datetime64"),
-    _zoned("tz_timestamp64"),
+    *(_zoned(f"tz_{name}") for name in ("date", "datetime", "timestamp")),
+    *(_zoned(f"tz_{name}") for name in ("date32", "datetime64", "timestamp64")),
     _nothing("null"),
     _nothing("void"),
 )
 """Every type without parts and parameters, by name."""
 
-MAX_DECIMAL_PRECISION = 76
-
+_MOST_DECIMAL_DIGITS = 76
 _MOST_DECIMAL128_DIGITS = 38
 _MOST_ARROW_DIGITS = 35
 
 
-@lru_cache
+def scalar_named(name: str) -> Scalar:
+    """Return the type of a name; raise `ValueError` if there is none."""
+    if name not in SCALARS:
+        raise ValueError(f"unknown type name {name!r}")
+    return SCALARS[name]
+
+
+@cache
 def decimal(precision: int, scale: int) -> Scalar:
-    """Return the decimals of a precision and scale."""
+    """Return the decimals of a precision and scale; raise `ValueError` if there are none."""
+    name = f"decimal({precision}, {scale})"
+    if not (0 < precision <= _MOST_DECIMAL_DIGITS and 0 <= scale <= precision):
+        raise ValueError(f"impossible {name}")
     make = pa.decimal128 if precision <= _MOST_DECIMAL128_DIGITS else pa.decimal256
     kind = make(precision, scale)
     wide = f"older proxies store decimals of more than {_MOST_ARROW_DIGITS} digits as text"
     return Scalar(
-        name=f"decimal({precision}, {scale})",
+        name=name,
         match=partial(matches.match_decimal, decimal=kind),
         read_as=kind,
         plain=kind,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -187,18 +187,7 @@ def field_type(field: pa.Field) -> types.LogicalType:
     noted = (field.metadata or {}).get(_TYPE_KEY)
     if noted is not None:
         return types.parse_type(json.loads(noted), column=field.name)
-    return _created_type(field)
-
-
-def _created_type(field: pa.Field) -> types.LogicalType:
-    logical = logical_type_of(field.type, nullable=field.nullable)
-    if logical is None:
-        raise SchemaMismatchError(
-            f"No column type of YTsaurus holds {field.type}",
-            remedy="Cast the column in the query, for instance to a timestamp, number or string",
-            column=field.name,
-        )
-    return logical
+    return logical_type_of(field.type, nullable=field.nullable, column=field.name)
 
 
 def table_schema_for(frame: pa.Schema, key_columns: Collection[str] = ()) -> list[dict[str, Any]]:
@@ -212,7 +201,12 @@ def table_schema_for(frame: pa.Schema, key_columns: Collection[str] = ()) -> lis
             counterpart.
     """
     columns = [
-        {"name": field.name, "type_v3": types.render_type(_created_type(field))}
+        {
+            "name": field.name,
+            "type_v3": types.render_type(
+                logical_type_of(field.type, nullable=field.nullable, column=field.name)
+            ),
+        }
         for field in frame
         if not is_service_column(field.name)
     ]
@@ -270,7 +264,7 @@ class WritePlan:
     @property
     def key_names(self) -> tuple[str, ...]:
         """The key columns that are written."""
-        return tuple(column.name for column in self.columns if column.is_key)
+        return self.keys.names
 
     @property
     def keys(self) -> WritePlan:
@@ -284,8 +278,7 @@ class WritePlan:
         return {name: reason for name, reason in reasons if reason is not None}
 
 
-@dataclass(frozen=True, slots=True)
-class _Difference:
+class _Difference(NamedTuple):
     column: str
     frame: str
     table: str
@@ -393,8 +386,7 @@ def _described(column: ColumnSchema) -> str:
 
 
 def _side_by_side(differences: Sequence[_Difference]) -> str:
-    lines = [("column", "DataFrame", "table", "remedy")]
-    lines += [(one.column, one.frame, one.table, one.remedy) for one in differences]
+    lines = [("column", "DataFrame", "table", "remedy"), *differences]
     widths = [max(len(line[place]) for line in lines) for place in range(3)]
     return "\n".join(
         " | ".join((*map(str.ljust, line, widths), line[3])).join(("  ", "")) for line in lines

@@ -1,50 +1,19 @@
 """The logical types of YTsaurus as a tree, parsed from column descriptions and rendered back.
 
-It owns nesting and nullability. What the package knows of a leaf is its record in `scalars`.
+It owns nesting and nullability. A leaf is its record in `scalars`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from yt_exactly_once.codec.scalars import MAX_DECIMAL_PRECISION, SCALARS, Scalar, decimal
+from yt_exactly_once.codec.scalars import Scalar, decimal, scalar_named
 from yt_exactly_once.errors import SchemaMismatchError
 
 # The older column key `type` spells two names differently from `type_v3`.
 _V1_NAMES = {"boolean": "bool", "any": "yson"}
-
-
-@dataclass(frozen=True, slots=True)
-class SimpleType:
-    """A type without parameters, under its `type_v3` name."""
-
-    name: str
-
-    @property
-    def scalar(self) -> Scalar:
-        """What the package knows of the type."""
-        return SCALARS[self.name]
-
-    def __str__(self) -> str:
-        return self.name
-
-
-@dataclass(frozen=True, slots=True)
-class DecimalType:
-    """A decimal number of fixed precision and scale."""
-
-    precision: int
-    scale: int
-
-    @property
-    def scalar(self) -> Scalar:
-        """What the package knows of the type."""
-        return decimal(self.precision, self.scale)
-
-    def __str__(self) -> str:
-        return f"decimal({self.precision}, {self.scale})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,34 +49,33 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class StructType:
-    """Named members, all present."""
+    """Members, all present, by name or by position; the latter is a tuple."""
 
     members: tuple[Member, ...]
+    named: bool = True
 
     def __str__(self) -> str:
-        return f"struct<{', '.join(map(str, self.members))}>"
-
-
-@dataclass(frozen=True, slots=True)
-class TupleType:
-    """Members by position, all present."""
-
-    elements: tuple[LogicalType, ...]
-
-    def __str__(self) -> str:
-        return f"tuple<{', '.join(map(str, self.elements))}>"
+        return f"{'struct' if self.named else 'tuple'}<{_shown(self)}>"
 
 
 @dataclass(frozen=True, slots=True)
 class VariantType:
     """Exactly one of several alternatives, chosen by name or by position."""
 
-    alternatives: tuple[Member, ...]
+    members: tuple[Member, ...]
     named: bool
 
     def __str__(self) -> str:
-        shown = self.alternatives if self.named else [one.type for one in self.alternatives]
-        return f"variant<{', '.join(map(str, shown))}>"
+        return f"variant<{_shown(self)}>"
+
+
+def _shown(whole: StructType | VariantType) -> str:
+    return ", ".join(str(one if whole.named else one.type) for one in whole.members)
+
+
+def numbered(parts: Iterable[LogicalType]) -> tuple[Member, ...]:
+    """Return members without names; these names are for Arrow."""
+    return tuple(Member(f"_{place}", part) for place, part in enumerate(parts, 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,15 +101,7 @@ class TaggedType:
 
 
 LogicalType: TypeAlias = (
-    SimpleType
-    | DecimalType
-    | OptionalType
-    | ListType
-    | StructType
-    | TupleType
-    | VariantType
-    | DictType
-    | TaggedType
+    Scalar | OptionalType | ListType | StructType | VariantType | DictType | TaggedType
 )
 
 
@@ -155,20 +115,16 @@ def untagged(logical: LogicalType) -> LogicalType:
 def is_nullable(logical: LogicalType) -> bool:
     """Check whether null is a value of the type."""
     bare = untagged(logical)
-    return isinstance(bare, OptionalType) or (
-        isinstance(bare, SimpleType) and bare.scalar.is_nothing
-    )
-
-
-def is_nested_optional(optional: OptionalType) -> bool:
-    """Check whether a present value must be distinguished from a null inside it."""
-    return is_nullable(optional.item)
+    return isinstance(bare, OptionalType) or (isinstance(bare, Scalar) and bare.is_nothing)
 
 
 def required(logical: LogicalType) -> LogicalType:
-    """Return the type of a present value: one optional and every label around it peeled off."""
+    """Return the type of a present value: one optional and every label around it peeled off.
+
+    An optional stays if a present value must be distinguished from a null inside it.
+    """
     bare = untagged(logical)
-    if isinstance(bare, OptionalType) and not is_nested_optional(bare):
+    if isinstance(bare, OptionalType) and not is_nullable(bare.item):
         return untagged(bare.item)
     return bare
 
@@ -176,7 +132,7 @@ def required(logical: LogicalType) -> LogicalType:
 def scalar_of(logical: LogicalType) -> Scalar | None:
     """Return what a present value of a column is, if it has no parts."""
     bare = required(logical)
-    return bare.scalar if isinstance(bare, SimpleType | DecimalType) else None
+    return bare if isinstance(bare, Scalar) else None
 
 
 def plain_scalar_of(logical: LogicalType) -> Scalar | None:
@@ -215,87 +171,58 @@ def parse_column_type(column: Mapping[str, Any], *, by_type_v3: bool = True) -> 
     return OptionalType(logical)
 
 
-def render_type(logical: LogicalType) -> Any:  # noqa: C901, PLR0911 - a case per kind
+def render_type(logical: LogicalType) -> Any:  # noqa: PLR0911 - a case per kind
     """Describe the tree as `type_v3`."""
     match logical:
-        case SimpleType(name):
-            return name
-        case DecimalType(precision, scale):
-            return {"type_name": "decimal", "precision": precision, "scale": scale}
+        case Scalar():
+            return logical.described
         case OptionalType(item):
             return {"type_name": "optional", "item": render_type(item)}
         case ListType(item):
             return {"type_name": "list", "item": render_type(item)}
-        case StructType(members):
-            return {"type_name": "struct", "members": _render_members(members)}
-        case TupleType(elements):
-            return {
-                "type_name": "tuple",
-                "elements": [{"type": render_type(element)} for element in elements],
-            }
-        case VariantType(alternatives, named=True):
-            return {"type_name": "variant", "members": _render_members(alternatives)}
-        case VariantType(alternatives):
-            unnamed = [{"type": render_type(one.type)} for one in alternatives]
-            return {"type_name": "variant", "elements": unnamed}
+        case StructType():
+            return {"type_name": "struct" if logical.named else "tuple", **_rendered(logical)}
+        case VariantType():
+            return {"type_name": "variant", **_rendered(logical)}
         case DictType(key, value):
             return {"type_name": "dict", "key": render_type(key), "value": render_type(value)}
         case TaggedType(tag, item):
             return {"type_name": "tagged", "tag": tag, "item": render_type(item)}
 
 
-def _render_members(members: Sequence[Member]) -> list[dict[str, Any]]:
-    return [{"name": member.name, "type": render_type(member.type)} for member in members]
+def _rendered(whole: StructType | VariantType) -> dict[str, Any]:
+    if whole.named:
+        named = [{"name": one.name, "type": render_type(one.type)} for one in whole.members]
+        return {"members": named}
+    return {"elements": [{"type": render_type(one.type)} for one in whole.members]}
 
 
 def _parse(description: Any) -> LogicalType:  # noqa: PLR0911 - a case per kind
     if isinstance(description, str):
-        return _simple(description)
+        return scalar_named(description)
     kind = description["type_name"]
     match kind:
         case "optional":
             return OptionalType(_parse(description["item"]))
         case "list":
             return ListType(_parse(description["item"]))
-        case "struct":
-            return StructType(_parse_members(description["members"]))
-        case "tuple":
-            return TupleType(_parse_elements(description["elements"]))
+        case "struct" | "tuple":
+            return StructType(*_parts(description))
         case "variant":
-            return _variant(description)
+            return VariantType(*_parts(description))
         case "dict":
             return DictType(_parse(description["key"]), _parse(description["value"]))
         case "tagged":
             return TaggedType(str(description["tag"]), _parse(description["item"]))
         case "decimal":
-            return _decimal(int(description["precision"]), int(description["scale"]))
+            return decimal(int(description["precision"]), int(description["scale"]))
         case _:
-            return _simple(kind)
+            return scalar_named(kind)
 
 
-def _simple(name: str) -> SimpleType:
-    if name not in SCALARS:
-        raise ValueError(f"unknown type name {name!r}")
-    return SimpleType(name)
-
-
-def _decimal(precision: int, scale: int) -> DecimalType:
-    if not (0 < precision <= MAX_DECIMAL_PRECISION and 0 <= scale <= precision):
-        raise ValueError(f"impossible decimal({precision}, {scale})")
-    return DecimalType(precision, scale)
-
-
-def _variant(description: Mapping[str, Any]) -> VariantType:
-    if description.get("members") is not None:
-        return VariantType(_parse_members(description["members"]), named=True)
-    elements = _parse_elements(description["elements"])
-    members = tuple(Member(f"_{place}", element) for place, element in enumerate(elements, 1))
-    return VariantType(members, named=False)
-
-
-def _parse_members(members: Sequence[Mapping[str, Any]]) -> tuple[Member, ...]:
-    return tuple(Member(str(member["name"]), _parse(member["type"])) for member in members)
-
-
-def _parse_elements(elements: Sequence[Mapping[str, Any]]) -> tuple[LogicalType, ...]:
-    return tuple(_parse(element["type"]) for element in elements)
+def _parts(description: Mapping[str, Any]) -> tuple[tuple[Member, ...], bool]:
+    """Return the members, and whether they have names."""
+    named = description.get("members")
+    if named is not None:
+        return tuple(Member(str(one["name"]), _parse(one["type"])) for one in named), True
+    return numbered(_parse(one["type"]) for one in description["elements"]), False

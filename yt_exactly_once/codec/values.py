@@ -10,9 +10,11 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -51,23 +53,39 @@ class UnfitValueError(Exception):
         return UnfitValueError(row, self.problem, step + self.place)
 
 
+@contextmanager
+def located(step: str = "", *, offsets: Any = None, rows: Any = None) -> Iterator[None]:
+    """Turn a finding about parts of values into one about the values.
+
+    Args:
+        step: the way into the part.
+        offsets: where each list begins, if the parts are what lists hold.
+        rows: which value has which part, if some have none.
+    """
+    try:
+        yield
+    except UnfitValueError as error:
+        row = error.row
+        if offsets is not None:
+            row = int(np.searchsorted(offsets, row, side="right")) - 1
+        raise error.within(row if rows is None else int(rows[row]), step) from error
+
+
 def first_true(mask: pa.Array) -> int | None:
     """Return the position of the first true in a mask, nulls counting as false."""
     places = pc.indices_nonzero(mask)
     return int(places[0].as_py()) if len(places) else None
 
 
-def check_nulls(array: pa.Array, *, nullable: bool, whole: pa.Array | None = None) -> None:
+def check_nulls(array: pa.Array, *, nullable: bool) -> None:
     """Check that a column that must have values has them; raise `UnfitValueError` if one is null.
 
     Args:
         nullable: whether their type has null.
-        whole: the composite values they are parts of; a part may lack where the whole does.
     """
     if nullable or array.null_count == 0:
         return
-    missing = array.is_null()
-    row = first_true(missing if whole is None else pc.and_(missing, whole.is_valid()))
+    row = first_true(array.is_null())
     if row is not None:
         raise UnfitValueError(row, IS_NULL)
 
@@ -235,37 +253,19 @@ def _is_text(parsed: Any) -> bool:
 # To a DataFrame. Each takes a plain array and the Arrow type asked for.
 
 
-def as_asked(plain: pa.Array, asked: pa.DataType) -> pa.Array:
-    """Read numbers, booleans, bytes and nulls."""
-    return _cast(plain, asked, lambda part: part)
-
-
 def as_text(plain: pa.Array, asked: pa.DataType) -> pa.Array:
     """Read strings; asked for as text, they must be UTF-8."""
     return require_utf8(plain) if pa.types.is_string(asked) else as_asked(plain, asked)
 
 
-def as_dates(plain: pa.Array, asked: pa.DataType) -> pa.Array:
-    """Read days."""
-    return _cast(plain, asked, lambda part: part.cast(pa.int32()))
+def as_asked(plain: pa.Array, asked: pa.DataType, unit: str = "") -> pa.Array:
+    """Read anything else; what counts in a unit counts days or microseconds in Arrow."""
 
-
-def as_durations(plain: pa.Array, asked: pa.DataType) -> pa.Array:
-    """Read microseconds."""
-    return _cast(plain, asked, lambda part: part.cast(pa.int64()).cast(pa.duration("us")))
-
-
-def as_instants(plain: pa.Array, asked: pa.DataType, unit: str) -> pa.Array:
-    """Read seconds or microseconds since 1970."""
-
-    def microseconds(part: pa.Array) -> pa.Array:
-        ticks = part.cast(pa.int64())
+    def convert(part: pa.Array) -> pa.Array:
+        if unit:
+            part = part.cast(pa.int32() if unit == "D" else pa.int64())
         if unit == "s":
-            ticks = pc.multiply_checked(ticks, _MICROSECONDS)
-        return ticks.cast(pa.timestamp("us", asked.tz))
+            part = pc.multiply_checked(part, _MICROSECONDS)
+        return part.cast(asked)
 
-    return _cast(plain, asked, microseconds)
-
-
-def _cast(plain: pa.Array, asked: pa.DataType, prepare: Callable[[pa.Array], pa.Array]) -> pa.Array:
-    return converted(plain, lambda part: prepare(part).cast(asked), f"it does not fit {asked}")
+    return converted(plain, convert, f"it does not fit {asked}")

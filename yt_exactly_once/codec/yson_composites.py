@@ -17,13 +17,14 @@ import pyarrow as pa
 
 from yt_exactly_once.codec import types
 from yt_exactly_once.codec import yson_marks as yson
-from yt_exactly_once.codec.arrow_types import parsed_type_of
-from yt_exactly_once.codec.buffers import from_numpy
-from yt_exactly_once.codec.room import width
+from yt_exactly_once.codec.arrow_types import struct_fields
+from yt_exactly_once.codec.buffers import from_numpy, list_array, struct_array
+from yt_exactly_once.codec.room import Room, width
+from yt_exactly_once.codec.scalars import Scalar
 from yt_exactly_once.codec.yson_marks import UnevenError, require
 from yt_exactly_once.codec.yson_words import Bytes, Mask, Numbers, Places, Words
 
-MARKERS = {
+_MARKERS = {
     pa.binary(): yson.STRING,
     pa.int64(): yson.INT64,
     pa.uint64(): yson.UINT64,
@@ -35,9 +36,11 @@ _WIDTHS = np.zeros(256, np.int64)
 _WIDTHS[[yson.STRING, yson.INT64, yson.UINT64, yson.FALSE, yson.TRUE, yson.ENTITY]] = 1
 _WIDTHS[[yson.OPEN_LIST, yson.CLOSE_LIST, yson.OPEN_MAP, yson.CLOSE_MAP]] = 1
 _WIDTHS[yson.DOUBLE] = 9
-_STEPS = np.zeros(256, np.int8)
-_STEPS[[yson.OPEN_LIST, yson.OPEN_MAP]] = 1
-_STEPS[[yson.CLOSE_LIST, yson.CLOSE_MAP]] = -1
+_MEASURED = np.zeros(256, np.bool_)
+_MEASURED[[yson.STRING, yson.INT64, yson.UINT64]] = True
+STEPS = np.zeros(256, np.int8)
+STEPS[[yson.OPEN_LIST, yson.OPEN_MAP]] = 1
+STEPS[[yson.CLOSE_LIST, yson.CLOSE_MAP]] = -1
 _MANY_ROUNDS, FEW_VALUES = 64, 32
 """After so many rounds, fewer values than that are read faster one by one."""
 _FEWEST_BYTES = 1 << 21
@@ -46,13 +49,13 @@ _DEEPEST = 64
 """Values nested deeper are left to the parser: each level is a pass over all tokens."""
 
 
-def unzigzag(numbers: Numbers) -> npt.NDArray[np.int64]:
+def _unzigzag(numbers: Numbers) -> npt.NDArray[np.int64]:
     """Return the signed numbers that unsigned ones stand for."""
     one = np.uint64(1)
     return ((numbers >> one) ^ (~(numbers & one) + one)).view(np.int64)
 
 
-def strings(data: Bytes, starts: Places, ends: Places, null: Mask) -> pa.Array:
+def _strings(data: Bytes, starts: Places, ends: Places, null: Mask) -> pa.Array:
     """Return what lies between places, which follow each other in the bytes; null where the mask says so."""
     # One array over all bytes, values and what lies between in turn; then the values alone.
     bounds = np.empty(2 * len(starts) + 1, np.int64)
@@ -62,17 +65,43 @@ def strings(data: Bytes, starts: Places, ends: Places, null: Mask) -> pa.Array:
     return turns.take(from_numpy(np.arange(0, 2 * len(starts), 2), null)).cast(pa.binary())
 
 
+def token_ends(words: Words, size: int, marks: Bytes, places: Places) -> tuple[Numbers, Places]:
+    """Return the number in each token, the length of a string, otherwise 0; and where each token ends.
+
+    Raises:
+        UnevenError: what is there is no token, or reaches beyond the bytes.
+    """
+    widths, measured = _WIDTHS[marks], _MEASURED[marks]
+    require(widths.all())
+    ends = places + widths
+    if measured.all():
+        return _measured_ends(words, size, marks, ends)
+    numbers, some = np.zeros(len(marks), np.uint64), np.flatnonzero(measured)
+    if len(some):
+        numbers[some], ends[some] = _measured_ends(words, size, marks[some], ends[some])
+    return numbers, ends
+
+
+def _measured_ends(words: Words, size: int, marks: Bytes, behind: Places) -> tuple[Numbers, Places]:
+    numbers, sizes = words.varints(behind)
+    ends, texts = behind + sizes, marks == yson.STRING
+    if texts.any():
+        lengths = np.where(texts, _unzigzag(numbers), 0)
+        require(((lengths >= 0) & (lengths <= size - ends)).all())
+        ends += lengths
+        numbers = np.where(texts, lengths.view(np.uint64), numbers)
+    return numbers, ends
+
+
 @dataclass(frozen=True)
 class Tokens:
-    """The tokens of values, value after value.
+    """Tokens of values.
 
     Attributes:
         marks: first byte of each token.
         places: where each token begins.
         ends: where each token ends, without a separator.
-        numbers: what follows the marker of a number or a string; of others it means nothing.
-        levels: how many lists and maps are open before each token.
-        keys: whether an equals sign follows.
+        numbers: see `token_ends`.
     """
 
     data: Bytes
@@ -81,12 +110,49 @@ class Tokens:
     places: Places
     ends: Places
     numbers: Numbers
+
+    def at(self, found: Places) -> Tokens:
+        """Return some of them."""
+        marks, places = self.marks[found], self.places[found]
+        ends, numbers = self.ends[found], self.numbers[found]
+        return Tokens(self.data, self.words, marks, places, ends, numbers)
+
+    def array(self, parsed: pa.DataType) -> pa.Array:
+        """Return what they hold; raise `UnevenError` unless all are of a type without parts, or null."""
+        marks, null = self.marks, self.marks == yson.ENTITY
+        if pa.types.is_null(parsed):
+            require(null.all())
+            return pa.nulls(len(null))
+        if pa.types.is_boolean(parsed):
+            true = marks == yson.TRUE
+            require((null | true | (marks == yson.FALSE)).all())
+            return from_numpy(true, null)
+        marker = _MARKERS[parsed]
+        require((null | (marks == marker)).all())
+        if marker == yson.UINT64:
+            return from_numpy(self.numbers, null)
+        if marker == yson.DOUBLE:
+            return from_numpy(self.words.at(self.places + 1).view("<f8"), null)
+        if marker == yson.INT64:
+            return from_numpy(_unzigzag(self.numbers), null)
+        return _strings(self.data, self.ends - self.numbers.view(np.int64), self.ends, null)
+
+
+@dataclass(frozen=True)
+class Trees(Tokens):
+    """The tokens of values that have parts, value after value.
+
+    Attributes:
+        levels: how many lists and maps are open before each token.
+        keys: whether an equals sign follows.
+    """
+
     levels: npt.NDArray[np.int8]
     keys: Mask
 
     def closing(self) -> Places:
         """Return the token that closes each opening one; raise `UnevenError` if it is of another kind."""
-        steps = _STEPS[self.marks]
+        steps = STEPS[self.marks]
         found = np.zeros(len(steps), np.int64)
         for level in range(int(self.levels.max(initial=0))):
             # Within a level one container is closed before the next one is opened.
@@ -103,7 +169,7 @@ class CrowdedError(Exception):
 
 def scan(
     data: Bytes, words: Words, places: Places, limits: Places, most: int
-) -> tuple[Tokens, Places, Places]:
+) -> tuple[Trees, Places, Places]:
     """Read one value of any kind at each place.
 
     Args:
@@ -130,15 +196,13 @@ def scan(
         if taken > most:
             raise CrowdedError
         marks = data[places]
-        past = places + _WIDTHS[marks]
-        require((past > places).all() and (levels <= _DEEPEST).all())
-        numbers = _read_numbers(words, len(data), marks, places, past)
-        require((past < limits).all())
+        numbers, past = token_ends(words, len(data), marks, places)
+        require((past < limits).all() and (levels <= _DEEPEST).all())
         after = data[past]
         keys = after == yson.EQUALS
         rounds.append((active, marks, places, past, numbers, levels, keys))
         lengths[active] += 1
-        steps = _STEPS[marks]
+        steps = STEPS[marks]
         levels = levels + steps
         require((levels >= 0).all())
         left = levels > 0
@@ -162,103 +226,69 @@ def scan(
         for target, part in zip(targets, kinds.pop(0), strict=True):
             column[target] = part
         columns.append(column)
-    return Tokens(data, words, *columns), firsts, ends
-
-
-def _read_numbers(words: Words, size: int, marks: Bytes, places: Places, past: Places) -> Numbers:
-    """Read the varints of tokens that have one, and move their ends behind them and their strings."""
-    numbers = np.zeros(len(marks), np.uint64)
-    measured = np.flatnonzero(
-        (marks == yson.STRING) | (marks == yson.INT64) | (marks == yson.UINT64)
-    )
-    if not len(measured):
-        return numbers
-    starts = places[measured] + 1
-    found, sizes = words.varints(starts)
-    ends = starts + sizes
-    texts = marks[measured] == yson.STRING
-    lengths = np.where(texts, unzigzag(found), 0)
-    require(((lengths >= 0) & (lengths <= size - ends)).all())
-    numbers[measured], past[measured] = found, ends + lengths
-    return numbers
+    return Trees(data, words, *columns), firsts, ends
 
 
 class Composites:
     """Arrow arrays out of tokens."""
 
-    def __init__(self, tokens: Tokens) -> None:
+    def __init__(self, tokens: Trees, room: Room) -> None:
         self._tokens = tokens
         self._closing = tokens.closing()
+        self._room = room
 
-    def array(  # noqa: PLR0911 - a case per kind
-        self, found: Places, logical: types.LogicalType
-    ) -> pa.Array:
-        """Return values of a type as a plain array; raise `UnevenError` if one has another shape.
+    def array(self, found: Places, logical: types.LogicalType, kind: pa.DataType) -> pa.Array:
+        """Return values of a type as the Arrow type asked for.
 
         Args:
             found: first tokens of the values, in order, all at one level.
-        """
-        bare = types.untagged(logical)
-        kind = parsed_type_of(bare)
-        match bare:
-            case types.OptionalType(item) if not types.is_nested_optional(bare):
-                return self.array(found, item)
-            case types.SimpleType() | types.DecimalType():
-                # Such a value is YSON of any shape, and not the string that it may be.
-                require(not bare.scalar.holds_yson)
-                return self._simple(found, kind)
-        null = self._tokens.marks[found] == yson.ENTITY
-        present = found[~null] if null.any() else found
-        match bare:
-            case types.ListType(item):
-                items, counts = self._items(present)
-                self._require_room(items, kind.value_type)
-                return _lists(kind, null, counts, self.array(items, item))
-            case types.DictType(key, value):
-                pairs, counts = self._items(present)
-                self._require_room(pairs, kind.item_type)
-                parts = [
-                    self.array(part, logical)
-                    for part, logical in zip(self._parts(pairs, 2), (key, value), strict=True)
-                ]
-                # Arrow has no such maps.
-                require(parts[0].null_count == 0)
-                entries = pa.StructArray.from_arrays(
-                    parts, fields=[kind.key_field, kind.item_field]
-                )
-                return _lists(kind, null, counts, entries)
-            case types.OptionalType(item):
-                return self._struct(kind, null, self._parts(present, 1), [item])
-            case types.TupleType(elements):
-                return self._struct(kind, null, self._parts(present, len(elements)), elements)
-            case types.StructType(members):
-                parts = self._members(present, [member.name.encode() for member in members])
-                return self._struct(kind, null, parts, [member.type for member in members])
-            case _:
-                raise UnevenError
 
-    def _simple(self, found: Places, kind: pa.DataType) -> pa.Array:
-        tokens = self._tokens
-        marks = tokens.marks[found]
-        null = marks == yson.ENTITY
-        if pa.types.is_null(kind):
-            require(null.all())
-            return pa.nulls(len(found))
-        if pa.types.is_boolean(kind):
-            true = marks == yson.TRUE
-            require((null | true | (marks == yson.FALSE)).all())
-            return from_numpy(true, null)
-        marker = MARKERS[kind]
-        require((null | (marks == marker)).all())
-        numbers = tokens.numbers[found]
-        if marker == yson.UINT64:
-            return from_numpy(numbers, null)
-        if marker == yson.INT64:
-            return from_numpy(unzigzag(numbers), null)
-        if marker == yson.DOUBLE:
-            return from_numpy(tokens.words.at(tokens.places[found] + 1).view("<f8"), null)
-        ends = tokens.ends[found]
-        return strings(tokens.data, ends - np.where(null, 0, unzigzag(numbers)), ends, null)
+        Raises:
+            UnevenError: a value has another shape, or must not be null.
+            UnfitValueError: a value does not fit.
+        """
+        null = self._tokens.marks[found] == yson.ENTITY
+        require(types.is_nullable(logical) or not null.any())
+        present = found[~null] if null.any() else found
+        bare = types.required(logical)
+        match bare:
+            case Scalar():
+                # Such a value is YSON of any shape, and not the string that it may be.
+                require(not bare.holds_yson)
+                return bare.from_plain(self._tokens.at(found).array(bare.parsed), kind)
+            case types.ListType(item):
+                items, lengths = self._held(present, item, kind.value_type)
+                return list_array(kind, null, lengths, items)
+            case types.DictType(key, value):
+                pair = types.StructType(types.numbered((key, value)), named=False)
+                fields = pa.struct([kind.key_field, kind.item_field])
+                pairs, lengths = self._held(present, pair, fields)
+                # Arrow has no such maps.
+                require(pairs.field(0).null_count == 0)
+                return list_array(kind, null, lengths, pairs)
+            case types.StructType(members, named=True):
+                parts = self._members(present, [one.name.encode() for one in members])
+            case types.VariantType():
+                raise UnevenError
+            case _:
+                parts = self._parts(present, kind.num_fields)
+        inner = zip(parts, struct_fields(bare).values(), kind, strict=True)
+        children = [self._part(part, one, field.type) for part, one, field in inner]
+        return struct_array(kind, null, children)
+
+    def _part(self, found: Places, logical: types.LogicalType, kind: pa.DataType) -> pa.Array:
+        array = self.array(found, logical, kind)
+        self._room.take(array.null_count, kind)
+        return array
+
+    def _held(
+        self, found: Places, item: types.LogicalType, kind: pa.DataType
+    ) -> tuple[pa.Array, Places]:
+        """Return what lists hold, list after list, and how many each holds."""
+        items, lengths = self._items(found)
+        if len(items) * width(kind) > max(_FEWEST_BYTES, len(self._tokens.data)):
+            raise CrowdedError
+        return self._part(items, item, kind), lengths
 
     def _items(self, found: Places, opening: int = yson.OPEN_LIST) -> tuple[Places, Places]:
         """Return the first tokens of what lists hold, list after list, and how many each holds."""
@@ -267,7 +297,7 @@ class Composites:
         if not len(found):
             return found, found
         level = tokens.levels[found[0]] + 1
-        begins = (tokens.levels == level) & (_STEPS[tokens.marks] >= 0)
+        begins = (tokens.levels == level) & (STEPS[tokens.marks] >= 0)
         before = np.cumsum(begins)
         first, past = before[found], before[self._closing[found]]
         counts = past - first
@@ -277,10 +307,6 @@ class Composites:
             items = items[shifts + np.arange(len(shifts))]
         require(opening == yson.OPEN_MAP or not tokens.keys[items].any())
         return items, counts
-
-    def _require_room(self, items: Places, kind: pa.DataType) -> None:
-        if len(items) * width(kind) > max(_FEWEST_BYTES, len(self._tokens.data)):
-            raise CrowdedError
 
     def _parts(self, found: Places, count: int, opening: int = yson.OPEN_LIST) -> list[Places]:
         items, counts = self._items(found, opening)
@@ -294,36 +320,6 @@ class Composites:
         for name, keys, values in zip(names, parts[::2], parts[1::2], strict=True):
             require(tokens.keys[keys].all() and not tokens.keys[values].any())
             require((tokens.marks[keys] == yson.STRING).all())
-            require((unzigzag(tokens.numbers[keys]) == len(name)).all())
+            require((tokens.numbers[keys] == len(name)).all())
             require(tokens.words.begin(tokens.ends[keys] - len(name), name).all())
         return parts[1::2]
-
-    def _struct(
-        self,
-        kind: pa.DataType,
-        null: Mask,
-        parts: list[Places],
-        logicals: Sequence[types.LogicalType],
-    ) -> pa.Array:
-        children = [
-            self.array(part, logical) for part, logical in zip(parts, logicals, strict=True)
-        ]
-        valid = None
-        if null.any():
-            places = from_numpy(np.cumsum(~null) - 1, null)
-            children = [child.take(places) for child in children]
-            valid = pa.py_buffer(np.packbits(~null, bitorder="little"))
-        return pa.Array.from_buffers(kind, len(null), [valid], children=children)
-
-
-def _lists(kind: pa.DataType, null: Mask, counts: Places, items: pa.Array) -> pa.Array:
-    """Cut items into lists or maps; a null has none."""
-    lengths = counts
-    valid = None
-    if null.any():
-        lengths = np.zeros(len(null), np.int64)
-        lengths[~null] = counts
-        valid = pa.py_buffer(np.packbits(~null, bitorder="little"))
-    edges = np.zeros(len(null) + 1, np.int32)
-    np.cumsum(lengths, out=edges[1:])
-    return pa.Array.from_buffers(kind, len(null), [valid, pa.py_buffer(edges)], children=[items])

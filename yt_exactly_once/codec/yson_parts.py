@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from yt_exactly_once.codec import yson_marks as yson
 from yt_exactly_once.codec.buffers import scalar, to_numpy
-from yt_exactly_once.codec.values import UnfitValueError
+from yt_exactly_once.codec.values import located
 
 Offsets = npt.NDArray[np.int64]
 
@@ -50,10 +50,8 @@ def around_nulls(array: pa.Array, encode: Callable[[pa.Array], pa.Array]) -> pa.
     """Encode the present values alone, and put the entity where the array is null."""
     present = array.is_valid()
     rows = np.flatnonzero(np.asarray(present))
-    try:
+    with located(rows=rows):
         encoded = encode(array.filter(present))
-    except UnfitValueError as error:
-        raise error.within(int(rows[error.row]), "") from error
     places = np.full(len(array), len(rows))
     places[rows] = np.arange(len(rows))
     return pa.concat_arrays([encoded, pa.array([b"#"], BYTES)]).take(pa.array(places))

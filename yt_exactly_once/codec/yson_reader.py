@@ -1,13 +1,14 @@
-"""Pulled rows as plain Arrow arrays, by way of the C parser and Python objects.
+"""Pulled rows as Arrow arrays, by way of the C parser and Python objects.
 
-It handles every type; most rows take the faster way of `yson_scan`. Plain arrays
-hold numbers and bytes as the cluster counts them: `reading` gives them their meaning.
+It handles every type and names what does not fit; most rows take the faster way of `yson_scan`. Values are
+read type by type on lists of them. What is long has not been parsed: it is alone in its list, and is opened
+step by step, without an object for each of its parts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Sequence, Sized
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -15,208 +16,228 @@ import pyarrow as pa
 
 from yt_exactly_once.codec import bindings, types
 from yt_exactly_once.codec import yson_marks as yson
-from yt_exactly_once.codec.arrow_types import NESTED_VALUE, parsed_type_of, variant_field
-from yt_exactly_once.codec.buffers import concatenated
+from yt_exactly_once.codec.arrow_types import Wanted, struct_fields
+from yt_exactly_once.codec.buffers import concatenated, list_array, struct_array
 from yt_exactly_once.codec.room import MOST_COLUMNS, Room
-from yt_exactly_once.codec.values import UnfitValueError
+from yt_exactly_once.codec.scalars import Scalar
+from yt_exactly_once.codec.values import IS_NULL, UnfitValueError, located
 
-Shaper = Callable[[Any], Any]
+_NO_MAP = "a row is not a map"
+_LONG_TEXT = 1 << 16
+"""Bytes: nothing but a text is longer and has no parts."""
+_MISFIT = "it has another type"
+_MISFITS = (pa.ArrowException, OverflowError, TypeError, ValueError, LookupError, AttributeError)
 
 
-def parse_rows(
-    rows: bytes, wanted: Mapping[str, types.LogicalType]
-) -> dict[str, pa.Array | UnfitValueError]:
-    """Parse rows into arrays, or into what is wrong with a column; raise `ValueError` if they are no maps.
+class UnfitColumnError(Exception):
+    """A value that is not what its column promises.
+
+    Attributes:
+        column: its name.
+        found: what is wrong with it.
+        beside: values of the same row, those that were asked for.
+    """
+
+    def __init__(self, column: str, found: UnfitValueError, beside: list[Any]) -> None:
+        super().__init__(column, found.problem)
+        self.column = column
+        self.found = found
+        self.beside = beside
+
+
+def parse_rows(rows: bytes, wanted: Wanted, beside: Sequence[str] = ()) -> dict[str, pa.Array]:
+    """Parse rows into arrays; a row without one of the columns counts as null.
 
     Args:
-        wanted: types of the columns; a row without one of them counts as null.
+        beside: columns whose values an error has.
+
+    Raises:
+        UnfitColumnError: a value does not fit.
+        ValueError: these are no maps in YSON.
     """
     room = Room(len(rows))
-    columns = {name: _Column(name.encode(), logical, room) for name, logical in wanted.items()}
-    count = 0
+    found: dict[str, list[pa.Array]] = {name: [] for name in wanted}
+    keys = frozenset(name.encode() for name in (*wanted, *beside))
     for part in bindings.parse_items(rows):
-        if isinstance(part, memoryview):
-            cells = _cells(part, frozenset(name.encode() for name in wanted))
-            for column in columns.values():
-                column.add_long(cells.get(column.key), count)
-            count += 1
-            continue
-        if not all(isinstance(row, dict) for row in part):
+        some = [_cells(part, keys)] if isinstance(part, memoryview) else part
+        if not all(isinstance(row, dict) for row in some):
             raise ValueError(_NO_MAP)
-        filled = min(len(part), sum(map(len, part)) // max(1, len(wanted)))
-        for column in columns.values():
-            column.add(part, count, filled)
-        count += len(part)
-    return {name: columns.pop(name).array() for name in wanted}
+        lacking = max(0, len(some) - sum(map(len, some)) // max(1, len(wanted)))
+        for name, (logical, kind) in wanted.items():
+            try:
+                room.take(lacking, kind)
+                values = [row.get(name.encode()) for row in some]
+                found[name].append(_column(values, logical, kind, room))
+            except UnfitValueError as error:
+                others = [_parsed(some[error.row].get(other.encode())) for other in beside]
+                raise UnfitColumnError(name, error, others) from error
+    return {name: concatenated(found.pop(name)) for name in wanted}
 
 
-def parsed_values(rows: bytes, row: int, names: Sequence[str]) -> list[Any]:
-    """Return values of one row as they are parsed, None where it has none."""
-    keys = [name.encode() for name in names]
-    count = 0
-    for part in bindings.parse_items(rows):
-        if isinstance(part, memoryview):
-            if count == row:
-                cells = _cells(part, frozenset(keys))
-                return [_one_parsed(cells[key]) if key in cells else None for key in keys]
-            count += 1
-        elif row < count + len(part):
-            return [part[row - count].get(key) for key in keys]
-        else:
-            count += len(part)
-    raise AssertionError("there are fewer rows")
+def _parsed(value: Any) -> Any:
+    """Return a value without parts; of another one that was not parsed, None."""
+    if not isinstance(value, memoryview):
+        return value
+    return None if value[0] in yson.WITH_PARTS else bindings.parse_item(value)
 
 
-class _Column:
-    """The values of one column, as far as the rows have been read."""
-
-    def __init__(self, key: bytes, logical: types.LogicalType, room: Room) -> None:
-        self.key = key
-        self._logical = logical
-        self._shape, self._kind = _or_null(logical), parsed_type_of(logical)
-        self._room = room
-        self._found: list[pa.Array] = []
-        self._unfit: UnfitValueError | None = None
-
-    def add(self, rows: list[Any], count: int, filled: int) -> None:
-        """Take the values of some rows; so many have been read before, and so many have their columns."""
-        if self._unfit is None:
-            self._keep(lambda: self._collected([row.get(self.key) for row in rows], filled), count)
-
-    def add_long(self, raw: memoryview | None, count: int) -> None:
-        """Take the value of one row."""
-        if self._unfit is None:
-            self._keep(lambda: _one(raw, self._logical, self._room), count)
-
-    def array(self) -> pa.Array | UnfitValueError:
-        """Return all values, or what is wrong with one."""
-        return self._unfit or concatenated(self._found)
-
-    def _keep(self, read: Callable[[], pa.Array], count: int) -> None:
-        try:
-            self._found.append(read())
-        except UnfitValueError as error:
-            self._unfit = error.within(count + error.row, "")
-            self._found.clear()
-
-    def _collected(self, values: list[Any], filled: int) -> pa.Array:
-        array = _array(values, self._shape, self._kind)
-        self._room.take(array, filled)
-        return array
+def _column(
+    values: list[Any], logical: types.LogicalType, kind: pa.DataType, room: Room
+) -> pa.Array:
+    """Return values of a type as the Arrow type asked for."""
+    missing = [value is None for value in values]
+    if any(missing) and not types.is_nullable(logical):
+        raise UnfitValueError(missing.index(True), IS_NULL)
+    bare = types.required(logical)
+    if values and isinstance(values[0], memoryview):
+        values = [_opened(values[0], bare)]
+    if isinstance(bare, Scalar):
+        return _simple(values, bare, kind)
+    null = np.array(missing, np.bool_)
+    present = [value for value in values if value is not None] if any(missing) else values
+    with located(rows=np.flatnonzero(~null)):
+        match bare:
+            case types.ListType(item):
+                items, lengths = _items(present, item, kind.value_type, room)
+                return list_array(kind, null, lengths, items)
+            case types.DictType(key, value):
+                pair = types.StructType(types.numbered((key, value)), named=False)
+                fields = pa.struct([kind.key_field, kind.item_field])
+                pairs, lengths = _items(present, pair, fields, room)
+                if pairs.field(0).null_count:
+                    raise UnfitValueError(0, _MISFIT)
+                return list_array(kind, null, lengths, pairs)
+        children = []
+        parts = zip(_fields(present, bare), struct_fields(bare).values(), kind, strict=True)
+        for part, inner, field in parts:
+            with located(f".{field.name}"):
+                children.append(_part(part, inner, field.type, room))
+        return struct_array(kind, null, children)
 
 
-def _array(values: list[Any], shape: Shaper, kind: pa.DataType) -> pa.Array:
-    try:
-        return pa.array(values if shape is _same else map(shape, values), kind)
-    except _MISFITS:
-        # Not chained: Arrow's messages quote the value.
-        raise UnfitValueError(_first_misfit(values, shape, kind), _MISFIT) from None
+def _part(values: list[Any], logical: types.LogicalType, kind: pa.DataType, room: Room) -> pa.Array:
+    array = _column(values, logical, kind, room)
+    room.take(array.null_count, kind)
+    return array
 
 
-def _one(raw: memoryview | None, logical: types.LogicalType, room: Room) -> pa.Array:
-    """Return one value of a long row as an array, without an object for each of its parts."""
-    kind = parsed_type_of(logical)
-    bare = types.untagged(logical)
-    if raw is None:
-        return pa.nulls(1, kind)
+def _opened(raw: memoryview, bare: types.LogicalType) -> Any:
+    """Return a value, parsed unless it has parts and is long."""
     if len(raw) <= bindings.LONG or raw[0] not in yson.WITH_PARTS:
-        is_text = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+        is_text = isinstance(bare, Scalar) and pa.types.is_binary(bare.parsed)
         if len(raw) > _LONG_TEXT and not is_text:
             # Arrow would quote the text in its message.
             raise UnfitValueError(0, _MISFIT)
-        return _array([bindings.parse_item(raw)], _or_null(logical), kind)
-    if isinstance(bare, types.OptionalType) and not types.is_nested_optional(bare):
-        return _one(raw, bare.item, room)
-    if isinstance(bare, types.SimpleType) and bare.scalar.holds_yson:
-        return pa.array([bytes(raw[: yson.after(raw, 0)])], kind)
-    if isinstance(bare, types.ListType | types.DictType):
-        return _list_of_one(raw, bare, kind, room)
-    return pa.StructArray.from_arrays(_fields(raw, bare, room), fields=list(kind))
-
-
-def _fields(raw: memoryview, logical: types.LogicalType, room: Room) -> list[pa.Array]:
-    """Return an array of one value for each field of the struct that represents the value."""
-    match logical:
-        case types.StructType(members):
-            cells = _cells(raw, frozenset(one.name.encode() for one in members))
-            return [_one(cells.get(one.name.encode()), one.type, room) for one in members]
-        case types.OptionalType(item):
-            return [_one(part, item, room) for part in _few(raw, 1)]
-        case types.TupleType(elements):
-            found = zip(_few(raw, len(elements)), elements, strict=True)
-            return [_one(part, element, room) for part, element in found]
-        case types.VariantType(alternatives):
-            tag, part = _few(raw, 2)
-            return _alternatives(_one_parsed(tag), part, alternatives, room)
-    raise UnfitValueError(0, _MISFIT)
-
-
-def _one_parsed(raw: memoryview) -> Any:
-    """Parse a value without parts; of another one None is returned."""
-    return None if raw[0] in yson.WITH_PARTS else bindings.parse_item(raw)
-
-
-def _alternatives(
-    tag: Any, raw: memoryview, alternatives: Sequence[types.Member], room: Room
-) -> list[pa.Array]:
-    """Return an array of one value for each alternative, null where it is not chosen."""
-    parts = []
-    for place, one in enumerate(alternatives):
-        chosen = tag in (place, one.name.encode())
-        part = _one(raw if chosen else None, one.type, room)
-        if types.is_nullable(one.type):
-            # So that "not chosen" and "chosen, and null" differ.
-            part = pa.StructArray.from_arrays([part], [NESTED_VALUE], mask=pa.array([not chosen]))
-        parts.append(part)
-    if not any(tag in (place, one.name.encode()) for place, one in enumerate(alternatives)):
+        return bindings.parse_item(raw)
+    if not isinstance(bare, Scalar):
+        return raw[: _end(raw)]
+    if not bare.holds_yson:
         raise UnfitValueError(0, _MISFIT)
-    return parts
-
-
-def _items(raw: memoryview, item: types.LogicalType, room: Room) -> pa.Array:
-    shape, kind = _or_null(item), parsed_type_of(item)
-    found = []
-    for part in bindings.parse_items(_inside(raw)):
-        if isinstance(part, memoryview):
-            found.append(_one(part, item, room))
-        else:
-            found.append(_array(part, shape, kind))
-            room.take(found[-1])
-    return concatenated(found)
-
-
-def _few(raw: memoryview, count: int) -> list[memoryview]:
-    """Return the items of a list of a certain length, not parsed."""
-    found = list(islice(bindings.raw_items(_inside(raw)), count + 1))
-    if len(found) != count:
-        raise UnfitValueError(0, _MISFIT)
-    return found
-
-
-def _list_of_one(
-    raw: memoryview, logical: types.ListType | types.DictType, kind: pa.DataType, room: Room
-) -> pa.Array:
-    if isinstance(logical, types.ListType):
-        items = _items(raw, logical.item, room)
-    else:
-        pairs = _items(raw, types.TupleType((logical.key, logical.value)), room)
-        if pairs.null_count or pairs.field(0).null_count:
-            raise UnfitValueError(0, _MISFIT)
-        fields = [kind.key_field, kind.item_field]
-        items = pa.StructArray.from_arrays(pairs.flatten(), fields=fields)
-    edges = pa.py_buffer(np.array([0, len(items)], np.int32))
-    return pa.Array.from_buffers(kind, 1, [None, edges], children=[items])
-
-
-def _inside(raw: memoryview) -> memoryview:
-    if raw[0] != yson.OPEN_LIST:
-        raise UnfitValueError(0, _MISFIT)
-    return raw[1 : _end(raw) - 1]
+    return raw[: yson.after(raw, 0)]
 
 
 def _end(raw: memoryview) -> int:
     """Return where a list or a map ends, before the separator."""
     return len(raw) - (raw[-1] == yson.SEMICOLON)
+
+
+def _simple(values: list[Any], scalar: Scalar, kind: pa.DataType) -> pa.Array:
+    def plain(some: list[Any]) -> pa.Array:
+        convert = scalar.from_parsed
+        if convert is not None:
+            some = [None if value is None else convert(value) for value in some]
+        return pa.array(some, scalar.parsed)
+
+    try:
+        array = plain(values)
+    except _MISFITS:
+        # Not chained: Arrow's messages quote the value.
+        raise UnfitValueError(_first_misfit(values, plain), _MISFIT) from None
+    return scalar.from_plain(array, kind)
+
+
+def _first_misfit(values: list[Any], plain: Callable[[list[Any]], pa.Array]) -> int:
+    for row, value in enumerate(values):
+        try:
+            plain([value])
+        except _MISFITS:
+            return row
+    raise AssertionError("each value fits, and together they do not")
+
+
+def _require(values: list[Any], kind: type[Sized], count: int | None = None) -> None:
+    """Check that values are lists or maps, of so many items."""
+    for row, value in enumerate(values):
+        if not isinstance(value, kind) or (count is not None and len(value) != count):
+            raise UnfitValueError(row, _MISFIT)
+
+
+def _items(
+    lists: list[Any], item: types.LogicalType, kind: pa.DataType, room: Room
+) -> tuple[pa.Array, Any]:
+    """Return the items of lists, one after the other, and how many each list has."""
+    if lists and isinstance(lists[0], memoryview):
+        parsed = bindings.parse_items(_inside(lists[0]))
+        parts = ([part] if isinstance(part, memoryview) else part for part in parsed)
+        with located("[]", offsets=[0]):
+            found = [_part(part, item, kind, room) for part in parts]
+        return concatenated(found), [sum(map(len, found))]
+    # Arrow takes a string for a list of numbers, too.
+    _require(lists, list)
+    lengths = np.array([len(one) for one in lists], np.int64)
+    with located("[]", offsets=np.cumsum(lengths) - lengths):
+        return _part(list(chain.from_iterable(lists)), item, kind, room), lengths
+
+
+def _fields(values: list[Any], bare: types.LogicalType) -> list[list[Any]]:
+    """Return the values of each field of the struct that represents the values."""
+    if isinstance(bare, types.StructType) and bare.named:
+        keys = [one.name.encode() for one in bare.members]
+        maps = [
+            _cells(one, frozenset(keys)) if isinstance(one, memoryview) else one for one in values
+        ]
+        _require(maps, dict)
+        return [[one.get(key) for one in maps] for key in keys]
+    count = 2 if isinstance(bare, types.VariantType) else len(struct_fields(bare))
+    lists = [_few(one, count) if isinstance(one, memoryview) else one for one in values]
+    _require(lists, list, count)
+    columns = [[one[place] for one in lists] for place in range(count)]
+    if isinstance(bare, types.VariantType):
+        return _alternatives(columns[0], columns[1], bare.members)
+    return columns
+
+
+def _alternatives(
+    tags: list[Any], values: list[Any], members: Sequence[types.Member]
+) -> list[list[Any]]:
+    """Return the values of each alternative of variants, None where it is not chosen."""
+    known = {tag: n for n, one in enumerate(members) for tag in (n, one.name.encode())}
+    chosen = []
+    for row, tag in enumerate(tags):
+        given = _parsed(tag)
+        if not isinstance(given, int | bytes) or given not in known:
+            raise UnfitValueError(row, _MISFIT)
+        chosen.append(known[given])
+    found: list[list[Any]] = []
+    for number, one in enumerate(members):
+        pairs = zip(values, chosen, strict=True)
+        if types.is_nullable(one.type):
+            # So that "not chosen" and "chosen, and null" differ.
+            found.append([[value] if place == number else None for value, place in pairs])
+        else:
+            found.append([value if place == number else None for value, place in pairs])
+    return found
+
+
+def _few(raw: memoryview, count: int) -> list[memoryview]:
+    """Return the items of a list that should have so many, not parsed."""
+    return list(islice(bindings.raw_items(_inside(raw)), count + 1))
+
+
+def _inside(raw: memoryview) -> memoryview:
+    if raw[0] != yson.OPEN_LIST:
+        raise UnfitValueError(0, _MISFIT)
+    return raw[1:-1]
 
 
 def _cells(row: memoryview, wanted: frozenset[bytes]) -> dict[bytes, memoryview]:
@@ -241,90 +262,3 @@ def _cells(row: memoryview, wanted: frozenset[bytes]) -> dict[bytes, memoryview]
             found[key] = row[start:place]
         place += row[place] == yson.SEMICOLON
     return found
-
-
-_NO_MAP = "a row is not a map"
-_LONG_TEXT = 1 << 16
-"""Bytes: nothing but a text is longer and has no parts."""
-_MISFIT = "it has another type"
-_MISFITS = (pa.ArrowException, OverflowError, TypeError, ValueError, LookupError, AttributeError)
-
-
-def _first_misfit(values: Sequence[Any], shape: Shaper, target: pa.DataType) -> int:
-    for row, value in enumerate(values):
-        try:
-            pa.array([shape(value)], target)
-        except _MISFITS:
-            return row
-    raise AssertionError("each value fits, and together they do not")
-
-
-def _shaper(  # noqa: PLR0911 - a case per kind
-    logical: types.LogicalType,
-) -> Shaper | None:
-    """Return what turns a parsed value into one Arrow takes, or None where it is one already."""
-    match types.untagged(logical):
-        case types.SimpleType() | types.DecimalType() as bare:
-            return bare.scalar.from_parsed
-        case types.OptionalType(item) as optional if types.is_nested_optional(optional):
-            inner = _or_null(item)
-            return lambda value: {NESTED_VALUE: inner(value[0])}
-        case types.OptionalType(item):
-            return _shaper(item)
-        case types.ListType(item):
-            inner = _or_null(item)
-            # Arrow takes lists as they are, and items that need no shape with them.
-            return _as_list if inner is _same else lambda value: list(map(inner, _as_list(value)))
-        case types.DictType(key, value):
-            of_key, of_value = _or_null(key), _or_null(value)
-            return lambda pairs: [(of_key(pair[0]), of_value(pair[1])) for pair in pairs]
-        case types.StructType(members):
-            named = [(one.name, one.name.encode(), _or_null(one.type)) for one in members]
-            return lambda value: {name: part(value.get(key)) for name, key, part in named}
-        case types.TupleType(elements):
-            placed = [(f"_{n}", _or_null(one)) for n, one in enumerate(elements, 1)]
-            return lambda value: {
-                name: part(one) for (name, part), one in zip(placed, value, strict=True)
-            }
-        case types.VariantType(alternatives):
-            return _variant(alternatives)
-        case other:
-            raise AssertionError(f"{other} is not a logical type")
-
-
-def _or_null(logical: types.LogicalType) -> Shaper:
-    shape = _shaper(logical)
-    if shape is None:
-        return _same
-    return lambda value: None if value is None else shape(value)
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-def _as_list(value: Any) -> Any:
-    # Arrow takes a string for a list of numbers, too.
-    if not isinstance(value, list):
-        raise TypeError
-    return value
-
-
-def _variant(alternatives: Sequence[types.Member]) -> Shaper:
-    by_tag: dict[Any, tuple[str, Shaper]] = {}
-    for index, one in enumerate(alternatives):
-        inner = _or_null(one.type)
-        if types.is_nullable(one.type):
-            inner = _chosen(inner)
-        by_tag[index] = by_tag[one.name.encode()] = (variant_field(one), inner)
-
-    def shape(value: list[Any]) -> dict[str, Any]:
-        name, inner = by_tag[value[0]]
-        return {name: inner(value[1])}
-
-    return shape
-
-
-def _chosen(inner: Shaper) -> Shaper:
-    """Mark an alternative that may be null as chosen."""
-    return lambda value: {NESTED_VALUE: inner(value)}

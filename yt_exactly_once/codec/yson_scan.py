@@ -1,4 +1,4 @@
-"""Pulled rows as plain Arrow arrays, without a Python object per value.
+"""Pulled rows as Arrow arrays, without a Python object per value.
 
 The cluster writes every row of a pull alike: the same keys in the same order, in binary YSON. The first row
 shows the layout. All rows are then read together, one column at a time on whole arrays, and every byte is
@@ -7,21 +7,20 @@ accounted for. Rows with another layout are left to the general parser: a scan i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from yt_exactly_once.codec import yson_composites
+from yt_exactly_once.codec import types, yson_composites
 from yt_exactly_once.codec import yson_marks as yson
-from yt_exactly_once.codec.arrow_types import parsed_type_of
-from yt_exactly_once.codec.buffers import concatenated, from_numpy
+from yt_exactly_once.codec.arrow_types import Wanted
+from yt_exactly_once.codec.buffers import concatenated
 from yt_exactly_once.codec.room import MOST_COLUMNS, Room
-from yt_exactly_once.codec.types import LogicalType, plain_scalar_of
+from yt_exactly_once.codec.scalars import Scalar
 from yt_exactly_once.codec.values import UnfitValueError
 from yt_exactly_once.codec.yson_marks import UnevenError, require
-from yt_exactly_once.codec.yson_words import Bytes, Mask, Numbers, Places, Words
+from yt_exactly_once.codec.yson_words import Bytes, Places, Words
 
 # What is read at once takes many times its bytes, unless rows and tokens are long. Of short ones so many are
 # read at once that this stays a small multiple of the pull, or of a small amount.
@@ -33,11 +32,10 @@ _FEWEST_TOKENS, _BYTES_PER_TOKEN = 1 << 14, 12
 """Tokens of composite values, likewise. A token takes up to 60."""
 _MOST_TOKENS = 1 << 16
 """Of a value of the first row. A longer one is left to the parser."""
-_SIMPLE = (yson.STRING, yson.INT64, yson.DOUBLE, yson.FALSE, yson.TRUE, yson.UINT64, yson.ENTITY)
 
 
-def scan_rows(rows: bytes, wanted: Mapping[str, LogicalType]) -> dict[str, pa.Array] | None:
-    """Scan rows into plain arrays of the columns wanted, or return None where they must be parsed."""
+def scan_rows(rows: bytes, wanted: Wanted) -> dict[str, pa.Array] | None:
+    """Scan rows into arrays of the columns wanted, or return None where they must be parsed."""
     if not rows:
         return None
     try:
@@ -89,8 +87,9 @@ def _first_row(rows: bytes) -> _Layout:
 class _Scan:
     """Rows that lie next to each other, some at a time; `places` is where each of those has been read to."""
 
-    def __init__(self, rows: bytes, layout: _Layout, wanted: Mapping[str, LogicalType]) -> None:
+    def __init__(self, rows: bytes, layout: _Layout, wanted: Wanted) -> None:
         self._size = len(rows)
+        self._room = Room(self._size)
         self._names = layout.names
         self._wanted = wanted
         first, *others = layout.literals
@@ -107,7 +106,6 @@ class _Scan:
         """Read all columns; raises `UnevenError` where the rows differ in their layout."""
         parts: dict[str, list[pa.Array]] = {name: [] for name in self._wanted}
         first, count = 0, max(_FEWEST_ROWS, self._size // _BYTES_PER_ROW)
-        room = Room(self._size)
         while first < len(self._starts):
             try:
                 found = self._part(slice(first, first + count))
@@ -116,7 +114,6 @@ class _Scan:
                 count //= 4
                 continue
             for name, array in found.items():
-                room.take(array, len(array))
                 parts[name].append(array)
             first += count
         return {name: concatenated(parts.pop(name)) for name in self._wanted}
@@ -128,12 +125,12 @@ class _Scan:
         for name, key in zip(self._names, self._keys, strict=True):
             markers = self._words.behind(self._places, key)
             self._places += len(key)
-            if name not in self._wanted:
-                self._skip(markers)
-            elif plain_scalar_of(self._wanted[name]) is None:
-                found[name] = self._composite(self._wanted[name])
+            if name in self._wanted:
+                found[name] = self._column(markers, *self._wanted[name])
+            elif yson_composites.STEPS[markers].any():
+                self._composites()
             else:
-                found[name] = self._value(markers, parsed_type_of(self._wanted[name]))
+                self._simple(markers)
         require(self._words.begin(self._places, self._end).all())
         # There is nothing between the rows.
         require(np.array_equal(self._places + len(self._end) + 1, past))
@@ -161,58 +158,27 @@ class _Scan:
         require((places < self._limits).all())
         self._places = places
 
-    def _value(self, markers: Bytes, kind: pa.DataType) -> pa.Array:
-        null = markers == yson.ENTITY
-        marker = yson_composites.MARKERS.get(kind)
-        if marker is None:
-            return self._flag(markers, null, kind)
-        require(bool((null | (markers == marker)).all()))
-        starts = self._places + 1
-        if marker == yson.DOUBLE:
-            self._advance(np.where(null, starts, starts + 8))
-            return from_numpy(self._words.at(starts).view("<f8"), null)
-        numbers, sizes = self._words.varints(starts, ~null)
-        if marker == yson.STRING:
-            return self._strings(numbers, starts + sizes, null)
-        self._advance(np.where(null, starts, starts + sizes))
-        return from_numpy(
-            numbers if marker == yson.UINT64 else yson_composites.unzigzag(numbers), null
-        )
+    def _column(self, marks: Bytes, logical: types.LogicalType, kind: pa.DataType) -> pa.Array:
+        bare = types.required(logical)
+        if not isinstance(bare, Scalar):
+            tokens, found = self._composites()
+            return yson_composites.Composites(tokens, self._room).array(found, logical, kind)
+        require(not bare.holds_yson)
+        require(types.is_nullable(logical) or not (marks == yson.ENTITY).any())
+        return bare.from_plain(self._simple(marks).array(bare.parsed), kind)
 
-    def _flag(self, markers: Bytes, null: Mask, kind: pa.DataType) -> pa.Array:
-        """Read what is all marker: booleans, and columns that hold nothing."""
-        true = markers == yson.TRUE
-        known = null if pa.types.is_null(kind) else null | true | (markers == yson.FALSE)
-        require(bool(known.all()))
-        self._advance(self._places + 1)
-        return pa.nulls(len(null)) if pa.types.is_null(kind) else from_numpy(true, null)
-
-    def _strings(self, numbers: Numbers, behind: Places, null: Mask) -> pa.Array:
-        starts = np.where(null, self._places + 1, behind)
-        lengths = np.where(null, 0, yson_composites.unzigzag(numbers))
-        require(bool(((lengths >= 0) & (lengths <= self._size - starts)).all()))
-        self._advance(starts + lengths)
-        return yson_composites.strings(self._data, starts, self._places, null)
-
-    def _composite(self, logical: LogicalType) -> pa.Array:
-        tokens, found, ends = self._tokens()
+    def _simple(self, marks: Bytes) -> yson_composites.Tokens:
+        """Step over values without parts, and return their tokens."""
+        places = self._places
+        numbers, ends = yson_composites.token_ends(self._words, self._size, marks, places)
         self._advance(ends)
-        return yson_composites.Composites(tokens).array(found, logical)
+        return yson_composites.Tokens(self._data, self._words, marks, places, ends, numbers)
 
-    def _tokens(self) -> tuple[yson_composites.Tokens, Places, Places]:
+    def _composites(self) -> tuple[yson_composites.Trees, Places]:
+        """Step over values of whatever type, and return their tokens, and which of them begin values."""
         most = max(_FEWEST_TOKENS, self._size // _BYTES_PER_TOKEN)
-        return yson_composites.scan(self._data, self._words, self._places, self._limits, most)
-
-    def _skip(self, markers: Bytes) -> None:
-        """Step over values of whatever type."""
-        if not np.isin(markers, _SIMPLE).all():
-            _, _, ends = self._tokens()
-            self._advance(ends)
-            return
-        sizes = np.where(markers == yson.DOUBLE, 9, 1)
-        sized = np.flatnonzero(np.isin(markers, (yson.STRING, yson.INT64, yson.UINT64)))
-        numbers, varint_sizes = self._words.varints(self._places[sized] + 1)
-        lengths = np.where(markers[sized] == yson.STRING, yson_composites.unzigzag(numbers), 0)
-        require(bool(((lengths >= 0) & (lengths <= self._size)).all()))
-        sizes[sized] += varint_sizes + lengths
-        self._advance(self._places + sizes)
+        tokens, found, ends = yson_composites.scan(
+            self._data, self._words, self._places, self._limits, most
+        )
+        self._advance(ends)
+        return tokens, found

@@ -1,4 +1,4 @@
-"""YSON that a user gives as bytes, text or binary: checked to be one value, and made binary.
+"""YSON that a user gives as bytes, text or binary, for `yson` columns: checked to be one value, made binary.
 
 The cluster stores the bytes of `any` values as they are, and some of its readers accept only binary YSON.
 Values that the bindings write back unchanged are kept. Others are rewritten token by token, since Python
@@ -9,21 +9,53 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from typing import Any
+
+import pyarrow as pa
 
 from yt_exactly_once.codec import bindings
 from yt_exactly_once.codec import yson_marks as yson
+from yt_exactly_once.codec.values import UnfitValueError
+from yt_exactly_once.codec.yson_parts import BYTES
 
 NOT_ONE_VALUE = "its bytes are not one YSON value"
 TOO_LARGE_NUMBER = "it has a number outside the range of double"
 REPEATED_KEY = "one of its maps has a key twice"
 
-_SPACE = re.compile(rb"[ \t\n\r\v\f]*")
+_NO_SPACE = re.compile(rb"[^ \t\n\r\v\f]", re.DOTALL)
 _TEXT_SCALAR = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[A-Za-z0-9_%+.\-]+', re.DOTALL)
 
 
 class UnfitYsonError(ValueError):
     """What is wrong with the bytes; never the bytes themselves."""
+
+
+def any_values(array: pa.Array) -> pa.Array:
+    """Encode values without nulls; raise `UnfitValueError` for bytes that are not one YSON value."""
+    return _given(array, to_binary)
+
+
+def any_keys(array: pa.Array) -> pa.Array:
+    """Encode keys, with equal bytes where the cluster takes them for one; raise as for values."""
+    return _given(array, lambda value: comparable(to_binary(value)))
+
+
+def _given(array: pa.Array, binary: Callable[[bytes], bytes]) -> pa.Array:
+    given = array.to_pylist()
+    made = [_one(row, value, binary) for row, value in enumerate(given)]
+    if any(one is not value for one, value in zip(made, given, strict=True)):
+        array = pa.array(made, BYTES)
+    return array.cast(BYTES)
+
+
+def _one(row: int, value: bytes, binary: Callable[[bytes], bytes]) -> bytes:
+    if value.lstrip().startswith(b"<"):
+        raise UnfitValueError(row, "a column value cannot have attributes at its top")
+    try:
+        return binary(value)
+    except UnfitYsonError as error:
+        raise UnfitValueError(row, str(error)) from error
 
 
 def to_binary(value: bytes) -> bytes:
@@ -32,7 +64,7 @@ def to_binary(value: bytes) -> bytes:
         canonical = bindings.write_value(bindings.parse_value(value))
     except ValueError:
         raise UnfitYsonError(NOT_ONE_VALUE) from None
-    return value if canonical == value else _Rewriting(value).binary()
+    return value if canonical == value else _rewritten(value)
 
 
 def comparable(value: bytes) -> bytes:
@@ -51,67 +83,46 @@ def _with_one_zero(value: Any) -> Any:
     return value
 
 
-class _Rewriting:
-    """One pass over the tokens of a value that the bindings have parsed: its grammar is right."""
+def _rewritten(value: bytes) -> bytes:
+    """Return a value that the bindings have parsed, so that its grammar is right, with binary tokens."""
+    written: list[bytes] = []
+    # Of every open list None, of every open map or attributes the keys so far.
+    opened: list[set[bytes] | None] = []
+    place, wants_key = 0, False
+    while found := _NO_SPACE.search(value, place):
+        place, token = found.end(), found[0]
+        if token in (b"{", b"<", b"["):
+            opened.append(None if token == b"[" else set())
+        elif token in (b"}", b">", b"]"):
+            opened.pop()
+        elif token not in (b";", b"="):
+            token, place = _scalar(value, found.start())
+            keys = opened[-1] if wants_key else None
+            if keys is not None:
+                if token in keys:
+                    raise UnfitYsonError(REPEATED_KEY)
+                keys.add(token)
+            wants_key = False
+            written.append(token)
+            continue
+        wants_key = token in (b"{", b"<") or (token == b";" and opened[-1] is not None)
+        written.append(token)
+    return b"".join(written)
 
-    def __init__(self, value: bytes) -> None:
-        self._value = value
-        self._place = 0
-        self._written: list[bytes] = []
-        # Of every open list None, of every open map or attributes the keys so far.
-        self._open: list[set[bytes] | None] = []
 
-    def binary(self) -> bytes:
-        """Return the tokens as binary ones."""
-        wants_key = False
-        while self._skip_space() < len(self._value):
-            mark = self._value[self._place : self._place + 1]
-            if mark in (b"{", b"<", b"["):
-                self._open.append(None if mark == b"[" else set())
-            elif mark in (b"}", b">", b"]"):
-                self._open.pop()
-            elif mark not in (b";", b"="):
-                self._scalar(is_key=wants_key)
-                wants_key = False
-                continue
-            wants_key = mark in (b"{", b"<") or (mark == b";" and self._open[-1] is not None)
-            self._written.append(mark)
-            self._place += 1
-        return b"".join(self._written)
-
-    def _skip_space(self) -> int:
-        found = _SPACE.match(self._value, self._place)
-        assert found is not None
-        self._place = found.end()
-        return self._place
-
-    def _scalar(self, *, is_key: bool) -> None:
-        token = self._token()
-        keys = self._open[-1] if is_key else None
-        if keys is not None:
-            if token in keys:
-                raise UnfitYsonError(REPEATED_KEY)
-            keys.add(token)
-        self._written.append(token)
-
-    def _token(self) -> bytes:
-        """Read one scalar and return it as a binary token."""
-        start = self._place
-        if self._value[start] == yson.STRING:
-            self._place = yson.string_at(self._value, start).stop
-        elif found := yson.TOKEN.match(self._value, start):
-            self._place = found.end()
-        else:
-            return self._text()
-        return self._value[start : self._place]
-
-    def _text(self) -> bytes:
-        found = _TEXT_SCALAR.match(self._value, self._place)
+def _scalar(value: bytes, start: int) -> tuple[bytes, int]:
+    """Return the scalar at a place as a binary token, and where it ends."""
+    if value[start] == yson.STRING:
+        end = yson.string_at(value, start).stop
+    elif binary := yson.TOKEN.match(value, start):
+        end = binary.end()
+    else:
+        found = _TEXT_SCALAR.match(value, start)
         if found is None:
             # The bindings stop at a zero byte, and what follows would be lost.
             raise UnfitYsonError(NOT_ONE_VALUE)
-        self._place = found.end()
         scalar = bindings.parse_value(found[0])
         if isinstance(scalar, float) and math.isinf(scalar) and found[0][:1] != b"%":
             raise UnfitYsonError(TOO_LARGE_NUMBER)
-        return bindings.write_value(scalar)
+        return bindings.write_value(scalar), found.end()
+    return value[start:end], end

@@ -63,12 +63,8 @@ class Words:
         found &= words & np.uint64((1 << bits) - 1) == np.uint64(int.from_bytes(rest, "little"))
         return found, words >> np.uint64(bits)
 
-    def varints(self, places: Places, needed: Mask | None = None) -> tuple[Numbers, Places]:
-        """Decode the varint at each place, and its size; raise `UnevenError` if one takes over 64 bits.
-
-        Args:
-            needed: where there is one; at the other places the result means nothing.
-        """
+    def varints(self, places: Places) -> tuple[Numbers, Places]:
+        """Decode the varint at each place, and its size; raise `UnevenError` if one takes over 64 bits."""
         words = self.at(places)
         # The lowest byte without the flag of a further byte is the last one.
         ends = ~words & np.uint64(0x8080808080808080)
@@ -81,7 +77,7 @@ class Words:
         sizes = (((ends >> np.uint64(7)) * np.uint64(0x0102030405060708)) >> np.uint64(56)).view(
             np.int64
         )
-        long = sizes == 0 if needed is None else (sizes == 0) & needed
+        long = sizes == 0
         if long.any():
             words = self.at(places[long] + _WORD)
             ninth, tenth = words & np.uint64(0xFF), (words >> np.uint64(8)) & np.uint64(0xFF)

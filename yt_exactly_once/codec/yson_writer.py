@@ -13,9 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from yt_exactly_once.codec import types, yson_parts
-from yt_exactly_once.codec.arrow_types import NESTED_VALUE, struct_fields, variant_field
-from yt_exactly_once.codec.scalars import Scalar
-from yt_exactly_once.codec.values import UnfitValueError, check_nulls
+from yt_exactly_once.codec.arrow_types import struct_fields, variant_field
+from yt_exactly_once.codec.buffers import to_numpy
+from yt_exactly_once.codec.matches import is_binary, is_list, is_string
+from yt_exactly_once.codec.scalars import SCALARS, Scalar
+from yt_exactly_once.codec.values import UnfitValueError, check_nulls, located
+from yt_exactly_once.codec.yson_text import REPEATED_KEY
 
 
 class Shape(Enum):
@@ -34,88 +37,82 @@ def fragments(array: pa.Array, logical: types.LogicalType, shape: Shape) -> pa.A
     check_nulls(array, nullable=types.is_nullable(logical))
     if pa.types.is_null(array.type):
         return yson_parts.nothing(array)
-    bare = _unwrapped(logical)
+    bare = types.required(logical)
     if array.null_count == 0:
         return _present(array, bare, shape)
-    if isinstance(bare, types.SimpleType | types.DecimalType) and not bare.scalar.holds_yson:
-        return yson_parts.or_entity(_scalar(array, bare.scalar, shape), array)
+    if isinstance(bare, Scalar) and not bare.holds_yson:
+        return yson_parts.or_entity(_scalar(array, bare, shape), array)
     return yson_parts.around_nulls(array, lambda present: _present(present, bare, shape))
-
-
-def _unwrapped(logical: types.LogicalType) -> types.LogicalType:
-    """Peel off what does not show in a present value; an optional that does show is kept."""
-    bare = types.untagged(logical)
-    while isinstance(bare, types.OptionalType) and not types.is_nested_optional(bare):
-        bare = types.untagged(bare.item)
-    return bare
 
 
 def _present(array: pa.Array, bare: types.LogicalType, shape: Shape) -> pa.Array:
     """Encode an array without nulls."""
     match bare:
-        case types.SimpleType() | types.DecimalType():
-            return _scalar(array, bare.scalar, shape)
-        case types.OptionalType(item):
-            return yson_parts.join(
-                b"[", _part(array.field(0), item, shape, f".{NESTED_VALUE}"), b";]"
-            )
+        case Scalar():
+            return _scalar(array, bare, shape)
         case types.ListType(item):
-            return _list(array, item, shape)
+            offsets, items = yson_parts.contents(array)
+            with located(offsets=offsets):
+                parts = yson_parts.join(_part(items, item, shape, "[]"), b";")
         case types.DictType(key, value):
-            return _dict(array, key, value, shape)
+            offsets, keys, values = yson_parts.entries(array)
+            with located(offsets=offsets):
+                encoded = _part(keys, key, shape, "[key]"), _part(values, value, shape, "[value]")
+            parts = yson_parts.join(b"[", encoded[0], b";", encoded[1], b";];")
         case types.VariantType():
             return _variant(array, bare, shape)
-        case types.StructType() | types.TupleType():
+        case _:
             return _struct(array, bare, shape)
-        case other:
-            raise AssertionError(f"{other} is not a logical type")
+    return yson_parts.join(b"[", yson_parts.spans(parts, offsets), b"]")
 
 
 def _scalar(array: pa.Array, scalar: Scalar, shape: Shape) -> pa.Array:
+    if scalar.holds_yson and not is_binary(array.type):
+        return _plain(array, Shape.KEY if shape is Shape.KEY else Shape.NAMED)
     plain = scalar.to_plain(array)
     as_key = scalar.to_key if shape is Shape.KEY else None
     return (as_key or scalar.to_yson)(plain)
 
 
-def _list(array: pa.Array, item: types.LogicalType, shape: Shape) -> pa.Array:
-    offsets, items = yson_parts.contents(array)
-    try:
-        encoded = fragments(items, item, shape)
-    except UnfitValueError as error:
-        raise error.within(_row_of(error.row, offsets), "[]") from error
-    return yson_parts.join(b"[", yson_parts.spans(yson_parts.join(encoded, b";"), offsets), b"]")
+def _plain(array: pa.Array, shape: Shape) -> pa.Array:
+    """Encode values of any Arrow type as plain YSON, structs and maps as YSON maps."""
+    kind, inside = array.type, types.OptionalType(SCALARS["yson"])
+    if pa.types.is_map(kind):
+        offsets, keys, values = yson_parts.entries(array)
+        _require_distinct(keys, offsets)
+        with located("[value]", offsets=offsets):
+            encoded = fragments(values, inside, shape)
+        pairs = yson_parts.join(yson_parts.strings(keys), b"=", encoded, b";")
+        return yson_parts.join(b"{", yson_parts.spans(pairs, offsets), b"}")
+    if is_list(kind):
+        return _present(array, types.ListType(inside), shape)
+    if pa.types.is_struct(kind):
+        members = tuple(types.Member(field.name, inside) for field in kind)
+        return _present(array, types.StructType(members), shape)
+    if pa.types.is_floating(kind):
+        return _scalar(array, SCALARS["double"], shape)
+    return _scalar(array, SCALARS["string" if is_string(kind) else str(kind)], shape)
 
 
-def _dict(
-    array: pa.Array, key: types.LogicalType, value: types.LogicalType, shape: Shape
-) -> pa.Array:
-    offsets, keys, values = yson_parts.entries(array)
-    try:
-        pairs = yson_parts.join(
-            b"[",
-            _part(keys, key, shape, "[key]"),
-            b";",
-            _part(values, value, shape, "[value]"),
-            b";];",
-        )
-    except UnfitValueError as error:
-        raise error.within(_row_of(error.row, offsets), "") from error
-    return yson_parts.join(b"[", yson_parts.spans(pairs, offsets), b"]")
-
-
-def _row_of(item: int, offsets: yson_parts.Offsets) -> int:
-    return int(np.searchsorted(offsets, item, side="right")) - 1
+def _require_distinct(keys: pa.Array, offsets: yson_parts.Offsets) -> None:
+    """Check that no map has a key twice: a reader of the YSON would see only one of the two values."""
+    rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    codes = to_numpy(keys.dictionary_encode().indices).astype(np.int64)
+    _, first, count = np.unique(
+        rows * (len(keys) + 1) + codes, return_index=True, return_counts=True
+    )
+    repeated = first[count > 1]
+    if len(repeated):
+        raise UnfitValueError(int(rows[repeated.min()]), REPEATED_KEY)
 
 
 def _part(array: pa.Array, logical: types.LogicalType, shape: Shape, step: str) -> pa.Array:
-    try:
+    with located(step):
         return fragments(array, logical, shape)
-    except UnfitValueError as error:
-        raise error.within(error.row, step) from error
 
 
-def _struct(array: pa.Array, bare: types.StructType | types.TupleType, shape: Shape) -> pa.Array:
-    named = isinstance(bare, types.StructType) and shape is not Shape.POSITIONAL
+def _struct(array: pa.Array, bare: types.LogicalType, shape: Shape) -> pa.Array:
+    named = isinstance(bare, types.StructType) and bare.named and shape is not Shape.POSITIONAL
     parts: list[pa.Array | bytes] = [b"{" if named else b"["]
     for name, logical in struct_fields(bare).items():
         place = array.type.get_field_index(name)
@@ -134,7 +131,7 @@ def _struct(array: pa.Array, bare: types.StructType | types.TupleType, shape: Sh
 def _variant(array: pa.Array, bare: types.VariantType, shape: Shape) -> pa.Array:
     chosen: list[pa.Array] = []
     count = np.zeros(len(array), np.int64)
-    for index, one in enumerate(bare.alternatives):
+    for index, one in enumerate(bare.members):
         name = variant_field(one)
         place = array.type.get_field_index(name)
         if place < 0:
@@ -145,12 +142,9 @@ def _variant(array: pa.Array, bare: types.VariantType, shape: Shape) -> pa.Array
             field = field.flatten()[0]
         logical = one.type if types.is_nullable(one.type) else types.OptionalType(one.type)
         value = _part(field, logical, shape, f".{name}")
-        by_name = bare.named and shape is not Shape.POSITIONAL
-        tag = (
-            yson_parts.string_literal(one.name.encode())
-            if by_name
-            else yson_parts.integer_literal(index)
-        )
+        tag = yson_parts.integer_literal(index)
+        if bare.named and shape is not Shape.POSITIONAL:
+            tag = yson_parts.string_literal(one.name.encode())
         count += np.asarray(valid)
         body = yson_parts.join(b"[" + tag + b";", value, b";]")
         chosen.append(pc.if_else(valid, body, pa.scalar(None, yson_parts.BYTES)))

@@ -63,10 +63,7 @@ class RowFormat:
         self._service = _service_columns(own.names, options)
         # Found by place from here on: a queue may itself hold columns of these names.
         hidden = schemas.arrow_schema_of(schemas.TableSchema(()), source_columns=True)
-        stamp = schemas.pulled_field(
-            schemas.SOURCE_TIMESTAMP_COLUMN, pa.uint64(), schemas.TIMESTAMP_COLUMN
-        )
-        self._pulled = pa.schema([*hidden, *own, *([stamp] if options.include_timestamp else [])])
+        self._pulled = pa.schema([*hidden, *own])
         self._own = slice(len(hidden), len(hidden) + len(own))
         self._given = pa.schema(
             [*(pa.field(name, _SERVICE_TYPES[name]) for name in self._service), *own]
@@ -109,15 +106,18 @@ class RowFormat:
     def committed_at(self, payload: bytes) -> float | None:
         """Return when the first row of a pull was committed, in seconds since 1970; `None` if unknown."""
         rows = decode(payload, self._pulled)
-        place = self._own.start + self._pulled.names[self._own].index(schemas.TIMESTAMP_COLUMN)
-        stamp = rows.column(place)[0].as_py() if rows.num_rows else None
+        stamp = self._stamps(rows)[0].as_py() if rows.num_rows else None
         return None if stamp is None else row_time(int(stamp))
+
+    def _stamps(self, rows: pa.RecordBatch) -> pa.Array:
+        own = self._pulled.names[self._own]
+        return rows.column(self._own.start + own.index(schemas.TIMESTAMP_COLUMN))
 
     def _service_column(self, name: str, rows: pa.RecordBatch) -> pa.Array:
         if name == schemas.SOURCE_QUEUE_COLUMN:
             return pa.repeat(self._queue, rows.num_rows)
         if name == schemas.SOURCE_TIMESTAMP_COLUMN:
-            return _instants(rows.column(rows.num_columns - 1))
+            return _instants(self._stamps(rows).cast(pa.uint64()))
         return rows.column(schemas.SOURCE_COLUMNS.index(name))
 
 
