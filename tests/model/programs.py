@@ -375,7 +375,7 @@ def _sessions_of(connection: ModelCluster, producer: str, prefix: str) -> dict[s
     names = [name for (name,) in keys if name.startswith(prefix)]
     rows = connection.lookup(producer, [{"session_id": name} for name in names])
     return {
-        name: SessionState(row[1], dict(row[2]))
+        name: SessionState.of(row[1], dict(row[2]))
         for name, row in zip(names, rows, strict=True)
         if row is not None
     }

@@ -2,6 +2,7 @@
 
 import pickle
 from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 from yt.common import YtError
@@ -103,11 +104,8 @@ def test_registration_is_asked_for_until_the_proxy_knows_it(monkeypatch, looks):
     asked, pauses = [], []
 
     class Reader:
-        def exists(self, _path):
-            return True
-
-        def get(self, _path):
-            return {"treat_as_queue_consumer": True}
+        def get(self, _path, **_options):
+            return SimpleNamespace(attributes={"treat_as_queue_consumer": True})
 
         def list_queue_consumer_registrations(self, **names):
             asked.append(names)

@@ -26,7 +26,7 @@ TARGET = "//target"
 
 
 def pushed(batch=7, **more):
-    return SessionState(5, {"run": "old", "batch": batch, "task": 0, "digest": "0a"} | more)
+    return SessionState.of(5, {"run": "old", "batch": batch, "task": 0, "digest": "0a"} | more)
 
 
 def begun(sessions, *, columns=("id",), mode=Idempotent, is_sorted=False):
@@ -42,7 +42,7 @@ def test_sessions_with_rows_of_the_batch_are_found_by_their_short_names():
     sessions = {
         f"query:{TARGET}:partition-0": pushed(),
         f"query:{TARGET}:partition-1": pushed(batch=6),
-        f"query:{TARGET}:partition-2": SessionState(-1, {}),
+        f"query:{TARGET}:partition-2": SessionState(-1),
         f"query:{TARGET}2:partition-0": pushed(),
     }
     assert begun(sessions) == {TARGET: {"partition-0": pushed()}}

@@ -13,7 +13,6 @@ import re
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -36,14 +35,6 @@ TRANSPORT_ERRORS = (
 """No readable answer: the request may or may not have been executed. Errors of `requests` are `OSError`s."""
 
 
-class Decision(StrEnum):
-    """What is done about a failure."""
-
-    ATTEMPT = "a new attempt"
-    LOOK_UP = "look up the ledger, then a new attempt unless it was applied"
-    STOP = "stop"
-
-
 @dataclass(frozen=True)
 class Failure:
     """One row of the table.
@@ -61,16 +52,6 @@ class Failure:
     codes: Mapping[int, str] = field(default_factory=dict)
     answered: bool = True
     remedy: str = ""
-
-    @property
-    def decision(self) -> Decision:
-        """What is done when anything but a commit fails in this way."""
-        return Decision.ATTEMPT if issubclass(self.error, errors.TransientError) else Decision.STOP
-
-    @property
-    def decision_at_commit(self) -> Decision:
-        """What is done when a commit that was sent fails in this way."""
-        return self.decision if self.answered else Decision.LOOK_UP
 
 
 REFUSED_TOKEN = Failure(

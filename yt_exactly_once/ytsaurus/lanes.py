@@ -196,34 +196,28 @@ class Lane:
         self._end("abort_transaction", transaction)
 
     @_unless_watched
-    def lookup_rows(
-        self,
-        path: str,
-        keys: Sequence[Mapping[str, Any]],
-        *,
-        keep_missing_rows: bool,
-        format: Format,  # noqa: A002 - as the client has it
-    ) -> Any:
-        """See the official client."""
+    def lookup_rows(self, path: str, keys: Sequence[Mapping[str, Any]], **options: Any) -> Any:
+        """See the official client; takes `format` and `keep_missing_rows`."""
+        kind: Format = options.pop("format")
         params = {
             "path": self._path(path),
-            "input_format": format.to_yson_type(),
-            "output_format": format.to_yson_type(),
-            "keep_missing_rows": keep_missing_rows,
+            "input_format": kind.to_yson_type(),
+            "output_format": kind.to_yson_type(),
+            **options,
             "timeout": self._heavy_milliseconds,
         }
-        answer = self._put("lookup_rows", params, format.dumps_rows(keys), stream=True)
-        return format.load_rows(BytesIO(answer))
+        answer = self._put("lookup_rows", params, kind.dumps_rows(keys), stream=True)
+        return kind.load_rows(BytesIO(answer))
 
     @_unless_watched
     def select_rows(self, query: str, **options: Any) -> Any:
         """See the official client; takes `format`, `raw=True` and limits."""
-        limits = {name: options[name] for name in options.keys() - {"format", "raw"}}
+        kind, _ = options.pop("format"), options.pop("raw")
         params = {
             **self._common(),
             "query": query,
-            "output_format": options["format"].to_yson_type(),
-            **limits,
+            "output_format": kind.to_yson_type(),
+            **options,
             "timeout": self._heavy_milliseconds,
             "enable_statistics": False,
         }
@@ -231,32 +225,14 @@ class Lane:
         return BytesIO(self._send("GET", "select_rows", headers, b"", self._heavy, stream=True))
 
     @_unless_watched
-    def insert_rows(
-        self,
-        path: str,
-        rows: Any,
-        *,
-        format: Format,  # noqa: A002 - as the client has it
-        raw: bool | None = None,
-        **options: bool | None,
-    ) -> None:
-        """See the official client; takes `update` and `aggregate`."""
-        given = {name: value for name, value in options.items() if value is not None}
-        params = {"path": self._path(path), "input_format": format.to_yson_type(), **given}
-        self._put("insert_rows", params, _body(rows, format, raw=raw))
+    def insert_rows(self, path: str, rows: Any, **options: Any) -> None:
+        """See the official client; takes `format`, `raw`, `update` and `aggregate`."""
+        self._change_rows("insert_rows", path, rows, **options)
 
     @_unless_watched
-    def delete_rows(
-        self,
-        path: str,
-        rows: Any,
-        *,
-        format: Format,  # noqa: A002 - as the client has it
-        raw: bool | None = None,
-    ) -> None:
-        """See the official client."""
-        params = {"path": self._path(path), "input_format": format.to_yson_type()}
-        self._put("delete_rows", params, _body(rows, format, raw=raw))
+    def delete_rows(self, path: str, rows: Any, **options: Any) -> None:
+        """See the official client; takes `format` and `raw`."""
+        self._change_rows("delete_rows", path, rows, **options)
 
     @_unless_watched
     def create_queue_producer_session(
@@ -275,21 +251,33 @@ class Lane:
         session_id: str,
         epoch: int,
         rows: Any,
-        *,
-        user_meta: Any,
-        input_format: Format,
-        raw: bool | None = None,
+        **options: Any,
     ) -> dict[str, Any]:
-        """See the official client."""
+        """See the official client; takes `user_meta`, `input_format` and `raw`."""
+        kind: Format = options["input_format"]
         params = {
             **self._session(producer_path, queue_path, session_id),
             **self._marked(),
             "epoch": epoch,
-            "user_meta": user_meta,
-            "input_format": input_format.to_yson_type(),
+            "user_meta": options["user_meta"],
+            "input_format": kind.to_yson_type(),
         }
-        body = _body(rows, input_format, raw=raw)
+        body = _body(rows, kind, raw=options.get("raw"))
         return dict(yson.loads(self._put("push_queue_producer", params, body)))
+
+    def _change_rows(
+        self,
+        command: str,
+        path: str,
+        rows: Any,
+        *,
+        format: Format,  # noqa: A002 - as the client has it
+        raw: bool | None = None,
+        **options: bool | None,
+    ) -> None:
+        given = {name: value for name, value in options.items() if value is not None}
+        params = {"path": self._path(path), "input_format": format.to_yson_type(), **given}
+        self._put(command, params, _body(rows, format, raw=raw))
 
     def _session(self, producer: str, queue: str, session_id: str) -> dict[str, Any]:
         return {

@@ -17,7 +17,7 @@ from yt.common import YtError
 from yt.wrapper import YsonFormat
 
 from yt_exactly_once import advice, errors
-from yt_exactly_once.ytsaurus.browsing import output, registration, request
+from yt_exactly_once.ytsaurus.browsing import attributes_of, output, registration, request
 from yt_exactly_once.ytsaurus.failures import TRANSPORT_ERRORS, translated
 from yt_exactly_once.ytsaurus.tables import TableInfo, columns_of, describe_table
 
@@ -260,14 +260,13 @@ def register_consumer(connection: Connection, queue: str, consumer: str, *, vita
 
 def require_consumer(connection: Connection, consumer: str, queue: str) -> None:
     """Check that there is a consumer; raise `ConsumerNotFoundError` if not."""
-    with translated("find the consumer", consumer=consumer):
-        if not connection.reader.exists(consumer):
-            raise errors.ConsumerNotFoundError(
-                "There is no such consumer",
-                remedy=f"Run: {advice.create_consumer(consumer, queue)}",
-                consumer=consumer,
-            )
-        found = connection.reader.get(f"{consumer}/@")
+    found = attributes_of(connection, consumer, ["treat_as_queue_consumer", "schema"])
+    if found is None:
+        raise errors.ConsumerNotFoundError(
+            "There is no such consumer",
+            remedy=f"Run: {advice.create_consumer(consumer, queue)}",
+            consumer=consumer,
+        )
     if not found.get("treat_as_queue_consumer", False):
         raise errors.ConsumerNotFoundError(
             "This is not a queue consumer",

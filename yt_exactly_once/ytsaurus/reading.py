@@ -15,8 +15,9 @@ from yt.yson import YsonUint64
 
 from yt_exactly_once import advice
 from yt_exactly_once.errors import ConflictError, SchemaMismatchError, TableNotMountedError
+from yt_exactly_once.ytsaurus.browsing import attributes_of
 from yt_exactly_once.ytsaurus.failures import translated
-from yt_exactly_once.ytsaurus.tables import columns_of, require_table, unsigned
+from yt_exactly_once.ytsaurus.tables import columns_of, require_table
 
 if TYPE_CHECKING:
     from yt_exactly_once.ytsaurus.client import Connection
@@ -83,11 +84,7 @@ class WholeTable:
             TableNotFoundError: nothing at the path, or something other than a table.
             TableNotMountedError: a dynamic table is not mounted.
         """
-        with translated("describe the table", path=path):
-            if not connection.reader.exists(path):
-                require_table(path, None)
-            found = connection.reader.get(path, attributes=_ATTRIBUTES).attributes
-        require_table(path, found)
+        found = require_table(path, attributes_of(connection, path, _ATTRIBUTES))
         table = cls(
             connection,
             path,
@@ -125,10 +122,8 @@ class WholeTable:
 
     def require_same(self) -> None:
         """Check that a static table is what was looked at; raise `ConflictError` if it was written since."""
-        with translated("look at the table", path=self.path):
-            attributes = ["id", "content_revision"]
-            found = self.connection.reader.get(self.path, attributes=attributes).attributes
-        if (str(found["id"]), int(found.get("content_revision", 0))) != (self.id, self.revision):
+        found = attributes_of(self.connection, self.path, ["id", "content_revision"]) or {}
+        if (found.get("id"), found.get("content_revision", 0)) != (self.id, self.revision):
             raise ConflictError(
                 "The table was written while it was read, so the rows are of different moments",
                 remedy=f"Read it again, or read a copy: yt copy {self.path} {self.path}_copy",
@@ -202,7 +197,7 @@ def _compare(keys: Sequence[str], operator: str, key: Key) -> str:
 def _plain(value: Any) -> KeyValue:
     """Return a value of a pivot key without attributes; unsigned numbers stay unsigned."""
     if isinstance(value, YsonUint64):
-        number: int = unsigned(value)
+        number: int = YsonUint64(value)
         return number
     if value is None or type(value).__name__ == "YsonEntity":
         return None

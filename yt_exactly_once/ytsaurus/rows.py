@@ -6,7 +6,8 @@ retried push does not, since the session remembers the last number.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -47,36 +48,27 @@ class SessionState(NamedTuple):
 
     Attributes:
         sequence_number: the last number the session has written, -1 before the first.
-        user_meta: given by that push; nothing before the first.
+        format: version of what that push stored; 0 before the first.
+        run: run of the query.
+        batch: number of the batch.
+        task: Spark partition of the task.
+        digest: digest of that batch's rows in the session.
     """
 
     sequence_number: int
-    user_meta: Mapping[str, Any]
+    format: int = 0
+    run: str | None = None
+    batch: int | None = None
+    task: int | None = None
+    digest: str | None = None
 
-    @property
-    def format(self) -> int:
-        """Version of what the push stored; 0 before the first."""
-        return int(self.user_meta.get("format", 0))
-
-    @property
-    def run(self) -> str | None:
-        """Run of the query."""
-        return self.user_meta.get("run")
-
-    @property
-    def batch(self) -> int | None:
-        """Number of the batch."""
-        return self.user_meta.get("batch")
-
-    @property
-    def task(self) -> int | None:
-        """Spark partition of the task."""
-        return self.user_meta.get("task")
-
-    @property
-    def digest(self) -> str | None:
-        """Digest of that batch's rows in the session."""
-        return self.user_meta.get("digest")
+    @classmethod
+    def of(cls, number: Any, user_meta: Mapping[str, Any] | None) -> SessionState:
+        """Return what the cluster keeps of a push."""
+        known = {
+            name: value for name, value in (user_meta or {}).items() if name in cls._fields[1:]
+        }
+        return cls(int(number), **known)
 
 
 def session_prefix(query_id: str, target: str) -> str:
@@ -105,7 +97,7 @@ def sessions_of(connection: Connection, producer: str, prefix: str) -> dict[str,
             format=YsonFormat(),
         )
         return {
-            row["session_id"]: SessionState(int(row["sequence_number"]), row["user_meta"] or {})
+            row["session_id"]: SessionState.of(row["sequence_number"], row["user_meta"])
             for row in rows
         }
 
@@ -131,25 +123,11 @@ class ProducerSession:
         cls, connection: Connection, producer: str, queue: str, session_id: str
     ) -> ProducerSession:
         """Create the session, or take it over and fence its owner."""
-        with (
-            connection.sending() as lane,
-            translated(
-                "create the producer session",
-                asked=lambda: connection.reader,
-                among=(producer, queue),
-                producer=producer,
-                queue=queue,
-                session=session_id,
-            ),
-        ):
-            answer = lane.create_queue_producer_session(producer, queue, session_id)
-        return cls(
-            producer,
-            queue,
-            session_id,
-            int(answer["epoch"]),
-            SessionState(int(answer["sequence_number"]), answer.get("user_meta") or {}),
-        )
+        session = producer, queue, session_id
+        with _sending(connection, "create the producer session", *session) as lane:
+            answer = lane.create_queue_producer_session(*session)
+        state = SessionState.of(answer["sequence_number"], answer.get("user_meta"))
+        return cls(*session, int(answer["epoch"]), state)
 
     def push(
         self,
@@ -173,21 +151,10 @@ class ProducerSession:
             ProducerDivergedError: the proxy skipped rows as duplicates, or the session moved back.
             ClusterUnavailableError: no answer; a retry resolves the outcome.
         """
-        with (
-            connection.sending() as lane,
-            translated(
-                "push rows",
-                asked=lambda: connection.reader,
-                among=(self.queue, self.producer),
-                producer=self.producer,
-                queue=self.queue,
-                session=self.session_id,
-            ),
-        ):
+        session = self.producer, self.queue, self.session_id
+        with _sending(connection, "push rows", *session) as lane:
             answer = lane.push_queue_producer(
-                self.producer,
-                self.queue,
-                self.session_id,
+                *session,
                 self.epoch,
                 Unread(payload),
                 user_meta=user_meta,
@@ -205,4 +172,23 @@ class ProducerSession:
                 queue=self.queue,
                 session=self.session_id,
             )
-        return replace(self, state=SessionState(last, user_meta))
+        return replace(self, state=SessionState.of(last, user_meta))
+
+
+@contextmanager
+def _sending(
+    connection: Connection, action: str, producer: str, queue: str, session: str
+) -> Iterator[Any]:
+    """Yield what sends a command of a producer session."""
+    with (
+        connection.sending() as lane,
+        translated(
+            action,
+            asked=lambda: connection.reader,
+            among=(queue, producer),
+            producer=producer,
+            queue=queue,
+            session=session,
+        ),
+    ):
+        yield lane

@@ -14,6 +14,7 @@ from yt.wrapper import YsonFormat
 from yt.yson import YsonUint64
 
 from yt_exactly_once import advice, errors
+from yt_exactly_once.ytsaurus.browsing import attributes_of
 from yt_exactly_once.ytsaurus.failures import translated
 
 if TYPE_CHECKING:
@@ -71,10 +72,7 @@ def describe_table(
         AccessError: the token is refused or lacks a permission.
         ClusterUnavailableError: the cluster does not answer.
     """
-    with translated("describe the table", path=path):
-        if not connection.reader.exists(path):
-            require_table(path, None, absent)
-        return described(path, connection.reader.get(f"{path}/@", attributes=None))
+    return described(path, attributes_of(connection, path, ATTRIBUTES), absent)
 
 
 ATTRIBUTES = (
@@ -90,9 +88,11 @@ ATTRIBUTES = (
 """What `described` needs."""
 
 
-def described(path: str, attributes: Mapping[str, Any] | None) -> TableInfo:
+def described(
+    path: str, attributes: Mapping[str, Any] | None, absent: str = "Check the path"
+) -> TableInfo:
     """Return the same as `describe_table` of attributes that were read; `None` is for nothing at the path."""
-    known = require_table(path, attributes)
+    known = require_table(path, attributes, absent)
     if not known["dynamic"]:
         raise errors.TableNotDynamicError(
             "The table is static, but only dynamic tables take part in tablet transactions",
@@ -114,13 +114,11 @@ def require_table(
     path: str, attributes: Mapping[str, Any] | None, absent: str = "Check the path"
 ) -> Mapping[str, Any]:
     """Return the attributes of a table; raise `TableNotFoundError` if they are of nothing, or no table."""
-    if attributes is None or attributes["type"] != "table":
+    if attributes is None:
+        raise errors.TableNotFoundError("There is no such table", remedy=absent, path=path)
+    if attributes["type"] != "table":
         raise errors.TableNotFoundError(
-            "There is no such table"
-            if attributes is None
-            else f"This is a {attributes['type']}, not a table",
-            remedy=absent if attributes is None else "Check the path",
-            path=path,
+            f"This is a {attributes['type']}, not a table", remedy="Check the path", path=path
         )
     return attributes
 
@@ -132,20 +130,18 @@ def table_identity(connection: Connection, path: str) -> tuple[str, list[dict[st
         TableNotFoundError: nothing is there.
         ClusterUnavailableError: the cluster does not answer.
     """
-    found = attributes_of(connection, path, ["id", "schema", "tablet_count"])
+    found = existing(connection, path, ["id", "schema", "tablet_count"])
     # An object that is not a table has no tablets.
     return str(found["id"]), columns_of(found), int(found.get("tablet_count", 0))
 
 
-def attributes_of(connection: Connection, path: str, names: Sequence[str]) -> Mapping[str, Any]:
-    """Return those of the attributes of an object that it has.
-
-    Raises:
-        TableNotFoundError: nothing is there.
-        ClusterUnavailableError: the cluster does not answer.
-    """
-    with translated("look at the table", path=path):
-        found: Mapping[str, Any] = connection.reader.get(path, attributes=names).attributes
+def existing(connection: Connection, path: str, names: Sequence[str]) -> dict[str, Any]:
+    """Return attributes of an object; raise `TableNotFoundError` if nothing is there. See `attributes_of`."""
+    found = attributes_of(connection, path, names)
+    if found is None:
+        raise errors.TableNotFoundError(
+            "There is no such table", remedy="Check the path", path=path
+        )
     return found
 
 

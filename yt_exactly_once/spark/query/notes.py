@@ -18,7 +18,7 @@ from yt_exactly_once.observability import Emitter
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.storage import Storage
 from yt_exactly_once.ytsaurus.client import Connection
-from yt_exactly_once.ytsaurus.tables import attributes_of, set_attribute
+from yt_exactly_once.ytsaurus.tables import existing, set_attribute
 
 
 class FolderNotes:
@@ -103,7 +103,7 @@ class LedgerNotes:
         run_attempts(attempt, self._retry, self._emit)
 
     def _read(self, _number: int) -> Any:
-        return attributes_of(self._connection, self._path, ["id", self._name])
+        return existing(self._connection, self._path, ["id", self._name])
 
 
 @contextmanager
