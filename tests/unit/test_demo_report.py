@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from yt_exactly_once.demo.report import Display, Result
+from yt_exactly_once.demo.display import Display
+from yt_exactly_once.demo.result import Result
 from yt_exactly_once.demo.verify import Outcome
 
 _GOOD = Outcome(expected=100, found=100, lost=0, duplicated=0, wrong=0)

@@ -58,8 +58,8 @@ def command(
     if watch and as_json:
         raise click.UsageError("--watch and --json exclude each other")
     require_extra("demo")
+    from yt_exactly_once.demo.display import Display  # noqa: PLC0415
     from yt_exactly_once.demo.runner import DemoOptions, run_demo  # noqa: PLC0415 - the extra
-    from yt_exactly_once.demo.watch import WatchingDisplay  # noqa: PLC0415
 
     if watch and report is None:
         report = Path("demo.html")
@@ -67,7 +67,7 @@ def command(
     if seed is None:
         seed = random.randrange(_LARGEST_SEED)  # noqa: S311 - not for secrets
     wanted = DemoOptions(seed=seed, mode=DeliveryMode(mode), data_dir=data_dir, **given)
-    display = WatchingDisplay(console(stderr=as_json), is_live=watch)
+    display = Display(console(stderr=as_json), is_live=watch)
     with ended_by_sigterm():
         result = run_demo(wanted, display)
     display.summary(result)

@@ -10,10 +10,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import selectors
+import queue
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -27,7 +28,6 @@ _PROC = Path("/proc")
 _DEATH_SECONDS = 30.0
 _LOOK_SECONDS = 0.02
 _SHOWN_LINES = 25
-_READ_BYTES = 1 << 16
 
 
 class ChildFailedError(ExactlyOnceError):
@@ -43,12 +43,8 @@ class Child(contextlib.AbstractContextManager["Child"]):
 
     def __init__(self, module: str, argument: Callable[[int], str], log: Path) -> None:
         self._log = log
-        self._lines: deque[bytes] = deque()
-        self._rest = b""
-        self._closed = False
-        self._pipe, report = os.pipe()
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._pipe, selectors.EVENT_READ)
+        self._heard: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        pipe, report = os.pipe()
         try:
             with log.open("ab") as output:
                 self._process = subprocess.Popen(
@@ -62,6 +58,16 @@ class Child(contextlib.AbstractContextManager["Child"]):
                 )
         finally:
             os.close(report)
+        self._listener = threading.Thread(target=self._listen, args=(pipe,), daemon=True)
+        self._listener.start()
+
+    def _listen(self, pipe: int) -> None:
+        with os.fdopen(pipe, "rb") as lines:
+            for line in lines:
+                # It may be killed in the middle of its last one.
+                if line.endswith(b"\n"):
+                    self._heard.put(json.loads(line))
+        self._heard.put(None)
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -72,8 +78,7 @@ class Child(contextlib.AbstractContextManager["Child"]):
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
-        self._selector.close()
-        os.close(self._pipe)
+        self._listener.join(_DEATH_SECONDS)
 
     @property
     def pid(self) -> int:
@@ -93,22 +98,14 @@ class Child(contextlib.AbstractContextManager["Child"]):
         Raises:
             EOFError: it has ended and told all.
         """
-        deadline = time.monotonic() + timeout
-        while not self._lines:
-            if self._closed:
-                raise EOFError
-            left = deadline - time.monotonic()
-            if left < 0 or not self._selector.select(left):
-                return None
-            self._receive()
-        event: dict[str, Any] = json.loads(self._lines.popleft())
+        try:
+            event = self._heard.get(timeout=max(timeout, 0.0))
+        except queue.Empty:
+            return None
+        if event is None:
+            self._heard.put(None)
+            raise EOFError
         return event
-
-    def _receive(self) -> None:
-        received = os.read(self._pipe, _READ_BYTES)
-        self._closed = not received
-        *lines, self._rest = (self._rest + received).split(b"\n")
-        self._lines.extend(lines)
 
     def require_success(self) -> None:
         """Wait for the end of a child; raise `ChildFailedError` unless its exit code is 0."""

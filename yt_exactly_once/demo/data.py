@@ -58,10 +58,7 @@ def data_set_file(name: str) -> Path:
 def read_flights(limit: int | None = None) -> pa.Table:
     """Return the first `limit` flights, or all, typed as the queue's columns."""
     convert = pa_csv.ConvertOptions(
-        column_types={
-            name: _ARROW_TYPES[given.removesuffix("?")]
-            for name, given in layout.FLIGHT_TYPES.items()
-        },
+        column_types={name: _ARROW_TYPES[kind] for name, kind in layout.FLIGHT_TYPES.items()},
         null_values=[MISSING],
         strings_can_be_null=True,
     )

@@ -73,12 +73,11 @@ def _statistics(source: pd.DataFrame, key: pd.Series) -> pd.DataFrame:
 def canonical(frame: pd.DataFrame, types: dict[str, str]) -> pd.DataFrame:
     """Return the columns of a table, with values from anywhere, in one form that can be compared."""
     return pd.DataFrame(
-        {name: pd.array(_plain(frame[name]), dtype=_form(given)) for name, given in types.items()}
+        {name: pd.array(_plain(frame[name]), dtype=_form(kind)) for name, kind in types.items()}
     )
 
 
-def _form(given: str) -> Any:
-    kind = given.removesuffix("?")
+def _form(kind: str) -> Any:
     if kind == "utf8":
         return pd.StringDtype("python")
     return pd.Float64Dtype() if kind == "double" else pd.Int64Dtype()

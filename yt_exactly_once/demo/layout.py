@@ -19,35 +19,35 @@ ENRICHED = f"{ROOT}/flights_enriched"
 DELAYS = f"{ROOT}/delays"
 
 
-def _types(columns: str) -> dict[str, str]:
-    return dict(column.split() for column in columns.split(", "))
-
-
-FLIGHT_TYPES = _types(
-    "year int16, month int8, day int8, dep_time int16?, sched_dep_time int16, dep_delay int16?, "
-    "arr_time int16?, sched_arr_time int16, arr_delay int16?, carrier utf8, flight int32, "
-    "tailnum utf8?, origin utf8, dest utf8, air_time int16?, distance int32, hour int8, "
-    "minute int8, time_hour timestamp"
-)
-"""Columns of the data set; `?` marks those with missing values."""
+FLIGHT_TYPES = {
+    **dict.fromkeys(("month", "day", "hour", "minute"), "int8"),
+    **dict.fromkeys(("year", "dep_time", "sched_dep_time", "dep_delay", "arr_time"), "int16"),
+    **dict.fromkeys(("sched_arr_time", "arr_delay", "air_time"), "int16"),
+    **dict.fromkeys(("flight", "distance"), "int32"),
+    **dict.fromkeys(("carrier", "tailnum", "origin", "dest"), "utf8"),
+    "time_hour": "timestamp",
+}
+"""Columns of the data set; any may have missing values."""
 
 IDENTITY = ("queue_partition", "queue_row")
 """Columns that name one flight: where it stands in the queue."""
 
 ENRICHED_TYPES = {
-    **_types("queue_partition int64, queue_row int64"),
+    **dict.fromkeys(IDENTITY, "int64"),
     **FLIGHT_TYPES,
-    **_types("carrier_name utf8?, delay_class utf8, speed_mph double?"),
+    **dict.fromkeys(("carrier_name", "delay_class"), "utf8"),
+    "speed_mph": "double",
 }
 
 DELAYS_KEY = ("kind", "key")
 """What a statistic is about: `carrier` and its code, or `route` and its two airports."""
 
-DELAYS_TYPES = _types(
-    "kind utf8, key utf8, flights int64, departed int64, dep_delay_sum int64?, "
-    "dep_delay_min int64?, dep_delay_max int64?, arrived int64, arr_delay_sum int64?, "
-    "arr_delay_min int64?, arr_delay_max int64?"
-)
+DELAYS_TYPES = {
+    **dict.fromkeys(DELAYS_KEY, "utf8"),
+    **dict.fromkeys(("flights", "departed", "arrived"), "int64"),
+    **dict.fromkeys(("dep_delay_sum", "dep_delay_min", "dep_delay_max"), "int64"),
+    **dict.fromkeys(("arr_delay_sum", "arr_delay_min", "arr_delay_max"), "int64"),
+}
 
 QUEUE_SERVICE_COLUMNS = [
     {"name": "$timestamp", "type": "uint64"},
@@ -71,15 +71,10 @@ QUERIES = (FLIGHTS, STATISTICS)
 
 def table_schema(types: dict[str, str], keys: tuple[str, ...] = ()) -> list[dict[str, Any]]:
     """Return the schema to create a table with."""
-    columns: list[dict[str, Any]] = []
-    for name, given in types.items():
-        item = given.removesuffix("?")
-        logical: Any = {"type_name": "optional", "item": item} if item != given else item
-        column = {"name": name, "type_v3": logical}
-        if name in keys:
-            column["sort_order"] = "ascending"
-        columns.append(column)
-    return columns
+    return [
+        {"name": name, "type": kind, **({"sort_order": "ascending"} if name in keys else {})}
+        for name, kind in types.items()
+    ]
 
 
 @dataclass(frozen=True)

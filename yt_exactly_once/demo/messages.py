@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import os
 import threading
-from dataclasses import asdict, dataclass
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any
 
 from yt_exactly_once.demo.layout import Query
 from yt_exactly_once.observability import Listener
@@ -26,31 +26,7 @@ _TOLD_FIELDS = ("batch", "rows", "reason")
 
 
 @dataclass(frozen=True)
-class _Message:
-    def dump(self) -> str:
-        """Return the message as text without line breaks."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def load(cls, text: str) -> Self:
-        """Read the text of a message."""
-        return cls(**json.loads(text))
-
-
-@dataclass(frozen=True)
-class ChildOptions(_Message):
-    """What a child needs to start Spark, as one command line argument.
-
-    Attributes:
-        report: file descriptor to tell events on.
-    """
-
-    data_dir: str
-    report: int
-
-
-@dataclass(frozen=True)
-class Work(_Message):
+class Work:
     """What a child does, as a line on its standard input. Before it, the child knows no cluster."""
 
     proxies: list[str]

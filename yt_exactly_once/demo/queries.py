@@ -10,6 +10,7 @@ it can start while the child before it still runs.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import queue
@@ -51,22 +52,22 @@ _VERY_LATE_MINUTES = 60
 
 def main(arguments: list[str]) -> int:
     """Run both queries to the end of the queue; return the exit code."""
-    options = messages.ChildOptions.load(arguments[0])
-    files = layout.DataDir(Path(options.data_dir))
+    options = json.loads(arguments[0])
+    files = layout.DataDir(Path(options["data_dir"]))
     files.scratch.mkdir(parents=True, exist_ok=True)
     if sys.platform == "linux":
         # Before the first thread, as it forks. Elsewhere Spark's Python processes import what they need.
-        interpreter = str(open_nursery(files.scratch, options.report))
+        interpreter = str(open_nursery(files.scratch, options["report"]))
         os.environ |= {"PYSPARK_PYTHON": interpreter, "PYSPARK_DRIVER_PYTHON": interpreter}
     orders = _listen()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger(LOGGER_NAME).setLevel("INFO")
-    report = messages.Report(options.report)
+    report = messages.Report(options["report"])
     spark = _session(files)
     register_source(spark)
     # As Arrow, the JVM has them. From a list, each batch would run a Python function to read them again.
     airlines = spark.createDataFrame(read_airlines())
-    work = messages.Work.load(orders.get())
+    work = messages.Work(**json.loads(orders.get()))
     report.tell(messages.SESSION_READY)
     try:
         _run_to_the_end(spark, airlines, files, work, report)

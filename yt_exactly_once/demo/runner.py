@@ -8,18 +8,19 @@ another way, the demo has failed.
 
 from __future__ import annotations
 
+import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from yt_exactly_once.demo import data, expected, layout, messages, verify
 from yt_exactly_once.demo.child import Child
-from yt_exactly_once.demo.report import Display, Result
+from yt_exactly_once.demo.display import Display
+from yt_exactly_once.demo.result import Result
 from yt_exactly_once.demo.schedule import LAST_LIFE_ROWS, Countdown, Moment, moments, rows_per_batch
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.local import LocalCluster
@@ -141,12 +142,7 @@ class Supervision:
         self._spare = self._child()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._spare is not None:
             with self._spare:
                 self._spare = None
@@ -202,17 +198,18 @@ class Supervision:
 
     def _child(self) -> Child:
         def argument(report: int) -> str:
-            return messages.ChildOptions(data_dir=str(self._files.path), report=report).dump()
+            return json.dumps({"data_dir": str(self._files.path), "report": report})
 
         return Child(_CHILD, argument, self._files.log)
 
     def _work(self) -> str:
-        return messages.Work(
+        work = messages.Work(
             proxies=self._proxies,
             mode=self._options.mode.value,
             backend=self._options.backend,
             rows_per_partition=self._batch_rows,
-        ).dump()
+        )
+        return json.dumps(asdict(work))
 
     def _kill_in_time(self, child: Child, moment: Moment) -> None:
         countdown = Countdown(moment)
