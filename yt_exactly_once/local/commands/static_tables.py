@@ -32,8 +32,8 @@ from yt_exactly_once.local.cypress.view import Node, View
 from yt_exactly_once.local.cypress.ypath import YPath
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.ql import computed
-from yt_exactly_once.local.static import joins, uploads
 from yt_exactly_once.local.static import rows as static_rows
+from yt_exactly_once.local.static import uploads
 from yt_exactly_once.local.static.rows import Range
 from yt_exactly_once.local.tables.schema import Column
 
@@ -158,7 +158,7 @@ def concatenate(context: Context, connection: sqlite3.Connection) -> None:
     if any(node.attributes.get("dynamic") for node in nodes):
         raise YtError("Dynamic tables cannot be joined")
     *sources, result = nodes
-    after = joins.schema_after(result, sources, append) if result.type == "table" else None
+    after = uploads.schema_after(result, sources, append) if result.type == "table" else None
     is_sorted = after is not None and after[0].is_sorted
     shared = append and not is_sorted
     locks.acquire(view, result.id, locks.SHARED if shared else locks.EXCLUSIVE)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import types as pt
 from yt import yson
 
 from yt_exactly_once.local.errors import YtError, text_of
@@ -35,17 +36,9 @@ _TICKS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 _WIDEST_NATIVE_DECIMAL = 35
 _WIDE_TYPES = (
-    (pa.types.is_signed_integer, pa.int64()),
-    (pa.types.is_unsigned_integer, pa.uint64()),
-    (pa.types.is_floating, pa.float64()),
-)
-
-_SHARED = (
-    pa.types.is_run_end_encoded,
-    pa.types.is_list_view,
-    pa.types.is_large_list_view,
-    pa.types.is_string_view,
-    pa.types.is_binary_view,
+    (pt.is_signed_integer, pa.int64()),
+    (pt.is_unsigned_integer, pa.uint64()),
+    (pt.is_floating, pa.float64()),
 )
 
 _OBJECTS = 1 << 13
@@ -67,6 +60,21 @@ Numbers have 64 bits there."""
 
 Fits = Callable[[Any], bool]
 
+
+def _one_of(*kinds: Fits) -> Fits:
+    return lambda arrow: any(is_kind(arrow) for is_kind in kinds)
+
+
+_is_binary = _one_of(pt.is_string, pt.is_large_string, pt.is_binary, pt.is_large_binary)
+_is_int64 = _one_of(pt.is_date, pt.is_time, pt.is_timestamp, pt.is_signed_integer)
+_is_scalar = _one_of(pt.is_integer, pt.is_floating, pt.is_boolean, pt.is_temporal)
+_is_view = _one_of(
+    pt.is_run_end_encoded,
+    pt.is_list_view,
+    pt.is_large_list_view,
+    pt.is_string_view,
+    pt.is_binary_view,
+)
 
 NEWEST: Mapping[str, Any] = {}
 """Features of a cluster that behaves as the newest ones."""
@@ -91,7 +99,7 @@ def loads(
     row_checks.check_names(table.schema.names)
     size = max(1, table.nbytes + sum(map(_shared_bytes, table.columns)))
     logicals = [
-        None if pa.types.is_null(field.type) else _logical(known and known[field.name])
+        None if pt.is_null(field.type) else _logical(known and known[field.name])
         for field in table.schema
     ]
     objects = logicals.count("yson")
@@ -120,7 +128,7 @@ def loads(
 def _shared_bytes(column: Any) -> int:
     """Return how many bytes the strings of a dictionary take once each value has its own."""
     arrow = column.type
-    if not pa.types.is_dictionary(arrow) or not _is_binary(arrow.value_type):
+    if not pt.is_dictionary(arrow) or not _is_binary(arrow.value_type):
         return 0
     size = sum(
         pc.sum(pc.binary_length(chunk.dictionary).take(chunk.indices)).as_py() or 0
@@ -164,15 +172,15 @@ def _read(data: bytes) -> Any:
     return table
 
 
-def _refuse_shared(fields: Any, shared: Sequence[Fits] = _SHARED) -> None:
+def _refuse_shared(fields: Any, is_shared: Fits = _is_view) -> None:
     """Refuse values that share bytes, which the real parser does not know: few bytes make many values."""
     for field in fields:
         parts = [field.type.field(place) for place in range(field.type.num_fields)]
-        if pa.types.is_dictionary(field.type):
+        if pt.is_dictionary(field.type):
             parts = [pa.field("dictionary", field.type.value_type)]
-        if any(is_shared(field.type) for is_shared in shared):
+        if is_shared(field.type):
             raise YtError(f'Unexpected arrow type "{field.type}" of "{field.name}"')
-        _refuse_shared(parts, (*_SHARED, pa.types.is_dictionary))
+        _refuse_shared(parts, _one_of(_is_view, pt.is_dictionary))
 
 
 def _is_complete(data: bytes) -> bool:
@@ -199,7 +207,7 @@ def _convert(
     array = column.combine_chunks()
     if isinstance(array, pa.ChunkedArray):
         array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], field.type)
-    if pa.types.is_dictionary(array.type):
+    if pt.is_dictionary(array.type):
         array = array.dictionary_decode()
     holds_yson = (field.metadata or {}).get(_TYPE_KEY) == _YSON
     is_any = holds_yson and not value_of(features, "arrow_any_as_string")
@@ -209,7 +217,7 @@ def _convert(
     if isinstance(logical, str):
         return _simple(logical, array, holds_yson=is_any)
     if logical["type_name"] == "decimal":
-        _expect(array, "decimal", pa.types.is_decimal)
+        _expect(array, "decimal", pt.is_decimal)
         is_wide = array.type.precision > _WIDEST_NATIVE_DECIMAL
         as_text = is_wide and value_of(features, "arrow_wide_decimal_as_text")
         return _texts(array) if as_text else _decimals(array)
@@ -248,7 +256,7 @@ def _logical(described: Mapping[str, Any] | None) -> Any:
 
 
 def _simple(logical: str, array: Any, *, holds_yson: bool) -> Values:
-    if pa.types.is_null(array.type):
+    if pt.is_null(array.type):
         return array
     if logical == "yson":
         return _parsed(array) if holds_yson else _any(array)
@@ -264,39 +272,34 @@ def _is_number(is_signed: Fits, width: int) -> Fits:
     return lambda arrow: is_signed(arrow) and arrow.bit_width <= width
 
 
-def _is_int64(arrow: Any) -> bool:
-    kinds = (pa.types.is_date, pa.types.is_time, pa.types.is_timestamp, pa.types.is_signed_integer)
-    return any(is_kind(arrow) for is_kind in kinds)
-
-
 def _raw(array: Any) -> Any:
     """Return a temporal array as the integers that it stores."""
-    if pa.types.is_temporal(array.type):
+    if pt.is_temporal(array.type):
         return array.view(pa.int32() if array.type.bit_width == 32 else pa.int64())  # noqa: PLR2004
     return array
 
 
 def _strings(array: Any, logical: str) -> Values:
-    if logical == "string" and pa.types.is_decimal(array.type):
+    if logical == "string" and pt.is_decimal(array.type):
         return _decimals(array)
     takes_fixed = logical in ("string", "uuid")
-    is_fixed = pa.types.is_fixed_size_binary
+    is_fixed = pt.is_fixed_size_binary
     _expect(array, logical, lambda t: _is_binary(t) or (takes_fixed and is_fixed(t)))
     return _bytes(array)
 
 
 def _dates(array: Any, logical: str, is_plain: Fits) -> Values:
-    _expect(array, logical, lambda t: is_plain(t) or pa.types.is_date32(t))
+    _expect(array, logical, lambda t: is_plain(t) or pt.is_date32(t))
     return _in_range(_raw(array), logical)
 
 
 def _moments(array: Any, logical: str, is_plain: Fits) -> Values:
     """Take seconds or microseconds; of dates with milliseconds only the seconds."""
     arrow, is_seconds = array.type, logical.startswith("datetime")
-    if not pa.types.is_timestamp(arrow) and not (is_seconds and pa.types.is_date64(arrow)):
+    if not pt.is_timestamp(arrow) and not (is_seconds and pt.is_date64(arrow)):
         _expect(array, logical, lambda t: is_plain(t) and (not is_seconds or t.bit_width >= 32))  # noqa: PLR2004
         return _widened(array)
-    given = _TICKS["ms" if pa.types.is_date64(arrow) else arrow.unit]
+    given = _TICKS["ms" if pt.is_date64(arrow) else arrow.unit]
     wanted = _TICKS["s" if is_seconds else "us"]
     raw = _raw(array)
     if given >= wanted:
@@ -344,16 +347,15 @@ def _texts(array: Any) -> Values:
 def _any(array: Any) -> Values:
     """Take scalars as they are."""
     arrow = array.type
-    if pa.types.is_null(arrow):
+    if pt.is_null(arrow):
         return array
-    if pa.types.is_unsigned_integer(arrow):
+    if pt.is_unsigned_integer(arrow):
         return [None if v is None else yson.YsonUint64(v) for v in array.to_pylist()]
-    if _is_binary(arrow) or pa.types.is_fixed_size_binary(arrow):
+    if _is_binary(arrow) or pt.is_fixed_size_binary(arrow):
         return listed(_bytes(array))
-    if pa.types.is_decimal(arrow):
+    if pt.is_decimal(arrow):
         return _decimals(array)
-    scalar = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_temporal)
-    _expect(array, "any", lambda t: any(test(t) for test in scalar))
+    _expect(array, "any", _is_scalar)
     return listed(_raw(array))
 
 
@@ -372,14 +374,8 @@ def _leaf(logical: Any, array: Any) -> Values:
     return _convert(field, pa.chunked_array([array]), described, NEWEST)
 
 
-def _is_binary(arrow: Any) -> bool:
-    t = pa.types
-    kinds = (t.is_string, t.is_large_string, t.is_binary, t.is_large_binary)
-    return any(is_kind(arrow) for is_kind in kinds)
-
-
 def _bytes(array: Any) -> Values:
-    return array if pa.types.is_binary(array.type) else array.cast(pa.binary())
+    return array if pt.is_binary(array.type) else array.cast(pa.binary())
 
 
 def _widened(array: Any) -> Values:
@@ -405,19 +401,17 @@ def _unexpected(array: Any, logical: str) -> YtError:
 
 
 _CONVERTERS: dict[str, tuple[Callable[[Any, str, Fits], Values], Fits]] = {
-    **{f"int{n}": (_checked, _is_number(pa.types.is_signed_integer, n)) for n in (8, 16, 32)},
+    **{f"int{n}": (_checked, _is_number(pt.is_signed_integer, n)) for n in (8, 16, 32)},
     "int64": (_checked, _is_int64),
-    **{
-        f"uint{n}": (_checked, _is_number(pa.types.is_unsigned_integer, n)) for n in (8, 16, 32, 64)
-    },
-    "float": (_checked, pa.types.is_floating),
-    "double": (_checked, pa.types.is_floating),
-    "bool": (_checked, pa.types.is_boolean),
-    "date": (_dates, pa.types.is_uint32),
-    "date32": (_dates, pa.types.is_int32),
-    "datetime": (_moments, pa.types.is_unsigned_integer),
-    "datetime64": (_moments, pa.types.is_signed_integer),
-    "timestamp": (_moments, pa.types.is_uint64),
-    "timestamp64": (_moments, pa.types.is_signed_integer),
-    "interval": (_checked, pa.types.is_integer),
+    **{f"uint{n}": (_checked, _is_number(pt.is_unsigned_integer, n)) for n in (8, 16, 32, 64)},
+    "float": (_checked, pt.is_floating),
+    "double": (_checked, pt.is_floating),
+    "bool": (_checked, pt.is_boolean),
+    "date": (_dates, pt.is_uint32),
+    "date32": (_dates, pt.is_int32),
+    "datetime": (_moments, pt.is_unsigned_integer),
+    "datetime64": (_moments, pt.is_signed_integer),
+    "timestamp": (_moments, pt.is_uint64),
+    "timestamp64": (_moments, pt.is_signed_integer),
+    "interval": (_checked, pt.is_integer),
 }

@@ -1,6 +1,9 @@
-"""What a query reads: the tablets that its key ranges meet and the columns it names.
+"""What a query reads: the tablets and key ranges that its condition implies, and the columns it names.
 
-Owns the way from ranges to tablets. The caller checks whether a tablet can be read, and reads it.
+The ranges may be wider than the condition, never narrower: the condition itself is still checked on every
+row. A range is a pair of blobs in the key encoding of sorted tables. It begins at the first blob and ends
+before the second. Positions in ordered tables are encoded in the same way. The caller checks whether a tablet
+can be read, and reads it.
 """
 
 from __future__ import annotations
@@ -8,16 +11,33 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from yt_exactly_once.local.ql.binding.bound import Column
+from yt_exactly_once.local.ql.binding.bound import Apply, Bound, Column, Constant, InSet
 from yt_exactly_once.local.ql.binding.source import POSITION_COLUMNS
-from yt_exactly_once.local.ql.ranges import KeyRange, KeyRanges
+from yt_exactly_once.local.ql.computed import infer
+from yt_exactly_once.local.ql.value_types import Type
 from yt_exactly_once.local.tables.keys import AFTER, encode_prefix
 from yt_exactly_once.local.tables.layout import TableLayout, Tablet
 
 if TYPE_CHECKING:
     from yt_exactly_once.local.ql.binding.query import BoundQuery
+    from yt_exactly_once.local.ql.binding.source import Source
+
+Interval = tuple[bytes, bytes]
+Box = dict[int, Interval]
+"""Intervals of key columns by their number; a missing column is free."""
+
+EVERYTHING: Interval = (b"", AFTER)
+_MAX_BOXES = 10_000
+_REVERSED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
+
+
+class KeyRange(NamedTuple):
+    """A range of keys: the first encoded one, and the first one after it."""
+
+    low: bytes
+    high: bytes
 
 
 @dataclass(frozen=True)
@@ -27,11 +47,13 @@ class Reading:
     Attributes:
         columns: names of the columns that the query mentions, those of its answer first.
         ranges: the key ranges, in order and without overlap.
+        is_full_scan: whether some row could qualify whatever its key is.
     """
 
     layout: TableLayout
     columns: tuple[str, ...]
     ranges: Sequence[KeyRange]
+    is_full_scan: bool
 
 
 Read = Callable[[Reading], Generator[tuple[Any, ...], None, None]]
@@ -56,11 +78,12 @@ def tablets_in(layout: TableLayout, ranges: Iterable[KeyRange]) -> list[Tablet]:
     return [layout.tablets[index] for index in sorted(found)]
 
 
-def reading(query: BoundQuery, ranges: KeyRanges) -> Reading:
+def reading(query: BoundQuery) -> Reading:
     """Return what a query reads."""
+    ranges = _KeyRanges(query.where, query.main)
     parts = (query.outputs, query.where, query.group_keys, query.aggregates, query.order_by)
     named = dict.fromkeys(column.name for column in _columns_in(parts))
-    return Reading(query.main.layout, tuple(named), ranges.merged())
+    return Reading(query.main.layout, tuple(named), ranges.merged(), ranges.is_full_scan)
 
 
 def _columns_in(part: Any) -> Iterator[Column]:
@@ -72,3 +95,159 @@ def _columns_in(part: Any) -> Iterator[Column]:
     elif is_dataclass(part):
         for each in fields(part):
             yield from _columns_in(getattr(part, each.name))
+
+
+class _KeyRanges:
+    """What a condition says about the key of a table.
+
+    Args:
+        condition: bound condition; None for none.
+    """
+
+    def __init__(self, condition: Bound | None, source: Source) -> None:
+        self._source = source
+        self._numbers = {column.name: i for i, column in enumerate(source.key_columns)}
+        self._boxes: list[Box] = [{}] if condition is None else self._constrain(condition)
+        if any(column.expression is not None for column in source.key_columns):
+            self._boxes = self._with_computed()
+
+    @property
+    def is_full_scan(self) -> bool:
+        """Whether some row could qualify whatever its key is.
+
+        Leading computed columns do not count: their values follow from the columns after them.
+        """
+        keys = self._source.key_columns
+        first = next((i for i, column in enumerate(keys) if column.expression is None), 0)
+        return any(first not in box and 0 not in box for box in self._boxes)
+
+    def _with_computed(self) -> list[Box]:
+        points = [
+            {number: low for number, (low, high) in box.items() if low and high == low + AFTER}
+            for box in self._boxes
+        ]
+        inferred = [
+            {number: (value, value + AFTER) for number, value in found.items()}
+            for found in infer(self._source.key_columns, points)
+        ]
+        narrowed = map(_narrowed, self._boxes, inferred)
+        return [box for box in narrowed if box is not None]
+
+    def merged(self) -> list[KeyRange]:
+        """Return the ranges in order, overlapping ones joined."""
+        ranges = sorted(map(self._range, self._boxes))
+        merged: list[KeyRange] = []
+        for found in ranges:
+            if merged and found.low <= merged[-1].high:
+                last = merged[-1]
+                if found.high > last.high:
+                    merged[-1] = KeyRange(last.low, found.high)
+            else:
+                merged.append(found)
+        return merged
+
+    def _range(self, box: Box) -> KeyRange:
+        prefix = b""
+        for number in range(len(self._numbers)):
+            low, high = box.get(number, EVERYTHING)
+            if not low or high != low + AFTER:
+                return KeyRange(prefix + low, prefix + high)
+            prefix += low
+        return KeyRange(prefix, prefix + AFTER)
+
+    def _constrain(self, condition: Bound) -> list[Box]:
+        match condition:
+            case InSet(operands=operands, values=rows):
+                return self._set(operands, rows)
+            case Apply(function=function, arguments=arguments):
+                return self._applied(function.name, arguments)
+            case Constant(value=value) if not value:
+                return []
+        return [{}]
+
+    def _applied(self, name: str, arguments: Sequence[Bound]) -> list[Box]:  # noqa: PLR0911
+        match name, arguments:
+            case "AND", (left, right):
+                return _intersection(self._constrain(left), self._constrain(right))
+            case "OR", (left, right):
+                union = self._constrain(left) + self._constrain(right)
+                return union if len(union) <= _MAX_BOXES and {} not in union else [{}]
+            case "is_null", (Column() as column,):
+                return self._relation("=", column, Constant(Type.NULL, None))
+            case "is_prefix", (Constant(value=prefix), Column() as column):
+                return self._prefix(column, prefix)
+            case _, (Column() as column, Constant() as constant):
+                return self._relation(name, column, constant)
+            case _, (Constant() as constant, Column() as column):
+                return self._relation(_REVERSED.get(name, ""), column, constant)
+        return [{}]
+
+    def _number(self, column: Bound) -> int | None:
+        return self._numbers.get(column.name) if isinstance(column, Column) else None
+
+    def _encode(self, number: int, value: Any) -> bytes:
+        return encode_prefix((self._source.key_columns[number],), (value,))
+
+    def _relation(self, operator: str, column: Column, constant: Constant) -> list[Box]:
+        number = self._number(column)
+        # NaN has no place in the order; comparing with it is an error that the scan will raise.
+        if number is None or constant.value != constant.value:
+            return [{}]
+        point = self._encode(number, constant.value)
+        lowest, highest = EVERYTHING
+        interval = {
+            "=": (point, point + AFTER),
+            "<": (lowest, point),
+            "<=": (lowest, point + AFTER),
+            ">": (point + AFTER, highest),
+            ">=": (point, highest),
+        }.get(operator)
+        return [{}] if interval is None else [{number: interval}]
+
+    def _set(self, operands: Sequence[Bound], rows: Sequence[Sequence[Any]]) -> list[Box]:
+        numbers = [self._number(operand) for operand in operands]
+        if all(number is None for number in numbers) or len(rows) > _MAX_BOXES:
+            return [{}]
+        boxes: list[Box] = []
+        for row in rows:
+            box: Box = {}
+            for number, value in zip(numbers, row, strict=True):
+                if number is not None:
+                    point = self._encode(number, value)
+                    box[number] = (point, point + AFTER)
+            boxes.append(box)
+        return boxes
+
+    def _prefix(self, column: Column, prefix: bytes | None) -> list[Box]:
+        number = self._number(column)
+        if number is None:
+            return [{}]
+        if prefix is None:
+            return []
+        # Without the terminator the encoding of a string is a prefix of its continuations.
+        low = self._encode(number, prefix)[:-1]
+        return [{number: (low, _successor(low))}]
+
+
+def _intersection(left: list[Box], right: list[Box]) -> list[Box]:
+    if len(left) * len(right) > _MAX_BOXES:
+        return min(left, right, key=len)
+    found = (_narrowed(a, b) for a in left for b in right)
+    return [box for box in found if box is not None]
+
+
+def _narrowed(left: Box, right: Box) -> Box | None:
+    box = dict(left)
+    for number, (low, high) in right.items():
+        known_low, known_high = box.get(number, EVERYTHING)
+        interval = (max(low, known_low), min(high, known_high))
+        if interval[0] >= interval[1]:
+            return None
+        box[number] = interval
+    return box
+
+
+def _successor(prefix: bytes) -> bytes:
+    """Return the first blob above everything that starts with a prefix."""
+    stripped = prefix.rstrip(AFTER)
+    return stripped[:-1] + bytes((stripped[-1] + 1,))

@@ -19,7 +19,6 @@ from yt_exactly_once.local.ql.binding.bound import Bound
 from yt_exactly_once.local.ql.binding.evaluation import Compute, compiled, failing_on_a_row, stored
 from yt_exactly_once.local.ql.binding.query import BoundQuery, Order, Resolve, bind_query
 from yt_exactly_once.local.ql.coverage import Read, reading
-from yt_exactly_once.local.ql.ranges import KeyRanges
 from yt_exactly_once.local.ql.text.parser import parse
 from yt_exactly_once.local.ql.value_types import Type
 from yt_exactly_once.local.tables import values
@@ -78,13 +77,12 @@ def execute(
     limits = (_limit("input", input_row_limit), _limit("output", output_row_limit))
     try:
         bound = bind_query(parse(query, syntax_version), resolve)
-        ranges = KeyRanges(bound.where, bound.main)
-        if not allow_full_scan and ranges.is_full_scan:
+        wanted = reading(bound)
+        if not allow_full_scan and wanted.is_full_scan:
             raise YtError(
                 "Primary table key is not used in the where clause (full scan); "
                 "the query is inefficient, consider rewriting it"
             )
-        wanted = reading(bound, ranges)
         places = {name: place for place, name in enumerate(wanted.columns)}
         # A statement that is not read to its end would keep the connection at an old moment.
         with closing(read(wanted)) as rows, failing_on_a_row():

@@ -1,4 +1,4 @@
-"""What a write to a static table means: the schema that its rows must fit, and the one it leaves behind.
+"""What a write to a static table means, or a join into one: the schema for its rows, and what it leaves.
 
 A table whose schema was given keeps it (strong mode). A table that never got one takes its key columns
 from the last write (weak mode).
@@ -6,18 +6,26 @@ from the last write (weak mode).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from yt import yson
 
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.cypress import locks
+from yt_exactly_once.local.cypress.view import Node
 from yt_exactly_once.local.cypress.ypath import YPath
-from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.static import rows as static_rows
-from yt_exactly_once.local.tables.schema import ASCENDING, DESCENDING, TableSchema, parse_schema
+from yt_exactly_once.local.tables import schema_updates, types
+from yt_exactly_once.local.tables.schema import (
+    ASCENDING,
+    DESCENDING,
+    Column,
+    TableSchema,
+    parse_schema,
+)
 
 STRONG, WEAK = "strong", "weak"
 
@@ -106,3 +114,78 @@ def _keyed(sort_columns: list[tuple[str, str]]) -> TableSchema:
     )
     listing.attributes = {"strict": False, "unique_keys": False}
     return parse_schema(listing)
+
+
+def schema_after(target: Node, sources: Sequence[Node], append: bool) -> tuple[TableSchema, str]:
+    """Return the schema and the schema mode that a table gets which others are joined into.
+
+    Rules: `yt/yt/ytlib/table_client/schema_inferer.cpp` and `check_schema_compatibility.cpp`.
+
+    Raises:
+        YtError: 316 when the target has a schema of its own that the rows of a source may not fit.
+    """
+    own = static_rows.schema_of(target.attributes)
+    if target.attributes["schema_mode"] == STRONG:
+        for source in sources:
+            _check_join(source.path, static_rows.schema_of(source.attributes), target.path, own)
+        return own, STRONG
+    inputs = [*([target] if append else []), *sources]
+    schemas = [_plain(static_rows.schema_of(node.attributes)) for node in inputs]
+    modes = {node.attributes["schema_mode"] for node in inputs}
+    if modes == {STRONG} and all(schema == schemas[0] for schema in schemas):
+        return schemas[0], STRONG
+    return TableSchema((), strict=False), WEAK
+
+
+def _plain(schema: TableSchema) -> TableSchema:
+    """Return names and types alone, in the order of names."""
+    columns = (
+        Column(each.name, each.wire_type, each.type_v3, required=each.required)
+        for each in schema.columns
+    )
+    ordered = tuple(sorted(columns, key=lambda column: column.name))
+    return replace(schema, columns=ordered, unique_keys=False)
+
+
+def _check_join(
+    source_path: str, source: TableSchema, target_path: str, target: TableSchema
+) -> None:
+    try:
+        _check_columns(source, target)
+    except YtError as error:
+        raise YtError(
+            f"Schema of output table {target_path} is not compatible with schema of input table"
+            f" {source_path}",
+            inner=[
+                YtError("Table schemas are incompatible", Code.INCOMPATIBLE_SCHEMAS, inner=[error])
+            ],
+        ) from error
+
+
+def _check_columns(source: TableSchema, target: TableSchema) -> None:
+    if target.strict and not source.strict:
+        raise YtError("Incompatible strictness: input schema is not strict while output schema is")
+    wanted = {column.name: column for column in target.columns}
+    for column in source.columns:
+        if column.name in wanted:
+            schema_updates.check_column(column, wanted.pop(column.name))
+        elif target.strict:
+            raise YtError(
+                f'Column "{column.name}" is found in input schema but is missing in output schema'
+            )
+        elif types.is_composite(column.type_v3):
+            raise YtError(
+                f'Column "{column.name}" of input schema with complex type'
+                f' "{types.describe(column.type_v3)}" is missing in strict part of output schema'
+            )
+    for name, column in wanted.items():
+        if column.expression is not None:
+            raise YtError(f'Unexpected computed column "{name}" in output schema')
+        if not source.strict:
+            raise YtError(
+                f'Column "{name}" is present in output schema and is missing in non-strict input schema'
+            )
+        if column.required:
+            raise YtError(
+                f'Required column "{name}" is present in output schema and is missing in input schema'
+            )

@@ -118,17 +118,13 @@ _BY_TYPE: tuple[tuple[Any, Callable[[Any], list[bytes]]], ...] = (
 )
 
 
-def _nulls(values: Iterable[Any]) -> list[bytes]:
-    return [NULL_KEY for _ in values]
-
-
 _ENCODERS: dict[types.Kind, Callable[[Sequence[Any]], list[bytes]]] = {
     "int64": _ints,
     "uint64": _uints,
     "double": _doubles,
     "boolean": _booleans,
     "string": _strings,
-    "null": _nulls,
+    "null": lambda values: [NULL_KEY for _ in values],
     "any": _anys,
 }
 

@@ -12,8 +12,7 @@ from sqlite3 import Connection
 from typing import Any
 
 from yt_exactly_once.local.ql.binding.source import POSITION_COLUMNS
-from yt_exactly_once.local.ql.coverage import Reading, tablets_in
-from yt_exactly_once.local.ql.ranges import KeyRange
+from yt_exactly_once.local.ql.coverage import KeyRange, Reading, tablets_in
 from yt_exactly_once.local.tables import vectors
 from yt_exactly_once.local.tables.keys import AFTER, encode_prefix
 from yt_exactly_once.local.tables.layout import TableLayout

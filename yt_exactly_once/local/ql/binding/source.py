@@ -18,11 +18,9 @@ if TYPE_CHECKING:
     from yt_exactly_once.local.ql.text.syntax import Reference
     from yt_exactly_once.local.tables.layout import TableLayout
 
-TABLET_INDEX = "$tablet_index"
-ROW_INDEX = "$row_index"
 POSITION_COLUMNS = tuple(
     SchemaColumn(name, "int64", "int64", required=True, sort_order="ascending")
-    for name in (TABLET_INDEX, ROW_INDEX)
+    for name in ("$tablet_index", "$row_index")
 )
 
 
