@@ -6,8 +6,6 @@ JDK, other jars) they pass over. Without an archive the tests are slower and oth
 `python -m tests.class_archive PATH` runs every kind of query once, and makes the archive.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

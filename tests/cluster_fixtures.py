@@ -1,7 +1,5 @@
 """Fixtures for tests that talk to a cluster over HTTP, whichever fixture `cluster` gives them."""
 
-from __future__ import annotations
-
 import http.client
 import http.server
 import json

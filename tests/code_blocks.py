@@ -3,8 +3,6 @@
 Each page lists its blocks in order. A block that is in no list fails `tests/unit/test_docs.py`.
 """
 
-from __future__ import annotations
-
 import re
 from enum import Enum
 from pathlib import Path

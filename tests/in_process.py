@@ -1,7 +1,5 @@
 """Commands of a proxy in this process, without HTTP."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

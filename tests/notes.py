@@ -1,7 +1,5 @@
 """Notes of a query that live in memory, and notes that nobody keeps."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from yt_exactly_once.commit.notes import Note

@@ -1,7 +1,5 @@
 """Every piece of advice in the product's code and pages, and the parts of it that a machine can check."""
 
-from __future__ import annotations
-
 import ast
 import re
 import shlex

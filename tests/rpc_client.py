@@ -1,7 +1,5 @@
 """A client of the RPC protocol that sends exactly what it is told to."""
 
-from __future__ import annotations
-
 import secrets
 import socket
 import struct

@@ -1,7 +1,5 @@
 """A client for the cluster in memory, in the place of `YtClient`: everything above it is the real code."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

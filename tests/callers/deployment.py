@@ -3,8 +3,6 @@
 Where the rows come from and who calls the function is left to `in_memory` and `in_format`.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from datetime import timedelta

@@ -5,8 +5,6 @@ or aborts. Processes live on from run to run, and take turns. So each of them se
 as in a driver that runs several queries, or one query again and again.
 """
 
-from __future__ import annotations
-
 import json
 import pickle
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What happens to requests and processes."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 from typing import NamedTuple
 

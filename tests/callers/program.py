@@ -4,8 +4,6 @@ A `Program` prints as what one would tell a colleague, and shrinks to what matte
 meant to write is said here, too; whether it was written is the oracle's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from enum import Enum, StrEnum

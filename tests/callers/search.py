@@ -3,8 +3,6 @@
 `python -m tests.callers.search [--programs N] [NAME ...]` prints a row for each fault whose name begins so.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

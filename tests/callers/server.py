@@ -4,8 +4,6 @@ Rules that the outcome depends on are the server's: the first committer wins, -0
 session admits one epoch. A request may fail, or be the last one of its process.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

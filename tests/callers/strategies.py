@@ -3,8 +3,6 @@
 Plain choices come first everywhere, so that an example shrinks to what matters.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import replace
 from enum import StrEnum

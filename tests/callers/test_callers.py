@@ -1,7 +1,5 @@
 """However users call the sink: the target is exact, or an error keeps the query from going past the gap."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random

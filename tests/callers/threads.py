@@ -1,7 +1,5 @@
 """Threads that take turns: one runs at a time, so that an example goes the same way every time."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """`python -m tests.chaos`: the command line of the chaos runner."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import logging

@@ -1,7 +1,5 @@
 """A run: rounds of every mode asked for, one after the other, on one embedded cluster."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 import time

@@ -1,7 +1,5 @@
 """Checkpoints as files: where batches end, and copies that a second driver goes on from."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -5,8 +5,6 @@ input, so that a driver can stand by until another one has died. Every event of 
 It never prepares itself for being killed.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import queue

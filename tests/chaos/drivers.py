@@ -3,8 +3,6 @@
 What drivers tell goes into one inbox, so that everything is decided on one thread.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -4,8 +4,6 @@ It is the only one that knows which rows are in the queue, so it makes sure: a r
 lost is looked up in the tablets' row counts and repeated only if it had no effect.
 """
 
-from __future__ import annotations
-
 import random
 import threading
 from collections.abc import Callable

@@ -4,8 +4,6 @@ Incidents that strike the driver wait for their turn, and most of them for a sig
 a driver that never lived long enough to commit would prove nothing.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -3,8 +3,6 @@
 It knows neither Spark nor the cluster, so that the runner can speak without loading them.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self

@@ -1,7 +1,5 @@
 """The cluster under the weather: applies fault rules, counts their hits, and revives dead proxies."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import threading

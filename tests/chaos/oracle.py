@@ -4,8 +4,6 @@ It uses the rows that the feeder put in, the batches that Spark's own log tells 
 of `tests.flows`; nothing of the package under test.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field

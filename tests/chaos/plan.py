@@ -4,8 +4,6 @@ A round is one queue, a few queries over it, and some minutes of faults. The sam
 give the same plan, whatever the machine; what the plan meets depends on how fast things happen.
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """What the user gets: lines while the run goes on, a table at its end, and the JSON report."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Spark sessions of drivers that are killed soon: small, quick to come up, and tried by failing tasks."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from pyspark.sql import SparkSession

@@ -1,7 +1,5 @@
 """Orders to fail, for user code inside Spark tasks: a file in a folder, carried out by whoever takes it."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Iterable, Iterator

@@ -6,8 +6,6 @@ covered by the ledger afterwards, a batch in the ledger must be whole in the nex
 before that must, at the end, have been seen whole.
 """
 
-from __future__ import annotations
-
 import threading
 from collections import Counter, defaultdict
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ in all of them. Rules name commands and tables that only drivers use, so that ne
 requests nor its counts are touched.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

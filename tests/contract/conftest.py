@@ -6,8 +6,6 @@ and its other cases are for the night. Where the embedded cluster shows a choice
 of its own, the test is marked `embedded_only` with the reason; what only one front has is marked `only_over`.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from importlib.util import find_spec

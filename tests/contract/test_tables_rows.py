@@ -1,7 +1,5 @@
 """Rows of dynamic tables: what goes in, what comes out, what is refused and when."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

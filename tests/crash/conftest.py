@@ -1,7 +1,5 @@
 """A cluster for the crash tests, and folders in it."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable, Iterator
 

@@ -5,8 +5,6 @@ of the documentation, which is generated from it. The sink does not know them: a
 listener of its sink, at an event.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import Enum
 

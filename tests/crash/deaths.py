@@ -6,8 +6,6 @@ after the other, and one in idempotent mode dies once with every state of the cl
 At-least-once mode takes the same steps, and promises less: it dies where its rows are written twice.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ what one crash damaged would be seen after all the following ones too. All queri
 die together, each at its crash point. Who dies where is in `tests.crash.deaths`.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass

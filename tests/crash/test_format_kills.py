@@ -5,8 +5,6 @@ or after they are executed, and the driver is killed when the first one was. In 
 random.
 """
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Callable

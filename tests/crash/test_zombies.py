@@ -1,7 +1,5 @@
 """A driver that stops, is replaced, and wakes up: what it still holds must not reach the cluster."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 

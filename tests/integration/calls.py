@@ -3,8 +3,6 @@
 A call of a new version of PySpark fails `tests/unit/test_stream_calls.py` until it is judged here.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -4,8 +4,6 @@
 with the text of the error that it raised, and with its class in this package; both empty where there is none.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

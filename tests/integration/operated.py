@@ -1,7 +1,5 @@
 """A query that is broken and repaired as `tests.local.operated` does it, run by Spark."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field

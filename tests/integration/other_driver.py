@@ -3,8 +3,6 @@
 It prints what the query stopped with. It may stop itself on the way, and leave the rights of root behind.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

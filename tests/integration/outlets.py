@@ -4,8 +4,6 @@
 outlet of its own. It says when its batches are through, and ends with its standard input.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import pickle

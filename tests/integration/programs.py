@@ -1,7 +1,5 @@
 """Programs of Spark as a user starts them from a shell: run to their end, or killed at a request."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """One query from a queue into a target, run again and again on one checkpoint."""
 
-from __future__ import annotations
-
 import uuid
 from collections import Counter
 from collections.abc import Callable

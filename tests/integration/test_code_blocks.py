@@ -1,7 +1,5 @@
 """The code that README and how-tos show, run as a reader would copy it."""
 
-from __future__ import annotations
-
 import operator
 import os
 import re

@@ -1,7 +1,5 @@
 """Spark Connect: a server of its own, and a client without a JVM; what works there and what is refused."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import venv

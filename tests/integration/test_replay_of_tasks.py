@@ -4,8 +4,6 @@ A run ends when the tasks have pushed rows of a batch and the driver has not rec
 the batch in another form.
 """
 
-from __future__ import annotations
-
 import json
 from contextlib import contextmanager
 from typing import Any

@@ -3,8 +3,6 @@
 `YT_EXACTLY_ONCE_SPARK_EXAMPLES=300` asks for as many random tables as the release is held to.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import os
 from collections.abc import Callable, Iterator

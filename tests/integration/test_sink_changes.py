@@ -1,7 +1,5 @@
 """What rows do to a sorted table besides being written: delete, add up, replace everything."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ Each query runs over a part of the queue, forgets its newest batch, and goes on 
 come out is computed in plain Python.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from dataclasses import replace
 

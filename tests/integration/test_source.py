@@ -3,8 +3,6 @@
 `tests/unit/test_source_reader.py` and `test_source_range.py` show how it plans and reads.
 """
 
-from __future__ import annotations
-
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """The tutorial, followed to the letter: every block of it runs, in one shell, in the order of the page."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

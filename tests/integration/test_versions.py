@@ -3,8 +3,6 @@
 `python -m tests.versions` runs these tests on all versions, and tests of the source where there is one.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -5,8 +5,6 @@ taken its place. The cluster has the hazards of older servers: a push without ne
 back, and one with an empty body moves it to the beginning.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """Fixtures of the embedded cluster: one server for the session, one path per test."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 

@@ -1,7 +1,5 @@
 """Small dynamic tables in memory for tests of the query language, sorted ones as the store has them."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """A relay in front of an HTTP server that breaks one call off, as a server does that dies."""
 
-from __future__ import annotations
-
 import http.client
 import threading
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ It is the official client with a parser of arguments in front: what other comman
 tests of its own.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Clauses of a query: projections, groups, order, offset and limit, on both kinds of tables."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Scalar functions: one line per promise, and the errors they raise."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

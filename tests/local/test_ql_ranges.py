@@ -1,7 +1,5 @@
 """Key ranges and row limits: what a query reads, and what it may read."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

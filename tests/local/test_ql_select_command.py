@@ -1,7 +1,5 @@
 """The options of `select_rows` on their way from the client to the query language and back."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The text of queries: quoting, constants, output names, syntax errors."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

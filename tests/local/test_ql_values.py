@@ -1,7 +1,5 @@
 """Expressions: types, null, unsigned integers, wraparound and NaN."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Hazards of real queues that a user may switch on, and the trimming step; in process."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Random input for the RPC front: it answers, or closes the connection, and serves on."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

@@ -1,7 +1,5 @@
 """Reads touch the tablets they need, and only a needed tablet that is not mounted fails them."""
 
-from __future__ import annotations
-
 import uuid
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What each simple type takes, in columns and inside composite values, by every input format."""
 
-from __future__ import annotations
-
 import io
 import math
 from typing import Any

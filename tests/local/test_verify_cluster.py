@@ -1,7 +1,5 @@
 """`verify-cluster`: nothing differs where nothing is, and each other behaviour is found and explained."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

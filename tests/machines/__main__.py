@@ -1,7 +1,5 @@
 """`python -m tests.machines`: kill executors, workers, drivers, gateways and proxies."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import secrets

@@ -1,7 +1,5 @@
 """One campaign: kill processes under load, lose shuffle files, then compare every target, log and state."""
 
-from __future__ import annotations
-
 import random
 import time
 from collections import Counter

@@ -5,8 +5,6 @@ that fails is started again, as a supervisor would. A line on standard input ask
 checkpoints hold.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """A packed environment: a plain tar of a virtual environment with what a task needs, and no Spark."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 import tarfile

@@ -1,7 +1,5 @@
 """What Spark did, from its event log: without it nobody knows whether a blow has hit anything."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path

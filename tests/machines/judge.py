@@ -1,7 +1,5 @@
 """What must hold of a checkpoint: its logs, as Cypress has them, and the state, as Spark reads it."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Mapping

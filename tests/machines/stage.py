@@ -1,7 +1,5 @@
 """What stands on the machines: YTsaurus, a gateway for checkpoints, Spark Standalone, and drivers."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import signal

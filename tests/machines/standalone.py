@@ -1,7 +1,5 @@
 """A Spark Standalone cluster from the pip package: a master, workers, and the executors that they start."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Executors whose Python is another one than the driver's."""
 
-from __future__ import annotations
-
 import sys
 import tarfile
 import time

@@ -3,8 +3,6 @@
 The last lines are totals per mode.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections import Counter, defaultdict

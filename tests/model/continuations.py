@@ -6,8 +6,6 @@ program again from its start with the recorded answers, once per history, and re
 Nothing here knows what is asked or answered.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ batch that is in the offset log and not in the commit log is run again at the st
 the sources.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 

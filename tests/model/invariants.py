@@ -4,8 +4,6 @@ A violation is an error with a kind, so that a test can say which one it expects
 targets, the consumers, the ledger and the checkpoints, never into the code under test.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from enum import StrEnum

@@ -4,8 +4,6 @@ Every task attempt may be stopped anywhere for any time. One that its driver has
 driver is dead, goes on all the same: nothing stops a process that nobody can reach.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -5,8 +5,6 @@ answer is lost is put in flight: it may land before anything else happens, later
 "applied", "late" and "lost" need no cases of their own.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from functools import cache, lru_cache

@@ -3,8 +3,6 @@
 Left out are those that another protection covers wherever the model can look.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import replace

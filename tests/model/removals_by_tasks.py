@@ -1,7 +1,5 @@
 """Single protections of the modes that write from tasks, each with a way to take it away."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

@@ -3,8 +3,6 @@
 A scenario also knows the expected: which effects the rows of a batch have on a target.
 """
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
 from functools import cached_property

@@ -4,8 +4,6 @@
 prints what was explored.
 """
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """The model itself: what it says about the cluster and the search, before it is believed elsewhere."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """The real protocol, explored: no interleaving of crash, loss, delay and a second driver breaks it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Every protection of the real code, taken away alone: the model must see what comes of it."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.model import removals_by_tasks as _others  # noqa: F401 - registers its removals

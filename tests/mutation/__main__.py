@@ -6,8 +6,6 @@ that name its module, then those that name its package, then the callers and the
 JVM. Ends with 1 when a damage survives that `tests/mutation/explained.py` does not explain.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import os

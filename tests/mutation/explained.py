@@ -3,8 +3,6 @@
 The key is the module, the function or class, the source that is replaced, and what it is replaced by.
 """
 
-from __future__ import annotations
-
 _SIZE = "A size of requests: any number near it is as good."
 _WAIT = "A longest wait or a number of attempts: any near it is as good."
 _LENGTHS = (

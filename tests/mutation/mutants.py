@@ -1,7 +1,5 @@
 """Small damages to a module: one changed comparison, constant or condition, one removed statement."""
 
-from __future__ import annotations
-
 import ast
 import copy
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Bytes of whoever may write to a queue or reach a proxy: typed errors, and memory in proportion."""
 
-from __future__ import annotations
-
 from typing import Any
 from unittest import mock
 

@@ -3,8 +3,6 @@
 Blocks are made tiny, so that a few rows fill them, merge them and cut them. The commands run in process.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import itertools

@@ -3,8 +3,6 @@
 The commands run in process, without HTTP, so that many interleavings fit into seconds.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import tempfile

@@ -1,7 +1,5 @@
 """Steps 4 to 9 of the protocol, request by request and event by event."""
 
-from __future__ import annotations
-
 from collections import deque
 from concurrent.futures import Executor, Future
 from contextlib import nullcontext, suppress

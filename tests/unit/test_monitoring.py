@@ -1,7 +1,5 @@
 """The alert rules and the board: they name metrics that exist, and each alert fires when it should."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -5,8 +5,6 @@ and is not among the known failures (`verdicts.tsv`), and a file in which fewer 
 (`passed.tsv`), give exit code 1.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

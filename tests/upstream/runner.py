@@ -4,8 +4,6 @@ The tests call their cluster "primary", so they run against a copy of this packa
 changed.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -5,8 +5,6 @@ environments in `~/.cache/yt-exactly-once/versions`. What it found goes to `docs
 which `docs/generate.py` writes the table of the documentation.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """What must be in a target after each death of its drivers, counted from the rows of the queue alone."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 

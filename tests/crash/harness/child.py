@@ -5,8 +5,6 @@ event of the sinks is told to the parent on a pipe, the last one right before th
 process group.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

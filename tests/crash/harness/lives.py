@@ -1,7 +1,5 @@
 """The parent's side: start a child, listen until it ends or stops, and look at what it left behind."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Sequence

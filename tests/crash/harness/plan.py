@@ -1,7 +1,5 @@
 """What a child is told to do: small enough for one command line argument."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
