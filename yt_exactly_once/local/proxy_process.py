@@ -21,6 +21,15 @@ _PORT_IN_USE = 98
 _OTHER_FORMAT = 65
 _TOKEN_VARIABLE = "YT_LOCAL_TOKEN"  # noqa: S105 - the name of a variable
 
+_MEMORY = {
+    # Otherwise every worker thread has a heap of its own, which keeps what it once needed.
+    "MALLOC_ARENA_MAX": "2",
+    # Memory that glibc and Arrow return is cleared by the kernel, page by page, for the next request.
+    "MALLOC_MMAP_THRESHOLD_": str(64 << 20),
+    "MALLOC_TRIM_THRESHOLD_": str(256 << 20),
+    "MIMALLOC_PURGE_DELAY": "-1",
+}
+
 
 class LocalClusterError(Exception):
     """The embedded cluster cannot start or do what was asked; the text names the remedy."""
@@ -48,8 +57,7 @@ class ProxyProcess:
         self.port = port
         self.rpc_port = rpc_port
         self._log_path = data_dir / f"proxy-{number}.log"
-        # Otherwise every worker thread has a heap of its own, which keeps what it once needed.
-        environment = {"MALLOC_ARENA_MAX": "2", **os.environ, _TOKEN_VARIABLE: token or ""}
+        environment = {**_MEMORY, **os.environ, _TOKEN_VARIABLE: token or ""}
         command = [
             sys.executable,
             "-m",
