@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import uuid
+from functools import partial
 
 import pytest
 
@@ -97,6 +98,14 @@ def stream(spark, cluster, client, tmp, tmp_path):
         return Stream(spark, cluster, queue, target, query=query, is_sorted=is_sorted, **given)
 
     return make
+
+
+@pytest.fixture
+def arrow_rows(spark):
+    """Set how many rows Spark puts into an Arrow batch, for one test."""
+    name = "spark.sql.execution.arrow.maxRecordsPerBatch"
+    yield partial(spark.conf.set, name)
+    spark.conf.unset(name)
 
 
 @pytest.fixture

@@ -1,16 +1,18 @@
 """Frames as payloads, from real Spark tasks."""
 
+from collections import defaultdict
 from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyspark.sql.functions as sf
 import pytest
 import yt.yson
 
 from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.codec.schema import TableSchema, check_frame, table_schema_for
 from yt_exactly_once.spark.schema import arrow_of_spark
-from yt_exactly_once.spark.sink.encode import RowEncoder, encode_batches
+from yt_exactly_once.spark.sink.encode import PARTITION_COLUMN, RowEncoder, encode_batches
 from yt_exactly_once.spark.sink.frame_rows import collected
 from yt_exactly_once.spark.sink.placement import Placement
 
@@ -53,6 +55,29 @@ def rows_of(chunk):
             chunk.data, yson_type="list_fragment", encoding=None, always_create_attributes=False
         )
     )
+
+
+@pytest.mark.parametrize(
+    ("batch_rows", "expected"),
+    [(7, [{0}, {1, 3}, {4}]), (0, [{0}, {1}, {3}, {4}]), (100, [{0}, {1}, {3}, {4}])],
+)
+def test_arrow_batches_end_where_a_spark_partition_ends(spark, arrow_rows, batch_rows, expected):
+    """Partition 2 has no rows, and 1 has 14: two full batches, after which it might go on."""
+    arrow_rows(batch_rows)
+    frame = (
+        spark.range(0, 100, 1, 5)
+        .withColumn("at", sf.spark_partition_id())
+        .where("at != 2 and (at != 1 or id % 20 < 14)")
+    )
+    found = defaultdict(set)
+    ids = []
+    for batch in collected(frame, needs_partitions=True, ends_tell=True):
+        ids += batch["id"].to_pylist()
+        for row in batch.to_pylist():
+            found[row[PARTITION_COLUMN]].add(row["at"])
+    assert [found[number] for number in sorted(found)] == expected
+    assert ids == sorted(ids)
+    assert len(ids) == 74
 
 
 def test_struct_that_is_null_may_have_members_that_must_not_be(spark):

@@ -7,6 +7,7 @@ from tests.flows import AGGREGATION, STATELESS, differences, ledger_entries, pas
 from tests.integration.streams import QUICK, Broken, Heard, finish
 from tests.tiers import first_of
 from yt_exactly_once import Event, Target, TransactionalSink
+from yt_exactly_once.spark.sink import transactional_sink
 
 SPLIT = {"split_oversized": True, "rows_per_tablet_limit": 1_500, "dyn_batch_size": 500}
 
@@ -32,6 +33,24 @@ def test_oversized_batch_is_written_in_parts_on_request(stream, is_sorted):
     assert told.count(Event.BATCH_COMMITTED) == 2
     assert told.count(Event.TRANSACTION_COMMITTED) == 2 * (8 if is_sorted else 3)
     flow.assert_exact()
+
+
+@pytest.mark.parametrize(
+    ("limit", "retries", "rows"), [(100_000, 0, [10_000, 4_000, 4_000]), (2_500, 1, [6_000] * 3)]
+)
+def test_partitions_that_pass_for_one_are_told_apart_again(
+    stream, arrow_rows, client, monkeypatch, limit, retries, rows
+):
+    """Full batches of Arrow do not say where a partition ends. Its rows are numbered once that harms."""
+    monkeypatch.setattr(transactional_sink, "SMALL_BATCH", 100)
+    flow = stream(rows=6_000, rows_per_partition=2_000)
+    arrow_rows(1_000)
+    heard = flow.run(rows_per_tablet_limit=limit)
+    assert heard.count(Event.BATCH_COMMITTED) == 3
+    assert heard.count(Event.RETRY_SCHEDULED) == retries
+    flow.assert_exact()
+    tablets = client.get_tablet_infos(flow.target, [0, 1, 2])["tablets"]
+    assert [tablet["total_row_count"] for tablet in tablets] == rows
 
 
 @pytest.mark.nightly

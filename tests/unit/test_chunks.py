@@ -22,6 +22,7 @@ from yt_exactly_once.spark.sink.encode import (
     chunks,
     encode_batches,
     merged,
+    numbered_by_ends,
 )
 from yt_exactly_once.spark.sink.frame_rows import collected
 from yt_exactly_once.spark.sink.options import BY_PARTITION, ROUND_ROBIN
@@ -252,6 +253,17 @@ def test_spark_is_not_asked_for_partitions_that_do_not_matter():
     expected = [([0, 1], 0, False), ([2, 3], 0, False), ([4], 0, False)]
     assert encoded(frame, size=2, needs_partitions=False) == expected
     assert not frame.numbered
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [([3, 3, 1, 2, 3, 1], [0, 0, 0, 1, 2, 2]), ([1, 0, 1], [0, 1, 1]), ([3, 3], [0, 0])],
+)
+def test_batch_that_is_not_full_ends_a_partition(sizes, expected):
+    """After a full one it may go on; a batch without rows says nothing."""
+    batches = [batch.select(["id"]) for batch in batches_of(sizes)]
+    numbers = [batch[PARTITION_COLUMN].to_pylist() for batch in numbered_by_ends(batches, 3)]
+    assert numbers == [[each] * size for each, size in zip(expected, sizes, strict=True)]
 
 
 @pytest.mark.parametrize("needs_partitions", [False, True])

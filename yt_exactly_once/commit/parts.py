@@ -27,6 +27,7 @@ class TargetRows:
         update: keep the columns that the payloads do not have.
         aggregate: combine aggregating columns with what is there.
         lane_is_tablet: every lane goes to a tablet of its own; otherwise keys choose the tablets.
+        tablets: to how many tablets of an ordered table they go; 0 where keys choose, or nobody knows.
         complete: set when the table must hold nothing but these rows.
         digest: of the rows; `None` where the ledger keeps none.
         rejected_by: the target that could not take these rows; empty for rows of a target.
@@ -42,6 +43,7 @@ class TargetRows:
     update: bool = False
     aggregate: bool = False
     lane_is_tablet: bool = False
+    tablets: int = 0
     complete: CompleteResult | None = None
     digest: int | None = None
     rejected_by: str = ""

@@ -6,6 +6,7 @@ has it.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ __all__ = [
     "SupportsTriggerAvailableNow",
     "arrow_batches",
     "require_formats",
+    "rows_of_full_batch",
 ]
 
 SPARK = tuple(int(number) for number in pyspark.__version__.split(".")[:2])
@@ -109,3 +111,15 @@ def arrow_batches(frame: DataFrame) -> list[pa.RecordBatch]:
     # the columns to the schema that they have: eleven calls to the JVM more.
     collected: list[pa.RecordBatch] = collect(frame)
     return collected
+
+
+def rows_of_full_batch(frame: DataFrame) -> int | None:
+    """Return how many rows each batch of `arrow_batches` has, all but the last one of a Spark partition.
+
+    Source: `ArrowConverters.toBatchIterator`, which counts nothing but rows. `None` for a DataFrame of Spark
+    Connect, where batches end after some bytes.
+    """
+    if not hasattr(type(frame), "_collect_as_arrow"):
+        return None
+    most = int(str(frame.sparkSession.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch")))
+    return most if most > 0 else sys.maxsize

@@ -257,6 +257,19 @@ def partition_of(batch: pa.RecordBatch) -> int:
     return partition
 
 
+def numbered_by_ends(batches: Iterable[pa.RecordBatch], full: int) -> Iterator[pa.RecordBatch]:
+    """Number rows by their Spark partitions, which a batch of fewer than `full` rows ends.
+
+    Partitions without rows have no number. One whose last batch is full passes for the begin of the next one:
+    the rows of both then share a tablet, in order.
+    """
+    partition = 0
+    for batch in batches:
+        numbers = pa.repeat(pa.scalar(partition, pa.int32()), batch.num_rows)
+        yield batch.append_column(PARTITION_COLUMN, numbers)
+        partition += 0 < batch.num_rows < full
+
+
 def drained(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the batches and forget each of them."""
     batches.reverse()

@@ -14,12 +14,17 @@ from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.spark.query.jobs import described
 from yt_exactly_once.spark.query.lineage import require_one_stage, require_straight
 from yt_exactly_once.spark.schema import named_column, with_nullable_members
-from yt_exactly_once.spark.sink.encode import PARTITION_COLUMN, drained, partition_of
+from yt_exactly_once.spark.sink.encode import (
+    PARTITION_COLUMN,
+    drained,
+    numbered_by_ends,
+    partition_of,
+)
 from yt_exactly_once.spark.sink.modes.mode import Plan, RowTask
 from yt_exactly_once.spark.sink.modes.tasks import KEY_HASH_COLUMNS
 from yt_exactly_once.spark.sink.options import Target
 from yt_exactly_once.spark.sink.targets import PreparedTarget
-from yt_exactly_once.spark.versions import arrow_batches
+from yt_exactly_once.spark.versions import arrow_batches, rows_of_full_batch
 from yt_exactly_once.spark.worker import side_by_side
 
 if TYPE_CHECKING:
@@ -71,19 +76,23 @@ class FrameRows:
         target = plan.given.target
         placed = target.placement.placed(self._of(target.options))
         if plan.task is None:
-            return collected(placed, needs_partitions=plan.needs_partitions)
+            return collected(
+                placed, needs_partitions=plan.needs_partitions, ends_tell=plan.ends_tell
+            )
         names = list(plan.given.placed_columns)
         if set(KEY_HASH_COLUMNS) <= set(plan.names):
             placed, names = _hashed(placed, target), [*names, *KEY_HASH_COLUMNS]
         plain = selected(placed, names, plan.names)
-        job = _numbered(plain) if plan.by_driver else _run_by(plain, plan.task)
+        job = plain if plan.by_driver else _run_by(plain, plan.task)
         if plan.is_by_position:
             require_straight(job, plan.given.batch)
         if plan.is_once:
             target.require_own_tablets(require_one_stage(job, plan.given.batch))
         if plan.rehearsal is not None:
             plan.rehearsal.require_same_rows(arrow_batches(_run_by(plain, plan.rehearsal)))
-        return _run_here(job, plan.task) if plan.by_driver else arrow_batches(job)
+        if plan.by_driver:
+            return _run_here(_numbered(plain), plan.task)
+        return arrow_batches(job)
 
     def pass_over(self) -> None:
         """See `Rows.pass_over`."""
@@ -99,20 +108,21 @@ def _run_by(frame: DataFrame, task: RowTask) -> DataFrame:
     return frame.mapInArrow(task, task.reports)
 
 
-def _run_here(frame: DataFrame, task: RowTask) -> Iterable[pa.RecordBatch]:
-    """Do what the tasks of a DataFrame with partition numbers would do, for each of them on a thread."""
+def _run_here(arrived: Iterable[pa.RecordBatch], task: RowTask) -> Iterable[pa.RecordBatch]:
+    """Do with rows that carry their Spark partitions what tasks would do, for each of them on a thread."""
     names = list(task.settings.names)
 
     def run(partition: int, rows: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
         return list(task.reported((batch.select(names) for batch in rows), partition))
 
-    arrived = (batch for batch in arrow_batches(frame) if batch.num_rows)
-    by_task = groupby(arrived, partition_of)
+    by_task = groupby((batch for batch in arrived if batch.num_rows), partition_of)
     calls = [partial(run, partition, list(rows)) for partition, rows in by_task]
     return chain.from_iterable(side_by_side(calls, task.settings.connections))
 
 
-def collected(frame: DataFrame, *, needs_partitions: bool) -> Iterable[pa.RecordBatch]:
+def collected(
+    frame: DataFrame, *, needs_partitions: bool, ends_tell: bool = False
+) -> Iterable[pa.RecordBatch]:
     """Return the rows as Arrow, one result per partition; the driver encodes them.
 
     That takes milliseconds, less than the way into a Python task and back.
@@ -120,17 +130,21 @@ def collected(frame: DataFrame, *, needs_partitions: bool) -> Iterable[pa.Record
     Args:
         frame: the DataFrame, which is computed once.
         needs_partitions: whether the rows carry their Spark partition.
+        ends_tell: see `Plan`.
     """
-    # Another column costs Spark an analysis of its own.
-    loose = _numbered(frame) if needs_partitions else _with_nullable_members(frame)
-    return drained(arrow_batches(loose))
+    full = rows_of_full_batch(frame) if ends_tell and needs_partitions else None
+    if needs_partitions and full is None:
+        return drained(_numbered(frame))
+    arrived = arrow_batches(_with_nullable_members(frame))
+    return drained(arrived) if full is None else numbered_by_ends(drained(arrived), full)
 
 
-def _numbered(frame: DataFrame) -> DataFrame:
-    """Add the Spark partition of each row."""
+def _numbered(frame: DataFrame) -> list[pa.RecordBatch]:
+    """Compute the rows, once, with the Spark partition of each."""
     # The schema of `frame` is known. That of any other DataFrame is two calls to the JVM.
     loose = _with_nullable_members(frame)
-    return loose.withColumn(PARTITION_COLUMN, sf.spark_partition_id())
+    # Another column has Spark plan the batch once more, which takes about 10 ms.
+    return arrow_batches(loose.withColumn(PARTITION_COLUMN, sf.spark_partition_id()))
 
 
 def _hashed(frame: DataFrame, target: PreparedTarget) -> DataFrame:

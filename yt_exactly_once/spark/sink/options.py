@@ -102,10 +102,11 @@ class Target:
         "there go to the same tablet.",
         default=BY_PARTITION,
         values={
-            BY_PARTITION: "Spark partition i goes to tablet i modulo the number of tablets. Where a task "
-            "reads several queue partitions, it goes to tablet i plus the number of the batch. The order "
-            "of a queue partition holds within a batch only, since its rows may be in another Spark "
-            "partition in the next batch.",
+            BY_PARTITION: "Spark partition i goes to tablet i modulo the number of tablets. Where the "
+            "driver sends the rows, partitions without any may not count, and two may share a tablet. "
+            "Where a task reads several queue partitions, it goes to tablet i plus the number of the "
+            "batch. The order of a queue partition holds within a batch only, since its rows may be in "
+            "another Spark partition in the next batch.",
             PRESERVE: "A row goes to the tablet it had in the queue. This needs the source's service "
             "columns in the DataFrame and as many tablets as the queue has. The order of a queue "
             "partition holds over all batches.",

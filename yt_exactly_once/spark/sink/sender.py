@@ -59,3 +59,13 @@ def driver_stands_in(delivery: Delivery) -> bool:
     is_small = 0 < run.bytes < LARGE and not delivery.batch.stateful
     sent_by = mode.options.sent_by
     return sent_by == DRIVER or (sent_by == AUTO and is_small)
+
+
+def ends_tell(delivery: Delivery) -> bool:
+    """Decide whether the driver goes by the ends of Arrow batches to tell Spark partitions apart.
+
+    Spark plans a batch again to number its partitions, which takes longer than all requests of a small batch.
+    Rows can be computed again, with the numbers, if too many of them pass for those of one partition.
+    """
+    run = delivery.run
+    return 0 < run.bytes < LARGE and not (run.is_uneven or delivery.batch.stateful)

@@ -81,8 +81,12 @@ class PreparedTarget:
     @property
     def needs_partitions(self) -> bool:
         """Whether the Spark partition of a row matters: not where one tablet takes all rows."""
-        is_ordered = bool(self.options.delete_marker) or self.options.collects_keys
-        return is_ordered or self.placement.tablet_count != 1
+        return self.orders_keys or self.placement.tablet_count != 1
+
+    @property
+    def orders_keys(self) -> bool:
+        """Whether it matters which rows of a key are in one Spark partition."""
+        return bool(self.options.delete_marker) or self.options.collects_keys
 
     def of_batch(self, batch: MicroBatch) -> PreparedTarget:
         """Return the target as the rows of a batch are placed in it, where their Spark partition decides.

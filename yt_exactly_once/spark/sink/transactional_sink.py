@@ -30,6 +30,7 @@ from yt_exactly_once.spark.query.offset_log import OffsetLog
 from yt_exactly_once.spark.query.raised import PROCESS_ERRORS, surfaced
 from yt_exactly_once.spark.query.running import RunningQuery
 from yt_exactly_once.spark.sink import look_up, sender
+from yt_exactly_once.spark.sink.encode import SMALL_BATCH
 from yt_exactly_once.spark.sink.frame_rows import FrameRows
 from yt_exactly_once.spark.sink.modes import MODES
 from yt_exactly_once.spark.sink.modes.mode import Plan, TargetBatch
@@ -393,17 +394,32 @@ class TransactionalSink:
             transaction: into which tasks write; `None` where the mode decides.
         """
         rows, targets, written = delivery.rows, delivery.run.targets, list[TargetRows]()
-        by_driver = sender.driver_stands_in(delivery)
+        by_driver, ends_tell = sender.driver_stands_in(delivery), sender.ends_tell(delivery)
         what = f"compute {', '.join(self._paths)}"
         with unfit_python_named(), rows.described(delivery.batch, what):
             rows = rows.kept() if len(targets) > 1 else rows
             for target in targets:
-                plan = replace(self._plan(delivery, target, transaction), by_driver=by_driver)
-                written += self._mode.finish(plan, rows.compute(plan))
+                plan = self._plan(delivery, target, transaction)
+                plan = replace(plan, by_driver=by_driver, ends_tell=plan.ends_tell and ends_tell)
+                written += self._finish(delivery, rows, plan)
         delivery.emit(Event.BATCH_COMPUTED, rows=sum(each.row_count for each in written))
         rejected = sum(each.row_count for each in written if each.rejected_by)
         if rejected:
             delivery.emit(Event.ROWS_REJECTED, path=self.options.dead_letter_path, rows=rejected)
+        return written
+
+    def _finish(self, delivery: Delivery, rows: Rows, plan: Plan) -> list[TargetRows]:
+        """Compute the rows of a target, and return what the transaction is to write."""
+        try:
+            written = self._mode.finish(plan, rows.compute(plan))
+        except errors.BatchTooLargeError as error:
+            if not plan.ends_tell:
+                raise
+            delivery.tell_again(error)
+            delivery.run.is_uneven = True
+            return self._finish(delivery, rows, replace(plan, ends_tell=False))
+        used, tablets = written[0].tablets, plan.given.target.tablet_count
+        delivery.run.is_uneven |= written[0].row_count > SMALL_BATCH and 0 < used < tablets
         return written
 
     def _plan(

@@ -133,6 +133,7 @@ class Plan:
         rehearsal: what they do before, once over all rows, without writing; `None` for nothing.
         by_driver: whether the driver does it, with all rows, in the place of the tasks.
         needs_partitions: whether rows that come to the driver carry their Spark partition.
+        ends_tell: whether the driver need not know more of Spark partitions than where one ends.
         is_by_position: whether a repeated task must get the same rows in the same order.
         is_once: whether only the first attempt of each task may write.
     """
@@ -143,6 +144,7 @@ class Plan:
     rehearsal: Rehearsal | None = None
     by_driver: bool = False
     needs_partitions: bool = False
+    ends_tell: bool = False
     is_by_position: bool = False
     is_once: bool = False
 

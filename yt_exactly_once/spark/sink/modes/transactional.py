@@ -68,7 +68,13 @@ class Transactional(Mode):
             settings = self.settings(given, target.of_batch(given.batch))
             task = JoinedInsertTask(settings, given.transaction)
             return Plan(given, settings.names, task, is_once=True)
-        return Plan(given, given.placed_columns, needs_partitions=target.needs_partitions)
+        return Plan(
+            given,
+            given.placed_columns,
+            needs_partitions=target.needs_partitions,
+            # A replay must cut the same parts, and need not know how the rows were numbered.
+            ends_tell=not (target.orders_keys or self.options.split_oversized),
+        )
 
     def finish(self, plan: Plan, arrived: Iterable[pa.RecordBatch]) -> list[TargetRows]:
         """See `Mode.finish`: the rows of the target, and rejected ones if there are any.
@@ -107,6 +113,7 @@ class Transactional(Mode):
             update=target.options.update_columns,
             aggregate=target.options.aggregate,
             lane_is_tablet=not target.is_sorted,
+            tablets=0 if target.is_sorted else len(encoded.rows_by_tablet),
             complete=target.complete(keys) if target.options.replaces else None,
             digest=digest_of_rows(lanes) if encoded.digests else None,
         )
