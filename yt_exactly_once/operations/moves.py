@@ -235,9 +235,20 @@ def plan_move(
         )
     cluster = cluster_of(connection).name
     at = remote.stored_offsets(cluster, range(len(bounds)))
-    entries = _entries(connection, names, consumer, ledgers)
-    ends = _ends(entries, names, consumer, info.id)
-    if to == LEDGER and ends is None:
+    rows = read_ledger(connection, *ledgers)
+    # Of the queries that read with the consumer, those that no later one has replaced.
+    read = [(row, _read(row, names, consumer)) for row in rows if row.successor(rows) is None]
+    reads = [(row, parts.get(info.id)) for row, parts in read if parts]
+    all_ends = [
+        {n: part.end for n, part in parts.items()} for _, parts in reads if parts is not None
+    ]
+    if any(ends != all_ends[0] for ends in all_ends):
+        raise ConfigError(
+            "Several queries read with this consumer, and are at different rows",
+            remedy="Name the ledger of one of them with --ledger. Give each query a consumer of its own",
+            consumer=consumer,
+        )
+    if to == LEDGER and not all_ends:
         raise ConfigError(
             "No ledger has a query that has read this queue with this consumer",
             remedy="Name its ledger or its target with --ledger. If the queue was recreated, run: "
@@ -246,7 +257,7 @@ def plan_move(
             consumer=consumer,
         )
     # What no ledger knows of was read by another program, up to its consumer.
-    known = (at if not entries else {}) if ends is None else ends
+    known = all_ends[0] if all_ends else ({} if reads else at)
     moves, stays = [], []
     for partition in chosen:
         old = at.get(partition, 0)
@@ -280,21 +291,10 @@ def plan_move(
         direction=direction,
         source=SourceRange(cluster, queue, consumer, tuple(moves)),
         stays=tuple(stays),
-        affected=tuple(
-            _affected(connection, row, _read(row, names, consumer).get(info.id), places, repeated)
-            for row in entries
-        ),
+        affected=tuple(_affected(connection, row, parts, places, repeated) for row, parts in reads),
         repeated=0 if to == LEDGER else repeated,
         lost=0 if to == LEDGER else lost,
     )
-
-
-def _entries(
-    connection: Connection, names: Collection[str], consumer: str, ledgers: Sequence[str]
-) -> list[LedgerRow]:
-    """Return the entries of the queries that read with a consumer, and that no later one has replaced."""
-    rows = read_ledger(connection, *ledgers)
-    return [row for row in rows if _read(row, names, consumer) and row.successor(rows) is None]
 
 
 def _read(
@@ -306,24 +306,6 @@ def _read(
         for key, parts in row.entry.offsets.items()
         if key[1] in names and key[2] == consumer
     }
-
-
-def _ends(
-    entries: Sequence[LedgerRow], names: Collection[str], consumer: str, queue_id: str
-) -> dict[int, int] | None:
-    """Return the first row of each partition that is in no target; nothing if no query has read the queue."""
-    known = [
-        {partition: part.end for partition, part in parts.items()}
-        for row in entries
-        if (parts := _read(row, names, consumer).get(queue_id)) is not None
-    ]
-    if any(ends != known[0] for ends in known):
-        raise ConfigError(
-            "Several queries read with this consumer, and are at different rows",
-            remedy="Name the ledger of one of them with --ledger. Give each query a consumer of its own",
-            consumer=consumer,
-        )
-    return known[0] if known else None
 
 
 def _affected(
