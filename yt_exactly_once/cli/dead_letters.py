@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,9 +12,6 @@ from yt_exactly_once.cli.exit_codes import ExitCode
 from yt_exactly_once.cli.options import ClusterOptions, cluster_options, flag, option, several
 from yt_exactly_once.cli.output import print_json
 from yt_exactly_once.operations.view import console, shown
-
-if TYPE_CHECKING:
-    from yt_exactly_once.operations.dead_letters import Letter
 
 
 @click.group("dead-letters")
@@ -76,17 +72,14 @@ def show(
     chosen = [one for one in letters if one.place not in done and target in {None, one.target}]
     chosen = chosen[:limit]
     if as_json:
-        print_json([_json(one) for one in chosen])
+        told = [asdict(one) for one in chosen]
+        print_json([{name: one[name] for name in one if name != "source"} for one in told])
         return
     for one in chosen:
         row = "not kept" if one.row is None else json.dumps(one.row, ensure_ascii=False)
         line = f"{one.tablet}:{one.index} batch {one.batch_id}, {one.target}: {one.reason}. {row}"
         console().print(line, soft_wrap=True)
     click.echo(f"{len(chosen)} letters")
-
-
-def _json(letter: Letter) -> dict[str, Any]:
-    return {name: value for name, value in asdict(letter).items() if name != "source"}
 
 
 @command.command("replay")

@@ -45,6 +45,7 @@ ROWS_PER_COMMIT = 10_000
 """Letters that one transaction replays."""
 
 _SOURCE = {SOURCE_QUEUE_COLUMN: 0, SOURCE_TABLET_COLUMN: 1, SOURCE_ROW_COLUMN: 2}
+_ABOUT = ("query_id", "batch_id", "target", "column", "reason")
 
 
 class _UnfitError(Exception):
@@ -206,15 +207,13 @@ def read_letters(connection: Connection, path: str) -> list[Letter]:
     found = []
     for tablet, bound in enumerate(RemoteQueue(connection, path).state().partitions):
         for rows in reader.rows(info, schema, tablet, bound.lower, bound.upper):
-            found += [_letter(info.id, tablet, row) for row in rows.to_pylist()]
+            for row in rows.to_pylist():
+                kept = None if row["row"] is None else json.loads(row["row"])
+                known = {name: row[name] for name in _ABOUT}
+                source = (row["source_queue"], row["source_partition"], row["source_row"])
+                index = row["$row_index"]
+                found.append(Letter(info.id, tablet, index, **known, row=kept, source=source))
     return sorted(found, key=lambda one: one.place)
-
-
-def _letter(table: str, tablet: int, row: dict[str, Any]) -> Letter:
-    kept = None if row["row"] is None else json.loads(row["row"])
-    known = {name: row[name] for name in ("query_id", "batch_id", "target", "column", "reason")}
-    source = (row["source_queue"], row["source_partition"], row["source_row"])
-    return Letter(table, tablet, row["$row_index"], **known, row=kept, source=source)
 
 
 def repaired(letters: Sequence[Letter], document: Any) -> list[Letter]:

@@ -130,8 +130,10 @@ class _Facts:
             for queue, consumer in pairs
         ]
         self.registrations = dict(zip(pairs, browsing.answers(connection, asked), strict=True))
-        infos = self._infos(connection, queues)
-        self.bounds = {queue: _bounds(answer) for queue, answer in infos.items()}
+        self.bounds: dict[str, list[PartitionBounds] | ExactlyOnceError] = {
+            queue: info if isinstance(info, ExactlyOnceError) else bounds_of(info["tablets"])
+            for queue, info in self._infos(connection, queues).items()
+        }
         self.written = self._written(connection, entries)
         readable = [
             (queue, consumer)
@@ -208,10 +210,6 @@ class _Facts:
                     if bound.lower <= first < bound.upper:
                         found.setdefault(queue, {})[partition, first] = None
         return {queue: list(places) for queue, places in found.items()}
-
-
-def _bounds(answer: Any) -> list[PartitionBounds] | ExactlyOnceError:
-    return answer if isinstance(answer, ExactlyOnceError) else bounds_of(answer["tablets"])
 
 
 def _stamps(

@@ -92,7 +92,8 @@ def _room(subject: Subject, connection: Connection, info: tables.TableInfo) -> F
     takes = f"one transaction takes {room} rows in the {counted(tablets, 'tablet')} of {info.path}"
     if not subject.queues:
         return note("batch size", f"No queue was given; {takes}")
-    partitions = sum(_partitions(connection, queue.path) for queue in subject.queues)
+    known = [attributes_of(connection, one.path, ["tablet_count"]) for one in subject.queues]
+    partitions = sum(int((found or {}).get("tablet_count", 0)) for found in known)
     repair = (
         f"Set max_rows_per_partition of the source to at most {max(1, room // max(1, partitions))}, add "
         "tablets, or start the sink with split_oversized=True"
@@ -123,11 +124,6 @@ def _room(subject: Subject, connection: Connection, info: tables.TableInfo) -> F
             "start the sink with split_oversized=True",
         )
     return ok("batch size", f"{batch}, and {takes}")
-
-
-def _partitions(connection: Connection, path: str) -> int:
-    found = attributes_of(connection, path, ["tablet_count"]) or {}
-    return int(found.get("tablet_count", 0))
 
 
 def _ledger(subject: Subject, connection: Connection, path: str) -> Iterator[Finding]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
 from typing import Any
 
 from yt_exactly_once.errors import ConflictError, ProducerFencedError
@@ -24,13 +23,10 @@ def _session(stage: Stage, name: str) -> ProducerSession:
     return ProducerSession.create(stage.connection, stage.path("producer"), stage.path("log"), name)
 
 
-def _numbered(numbers: Sequence[int]) -> bytes:
-    return b"".join(b'{"v"="%d";"$sequence_number"=%d;};' % (number, number) for number in numbers)
-
-
 def _push(stage: Stage, session: ProducerSession, *numbers: int) -> ProducerSession:
     meta = {"run": "verify", "batch": numbers[-1]}
-    return session.push(stage.connection, _numbered(numbers), "yson", numbers[-1], meta)
+    rows = b"".join(b'{"v"="%d";"$sequence_number"=%d;};' % (one, one) for one in numbers)
+    return session.push(stage.connection, rows, "yson", numbers[-1], meta)
 
 
 def _answer(

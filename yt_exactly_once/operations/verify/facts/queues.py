@@ -22,14 +22,9 @@ _READS_AND_MODES = (*EVERY_MODE, Part.SOURCE)
 fact = Facts("Queues and consumers", parts=(Part.SOURCE,), source=_GUIDE)
 
 
-def _queue(stage: Stage, consumer: str | None = "consumer") -> RemoteQueue:
-    reader = None if consumer is None else stage.path(consumer)
-    return RemoteQueue(stage.connection, stage.path("queue"), reader)
-
-
 def _registered(stage: Stage) -> tuple[RemoteQueue, float]:
     """Register the consumer, and return the queue and how long the proxy did not know it."""
-    queue = _queue(stage)
+    queue = RemoteQueue(stage.connection, stage.path("queue"), stage.path("consumer"))
     assert queue.consumer is not None
     stage.register(queue.path, queue.consumer)
 
