@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -142,7 +143,7 @@ def command(
             _show(finding)
     problems = sum(finding.level is Level.PROBLEM for finding in found)
     if as_json:
-        print_json({"problems": problems, "findings": [finding.to_json() for finding in found]})
+        print_json({"problems": problems, "findings": [asdict(finding) for finding in found]})
     else:
         sums = (_sum(found, Level.PROBLEM), _sum(found, Level.WARNING))
         click.echo(", ".join(sums))

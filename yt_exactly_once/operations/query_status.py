@@ -17,14 +17,12 @@ STUCK_SECONDS = 300.0
 """A query with rows to read that has committed nothing for so long, and for ten batches, is reported."""
 
 _OF_ENTRY = (
-    "query_id",
-    "run_id",
-    "transaction_id",
-    "application",
-    "mode",
-    "attempts",
-    "committed_at",
-    "seconds",
+    *("query_id", "run_id", "transaction_id", "application"),
+    *("mode", "attempts", "committed_at", "seconds"),
+)
+_OF_QUERY = (
+    *("age_seconds", "source_rows", "successor", "lag_rows"),
+    *("rows_in", "rows_out", "catch_up_seconds", "hints", "problems"),
 )
 _LONG = 10
 _SMALL_PART = 50
@@ -248,15 +246,7 @@ class QueryStatus:
             "ledger": self.row.ledger,
             "batch": self.entry.batch_id,
             "parts": [self.entry.part, self.entry.part_count],
-            "age_seconds": self.age_seconds,
             "targets": [target.to_json() for target in self.targets],
             "queues": queues,
-            "source_rows": self.source_rows,
-            "successor": self.successor,
-            "lag_rows": self.lag_rows,
-            "rows_in": self.rows_in,
-            "rows_out": self.rows_out,
-            "catch_up_seconds": self.catch_up_seconds,
-            "hints": self.hints,
-            "problems": self.problems,
+            **{name: getattr(self, name) for name in _OF_QUERY},
         }

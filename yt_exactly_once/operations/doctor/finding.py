@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from yt_exactly_once.errors import ExactlyOnceError
@@ -46,10 +46,6 @@ class Finding:
     why: str = ""
     repair: str = ""
     level: Level = Level.OK
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as values of JSON."""
-        return asdict(self)
 
 
 ok, note, warning, problem, unknown = (partial(Finding, level=level) for level in Level)
