@@ -1,5 +1,6 @@
 """Bytes of whoever may write to a queue or reach a proxy: typed errors, and memory in proportion."""
 
+from itertools import product
 from typing import Any
 from unittest import mock
 
@@ -26,8 +27,9 @@ from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats import json_format, row_formats, row_pieces, structured
 from yt_exactly_once.local.formats.structured import Format
 from yt_exactly_once.local.tables import large_values, values
-from yt_exactly_once.local.tables.packed import unpacked
-from yt_exactly_once.local.tablets import validation
+from yt_exactly_once.local.tables.compression import decompress
+from yt_exactly_once.local.tablets import appends, validation
+from yt_exactly_once.local.tablets.block_bodies import Fields
 
 STRINGS = [{"name": "c", "type": "string"}]
 NUMBERS = [{"name": "c", "type_v3": LISTS[0]["type_v3"]}]
@@ -166,13 +168,18 @@ def outcome(payload: bytes, schema: Any, form: Format) -> Any:
         return "refused"
     if batch.rows.error is not None:
         return "refused by the commit"
-    return [
-        [
-            values.load_yson(cell) if column.wire_type == "any" and cell is not None else cell
-            for cell in array.to_pylist()
-        ]
-        for column, array in zip(batch.rows.columns, map(unpacked, batch.rows.data), strict=True)
+    fields, _ = Fields.of(batch.layout)
+    rows = [
+        row
+        for page in appends.pack(batch.layout, batch.parts)
+        for row in pa.ipc.read_record_batch(
+            decompress(page.body, page.size) if page.size else page.body, fields.schema
+        ).to_pylist()
     ]
+    for row, column in product(rows, batch.layout.columns):
+        if column.wire_type == "any" and row[column.name] is not None:
+            row[column.name] = values.load_yson(row[column.name])
+    return rows
 
 
 @pytest.mark.parametrize("schema", [PLAIN, LISTS, STRUCTS, ANY, PAIRS])

@@ -45,7 +45,7 @@ _OBJECTS = 1 << 13
 """So many values may be Python objects together, of at most `LARGE` bytes."""
 
 _COMPOSITES = 1 << 16
-"""Bytes of composite values that are tried as a whole, or up to 8 times as many of a large stream."""
+"""Bytes of composite values that are tried as a whole, or half of a large stream."""
 
 _MOST_SHARED = 4
 """So many times as large whole columns may become once values of a dictionary have bytes of their own."""
@@ -104,8 +104,8 @@ def loads(
     ]
     objects = logicals.count("yson")
     is_plain = not objects and not any(isinstance(logical, dict) for logical in logicals)
-    # The larger the stream, the larger its pieces may be.
-    piece = LARGE if objects else min(max(size // 4, _COMPOSITES), 8 * _COMPOSITES)
+    # Halves of a stream take about as much memory as it has bytes.
+    piece = LARGE if objects else max(size // 2, _COMPOSITES)
     most = table.num_rows * piece // size
     most = max(1, min(most, _OBJECTS // objects) if objects else most)
     if table.num_rows <= most or (is_plain and size <= max(1, _MOST_SHARED * table.nbytes)):

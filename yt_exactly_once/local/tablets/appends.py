@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from itertools import chain, groupby
 
 import numpy as np
 import pyarrow as pa
@@ -18,38 +17,28 @@ import pyarrow as pa
 from yt_exactly_once.local.store import Store
 from yt_exactly_once.local.tables import values
 from yt_exactly_once.local.tables.layout import TableLayout
-from yt_exactly_once.local.tables.packed import groups
+from yt_exactly_once.local.tables.packed import unpacked
 from yt_exactly_once.local.tablets import blocks, counters
 from yt_exactly_once.local.tablets.block_bodies import Page
 from yt_exactly_once.local.tablets.catalog import find_layout
-from yt_exactly_once.local.tablets.modifications import Batch
-
-
-class Part(NamedTuple):
-    """Rows for one tablet: names of columns, the columns, and weights of rows; or pages with all of that."""
-
-    tablet: int
-    names: list[str]
-    arrays: list[Any]
-    weights: Any
-    pages: Sequence[Page] = ()
+from yt_exactly_once.local.tablets.modifications import Part
 
 
 def append(
     connection: sqlite3.Connection,
     layout: TableLayout,
-    batches: Sequence[tuple[Batch, Mapping[int, Any]]],
+    parts: Mapping[int, Sequence[Part]],
     timestamp: int,
     delay: float,
 ) -> None:
-    """Append the batches of one commit; with a delay the rows only appear after it.
+    """Append the rows of one commit; with a delay they only appear after it.
 
     Args:
         connection: from `Store.write`.
-        batches: each with the positions of the rows for every tablet, `None` where all go there.
+        parts: the rows by tablet.
         delay: seconds.
     """
-    pages = _packed(layout, (part for batch, places in batches for part in _split(batch, places)))
+    pages = {index: pack(layout, several) for index, several in parts.items()}
     if not delay:
         apply(connection, layout, pages, timestamp)
         return
@@ -119,61 +108,28 @@ def _load(body: bytes) -> dict[int, list[Page]]:
     return {index: [Page(*page) for page in listed] for index, listed in values.load_yson(body)}
 
 
-def _split(batch: Batch, places: Mapping[int, Any]) -> Iterator[Part]:
-    """Part the rows of a batch by tablet, keeping their order."""
-    names = [column.name for column in batch.rows.columns]
-    start = 0
-    for arrays in groups(batch.rows.data):
-        end = start + len(arrays[0]) if arrays else batch.rows.count
-        weights = batch.weights[start:end]
-        for index, positions in sorted(places.items()):
-            if positions is None:
-                yield Part(index, names, arrays, weights, batch.pages)
-                continue
-            first, past = np.searchsorted(positions, (start, end))
-            chosen = positions[first:past] - start
-            taken = [array.take(pa.array(chosen)) for array in arrays]
-            yield Part(index, names, taken, weights[chosen])
-        start = end
+def pack(layout: TableLayout, parts: Sequence[Part]) -> list[Page]:
+    """Pack what is not packed yet; rows that follow each other share blocks."""
+    passed = 0
 
+    def run_of(part: Part) -> tuple[bool, tuple[str, ...], int]:
+        nonlocal passed
+        passed += int(part.weights.sum())
+        return bool(part.pages), tuple(part.columns), passed // blocks.MAX_WEIGHT
 
-def _packed(layout: TableLayout, parts: Iterable[Part]) -> dict[int, list[Page]]:
-    """Pack what is not packed yet; rows of one tablet that follow each other share blocks."""
-    pages: dict[int, list[Page]] = defaultdict(list)
-    waiting: dict[int, list[Part]] = defaultdict(list)
-    room: dict[int, int] = defaultdict(lambda: blocks.MAX_WEIGHT)
-
-    def pack(index: int) -> None:
-        held = waiting.pop(index, [])
-        if held:
-            pages[index] += blocks.pack(layout, *_joined(held))
-        room.pop(index, None)
-
-    for part in parts:
-        index = part.tablet
-        if part.pages:
-            pack(index)
-            pages[index] += part.pages
+    pages: list[Page] = []
+    for (is_packed, names, _), run in groupby(parts, run_of):
+        several = list(run)
+        if is_packed:
+            pages += chain.from_iterable(part.pages for part in several)
             continue
-        waiting[index].append(part)
-        room[index] -= int(part.weights.sum())
-        # A part may be compressed until its turn comes, so they do not wait for each other.
-        if room[index] <= 0:
-            pack(index)
-    for index in list(waiting):
-        pack(index)
+        columns = {
+            name: pa.concat_arrays([unpacked(part.columns[name]) for part in several])
+            for name in names
+        }
+        weights = np.concatenate([part.weights for part in several])
+        pages += blocks.pack(layout, columns, weights)
     return pages
-
-
-def _joined(parts: Sequence[Part]) -> tuple[list[str], list[Any], Any]:
-    """Return the columns that all parts have, with their names, and the weights."""
-    names = [name for name in parts[0].names if all(name in part.names for part in parts)]
-    columns = [[part.arrays[part.names.index(name)] for part in parts] for name in names]
-    return (
-        names,
-        list(map(pa.concat_arrays, columns)),
-        np.concatenate([part.weights for part in parts]),
-    )
 
 
 def apply(

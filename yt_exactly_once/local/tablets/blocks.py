@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import secrets
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -74,14 +74,11 @@ def remember_columns(connection: sqlite3.Connection, layout: TableLayout) -> Non
     )
 
 
-def pack(
-    layout: TableLayout, names: Sequence[str], arrays: Sequence[Any], weights: Any
-) -> list[Page]:
+def pack(layout: TableLayout, given: Mapping[str, Any], weights: Any) -> list[Page]:
     """Pack rows of one commit for one tablet; columns that are not given are null."""
-    given = dict(zip(names, arrays, strict=True))
     fields, _ = Fields.of(layout)
     pages = []
-    for start, end in pairwise([0, *_cuts(weights, len(fields.schema))]):
+    for start, end in pairwise([0, *_cuts(layout, weights)]):
         sums = np.cumsum(weights[start:end])
         given_here = {name: array[start:end] for name, array in given.items()}
         given_here[CUMULATIVE_WEIGHT_COLUMN] = pa.array(sums)
@@ -261,7 +258,7 @@ def _write(
     connection: sqlite3.Connection, layout: TableLayout, tablet_id: str, rows: Rows, weights: Any
 ) -> None:
     """Write rows of any commits as blocks of limited length and weight."""
-    for start, end in pairwise([0, *_cuts(weights, len(rows.arrays) + 1)]):
+    for start, end in pairwise([0, *_cuts(layout, weights)]):
         part = rows.between(rows.first + start, rows.first + end)
         _write_block(connection, layout, tablet_id, part, int(weights[start:end].sum()))
 
@@ -296,9 +293,13 @@ def _insert(
     )
 
 
-def _cuts(weights: Any, width: int) -> list[int]:
+def _most_rows(layout: TableLayout) -> int:
+    return max(1, min(MAX_ROWS, _MAX_VALUES // len(layout.columns)))
+
+
+def _cuts(layout: TableLayout, weights: Any) -> list[int]:
     """Return where blocks end: at a number of rows or of values, or once they weigh enough."""
-    count, most = len(weights), max(1, min(MAX_ROWS, _MAX_VALUES // width))
+    count, most = len(weights), _most_rows(layout)
     if count <= most and int(weights.sum()) <= MAX_WEIGHT:
         return [count] if count else []
     if weights.strides == (0,):
@@ -322,7 +323,7 @@ def _merge(connection: sqlite3.Connection, layout: TableLayout, tablet_id: str) 
             (tablet_id, _FAN_IN),
         ).fetchall()
         blocks = list(map(Block._make, reversed(found)))
-        if len(blocks) < _FAN_IN or not _are_worth_merging(blocks):
+        if len(blocks) < _FAN_IN or not _are_worth_merging(blocks, _most_rows(layout)):
             return
         opened = [open_block(connection, layout, block) for block in blocks]
         cut_from(connection, layout, tablet_id, blocks[0].first)
@@ -330,11 +331,11 @@ def _merge(connection: sqlite3.Connection, layout: TableLayout, tablet_id: str) 
         _write_block(connection, layout, tablet_id, joined(opened), weight)
 
 
-def _are_worth_merging(blocks: Sequence[Block]) -> bool:
+def _are_worth_merging(blocks: Sequence[Block], most_rows: int) -> bool:
     level = _level(blocks[-1])
     return (
         all(_level(block) <= level for block in blocks)
-        and sum(block.past - block.first for block in blocks) <= MAX_ROWS
+        and sum(block.past - block.first for block in blocks) <= most_rows
         and sum(block.weight for block in blocks) <= MAX_WEIGHT
     )
 

@@ -30,13 +30,12 @@ def load(
     tablet = layout.tablets[0]
     count = len(columns[0])
     if not layout.sorted:
-        arrays = [
-            vectors.of_stored(column, stored)
+        arrays = {
+            column.name: vectors.of_stored(column, stored)
             for column, stored in zip(layout.columns, columns, strict=True)
-        ]
-        names = [column.name for column in layout.columns]
-        weights = vectors.weigh(layout.columns, arrays, count)
-        pages = blocks.pack(layout, names, arrays, weights)
+        }
+        weights = vectors.weigh(layout.columns, list(arrays.values()), count)
+        pages = blocks.pack(layout, arrays, weights)
         first = flushed.until(connection, tablet.tablet_id)
         appends.apply(connection, layout, {tablet.index: pages}, timestamp)
         flushed.add(

@@ -11,13 +11,10 @@ import math
 import random
 import sqlite3
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
-
-import numpy as np
 
 from yt_exactly_once.local.cypress import permissions, prerequisites, quotas
 from yt_exactly_once.local.cypress.view import View
@@ -26,7 +23,7 @@ from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS, last_timestamp, 
 from yt_exactly_once.local.tables.layout import TableLayout, Tablet
 from yt_exactly_once.local.tablets import appends, counters, retention, sorted_writes
 from yt_exactly_once.local.tablets.catalog import find_layout
-from yt_exactly_once.local.tablets.modifications import Batch
+from yt_exactly_once.local.tablets.modifications import Batch, Part
 
 INVALID_MOUNT_REVISION = 1704
 INVALID_ATOMICITY = 11008
@@ -78,8 +75,8 @@ class _Target:
 
     layout: TableLayout
     batches: list[Batch] = field(default_factory=list)
-    places: list[dict[int, Any]] = field(default_factory=list)
-    """Per batch of an ordered table: positions of the rows by tablet, None where all go to one."""
+    parts: dict[int, list[Part]] = field(default_factory=lambda: defaultdict(list))
+    """The rows of an ordered table by tablet."""
 
 
 def apply(connection: sqlite3.Connection, batches: Sequence[Batch], terms: Terms) -> int:
@@ -161,28 +158,21 @@ def _choose_tablets(target: _Target, terms: Terms) -> None:
             for tablet in layout.tablets_of(batch.keys):
                 _check_mounted(layout, tablet)
         else:
-            target.places.append(_choose(layout, batch, mounted, terms.manner.chooser))
+            _choose(target, batch, terms.manner.chooser.choice(mounted))
 
 
-def _choose(
-    layout: TableLayout, batch: Batch, mounted: list[int], chooser: random.Random
-) -> dict[int, Any]:
-    """Return which rows go to which tablet; rows that name none all go to one random tablet."""
-    fallback = chooser.choice(mounted)
-    indexes = batch.tablet_indexes
-    if indexes is None:
-        return {fallback: None}
-    for index in ({indexes} if isinstance(indexes, int) else set(indexes)) - {None}:
-        if index is None or not 0 <= index < layout.tablet_count:
+def _choose(target: _Target, batch: Batch, fallback: int) -> None:
+    """Bring rows to the tablets that they name, those that name none to one of the others."""
+    layout = target.layout
+    for part in batch.parts:
+        index = fallback if part.tablet is None else part.tablet
+        if not 0 <= index < layout.tablet_count:
             raise YtError(
                 f"Invalid tablet index: actual {index}, "
                 f"expected in range [0, {layout.tablet_count - 1}]"
             )
         _check_mounted(layout, layout.tablets[index])
-    if isinstance(indexes, int):
-        return {indexes: None}
-    chosen = np.array([fallback if index is None else index for index in indexes], np.int64)
-    return {int(index): np.flatnonzero(chosen == index) for index in np.unique(chosen)}
+        target.parts[index].append(part)
 
 
 def _check_mounted(layout: TableLayout, tablet: Tablet) -> None:
@@ -204,9 +194,8 @@ def _check_limits(target: _Target) -> None:
         distinct = {key for batch in target.batches for key in batch.keys}
         affected.update(layout.tablet_of(key).index for key in distinct)
     else:
-        for batch, places in zip(target.batches, target.places, strict=True):
-            for index, positions in places.items():
-                affected[index] += batch.rows.count if positions is None else len(positions)
+        for index, parts in target.parts.items():
+            affected[index] = sum(part.rows for part in parts)
     if max(affected.values()) > limit:
         raise YtError(
             "Transaction affects too many rows in tablet",
@@ -263,20 +252,18 @@ def _append(connection: sqlite3.Connection, target: _Target, timestamp: int, del
     limit = target.layout.options.get("max_ordered_tablet_data_weight")
     if limit is not None:
         _check_not_full(connection, target, limit)
-    rows = list(zip(target.batches, target.places, strict=True))
-    appends.append(connection, target.layout, rows, timestamp, delay)
+    appends.append(connection, target.layout, target.parts, timestamp, delay)
 
 
 def _check_not_full(connection: sqlite3.Connection, target: _Target, limit: int) -> None:
     layout = target.layout
-    wanted = {index for places in target.places for index in places}
     full = connection.execute(
         "SELECT tablet_index, total_weight - trimmed_weight AS weight FROM tablets"
         " WHERE node_id = ? AND weight >= ?",
         (layout.node_id, limit),
     )
     for index, weight in full:
-        if index in wanted:
+        if index in target.parts:
             tablet_id = layout.tablets[index].tablet_id
             raise YtError(
                 f"Size of tablet {tablet_id} exceeds the limit, all writes disabled",

@@ -6,12 +6,13 @@ The commit, which holds up other writers, is then short. It never touches the st
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from operator import le
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from yt_exactly_once.local.errors import Code, YtError
@@ -20,11 +21,28 @@ from yt_exactly_once.local.tables import vectors
 from yt_exactly_once.local.tables.columnar import listed
 from yt_exactly_once.local.tables.encoding import DEFAULT_CONVERSIONS, Conversions
 from yt_exactly_once.local.tables.layout import TableLayout
-from yt_exactly_once.local.tables.packed import PackedColumn, packed
+from yt_exactly_once.local.tables.packed import packed
 from yt_exactly_once.local.tablets import blocks, row_locks, validation
 from yt_exactly_once.local.tablets.block_bodies import Page
 from yt_exactly_once.local.tablets.row_locks import PRIMARY_LOCK, LockType
 from yt_exactly_once.local.tablets.validation import EncodedRows, Row
+
+
+class Part(NamedTuple):
+    """Rows of a request for one tablet of an ordered table: its columns, or pages if the rows are many.
+
+    Attributes:
+        tablet: index of the tablet; None is up to the commit, which chooses one for a whole batch.
+        rows: how many.
+        columns: stored values by name.
+        weights: data weight of each row, as an array.
+    """
+
+    tablet: int | None
+    rows: int
+    columns: Mapping[str, Any]
+    weights: Any
+    pages: Sequence[Page] = ()
 
 
 @dataclass
@@ -34,12 +52,9 @@ class Batch:
     Attributes:
         kind: what happens to the rows.
         layout: the table as it was when the rows came.
-        rows: the rows by columns, computed key columns included.
+        rows: the rows by columns, computed key columns included; only their number if there are parts.
         keys: encoded keys of a sorted table.
-        tablet_indexes: where each row of an ordered table goes, or all of them; None is up to the
-            commit.
-        weights: data weight of each row of an ordered table, as an array.
-        pages: the rows instead, if they are many and go to one tablet of an ordered table.
+        parts: the rows of an ordered table.
         aggregate: whether aggregate columns combine instead of being replaced.
         locks: lock groups that are taken, with how.
     """
@@ -48,9 +63,7 @@ class Batch:
     layout: TableLayout
     rows: EncodedRows
     keys: list[bytes] = field(default_factory=list)
-    tablet_indexes: list[int | None] | int | None = None
-    weights: Any = 0
-    pages: Sequence[Page] = ()
+    parts: list[Part] = field(default_factory=list)
     aggregate: bool = False
     locks: dict[str, LockType] = field(default_factory=dict)
 
@@ -97,36 +110,47 @@ def append_batch(
     layout: TableLayout, rows: Sequence[Row], *, conversions: Conversions = DEFAULT_CONVERSIONS
 ) -> Batch:
     """Encode rows for the end of an ordered table."""
+    batch = Batch("write", layout, EncodedRows((), [], 0, {}))
     extras = (validation.TABLET_INDEX,)
-    parts: list[EncodedRows] = []
     for group in validation.encode_write(layout, rows, extras=extras, conversions=conversions):
-        parts.append(_packed(group, everything=bool(parts)))
-    if len(parts) > 1:
-        parts[0] = _packed(parts[0], everything=True)
-    encoded = validation.joined(parts)
-    batch = Batch("write", layout, encoded)
-    if encoded.error is not None:
-        return batch
-    if encoded.extras:
-        batch.tablet_indexes = _tablet_indexes(encoded.extras[validation.TABLET_INDEX])
-    batch.weights = encoded.weights
-    is_packed = any(isinstance(column, PackedColumn) for column in encoded.data)
-    if not (is_packed or isinstance(batch.tablet_indexes, list)) and blocks.are_worth_packing(
-        batch.weights
-    ):
-        names = [column.name for column in encoded.columns]
-        batch.pages = blocks.pack(layout, names, encoded.data, batch.weights)
-        batch.rows = replace(encoded, data=[])
+        batch.rows.count += group.count
+        batch.rows.error = group.error
+        if group.error is None:
+            batch.parts += _parts(layout, group)
     return batch
 
 
-def _packed(group: EncodedRows, *, everything: bool = False) -> EncodedRows:
-    """Compress columns that take far more bytes than what was sent."""
-    if group.error is None:
-        # One row is often the only one.
-        everything = everything or (group.count > 1 and group.size > validation.GROUP_BYTES)
-        group.data = packed(group.columns, group.data, everything=everything)
-    return group
+def _parts(layout: TableLayout, group: EncodedRows) -> Iterator[Part]:
+    """Part rows by the tablets that they name, keeping their order."""
+    given = group.extras.get(validation.TABLET_INDEX)
+    indexes = None if given is None else _tablet_indexes(given)
+    if not isinstance(indexes, list):
+        yield _part(layout, group, indexes)
+        return
+    distinct = set(indexes)
+    unknown = distinct - {None, *range(layout.tablet_count)}
+    if unknown:
+        # The commit refuses the batch.
+        yield _part(layout, group, unknown.pop())
+        return
+    # With one tablet to choose, rows keep their order among those that name it.
+    unnamed = 0 if layout.tablet_count == 1 else -1
+    chosen = np.array([unnamed if index is None else index for index in indexes])
+    for index in np.unique(chosen):
+        places = np.flatnonzero(chosen == index)
+        yield _part(layout, _taken(group, places), None if index < 0 else int(index))
+
+
+def _part(layout: TableLayout, group: EncodedRows, tablet: int | None) -> Part:
+    """Pack rows if they are many; values in pieces wait for the commit."""
+    names = [column.name for column in group.columns]
+    is_large = group.size > validation.GROUP_BYTES
+    in_pieces = any(isinstance(stored, list) for stored in group.data)
+    if not in_pieces and (is_large or blocks.are_worth_packing(group.weights)):
+        pages = blocks.pack(layout, dict(zip(names, group.data, strict=True)), group.weights)
+        return Part(tablet, group.count, {}, group.weights[:0], pages)
+    columns = packed(group.columns, group.data, everything=is_large and group.count > 1)
+    return Part(tablet, group.count, dict(zip(names, columns, strict=True)), group.weights)
 
 
 def _tablet_indexes(given: Any) -> list[int | None] | int | None:
@@ -190,7 +214,10 @@ def _with_keys(batch: Batch) -> Batch:
         batch.rows = _with_computed_keys(batch.layout, batch.rows)
         batch.keys = _keys(batch.layout, batch.rows)
         _sort(batch)
-        batch.rows = _packed(batch.rows)
+        rows = batch.rows
+        # One row is often the only one.
+        everything = rows.count > 1 and rows.size > validation.GROUP_BYTES
+        rows.data = packed(rows.columns, rows.data, everything=everything)
     return batch
 
 
@@ -219,12 +246,18 @@ def _sort(batch: Batch) -> None:
     # The sort is stable, so rows of one key keep their order.
     order = sorted(range(len(keys)), key=keys.__getitem__)
     batch.keys = [keys[index] for index in order]
+    batch.rows = _taken(batch.rows, order)
+
+
+def _taken(rows: EncodedRows, order: Any) -> EncodedRows:
+    """Return some rows, in an order."""
     places = pa.array(order)
-    columns = [
-        [column[index] for index in order] if isinstance(column, list) else column.take(places)
-        for column in batch.rows.data
+    data = [
+        [stored[place] for place in order] if isinstance(stored, list) else stored.take(places)
+        for stored in rows.data
     ]
-    batch.rows = replace(batch.rows, data=columns)
+    weights = None if rows.weights is None else rows.weights[order]
+    return replace(rows, data=data, count=len(order), weights=weights)
 
 
 def _with_computed_keys(layout: TableLayout, rows: EncodedRows) -> EncodedRows:

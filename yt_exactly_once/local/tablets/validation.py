@@ -27,7 +27,6 @@ from yt_exactly_once.local.tables.columnar import (
 from yt_exactly_once.local.tables.composite_columns import StoredComposites
 from yt_exactly_once.local.tables.encoding import DEFAULT_CONVERSIONS, Conversions
 from yt_exactly_once.local.tables.layout import TableLayout
-from yt_exactly_once.local.tables.packed import PackedColumn
 from yt_exactly_once.local.tables.schema import Column
 
 TABLET_INDEX = "$tablet_index"
@@ -58,8 +57,8 @@ class EncodedRows:
 
     Attributes:
         columns: which columns were given or filled.
-        data: stored values per column as `vectors.encode` returns them, or `packed`; nothing where there
-            is an error.
+        data: stored values per column as `vectors.encode` returns them, or `packed`; nothing if there is
+            an error.
         extras: service columns of the request, such as `$tablet_index`, as they came.
         error: what the commit will say about these rows.
         weights: data weight of every row of an ordered table, system columns included.
@@ -118,10 +117,10 @@ def encode_write(
             part.size = _size(part)
             size += part.size
         if size > GROUP_BYTES:
-            yield joined(held)
+            yield _joined(held)
             held, size = [], 0
     if held:
-        yield joined(held)
+        yield _joined(held)
 
 
 def _narrow(rows: Sequence[Row], layout: TableLayout) -> Iterator[Sequence[Row]]:
@@ -219,7 +218,7 @@ def encode_keys(
 ) -> EncodedRows:
     """Encode keys of a delete, a lock or a lookup; an absent key column is null."""
     parts = (_encode_keys(layout, piece, conversions) for piece in pieces_of(rows))
-    return joined(list(_until_error(parts)))
+    return _joined(list(_until_error(parts)))
 
 
 def _encode_keys(layout: TableLayout, rows: Sequence[Row], conversions: Conversions) -> EncodedRows:
@@ -231,7 +230,7 @@ def _encode_keys(layout: TableLayout, rows: Sequence[Row], conversions: Conversi
     return encoded
 
 
-def joined(parts: list[EncodedRows]) -> EncodedRows:
+def _joined(parts: list[EncodedRows]) -> EncodedRows:
     """Put rows behind each other; the last ones may have an error, which is then all that is left."""
     first, count = parts[0], sum(part.count for part in parts)
     if parts[-1].error is not None:
@@ -264,8 +263,6 @@ def _extra(part: EncodedRows, name: str) -> list[Any]:
 
 
 def _concatenated(pieces: list[Any]) -> Any:
-    if isinstance(pieces[0], PackedColumn):
-        return PackedColumn.joined(pieces)
     if any(isinstance(piece, list) for piece in pieces):
         return list(chain.from_iterable(map(listed, pieces)))
     return pa.concat_arrays(pieces)
