@@ -86,10 +86,8 @@ def _uniform(data: bytes, words: Words, count: int, names: Sequence[str]) -> Row
     values = int(words[1])
     if not 0 < values <= len(names):
         return None
-    starts = _likely_starts(words, count, values)
+    starts = _starts(words, count, values)
     if starts is None:
-        starts = _searched_starts(words, count, values)
-    if starts is None or (words[starts] != values).any():
         return None
     found: dict[str, tuple[int, Words, Words]] = {}
     aggregated = False
@@ -152,7 +150,7 @@ def _kinds(headers: Words) -> Words:
     return (headers >> np.uint64(16)) & np.uint64(0xFF)
 
 
-def _likely_starts(words: Words, count: int, values: int) -> Words | None:
+def _starts(words: Words, count: int, values: int) -> Words | None:
     """Return the places that look like the begin of a row; `None` unless they are exactly that.
 
     A text may hold such a place too, so rows are followed to their ends.
@@ -171,31 +169,6 @@ def _likely_starts(words: Words, count: int, values: int) -> Words | None:
         ends = ends + _sizes(words[ends]).astype(np.int64)
     is_chain = starts[0] == 1 and ends[-1] == total and (ends[:-1] == starts[1:]).all()
     return starts if is_chain else None
-
-
-def _searched_starts(words: Words, count: int, values: int) -> Words | None:
-    """Find where each row ends, one after the other."""
-    total = len(words)
-    # Where a row would end if it began at each word; the chain from the first row leads over all.
-    following = np.minimum(
-        np.arange(total + 1, dtype=np.int64)
-        + np.append(np.minimum(_sizes(words), total).astype(np.int64), 0),
-        total,
-    )
-    ends = np.minimum(np.arange(1, total + 2), total)
-    for _ in range(values):
-        ends = following[ends]
-    jumps = ends.tolist()
-    starts_found = []
-    position = 1
-    for _ in range(count):
-        if position >= total:
-            return None
-        starts_found.append(position)
-        position = jumps[position]
-    if position != total:
-        return None
-    return np.array(starts_found, dtype=np.int64)
 
 
 def _sizes(headers: Words) -> Words:

@@ -7,33 +7,33 @@ was written at, the newest first.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from yt_exactly_once.local.rpc.rows import rowset_writer
 from yt_exactly_once.local.rpc.rows import value_kinds as kinds
 from yt_exactly_once.local.tables.schema import Column
 
-_MISSING_ROW = struct.pack("<Q", (1 << 64) - 1)
+Writers = Sequence[tuple[Column, Callable[[Any], bytes]]]
+
 _HEADER = struct.Struct("<4I")
-_BITS = 64
 
 
 def encode(rows: Sequence[Any], columns: Sequence[Column]) -> bytes:
     """Write rows as `lookup_rows` returns them with `versioned`; a value column has a list of versions."""
+    writers = [(each, rowset_writer.writer_of(number, each)) for number, each in enumerate(columns)]
     pieces = [struct.pack("<Q", len(rows))]
-    pieces += [_MISSING_ROW if row is None else _row(row, columns) for row in rows]
+    pieces += [rowset_writer.MISSING_ROW if row is None else _row(row, writers) for row in rows]
     return b"".join(pieces)
 
 
-def _row(row: Any, columns: Sequence[Column]) -> bytes:
+def _row(row: Any, writers: Writers) -> bytes:
     written = [int(stamp) for stamp in row.attributes["write_timestamps"]]
     deleted = [int(stamp) for stamp in row.attributes["delete_timestamps"]]
-    keys = [(number, column) for number, column in enumerate(columns) if column.is_key]
+    keys = [(column, write) for column, write in writers if column.is_key]
     values = [
-        rowset_writer.encode_cell(number, column, _plain(version))
-        + struct.pack("<Q", int(version.attributes["timestamp"]))
-        for number, column in enumerate(columns)
+        write(_plain(version)) + struct.pack("<Q", int(version.attributes["timestamp"]))
+        for column, write in writers
         if not column.is_key
         for version in row.get(column.name, ())
     ]
@@ -42,22 +42,18 @@ def _row(row: Any, columns: Sequence[Column]) -> bytes:
     return b"".join([head, stamps, _keys(row, keys), *values])
 
 
-def _keys(row: Any, keys: list[tuple[int, Column]]) -> bytes:
-    words = [0] * -(-len(keys) // _BITS)
-    pieces = []
-    for position, (number, column) in enumerate(keys):
-        kind, value = kinds.of_column(column), row[column.name]
-        if value is None:
-            words[position // _BITS] |= 1 << position % _BITS
+def _keys(row: Any, keys: Writers) -> bytes:
+    """Write which keys are null, and the others, of which only strings have a length in front."""
+    nulls, pieces = 0, []
+    for position, (column, write) in enumerate(keys):
+        if row[column.name] is None:
+            nulls |= 1 << position
             continue
-        whole = rowset_writer.encode_cell(number, column, value)
-        if kind in kinds.STRING_LIKE:
-            # Keys have the length alone in front.
-            length = int.from_bytes(whole[4:8], "little")
-            pieces.append(struct.pack("<Q", length) + whole[8:])
-        else:
-            pieces.append(whole[8:])
-    return struct.pack(f"<{len(words)}Q", *words) + b"".join(pieces)
+        whole = write(row[column.name])
+        if kinds.of_column(column) in kinds.STRING_LIKE:
+            pieces.append(whole[4:8] + bytes(4))
+        pieces.append(whole[8:])
+    return nulls.to_bytes(-(-len(keys) // 64) * 8, "little") + b"".join(pieces)
 
 
 def _plain(version: Any) -> Any:
