@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import logging
 import random
-import sqlite3
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache
+from sqlite3 import Connection
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.errors import Code, YtError
@@ -234,7 +234,7 @@ def from_text(text: str) -> dict[str, Any]:
     return rule
 
 
-def _stored(connection: sqlite3.Connection) -> list[tuple[int, Fault, int, int]]:
+def _stored(connection: Connection) -> list[tuple[int, Fault, int, int]]:
     return _loaded(connection.execute(_RULES).fetchall())
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
+from sqlite3 import Connection
 from typing import Any
 
 from yt_exactly_once.local.cypress.view import Node
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 
-def create_system_tables(connection: sqlite3.Connection) -> dict[str, str]:
+def create_system_tables(connection: Connection) -> dict[str, str]:
     """Create the dynamic tables that a cluster begins with, mounted; return ids by path."""
     initialize(connection)
     node_id = registrations.TABLE_ID
@@ -39,12 +39,12 @@ def create_system_tables(connection: sqlite3.Connection) -> dict[str, str]:
     return {registrations.TABLE_PATH: node_id}
 
 
-def moments(connection: sqlite3.Connection, node_id: str) -> dict[str, Any]:
+def moments(connection: Connection, node_id: str) -> dict[str, Any]:
     """Return the attributes of a dynamic table that a snapshot lock keeps still."""
     return moments_of(connection, load_layout(connection, node_id, node_id))
 
 
-def attributes(connection: sqlite3.Connection, node: Node) -> dict[str, Callable[[], Any]]:
+def attributes(connection: Connection, node: Node) -> dict[str, Callable[[], Any]]:
     """Return the computed attributes of a dynamic table by name; empty for other nodes."""
     layout = find_layout(connection, node.id, node.id)
     if layout is None:

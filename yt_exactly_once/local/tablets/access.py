@@ -5,8 +5,8 @@ Owns the step between the tree and the layouts; it never looks at rows.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable
+from sqlite3 import Connection
 from typing import Any
 
 from yt_exactly_once.local.cypress import tree, ypath
@@ -21,7 +21,7 @@ _CLUSTER_DOMAIN = ".yt.yandex.net"
 """Cluster names may be given in full; the real registration manager cuts this too."""
 
 
-def open_table(connection: sqlite3.Connection, path: Any, what: str = "path") -> TableLayout:
+def open_table(connection: Connection, path: Any, what: str = "path") -> TableLayout:
     """Return the dynamic table at a path.
 
     Raises:
@@ -45,7 +45,7 @@ def open_table(connection: sqlite3.Connection, path: Any, what: str = "path") ->
     return layout
 
 
-def open_node(connection: sqlite3.Connection, path: Any) -> tuple[Node, TableLayout]:
+def open_node(connection: Connection, path: Any) -> tuple[Node, TableLayout]:
     """Return the node of a dynamic table together with its layout."""
     layout = open_table(connection, path)
     return tree.node_at(View(connection), ypath.parse(f"#{layout.node_id}")), layout

@@ -6,8 +6,8 @@ Functions on documents and on states of their own (`dict_sum`, `xdelta`, nested 
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
+from sqlite3 import Connection
 from typing import Any
 
 from yt_exactly_once.local.tables import values
@@ -23,7 +23,7 @@ def expression(column: Column, name: str) -> str:
     return f"{_SQL_FUNCTION}('{column.aggregate}', '{column.kind}', {name}, excluded.{name})"
 
 
-def register(connection: sqlite3.Connection) -> None:
+def register(connection: Connection) -> None:
     """Make the function of `expression` known to a connection."""
     connection.create_function(_SQL_FUNCTION, 4, combine, deterministic=True)
 

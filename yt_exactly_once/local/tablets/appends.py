@@ -6,10 +6,10 @@ order of the batches. It never checks anything: what arrives here is part of a s
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Mapping, Sequence
 from itertools import chain, groupby
+from sqlite3 import Connection
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +25,7 @@ from yt_exactly_once.local.tablets.modifications import Part
 
 
 def append(
-    connection: sqlite3.Connection,
+    connection: Connection,
     layout: TableLayout,
     parts: Mapping[int, Sequence[Part]],
     timestamp: int,
@@ -58,7 +58,7 @@ def apply_due(store: Store, now: float | None = None) -> None:
         _apply_pending(connection, _due(connection, moment))
 
 
-def apply_pending(connection: sqlite3.Connection, layout: TableLayout) -> None:
+def apply_pending(connection: Connection, layout: TableLayout) -> None:
     """Let all rows of a table appear; a tablet is only unmounted when its transactions are through."""
     pending = connection.execute(
         "SELECT id, node_id, ts, body FROM pending_appends WHERE node_id = ? ORDER BY id",
@@ -67,9 +67,7 @@ def apply_pending(connection: sqlite3.Connection, layout: TableLayout) -> None:
     _apply_pending(connection, pending.fetchall())
 
 
-def _apply_pending(
-    connection: sqlite3.Connection, pending: Sequence[tuple[int, str, int, bytes]]
-) -> None:
+def _apply_pending(connection: Connection, pending: Sequence[tuple[int, str, int, bytes]]) -> None:
     for number, node_id, timestamp, body in pending:
         layout = find_layout(connection, node_id, node_id)
         if layout is not None:
@@ -77,7 +75,7 @@ def _apply_pending(
         connection.execute("DELETE FROM pending_appends WHERE id = ?", (number,))
 
 
-def forget_pending(connection: sqlite3.Connection, layout: TableLayout, index: int) -> None:
+def forget_pending(connection: Connection, layout: TableLayout, index: int) -> None:
     """Drop the rows of a tablet that have been committed and have not appeared."""
     pending = connection.execute(
         "SELECT id, body FROM pending_appends WHERE node_id = ?", (layout.node_id,)
@@ -89,7 +87,7 @@ def forget_pending(connection: sqlite3.Connection, layout: TableLayout, index: i
         )
 
 
-def _due(connection: sqlite3.Connection, moment: float) -> list[tuple[int, str, int, bytes]]:
+def _due(connection: Connection, moment: float) -> list[tuple[int, str, int, bytes]]:
     return connection.execute(
         "SELECT id, node_id, ts, body FROM pending_appends WHERE due <= ? ORDER BY id", (moment,)
     ).fetchall()
@@ -133,10 +131,7 @@ def pack(layout: TableLayout, parts: Sequence[Part]) -> list[Page]:
 
 
 def apply(
-    connection: sqlite3.Connection,
-    layout: TableLayout,
-    pages: Mapping[int, Sequence[Page]],
-    timestamp: int,
+    connection: Connection, layout: TableLayout, pages: Mapping[int, Sequence[Page]], timestamp: int
 ) -> None:
     """Give rows their indexes and system columns, and write those of each tablet together."""
     for index, listed in pages.items():

@@ -5,12 +5,12 @@ Every attribute is computed when it is asked for, from the store alone. It never
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable
 from copy import deepcopy
 from functools import partial
+from sqlite3 import Connection
 from typing import Any
 
 from yt.yson import YsonUint64
@@ -45,7 +45,7 @@ _DEFAULTS: dict[str, Any] = {
 }
 
 
-def table_attributes(connection: sqlite3.Connection, node: Node, layout: TableLayout) -> Attributes:
+def table_attributes(connection: Connection, node: Node, layout: TableLayout) -> Attributes:
     """Return the computed attributes of a dynamic table by name."""
     schema = layout.schema
     attributes: Attributes = {
@@ -96,7 +96,7 @@ def table_attributes(connection: sqlite3.Connection, node: Node, layout: TableLa
     return attributes
 
 
-def moments(connection: sqlite3.Connection, layout: TableLayout) -> dict[str, Any]:
+def moments(connection: Connection, layout: TableLayout) -> dict[str, Any]:
     """Return between which timestamps all versions of rows can be read; a snapshot lock keeps both."""
     if not layout.sorted:
         return {}
@@ -109,7 +109,7 @@ def moments(connection: sqlite3.Connection, layout: TableLayout) -> dict[str, An
     }
 
 
-def row_count(connection: sqlite3.Connection, layout: TableLayout) -> int:
+def row_count(connection: Connection, layout: TableLayout) -> int:
     """Count the rows that a reader sees."""
     if not layout.sorted:
         return _left(connection, layout, "rows")
@@ -117,7 +117,7 @@ def row_count(connection: sqlite3.Connection, layout: TableLayout) -> int:
     return int(count)
 
 
-def data_weight(connection: sqlite3.Connection, layout: TableLayout) -> int:
+def data_weight(connection: Connection, layout: TableLayout) -> int:
     """Return the data weight of the rows that a reader sees."""
     if not layout.sorted:
         return _left(connection, layout, "weight")
@@ -127,13 +127,13 @@ def data_weight(connection: sqlite3.Connection, layout: TableLayout) -> int:
     return int(total)
 
 
-def _left(connection: sqlite3.Connection, layout: TableLayout, what: str) -> int:
+def _left(connection: Connection, layout: TableLayout, what: str) -> int:
     """Return what tablets got and have not trimmed."""
     found = counters.of_all(connection, layout, f"total_{what} - trimmed_{what}")
     return sum(each for (each,) in found)
 
 
-def tablets(connection: sqlite3.Connection, layout: TableLayout) -> list[dict[str, Any]]:
+def tablets(connection: Connection, layout: TableLayout) -> list[dict[str, Any]]:
     """Return `@tablets`."""
     names = ("trimmed_rows", "total_weight", "trimmed_weight")
     rows = counters.of_all(connection, layout, *names)
@@ -166,9 +166,7 @@ def tablets(connection: sqlite3.Connection, layout: TableLayout) -> list[dict[st
     return result
 
 
-def _statistics(
-    connection: sqlite3.Connection, layout: TableLayout, in_memory_mode: str
-) -> dict[str, Any]:
+def _statistics(connection: Connection, layout: TableLayout, in_memory_mode: str) -> dict[str, Any]:
     weight = data_weight(connection, layout)
     chunks = len(_chunk_ids(connection, layout))
     in_memory = in_memory_mode != "none" and layout.state != "unmounted"
@@ -189,7 +187,7 @@ def _statistics(
     }
 
 
-def describe_tablet(connection: sqlite3.Connection, tablet_id: str) -> dict[str, Any] | None:
+def describe_tablet(connection: Connection, tablet_id: str) -> dict[str, Any] | None:
     """Return the attributes of a tablet by its id; None when there is none."""
     found = connection.execute(
         "SELECT node_id, tablet_index FROM tablets WHERE tablet_id = ?", (tablet_id,)
@@ -202,12 +200,12 @@ def describe_tablet(connection: sqlite3.Connection, tablet_id: str) -> dict[str,
     return {"id": tablet_id, "type": "tablet", "table_id": found[0], "owner_id": found[0], **shown}
 
 
-def _modified(connection: sqlite3.Connection, node: Node, layout: TableLayout) -> str:
+def _modified(connection: Connection, node: Node, layout: TableLayout) -> str:
     """Return when the node or a row of its table was changed last."""
     (written,) = max(counters.of_all(connection, layout, "written_at"))
     return max(str(node.attributes["modification_time"]), clock.spell_unix(written))
 
 
-def _chunk_ids(connection: sqlite3.Connection, layout: TableLayout) -> list[str]:
+def _chunk_ids(connection: Connection, layout: TableLayout) -> list[str]:
     held = (flushed.chunks(connection, tablet.tablet_id) for tablet in layout.tablets)
     return list(dict.fromkeys(chunk.chunk_id for each in held for chunk in each))

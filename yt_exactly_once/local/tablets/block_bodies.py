@@ -8,12 +8,12 @@ and cumulative weights count from its begin. The blocks that were opened last st
 from __future__ import annotations
 
 import json
-import sqlite3
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from sqlite3 import Connection
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -165,7 +165,7 @@ _known_layouts: WeakKeyDictionary[TableLayout, tuple[Fields, Fields]] = WeakKeyD
 _known_fields: dict[int, Fields] = {}
 
 
-def _fields_of(connection: sqlite3.Connection, number: int) -> Fields:
+def _fields_of(connection: Connection, number: int) -> Fields:
     """Return the fields with a number, which never changes its meaning."""
     known = _known_fields.get(number)
     if known is None:
@@ -177,7 +177,7 @@ def _fields_of(connection: sqlite3.Connection, number: int) -> Fields:
 
 
 def open_block(
-    connection: sqlite3.Connection,
+    connection: Connection,
     layout: TableLayout,
     block: Block,
     first: int = 0,
@@ -208,7 +208,7 @@ def open_block(
     return Rows(first, stamps, [column_of(column) for column in layout.columns])
 
 
-def _load(connection: sqlite3.Connection, block: Block, schema: Any) -> Any:
+def _load(connection: Connection, block: Block, schema: Any) -> Any:
     (body,) = connection.execute("SELECT body FROM blocks WHERE key = ?", (block.key,)).fetchone()
     if block.size:
         body = decompress(body, block.size)

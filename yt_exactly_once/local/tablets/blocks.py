@@ -10,9 +10,9 @@ it goes. Chunks that clients see are another thing, see `flushed`.
 from __future__ import annotations
 
 import secrets
-import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from sqlite3 import Connection
 from typing import Any
 
 import numpy as np
@@ -60,13 +60,13 @@ _FAN_IN_BITS = 4
 _NAMED = "key, first, past, weight, oldest, newest, columns, size, passed"
 
 
-def initialize(connection: sqlite3.Connection) -> None:
+def initialize(connection: Connection) -> None:
     """Create the tables; needs a connection of `Store.write`."""
     for statement in _TABLES:
         connection.execute(statement)
 
 
-def remember_columns(connection: sqlite3.Connection, layout: TableLayout) -> None:
+def remember_columns(connection: Connection, layout: TableLayout) -> None:
     """Note what blocks of a table consist of from now on; a new schema needs it before rows come."""
     connection.executemany(
         "INSERT OR IGNORE INTO block_columns VALUES (?, ?)",
@@ -98,7 +98,7 @@ def are_worth_packing(weights: Any) -> bool:
 
 
 def append(
-    connection: sqlite3.Connection,
+    connection: Connection,
     layout: TableLayout,
     tablet_id: str,
     pages: Sequence[Page],
@@ -125,7 +125,7 @@ def append(
 
 
 def read(
-    connection: sqlite3.Connection, layout: TableLayout, tablet_id: str, first: int, past: int
+    connection: Connection, layout: TableLayout, tablet_id: str, first: int, past: int
 ) -> Iterator[Rows]:
     """Yield the rows of a range of indexes, a block at a time; gaps are passed over."""
     for block in _listed(connection, tablet_id, first, past):
@@ -133,7 +133,7 @@ def read(
 
 
 def weight(
-    connection: sqlite3.Connection, layout: TableLayout, tablet_id: str, first: int, past: int
+    connection: Connection, layout: TableLayout, tablet_id: str, first: int, past: int
 ) -> int:
     """Return the data weight of a range of rows."""
     total = 0
@@ -147,7 +147,7 @@ def weight(
 
 
 def first_since(
-    connection: sqlite3.Connection, layout: TableLayout, tablet_id: str, first: int, moment: int
+    connection: Connection, layout: TableLayout, tablet_id: str, first: int, moment: int
 ) -> int | None:
     """Return the index of the first row, from one on, that was written after a moment."""
     found = connection.execute(
@@ -163,9 +163,7 @@ def first_since(
     return None
 
 
-def past_until(
-    connection: sqlite3.Connection, layout: TableLayout, tablet_id: str, moment: int
-) -> int:
+def past_until(connection: Connection, layout: TableLayout, tablet_id: str, moment: int) -> int:
     """Return the index after the last row that was written until a moment; 0 when there is none."""
     found = connection.execute(
         f"SELECT {_NAMED} FROM blocks WHERE tablet_id = ? AND oldest <= ?"
@@ -178,7 +176,7 @@ def past_until(
     return rows.first + int(np.flatnonzero(rows.timestamps.to_numpy() <= moment)[-1]) + 1
 
 
-def drop_before(connection: sqlite3.Connection, tablet_id: str, row_index: int) -> None:
+def drop_before(connection: Connection, tablet_id: str, row_index: int) -> None:
     """Drop the blocks whose rows are all before an index."""
     connection.execute(
         "DELETE FROM blocks WHERE tablet_id = ? AND first < ? AND past <= ?",
@@ -186,7 +184,7 @@ def drop_before(connection: sqlite3.Connection, tablet_id: str, row_index: int) 
     )
 
 
-def untrim(connection: sqlite3.Connection, tablet_id: str) -> None:
+def untrim(connection: Connection, tablet_id: str) -> None:
     """Show the trimmed rows again that are still stored."""
     connection.execute(
         "UPDATE tablets SET trimmed_rows = min(trimmed_rows, (SELECT coalesce(min(first), total_rows)"
@@ -195,18 +193,14 @@ def untrim(connection: sqlite3.Connection, tablet_id: str) -> None:
     )
 
 
-def cut_before(
-    connection: sqlite3.Connection, layout: TableLayout, tablet_id: str, row_index: int
-) -> None:
+def cut_before(connection: Connection, layout: TableLayout, tablet_id: str, row_index: int) -> None:
     """Drop every row before an index."""
     drop_before(connection, tablet_id, row_index)
     for block in _listed(connection, tablet_id, row_index, row_index + 1):
         _replace(connection, layout, tablet_id, block, (row_index, block.past))
 
 
-def cut_from(
-    connection: sqlite3.Connection, layout: TableLayout, tablet_id: str, row_index: int
-) -> None:
+def cut_from(connection: Connection, layout: TableLayout, tablet_id: str, row_index: int) -> None:
     """Drop every row from an index on."""
     connection.execute(
         "DELETE FROM blocks WHERE tablet_id = ? AND first >= ?", (tablet_id, row_index)
@@ -215,7 +209,7 @@ def cut_from(
         _replace(connection, layout, tablet_id, block, (block.first, row_index))
 
 
-def move(connection: sqlite3.Connection, source_id: str, target_id: str, shift: int = 0) -> None:
+def move(connection: Connection, source_id: str, target_id: str, shift: int = 0) -> None:
     """Give the rows of a tablet to another one, `shift` further on."""
     connection.execute(
         "UPDATE blocks SET tablet_id = ?, first = first + ?, past = past + ? WHERE tablet_id = ?",
@@ -223,7 +217,7 @@ def move(connection: sqlite3.Connection, source_id: str, target_id: str, shift: 
     )
 
 
-def copy(connection: sqlite3.Connection, source_id: str, target_id: str) -> None:
+def copy(connection: Connection, source_id: str, target_id: str) -> None:
     """Copy the rows of a tablet to a new one."""
     others = _NAMED.removeprefix("key, ")
     keys = connection.execute("SELECT key FROM blocks WHERE tablet_id = ?", (source_id,)).fetchall()
@@ -234,14 +228,14 @@ def copy(connection: sqlite3.Connection, source_id: str, target_id: str) -> None
     )
 
 
-def forget(connection: sqlite3.Connection, tablet_ids: Sequence[str]) -> None:
+def forget(connection: Connection, tablet_ids: Sequence[str]) -> None:
     """Remove all rows of tablets."""
     connection.executemany(
         "DELETE FROM blocks WHERE tablet_id = ?", [(each,) for each in tablet_ids]
     )
 
 
-def _listed(connection: sqlite3.Connection, tablet_id: str, first: int, past: int) -> list[Block]:
+def _listed(connection: Connection, tablet_id: str, first: int, past: int) -> list[Block]:
     """Return the blocks that hold rows of a range, in order."""
     if first >= past:
         return []
@@ -255,7 +249,7 @@ def _listed(connection: sqlite3.Connection, tablet_id: str, first: int, past: in
 
 
 def _write(
-    connection: sqlite3.Connection, layout: TableLayout, tablet_id: str, rows: Rows, weights: Any
+    connection: Connection, layout: TableLayout, tablet_id: str, rows: Rows, weights: Any
 ) -> None:
     """Write rows of any commits as blocks of limited length and weight."""
     for start, end in pairwise([0, *_cuts(layout, weights)]):
@@ -264,7 +258,7 @@ def _write(
 
 
 def _write_block(
-    connection: sqlite3.Connection, layout: TableLayout, tablet_id: str, rows: Rows, weight: int
+    connection: Connection, layout: TableLayout, tablet_id: str, rows: Rows, weight: int
 ) -> None:
     _, fields = Fields.of(layout)
     names = ["", *(column.name for column in layout.columns)]
@@ -276,7 +270,7 @@ def _write_block(
 
 
 def _insert(
-    connection: sqlite3.Connection,
+    connection: Connection,
     tablet_id: str,
     page: Page,
     first: int,
@@ -315,7 +309,7 @@ def _cuts(layout: TableLayout, weights: Any) -> list[int]:
     return ends
 
 
-def _merge(connection: sqlite3.Connection, layout: TableLayout, tablet_id: str) -> None:
+def _merge(connection: Connection, layout: TableLayout, tablet_id: str) -> None:
     """Replace a run of small blocks at the end by one of the next size, so that a row moves rarely."""
     while True:
         found = connection.execute(
@@ -345,11 +339,7 @@ def _level(block: Block) -> int:
 
 
 def _replace(
-    connection: sqlite3.Connection,
-    layout: TableLayout,
-    tablet_id: str,
-    block: Block,
-    kept: tuple[int, int],
+    connection: Connection, layout: TableLayout, tablet_id: str, block: Block, kept: tuple[int, int]
 ) -> None:
     """Keep some rows of a block."""
     rows = open_block(connection, layout, block, *kept)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
+from sqlite3 import Connection
 from typing import Any
 
 from yt_exactly_once.local.cypress.chunks import Chunk
@@ -12,7 +12,7 @@ from yt_exactly_once.local.tablets import appends, blocks, flushed
 
 
 def load(
-    connection: sqlite3.Connection,
+    connection: Connection,
     layout: TableLayout,
     columns: list[list[Any]],
     chunk: Chunk,

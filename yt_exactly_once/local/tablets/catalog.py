@@ -7,10 +7,10 @@ transaction.
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 import uuid
 from collections.abc import Sequence
+from sqlite3 import Connection
 from typing import Any
 
 from yt_exactly_once.local.errors import YtError
@@ -50,7 +50,7 @@ CREATE TABLE IF NOT EXISTS row_locks (
 """
 
 
-def initialize(connection: sqlite3.Connection) -> None:
+def initialize(connection: Connection) -> None:
     """Create the tables of this package; needs a connection of `Store.write`."""
     for statement in _TABLES.split(";"):
         if statement.strip():
@@ -63,7 +63,7 @@ _cache_lock = threading.Lock()
 _CACHED_LAYOUTS = 1000
 
 
-def find_layout(connection: sqlite3.Connection, node_id: str, path: str) -> TableLayout | None:
+def find_layout(connection: Connection, node_id: str, path: str) -> TableLayout | None:
     """Load a layout; None when the node is not a dynamic table."""
     found = connection.execute(
         "SELECT version FROM dynamic_tables WHERE node_id = ?", (node_id,)
@@ -92,7 +92,7 @@ def find_layout(connection: sqlite3.Connection, node_id: str, path: str) -> Tabl
     return layout
 
 
-def load_layout(connection: sqlite3.Connection, node_id: str, path: str) -> TableLayout:
+def load_layout(connection: Connection, node_id: str, path: str) -> TableLayout:
     """Load the layout of a dynamic table; other nodes are an error."""
     layout = find_layout(connection, node_id, path)
     if layout is None:
@@ -101,7 +101,7 @@ def load_layout(connection: sqlite3.Connection, node_id: str, path: str) -> Tabl
 
 
 def save_layout(
-    connection: sqlite3.Connection,
+    connection: Connection,
     node_id: str,
     schema: TableSchema,
     sql_names: Sequence[str],
@@ -116,7 +116,7 @@ def save_layout(
     )
 
 
-def touch_layout(connection: sqlite3.Connection, node_id: str) -> None:
+def touch_layout(connection: Connection, node_id: str) -> None:
     """Give a table a new version after a change of its tablets."""
     connection.execute(
         "UPDATE dynamic_tables SET version = ? WHERE node_id = ?", (new_version(), node_id)
@@ -128,7 +128,7 @@ def new_version() -> str:
     return uuid.uuid4().hex
 
 
-def _load_tablets(connection: sqlite3.Connection, node_id: str) -> tuple[Tablet, ...]:
+def _load_tablets(connection: Connection, node_id: str) -> tuple[Tablet, ...]:
     rows = connection.execute(
         "SELECT tablet_index, tablet_id, state, pivot_key, mount_revision, chunk_ts FROM tablets"
         " WHERE node_id = ? ORDER BY tablet_index",

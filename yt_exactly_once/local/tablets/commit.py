@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 import random
-import sqlite3
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from sqlite3 import Connection
 
 from yt_exactly_once.local.cypress import permissions, prerequisites, quotas
 from yt_exactly_once.local.cypress.view import View
@@ -79,7 +79,7 @@ class _Target:
     """The rows of an ordered table by tablet."""
 
 
-def apply(connection: sqlite3.Connection, batches: Sequence[Batch], terms: Terms) -> int:
+def apply(connection: Connection, batches: Sequence[Batch], terms: Terms) -> int:
     """Commit batches in order and return the commit timestamp.
 
     Args:
@@ -113,7 +113,7 @@ def apply(connection: sqlite3.Connection, batches: Sequence[Batch], terms: Terms
     return timestamp
 
 
-def _prepare(connection: sqlite3.Connection, batches: Sequence[Batch]) -> list[_Target]:
+def _prepare(connection: Connection, batches: Sequence[Batch]) -> list[_Target]:
     targets: dict[str, _Target] = {}
     for batch in batches:
         path, node_id = batch.layout.path, batch.layout.node_id
@@ -204,9 +204,7 @@ def _check_limits(target: _Target) -> None:
         )
 
 
-def _send(
-    connection: sqlite3.Connection, target: _Target, terms: Terms, write: Callable[[], None]
-) -> None:
+def _send(connection: Connection, target: _Target, terms: Terms, write: Callable[[], None]) -> None:
     """Run what the tablets themselves do, and wrap what they refuse."""
     try:
         prerequisites.check_alive(connection, terms.prerequisites)
@@ -248,14 +246,14 @@ def _check_revision(layout: TableLayout, batch: Batch) -> None:
             )
 
 
-def _append(connection: sqlite3.Connection, target: _Target, timestamp: int, delay: float) -> None:
+def _append(connection: Connection, target: _Target, timestamp: int, delay: float) -> None:
     limit = target.layout.options.get("max_ordered_tablet_data_weight")
     if limit is not None:
         _check_not_full(connection, target, limit)
     appends.append(connection, target.layout, target.parts, timestamp, delay)
 
 
-def _check_not_full(connection: sqlite3.Connection, target: _Target, limit: int) -> None:
+def _check_not_full(connection: Connection, target: _Target, limit: int) -> None:
     layout = target.layout
     full = connection.execute(
         "SELECT tablet_index, total_weight - trimmed_weight AS weight FROM tablets"
@@ -273,7 +271,7 @@ def _check_not_full(connection: sqlite3.Connection, target: _Target, limit: int)
 
 
 def _write_sorted(
-    connection: sqlite3.Connection, target: _Target, terms: Terms, start: int, timestamp: int
+    connection: Connection, target: _Target, terms: Terms, start: int, timestamp: int
 ) -> None:
     writer = sorted_writes.SortedWriter(
         connection, target.layout, terms.transaction_id, start, timestamp

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sqlite3
+from sqlite3 import Connection
 from typing import Any
 
 from yt_exactly_once.local.tables.layout import TableLayout
 
 
-def of(connection: sqlite3.Connection, layout: TableLayout, index: int, *names: str) -> Any:
+def of(connection: Connection, layout: TableLayout, index: int, *names: str) -> Any:
     """Return some counters of a tablet; a single one by itself."""
     found = connection.execute(
         f"SELECT {', '.join(names)} FROM tablets WHERE node_id = ? AND tablet_index = ?",
@@ -17,7 +17,7 @@ def of(connection: sqlite3.Connection, layout: TableLayout, index: int, *names: 
     return found if len(names) > 1 else found[0]
 
 
-def of_all(connection: sqlite3.Connection, layout: TableLayout, *names: str) -> list[Any]:
+def of_all(connection: Connection, layout: TableLayout, *names: str) -> list[Any]:
     """Return some counters of every tablet, in order."""
     return connection.execute(
         f"SELECT {', '.join(names)} FROM tablets WHERE node_id = ? ORDER BY tablet_index",
@@ -25,7 +25,7 @@ def of_all(connection: sqlite3.Connection, layout: TableLayout, *names: str) -> 
     ).fetchall()
 
 
-def put(connection: sqlite3.Connection, layout: TableLayout, index: int, **values: Any) -> None:
+def put(connection: Connection, layout: TableLayout, index: int, **values: Any) -> None:
     """Change some counters of a tablet."""
     changes = ", ".join(f"{name} = ?" for name in values)
     connection.execute(

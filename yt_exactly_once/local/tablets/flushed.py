@@ -8,8 +8,8 @@ their tablet is mounted.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable
+from sqlite3 import Connection
 from typing import NamedTuple
 
 from yt_exactly_once.local.cypress.ids import make_id
@@ -25,7 +25,7 @@ class Chunk(NamedTuple):
     past: int
 
 
-def flush(connection: sqlite3.Connection, layout: TableLayout, tablet: Tablet) -> None:
+def flush(connection: Connection, layout: TableLayout, tablet: Tablet) -> None:
     """Write what a tablet got since its last flush into a chunk; without rows there is none."""
     counter = "last_write_ts" if layout.sorted else "total_rows"
     past = counters.of(connection, layout, tablet.index, counter)
@@ -34,13 +34,13 @@ def flush(connection: sqlite3.Connection, layout: TableLayout, tablet: Tablet) -
         add(connection, tablet.tablet_id, Chunk(make_id("chunk"), first, past))
 
 
-def begin_at(connection: sqlite3.Connection, tablet_id: str, row_index: int) -> None:
+def begin_at(connection: Connection, tablet_id: str, row_index: int) -> None:
     """Let a new tablet of an ordered table begin at a row."""
     if row_index:
         add(connection, tablet_id, Chunk("", 0, row_index), dropped=True)
 
 
-def drop_trimmed(connection: sqlite3.Connection, tablet_id: str, trimmed_rows: int) -> None:
+def drop_trimmed(connection: Connection, tablet_id: str, trimmed_rows: int) -> None:
     """Drop the chunks whose rows are all trimmed."""
     connection.execute(
         "UPDATE chunk_lists SET dropped = 1 WHERE tablet_id = ? AND past <= ?",
@@ -48,7 +48,7 @@ def drop_trimmed(connection: sqlite3.Connection, tablet_id: str, trimmed_rows: i
     )
 
 
-def until(connection: sqlite3.Connection, tablet_id: str) -> int:
+def until(connection: Connection, tablet_id: str) -> int:
     """Return where the next chunk of a tablet begins, dropped chunks included."""
     (past,) = connection.execute(
         "SELECT coalesce(max(past), 0) FROM chunk_lists WHERE tablet_id = ?", (tablet_id,)
@@ -56,7 +56,7 @@ def until(connection: sqlite3.Connection, tablet_id: str) -> int:
     return int(past)
 
 
-def end_of_chunk(connection: sqlite3.Connection, tablet_id: str, row_index: int) -> int | None:
+def end_of_chunk(connection: Connection, tablet_id: str, row_index: int) -> int | None:
     """Return where the chunk ends that holds a row of an ordered tablet; None if it is not flushed."""
     (past,) = connection.execute(
         "SELECT min(past) FROM chunk_lists WHERE tablet_id = ? AND past > ?", (tablet_id, row_index)
@@ -64,7 +64,7 @@ def end_of_chunk(connection: sqlite3.Connection, tablet_id: str, row_index: int)
     return None if past is None else int(past)
 
 
-def chunks(connection: sqlite3.Connection, tablet_id: str, *, trimmed: bool = False) -> list[Chunk]:
+def chunks(connection: Connection, tablet_id: str, *, trimmed: bool = False) -> list[Chunk]:
     """Return the chunks that a tablet holds, in order; with those that are trimmed, whose indexes stay."""
     wanted = "chunk_id != ''" if trimmed else "dropped = 0"
     found = connection.execute(
@@ -75,18 +75,18 @@ def chunks(connection: sqlite3.Connection, tablet_id: str, *, trimmed: bool = Fa
     return [Chunk(*each) for each in found]
 
 
-def first_kept(connection: sqlite3.Connection, tablet_id: str) -> int:
+def first_kept(connection: Connection, tablet_id: str) -> int:
     """Return where the first chunk begins that is not dropped, or else where the next one will."""
     held = chunks(connection, tablet_id)
     return held[0].first if held else until(connection, tablet_id)
 
 
-def rename(connection: sqlite3.Connection, old_id: str, new_id: str) -> None:
+def rename(connection: Connection, old_id: str, new_id: str) -> None:
     """Give the chunks of a tablet to its successor."""
     connection.execute("UPDATE chunk_lists SET tablet_id = ? WHERE tablet_id = ?", (new_id, old_id))
 
 
-def copy(connection: sqlite3.Connection, source_id: str, target_id: str) -> None:
+def copy(connection: Connection, source_id: str, target_id: str) -> None:
     """Let a copied tablet share the chunks of its source."""
     connection.execute(
         "INSERT INTO chunk_lists SELECT ?, position, chunk_id, first, past, dropped"
@@ -95,7 +95,7 @@ def copy(connection: sqlite3.Connection, source_id: str, target_id: str) -> None
     )
 
 
-def join(connection: sqlite3.Connection, source_id: str, target_id: str, shift: int) -> None:
+def join(connection: Connection, source_id: str, target_id: str, shift: int) -> None:
     """Append the chunks of one tablet to those of another, `shift` further on."""
     for chunk in chunks(connection, source_id):
         moved = chunk._replace(first=chunk.first + shift, past=chunk.past + shift)
@@ -103,16 +103,14 @@ def join(connection: sqlite3.Connection, source_id: str, target_id: str, shift: 
     forget(connection, [source_id])
 
 
-def forget(connection: sqlite3.Connection, tablet_ids: Iterable[str]) -> None:
+def forget(connection: Connection, tablet_ids: Iterable[str]) -> None:
     """Remove every trace of tablets."""
     connection.executemany(
         "DELETE FROM chunk_lists WHERE tablet_id = ?", [(each,) for each in tablet_ids]
     )
 
 
-def add(
-    connection: sqlite3.Connection, tablet_id: str, chunk: Chunk, *, dropped: bool = False
-) -> None:
+def add(connection: Connection, tablet_id: str, chunk: Chunk, *, dropped: bool = False) -> None:
     """Put a chunk behind those that a tablet has."""
     connection.execute(
         "INSERT INTO chunk_lists SELECT ?, coalesce(max(position), -1) + 1, ?, ?, ?, ?"

@@ -7,9 +7,9 @@ is older than the period of the automatic flush. It never changes the state of a
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Sequence
+from sqlite3 import Connection
 from typing import Any
 
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS
@@ -20,10 +20,7 @@ _PERIOD = "dynamic_store_auto_flush_period"
 
 
 def drop_unflushed(
-    connection: sqlite3.Connection,
-    layout: TableLayout,
-    indexes: Sequence[int],
-    attributes: dict[str, Any],
+    connection: Connection, layout: TableLayout, indexes: Sequence[int], attributes: dict[str, Any]
 ) -> None:
     """Bring tablets back to what was flushed.
 
@@ -58,9 +55,7 @@ def _horizon(attributes: dict[str, Any]) -> int:
     return int(time.time() - seconds) << TIMESTAMP_COUNTER_BITS
 
 
-def _drop_sorted(
-    connection: sqlite3.Connection, layout: TableLayout, tablet: Tablet, moment: int
-) -> None:
+def _drop_sorted(connection: Connection, layout: TableLayout, tablet: Tablet, moment: int) -> None:
     table, history = quote(layout.sql_table), quote(layout.history_table)
     inside, bounds = retention.key_range(layout, range(tablet.index, tablet.index + 1))
     locks = [quote(name) for name in layout.lock_columns]
@@ -81,7 +76,7 @@ def _drop_sorted(
 
 
 def _drop_ordered(
-    connection: sqlite3.Connection, layout: TableLayout, tablet: Tablet, horizon: int
+    connection: Connection, layout: TableLayout, tablet: Tablet, horizon: int
 ) -> None:
     names = ("total_rows", "trimmed_rows", "total_weight", "trimmed_weight")
     total, trimmed, total_weight, trimmed_weight = counters.of(

@@ -6,7 +6,7 @@ It never reads or writes rows of clients. A change of shape (schema, tablets) is
 
 from __future__ import annotations
 
-import sqlite3
+from sqlite3 import Connection
 from typing import Any
 
 from yt_exactly_once.local import arguments
@@ -48,9 +48,7 @@ _SHAPE_ATTRIBUTES = frozenset(
 ) | {"cumulative_data_weights"}
 
 
-def create(
-    connection: sqlite3.Connection, node_id: str, attributes: dict[str, Any]
-) -> dict[str, Any]:
+def create(connection: Connection, node_id: str, attributes: dict[str, Any]) -> dict[str, Any]:
     """Create the storage of a new dynamic table.
 
     Consumers and producers (`treat_as_queue_consumer`, `treat_as_queue_producer`) for which no schema
@@ -88,7 +86,7 @@ def create(
     return kept
 
 
-def drop(connection: sqlite3.Connection, node_id: str) -> None:
+def drop(connection: Connection, node_id: str) -> None:
     """Remove the storage of a dynamic table; other nodes are left alone."""
     layout = find_layout(connection, node_id, node_id)
     if layout is None:
@@ -103,7 +101,7 @@ def drop(connection: sqlite3.Connection, node_id: str) -> None:
         connection.execute(f"DELETE FROM {table} WHERE node_id = ?", (node_id,))
 
 
-def copy(connection: sqlite3.Connection, source_node_id: str, new_node_id: str) -> None:
+def copy(connection: Connection, source_node_id: str, new_node_id: str) -> None:
     """Copy the storage of a dynamic table that is not mounted; the copy is unmounted.
 
     Raises:
@@ -145,7 +143,7 @@ def copy(connection: sqlite3.Connection, source_node_id: str, new_node_id: str) 
     touch_layout(connection, new_node_id)
 
 
-def check_movable(connection: sqlite3.Connection, node_id: str) -> None:
+def check_movable(connection: Connection, node_id: str) -> None:
     """Refuse to move a dynamic table with a mounted or frozen tablet.
 
     Raises:
@@ -157,7 +155,7 @@ def check_movable(connection: sqlite3.Connection, node_id: str) -> None:
 
 
 def check_change(
-    connection: sqlite3.Connection, node: Node, name: str, *value: Any, in_transaction: bool
+    connection: Connection, node: Node, name: str, *value: Any, in_transaction: bool
 ) -> None:
     """Refuse a change of a setting that is not allowed now; without a value, its removal.
 
@@ -173,7 +171,7 @@ def check_change(
 
 
 def _create_tablets(
-    connection: sqlite3.Connection, node_id: str, schema: TableSchema, attributes: dict[str, Any]
+    connection: Connection, node_id: str, schema: TableSchema, attributes: dict[str, Any]
 ) -> None:
     count = arguments.integer(attributes, "tablet_count", None)
     raw_pivots = attributes.get("pivot_keys")

@@ -6,9 +6,9 @@ snapshot of a transaction, or the newest state.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from sqlite3 import Connection
 from typing import Any
 
 import numpy as np
@@ -40,7 +40,7 @@ INDEX_COLUMNS = tuple(
 
 
 def layout_at(
-    connection: sqlite3.Connection,
+    connection: Connection,
     layout: TableLayout,
     timestamp: int | None = None,
     retention_timestamp: int | None = None,
@@ -69,10 +69,7 @@ def layout_at(
 
 
 def lookup_stored(
-    connection: sqlite3.Connection,
-    layout: TableLayout,
-    keys: Sequence[bytes],
-    columns: Sequence[Column],
+    connection: Connection, layout: TableLayout, keys: Sequence[bytes], columns: Sequence[Column]
 ) -> StoredRows:
     """Return the rows that exist in the order of the keys, for formats that write by vector."""
     # SQLite would not look keys up in rows of two tables.
@@ -94,10 +91,7 @@ def lookup_stored(
 
 
 def lookup(
-    connection: sqlite3.Connection,
-    layout: TableLayout,
-    keys: Sequence[bytes],
-    columns: Sequence[Column],
+    connection: Connection, layout: TableLayout, keys: Sequence[bytes], columns: Sequence[Column]
 ) -> list[Row | None]:
     """Return one row per key in the order of the keys, None where there is none."""
     found = fetch(connection, layout, keys, columns)
@@ -107,10 +101,7 @@ def lookup(
 
 
 def fetch(
-    connection: sqlite3.Connection,
-    layout: TableLayout,
-    keys: Sequence[bytes],
-    columns: Sequence[Column],
+    connection: Connection, layout: TableLayout, keys: Sequence[bytes], columns: Sequence[Column]
 ) -> dict[bytes, tuple[Any, ...]]:
     """Return stored values of the existing rows by key."""
     found: dict[bytes, tuple[Any, ...]] = {}
@@ -126,10 +117,7 @@ def fetch(
 
 
 def timestamped_lookup(
-    connection: sqlite3.Connection,
-    layout: TableLayout,
-    keys: Sequence[bytes],
-    columns: Sequence[Column],
+    connection: Connection, layout: TableLayout, keys: Sequence[bytes], columns: Sequence[Column]
 ) -> list[Row | None]:
     """Return rows as `lookup` does, with a column `$timestamp:x` for every value column `x`."""
     places = [layout.value_columns.index(column) for column in columns if not column.is_key]
@@ -149,7 +137,7 @@ def timestamped_lookup(
 
 
 def read_range(
-    connection: sqlite3.Connection,
+    connection: Connection,
     layout: TableLayout,
     tablet_index: int,
     offset: int,
@@ -172,7 +160,7 @@ def read_range(
 
 
 def ordered_rows(
-    connection: sqlite3.Connection, layout: TableLayout, tablet_index: int, first: int, past: int
+    connection: Connection, layout: TableLayout, tablet_index: int, first: int, past: int
 ) -> Iterator[Rows]:
     """Yield the rows of a tablet of an ordered table in a range of indexes, piece by piece."""
     trimmed, total = bounds(connection, layout, tablet_index)
@@ -181,9 +169,7 @@ def ordered_rows(
     return blocks.read(connection, layout, tablet_id, first, past)
 
 
-def bounds(
-    connection: sqlite3.Connection, layout: TableLayout, tablet_index: int
-) -> tuple[int, int]:
+def bounds(connection: Connection, layout: TableLayout, tablet_index: int) -> tuple[int, int]:
     """Return the indexes of the first row of an ordered tablet and of the next one to come."""
     trimmed, total = counters.of(connection, layout, tablet_index, "trimmed_rows", "total_rows")
     return int(trimmed), int(total)
@@ -203,7 +189,7 @@ def stored_rows(layout: TableLayout, tablet_index: int, parts: Sequence[Rows]) -
 
 
 def cell(
-    connection: sqlite3.Connection, layout: TableLayout, index: int, row_index: int, name: str
+    connection: Connection, layout: TableLayout, index: int, row_index: int, name: str
 ) -> int | None:
     """Return a number of a row of an ordered table; None without the column, the row or the number."""
     place = next((at for at, column in enumerate(layout.columns) if column.name == name), None)

@@ -10,8 +10,8 @@ when the table is written.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
+from sqlite3 import Connection
 from typing import Any
 
 from yt_exactly_once.local.errors import YtError
@@ -31,24 +31,24 @@ CREATE TABLE IF NOT EXISTS retention (
 """
 
 
-def initialize(connection: sqlite3.Connection) -> None:
+def initialize(connection: Connection) -> None:
     """Create the table; needs a connection of `Store.write`."""
     connection.execute(_TABLE)
 
 
-def retained_from(connection: sqlite3.Connection, node_id: str) -> int:
+def retained_from(connection: Connection, node_id: str) -> int:
     """Return the timestamp since which a table's history is complete."""
     return _known(connection, node_id, "retained_from")
 
 
-def _known(connection: sqlite3.Connection, node_id: str, column: str) -> int:
+def _known(connection: Connection, node_id: str, column: str) -> int:
     found = connection.execute(
         f"SELECT {column} FROM retention WHERE node_id = ?", (node_id,)
     ).fetchone()
     return int(found[0]) if found else 0
 
 
-def copy(connection: sqlite3.Connection, source_id: str, new_id: str) -> None:
+def copy(connection: Connection, source_id: str, new_id: str) -> None:
     """Let the copy of a table know as much of the past as its source."""
     connection.execute(
         "INSERT INTO retention SELECT ?, pruned_at, retained_from, checked_from FROM retention"
@@ -58,7 +58,7 @@ def copy(connection: sqlite3.Connection, source_id: str, new_id: str) -> None:
 
 
 def check_start(
-    connection: sqlite3.Connection,
+    connection: Connection,
     layout: TableLayout,
     tablets: Sequence[Tablet],
     start: int,
@@ -90,7 +90,7 @@ def check_start(
             )
 
 
-def prune(connection: sqlite3.Connection, layout: TableLayout, timestamp: int) -> None:
+def prune(connection: Connection, layout: TableLayout, timestamp: int) -> None:
     """Drop what is older than the kept span; at most once a minute per table."""
     pruned_at = _known(connection, layout.node_id, "pruned_at")
     if not pruned_at:
@@ -111,7 +111,7 @@ def prune(connection: sqlite3.Connection, layout: TableLayout, timestamp: int) -
     compact(connection, layout, timestamp)
 
 
-def compact(connection: sqlite3.Connection, layout: TableLayout, timestamp: int) -> None:
+def compact(connection: Connection, layout: TableLayout, timestamp: int) -> None:
     """Drop the rows, and the history of rows, that the settings of a table keep no longer."""
     options = layout.options
     death = _death(options, timestamp)
@@ -137,9 +137,7 @@ def compact(connection: sqlite3.Connection, layout: TableLayout, timestamp: int)
     _remember(connection, layout.node_id, retained_from=horizon)
 
 
-def trim(
-    connection: sqlite3.Connection, layout: TableLayout, tablet: Tablet, row_index: int
-) -> None:
+def trim(connection: Connection, layout: TableLayout, tablet: Tablet, row_index: int) -> None:
     """Drop the rows of a tablet before an index that it has."""
     trimmed, weight = counters.of(
         connection, layout, tablet.index, "trimmed_rows", "trimmed_weight"
@@ -154,9 +152,7 @@ def trim(
     blocks.drop_before(connection, tablet.tablet_id, min([row_index, *(c.first for c in held)]))
 
 
-def _trim_expired(
-    connection: sqlite3.Connection, layout: TableLayout, tablet: Tablet, death: int
-) -> None:
+def _trim_expired(connection: Connection, layout: TableLayout, tablet: Tablet, death: int) -> None:
     """Trim the chunks whose rows have all expired, unless too few rows would be left."""
     total, trimmed = counters.of(connection, layout, tablet.index, "total_rows", "trimmed_rows")
     expired = blocks.past_until(connection, layout, tablet.tablet_id, death)
@@ -185,7 +181,7 @@ def key_range(layout: TableLayout, tablets: range) -> tuple[str, list[bytes]]:
     return '"$key" >= ? AND "$key" < ?', [*bounds, layout.tablets[tablets.stop].pivot_key]
 
 
-def _has_rows(connection: sqlite3.Connection, layout: TableLayout, tablet: Tablet) -> bool:
+def _has_rows(connection: Connection, layout: TableLayout, tablet: Tablet) -> bool:
     inside, bounds = key_range(layout, range(tablet.index, tablet.index + 1))
     query = f"SELECT 1 FROM {layout.sql_source} WHERE {inside} LIMIT 1"
     return connection.execute(query, bounds).fetchone() is not None
@@ -196,7 +192,7 @@ def _span(milliseconds: int) -> int:
     return -(-milliseconds // 1000) << TIMESTAMP_COUNTER_BITS
 
 
-def _remember(connection: sqlite3.Connection, node_id: str, **moments: int) -> None:
+def _remember(connection: Connection, node_id: str, **moments: int) -> None:
     known = {"pruned_at": 0, "retained_from": 0, "checked_from": 0} | moments
     changes = ", ".join(f"{name} = {moment}" for name, moment in moments.items())
     connection.execute(

@@ -7,11 +7,11 @@ The format never changes: https://www.sqlite.org/fileformat2.html.
 
 from __future__ import annotations
 
-import sqlite3
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
+from sqlite3 import Connection
 from typing import Any
 
 import numpy as np
@@ -75,7 +75,7 @@ def parameters(
 
 
 @contextmanager
-def opened(connection: sqlite3.Connection, columns: Sequence[Any]) -> Iterator[bool]:
+def opened(connection: Connection, columns: Sequence[Any]) -> Iterator[bool]:
     """Open rows as the table `TABLE` for a while; the answer is False where they must be bound instead.
 
     Args:

@@ -7,9 +7,9 @@ in the table `row_locks`.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from sqlite3 import Connection
 from typing import Any, Literal
 
 from yt_exactly_once.local.errors import YtError
@@ -130,7 +130,7 @@ class RowLocks:
     """
 
     def __init__(
-        self, connection: sqlite3.Connection, layout: TableLayout, start: int, timestamp: int
+        self, connection: Connection, layout: TableLayout, start: int, timestamp: int
     ) -> None:
         self._connection = connection
         self._layout = layout

@@ -7,8 +7,8 @@ are fetched as Python objects.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator, Sequence
+from sqlite3 import Connection
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,7 @@ class _OtherFormError(Exception):
     """A row or a value is not in the form that is read here."""
 
 
-def fetch(connection: sqlite3.Connection, query: str, columns: Sequence[Column]) -> list[Any]:
+def fetch(connection: Connection, query: str, columns: Sequence[Column]) -> list[Any]:
     """Return the rows of a query as stored arrays, one per column, all of one length.
 
     Args:
@@ -64,7 +64,7 @@ def fetch(connection: sqlite3.Connection, query: str, columns: Sequence[Column])
         connection.execute(f"DELETE FROM {_SCHEMA}.{table}")
 
 
-def _prepare(connection: sqlite3.Connection, width: int) -> str:
+def _prepare(connection: Connection, width: int) -> str:
     """Return the name of a table of so many columns."""
     if _SCHEMA not in {name for _, name, _ in connection.execute("PRAGMA database_list")}:
         # Not an image: what a transaction writes into one is not there before its end.

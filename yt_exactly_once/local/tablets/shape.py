@@ -5,8 +5,8 @@ Rows stay where they are: tablets of a sorted table are only bounds, and new col
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
+from sqlite3 import Connection
 from typing import Any
 
 from yt_exactly_once.local import arguments
@@ -50,7 +50,7 @@ def tablet_range(layout: TableLayout, first: int | None, last: int | None) -> ra
 
 
 def reshard(
-    connection: sqlite3.Connection,
+    connection: Connection,
     layout: TableLayout,
     bounds: tuple[int | None, int | None],
     count: int | None,
@@ -93,7 +93,7 @@ def reshard(
     touch_layout(connection, layout.node_id)
 
 
-def alter(connection: sqlite3.Connection, layout: TableLayout, raw_schema: Any) -> None:
+def alter(connection: Connection, layout: TableLayout, raw_schema: Any) -> None:
     """Change the schema of a table whose tablets are all unmounted.
 
     Raises:
@@ -135,7 +135,7 @@ def _check_stored(old: TableSchema, new: TableSchema) -> None:
 
 
 def _reshard_sorted(
-    connection: sqlite3.Connection,
+    connection: Connection,
     layout: TableLayout,
     affected: range,
     count: int | None,
@@ -177,12 +177,7 @@ def _reshard_sorted(
 
 
 def _pivots_by_rows(
-    connection: sqlite3.Connection,
-    layout: TableLayout,
-    affected: range,
-    count: int,
-    *,
-    sliced: bool,
+    connection: Connection, layout: TableLayout, affected: range, count: int, *, sliced: bool
 ) -> list[list[Any]] | None:
     """Return first keys of tablets that hold about as many rows each; None for too few rows."""
     condition, bounds = retention.key_range(layout, affected)
@@ -204,7 +199,7 @@ def _pivots_by_rows(
 
 
 def _reshard_ordered(
-    connection: sqlite3.Connection,
+    connection: Connection,
     layout: TableLayout,
     affected: range,
     count: int,
@@ -225,7 +220,7 @@ def _reshard_ordered(
         insert_tablet(connection, layout.node_id, index, (), layout.schema, state)
 
 
-def _check_joinable(connection: sqlite3.Connection, layout: TableLayout, index: int) -> None:
+def _check_joinable(connection: Connection, layout: TableLayout, index: int) -> None:
     """Refuse to join a tablet that is trimmed into a chunk: its rows could not be numbered."""
     tablet = layout.tablets[index]
     trimmed = counters.of(connection, layout, index, "trimmed_rows")
@@ -236,7 +231,7 @@ def _check_joinable(connection: sqlite3.Connection, layout: TableLayout, index: 
         )
 
 
-def _join(connection: sqlite3.Connection, layout: TableLayout, source: int, target: int) -> None:
+def _join(connection: Connection, layout: TableLayout, source: int, target: int) -> None:
     """Append the rows of one tablet to another one, which must be before it."""
     names = ("total_rows", "trimmed_rows", "total_weight", "trimmed_weight")
     total, trimmed, weight, trimmed_weight = counters.of(connection, layout, source, *names)
@@ -251,7 +246,7 @@ def _join(connection: sqlite3.Connection, layout: TableLayout, source: int, targ
     flushed.join(connection, source_id, target_id, past - trimmed)
 
 
-def _replace_tablet(connection: sqlite3.Connection, layout: TableLayout, index: int) -> None:
+def _replace_tablet(connection: Connection, layout: TableLayout, index: int) -> None:
     """Give a tablet that keeps its rows a new id, as everything in a resharded range gets."""
     tablet_id = make_id("tablet")
     counters.put(connection, layout, index, tablet_id=tablet_id)
@@ -261,7 +256,7 @@ def _replace_tablet(connection: sqlite3.Connection, layout: TableLayout, index: 
 
 
 def _forget_tablets(
-    connection: sqlite3.Connection, layout: TableLayout, removed: range, added: int
+    connection: Connection, layout: TableLayout, removed: range, added: int
 ) -> None:
     """Remove tablets and move the later ones so that a number of new ones fits in between."""
     connection.execute(
@@ -274,7 +269,7 @@ def _forget_tablets(
         counters.put(connection, layout, index, tablet_index=index + shift)
 
 
-def _extend_keys(connection: sqlite3.Connection, tables: list[str], added: int) -> None:
+def _extend_keys(connection: Connection, tables: list[str], added: int) -> None:
     """Append nulls for new key columns to every stored key; the order does not change."""
     for table in tables:
         connection.execute(

@@ -7,8 +7,8 @@ passed. Other locks are looked up first, see `row_locks`.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
+from sqlite3 import Connection
 
 import pyarrow as pa
 from yt.yson import YsonUint64
@@ -36,7 +36,7 @@ class SortedWriter:
 
     def __init__(
         self,
-        connection: sqlite3.Connection,
+        connection: Connection,
         layout: TableLayout,
         transaction_id: str,
         start: int,

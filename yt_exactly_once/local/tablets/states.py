@@ -6,9 +6,9 @@ mounting or freezing.
 
 from __future__ import annotations
 
-import sqlite3
 from collections import Counter
 from collections.abc import Sequence
+from sqlite3 import Connection
 from typing import Any, Literal
 
 from yt_exactly_once.local import arguments
@@ -55,7 +55,7 @@ def check_transition(
 
 
 def change_state(
-    connection: sqlite3.Connection,
+    connection: Connection,
     layout: TableLayout,
     state: str,
     attributes: dict[str, Any],
@@ -98,7 +98,7 @@ def change_state(
         retention.compact(connection, remounted, revision)
 
 
-def _check_chunks(connection: sqlite3.Connection, tablet: Tablet) -> None:
+def _check_chunks(connection: Connection, tablet: Tablet) -> None:
     """Refuse to mount a tablet that has a chunk twice, as a concatenation may leave it."""
     listed = Counter(chunk.chunk_id for chunk in flushed.chunks(connection, tablet.tablet_id))
     for chunk_id, count in listed.most_common(1):
@@ -109,9 +109,7 @@ def _check_chunks(connection: sqlite3.Connection, tablet: Tablet) -> None:
             )
 
 
-def remount(
-    connection: sqlite3.Connection, layout: TableLayout, attributes: dict[str, Any]
-) -> TableLayout:
+def remount(connection: Connection, layout: TableLayout, attributes: dict[str, Any]) -> TableLayout:
     """Take the settings of the node over into the layout; return the new one.
 
     Raises:

@@ -5,9 +5,9 @@ Owns the DDL. What may be created is decided elsewhere (`lifecycle`, `shape`).
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from itertools import pairwise
+from sqlite3 import Connection
 from typing import Any
 
 from yt.yson import YsonUint64
@@ -50,7 +50,7 @@ def sql_names(schema: TableSchema, known: dict[str, str] | None = None) -> tuple
 
 
 def create_storage(
-    connection: sqlite3.Connection, node_id: str, schema: TableSchema, names: Sequence[str]
+    connection: Connection, node_id: str, schema: TableSchema, names: Sequence[str]
 ) -> None:
     """Create the SQL tables of a dynamic table; rows of an ordered one are in `blocks`.
 
@@ -84,7 +84,7 @@ def create_storage(
 
 
 def insert_tablet(
-    connection: sqlite3.Connection,
+    connection: Connection,
     node_id: str,
     index: int,
     pivot: Sequence[Any],

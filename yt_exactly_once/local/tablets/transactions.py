@@ -7,11 +7,11 @@ What was never started here, has ended, or belongs to another proxy is the same 
 from __future__ import annotations
 
 import math
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from sqlite3 import Connection
 
 from yt_exactly_once.local.cypress.ids import make_id
 from yt_exactly_once.local.errors import Code, YtError
@@ -83,7 +83,7 @@ class TabletTransaction:
             self._batches += batches
 
     @contextmanager
-    def read(self) -> Iterator[sqlite3.Connection]:
+    def read(self) -> Iterator[Connection]:
         """Give the state at the start of the transaction; one reader at a time."""
         with self.lock:
             self._check_active("Cannot read since")

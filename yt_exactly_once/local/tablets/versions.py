@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
+from sqlite3 import Connection
 from typing import TYPE_CHECKING, Any
 
 from yt import yson
@@ -54,7 +54,7 @@ class Retention:
 
 
 def lookup(
-    connection: sqlite3.Connection,
+    connection: Connection,
     layout: TableLayout,
     keys: Sequence[bytes],
     columns: Sequence[Column],
