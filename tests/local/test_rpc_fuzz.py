@@ -131,7 +131,7 @@ def test_random_request_is_answered(alive, name):
     method = METHODS[name]
     with RawRpc(alive) as rpc:
         for _ in range(max(ROUNDS // 10, 10)):
-            parts = request_parts(name, filled(chance, method.request), attachments(chance))
+            parts = request_parts(name, filled(chance, method.message("TReq")), attachments(chance))
             rpc.send(parts)
             if method.direction != "none":
                 rpc.send(stream_end(parts))
@@ -154,7 +154,9 @@ def test_damaged_bytes_are_answered_or_end_the_connection(alive, seed):
     ends = {"answered": 0, "closed": 0}
     for _ in range(ROUNDS):
         name = chance.choice(names)
-        parts = request_parts(name, filled(chance, METHODS[name].request), attachments(chance))
+        parts = request_parts(
+            name, filled(chance, METHODS[name].message("TReq")), attachments(chance)
+        )
         flags = chance.choice([0, packets.WANTS_ACK])
         raw = bytearray(b"".join(packets.message(bytes(16), parts, flags=flags)))
         # Half of the packets keep their frame, so that what is in it is read.

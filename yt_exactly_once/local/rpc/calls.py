@@ -62,7 +62,8 @@ class Call:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-Opening = Callable[[Call], list[bytes]]
+Parameters = Callable[[Any], dict[str, Any]]
+Run = Callable[[Call], Any]
 
 
 @dataclass(frozen=True)
@@ -72,28 +73,37 @@ class Method:
     Attributes:
         name: on the wire.
         command: name of the command, or what tells it from the request.
-        commands: every command that it may be.
-        partial: what is missing compared to the real method.
         parameters: reads the parameters of the command out of the request.
         run: executes; of a method that streams its answer it returns the blocks.
+        messages: follows `TReq` and `TRsp` where that is not the name.
         direction: whether a stream belongs to it, and who sends.
         opening: of a stream that the client writes: blocks that go to it first.
+        several: every command that it may be, if that is not one.
+        partial: what is missing compared to the real method.
     """
 
     name: str
     command: str | Callable[[Any], str]
-    commands: tuple[str, ...]
-    partial: str
-    parameters: Callable[[Any], dict[str, Any]]
-    request: str
-    response: str
-    run: Callable[[Call], Any]
+    parameters: Parameters
+    run: Run
+    messages: str = ""
     direction: Direction = "none"
-    opening: Opening | None = None
+    opening: Callable[[Call], list[bytes]] | None = None
+    several: tuple[str, ...] = ()
+    partial: str = ""
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """Every command that it may be."""
+        return (self.command,) if isinstance(self.command, str) else self.several
 
     def command_name(self, request: Any) -> str:
         """Return the name of the command that a request asks for."""
         return self.command if isinstance(self.command, str) else self.command(request)
+
+    def message(self, prefix: Literal["TReq", "TRsp"]) -> str:
+        """Return the name of its request or its response."""
+        return prefix + (self.messages or self.name)
 
 
 METHODS: dict[str, Method] = {}
@@ -102,43 +112,22 @@ METHODS: dict[str, Method] = {}
 def method(
     name: str,
     command: str | Callable[[Any], str],
-    parameters: Callable[[Any], dict[str, Any]] = options.parameters,
-    *,
-    messages: str | None = None,
-    direction: Direction = "none",
-    opening: Opening | None = None,
-    commands: tuple[str, ...] = (),
-    partial: str = "",
-) -> Callable[[Callable[[Call], Any]], Callable[[Call], Any]]:
-    """Register a method, see `Method`; `messages` follows `TReq` and `TRsp` where that is not the name."""
+    parameters: Parameters = options.parameters,
+    **traits: Any,
+) -> Callable[[Run], Run]:
+    """Register a method; the traits are further attributes of `Method`."""
 
-    def register(run: Callable[[Call], Any]) -> Callable[[Call], Any]:
-        base = messages or name
-        METHODS[name] = Method(
-            name,
-            command,
-            (command,) if isinstance(command, str) else commands,
-            partial,
-            parameters,
-            f"TReq{base}",
-            f"TRsp{base}",
-            run,
-            direction,
-            opening,
-        )
+    def register(run: Run) -> Run:
+        METHODS[name] = Method(name, command, parameters, run, **traits)
         return run
 
     return register
 
 
 def plain(
-    name: str,
-    command: str,
-    parameters: Callable[[Any], dict[str, Any]] = options.parameters,
-    *,
-    messages: str | None = None,
+    name: str, command: str, parameters: Parameters = options.parameters, **traits: Any
 ) -> None:
     """Register a method that answers with what its command returns; see `method`."""
-    method(name, command, parameters, messages=messages)(
+    method(name, command, parameters, **traits)(
         lambda call: options.fill(call.response, call.execute() or {})
     )

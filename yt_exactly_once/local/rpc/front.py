@@ -118,7 +118,7 @@ class Front:
     def _prepare(self, method: Method, exchange: Exchange) -> tuple[Call, list[Fault]]:
         """Read a request, and find the faults that it meets."""
         user = self._authenticate(exchange.header)
-        request = envelopes.body(exchange.header, exchange.parts, method.request)
+        request = envelopes.body(exchange.header, exchange.parts, method.message("TReq"))
         try:
             parameters = method.parameters(request)
             command = method.command_name(request)
@@ -129,7 +129,7 @@ class Front:
             _names(request) & support.REFUSED_PARAMETERS.get(command, {}).keys(), True
         )
         context = Context(self._proxy, command, {**_TYPED, **asked, **parameters}, user)
-        response = message_types.new(method.response)
+        response = message_types.new(method.message("TRsp"))
         call = Call(context, self._state, request, exchange.parts[1:], response)
         return call, self._proxy.faults.take(command, parameters)
 

@@ -123,9 +123,9 @@ _INERT = {entry.name: entry.inert for entry in entries()}
 _FIELDS = {_CLASSES[entry.name].DESCRIPTOR.full_name: entry.fields for entry in entries()}
 
 
-def new(name: str) -> Any:
-    """Return an empty message."""
-    return _CLASSES[name]()
+def new(name: str, **values: Any) -> Any:
+    """Return a message with these fields."""
+    return _CLASSES[name](**values)
 
 
 def fields(message: Any) -> tuple[FieldEntry, ...]:

@@ -10,19 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from sqlite3 import Connection
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.tables.layout import TableLayout, quote
 
 LockType = Literal["none", "shared_weak", "shared_strong", "shared_write", "exclusive"]
-LOCK_TYPES: tuple[LockType, ...] = (
-    "none",
-    "shared_weak",
-    "shared_strong",
-    "shared_write",
-    "exclusive",
-)
+LOCK_TYPES: tuple[LockType, ...] = get_args(LockType)
 """From the weakest to the strongest."""
 
 PRIMARY_LOCK = ""

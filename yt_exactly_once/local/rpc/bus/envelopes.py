@@ -21,6 +21,7 @@ HANDSHAKE = 0x68737562
 _HEADERS = {
     REQUEST: "TRequestHeader",
     CANCEL: "TRequestCancelationHeader",
+    RESPONSE: "TResponseHeader",
     PAYLOAD: "TStreamingPayloadHeader",
     FEEDBACK: "TStreamingFeedbackHeader",
     HANDSHAKE: "THandshake",
@@ -57,7 +58,7 @@ def parse(parts: Parts) -> Envelope:
         raise BadPacketError("A message without a header")
     (kind,) = _KIND.unpack_from(head)
     name = _HEADERS.get(kind)
-    if name is None:
+    if name is None or kind == RESPONSE:
         raise BadPacketError(f"Unknown kind of message {kind:#x}")
     try:
         header = message_types.parse(name, head[_KIND.size :])
@@ -95,59 +96,41 @@ def body(header: Any, parts: Parts, name: str) -> Any:
 
 def response(request: Any, message: Any, attachments: Sequence[bytes | None]) -> Parts:
     """Return the parts of an answer to a request with that header."""
-    header = _response_header(request)
     encoded = message_types.dump(message)
     if request.HasField("request_codec") or request.HasField("response_codec"):
-        header.codec = 0
+        head = _head(RESPONSE, request_id=request.request_id, codec=0)
     else:
         # The envelope of a message without a codec is empty.
+        head = _head(RESPONSE, request_id=request.request_id)
         encoded = _SIZES.pack(0, len(encoded)) + encoded
-    return [_pack(RESPONSE, header), encoded, *attachments]
+    return [head, encoded, *attachments]
 
 
 def failure(request: Any, error: YtError) -> Parts:
     """Return the parts of an answer that is an error."""
-    header = _response_header(request)
-    error_messages.fill(header.error, error)
-    return [_pack(RESPONSE, header)]
+    described = message_types.new("TError")
+    error_messages.fill(described, error)
+    return [_head(RESPONSE, request_id=request.request_id, error=described)]
 
 
 def payload(request: Any, number: int, attachments: Sequence[bytes | None]) -> Parts:
     """Return a packet of the stream that an answer sends."""
-    header = message_types.new("TStreamingPayloadHeader")
-    _copy_address(header, request)
-    header.sequence_number = number
-    header.codec = 0
-    return [_pack(PAYLOAD, header), *attachments]
+    return [_head(PAYLOAD, **_address(request), sequence_number=number, codec=0), *attachments]
 
 
 def feedback(request: Any, position: int) -> Parts:
     """Return the packet that says how much of the client's stream has been read."""
-    header = message_types.new("TStreamingFeedbackHeader")
-    _copy_address(header, request)
-    header.read_position = position
-    return [_pack(FEEDBACK, header)]
+    return [_head(FEEDBACK, **_address(request), read_position=position)]
 
 
 def handshake(given: Any) -> Parts:
     """Return the answer to a handshake: the connection stays as it is, unencrypted."""
-    header = message_types.new("THandshake")
-    header.connection_id.CopyFrom(given.connection_id)
-    header.encryption_mode = 0
-    return [_pack(HANDSHAKE, header)]
+    return [_head(HANDSHAKE, connection_id=given.connection_id, encryption_mode=0)]
 
 
-def _response_header(request: Any) -> Any:
-    header = message_types.new("TResponseHeader")
-    header.request_id.CopyFrom(request.request_id)
-    return header
+def _address(request: Any) -> dict[str, Any]:
+    return {name: getattr(request, name) for name in ("request_id", "service", "method")}
 
 
-def _copy_address(header: Any, request: Any) -> None:
-    header.request_id.CopyFrom(request.request_id)
-    header.service = request.service
-    header.method = request.method
-
-
-def _pack(kind: int, header: Any) -> bytes:
-    return _KIND.pack(kind) + message_types.dump(header)
+def _head(kind: int, **fields: Any) -> bytes:
+    return _KIND.pack(kind) + message_types.dump(message_types.new(_HEADERS[kind], **fields))

@@ -41,7 +41,7 @@ def _target(request: Any) -> dict[str, Any]:
     "ModifyRows",
     _command,
     _target,
-    commands=("delete_rows", "insert_rows", "lock_rows"),
+    several=("delete_rows", "insert_rows", "lock_rows"),
     partial="rows that are written under locks of several types at once are refused",
 )
 def modify_rows(call: Call) -> None:
