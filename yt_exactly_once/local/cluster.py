@@ -177,7 +177,9 @@ class LocalCluster:
             proxy_index: which proxy it talks to first; heavy commands go to any, as ever.
             **config: overrides of the client's configuration; `token` among them.
         """
-        from yt.wrapper import YtClient  # noqa: PLC0415 - slow to import, and only needed here
+        # Slow to import, and only needed here.
+        from yt.common import update  # noqa: PLC0415
+        from yt.wrapper import YtClient  # noqa: PLC0415
 
         retries = {
             "enable": True,
@@ -185,9 +187,9 @@ class LocalCluster:
             "backoff": {"policy": "constant_time", "constant_time": 50},
         }
         defaults: dict[str, Any] = {
-            "proxy": {"retries": retries},
+            "proxy": {"retries": {**retries}},
             "dynamic_table_retries": {**retries, "total_timeout": None},
-            "batch_requests_retries": retries,
+            "batch_requests_retries": {**retries},
             # The driver for RPC takes numbers, and the client has ids in four groups.
             "enable_passing_request_id_to_driver": False,
             # An empty token keeps the client from reading the one of the user.
@@ -198,7 +200,7 @@ class LocalCluster:
         if token is not None:
             defaults.update(token=token, enable_token=True)
         url = self._proxy(proxy_index).url
-        return YtClient(proxy=url, config=_merge(defaults, config))
+        return YtClient(proxy=url, config=update(defaults, config))
 
     def inject(self, action: str, command: str = "*", **attributes: Any) -> None:
         """Add a fault rule that holds for every proxy.
@@ -349,14 +351,3 @@ def _guard_dir(data_dir: Path) -> IO[str]:
             f"Data directory {data_dir} is used by another cluster; stop it or choose another one"
         ) from error
     return guard
-
-
-def _merge(base: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
-    merged = dict(base)
-    for key, value in patch.items():
-        old = merged.get(key)
-        if isinstance(old, dict) and isinstance(value, dict):
-            merged[key] = _merge(old, value)
-        else:
-            merged[key] = value
-    return merged

@@ -110,9 +110,8 @@ def append_batch(
     layout: TableLayout, rows: Sequence[Row], *, conversions: Conversions = DEFAULT_CONVERSIONS
 ) -> Batch:
     """Encode rows for the end of an ordered table."""
-    batch = Batch("write", layout, EncodedRows((), [], 0, {}))
-    extras = (validation.TABLET_INDEX,)
-    for group in validation.encode_write(layout, rows, extras=extras, conversions=conversions):
+    batch = Batch("write", layout, EncodedRows((), [], 0))
+    for group in validation.encode_write(layout, rows, conversions=conversions):
         batch.rows.count += group.count
         batch.rows.error = group.error
         if group.error is None:
@@ -122,16 +121,12 @@ def append_batch(
 
 def _parts(layout: TableLayout, group: EncodedRows) -> Iterator[Part]:
     """Part rows by the tablets that they name, keeping their order."""
-    given = group.extras.get(validation.TABLET_INDEX)
-    indexes = None if given is None else _tablet_indexes(given)
-    if not isinstance(indexes, list):
-        yield _part(layout, group, indexes)
-        return
-    distinct = set(indexes)
+    indexes = [None] if group.tablets is None else _tablet_indexes(group.tablets)
+    distinct = set(indexes) or {None}
     unknown = distinct - {None, *range(layout.tablet_count)}
-    if unknown:
-        # The commit refuses the batch.
-        yield _part(layout, group, unknown.pop())
+    if len(distinct) == 1 or unknown:
+        # The commit refuses a tablet that is not there.
+        yield _part(layout, group, (unknown or distinct).pop())
         return
     # With one tablet to choose, rows keep their order among those that name it.
     unnamed = 0 if layout.tablet_count == 1 else -1
@@ -153,17 +148,14 @@ def _part(layout: TableLayout, group: EncodedRows, tablet: int | None) -> Part:
     return Part(tablet, group.count, dict(zip(names, columns, strict=True)), group.weights)
 
 
-def _tablet_indexes(given: Any) -> list[int | None] | int | None:
-    """Return the tablet of each row; one number where all rows go to the same."""
+def _tablet_indexes(given: Any) -> list[int | None]:
+    """Return the tablet of each row, or the only one of an array."""
     if not isinstance(given, list) and not given.null_count and len(given):
-        first = given[0].as_py()
-        if (given.to_numpy() == first).all():
-            return _tablet_index(first)
+        given = given[:1] if (given.to_numpy() == given[0].as_py()).all() else given
     indexes = listed(given)
     if not set(map(type, indexes)) <= {int, type(None)}:
         indexes = [_tablet_index(index) for index in indexes]
-    distinct = set(indexes)
-    return distinct.pop() if len(distinct) == 1 else indexes
+    return indexes
 
 
 def delete_batch(
@@ -222,11 +214,7 @@ def _with_keys(batch: Batch) -> Batch:
 
 
 def keys_of(layout: TableLayout, rows: EncodedRows) -> list[bytes]:
-    """Return the encoded keys of rows.
-
-    Raises:
-        YtError: the rows are not right.
-    """
+    """Return the encoded keys of rows, or raise their error."""
     if rows.error is not None:
         raise rows.error
     return _keys(layout, _with_computed_keys(layout, rows))

@@ -7,7 +7,7 @@ that the real proxy raises while parsing are raised; those it raises at commit t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -59,7 +59,7 @@ class EncodedRows:
         columns: which columns were given or filled.
         data: stored values per column as `vectors.encode` returns them, or `packed`; nothing if there is
             an error.
-        extras: service columns of the request, such as `$tablet_index`, as they came.
+        tablets: `$tablet_index` of the request as it came; None where no row has it.
         error: what the commit will say about these rows.
         weights: data weight of every row of an ordered table, system columns included.
         size: bytes that the data take, where rows come in pieces.
@@ -68,7 +68,7 @@ class EncodedRows:
     columns: tuple[Column, ...]
     data: list[Any]
     count: int
-    extras: dict[str, Any]
+    tablets: Any = None
     error: YtError | None = None
     weights: Any = None
     size: int = 0
@@ -97,11 +97,7 @@ def input_schema(layout: TableLayout, *, keys_only: bool = False) -> list[dict[s
 
 
 def encode_write(
-    layout: TableLayout,
-    rows: Sequence[Row],
-    *,
-    extras: tuple[str, ...] = (),
-    conversions: Conversions = DEFAULT_CONVERSIONS,
+    layout: TableLayout, rows: Sequence[Row], *, conversions: Conversions = DEFAULT_CONVERSIONS
 ) -> Iterator[EncodedRows]:
     """Encode rows that replace or append; an absent column is null.
 
@@ -111,7 +107,7 @@ def encode_write(
     held: list[EncodedRows] = []
     size = 0
     pieces = _narrow(rows, layout)
-    for part in _until_error(_encode_write(layout, piece, extras, conversions) for piece in pieces):
+    for part in _until_error(_encode_write(layout, piece, conversions) for piece in pieces):
         held.append(part)
         if isinstance(rows, PiecewiseRows) or part.count < len(rows):
             part.size = _size(part)
@@ -159,18 +155,19 @@ def _size(part: EncodedRows) -> int:
 
 
 def _encode_write(
-    layout: TableLayout, rows: Sequence[Row], extras: tuple[str, ...], conversions: Conversions
+    layout: TableLayout, rows: Sequence[Row], conversions: Conversions
 ) -> EncodedRows:
-    extras = tuple(name for name in extras if any_has(rows, name))
+    extras = [] if layout.sorted or not any_has(rows, TABLET_INDEX) else [TABLET_INDEX]
     columns = writable_columns(layout)
     if conversions.null_to_entity:
         rows = _nulls_as_entities(rows, columns)
     given = _collect(rows, columns, extras)
-    encoded = _encode(columns, given, len(rows), extras, conversions)
+    encoded = _encode(columns, given, len(rows), conversions)
+    encoded.tablets = given[-1] if extras else None
     if encoded.error is None:
         encoded.error = _check_rows(layout, encoded)
     if encoded.error is not None:
-        return replace(encoded, data=[], extras={}, weights=None)
+        return EncodedRows(columns, [], len(rows), error=encoded.error)
     return encoded
 
 
@@ -193,7 +190,7 @@ def _encode_update(
     groups: dict[tuple[Column, ...], list[Row]] = {}
     runs: list[tuple[tuple[Column, ...], list[Row]]] = []
     distinct = set()
-    _collect(rows, columns, ())
+    _collect(rows, columns)
     for row in rows:
         mentioned = tuple(column for column in columns if column.is_key or column.name in row)
         groups.setdefault(mentioned, []).append(row)
@@ -205,8 +202,8 @@ def _encode_update(
     chosen = list(groups.items()) if len(distinct) == len(rows) else runs
     result = []
     for mentioned, members in chosen:
-        given = _collect(members, mentioned, ())
-        encoded = _encode(mentioned, given, len(members), (), conversions)
+        given = _collect(members, mentioned)
+        encoded = _encode(mentioned, given, len(members), conversions)
         if encoded.error is None:
             encoded.error = _check_update(layout, mentioned) or _check_rows(layout, encoded)
         result.append(encoded)
@@ -223,8 +220,8 @@ def encode_keys(
 
 def _encode_keys(layout: TableLayout, rows: Sequence[Row], conversions: Conversions) -> EncodedRows:
     columns = tuple(column for column in layout.key_columns if column.expression is None)
-    given = _collect(rows, columns, ())
-    encoded = _encode(columns, given, len(rows), (), conversions)
+    given = _collect(rows, columns)
+    encoded = _encode(columns, given, len(rows), conversions)
     if encoded.error is None:
         encoded.error = _check_keys(encoded)
     return encoded
@@ -234,15 +231,17 @@ def _joined(parts: list[EncodedRows]) -> EncodedRows:
     """Put rows behind each other; the last ones may have an error, which is then all that is left."""
     first, count = parts[0], sum(part.count for part in parts)
     if parts[-1].error is not None:
-        return EncodedRows(first.columns, [], count, {}, parts[-1].error)
+        return EncodedRows(first.columns, [], count, error=parts[-1].error)
     if len(parts) == 1:
         return first
-    extras = {name for part in parts for name in part.extras}
+    tablets = None
+    if any(part.tablets is not None for part in parts):
+        tablets = list(chain.from_iterable(map(_named_tablets, parts)))
     return EncodedRows(
         first.columns,
         [_concatenated([part.data.pop(0) for part in parts]) for _ in first.columns],
         count,
-        {name: list(chain.from_iterable(_extra(part, name) for part in parts)) for name in extras},
+        tablets,
         None,
         None if first.weights is None else _weights([part.weights for part in parts]),
         sum(part.size for part in parts),
@@ -258,8 +257,8 @@ def _weights(parts: list[Any]) -> Any:
     return np.broadcast_to(np.int64(only), sum(map(len, parts)))
 
 
-def _extra(part: EncodedRows, name: str) -> list[Any]:
-    return listed(part.extras[name]) if name in part.extras else [None] * part.count
+def _named_tablets(part: EncodedRows) -> list[Any]:
+    return [None] * part.count if part.tablets is None else listed(part.tablets)
 
 
 def _concatenated(pieces: list[Any]) -> Any:
@@ -293,11 +292,11 @@ def _hashable(value: Any) -> Any:
 
 
 def _collect(
-    rows: Sequence[Row], columns: tuple[Column, ...], extras: tuple[str, ...]
+    rows: Sequence[Row], columns: tuple[Column, ...], extras: Sequence[str] = ()
 ) -> list[Any]:
     """Turn rows into columns, None for one that no row mentions, and refuse columns that are not known."""
     _check_count(len(rows))
-    names = [column.name for column in columns] + list(extras)
+    names = [column.name for column in columns] + [*extras]
     if isinstance(rows, ColumnarRows):
         return _collect_columns(rows, names)
     found = 0
@@ -337,14 +336,9 @@ def _collect_columns(rows: ColumnarRows, names: list[str]) -> list[Any]:
 
 
 def _encode(
-    columns: tuple[Column, ...],
-    given: list[Any],
-    count: int,
-    extras: tuple[str, ...],
-    conversions: Conversions,
+    columns: tuple[Column, ...], given: list[Any], count: int, conversions: Conversions
 ) -> EncodedRows:
-    data = []
-    first_error: YtError | None = None
+    encoded = EncodedRows(columns, [], count)
     for column, values in zip(columns, given, strict=False):
         if values is None or isinstance(values, pa.NullArray):
             # One null is judged like many.
@@ -352,11 +346,9 @@ def _encode(
             stored = stored if error else vectors.nulls(stored.type, count)
         else:
             stored, error = vectors.encode(column, values, conversions)
-        data.append(stored)
-        first_error = first_error or error
-    return EncodedRows(
-        columns, data, count, dict(zip(extras, given[len(columns) :], strict=True)), first_error
-    )
+        encoded.data.append(stored)
+        encoded.error = encoded.error or error
+    return encoded
 
 
 def _check_keys(encoded: EncodedRows) -> YtError | None:
