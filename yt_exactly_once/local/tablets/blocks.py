@@ -193,20 +193,19 @@ def untrim(connection: Connection, tablet_id: str) -> None:
     )
 
 
-def cut_before(connection: Connection, layout: TableLayout, tablet_id: str, row_index: int) -> None:
-    """Drop every row before an index."""
-    drop_before(connection, tablet_id, row_index)
-    for block in _listed(connection, tablet_id, row_index, row_index + 1):
-        _replace(connection, layout, tablet_id, block, (row_index, block.past))
-
-
-def cut_from(connection: Connection, layout: TableLayout, tablet_id: str, row_index: int) -> None:
-    """Drop every row from an index on."""
-    connection.execute(
-        "DELETE FROM blocks WHERE tablet_id = ? AND first >= ?", (tablet_id, row_index)
-    )
-    for block in _listed(connection, tablet_id, row_index, row_index + 1):
-        _replace(connection, layout, tablet_id, block, (block.first, row_index))
+def keep(
+    connection: Connection, layout: TableLayout, tablet_id: str, first: int, past: int
+) -> None:
+    """Drop every row outside of a range of indexes."""
+    drop_before(connection, tablet_id, first)
+    connection.execute("DELETE FROM blocks WHERE tablet_id = ? AND first >= ?", (tablet_id, past))
+    edges = (first, first + 1), (past - 1, past)
+    for block in {block for edge in edges for block in _listed(connection, tablet_id, *edge)}:
+        if block.first < first or block.past > past:
+            rows = open_block(connection, layout, block, first, past)
+            connection.execute("DELETE FROM blocks WHERE key = ?", (block.key,))
+            weights = vectors.weigh(layout.columns, rows.arrays, len(rows.timestamps))
+            _write(connection, layout, tablet_id, rows, int(weights.sum()))
 
 
 def move(connection: Connection, source_id: str, target_id: str, shift: int = 0) -> None:
@@ -249,17 +248,9 @@ def _listed(connection: Connection, tablet_id: str, first: int, past: int) -> li
 
 
 def _write(
-    connection: Connection, layout: TableLayout, tablet_id: str, rows: Rows, weights: Any
-) -> None:
-    """Write rows of any commits as blocks of limited length and weight."""
-    for start, end in pairwise([0, *_cuts(layout, weights)]):
-        part = rows.between(rows.first + start, rows.first + end)
-        _write_block(connection, layout, tablet_id, part, int(weights[start:end].sum()))
-
-
-def _write_block(
     connection: Connection, layout: TableLayout, tablet_id: str, rows: Rows, weight: int
 ) -> None:
+    """Write rows of any commits as one block."""
     _, fields = Fields.of(layout)
     names = ["", *(column.name for column in layout.columns)]
     given = dict(zip(names, [rows.timestamps, *rows.arrays], strict=True))
@@ -296,9 +287,6 @@ def _cuts(layout: TableLayout, weights: Any) -> list[int]:
     count, most = len(weights), _most_rows(layout)
     if count <= most and int(weights.sum()) <= MAX_WEIGHT:
         return [count] if count else []
-    if weights.strides == (0,):
-        step = min(most, -(-MAX_WEIGHT // int(weights[0])))
-        return [*range(step, count, step), count]
     sums = np.cumsum(weights)
     ends, passed, start = [], 0, 0
     while start < count:
@@ -320,9 +308,9 @@ def _merge(connection: Connection, layout: TableLayout, tablet_id: str) -> None:
         if len(blocks) < _FAN_IN or not _are_worth_merging(blocks, _most_rows(layout)):
             return
         opened = [open_block(connection, layout, block) for block in blocks]
-        cut_from(connection, layout, tablet_id, blocks[0].first)
-        weight = sum(block.weight for block in blocks)
-        _write_block(connection, layout, tablet_id, joined(opened), weight)
+        keys = [(block.key,) for block in blocks]
+        connection.executemany("DELETE FROM blocks WHERE key = ?", keys)
+        _write(connection, layout, tablet_id, joined(opened), sum(block.weight for block in blocks))
 
 
 def _are_worth_merging(blocks: Sequence[Block], most_rows: int) -> bool:
@@ -336,16 +324,6 @@ def _are_worth_merging(blocks: Sequence[Block], most_rows: int) -> bool:
 
 def _level(block: Block) -> int:
     return (block.past - block.first).bit_length() // _FAN_IN_BITS
-
-
-def _replace(
-    connection: Connection, layout: TableLayout, tablet_id: str, block: Block, kept: tuple[int, int]
-) -> None:
-    """Keep some rows of a block."""
-    rows = open_block(connection, layout, block, *kept)
-    connection.execute("DELETE FROM blocks WHERE key = ?", (block.key,))
-    weights = vectors.weigh(layout.columns, rows.arrays, len(rows.timestamps))
-    _write(connection, layout, tablet_id, rows, weights)
 
 
 def _new_key() -> int:

@@ -85,7 +85,7 @@ def _drop_ordered(
     until = flushed.until(connection, tablet.tablet_id)
     kept = max(until, blocks.past_until(connection, layout, tablet.tablet_id, horizon))
     gone = blocks.weight(connection, layout, tablet.tablet_id, max(kept, trimmed), total)
-    blocks.cut_from(connection, layout, tablet.tablet_id, kept)
+    blocks.keep(connection, layout, tablet.tablet_id, 0, kept)
     total_weight -= gone
     # Rows that were trimmed before their flush are not trimmed any more: there are none.
     values = (kept, min(trimmed, kept), total_weight, min(trimmed_weight, total_weight))

@@ -237,7 +237,7 @@ def _join(connection: Connection, layout: TableLayout, source: int, target: int)
     total, trimmed, weight, trimmed_weight = counters.of(connection, layout, source, *names)
     past, _, kept_weight, _ = counters.of(connection, layout, target, *names)
     source_id, target_id = (layout.tablets[index].tablet_id for index in (source, target))
-    blocks.cut_before(connection, layout, source_id, trimmed)
+    blocks.keep(connection, layout, source_id, trimmed, total)
     blocks.move(connection, source_id, target_id, past - trimmed)
     kept_weight += weight - trimmed_weight
     counters.put(
