@@ -1,21 +1,18 @@
 """The HTTP front of one proxy: an ASGI application with the routes of a YTsaurus HTTP proxy.
 
-It routes and authenticates requests, and carries out faults. Commands run on worker threads, so a slow
-one never holds up the others.
+It routes and authenticates requests, and carries out faults.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from yt_exactly_once.local import authentication, commands, sockets
+from yt_exactly_once.local import authentication, commands, fronts
 from yt_exactly_once.local.commands import failures, refused
 from yt_exactly_once.local.commands.registry import REGISTRY, Command
 from yt_exactly_once.local.errors import Code, YtError
@@ -33,31 +30,23 @@ if TYPE_CHECKING:
     Receive = Callable[[], Awaitable[Message]]
     Send = Callable[[Message], Awaitable[None]]
 
-Arguments = TypeVarTuple("Arguments")
-Result = TypeVar("Result")
-
-_WORKERS = 64
-_KILLED = 137
 _FORBIDDEN, _TOO_LARGE = 403, 413
 _METHOD_NOT_ALLOWED = 405
 _UNAVAILABLE = 503
 _CHANGING = ("POST", "PUT")
 _LOOPBACK = re.compile(r"localhost|127(\.\d{1,3}){3}|::1")
 _COMMAND_NAME = re.compile(r"[a-z_]+")
-_MAX_IN_FLIGHT = 1000
 _SLICE_BYTES = 1 << 18
 
 
-class Application:
+class Application(fronts.Front):
     """The ASGI application of a proxy."""
 
     def __init__(self, proxy: Proxy) -> None:
+        super().__init__(proxy)
         started = datetime.now(UTC)
-        self._proxy = proxy
         self._admin = AdminPages(proxy)
-        self._in_flight = 0
         self._old_commands = legacy.commands()
-        self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="command")
         self._pages: dict[str, Callable[[Request], Answer]] = {
             "/api": lambda _: json_answer(["v3", "v4"]),
             "/hosts": self._hosts,
@@ -108,8 +97,10 @@ class Application:
             answer.close()
 
     async def _answer(self, request: Request, transport: Any) -> Answer | None:
-        if self._in_flight > _MAX_IN_FLIGHT:
-            return _come_back(failures.too_many())
+        try:
+            self._check_room()
+        except YtError as error:
+            return _come_back(error)
         path = request.path.lower()
         if self._proxy.settings.token is None:
             _refuse_other_sites(request)
@@ -135,7 +126,11 @@ class Application:
         started = await self._in_thread(self._start, request, known, name[1:])
         if isinstance(started, Answer):
             return started
-        return await self._run_with_faults(*started, transport)
+        call, faults = started
+        fault = await self._pass_faults(faults, call.context)
+        if fault is None:
+            return await self._in_thread(dispatch.run, call)
+        return await self._end_with_fault(call, fault, transport)
 
     def _start(
         self, request: Request, known: dict[str, Command], name: str
@@ -157,39 +152,21 @@ class Application:
         faults = self._proxy.faults.take(name, call.context.parameters)
         return (call, faults) if faults else dispatch.run(call)
 
-    async def _run_with_faults(
-        self, call: Call, faults: list[Fault], transport: Any
-    ) -> Answer | None:
-        """Carry out the faults in their order; the first one that ends the request is the last."""
-        for fault in faults:
-            if fault.action == "delay":
-                await asyncio.sleep(fault.seconds)
-            elif fault.action == "expire_transaction":
-                await self._in_thread(self._expire, call)
-            else:
-                return await self._end_with_fault(call, fault, transport)
-        return await self._in_thread(dispatch.run, call)
-
     async def _end_with_fault(self, call: Call, fault: Fault, transport: Any) -> Answer | None:
         if fault.action == "unavailable":
             return _come_back(fault.error(), call.error_format)
         if fault.action == "error":
-            if call.command.name == "commit_transaction":
-                # A commit that failed has lost its transaction.
-                await self._in_thread(self._expire, call)
             return messages.error_answer(fault.error(), call.error_format)
-        if fault.action == "kill_proxy" and fault.when == "before":
-            os._exit(_KILLED)
         if fault.action in {"lose_request", "hold"}:
-            sockets.reset(transport)
+            fronts.reset(transport)
         if fault.action == "hold":
             await asyncio.sleep(fault.seconds)
         if fault.action != "lose_request":
             (await self._in_thread(dispatch.run, call)).close()
         if fault.action == "kill_proxy":
-            os._exit(_KILLED)
+            fronts.kill()
         if fault.action == "lose_answer":
-            sockets.reset(transport)
+            fronts.reset(transport)
         return None
 
     async def _send(self, send: Send, request: Request, answer: Answer, transport: Any) -> None:
@@ -227,15 +204,6 @@ class Application:
         for part in parts:
             await send({"type": "http.response.body", "body": part, "more_body": True})
         await send({"type": "http.response.body", "body": last})
-
-    def _expire(self, call: Call) -> None:
-        self._proxy.expire_transaction(str(call.context.parameters.get("transaction_id")))
-
-    async def _in_thread(
-        self, function: Callable[[*Arguments], Result], *arguments: *Arguments
-    ) -> Result:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._workers, function, *arguments)
 
     def _authenticate(self, request: Request) -> str:
         header = request.headers.get("authorization")

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from yt import yson
 
-from yt_exactly_once.local import authentication, support
+from yt_exactly_once.local import authentication, fronts, support
 from yt_exactly_once.local.commands import failures
 from yt_exactly_once.local.commands.registry import Context
 from yt_exactly_once.local.errors import Code, YtError
@@ -18,7 +16,7 @@ from yt_exactly_once.local.rpc import error_messages, message_types
 from yt_exactly_once.local.rpc.bus import envelopes
 from yt_exactly_once.local.rpc.bus.connection import Connection
 from yt_exactly_once.local.rpc.bus.exchange import Exchange, GoneError
-from yt_exactly_once.local.rpc.calls import Call, FrontState, Method
+from yt_exactly_once.local.rpc.calls import Call, FrontState, Method, Run
 from yt_exactly_once.local.rpc.message_types import text
 from yt_exactly_once.local.rpc.methods import METHODS
 
@@ -28,9 +26,6 @@ if TYPE_CHECKING:
     from yt_exactly_once.local.faults import Fault
     from yt_exactly_once.local.proxy import Proxy
 
-Arguments = TypeVarTuple("Arguments")
-Result = TypeVar("Result")
-
 _TYPED = {
     "input_format": yson.to_yson_type("yson", attributes={"enable_integral_type_conversion": False})
 }
@@ -38,20 +33,15 @@ _TYPED = {
 
 _SERVICE = b"ApiService"
 _DISCOVER = b"Discover"
-_WORKERS = 64
-_KILLED = 137
-_MAX_IN_FLIGHT = 1000
 _READ_LIMIT = 1 << 20
 
 
-class Front:
+class Front(fronts.Front):
     """Serves RPC requests on a listening socket."""
 
     def __init__(self, proxy: Proxy) -> None:
-        self._proxy = proxy
+        super().__init__(proxy)
         self._state = FrontState()
-        self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="rpc")
-        self._in_flight = 0
         self._server: asyncio.Server | None = None
         self._connections: set[Connection] = set()
 
@@ -89,8 +79,7 @@ class Front:
             self._in_flight -= 1
 
     async def _serve(self, exchange: Exchange) -> None:
-        if self._in_flight > _MAX_IN_FLIGHT:
-            raise failures.too_many()
+        self._check_room()
         header = exchange.header
         if header.method == _DISCOVER:
             discovered = message_types.new("TRspDiscover")
@@ -105,15 +94,11 @@ class Front:
             raise error_messages.not_supported(name)
         self._proxy.requests[f"/rpc/{name}"] += 1
         call, faults = await self._in_thread(self._prepare, method, exchange)
-        for fault in faults:
-            if fault.action == "delay":
-                await asyncio.sleep(fault.seconds)
-            elif fault.action == "expire_transaction":
-                await self._in_thread(self._expire, call)
-            else:
-                await self._end_with_fault(method, call, fault, exchange)
-                return
-        await self._run(method, call, exchange)
+        fault = await self._pass_faults(faults, call.context)
+        if fault is None:
+            await self._run(method, call, exchange)
+        else:
+            await self._end_with_fault(method, call, fault, exchange)
 
     def _prepare(self, method: Method, exchange: Exchange) -> tuple[Call, list[Fault]]:
         """Read a request, and find the faults that it meets."""
@@ -167,12 +152,7 @@ class Front:
         self, method: Method, call: Call, fault: Fault, exchange: Exchange
     ) -> None:
         if fault.action in {"error", "unavailable"}:
-            if fault.action == "error" and method.name == "CommitTransaction":
-                # A commit that failed has lost its transaction.
-                await self._in_thread(self._expire, call)
             raise error_messages.of_call(fault.error())
-        if fault.action == "kill_proxy" and fault.when == "before":
-            os._exit(_KILLED)
         if fault.action == "lose_request":
             exchange.reset()
             return
@@ -190,7 +170,7 @@ class Front:
             result = None
         _close(result)
         if fault.action == "kill_proxy":
-            os._exit(_KILLED)
+            fronts.kill()
         exchange.reset()
 
     async def _hold(self, method: Method, call: Call, fault: Fault, exchange: Exchange) -> None:
@@ -203,9 +183,6 @@ class Front:
         await asyncio.sleep(fault.seconds)
         self._state.committing -= held
 
-    def _expire(self, call: Call) -> None:
-        self._proxy.expire_transaction(str(call.context.parameters.get("transaction_id")))
-
     def _authenticate(self, header: Any) -> str:
         given = header.credentials_ext.HasField("token")
         named = None if given or self._proxy.settings.token else text(header.user, "user")
@@ -217,14 +194,8 @@ class Front:
                 "Request authentication failed", Code.RPC_AUTHENTICATION, inner=[error]
             ) from error
 
-    async def _in_thread(
-        self, function: Callable[[*Arguments], Result], *arguments: *Arguments
-    ) -> Result:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._workers, function, *arguments)
 
-
-def _execute(work: Callable[[Call], Any], call: Call) -> Any:
+def _execute(work: Run, call: Call) -> Any:
     try:
         return work(call)
     except Exception as raised:

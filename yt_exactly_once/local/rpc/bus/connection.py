@@ -13,7 +13,7 @@ import socket
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from yt_exactly_once.local import sockets
+from yt_exactly_once.local import fronts
 from yt_exactly_once.local.rpc.bus import envelopes, packets
 from yt_exactly_once.local.rpc.bus.envelopes import Envelope
 from yt_exactly_once.local.rpc.bus.exchange import Exchange
@@ -66,7 +66,7 @@ class Connection:
 
     def reset(self) -> None:
         """Close the connection so that the client sees a reset, and wake who waits for it."""
-        sockets.reset(self._writer.transport)
+        fronts.reset(self._writer.transport)
         exchanges, self._exchanges = list(self._exchanges.values()), {}
         for exchange in exchanges:
             exchange.abandon()
