@@ -26,15 +26,12 @@ _ACTIVE, _COMMITTING, _COMMITTED, _ABORTED = "active", "committing", "committed"
 
 
 class TabletTransaction:
-    """One transaction.
-
-    Args:
-        snapshot: the state it reads; None for a command's own transaction, which takes one at its
-            first read.
-        atomicity: `full` or `none`.
-        timeout: length of the lease in seconds.
+    """One transaction; a command's own one takes its snapshot at its first read.
 
     Attributes:
+        id: a new one unless one was chosen.
+        atomicity: `full` or `none`.
+        timeout: length of the lease in seconds.
         progress: last sequence number pushed here per producer, queue and session.
         deadline: when the pool ends it, on the clock of the pool.
     """
@@ -42,21 +39,23 @@ class TabletTransaction:
     def __init__(
         self,
         store: Store,
-        transaction_id: str,
         snapshot: Snapshot | None,
         *,
+        transaction_id: str | None = None,
         atomicity: str = "full",
         timeout: float = DEFAULT_TIMEOUT_SECONDS,
         user: str = "root",
     ) -> None:
-        self.id = transaction_id
+        kind = "atomic" if atomicity == "full" else "non_atomic"
+        # Clients recognise the id of a tablet transaction by its type.
+        self.id = transaction_id or make_id(f"{kind}_tablet_transaction")
         self.atomicity = atomicity
         self.timeout = timeout
-        self.user = user
         self.progress: dict[tuple[str, str, str], int] = {}
         self.lock = threading.Lock()
         self.state = _ACTIVE
         self.deadline = math.inf
+        self._user = user
         self._started = time.time()
         self._store = store
         self._snapshot = snapshot
@@ -73,11 +72,7 @@ class TabletTransaction:
         return frozenset(batch.layout.path for batch in self._batches)
 
     def buffer(self, batches: Sequence[Batch]) -> None:
-        """Keep modifications for the commit.
-
-        Raises:
-            YtError: 11003 when the commit has begun.
-        """
+        """Keep modifications for the commit; raise `YtError` 11003 when it has begun."""
         with self.lock:
             self._check_active("Cannot modify rows since")
             self._batches += batches
@@ -121,11 +116,7 @@ class TabletTransaction:
         return timestamp
 
     def abort(self) -> None:
-        """Forget what is buffered.
-
-        Raises:
-            YtError: 11003 when the commit has begun.
-        """
+        """Forget what is buffered; raise `YtError` 11003 when the commit has begun."""
         with self.lock:
             self._check_active("Cannot abort since")
             self.state = _ABORTED
@@ -142,7 +133,7 @@ class TabletTransaction:
             self._started,
             manner,
             tuple(prerequisites),
-            self.user,
+            self._user,
         )
         # A reader of older pages would keep the log of SQLite from ever beginning at its start again.
         self._close_snapshot()
@@ -205,33 +196,26 @@ class TransactionPool:
         """Start a transaction that reads the newest committed state.
 
         Args:
-            timeout: seconds that the transaction lives without a command that names it; no more than
-                the limit.
-            atomicity: `full` or `none`.
-            transaction_id: id to use instead of a new one.
-
-        Raises:
-            YtError: 11003 when the id is taken.
+            timeout: seconds that it lives without a command that names it; no more than the limit.
+            transaction_id: id to use instead of a new one; `YtError` 11003 when it is taken.
         """
-        chosen = transaction_id or new_transaction_id(atomicity)
-        timeout = min(timeout, self._max_timeout)
         transaction = TabletTransaction(
             self._store,
-            chosen,
             self._store.snapshot(),
+            transaction_id=transaction_id,
             atomicity=atomicity,
-            timeout=timeout,
+            timeout=min(timeout, self._max_timeout),
             user=user,
         )
         with self._changed:
-            if chosen in self._entries:
+            if transaction.id in self._entries:
                 transaction.abort()
                 raise YtError(
-                    f"Failed to register duplicate sticky transaction {chosen}",
+                    f"Failed to register duplicate sticky transaction {transaction.id}",
                     Code.INVALID_TRANSACTION_STATE,
                 )
-            transaction.deadline = self._clock() + timeout
-            self._entries[chosen] = transaction
+            transaction.deadline = self._clock() + transaction.timeout
+            self._entries[transaction.id] = transaction
             self._start_reaper()
             # Waking a thread costs more than all else here.
             if transaction.deadline < self._next_look:
@@ -239,11 +223,7 @@ class TransactionPool:
         return transaction
 
     def get(self, transaction_id: str) -> TabletTransaction:
-        """Return a transaction and renew its lease.
-
-        Raises:
-            YtError: 11000 when it is not here, whatever the reason.
-        """
+        """Return a transaction and renew its lease; raise `YtError` 11000 when it is not here."""
         self.expire()
         with self._changed:
             found = self._entries.get(transaction_id)
@@ -263,11 +243,10 @@ class TransactionPool:
         """
         transaction = self.get(transaction_id)
         try:
-            timestamp = transaction.commit(self._manner, prerequisites)
+            return transaction.commit(self._manner, prerequisites)
         finally:
             if transaction.state in (_COMMITTED, _ABORTED):
                 self._forget(transaction_id)
-        return timestamp
 
     def abort(self, transaction_id: str) -> None:
         """Abort a transaction."""
@@ -277,10 +256,7 @@ class TransactionPool:
     @contextmanager
     def own(self, atomicity: str = "full", user: str = "root") -> Iterator[TabletTransaction]:
         """Give a command without a transaction id one of its own, committed at the end."""
-        transaction_id = new_transaction_id(atomicity)
-        transaction = TabletTransaction(
-            self._store, transaction_id, None, atomicity=atomicity, user=user
-        )
+        transaction = TabletTransaction(self._store, None, atomicity=atomicity, user=user)
         try:
             yield transaction
         except BaseException:
@@ -351,11 +327,6 @@ def not_found(transaction_id: str) -> YtError:
         "transactions within HTTP API; consider using RPC API instead",
         Code.NO_SUCH_TRANSACTION,
     )
-
-
-def new_transaction_id(atomicity: str) -> str:
-    """Mint an id whose type clients recognise as that of a tablet transaction."""
-    return make_id(f"{'atomic' if atomicity == 'full' else 'non_atomic'}_tablet_transaction")
 
 
 def _abort_quietly(transaction: TabletTransaction) -> None:
