@@ -31,19 +31,6 @@ from yt_exactly_once.local.tablets.block_bodies import (
     packed,
 )
 
-_TABLES = (
-    """
-    CREATE TABLE IF NOT EXISTS blocks (
-        key INTEGER PRIMARY KEY, tablet_id TEXT NOT NULL, first INTEGER NOT NULL,
-        past INTEGER NOT NULL, weight INTEGER NOT NULL, oldest INTEGER NOT NULL,
-        newest INTEGER NOT NULL, columns INTEGER NOT NULL, size INTEGER NOT NULL,
-        passed INTEGER NOT NULL, body BLOB NOT NULL
-    )
-    """,
-    "CREATE UNIQUE INDEX IF NOT EXISTS blocks_by_row ON blocks (tablet_id, first)",
-    "CREATE TABLE IF NOT EXISTS block_columns (id INTEGER PRIMARY KEY, described TEXT NOT NULL)",
-)
-
 MAX_ROWS = 1 << 15
 """Rows of a block at most: so many are read to look at one of them."""
 
@@ -58,12 +45,6 @@ _FAN_IN = 16
 
 _FAN_IN_BITS = 4
 _NAMED = "key, first, past, weight, oldest, newest, columns, size, passed"
-
-
-def initialize(connection: Connection) -> None:
-    """Create the tables; needs a connection of `Store.write`."""
-    for statement in _TABLES:
-        connection.execute(statement)
 
 
 def remember_columns(connection: Connection, layout: TableLayout) -> None:

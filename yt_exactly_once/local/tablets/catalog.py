@@ -17,7 +17,6 @@ from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.tables import values
 from yt_exactly_once.local.tables.layout import TableLayout, Tablet
 from yt_exactly_once.local.tables.schema import TableSchema, parse_schema
-from yt_exactly_once.local.tablets import blocks
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS dynamic_tables (
@@ -47,15 +46,25 @@ CREATE TABLE IF NOT EXISTS row_locks (
     shared_ts INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (node_id, key, lock)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS retention (
+    node_id TEXT PRIMARY KEY, pruned_at INTEGER NOT NULL, retained_from INTEGER NOT NULL,
+    checked_from INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS blocks (
+    key INTEGER PRIMARY KEY, tablet_id TEXT NOT NULL, first INTEGER NOT NULL,
+    past INTEGER NOT NULL, weight INTEGER NOT NULL, oldest INTEGER NOT NULL,
+    newest INTEGER NOT NULL, columns INTEGER NOT NULL, size INTEGER NOT NULL,
+    passed INTEGER NOT NULL, body BLOB NOT NULL
+);
+CREATE UNIQUE INDEX IF NOT EXISTS blocks_by_row ON blocks (tablet_id, first);
+CREATE TABLE IF NOT EXISTS block_columns (id INTEGER PRIMARY KEY, described TEXT NOT NULL)
 """
 
 
 def initialize(connection: Connection) -> None:
     """Create the tables of this package; needs a connection of `Store.write`."""
     for statement in _TABLES.split(";"):
-        if statement.strip():
-            connection.execute(statement)
-    blocks.initialize(connection)
+        connection.execute(statement)
 
 
 _cache: dict[tuple[str, str], tuple[str, TableLayout]] = {}

@@ -23,18 +23,6 @@ KEPT_SECONDS = 600
 _PRUNE_EVERY_SECONDS = 60
 CANNOT_CHECK_CONFLICTS = 1729
 
-_TABLE = """
-CREATE TABLE IF NOT EXISTS retention (
-    node_id TEXT PRIMARY KEY, pruned_at INTEGER NOT NULL, retained_from INTEGER NOT NULL,
-    checked_from INTEGER NOT NULL
-) WITHOUT ROWID
-"""
-
-
-def initialize(connection: Connection) -> None:
-    """Create the table; needs a connection of `Store.write`."""
-    connection.execute(_TABLE)
-
 
 def retained_from(connection: Connection, node_id: str) -> int:
     """Return the timestamp since which a table's history is complete."""

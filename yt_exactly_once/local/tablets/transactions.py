@@ -16,7 +16,7 @@ from sqlite3 import Connection
 from yt_exactly_once.local.cypress.ids import make_id
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.store import Snapshot, Store, last_timestamp
-from yt_exactly_once.local.tablets import catalog, commit, retention
+from yt_exactly_once.local.tablets import catalog, commit
 from yt_exactly_once.local.tablets.commit import Manner
 from yt_exactly_once.local.tablets.modifications import Batch
 
@@ -174,7 +174,6 @@ class TransactionPool:
     ) -> None:
         with store.write() as connection:
             catalog.initialize(connection)
-            retention.initialize(connection)
         self._store = store
         self._manner = manner or Manner()
         self._max_timeout = max_timeout
