@@ -13,6 +13,7 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache
+from http import HTTPStatus
 from sqlite3 import Connection
 from typing import TYPE_CHECKING, Any
 
@@ -90,7 +91,10 @@ class Fault:
 
     def error(self) -> YtError:
         """Return the error that `error` and `unavailable` answer with."""
-        return YtError(self.message, self.code, {"fault": True})
+        status = (
+            HTTPStatus.BAD_REQUEST if self.action == "error" else HTTPStatus.SERVICE_UNAVAILABLE
+        )
+        return YtError(self.message, self.code, {"fault": True}, http_status=status)
 
 
 class Faults:

@@ -9,10 +9,11 @@ import socket
 import struct
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from http import HTTPStatus
 from typing import Any, TypeVar, TypeVarTuple
 
-from yt_exactly_once.local.commands import failures
 from yt_exactly_once.local.commands.registry import Context
+from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.faults import Fault
 from yt_exactly_once.local.proxy import Proxy
 
@@ -33,9 +34,14 @@ class Front:
         self._in_flight = 0
 
     def _check_room(self) -> None:
-        """Refuse a request, with 105, while too many others run."""
+        """Refuse a request while too many others run."""
         if self._in_flight > _MAX_IN_FLIGHT:
-            raise failures.too_many()
+            raise YtError(
+                "There are too many concurrent requests being served at the moment; please try another"
+                " proxy or try again later",
+                Code.REQUEST_QUEUE_SIZE_LIMIT_EXCEEDED,
+                http_status=HTTPStatus.SERVICE_UNAVAILABLE,
+            )
 
     async def _in_thread(
         self, function: Callable[[*Arguments], Result], *arguments: *Arguments

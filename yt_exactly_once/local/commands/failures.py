@@ -32,12 +32,3 @@ def as_error(raised: Exception, context: Context | None = None) -> YtError:
     if isinstance(path, str):
         error.attributes.setdefault("path", str(path))
     return error
-
-
-def too_many() -> YtError:
-    """Return the error of a proxy that has too much to do."""
-    return YtError(
-        "There are too many concurrent requests being served at the moment; please try another"
-        " proxy or try again later",
-        Code.REQUEST_QUEUE_SIZE_LIMIT_EXCEEDED,
-    )

@@ -10,6 +10,7 @@ import secrets
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any
 
 from yt_exactly_once.local.commands.streams import Stream
@@ -20,7 +21,15 @@ from yt_exactly_once.local.formats.structured import Format
 _MAX_ERROR_HEADER = 32_000
 """HTTP libraries refuse header lines over 64 KiB; a longer error keeps its details in the body."""
 
-NOT_FOUND = 404
+CHANGING = ("POST", "PUT")
+"""Methods of requests that may change something."""
+
+_HEADERS: dict[int, dict[str, str]] = {
+    HTTPStatus.METHOD_NOT_ALLOWED: {"Allow": ", ".join(CHANGING)},
+    HTTPStatus.SERVICE_UNAVAILABLE: {"Retry-After": "60"},
+}
+"""Of error answers, by status."""
+
 TRAILERS = "X-YT-Error, X-YT-Response-Code, X-YT-Response-Message"
 """Announced by every answer that is sent while it is made."""
 
@@ -94,6 +103,7 @@ def error_answer(error: YtError, error_format: Format = structured.JSON) -> Answ
         "Content-Type": structured.to_mime(error_format),
         "X-YT-Error-Content-Type": structured.to_mime(error_format),
         **error_headers(error),
+        **_HEADERS.get(error.http_status, {}),
     }
     return Answer(error.http_status, headers, body)
 
@@ -111,7 +121,7 @@ def error_headers(error: YtError) -> dict[str, str]:
 
 def not_found(message: str) -> Answer:
     """Return the answer for a path or command that does not exist."""
-    return error_answer(YtError(message, http_status=NOT_FOUND))
+    return error_answer(YtError(message, http_status=HTTPStatus.NOT_FOUND))
 
 
 def _one_line(envelope: Any) -> str:

@@ -9,6 +9,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -17,8 +18,6 @@ from yt_exactly_once.local.commands import failures, refused
 from yt_exactly_once.local.commands.registry import REGISTRY, Command
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.faults import Fault
-from yt_exactly_once.local.formats import structured
-from yt_exactly_once.local.formats.structured import Format
 from yt_exactly_once.local.http import dispatch, encodings, legacy, messages
 from yt_exactly_once.local.http.admin import PREFIX, AdminPages
 from yt_exactly_once.local.http.dispatch import Call
@@ -30,10 +29,6 @@ if TYPE_CHECKING:
     Receive = Callable[[], Awaitable[Message]]
     Send = Callable[[Message], Awaitable[None]]
 
-_FORBIDDEN, _TOO_LARGE = 403, 413
-_METHOD_NOT_ALLOWED = 405
-_UNAVAILABLE = 503
-_CHANGING = ("POST", "PUT")
 _LOOPBACK = re.compile(r"localhost|127(\.\d{1,3}){3}|::1")
 _COMMAND_NAME = re.compile(r"[a-z_]+")
 _SLICE_BYTES = 1 << 18
@@ -97,10 +92,7 @@ class Application(fronts.Front):
             answer.close()
 
     async def _answer(self, request: Request, transport: Any) -> Answer | None:
-        try:
-            self._check_room()
-        except YtError as error:
-            return _come_back(error)
+        self._check_room()
         path = request.path.lower()
         if self._proxy.settings.token is None:
             _refuse_other_sites(request)
@@ -145,17 +137,19 @@ class Application(fronts.Front):
                     f'Command "{name}" is not supported by the embedded cluster: {reason}'
                 )
             return not_found(f'Command "{name}" is not registered')
-        if command.is_volatile and request.method not in _CHANGING:
-            return _not_allowed(name)
+        if command.is_volatile and request.method not in messages.CHANGING:
+            # Browsers think the others harmless.
+            raise YtError(
+                f'Command "{name}" changes something and has to be sent with POST or PUT',
+                http_status=HTTPStatus.METHOD_NOT_ALLOWED,
+            )
         call = dispatch.prepare(self._proxy, command, request, user)
         call.context.commands = known
         faults = self._proxy.faults.take(name, call.context.parameters)
         return (call, faults) if faults else dispatch.run(call)
 
     async def _end_with_fault(self, call: Call, fault: Fault, transport: Any) -> Answer | None:
-        if fault.action == "unavailable":
-            return _come_back(fault.error(), call.error_format)
-        if fault.action == "error":
+        if fault.action in {"error", "unavailable"}:
             return messages.error_answer(fault.error(), call.error_format)
         if fault.action in {"lose_request", "hold"}:
             fronts.reset(transport)
@@ -266,7 +260,7 @@ def _require_kept(scope: Message) -> None:
         raise YtError(
             f"The request body has more than {encodings.MOST_BYTES} bytes, which the embedded cluster"
             " has no memory for; send the rows in several requests",
-            http_status=_TOO_LARGE,
+            http_status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
         )
 
 
@@ -298,7 +292,7 @@ def _refuse_other_sites(request: Request) -> None:
             raise YtError(
                 f"The embedded cluster has no token and answers clients of this machine only, and {name}"
                 f" is {request.headers[name.lower()]!r}; use its address 127.0.0.1, or give it a token",
-                http_status=_FORBIDDEN,
+                http_status=HTTPStatus.FORBIDDEN,
             )
 
 
@@ -307,22 +301,3 @@ def _host_of(address: str) -> str:
         return urlsplit(address).hostname or ""
     except ValueError:
         return ""
-
-
-def _not_allowed(name: str) -> Answer:
-    """Return the answer to a command that would change something by a method that browsers think harmless."""
-    error = YtError(
-        f'Command "{name}" changes something and has to be sent with POST or PUT',
-        http_status=_METHOD_NOT_ALLOWED,
-    )
-    answer = messages.error_answer(error)
-    answer.headers["Allow"] = ", ".join(_CHANGING)
-    return answer
-
-
-def _come_back(error: YtError, error_format: Format = structured.JSON) -> Answer:
-    """Return the answer of a proxy that cannot serve now."""
-    error.http_status = _UNAVAILABLE
-    answer = messages.error_answer(error, error_format)
-    answer.headers["Retry-After"] = "60"
-    return answer
