@@ -1,5 +1,7 @@
 """Parameters and attributes of a wrong type, on every kind of command: an error that names them."""
 
+from contextlib import nullcontext
+
 import pytest
 from yt.wrapper import errors, yson
 from yt.wrapper.driver import make_request
@@ -14,8 +16,9 @@ TOO_LARGE = yson.YsonUint64(2**63)
 
 @pytest.fixture
 def tables(client, tmp):
-    """A sorted table `t`, a queue `q` of two tablets and a consumer `c`, all mounted."""
-    client.create("table", f"{tmp}/t", attributes={"dynamic": True, "schema": SORTED})
+    """Sorted tables `t` and `u`, a queue `q` of two tablets and a consumer `c`; all but `u` are mounted."""
+    for name in "tu":
+        client.create("table", f"{tmp}/{name}", attributes={"dynamic": True, "schema": SORTED})
     queue = {"dynamic": True, "schema": ORDERED, "tablet_count": 2}
     client.create("table", f"{tmp}/q", attributes=queue)
     client.create("queue_consumer", f"{tmp}/c")
@@ -32,44 +35,41 @@ def refused(call, name):
     assert "Internal error" not in text
 
 
-@pytest.mark.parametrize("partitions", [5, "0", [None], ["a"], [[0]], [True], [1.5], {}])
-def test_registration_of_partitions_that_are_no_integers_is_refused(client, tables, partitions):
-    """Partitions of a registration are a list of integers."""
-    parameters = {
-        "queue_path": f"{tables}/q",
-        "consumer_path": f"{tables}/c",
-        "vital": False,
-        "partitions": partitions,
-    }
-    refused(lambda: command(client, "register_queue_consumer", parameters), "partitions")
+WRONG = {
+    "partitions": (
+        "register_queue_consumer",
+        {"queue_path": "q", "consumer_path": "c", "vital": False},
+        [5, "0", [None], ["a"], [[0]], [True], [1.5], {}],
+    ),
+    "tablet_indexes": ("get_tablet_infos", {"path": "q"}, [0, "all", [None], ["x"], [{}], [2**63]]),
+    "locks": ("lock_rows", {"path": "t", "input_format": "yson"}, [5, "a", [1], {"a": 1}]),
+    # What does not fit is an error of the parameter, not of the store.
+    "offset": (
+        "pull_queue",
+        {"queue_path": "q", "partition_index": 0, "output_format": "json"},
+        [TOO_LARGE, str(-(2**64)), str(2**64), 1.5, [0]],
+    ),
+    "pivot_keys": ("reshard_table", {"path": "u"}, [5, [1], "x"]),
+}
+"""Commands with a parameter that is a number, or a list of numbers, names or keys, and what it cannot be."""
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name, (*_, wrong) in WRONG.items() for value in wrong]
+)
+def test_parameter_of_a_wrong_type_is_refused(client, tables, name, value):
+    """Nothing is done; a transaction goes on without the command."""
+    command, given, _ = WRONG[name]
+    given = {key: f"{tables}/{v}" if key.endswith("path") else v for key, v in given.items()}
+    with client.Transaction(type="tablet") if name == "locks" else nullcontext() as transaction:
+        if transaction:
+            given["transaction_id"] = transaction.transaction_id
+        body = b"{key=1};" if transaction else None
+        # The client's own functions would never send it.
+        refused(
+            lambda: make_request(command, given | {name: value}, data=body, client=client), name
+        )
     assert client.list_queue_consumer_registrations(queue_path=f"{tables}/q") == []
-
-
-@pytest.mark.parametrize("indexes", [0, "all", [None], ["x"], [{}], [2**63]])
-def test_tablet_indexes_that_are_no_integers_are_refused(client, tables, indexes):
-    """Tablets are asked for by a list of integers."""
-    parameters = {"path": f"{tables}/q", "tablet_indexes": indexes}
-    refused(lambda: command(client, "get_tablet_infos", parameters), "tablet_indexes")
-
-
-@pytest.mark.parametrize("locks", [5, "a", [1], {"a": 1}])
-def test_lock_names_that_are_no_strings_are_refused(client, tables, locks):
-    """Lock groups are a list of names, and the transaction goes on without them."""
-    with client.Transaction(type="tablet") as transaction:
-        parameters = {
-            "path": f"{tables}/t",
-            "locks": locks,
-            "transaction_id": transaction.transaction_id,
-            "input_format": "yson",
-        }
-        refused(lambda: command(client, "lock_rows", parameters, b"{key=1};"), "locks")
-
-
-@pytest.mark.parametrize("offset", [TOO_LARGE, str(-(2**64)), str(2**64), 1.5, [0]])
-def test_offset_beyond_64_bits_is_refused(client, tables, offset):
-    """Offsets are int64; what does not fit is an error of the parameter, not of the store."""
-    parameters = {"queue_path": f"{tables}/q", "partition_index": 0, "output_format": "json"}
-    refused(lambda: command(client, "pull_queue", {**parameters, "offset": offset}), "offset")
 
 
 def test_timestamp_is_unsigned(client, tables):
@@ -106,14 +106,6 @@ def test_shape_of_a_wrong_type_is_refused_at_creation(client, tmp, kind, name, v
     assert not client.exists(f"{tmp}/new")
 
 
-@pytest.mark.parametrize("pivots", [5, [1], "x"])
-def test_reshard_by_pivot_keys_of_a_wrong_type_is_refused(client, tables, pivots):
-    """Pivot keys are lists of values."""
-    client.unmount_table(f"{tables}/t", sync=True)
-    parameters = {"path": f"{tables}/t", "pivot_keys": pivots}
-    refused(lambda: command(client, "reshard_table", parameters), "pivot_keys")
-
-
 @pytest.mark.parametrize("counts", [5, [-1, 0], ["a", 0], [1]])
 def test_trimmed_row_counts_of_a_wrong_shape_are_refused(client, tmp, counts):
     """Each new tablet of a queue may begin at a row of its own, and there is one number for each."""
@@ -131,8 +123,3 @@ def test_trimmed_row_counts_of_a_wrong_shape_are_refused(client, tmp, counts):
 def test_auto_trim_config_of_a_wrong_type_is_refused(client, tables, name):
     """Limits of trimming are integers."""
     refused(lambda: client.set(f"{tables}/q/@auto_trim_config", {name: "much"}), name)
-
-
-def command(client, name, parameters, body=None):
-    """Send a command with parameters that the client's own functions would never send."""
-    return make_request(name, parameters, data=body, client=client)

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.rpc_client import RawRpc, RpcError, message, request_parts
-from yt_exactly_once.local.rpc.rows import rowset_writer, rowsets
+from tests.rpc_client import RawRpc, RpcError, message
+from yt_exactly_once.local.rpc.rows import rowset_writer
 from yt_exactly_once.local.tables.schema import Column
 from yt_exactly_once.local.tables.types import type_v3_from_v1
 
@@ -137,16 +137,6 @@ def test_number_of_another_type_is_refused(rpc, client, table, kind, row):
     assert rows(client, table) == []
 
 
-def test_unmentioned_column_stays_as_it_is(rpc, client, table):
-    """Rows that mention all columns, and rows that do not, in one request and in several."""
-    client.insert_rows(table, [{"k": 1, "v": 1, "w": 1}, {"k": 2, "v": 1, "w": 1}])
-    transaction, _ = start(rpc)
-    modify(rpc, transaction, table, {"k": 1, "v": 2}, 0)
-    modify(rpc, transaction, table, {"k": 2, "v": 2, "w": None}, 1)
-    commit(rpc, transaction)
-    assert rows(client, table) == [{"k": 1, "v": 2, "w": 1}, {"k": 2, "v": 2, "w": None}]
-
-
 def test_deletes_and_writes_of_one_request_keep_their_order(rpc, client, table):
     """Neighbours of one kind are one batch; what comes later wins."""
     client.insert_rows(table, [{"k": 1, "v": 1, "w": 1}])
@@ -193,17 +183,3 @@ def test_locks_of_every_form_are_taken(rpc, client, table, form):
     with pytest.raises(RpcError) as caught:
         commit(rpc, transactions["v"])
     assert 1700 in caught.value.codes
-
-
-def test_reads_see_the_start_of_the_transaction(rpc, client, table):
-    """The client reads at the timestamp that it was given; no transaction is named."""
-    client.insert_rows(table, [{"k": 1, "v": 1}])
-    _, started = start(rpc)
-    client.insert_rows(table, [{"k": 1, "v": 2}])
-    request = message("TReqLookupRows", path=table, timestamp=started.start_timestamp)
-    request.rowset_descriptor.name_table_entries.add(name=b"k")
-    keys = [rowset_writer.encode([{"k": 1}], COLUMNS[:1])]
-    rpc.send(request_parts("LookupRows", request, keys))
-    _, parts = rpc.answer()
-    (row,) = rowsets.decode(parts[1], ["k", "v", "w"]).rows
-    assert row["v"] == 1
