@@ -51,10 +51,10 @@ class Process:
     def entered(self) -> Iterator[None]:
         """Run code in this process."""
 
-        def sink_of(given: Any) -> Any:
+        def sink_of(given: Any, output_mode: str) -> Any:
             if given not in self._sinks:
                 options = parse_writer_options(dict(given))
-                self._sinks[given] = stream_writer.WriterSink(options)
+                self._sinks[given] = stream_writer.WriterSink(options, output_mode)
             return self._sinks[given]
 
         with (

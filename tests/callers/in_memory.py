@@ -30,16 +30,10 @@ from tests.callers.server import CONSUMER_SCHEMA, Server, Table
 from tests.callers.threads import Turns
 from tests.model.continuations import no_waiting
 from tests.notes import MemoryNotes
-from yt_exactly_once.commit.batch import MicroBatch, SourceRange
+from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.commit.notes import Note
 from yt_exactly_once.errors import CheckpointError
-from yt_exactly_once.spark.query.calls import Place
-from yt_exactly_once.spark.query.offset_log import (
-    digest_of_others,
-    may_have_read,
-    shares_tasks,
-    source_ranges,
-)
+from yt_exactly_once.spark.query.offset_log import OffsetLog, Place, identified
 from yt_exactly_once.spark.query.queue_offset import FORMAT, OFFSET_VERSION, QueueOffset
 from yt_exactly_once.spark.sink import run as run_module
 from yt_exactly_once.spark.sink.run import LOOK_INTERVAL
@@ -304,45 +298,42 @@ class Notes(MemoryNotes):
         super().add(note, text)
 
 
-class Log:
-    """Spark's offset log, for the sinks of one run."""
+class Log(OffsetLog):
+    """Spark's offset log, for the sinks of one run.
+
+    Args:
+        deployment: what is run.
+    """
 
     def __init__(self, deployment: InMemory) -> None:
         self._deployment = deployment
+        self.notes = deployment.notes
         self._run_id = f"run-{next(_numbers)}"
         self._first, self._logged = deployment.commits, len(deployment.offsets)
 
     def locate(self, frame: Any, batch_id: int) -> Place:  # noqa: ARG002 - the interface
-        deployment = self._deployment
-        return Place(deployment.query_id, self._run_id, batch_id, deployment.notes)
+        """See `RunningQuery.locate`."""
+        return Place(self._deployment.query_id, self._run_id, batch_id, self)
 
-    def identify(self, frame: Any, place: Place) -> MicroBatch:  # noqa: ARG002 - the interface
-        now, before = self._texts(place.batch_id), self._texts(place.batch_id - 1)
-        return MicroBatch(
-            query_id=place.query_id,
-            batch_id=place.batch_id,
-            run_id=place.run_id,
-            sources=source_ranges(now, before),
-            output_mode="append",
-            others=digest_of_others(now, before),
-            shares_tasks=shares_tasks(now),
+    def identify(self, place: Place) -> MicroBatch:
+        """See `OffsetLog.identify`."""
+        return identified(place, *self.texts(place.batch_id), output_mode="append")
+
+    def texts(self, number: int) -> tuple[list[str], list[str]]:
+        """See `OffsetLog.texts`."""
+        offsets = self._deployment.offsets
+        now, before = (
+            offsets[one] if 0 <= one < len(offsets) else [] for one in (number, number - 1)
         )
-
-    def ranges(self, batch: MicroBatch, number: int) -> tuple[SourceRange, ...]:  # noqa: ARG002 - the interface
-        return source_ranges(self._texts(number), self._texts(number - 1))
+        return now, before
 
     def has_ended(self, place: Place) -> bool:  # noqa: ARG002 - the interface
         """See `OffsetLog.has_ended`: Spark waits for every thread here."""
         return False
 
-    def may_be_written(self, batch: MicroBatch, is_unused: bool) -> bool:
-        """See `OffsetLog.may_be_written`: each run is an application of its own."""
-        is_new = self._first < batch.batch_id or (is_unused and self._logged <= batch.batch_id)
-        return not is_new and may_have_read(batch, self.ranges)
-
-    def _texts(self, number: int) -> list[str]:
-        offsets = self._deployment.offsets
-        return offsets[number] if 0 <= number < len(offsets) else []
+    def is_new(self, number: int, is_unused: bool) -> bool:
+        """See `OffsetLog.is_new`: each run is an application of its own."""
+        return self._first < number or (is_unused and self._logged <= number)
 
 
 class _AtOnce(Executor):

@@ -8,7 +8,7 @@ the way in which the source moves a consumer.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -54,7 +54,8 @@ from yt_exactly_once.errors import (
     OffsetConflictError,
 )
 from yt_exactly_once.observability import Emitter
-from yt_exactly_once.spark.query.calls import Calls, Place
+from yt_exactly_once.spark.query.calls import Calls
+from yt_exactly_once.spark.query.offset_log import OffsetLog, Place
 from yt_exactly_once.spark.query.queue_offset import QueueOffset
 from yt_exactly_once.spark.sink import frame_rows, look_up
 from yt_exactly_once.spark.sink.modes.push import RehearsalTask
@@ -381,27 +382,29 @@ def _sessions_of(connection: ModelCluster, producer: str, prefix: str) -> dict[s
     }
 
 
-@dataclass(frozen=True)
-class _Identified:
+class _Identified(OffsetLog):
     """An offset log that knows one batch."""
 
-    batch: MicroBatch
+    notes = NoNotes()
+
+    def __init__(self, batch: MicroBatch) -> None:
+        self.batch = batch
 
     def locate(self, frame: Any, batch_id: int) -> Place:  # noqa: ARG002 - the interface
         assert batch_id == self.batch.batch_id
-        return Place(self.batch.query_id, self.batch.run_id, batch_id, NoNotes())
+        return Place(self.batch.query_id, self.batch.run_id, batch_id, self)
 
-    def identify(self, frame: Any, place: Place) -> MicroBatch:  # noqa: ARG002
+    def identify(self, place: Place) -> MicroBatch:  # noqa: ARG002
         return self.batch
+
+    def texts(self, number: int) -> tuple[Sequence[str], Sequence[str]]:  # noqa: ARG002
+        return (), ()
 
     def has_ended(self, place: Place) -> bool:  # noqa: ARG002
         return False
 
-    def may_be_written(self, batch: MicroBatch, is_unused: bool) -> bool:  # noqa: ARG002
-        return False
-
-    def ranges(self, batch: MicroBatch, number: int) -> tuple[SourceRange, ...]:  # noqa: ARG002
-        return ()
+    def is_new(self, number: int, is_unused: bool) -> bool:  # noqa: ARG002
+        return True
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from tests.notes import MemoryNotes
 from yt_exactly_once import errors
 from yt_exactly_once.commit.notes import NOTES_VERSION, Note, NoteKind, missing_batches
 from yt_exactly_once.observability import Event
-from yt_exactly_once.spark.query.calls import Call, Calls, LedgerKey, Place
+from yt_exactly_once.spark.query.calls import Call, Calls, LedgerKey
+from yt_exactly_once.spark.query.offset_log import Place
 
 ONE, OTHER = (LedgerKey("proxy", "//ledger", target) for target in ("//one", "//other"))
 
@@ -26,7 +27,7 @@ class Run:
         self.told = []
 
     def __call__(self, number, *keys, body=None):
-        place = Place(self.query, self.run, number, self.notes)
+        place = Place(self.query, self.run, number, SimpleNamespace(notes=self.notes))
         with self.calls.call(place, keys or (ONE,), self.emit, self.spare) as call:
             if body is not None:
                 body(call)
@@ -257,7 +258,7 @@ def test_notes_are_to_be_compared_until_a_call_has_done_it(run):
 
 def test_call_knows_which_entry_its_run_has_written():
     """The entry of an earlier call is no replay."""
-    place = Place("query", "run", 3, MemoryNotes())
+    place = Place("query", "run", 3, SimpleNamespace(notes=MemoryNotes()))
     call = Call(place, ())
     assert (call.place, call.records) == (place, False)
     call.commits_sent["1-2"] = "digest"

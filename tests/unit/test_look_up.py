@@ -28,13 +28,15 @@ def delivery(entry, *, agreed=None):
         agreed=agreed, sessions={"//t": "of an earlier batch"}, targets=(), bytes=0,
         continues_with=lambda _: False,
     )  # fmt: skip
-    call = SimpleNamespace(is_first=False, commits_sent={}, has_sent_commit=lambda _: False)
+    place = SimpleNamespace(log=SimpleNamespace(ranges=nothing_logged))
+    call = SimpleNamespace(
+        is_first=False, commits_sent={}, has_sent_commit=lambda _: False, place=place
+    )
     ledger = SimpleNamespace(path="//ledger", read=lambda _: entry)
     options = SimpleNamespace(retry=RetryPolicy(), accepted=(), split_oversized=False)
     return SimpleNamespace(
         batch=BATCH, run=run, call=call, ledger=ledger, emit=lambda *_, **__: None,
         mode=SimpleNamespace(connection=None, options=options, traits=DeliveryMode.TRANSACTIONAL.traits),
-        log=SimpleNamespace(ranges=lambda _, number: nothing_logged(number)),
     )  # fmt: skip
 
 

@@ -174,7 +174,8 @@ def operator(kind, *children, writes=False, inside=None):
 def test_query_keeps_state_if_any_operator_writes_some(plan, expected):
     """Then a replay may give other rows."""
     log, query = RunningQuery(), Query(plan=plan, ends=(5, 8))
-    found = log.identify(None, log.locate(query.frame(), 1))
+    place = log.locate(query.frame(), 1)
+    found = place.log.identify(place)
     assert (found.stateful, found.output_mode, found.run_id) == (expected, "append", RUN)
     assert found.sources[0].partitions == (PartitionRange(0, 5, 8),)
 
@@ -219,7 +220,7 @@ def test_batch_has_ended_once_it_is_logged_while_a_background_call_continues(thr
     """The thread of the query itself logs it only after the call."""
     log = RunningQuery()
     place = log.locate(Query(committed=committed).frame(thread, **inherited(4)), 4)
-    assert log.has_ended(place) is (committed and thread is not None)
+    assert place.log.has_ended(place) is (committed and thread is not None)
 
 
 @pytest.mark.parametrize(
@@ -274,26 +275,24 @@ def test_batch_may_be_written_if_an_earlier_run_may_have_begun_it(
     ran, ends, logged, unused, expected
 ):
     """A ledger without an entry then has lost it, or is another one. The function may leave batches out."""
-    log = RunningQuery()
-    log.locate(Query(ends=ends, ran=ran, logged=logged).frame(), 2)
+    log = RunningQuery().locate(Query(ends=ends, ran=ran, logged=logged).frame(), 2).log
     assert log.may_be_written(batch(2, ends[1], ends[2]), unused) is expected
 
 
 @pytest.mark.parametrize("numbers", [(1, 2), (2, 1), (2, 2)])
 def test_range_of_a_batch_does_not_depend_on_what_was_asked_before(numbers):
     """The offsets of the last answer are kept for the next batch alone."""
-    log = RunningQuery()
-    log.locate(Query(ends=(5, 8, 9)).frame(), 2)
+    log = RunningQuery().locate(Query(ends=(5, 8, 9)).frame(), 2).log
     expected = {1: PartitionRange(0, 5, 8), 2: PartitionRange(0, 8, 9)}
     for number in numbers:
-        (source,) = log.ranges(batch(2, 8, 9), number)
+        (source,) = log.ranges(number)
         assert source.partitions == (expected[number],)
 
 
 def test_offsets_of_a_batch_are_read_once_for_it_and_the_next_one():
     """A read of the log is a call of the JVM, which parses a file."""
-    log, query = RunningQuery(), Query(ends=(5, 8, 9))
-    log.locate(query.frame(), 1)
+    query = Query(ends=(5, 8, 9))
+    log = RunningQuery().locate(query.frame(), 1).log
     for number in (1, 2):
-        log.ranges(batch(number, 0, 0), number)
+        log.ranges(number)
     assert query.execution.offsetLog().read == [0, 1, 2]

@@ -8,7 +8,7 @@ from pyarrow import fs
 
 from yt_exactly_once.config import ClusterConfig
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.spark.query.checkpoint import CheckpointFiles, RunningBatch, WriterFiles
+from yt_exactly_once.spark.query.checkpoint import CheckpointFiles, WriterFiles
 from yt_exactly_once.spark.sink.options import SinkOptions
 from yt_exactly_once.spark.storage import ArrowFolder, Folder, open_storage
 from yt_exactly_once.spark.webhdfs import WebHdfsFolder
@@ -107,28 +107,23 @@ def checkpoint(root, *, version="v1"):
     for number in (0, 1, 10):
         (root / "offsets" / str(number)).write_text(f"{version}\n{{}}\n7")
     (root / "offsets" / ".10.crc").touch()
-    return WriterFiles(root.as_uri())
+    return WriterFiles(root.as_uri(), output_mode="complete")
 
 
 def test_writer_finds_the_batch_that_runs(tmp_path):
     """Its number is the newest one logged; run and mode come from Spark, and its rows are read again."""
     files = checkpoint(tmp_path)
     assert files.newest() == 10
-    running = RunningBatch("the-query", "the-run", "complete")
-    place = files.place_of(running, 10)
-    assert (place.query_id, place.run_id, place.batch_id) == ("the-query", "the-run", 10)
-    batch = files.batch_of(running, files.place_of(running, 1))
+    place = files.locate(None, 10)
+    assert (place.query_id, place.batch_id) == ("the-query", 10)
+    batch = files.identify(files.locate(None, 1))
     assert (batch.output_mode, batch.stateful, batch.needs_its_rows) == ("complete", False, True)
     assert not files.has_ended(place)
 
 
-def test_checkpoint_of_another_query_is_refused(tmp_path):
-    """Or one without any batch, or in a form that is not known."""
-    files = checkpoint(tmp_path, version="v2")
+def test_checkpoint_in_another_form_is_refused(tmp_path):
+    """Or one without any batch."""
     with pytest.raises(ConfigError, match="version v2"):
-        files.place_of(RunningBatch("", "run", "append"), 1)
-    (tmp_path / "offsets" / "1").write_text("v1\n{}\n7")
-    with pytest.raises(ConfigError, match="another query"):
-        files.place_of(RunningBatch("other", "run", "append"), 1)
+        checkpoint(tmp_path, version="v2").locate(None, 1)
     with pytest.raises(ConfigError, match="has no batch"):
         WriterFiles(str(tmp_path / "elsewhere")).newest()

@@ -18,6 +18,7 @@ from yt_exactly_once.commit.history import ONE_CALL, settle
 from yt_exactly_once.commit.notes import Note, NoteKind, Notes
 from yt_exactly_once.errors import ExactlyOnceError, IncompleteBatchError, RepeatedCallError
 from yt_exactly_once.observability import Emitter, Event
+from yt_exactly_once.spark.query.offset_log import Place
 
 
 class LedgerKey(NamedTuple):
@@ -26,24 +27,6 @@ class LedgerKey(NamedTuple):
     cluster: str
     ledger: str
     target: str
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where Spark is when it calls a sink.
-
-    Attributes:
-        batch_id: number of the batch that Spark runs.
-        in_background: whether Spark does not wait for the calling thread.
-        problem: why the call must fail although its place is known.
-    """
-
-    query_id: str
-    run_id: str
-    batch_id: int
-    notes: Notes
-    in_background: bool = False
-    problem: ExactlyOnceError | None = None
 
 
 @dataclass
@@ -246,7 +229,7 @@ def _keep(
     for note in notes:
         failures = []
         # The checkpoint may be writable again once the other place has used up its retries.
-        for keeper in (place.notes, spare, place.notes):
+        for keeper in (place.log.notes, spare, place.log.notes):
             try:
                 keeper.add(note, text)
                 break

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from yt_exactly_once.commit.batch import MicroBatch, SourceRange
+from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.spark.query import offset_log
-from yt_exactly_once.spark.query.calls import Place
 from yt_exactly_once.spark.query.notes import FolderNotes
+from yt_exactly_once.spark.query.offset_log import OffsetLog, Place, identified
 from yt_exactly_once.spark.storage import open_storage, shown
 from yt_exactly_once.ytsaurus.client import Connection
 
@@ -23,7 +22,7 @@ _NO_OFFSET = "-"
 """How Spark's offset log spells a source that has no offset yet (`OffsetSeqLog.scala`)."""
 
 
-class CheckpointFiles:
+class CheckpointFiles(OffsetLog):
     """Reads the offset log in a checkpoint folder.
 
     Args:
@@ -38,6 +37,7 @@ class CheckpointFiles:
         self._location = location
         self._connection = connection
         self._files = open_storage(location, connection)
+        self.notes = FolderNotes(self._files)
         self._since = time.time() * 1_000
         self._session: Any = None
         self._run: tuple[str, str] | None = None
@@ -47,7 +47,7 @@ class CheckpointFiles:
         return _files_of_a_run, (self._location, self._connection)
 
     def locate(self, frame: object, batch_id: int) -> Place:  # noqa: ARG002 - one interface
-        """See `OffsetLog.locate`.
+        """See `RunningQuery.locate`.
 
         Raises:
             ConfigError: the location has no checkpoint with this batch, or it is that of another query.
@@ -64,7 +64,7 @@ class CheckpointFiles:
         query_id = str(metadata["id"])
         if self._run is None or self._run[0] != query_id:
             self._run = query_id, self._run_of(query_id)
-        place = Place(query_id, self._run[1], batch_id, FolderNotes(self._files))
+        place = Place(query_id, self._run[1], batch_id, self)
         if not self.has_ended(place):
             return place
         problem = ConfigError(
@@ -90,37 +90,22 @@ class CheckpointFiles:
             path=shown(self._location),
         )
 
-    def identify(self, frame: object, place: Place) -> MicroBatch:  # noqa: ARG002 - one interface
+    def identify(self, place: Place) -> MicroBatch:
         """See `OffsetLog.identify`."""
-        batch_id = place.batch_id
-        now = self._read(batch_id)
-        before = self._read(batch_id - 1) if batch_id > 0 else []
-        return MicroBatch(
-            query_id=place.query_id,
-            batch_id=batch_id,
-            run_id=place.run_id,
-            sources=offset_log.source_ranges(now, before),
-            stateful=self._files.exists("state"),
-            others=offset_log.digest_of_others(now, before),
-            shares_tasks=offset_log.shares_tasks(now),
-        )
+        stateful = self._files.exists("state")
+        return identified(place, *self.texts(place.batch_id), stateful=stateful)
 
-    def ranges(self, batch: MicroBatch, number: int) -> tuple[SourceRange, ...]:  # noqa: ARG002 - one interface
-        """See `OffsetLog.ranges`."""
-        try:
-            before = self._read(number - 1) if number > 0 else []
-            return offset_log.source_ranges(self._read(number), before)
-        except FileNotFoundError:
-            return ()
+    def texts(self, number: int) -> tuple[list[str], list[str]]:
+        """See `OffsetLog.texts`."""
+        return self._read(number), self._read(number - 1) if number > 0 else []
 
     def has_ended(self, place: Place) -> bool:
         """See `OffsetLog.has_ended`."""
         return self._files.exists(f"commits/{place.batch_id}")
 
-    def may_be_written(self, batch: MicroBatch, is_unused: bool) -> bool:
-        """See `OffsetLog.may_be_written`."""
-        is_new = is_unused and self._logged(batch.batch_id) >= self._since
-        return not is_new and offset_log.may_have_read(batch, self.ranges)
+    def is_new(self, number: int, is_unused: bool) -> bool:
+        """See `OffsetLog.is_new`."""
+        return is_unused and self._logged(number) >= self._since
 
     def _logged(self, batch_id: int) -> float:
         """Return when Spark has logged a batch, in milliseconds; 0 where it does not say so."""
@@ -139,21 +124,18 @@ class CheckpointFiles:
         return [line for line in lines[1:] if line != _NO_OFFSET]
 
 
-@dataclass(frozen=True)
-class RunningBatch:
-    """What a streaming writer knows of its batch; no id of the query before the first task has named it."""
-
-    query_id: str
-    run_id: str
-    output_mode: str
-
-
 class WriterFiles(CheckpointFiles):
-    """The offset log for a streaming writer, which has the checkpoint's path and no JVM."""
+    """The offset log for a streaming writer, which has the checkpoint's path and no JVM.
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Travel as the path."""
-        return WriterFiles, (self._location, self._connection)
+    Args:
+        output_mode: of the query.
+    """
+
+    def __init__(
+        self, location: str, connection: Connection | None = None, output_mode: str = ""
+    ) -> None:
+        super().__init__(location, connection)
+        self._output_mode = output_mode
 
     def newest(self) -> int:
         """Return the number of the batch that Spark runs; raise `ConfigError` if it has logged none."""
@@ -167,30 +149,9 @@ class WriterFiles(CheckpointFiles):
             )
         return max(numbers)
 
-    def place_of(self, running: RunningBatch, batch_id: int) -> Place:
-        """Return the place of a batch; see `OffsetLog.locate`.
-
-        Raises:
-            ConfigError: the checkpoint is not that of the query.
-        """
-        place = self.locate(running, batch_id)
-        if running.query_id not in ("", place.query_id):
-            raise ConfigError(
-                "checkpointLocation is the checkpoint of another query",
-                remedy="Give each query a checkpoint of its own",
-                query=running.query_id,
-                other_query=place.query_id,
-                path=shown(self._location),
-            )
-        return replace(place, run_id=running.run_id)
-
-    def batch_of(self, running: RunningBatch, place: Place) -> MicroBatch:
-        """Return the batch of a place; see `OffsetLog.identify`.
-
-        Spark computes every replay before it asks a writer.
-        """
-        batch = self.identify(running, place)
-        return replace(batch, output_mode=running.output_mode, reads_again=True)
+    def identify(self, place: Place) -> MicroBatch:
+        """See `OffsetLog.identify`: Spark computes every replay before it asks a writer."""
+        return replace(super().identify(place), output_mode=self._output_mode, reads_again=True)
 
     def has_ended(self, place: Place) -> bool:  # noqa: ARG002 - one interface
         """See `OffsetLog.has_ended`; Spark waits for a writer."""

@@ -1,4 +1,4 @@
-"""What Spark's offset log says of a micro-batch, and the interface behind which it is read.
+"""What Spark's offset log says of a micro-batch.
 
 A sink must agree with what a replay will read, so it asks Spark's own log. `running` reads the log through
 the JVM, `checkpoint` from files.
@@ -8,56 +8,101 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
 
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
-from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.spark.query.calls import Place
+from yt_exactly_once.commit.notes import Notes
+from yt_exactly_once.errors import ConfigError, ExactlyOnceError
 from yt_exactly_once.spark.query.queue_offset import QueueOffset
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
 
 _LOGGED_BATCHES = 100
 """How many batches Spark keeps in its logs (`spark.sql.streaming.minBatchesToRetain`)."""
 
 
-class OffsetLog(Protocol):
-    """Identifies micro-batches."""
+@dataclass(frozen=True)
+class Place:
+    """Where Spark is when it calls a sink.
 
-    def locate(self, frame: DataFrame, batch_id: int) -> Place:
-        """Return the batch that Spark is running, and its run."""
+    Attributes:
+        batch_id: number of the batch that Spark runs.
+        log: of the query.
+        in_background: whether Spark does not wait for the calling thread.
+        problem: why the call must fail although its place is known.
+    """
 
-    def identify(self, frame: DataFrame, place: Place) -> MicroBatch:
+    query_id: str
+    run_id: str
+    batch_id: int
+    log: OffsetLog
+    in_background: bool = False
+    problem: ExactlyOnceError | None = None
+
+
+class OffsetLog(ABC):
+    """What Spark says of one query.
+
+    Attributes:
+        notes: in the checkpoint of the query.
+    """
+
+    notes: Notes
+
+    @abstractmethod
+    def identify(self, place: Place) -> MicroBatch:
         """Return the micro-batch of a place, with the rows it covers."""
 
+    @abstractmethod
+    def texts(self, number: int) -> tuple[Sequence[str], Sequence[str]]:
+        """Return the logged offsets of a batch, and of the one before.
+
+        Of a batch that is not logged there are none, or it is a `FileNotFoundError`.
+        """
+
+    @abstractmethod
     def has_ended(self, place: Place) -> bool:
         """Return whether Spark has logged a batch as done although a call for it has not returned."""
 
-    def may_be_written(self, batch: MicroBatch, is_unused: bool) -> bool:
-        """Return whether an earlier run may have written rows of a batch that no ledger has.
+    @abstractmethod
+    def is_new(self, number: int, is_unused: bool) -> bool:
+        """Return whether it is sure that no earlier run has begun the batch that runs.
 
         Args:
             is_unused: whether no sink has used the checkpoint. Then the batch is new if Spark has logged it
                 since this application has started.
         """
 
-    def ranges(self, batch: MicroBatch, number: int) -> tuple[SourceRange, ...]:
-        """Return what another batch of the same query has read; nothing when it is not known."""
+    def ranges(self, number: int) -> tuple[SourceRange, ...]:
+        """Return what a batch of the query has read; nothing when it is not known."""
+        with suppress(FileNotFoundError):
+            return source_ranges(*self.texts(number))
+        return ()
+
+    def may_be_written(self, batch: MicroBatch, is_unused: bool) -> bool:
+        """Return whether an earlier run may have written rows of a batch that no ledger has; see `is_new`."""
+        if batch.batch_id == 0 or self.is_new(batch.batch_id, is_unused):
+            return False
+        if batch.others or not batch.sources or batch.batch_id > _LOGGED_BATCHES:
+            return True
+        before = [self.ranges(number) for number in range(batch.batch_id)]
+        return any(not read or any(source.moves for source in read) for read in before)
 
 
-def may_have_read(
-    batch: MicroBatch, ranges: Callable[[MicroBatch, int], tuple[SourceRange, ...]]
-) -> bool:
-    """Return whether batches before this one may have had rows; for `ranges` see `OffsetLog.ranges`."""
-    if batch.batch_id == 0:
-        return False
-    if batch.others or not batch.sources or batch.batch_id > _LOGGED_BATCHES:
-        return True
-    before = [ranges(batch, number) for number in range(batch.batch_id)]
-    return any(not read or any(source.moves for source in read) for read in before)
+def identified(place: Place, now: Sequence[str], before: Sequence[str], **more: Any) -> MicroBatch:
+    """Return the micro-batch of a place by the offsets of the batch and of the one before."""
+    return MicroBatch(
+        query_id=place.query_id,
+        batch_id=place.batch_id,
+        run_id=place.run_id,
+        sources=source_ranges(now, before),
+        others=digest_of_others(now, before),
+        # By the offsets of the batch: whether a Spark task of it reads several queue partitions.
+        shares_tasks=any(offset.shared for offset in _queue_offsets(now)),
+        **more,
+    )
 
 
 def source_ranges(now: Sequence[str], before: Sequence[str]) -> tuple[SourceRange, ...]:
@@ -96,11 +141,6 @@ def source_ranges(now: Sequence[str], before: Sequence[str]) -> tuple[SourceRang
             )
         )
     return tuple(ranges)
-
-
-def shares_tasks(now: Sequence[str]) -> bool:
-    """Return whether a Spark task of a batch reads several queue partitions, by the offsets of the batch."""
-    return any(offset.shared for offset in _queue_offsets(now))
 
 
 def digest_of_others(now: Sequence[str], before: Sequence[str]) -> str:

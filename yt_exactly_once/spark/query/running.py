@@ -8,13 +8,11 @@ from collections.abc import Iterator
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.commit.batch import MicroBatch, SourceRange
-from yt_exactly_once.commit.notes import Notes
+from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.errors import ConfigError, ExactlyOnceError
-from yt_exactly_once.spark.query import offset_log
-from yt_exactly_once.spark.query.calls import Place
 from yt_exactly_once.spark.query.checkpoint import CheckpointFiles
 from yt_exactly_once.spark.query.notes import HadoopNotes
+from yt_exactly_once.spark.query.offset_log import OffsetLog, Place, identified
 from yt_exactly_once.spark.versions import STATE_STORE_WRITER
 
 if TYPE_CHECKING:
@@ -39,7 +37,7 @@ _JSON = json.JSONDecoder()
 
 
 class RunningQuery:
-    """Reads log and plan of the running query through the JVM; `files` are for a session without one."""
+    """Finds the running query in the JVM; `files` are for a session without one."""
 
     def __init__(self, files: CheckpointFiles | None = None) -> None:
         self._files = files
@@ -49,15 +47,8 @@ class RunningQuery:
         """Travel without the objects of this process's JVM."""
         return RunningQuery, (self._files,)
 
-    def ranges(self, batch: MicroBatch, number: int) -> tuple[SourceRange, ...]:
-        """See `OffsetLog.ranges`."""
-        run = self._runs.get(batch.query_id)
-        if run is not None:
-            return offset_log.source_ranges(*run.texts(number))
-        return self._files.ranges(batch, number) if self._files else ()
-
     def locate(self, frame: DataFrame, batch_id: int) -> Place:
-        """See `OffsetLog.locate`.
+        """Return the batch that Spark is running, and its run.
 
         Raises:
             ConfigError: called outside `foreachBatch`, or without a JVM and without a checkpoint.
@@ -102,62 +93,27 @@ class RunningQuery:
 
     def _locate_by_session(self, frame: DataFrame, batch_id: int) -> Place:
         """Find the query of the DataFrame, where no thread names it; raise `ConfigError` if it is of none."""
-        wanted = frame._jdf.sparkSession()  # noqa: SLF001
-        for execution in _active(frame).values():
-            if execution.sparkSessionForStream().equals(wanted):
-                run = _Run(frame, execution)
-                problem = ConfigError(
-                    "The sink was called on a thread that Spark does not know",
-                    remedy="Call it on the thread of the function, or on a pyspark.InheritableThread that "
-                    "the function waits for",
-                    query=run.query_id,
-                )
-                running = int(execution.lastExecution().currentBatchId())
-                return run.place(running, problem, in_background=True)
-        raise ConfigError(
-            "The sink was called outside a streaming query",
-            remedy="Use it as writeStream.foreachBatch(sink), or call it from a foreachBatch "
-            "function on the same thread",
-            batch=batch_id,
+        execution = _execution_in(frame._jdf.sparkSession(), frame)  # noqa: SLF001
+        if execution is None:
+            raise ConfigError(
+                "The sink was called outside a streaming query",
+                remedy="Use it as writeStream.foreachBatch(sink), or call it from a foreachBatch "
+                "function on the same thread",
+                batch=batch_id,
+            )
+        run = _Run(frame, execution)
+        problem = ConfigError(
+            "The sink was called on a thread that Spark does not know",
+            remedy="Call it on the thread of the function, or on a pyspark.InheritableThread that "
+            "the function waits for",
+            query=run.query_id,
+        )
+        return run.place(
+            int(execution.lastExecution().currentBatchId()), problem, in_background=True
         )
 
-    def identify(self, frame: DataFrame, place: Place) -> MicroBatch:
-        """See `OffsetLog.identify`."""
-        run = self._runs.get(place.query_id)
-        if run is None:
-            assert self._files is not None, "locate has found one or the other"
-            return self._files.identify(frame, place)
-        now, before = run.texts(place.batch_id)
-        return MicroBatch(
-            query_id=place.query_id,
-            batch_id=place.batch_id,
-            run_id=run.id,
-            sources=offset_log.source_ranges(now, before),
-            stateful=run.stateful,
-            output_mode=run.output_mode,
-            others=offset_log.digest_of_others(now, before),
-            shares_tasks=offset_log.shares_tasks(now),
-        )
 
-    def has_ended(self, place: Place) -> bool:
-        """See `OffsetLog.has_ended`."""
-        run = self._runs.get(place.query_id)
-        if run is None:
-            return self._files is not None and self._files.has_ended(place)
-        return place.in_background and run.has_logged(place.batch_id)
-
-    def may_be_written(self, batch: MicroBatch, is_unused: bool) -> bool:
-        """See `OffsetLog.may_be_written`."""
-        run = self._runs.get(batch.query_id)
-        if run is None:
-            return self._files is None or self._files.may_be_written(batch, is_unused)
-        is_new = run.has_ended_before(batch.batch_id) or (
-            is_unused and run.began_in_this_application()
-        )
-        return not is_new and offset_log.may_have_read(batch, self.ranges)
-
-
-class _Run:
+class _Run(OffsetLog):
     """One run of a query. What does not change is asked once, since each call to the JVM costs time."""
 
     def __init__(self, frame: DataFrame, execution: Any) -> None:
@@ -168,13 +124,9 @@ class _Run:
         self._session = execution.sparkSessionForStream()
         self._execution = execution
         self._log = execution.offsetLog()
+        root = str(execution.resolvedCheckpointRoot())
+        self.notes = HadoopNotes(self._jvm, self._session, root)
         self._known: tuple[int, list[str]] = -1, []
-
-    @cached_property
-    def notes(self) -> Notes:
-        """The notes in the query's checkpoint."""
-        root = str(self._execution.resolvedCheckpointRoot())
-        return HadoopNotes(self._jvm, self._session, root)
 
     @cached_property
     def stateful(self) -> bool:
@@ -192,7 +144,12 @@ class _Run:
         self, running: int, problem: ExactlyOnceError | None, *, in_background: bool
     ) -> Place:
         """Return the place of a call."""
-        return Place(self.query_id, self.id, running, self.notes, in_background, problem)
+        return Place(self.query_id, self.id, running, self, in_background, problem)
+
+    def identify(self, place: Place) -> MicroBatch:
+        """See `OffsetLog.identify`."""
+        more = {"stateful": self.stateful, "output_mode": self.output_mode}
+        return identified(place, *self.texts(place.batch_id), **more)
 
     def is_active(self) -> bool:
         """Return whether the run has not ended."""
@@ -201,39 +158,37 @@ class _Run:
     def foreign(self, frame: DataFrame) -> ExactlyOnceError | None:
         """Return an error when a DataFrame is one of another query."""
         session = frame.sparkSession._jsparkSession  # noqa: SLF001
-        if self._session.equals(session):
+        other = None if self._session.equals(session) else _execution_in(session, frame)
+        if other is None:
             return None
-        for execution in _active(frame).values():
-            if execution.sparkSessionForStream().equals(session):
-                return ConfigError(
-                    "The sink was called with a DataFrame of another query",
-                    remedy="Pass the DataFrame of the function's own batch, or one derived from it",
-                    query=self.query_id,
-                    other_query=str(execution.id().toString()),
-                )
-        return None
+        return ConfigError(
+            "The sink was called with a DataFrame of another query",
+            remedy="Pass the DataFrame of the function's own batch, or one derived from it",
+            query=self.query_id,
+            other_query=str(other.id().toString()),
+        )
 
-    def has_logged(self, batch_id: int) -> bool:
-        """Return whether Spark has logged a batch as done."""
-        return bool(self._execution.commitLog().get(batch_id).isDefined())
+    def has_ended(self, place: Place) -> bool:
+        """See `OffsetLog.has_ended`; the thread of the query itself logs a batch after the call."""
+        if not place.in_background:
+            return False
+        return bool(self._execution.commitLog().get(place.batch_id).isDefined())
 
-    def has_ended_before(self, batch_id: int) -> bool:
-        """Return whether this run has ended an earlier batch: Spark repeats only the first one of a run."""
+    def is_new(self, number: int, is_unused: bool) -> bool:
+        """See `OffsetLog.is_new`; Spark repeats only the first batch of a run."""
         progress = self._execution.recentProgress()
-        return len(progress) > 0 and int(progress[0].batchId()) < batch_id
+        if len(progress) > 0 and int(progress[0].batchId()) < number:
+            return True
+        logged = self._execution.lastExecution().offsetSeqMetadata().batchTimestampMs
+        return is_unused and int(logged()) >= int(self._context.startTime)
 
-    def began_in_this_application(self) -> bool:
-        """Return whether Spark has logged the running batch since the application has started."""
-        logged = int(self._execution.lastExecution().offsetSeqMetadata().batchTimestampMs())
-        return logged >= int(self._context.startTime)
-
-    def texts(self, batch_id: int) -> tuple[list[str], list[str]]:
-        """Return the logged offsets of a batch, and of the one before."""
-        number, before = self._known
-        if number != batch_id - 1:
-            before = _offsets(self._log.get(batch_id - 1))
-        now = _offsets(self._log.get(batch_id))
-        self._known = batch_id, now
+    def texts(self, number: int) -> tuple[list[str], list[str]]:
+        """See `OffsetLog.texts`."""
+        known, before = self._known
+        if known != number - 1:
+            before = _offsets(self._log.get(number - 1))
+        now = _offsets(self._log.get(number))
+        self._known = number, now
         return now, before
 
 
@@ -245,6 +200,12 @@ def _current_thread_of(jvm: Any) -> Any:
 
 def _active(frame: DataFrame) -> Any:
     return frame._jdf.sparkSession().sharedState().activeStreamingQueries()  # noqa: SLF001
+
+
+def _execution_in(session: Any, frame: DataFrame) -> Any:
+    """Return the running query that a session is made for; `None` if it is made for none."""
+    queries = _active(frame).values()
+    return next((one for one in queries if one.sparkSessionForStream().equals(session)), None)
 
 
 def _wrong_batch(given: int, running: int) -> ExactlyOnceError | None:

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter
 
-from yt_exactly_once.commit.batch import MicroBatch, SourceRange
+from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.commit.entry import APPLICATION_PREFIX
 from yt_exactly_once.commit.notes import Note
-from yt_exactly_once.errors import ConfigError, FencedError, LedgerDivergedError
+from yt_exactly_once.errors import ConfigError, FencedError
 from yt_exactly_once.retrying import run_attempts
-from yt_exactly_once.spark.query.calls import Place
+from yt_exactly_once.spark.query.offset_log import OffsetLog, Place, identified
 from yt_exactly_once.spark.sink.arrived import TaskIdentity, TaskMessage, TaskRows, WriterTask
-from yt_exactly_once.spark.sink.look_up import Found, find
+from yt_exactly_once.spark.sink.look_up import find
 from yt_exactly_once.spark.sink.modes.sessions import POSITION_BITS
 from yt_exactly_once.spark.sink.run import Delivery
 from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
@@ -97,27 +97,35 @@ class Job:
         return APPLICATION_PREFIX + self.application
 
 
-class NothingLogged:
-    """The offset log and the notes of a job, which has no checkpoint."""
+class NothingLogged(OffsetLog):
+    """The offset log and the notes of a job, which has no checkpoint: a repeated job asks the ledger."""
 
-    def ranges(self, batch: MicroBatch, number: int) -> tuple[SourceRange, ...]:  # noqa: ARG002 - one interface
-        """See `OffsetLog.ranges`."""
-        return ()
+    def __init__(self, output_mode: str) -> None:
+        self.notes = self
+        self._output_mode = output_mode
+
+    def identify(self, place: Place) -> MicroBatch:
+        """See `OffsetLog.identify`."""
+        return identified(place, (), (), output_mode=self._output_mode, reads_again=True)
+
+    def texts(self, number: int) -> tuple[Sequence[str], Sequence[str]]:  # noqa: ARG002 - one interface
+        """See `OffsetLog.texts`."""
+        return (), ()
 
     def has_ended(self, place: Place) -> bool:  # noqa: ARG002 - one interface
         """See `OffsetLog.has_ended`; Spark waits for a writer."""
         return False
 
-    def may_be_written(self, batch: MicroBatch, is_unused: bool) -> bool:  # noqa: ARG002 - one interface
-        """See `OffsetLog.may_be_written`; only the ledger can know."""
-        return False
+    def is_new(self, number: int, is_unused: bool) -> bool:  # noqa: ARG002 - one interface
+        """See `OffsetLog.is_new`; only the ledger can know."""
+        return True
 
     def all(self) -> Sequence[Note]:
         """See `Notes.all`."""
         return ()
 
     def add(self, note: Note, text: str) -> None:
-        """See `Notes.add`; a repeated job asks the ledger."""
+        """See `Notes.add`."""
 
 
 class JobSink(TransactionalSink):
@@ -128,7 +136,6 @@ class JobSink(TransactionalSink):
         given = {**dict(job.options), CHECKPOINT_OPTION: "none"}
         self.options = parse_writer_options(given)
         self._open()
-        self._offset_log: Any = NothingLogged()
         self._mode.check()
 
     def plan(self, schema: StructType) -> WriterTask:
@@ -137,7 +144,8 @@ class JobSink(TransactionalSink):
         Raises:
             ExactlyOnceError: the job cannot be written; nothing has been.
         """
-        with self._looked_up(TaskRows(schema), f"plan-{uuid.uuid4()}") as (delivery, found):
+        with self._of_job(TaskRows(schema), f"plan-{uuid.uuid4()}") as delivery:
+            is_replay = find(delivery).is_replay
             (target,) = delivery.run.targets
             plan = self._plan(delivery, target)
             if plan.is_by_position and self._job.version >> _VERSION_BITS:
@@ -148,7 +156,7 @@ class JobSink(TransactionalSink):
                     option=VERSION,
                 )
             # The only task that pushes compares the rows itself, before it sends any.
-            return WriterTask(replace(plan, rehearsal=None), is_replay=found.is_replay)
+            return WriterTask(replace(plan, rehearsal=None), is_replay=is_replay)
 
     def finish(self, schema: StructType, messages: Sequence[TaskMessage]) -> None:
         """Steps 1 to 9, when Spark knows which task of each partition counts.
@@ -156,31 +164,18 @@ class JobSink(TransactionalSink):
         Raises:
             ExactlyOnceError: the job was not written, or a repetition will resolve its outcome.
         """
-        rows = TaskRows(schema, messages)
-        with self._looked_up(rows, f"job-{uuid.uuid4()}") as (delivery, found):
-            if not found.is_replay and any(message.skipped for message in messages):
-                raise LedgerDivergedError(
-                    "The ledger had this version when the job was planned, and has it no more",
-                    remedy="Restore the ledger, and run the job again",
-                    application=self._job.application,
-                    version=self._job.version,
-                )
+        with self._of_job(TaskRows(schema, messages), f"job-{uuid.uuid4()}") as delivery:
             delivery.call.records = True
-            self._deliver_arrived(delivery, found)
+            self._deliver_arrived(delivery, messages)
 
     @contextmanager
-    def _looked_up(self, rows: TaskRows, run_id: str) -> Iterator[tuple[Delivery, Found]]:
-        """Yield what every step of the job needs, and what the ledger says of it."""
-        place = Place(self._job.query_id, run_id, self._job.version, self._offset_log)
-        with self._delivery(place, rows, self._batch, self._run) as delivery:
+    def _of_job(self, rows: TaskRows, run_id: str) -> Iterator[Delivery]:
+        """Yield what every step of the job needs."""
+        log = NothingLogged("complete" if self._job.overwrites else "append")
+        place = Place(self._job.query_id, run_id, self._job.version, log)
+        with self._delivery(place, rows, self._run) as delivery:
             self._require_next(delivery)
-            yield delivery, find(delivery)
-
-    def _batch(self, place: Place) -> MicroBatch:
-        mode = "complete" if self._job.overwrites else "append"
-        return MicroBatch(
-            place.query_id, place.batch_id, place.run_id, output_mode=mode, reads_again=True
-        )
+            yield delivery
 
     def _require_next(self, delivery: Delivery) -> None:
         """Raise `FencedError` if a later version is written, or another one is unfinished."""

@@ -115,7 +115,7 @@ def look_up(delivery: Delivery, begun: Ahead[Read] | None = None) -> Found:
         batch,
         ledger=ledger.path,
         running=run.agreed is not None,
-        logged=partial(delivery.log.ranges, batch),
+        logged=call.place.log.ranges,
         accepted=options.accepted,
     )
     if entry is not None and not run.bytes:
@@ -148,7 +148,7 @@ def look_up(delivery: Delivery, begun: Ahead[Read] | None = None) -> Found:
 
 def _history(delivery: Delivery, notes: Collection[Note], ledger_id: str = "") -> History:
     batch, accepted = delivery.batch, delivery.mode.options.accepted
-    may_be_written = partial(delivery.log.may_be_written, batch)
+    may_be_written = partial(delivery.call.place.log.may_be_written, batch)
     return History(notes, batch, delivery.ledger, ledger_id, accepted, may_be_written)
 
 
@@ -162,7 +162,7 @@ def require_cluster(delivery: Delivery) -> None:
     if not run.cluster_id:
         cluster_id = cluster_of(mode.connection).id
         if not mode.options.new_ledger:
-            known = delivery.call.place.notes.all()
+            known = delivery.call.place.log.notes.all()
             _history(delivery, known).require_same_cluster(cluster_id)
         run.cluster_id = cluster_id
 
@@ -178,7 +178,7 @@ def compare_history(delivery: Delivery, entry: LedgerEntry | None) -> None:
     path, query = delivery.ledger.path, delivery.batch.query_id
     spare = LedgerNotes(mode.connection, path, query, options.retry, delivery.emit)
     ledger_id, refused = spare.look()
-    notes = call.place.notes
+    notes = call.place.log.notes
     known = notes.all()
     for note in refused:
         if note not in known:
@@ -200,7 +200,7 @@ def compare_history(delivery: Delivery, entry: LedgerEntry | None) -> None:
         history.require_same_ledger(entry)
     history.note_use(notes, delivery.run.cluster_id)
     # An entry later proves that this batch is complete.
-    call.records = entry is None or history.has_failed
+    call.records |= entry is None or history.has_failed
     call.compared()
 
 

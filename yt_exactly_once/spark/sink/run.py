@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from yt_exactly_once.commit.transactional import BatchCommit
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from yt_exactly_once.commit.ledger import CommitLedger
     from yt_exactly_once.observability import Emitter
     from yt_exactly_once.spark.query.calls import Call
-    from yt_exactly_once.spark.query.offset_log import OffsetLog
     from yt_exactly_once.spark.sink.modes.mode import Mode, Plan
     from yt_exactly_once.spark.sink.options import Target
     from yt_exactly_once.spark.sink.targets import PreparedTarget
@@ -133,7 +132,6 @@ class Delivery:
         call: the call of the sink that delivers it.
         ledger: its query's ledger entries.
         mode: of the sink, with its options and its connection.
-        log: what Spark says of the query.
         clock: tells how long each step took.
     """
 
@@ -143,7 +141,6 @@ class Delivery:
     run: QueryRun
     ledger: CommitLedger
     mode: Mode
-    log: OffsetLog
     emit: Emitter
     clock: Clock = field(default_factory=Clock)
 
@@ -160,7 +157,7 @@ class Delivery:
             lanes=options.connections,
             advance_consumer=options.advance_consumer,
             commits_sent=self.call.commits_sent,
-            logged=partial(self.log.ranges, self.batch),
+            logged=self.call.place.log.ranges,
             accepted=options.accepted,
             mode=str(options.mode),
             before=self.run.entry,

@@ -9,18 +9,18 @@ write is looked up for every batch; the commit remembers what its process has co
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.commit.batch import MicroBatch
-from yt_exactly_once.errors import ConfigError, FencedError, LedgerDivergedError
-from yt_exactly_once.spark.query.checkpoint import RunningBatch, WriterFiles
+from yt_exactly_once.errors import ConfigError, FencedError
+from yt_exactly_once.spark.query.checkpoint import WriterFiles
 from yt_exactly_once.spark.sink.arrived import TaskIdentity, TaskMessage, TaskRows, WriterTask
 from yt_exactly_once.spark.sink.look_up import find
 from yt_exactly_once.spark.sink.options import SinkOptions
-from yt_exactly_once.spark.sink.run import Delivery, QueryRun
+from yt_exactly_once.spark.sink.run import QueryRun
 from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
 from yt_exactly_once.spark.sink.writer_options import parse_writer_options
 from yt_exactly_once.spark.versions import ArrowStreamWriter
@@ -31,31 +31,17 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-class Given(NamedTuple):
-    """What Spark says of a query when it asks for a writer.
-
-    Attributes:
-        options: as Spark hands them over, sorted.
-        schema: of the DataFrame.
-    """
-
-    options: tuple[tuple[str, str], ...]
-    schema: StructType
-    output_mode: str
-
-
 class WriterSink(TransactionalSink):
     """A sink for rows that tasks have sent or written: the same steps, in two halves."""
 
-    def __init__(self, options: SinkOptions) -> None:
+    def __init__(self, options: SinkOptions, output_mode: str) -> None:
         self.options = options
         self._open()
-        self._files = WriterFiles(str(options.checkpoint_location), self._connection)
-        self._offset_log = self._files
+        self._files = WriterFiles(str(options.checkpoint_location), self._connection, output_mode)
         self._mode.check()
         self._prepared: dict[tuple[Any, ...], QueryRun] = {}
 
-    def plan(self, given: Given) -> WriterTask:
+    def plan(self, schema: StructType) -> WriterTask:
         """Steps 1 and 2, before the rows are computed, and return what the tasks do.
 
         Nothing tells this process the run, so any batch may be a replay. The ledger is asked here if tasks
@@ -64,8 +50,9 @@ class WriterSink(TransactionalSink):
         Raises:
             ExactlyOnceError: the batch cannot be written; nothing has been.
         """
-        running = RunningBatch("", f"plan-{uuid.uuid4()}", given.output_mode)
-        with self._of_batch(running, self._files.newest(), TaskRows(given.schema)) as delivery:
+        place = self._files.locate(None, self._files.newest())
+        place = replace(place, run_id=f"plan-{uuid.uuid4()}")
+        with self._delivery(place, TaskRows(schema), self._planned) as delivery:
             asks = not self._mode.traits.through_driver
             is_replay = asks and find(delivery).is_replay  # 2
             (target,) = delivery.run.targets
@@ -81,37 +68,19 @@ class WriterSink(TransactionalSink):
                 )
         return WriterTask(plan, is_replay=is_replay)
 
-    def finish(self, given: Given, messages: Sequence[TaskMessage], number: int) -> None:
+    def finish(self, schema: StructType, messages: Sequence[TaskMessage], number: int) -> None:
         """Steps 1 to 9, when Spark knows which task of each partition counts.
 
         Raises:
             ExactlyOnceError: the batch was not written, or the replay will resolve its outcome.
         """
-        first = messages[0]
-        running = RunningBatch(first.task.query_id, first.task.run_id, given.output_mode)
-        with self._of_batch(running, number, TaskRows(given.schema, messages)) as delivery:
-            found = find(delivery)  # 2
-            if not found.is_replay and any(message.skipped for message in messages):
-                raise LedgerDivergedError(
-                    "The ledger had this batch when it was planned, and has it no more",
-                    remedy="Restore the ledger, and start the query again",
-                    **delivery.batch.where,
-                )
-            # What was there before the tasks wrote.
-            delivery.run.sessions = {one.path: first.sessions for one in delivery.run.targets}
-            self._deliver_arrived(delivery, found)
-
-    def _of_batch(
-        self, running: RunningBatch, number: int, rows: TaskRows
-    ) -> AbstractContextManager[Delivery]:
-        place = self._files.place_of(running, number)
-        identify = partial(self._files.batch_of, running)
-        run_of = self._run if rows.are_computed else self._planned
-        return self._delivery(place, rows, identify, run_of)
+        place = replace(self._files.locate(None, number), run_id=messages[0].task.run_id)
+        with self._delivery(place, TaskRows(schema, messages), self._run) as delivery:
+            self._deliver_arrived(delivery, messages)
 
     def _planned(self, batch: MicroBatch) -> QueryRun:
         """Return what is known of the batches that this process has planned, of whatever run."""
-        kind = batch.query_id, batch.output_mode, batch.stateful
+        kind = batch.query_id, batch.stateful
         run = self._prepared.setdefault(kind, QueryRun(batch.run_id))
         run.agreed = None
         return run
@@ -122,11 +91,17 @@ class StreamWriter(ArrowStreamWriter):
 
     Args:
         task: what the tasks do, where Spark plans.
+        sink: returns the sink of this process.
+        schema: of the DataFrame.
     """
 
-    def __init__(self, task: WriterTask | None, given: Given | None = None) -> None:
-        self._task = task
-        self._given = given
+    def __init__(
+        self,
+        task: WriterTask | None,
+        sink: Callable[[], WriterSink] | None = None,
+        schema: StructType | None = None,
+    ) -> None:
+        self._task, self._sink, self._schema = task, sink, schema
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel to the executors."""
@@ -142,17 +117,18 @@ class StreamWriter(ArrowStreamWriter):
 
     def commit(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Make the batch visible exactly once; see `WriterSink.finish`."""
-        assert self._given is not None, "a task does not commit"
-        _sink_of(self._given.options).finish(self._given, messages, batchId)
+        assert self._sink is not None, "a task does not commit"
+        assert self._schema is not None, "a task does not commit"
+        self._sink().finish(self._schema, messages, batchId)
 
     def abort(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Leave a failed batch to its replay: what its tasks have written is found or repeated there."""
 
 
 @lru_cache(maxsize=32)
-def _sink_of(given: tuple[tuple[str, str], ...]) -> WriterSink:
+def _sink_of(given: tuple[tuple[str, str], ...], output_mode: str) -> WriterSink:
     """Return the sink of this process for a query's options: its connections and prepared targets."""
-    return WriterSink(parse_writer_options(dict(given)))
+    return WriterSink(parse_writer_options(dict(given)), output_mode)
 
 
 def stream_writer(
@@ -168,9 +144,9 @@ def stream_writer(
     Raises:
         ExactlyOnceError: the batch cannot be written; nothing has been.
     """
-    given = Given(tuple(sorted(options.items())), schema, "complete" if complete else "append")
-    task = _sink_of(given.options).plan(given) if plans else None
-    return StreamWriter(task, given)
+    given = tuple(sorted(options.items()))
+    sink = partial(_sink_of, given, "complete" if complete else "append")
+    return StreamWriter(sink().plan(schema) if plans else None, sink, schema)
 
 
 def _require_planned(batch: MicroBatch, number: int, query_id: str) -> None:

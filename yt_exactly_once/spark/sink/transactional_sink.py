@@ -6,7 +6,7 @@ and prepared targets are created in the process that uses it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -23,14 +23,15 @@ from yt_exactly_once.observability import Emitter, Event, GuardedListener, emitt
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.executors import unfit_python_named
 from yt_exactly_once.spark.java import require_startable
-from yt_exactly_once.spark.query.calls import PROCESS_CALLS, LedgerKey, Place
+from yt_exactly_once.spark.query.calls import PROCESS_CALLS, LedgerKey
 from yt_exactly_once.spark.query.checkpoint import CheckpointFiles
 from yt_exactly_once.spark.query.notes import LedgerNotes
-from yt_exactly_once.spark.query.offset_log import OffsetLog
+from yt_exactly_once.spark.query.offset_log import Place
 from yt_exactly_once.spark.query.raised import PROCESS_ERRORS, surfaced
 from yt_exactly_once.spark.query.running import RunningQuery
 from yt_exactly_once.spark.sink import look_up, sender
 from yt_exactly_once.spark.sink.encode import SMALL_BATCH
+from yt_exactly_once.spark.sink.arrived import TaskMessage
 from yt_exactly_once.spark.sink.frame_rows import FrameRows
 from yt_exactly_once.spark.sink.modes import MODES
 from yt_exactly_once.spark.sink.modes.mode import Plan, TargetBatch
@@ -83,7 +84,6 @@ class TransactionalSink:
     """
 
     last_error: errors.ExactlyOnceError | None
-    _offset_log: OffsetLog
 
     @takes(SinkOptions)
     def __init__(self, *target: Any, **options: Any) -> None:
@@ -92,9 +92,8 @@ class TransactionalSink:
         self.options = SinkOptions(*target, **options)
         self._open()
         location = self.options.checkpoint_location
-        self._offset_log = RunningQuery(
-            CheckpointFiles(location, self._connection) if location else None
-        )
+        files = CheckpointFiles(location, self._connection) if location else None
+        self._offset_log = RunningQuery(files)
         self._mode.check()
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
@@ -114,8 +113,7 @@ class TransactionalSink:
         place = None
         try:
             place = self._offset_log.locate(frame, batch_id)
-            identify = partial(self._offset_log.identify, frame)
-            with self._delivery(place, FrameRows(frame), identify, self._run) as delivery:
+            with self._delivery(place, FrameRows(frame), self._run) as delivery:
                 self._deliver(delivery)
         except errors.ExactlyOnceError as error:
             self.last_error = error
@@ -143,11 +141,7 @@ class TransactionalSink:
 
     @contextmanager
     def _delivery(
-        self,
-        place: Place,
-        rows: Rows,
-        identify: Callable[[Place], MicroBatch],
-        run_of: Callable[[MicroBatch], QueryRun],
+        self, place: Place, rows: Rows, run_of: Callable[[MicroBatch], QueryRun]
     ) -> Iterator[Delivery]:
         """Let one call for a batch through, or refuse it; see `Calls.call`.
 
@@ -160,10 +154,9 @@ class TransactionalSink:
         with reported(emit), self._calls.call(place, keys, emit, spare) as call:
             if place.problem is not None:
                 raise place.problem
-            batch = identify(place)  # 1
+            batch = place.log.identify(place)  # 1
             ledger = CommitLedger(options.ledger, batch.query_id, sorted(self._paths))
-            run, mode, log = run_of(batch), self._mode, self._offset_log
-            delivery = Delivery(batch, rows, call, run, ledger, mode, log, emit)
+            delivery = Delivery(batch, rows, call, run_of(batch), ledger, self._mode, emit)
             self._prepare(delivery)
             yield delivery
 
@@ -247,11 +240,22 @@ class TransactionalSink:
         is_short = computing is not None and computing * SHARE_AHEAD <= lease
         return delivery.committer.ahead() if is_short else nullcontext()
 
-    def _deliver_arrived(self, delivery: Delivery, found: look_up.Found) -> None:
-        """Skip a replay, or steps 3 to 9 for rows that Spark has computed before it asks for the commit."""
+    def _deliver_arrived(self, delivery: Delivery, messages: Sequence[TaskMessage]) -> None:
+        """Steps 2 to 9 for rows that Spark has computed before it asks for the commit."""
+        found = look_up.find(delivery)  # 2
         if found.is_replay:
             self._skip(delivery, found)
             return
+        if any(message.skipped for message in messages):
+            raise errors.LedgerDivergedError(
+                "The ledger had this batch when it was planned, and has it no more",
+                remedy="Restore the ledger, and start the query or the job again",
+                **delivery.batch.where,
+            )
+        # What was there before the tasks wrote.
+        delivery.run.sessions = {
+            target.path: message.sessions for target in delivery.run.targets for message in messages
+        }
         delivery.clock.lap("look_up")
         written = self._compute(delivery)  # 3
         delivery.clock.lap("compute")
@@ -290,7 +294,7 @@ class TransactionalSink:
         )
         if self._past is not None and committed.entry is not None:
             self._past.add(committed.entry, delivery.ledger.targets, emit)
-        if self._offset_log.has_ended(call.place):
+        if call.place.log.has_ended(call.place):
             raise errors.ConfigError(
                 "Spark logged the batch as done before the sink had written it",
                 remedy="The function returned before its sink did. Wait in the function for every sink that "
