@@ -27,7 +27,7 @@ from yt_exactly_once.spark.query.notes import FolderNotes, HadoopNotes, LedgerNo
 from yt_exactly_once.spark.sink.look_up import name_other_query
 from yt_exactly_once.spark.sink.options import SinkOptions
 from yt_exactly_once.spark.sink.targets import are_the_same, prepare_target
-from yt_exactly_once.spark.storage import Folder
+from yt_exactly_once.spark.storage import open_storage
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.tables import ensure_table
 
@@ -133,7 +133,7 @@ def test_ledger_keeps_the_notes_that_the_checkpoint_refuses(cluster, client, tmp
     assert other.all() == (made[0],)
 
     (tmp_path / "checkpoint").write_text("a file, where a folder should be")
-    broken = FolderNotes(Folder(tmp_path / "checkpoint"))
+    broken = FolderNotes(open_storage(str(tmp_path / "checkpoint")))
     hadoop = HadoopNotes(MagicMock(), MagicMock(), "checkpoint")
     hadoop._files.create.side_effect = hadoop._files.exists.side_effect = OSError
     for call in (lambda: broken.add(made[0], "why"), hadoop.all, lambda: hadoop.add(made[0], "")):

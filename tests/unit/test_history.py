@@ -13,7 +13,7 @@ from yt_exactly_once.commit.notes import Note, NoteKind
 from yt_exactly_once.errors import ConfigError, IncompleteBatchError, LedgerMissingError
 from yt_exactly_once.spark.query.notes import FolderNotes
 from yt_exactly_once.spark.query.offset_log import may_have_read
-from yt_exactly_once.spark.storage import Folder
+from yt_exactly_once.spark.storage import open_storage
 
 LEDGER = CommitLedger("//ledger", "query", ["//t"])
 
@@ -229,12 +229,12 @@ def test_no_notes_keep_nothing():
 
 def test_notes_in_a_folder_are_found_again(tmp_path):
     """And what else is there is not one."""
-    notes = FolderNotes(Folder(tmp_path))
+    notes = FolderNotes(open_storage(str(tmp_path)))
     assert notes.all() == ()
     notes.add(note(NoteKind.FAILED, 3), "why")
     notes.add(note(NoteKind.LEDGER, 0, "1-2-3-4"), "why")
     (tmp_path / "yt_exactly_once" / "failed").touch()
-    again = FolderNotes(Folder(tmp_path)).all()
+    again = FolderNotes(open_storage(str(tmp_path))).all()
     assert set(again) == {note(NoteKind.FAILED, 3), note(NoteKind.LEDGER, 0, "1-2-3-4")}
 
 

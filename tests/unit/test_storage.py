@@ -10,15 +10,14 @@ from yt_exactly_once.config import ClusterConfig
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.spark.query.checkpoint import CheckpointFiles, WriterFiles
 from yt_exactly_once.spark.sink.options import SinkOptions
-from yt_exactly_once.spark.storage import ArrowFolder, Folder, open_storage
+from yt_exactly_once.spark.storage import open_storage
 from yt_exactly_once.spark.webhdfs import WebHdfsFolder
 from yt_exactly_once.ytsaurus.client import Connection
 
 
-@pytest.mark.parametrize("kind", ["disk", "arrow"])
-def test_what_is_written_is_found(tmp_path, kind):
-    """On a disk, and through PyArrow as on HDFS and S3."""
-    files = Folder(tmp_path) if kind == "disk" else ArrowFolder(fs.LocalFileSystem(), str(tmp_path))
+def test_what_is_written_is_found(tmp_path):
+    """On a disk, through PyArrow as on HDFS and S3."""
+    files = open_storage(str(tmp_path))
     assert files.names("folder") == []
     assert not files.exists("folder/file")
     with pytest.raises(FileNotFoundError):

@@ -14,7 +14,6 @@ from yt_exactly_once.checkpoints.webhdfs import WebHdfs
 from yt_exactly_once.config import ClusterConfig, RetryPolicy, Secret
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.observability import Listener, emitter
-from yt_exactly_once.spark.hadoop import set_hadoop
 from yt_exactly_once.spark.storage import CYPRESS_SCHEME
 from yt_exactly_once.spark.webhdfs import SCHEME, WebHdfsFolder
 from yt_exactly_once.ytsaurus.client import Connection
@@ -66,14 +65,28 @@ class _Reached(ABC):
             ConfigError: the session has no JVM in this process.
             ExactlyOnceError: see `url`, which is asked for each root.
         """
-        set_hadoop(spark, HADOOP_SETTINGS | self._mounts(roots), CYPRESS_SCHEME)
-
-    def _mounts(self, roots: Sequence[str]) -> dict[str, str]:
-        """Return the settings by which Hadoop takes `yt:///…` to the gateway."""
-        if not roots:
-            return {}
-        mounts = {f"{_MOUNT_TABLE}.link./{root[2:]}": self.url(root) for root in roots}
-        return {_FILE_SYSTEM_OF_YT: _VIEW, **mounts}
+        context: Any = getattr(spark, "_jsc", None)
+        if context is None:
+            raise ConfigError(
+                f"The settings of Hadoop cannot be set through {type(spark).__name__}",
+                remedy="Pass the session that getOrCreate() returned, in the process of the driver. With "
+                "Spark Connect, do so in the server",
+            )
+        # By these, Hadoop takes `yt:///…` to the gateway.
+        settings = {f"{_MOUNT_TABLE}.link./{root[2:]}": self.url(root) for root in roots}
+        settings |= HADOOP_SETTINGS | ({_FILE_SYSTEM_OF_YT: _VIEW} if roots else {})
+        # Settings of Spark are words of a command line, and are shown in its UI and its event log. These
+        # reach the executors with Spark's jobs, and nobody else.
+        hadoop = context.hadoopConfiguration()
+        is_known = hadoop.get(_FILE_SYSTEM_OF_YT) is not None
+        is_other = any(hadoop.get(name) != value for name, value in settings.items())
+        for name, value in settings.items():
+            hadoop.set(name, value)
+        if is_known and is_other:
+            jvm: Any = spark._jvm  # noqa: SLF001 - no other way
+            # Hadoop keeps a file system with the settings that it was made with.
+            location = jvm.java.net.URI(f"{CYPRESS_SCHEME}:///")
+            jvm.org.apache.hadoop.fs.FileSystem.get(location, hadoop).close()
 
     def __repr__(self) -> str:
         """Show no secret."""

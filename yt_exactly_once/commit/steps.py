@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from yt_exactly_once.commit import consumers
 from yt_exactly_once.commit.batch import MicroBatch, SourceRange
@@ -25,18 +25,6 @@ Call = Callable[[Transaction], Any]
 
 Read = tuple[LedgerEntry | None, list[tuple[SourceRange, dict[int, int]]]]
 """The ledger entry, and where the consumer of each source is."""
-
-
-class Plan(NamedTuple):
-    """What steps 6 to 8 follow from.
-
-    Attributes:
-        read: what step 5 finds, or is expected to find.
-        moves: where the consumer of each source is moved to.
-    """
-
-    read: Read
-    moves: list[tuple[SourceRange, consumers.Moves]]
 
 
 @dataclass
@@ -81,25 +69,27 @@ class TransactionSteps:
             offsets.append((source, {one: at.left for one, at in known.items() if at}))
         return entry, offsets
 
-    def plan(self, read: Read) -> Plan:
+    def moves(self, read: Read) -> list[tuple[SourceRange, consumers.Moves]]:
         """Plan how consumers move; raise `OffsetConflictError` if one is not where this query left it."""
         entry, offsets = read
-        moves = [
+        return [
             (source, consumers.plan_moves(source, current, entry, self.batch, self.ledger.path))
             for source, current in offsets
         ]
-        return Plan(read, moves)
 
-    def fill(self, transaction: Transaction, plan: Plan, part: Part, number: int) -> None:
-        """Steps 6 to 8: write the rows, move the consumers and record the part."""
+    def fill(self, transaction: Transaction, read: Read, part: Part, number: int) -> None:
+        """Steps 6 to 8: write the rows, move the consumers and record the part.
+
+        Args:
+            read: what step 5 finds, or is expected to find.
+        """
+        planned = self.moves(read)
         replaced = [_replace(transaction, target) for target in part.targets]
         lanes = [(target, lane) for target in part.targets for lane in target.lanes if lane]
         calls: list[Call] = [partial(_write, target=one, payloads=lane) for one, lane in lanes]  # 6
         if part.is_last:
-            calls += [
-                partial(_advance, source=one, moves=moves) for one, moves in plan.moves if moves
-            ]  # 7
-        entry = self._entry(transaction, plan.read[0], part, number)
+            calls += [partial(_advance, source=one, moves=to) for one, to in planned if to]  # 7
+        entry = self._entry(transaction, read[0], part, number)
         # Kept whatever comes: a commit that seems to have failed may be found in the ledger.
         self.entries[transaction.id] = entry
         calls.append(partial(self.ledger.record, entry=entry))  # 8
@@ -114,7 +104,7 @@ class TransactionSteps:
                     sent_by=target.sent_by,
                 )
         if part.is_last:
-            self.emit(Event.OFFSETS_ADVANCED, partitions=sum(len(one) for _, one in plan.moves))
+            self.emit(Event.OFFSETS_ADVANCED, partitions=sum(len(one) for _, one in planned))
         self.emit(Event.LEDGER_RECORDED, transaction=transaction.id)
 
     def _moving(self) -> list[SourceRange]:

@@ -19,7 +19,7 @@ from yt_exactly_once.commit.entry import LedgerEntry
 from yt_exactly_once.commit.history import ONE_CALL, settle
 from yt_exactly_once.commit.judgement import Verdict, judge, nothing_logged, require_one_sink
 from yt_exactly_once.commit.parts import Part, digest_of
-from yt_exactly_once.commit.steps import Plan, Read, TransactionSteps
+from yt_exactly_once.commit.steps import Read, TransactionSteps
 from yt_exactly_once.config import RetryPolicy
 from yt_exactly_once.observability import Event
 from yt_exactly_once.retrying import run_attempts
@@ -162,7 +162,7 @@ class BatchCommit(TransactionSteps):
                 self.fill(transaction, expected, part, number)
             read = ahead.read() if ahead else self.read(transaction)  # 5
             if expected is not None:
-                self._require_expected(expected.read, read)
+                self._require_expected(expected, read)
             entry, _ = read
             if entry is not None and self._is_done(entry, part):
                 # An earlier attempt, of this run or of one that died, was applied after all.
@@ -172,7 +172,7 @@ class BatchCommit(TransactionSteps):
                 return entry.transaction_id
             self.tell_left_out(read)
             if expected is None:
-                self.fill(transaction, self.plan(read), part, number)  # 6 to 8
+                self.fill(transaction, read, part, number)  # 6 to 8
         except BaseException:
             if ahead is not None:
                 # The transaction must not end while it is read in.
@@ -187,8 +187,8 @@ class BatchCommit(TransactionSteps):
         self._commit(transaction, number, written)  # 9
         return transaction.id
 
-    def _expected(self, part: Part) -> Plan | None:
-        """Plan with what step 5 will find, if only this run writes the ledger entry and moves the consumers.
+    def _expected(self, part: Part) -> Read | None:
+        """Return what step 5 will find, if only this run writes the ledger entry and moves the consumers.
 
         Nothing, where that cannot be known, or would not let the batch be written: then step 5 comes first.
         """
@@ -198,7 +198,8 @@ class BatchCommit(TransactionSteps):
         expected = self.left_by(entry)
         with suppress(errors.ExactlyOnceError):
             if expected is not None and not self._is_done(entry, part):
-                return self.plan(expected)
+                self.moves(expected)
+                return expected
         return None
 
     def _require_expected(self, expected: Read, read: Read) -> None:

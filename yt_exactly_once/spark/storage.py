@@ -46,34 +46,8 @@ class Storage(Protocol):
         """Write a file, and its folder."""
 
 
-class Folder:
-    """A checkpoint on a disk."""
-
-    def __init__(self, root: Path) -> None:
-        self._root = root
-
-    def read(self, name: str) -> str:
-        """See `Storage.read`."""
-        return (self._root / name).read_text(encoding="utf-8")
-
-    def exists(self, name: str) -> bool:
-        """See `Storage.exists`."""
-        return (self._root / name).exists()
-
-    def names(self, folder: str) -> list[str]:
-        """See `Storage.names`."""
-        path = self._root / folder
-        return [found.name for found in path.iterdir()] if path.is_dir() else []
-
-    def write(self, name: str, content: bytes) -> None:
-        """See `Storage.write`."""
-        path = self._root / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(content)
-
-
 class ArrowFolder:
-    """A checkpoint on a file system of PyArrow."""
+    """A checkpoint on a file system of PyArrow, such as a disk."""
 
     def __init__(self, files: fs.FileSystem, root: str) -> None:
         self._files = files
@@ -191,7 +165,7 @@ def open_storage(location: str, connection: Connection | None = None) -> Storage
     """
     parts = Location.of(location)
     if parts.scheme in ("", "file"):
-        return Folder(Path(parts.path))
+        return ArrowFolder(fs.LocalFileSystem(), str(Path(parts.path)))
     if parts.scheme == SCHEME:
         return WebHdfsFolder(location)
     if parts.scheme == CYPRESS_SCHEME and connection is not None:
