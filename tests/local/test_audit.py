@@ -10,7 +10,7 @@ from tests.local.pipelines import TARGET_SCHEMA, Pipeline
 from yt_exactly_once import cli
 from yt_exactly_once.codec.rows import row_fragments
 from yt_exactly_once.codec.schema import TableSchema, check_frame
-from yt_exactly_once.commit.complete import CompleteResult
+from yt_exactly_once.commit.parts import CompleteResult
 from yt_exactly_once.errors import ConfigError, LedgerError, UnprovableError
 from yt_exactly_once.operations.audit import by_digest, by_source, ranges
 from yt_exactly_once.operations.audit.found import By, Columns, Verdict

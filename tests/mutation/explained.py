@@ -13,9 +13,9 @@ EXPLAINED: dict[tuple[str, str, str, str], str] = {
     ("spark/sink/sender.py", "", "64", "65"): _SIZE,
     ("spark/sink/sender.py", "", "20", "21"): _SIZE,
     ("spark/sink/sender.py", "tasks_join", "0", "1"): "A second is far below a lease, as 0 is.",
-    ("commit/complete.py", "", "50_000", "50001"): _SIZE,
+    ("commit/parts.py", "", "50_000", "50001"): _SIZE,
     (
-        "commit/complete.py",
+        "commit/parts.py",
         "CompleteResult.surplus",
         "1",
         "2",

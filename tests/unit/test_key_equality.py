@@ -9,7 +9,7 @@ from tests.kinds import listed, optional, tuple_of
 from yt_exactly_once.codec.changes import changes
 from yt_exactly_once.codec.rows import WireFormat, encode, row_fragments
 from yt_exactly_once.codec.schema import TableSchema, check_frame
-from yt_exactly_once.commit.complete import CompleteResult
+from yt_exactly_once.commit.parts import CompleteResult
 from yt_exactly_once.errors import AmbiguousOrderError
 from yt_exactly_once.spark.sink.modes import transactional
 

@@ -1,7 +1,7 @@
-"""Splitting a batch that is too large for one transaction into parts.
+"""What one transaction writes: rows for tables, and the parts into which a batch that is too large is split.
 
-A part is what one transaction writes; almost every batch has one. The split depends only on the payloads, so
-a replay of a deterministic query splits the same way. Digests reveal when it did not.
+Almost every batch has one part. The split depends only on the payloads, so a replay of a deterministic query
+splits the same way. Digests reveal when it did not.
 """
 
 from __future__ import annotations
@@ -10,10 +10,54 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from yt_exactly_once.codec.changes import keys_besides
 from yt_exactly_once.codec.row_hash import combined
-from yt_exactly_once.commit.cluster import Payload
-from yt_exactly_once.commit.complete import CompleteResult
+from yt_exactly_once.codec.rows import Fragments, joined
+from yt_exactly_once.codec.schema import WritePlan
+from yt_exactly_once.commit.cluster import Payload, Transaction
 from yt_exactly_once.commit.entry import DRIVER, Written
+from yt_exactly_once.errors import BatchTooLargeError
+
+ROWS_PER_DELETE = 50_000
+"""Keys in one delete request."""
+
+
+@dataclass(frozen=True)
+class CompleteResult:
+    """All rows that a table holds after the commit: those that it has besides are deleted.
+
+    Every attempt reads the table's keys inside its transaction, as of the start. Keys are compared as the
+    bytes they are written as, so both sides use the same codec.
+
+    Attributes:
+        keys: fragments of YSON, one per row of the result.
+        room: most rows that one transaction can touch in the table.
+    """
+
+    plan: WritePlan
+    keys: Fragments
+    room: int
+
+    def surplus(self, transaction: Transaction) -> list[Payload]:
+        """Return deletes for rows that the result lacks; raise `BatchTooLargeError` if there are too many."""
+        path = self.plan.target
+        # A table with more rows than that has too many to delete, whichever they are.
+        rows = transaction.select(path, self.plan.names, limit=self.room + 1)
+        stale = keys_besides(self.keys, rows, self.plan)
+        if len(stale) + len(self.keys) > self.room:
+            raise BatchTooLargeError(
+                f"The result has {len(self.keys)} rows and replaces at least {len(stale)} others, but "
+                f"one transaction takes only {self.room} rows",
+                remedy="Empty the table before the first batch, or give it more tablets",
+                target=path,
+            )
+        return [
+            Payload(len(part), joined(part), deletes=True)
+            for part in (
+                stale.slice(start, ROWS_PER_DELETE)
+                for start in range(0, len(stale), ROWS_PER_DELETE)
+            )
+        ]
 
 
 @dataclass(frozen=True)

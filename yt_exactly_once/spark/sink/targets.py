@@ -20,7 +20,7 @@ from yt_exactly_once.codec.reserved import require_no_reserved
 from yt_exactly_once.codec.rows import WireFormat, encode_empty
 from yt_exactly_once.codec.schema import TableSchema, WritePlan, check_frame
 from yt_exactly_once.commit.cluster import Payload
-from yt_exactly_once.commit.complete import CompleteResult
+from yt_exactly_once.commit.parts import CompleteResult
 from yt_exactly_once.config import DEFAULT_DYN_BATCH_SIZE
 from yt_exactly_once.spark.schema import arrow_of_spark
 from yt_exactly_once.spark.sink.encode import RowEncoder
