@@ -71,7 +71,7 @@ def _reads(sent):
 @pytest.mark.parametrize("does", [_reads, _sends])
 def test_executor_with_another_version_of_the_package_does_nothing(monkeypatch, does):
     """The driver's version travels with what a task does."""
-    opened = SimpleNamespace(rows=SimpleNamespace(spark_schema=None), is_queue=True)
+    opened = SimpleNamespace(spark_schema=None, is_queue=True)
     made = PackedQueue(opened) if does is _reads else SimpleNamespace(version=executors.VERSION)
     sent = pickle.dumps(made)
     does(sent)

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 
 _OF_QUEUES = (
-    *("starting_offsets", ENDING_OPTION, "consumer_path", "fail_on_data_loss"),
-    *("include_service_columns", "include_queue_path", "include_timestamp"),
-)
+    "starting_offsets", ENDING_OPTION, "consumer_path", "fail_on_data_loss",
+    "include_service_columns", "include_queue_path", "include_timestamp",
+)  # fmt: skip
 """Options that have no meaning for other tables."""
 
 
@@ -52,6 +52,11 @@ class OpenedQueue:
     cluster: Cluster
     info: TableInfo
     rows: RowFormat
+
+    @property
+    def spark_schema(self) -> StructType:
+        """The schema that Spark gets."""
+        return self.rows.spark_schema
 
     @classmethod
     def open(cls, given: Mapping[str, str]) -> Self:
@@ -82,27 +87,24 @@ class OpenedQueue:
 
 
 @dataclass(frozen=True)
-class TableRows:
-    """How the rows of a table become Spark's."""
-
-    arrow: pa.Schema
-    spark_schema: StructType
-
-
-@dataclass(frozen=True)
 class OpenedTable:
     """A table that is no queue, found in order.
 
     Attributes:
         table: as it was found.
-        rows: how its rows become Spark's.
+        arrow: its columns as Spark gets them.
     """
 
     is_queue: ClassVar[bool] = False
 
     options: SourceOptions
     table: WholeTable
-    rows: TableRows
+    arrow: pa.Schema
+
+    @property
+    def spark_schema(self) -> StructType:
+        """The schema that Spark gets."""
+        return spark_schema_of(self.arrow)
 
     @classmethod
     def open(cls, given: Mapping[str, str], reason: Exception) -> Self:
@@ -123,7 +125,7 @@ class OpenedTable:
         table = WholeTable.look(Connection(options.cluster), options.path)
         columns = TableSchema.from_yt(table.schema, by_type_v3=options.parsing_type_v3)
         arrow = arrow_schema_of(columns, binary_strings=options.binary_strings)
-        return cls(options, table, TableRows(arrow, spark_schema_of(arrow)))
+        return cls(options, table, arrow)
 
 
 def open_table(given: Mapping[str, str]) -> OpenedQueue | OpenedTable:

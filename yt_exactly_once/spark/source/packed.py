@@ -28,7 +28,7 @@ class PackedQueue:
     """
 
     def __init__(self, opened: OpenedQueue | OpenedTable) -> None:
-        self.spark_schema: StructType = opened.rows.spark_schema
+        self.spark_schema: StructType = opened.spark_schema
         self.is_queue = opened.is_queue
         self._version = VERSION
         self._opened: OpenedQueue | OpenedTable | bytes = opened

@@ -48,9 +48,9 @@ BYTES_PER_PAGE = 16 * 2**20
 ROWS_PER_PAGE = 100_000
 
 _SAME_IN_ARROW = {
-    *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "boolean"),
-    *("float", "double", "string", "utf8", "date"),
-}
+    "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "boolean",
+    "float", "double", "string", "utf8", "date",
+}  # fmt: skip
 """Older types of columns whose values are as Arrow what they are for Spark."""
 
 REPORTS_MAY_LAG = (0.1, 0.2, 0.4, 0.8, 1.6)
@@ -172,47 +172,33 @@ class QueueReader(DataSourceReader):
         return [end for end in ends if end is not None]
 
 
-class RowRange(InputPartition):
-    """Rows of a static table.
-
-    Attributes:
-        start: number of the first one.
-        end: number of the first one that does not belong to it.
-    """
-
-    def __init__(self, start: int, end: int) -> None:
-        super().__init__((start, end))
-        self.start, self.end = start, end
-
-
 class _TableReader(DataSourceReader):
     """Reads columns of a table."""
 
     def __init__(self, opened: OpenedTable, names: list[str]) -> None:
         self._table = opened.table
-        self._arrow = _chosen(opened.rows.arrow, names)
+        self._arrow = _chosen(opened.arrow, names)
 
 
 class StaticReader(_TableReader):
     """Reads a static table by the numbers of its rows; see `_TableReader`."""
 
-    def partitions(self) -> Sequence[RowRange]:
-        """Return ranges of about 128 MiB."""
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return ranges of about 128 MiB: the first row of each, and the one after its last."""
         self._table.require_same()
         count = self._table.row_count
         step = _fitting(self._table, BYTES_PER_TASK, ROWS_PER_TASK)
-        return [RowRange(start, min(start + step, count)) for start in range(0, count, step)] or [
-            RowRange(0, 0)
-        ]
+        starts = range(0, count, step) or (0,)
+        return [InputPartition((start, min(start + step, count))) for start in starts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a range; raise `ConflictError` if the table was written meanwhile."""
-        assert isinstance(partition, RowRange), "from partitions()"
+        first, last = partition.value
         spare_modules()
         table, emit = self._table, emitter(path=self._table.path)
         step = _fitting(table, BYTES_PER_PAGE, ROWS_PER_PAGE)
-        for start in range(partition.start, partition.end, step):
-            end = min(start + step, partition.end)
+        for start in range(first, last, step):
+            end = min(start + step, last)
             rows = _patiently(partial(self._read, start, end), emit)
             # After the rows, and before Spark has them.
             table.require_same()
@@ -230,32 +216,24 @@ class StaticReader(_TableReader):
         return [decode(self._table.rows(start, end, names), self._arrow)]
 
 
-class Tablet(InputPartition):
-    """A tablet of a sorted dynamic table, at the timestamp of the read."""
-
-    def __init__(self, index: int, timestamp: int) -> None:
-        super().__init__((index, timestamp))
-        self.index, self.timestamp = index, timestamp
-
-
 class SortedReader(_TableReader):
     """Reads a sorted dynamic table as it is when Spark plans the read; see `_TableReader`."""
 
     def __init__(self, opened: OpenedTable, names: list[str]) -> None:
         super().__init__(opened, names)
-        self._all = opened.rows.arrow
+        self._all = opened.arrow
         self._where = ""
 
-    def partitions(self) -> Sequence[Tablet]:
-        """Return the tablets."""
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return the tablets: the index of each, and the timestamp of the read."""
         table = self._table.now()
-        return [Tablet(index, table.timestamp) for index in range(len(table.pivots))]
+        return [InputPartition((index, table.timestamp)) for index in range(len(table.pivots))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a tablet, in the order of their keys."""
-        assert isinstance(partition, Tablet), "from partitions()"
+        index, timestamp = partition.value
         spare_modules()
-        table = replace(self._table, timestamp=partition.timestamp)
+        table = replace(self._table, timestamp=timestamp)
         keys = table.key_columns
         plain_keys = arrow_schema_of(TableSchema.from_yt(keys), binary_strings=True)
         names = list(dict.fromkeys([*plain_keys.names, *self._arrow.names]))
@@ -263,7 +241,7 @@ class SortedReader(_TableReader):
         step = _fitting(table, BYTES_PER_PAGE, ROWS_PER_PAGE)
         after: Key | None = None
         while True:
-            page = partial(table.page, after, partition.index, step, names, self._where)
+            page = partial(table.page, after, index, step, names, self._where)
             payload = _patiently(page, emit)
             rows = decode(payload, plain_keys)
             if rows.num_rows:
