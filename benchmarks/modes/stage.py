@@ -29,7 +29,7 @@ from benchmarks.modes.points import (
 )
 from benchmarks.modes.turns import DirectContender, QueryContender, Writer
 from benchmarks.modes.work import TOTALS_TYPES, totals
-from yt_exactly_once import TransactionalSink
+from yt_exactly_once import Target, TransactionalSink
 from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.codec.schema import TableSchema, check_frame
 from yt_exactly_once.observability import Event
@@ -37,6 +37,7 @@ from yt_exactly_once.spark.schema import arrow_of_spark
 from yt_exactly_once.spark.sink.encode import RowEncoder, encode_batches
 from yt_exactly_once.spark.sink.frame_rows import collected
 from yt_exactly_once.spark.sink.placement import Placement
+from yt_exactly_once.spark.sink.targets import PreparedTarget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -159,10 +160,18 @@ class Stage:
         plan = check_frame(
             arrow_of_spark(frame.schema), table, target=point.name, sorted=bool(keys)
         )
-        placement = Placement(None if keys else point.partitions)
-        encoder = RowEncoder(plan, WireFormat.ARROW, placement)
+        placed = PreparedTarget(
+            options=Target("//target"),
+            is_sorted=bool(keys),
+            tablet_count=point.partitions,
+            plan=plan,
+            wire=WireFormat.ARROW,
+            placement=Placement(None if keys else point.partitions),
+            rows_per_tablet=ROWS_PER_TABLET,
+            table_id="",
+        )
         arrived = collected(frame, needs_partitions=True)
-        encode_batches(arrived, encoder, dyn_batch_size=_ROWS_PER_REQUEST)
+        encoder = encode_batches(arrived, RowEncoder(placed))
         for lane in encoder.lanes.values():
             for payload in lane:
                 yield payload.data

@@ -9,10 +9,11 @@ import pyspark.sql.functions as sf
 import pytest
 import yt.yson
 
+from tests.model.tasks import encoder_of
 from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.codec.schema import TableSchema, check_frame, table_schema_for
 from yt_exactly_once.spark.schema import arrow_of_spark
-from yt_exactly_once.spark.sink.encode import PARTITION_COLUMN, RowEncoder, encode_batches
+from yt_exactly_once.spark.sink.encode import PARTITION_COLUMN, encode_batches
 from yt_exactly_once.spark.sink.frame_rows import collected
 from yt_exactly_once.spark.sink.placement import Placement
 
@@ -36,10 +37,10 @@ def payloads(frame, *, size=1000, placement=BY_KEY):
     schema = arrow_of_spark(frame.schema)
     table = TableSchema.from_yt(table_schema_for(schema))
     plan = check_frame(schema, table, target="//t", sorted=False)
-    encoder = RowEncoder(plan, WireFormat.YSON, placement)
+    encoder = encoder_of(plan, WireFormat.YSON, placement, request_size=size)
     needed = placement.tablet_count != 1
     arrived = collected(placement.placed(frame), needs_partitions=needed)
-    encode_batches(arrived, encoder, dyn_batch_size=size, is_placed=needed)
+    encode_batches(arrived, encoder, is_placed=needed)
     chunks = [
         Chunk(lane, payload.row_count, payload.data)
         for lane, lane_payloads in encoder.lanes.items()

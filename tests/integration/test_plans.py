@@ -7,13 +7,14 @@ import pytest
 import yt.yson
 from pyspark.sql import functions as sf
 
+from tests.model.tasks import encoder_of
 from tests.tiers import first_of
 from yt_exactly_once import TransactionalSink
 from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.codec.schema import TableSchema, check_frame, table_schema_for
 from yt_exactly_once.spark.schema import arrow_of_spark
 from yt_exactly_once.spark.sink import encode, frame_rows, sender
-from yt_exactly_once.spark.sink.encode import RowEncoder, encode_batches
+from yt_exactly_once.spark.sink.encode import encode_batches
 from yt_exactly_once.spark.sink.placement import Placement
 from yt_exactly_once.spark.versions import arrow_batches
 
@@ -141,10 +142,10 @@ def test_order_holds_in_every_plan(spark, arrow, monkeypatch, seed):
     plan = check_frame(
         schema, TableSchema.from_yt(table_schema_for(schema)), target="//t", sorted=False
     )
-    encoder = RowEncoder(plan, WireFormat.YSON, Placement(None))
     size = choose.choice([150, 10_000])
+    encoder = encoder_of(plan, WireFormat.YSON, Placement(None), request_size=size)
     rows = frame_rows.collected(frame, needs_partitions=True)
-    encode_batches(rows, encoder, dyn_batch_size=size)
+    encode_batches(rows, encoder)
     place = {number: place for place, number in enumerate(seen)}
     count = 0
     for payloads in encoder.lanes.values():

@@ -23,11 +23,13 @@ from yt.common import YtError
 from tests.model.cluster import LOST, UNAVAILABLE, session_key
 from tests.model.continuations import Script
 from tests.model.scenario import Ranges, Scenario
+from yt_exactly_once.codec.rejects import Rejects
 from yt_exactly_once.codec.rows import SEQUENCE_NUMBER, WireFormat
-from yt_exactly_once.codec.schema import SOURCE_COLUMNS, TableSchema, check_frame
+from yt_exactly_once.codec.schema import SOURCE_COLUMNS, TableSchema, WritePlan, check_frame
 from yt_exactly_once.config import DEFAULT_DYN_BATCH_SIZE, ROWS_PER_TABLET_LIMIT, ClusterConfig
 from yt_exactly_once.errors import ClusterUnavailableError, TransactionLostError
 from yt_exactly_once.observability import Emitter, Event
+from yt_exactly_once.spark.sink.encode import RowEncoder
 from yt_exactly_once.spark.sink.modes import push, tasks
 from yt_exactly_once.spark.sink.modes.mode import RowTask
 from yt_exactly_once.spark.sink.modes.tasks import KEY_HASH_COLUMNS
@@ -198,6 +200,30 @@ def prepared_target(
         rows_per_tablet=ROWS_PER_TABLET_LIMIT,
         table_id="",
         request_size=request_size,
+    )
+
+
+def encoder_of(
+    plan: WritePlan,
+    wire: WireFormat,
+    placement: Placement,
+    rejects: Rejects | None = None,
+    *,
+    request_size: int = DEFAULT_DYN_BATCH_SIZE,
+    **options: Any,
+) -> RowEncoder:
+    """Return what encodes rows for such a target."""
+    target = prepared_target("//t", is_sorted=placement.tablet_count is None)
+    return RowEncoder(
+        replace(
+            target,
+            options=Target("//t", **options),
+            plan=plan,
+            wire=wire,
+            placement=placement,
+            request_size=request_size,
+        ),
+        rejects,
     )
 
 

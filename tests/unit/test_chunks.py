@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from tests.model.tasks import encoder_of
 from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.codec.schema import TableSchema, WritePlan
 from yt_exactly_once.spark.schema import with_nullable_members
 from yt_exactly_once.spark.sink import encode, frame_rows
 from yt_exactly_once.spark.sink.encode import (
     PARTITION_COLUMN,
-    RowEncoder,
     chunks,
     encode_batches,
     merged,
@@ -73,18 +73,14 @@ def test_one_batch_is_not_copied():
 
 
 class Encoder:
-    """Keeps what it is given.
+    """Keeps what it is given."""
 
-    Args:
-        collect_keys: see `RowEncoder`.
-    """
-
-    placement = Placement(None)
-
-    delete_marker = ""
-
-    def __init__(self, *, collect_keys=False):
-        self.collect_keys = collect_keys
+    def __init__(self, *, size, is_ordered):
+        self.target = SimpleNamespace(
+            placement=Placement(None),
+            request_size=size,
+            orders_keys=is_ordered,
+        )
         self.added = []
         self.lanes = {}
 
@@ -119,12 +115,12 @@ class Frame:
         return list(self.batches)
 
 
-def encoded(frame, *, size, collect_keys=False, needs_partitions=True):
-    encoder = Encoder(collect_keys=collect_keys)
+def encoded(frame, *, size, is_ordered=False, needs_partitions=True):
+    encoder = Encoder(size=size, is_ordered=is_ordered)
     functions = SimpleNamespace(spark_partition_id=lambda: None, col=Column)
     with patch.object(frame_rows, "sf", functions):
         arrived = collected(frame, needs_partitions=needs_partitions)
-    encode_batches(arrived, encoder, dyn_batch_size=size, is_placed=needs_partitions)
+    encode_batches(arrived, encoder, is_placed=needs_partitions)
     return encoder.added
 
 
@@ -165,7 +161,7 @@ TWO_PARTITIONS = [*batches_of([2, 1], partition=4), *batches_of([2], partition=6
 
 
 @pytest.mark.parametrize(
-    ("size", "collect_keys", "expected"),
+    ("size", "is_ordered", "expected"),
     [
         (5, False, [([0, 1, 2, 3, 4], 4, True)]),
         (5, True, [([0, 1, 2], 4, False), ([3, 4], 6, False)]),
@@ -176,11 +172,11 @@ TWO_PARTITIONS = [*batches_of([2, 1], partition=4), *batches_of([2], partition=6
     ids=["small", "small, in order", "large", "chunks, in order", "chunks"],
 )
 def test_rows_of_two_partitions_meet_in_one_chunk_only_if_few_and_in_any_order(
-    size, collect_keys, expected
+    size, is_ordered, expected
 ):
     """One request then carries them; else each partition has chunks of its own."""
     frame = Frame(batches=TWO_PARTITIONS)
-    assert encoded(frame, size=size, collect_keys=collect_keys) == expected
+    assert encoded(frame, size=size, is_ordered=is_ordered) == expected
 
 
 @given(
@@ -195,9 +191,9 @@ def test_rows_keep_their_order_when_spark_gives_them_all_one_partition(sizes, si
         first += sum(task)
     columns = [{"name": name, "type": "int64"} for name in ("id", PARTITION_COLUMN)]
     plan = WritePlan("//t", TableSchema.from_yt(columns).columns)
-    encoder = RowEncoder(plan, WireFormat.YSON, Placement(None))
+    encoder = encoder_of(plan, WireFormat.YSON, Placement(None), request_size=size)
     with patch.object(encode, "SMALL_BATCH", 3):
-        encode.encode_batches(batches, encoder, dyn_batch_size=size)
+        encode.encode_batches(batches, encoder)
     (payloads,) = encoder.lanes.values()
     rows = [yt.yson.loads(one.data, yson_type="list_fragment") for one in payloads]
     assert [row["id"] for part in rows for row in part] == list(range(first))
@@ -225,9 +221,9 @@ def test_requests_grow_with_the_rows_and_every_tablet_keeps_to_one_lane(
     columns = [{"name": name, "type": "int64"} for name in ("id", PARTITION_COLUMN)]
     plan = WritePlan("//t", TableSchema.from_yt(columns).columns)
     placement = Placement(tablets, rule if tablets else BY_PARTITION)
-    encoder = RowEncoder(plan, WireFormat.YSON, placement)
+    encoder = encoder_of(plan, WireFormat.YSON, placement, request_size=size)
     with patch.multiple(encode, SMALL_BATCH=room, REQUEST_BYTES=room_bytes):
-        encode.encode_batches(chain.from_iterable(batches), encoder, dyn_batch_size=size)
+        encode.encode_batches(chain.from_iterable(batches), encoder)
     lanes, order, counts = {}, {}, Counter()
     for lane, payloads in encoder.lanes.items():
         for payload in payloads:

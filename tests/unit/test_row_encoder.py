@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 import yt.yson
 
-from tests.model.tasks import prepared_target
+from tests.model.tasks import encoder_of, prepared_target
 from yt_exactly_once import Target, TransactionalSink
 from yt_exactly_once.codec.rejects import Rejects
 from yt_exactly_once.codec.reserved import RESERVED_PREFIX, is_reserved, require_no_reserved
@@ -23,7 +23,7 @@ from yt_exactly_once.codec.schema import (
 )
 from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.errors import EncodingError, SchemaMismatchError
-from yt_exactly_once.spark.sink.encode import PARTITION_COLUMN, RowEncoder
+from yt_exactly_once.spark.sink.encode import PARTITION_COLUMN
 from yt_exactly_once.spark.sink.frame_rows import selected
 from yt_exactly_once.spark.sink.modes.mode import TargetBatch
 from yt_exactly_once.spark.sink.modes.tasks import KEY_HASH_COLUMNS
@@ -33,7 +33,7 @@ from yt_exactly_once.spark.sink.placement import TABLET_COLUMN, Placement
 TABLETS = 3
 REJECTS = Rejects("//rejects", "query", 7)
 RULES = [BY_PARTITION, PRESERVE, ROUND_ROBIN, ("id",)]
-CHANGES = [{}, {"delete_marker": "gone"}, {"collect_keys": True}]
+CHANGES = [{}, {"delete_marker": "gone"}, {"unique_keys": True}]
 
 
 def planned(*, keyed):
@@ -77,7 +77,7 @@ def test_chunk_of_which_nothing_is_left_is_encoded(rule, changes, values, wire):
     is_sorted = rule is None
     placement = Placement(None) if is_sorted else Placement(TABLETS, rule)
     for is_mixed in (False, True):
-        encoder = RowEncoder(planned(keyed=is_sorted), wire, placement, rejects=REJECTS, **changes)
+        encoder = encoder_of(planned(keyed=is_sorted), wire, placement, rejects=REJECTS, **changes)
         encoder.add(chunk(values), 0, is_mixed=is_mixed)
         assert not encoder.lanes
         assert not encoder.rows_by_tablet
@@ -96,7 +96,7 @@ def test_chunk_of_which_nothing_is_left_is_encoded(rule, changes, values, wire):
 )
 def test_row_of_a_tablet_that_is_not_there_is_refused(tablet, shown):
     """Also where the rest of its chunk is rejected."""
-    encoder = RowEncoder(
+    encoder = encoder_of(
         planned(keyed=False), WireFormat.YSON, Placement(2, PRESERVE), rejects=REJECTS
     )
     rows_given = chunk([-1, -1, 0])
@@ -130,7 +130,7 @@ def test_partitions_matter_unless_all_rows_go_to_one_tablet(placement, changes, 
 @pytest.mark.parametrize("changes", CHANGES, ids=["rows", "marker", "keys"])
 def test_null_in_a_key_names_the_row_by_its_source(changes, wire):
     """Its queue, partition and index, also where keys are encoded apart from the rows."""
-    encoder = RowEncoder(planned(keyed=True), wire, Placement(None), **changes)
+    encoder = encoder_of(planned(keyed=True), wire, Placement(None), **changes)
     rows_given = chunk([1, 2, 3])
     given = rows_given.set_column(0, "id", pa.array([1, None, 3], pa.int64()))
     given = given.append_column(SOURCE_ROW_COLUMN, pa.array([70, 71, 72]))
@@ -173,7 +173,7 @@ def test_tasks_get_the_columns_that_name_a_row(mode, other, is_renamed):
 
 def test_service_columns_of_another_kind_say_nothing_about_a_rejected_row():
     """A user may have made them; on every replay they would be in the way."""
-    encoder = RowEncoder(planned(keyed=False), WireFormat.YSON, Placement(1), rejects=REJECTS)
+    encoder = encoder_of(planned(keyed=False), WireFormat.YSON, Placement(1), rejects=REJECTS)
     given = chunk([-1]).append_column(SOURCE_ROW_COLUMN, pa.array(["first"]))
     encoder.add(given, 0)
     (row,) = rows(encoder.rejected[0])
@@ -183,7 +183,7 @@ def test_service_columns_of_another_kind_say_nothing_about_a_rejected_row():
 
 def test_rejected_row_tells_the_columns_of_the_user_alone():
     """The columns that the sink adds say nothing about the row."""
-    encoder = RowEncoder(
+    encoder = encoder_of(
         planned(keyed=False), WireFormat.YSON, Placement(TABLETS, ROUND_ROBIN), rejects=REJECTS
     )
     encoder.add(chunk([-1, 0]), 0, is_mixed=True)
@@ -214,7 +214,7 @@ def test_dataframe_with_reserved_names_is_refused():
 @pytest.mark.parametrize("changes", CHANGES)
 def test_driver_knows_the_keys_of_a_chunk_only_where_it_must(changes):
     """Deleting and replacing compare them, by Spark partition; upserting costs nothing more."""
-    encoder = RowEncoder(planned(keyed=True), WireFormat.YSON, Placement(None), **changes)
+    encoder = encoder_of(planned(keyed=True), WireFormat.YSON, Placement(None), **changes)
     encoder.add(chunk([5, 6]), 4)
     found = {
         partition: [fragment(key) for part in parts for key in part.to_pylist()]
@@ -225,7 +225,7 @@ def test_driver_knows_the_keys_of_a_chunk_only_where_it_must(changes):
 
 def test_deleted_rows_leave_before_those_that_are_written():
     """In a lane of their partition, counted as rows, and without what only written rows have."""
-    encoder = RowEncoder(
+    encoder = encoder_of(
         planned(keyed=True), WireFormat.YSON, Placement(None), delete_marker="gone"
     )
     given = chunk([5, 6, 7])

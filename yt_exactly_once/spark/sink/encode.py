@@ -19,13 +19,13 @@ from yt_exactly_once.codec.changes import changes
 from yt_exactly_once.codec.rejects import Rejects, find_faults, without
 from yt_exactly_once.codec.reserved import RESERVED_PREFIX
 from yt_exactly_once.codec.row_hash import added, row_hashes
-from yt_exactly_once.codec.rows import WireFormat, encode, joined, row_fragments
+from yt_exactly_once.codec.rows import encode, joined, row_fragments
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.errors import EncodingError
 
 if TYPE_CHECKING:
-    from yt_exactly_once.codec.schema import WritePlan
     from yt_exactly_once.spark.sink.placement import Placement
+    from yt_exactly_once.spark.sink.targets import PreparedTarget
 
 PARTITION_COLUMN = f"{RESERVED_PREFIX}partition"
 """DataFrame column with the Spark partition of a row."""
@@ -49,26 +49,16 @@ class RowEncoder:
     tablets. Payloads of a lane keep their order. A lane of one payload may be for several of either.
 
     Attributes:
-        plan: from `check_frame`.
-        wire: format of rows to write.
-        placement: the tablet of each row.
-        delete_marker: a column that is true where the row's key is to be deleted; may be empty.
-        collect_keys: whether the driver must know the keys.
+        target: as the rows of the batch are placed in it.
         rejects: where rows go that cannot be written; without it they are an error.
-        digests: whether payloads carry a digest of their rows.
         lanes: payloads that write or delete, by tablet or Spark partition; by the lowest of several.
         rows_by_tablet: how many rows are in them; of `None`, those whose keys choose the tablet.
         keys: the keys of all rows, by Spark partition, where the driver must know them.
         rejected: payloads for the dead-letter table.
     """
 
-    plan: WritePlan
-    wire: WireFormat
-    placement: Placement
-    delete_marker: str = ""
-    collect_keys: bool = False
+    target: PreparedTarget
     rejects: Rejects | None = None
-    digests: bool = False
     lanes: dict[int, list[Payload]] = field(default_factory=lambda: defaultdict(list))
     rows_by_tablet: dict[int | None, int] = field(default_factory=lambda: defaultdict(int))
     keys: dict[int, list[pa.LargeBinaryArray]] = field(default_factory=lambda: defaultdict(list))
@@ -90,23 +80,25 @@ class RowEncoder:
         except EncodingError:
             if self.rejects is None:
                 raise
-            faults = find_faults(rows, self.plan, self.wire, self.delete_marker)
+            target, marker = self.target, self.target.options.delete_marker or ""
+            faults = find_faults(rows, target.plan, target.wire, marker)
             if not faults:
                 raise
-            described = self.rejects.encode(rows, faults, self.plan.target)
+            described = self.rejects.encode(rows, faults, target.path)
             self._encode(without(rows, faults), partition, is_mixed=is_mixed)
             self.rejected.append(Payload(len(faults), described))
 
     def _encode(self, rows: pa.RecordBatch, partition: int, *, is_mixed: bool) -> None:
         """Keep all payloads of a chunk, or none."""
         keys = deleted = None
-        if self.delete_marker:
-            keys, deleted, rows = changes(rows, self.plan.keys, self.delete_marker)
-        elif self.collect_keys:
-            keys = row_fragments(rows, self.plan.keys)
-        placed: Iterable[tuple[Any, pa.RecordBatch]] = self.placement.split(rows, partition)
+        target, options = self.target, self.target.options
+        if options.delete_marker:
+            keys, deleted, rows = changes(rows, target.plan.keys, options.delete_marker)
+        elif options.collects_keys:
+            keys = row_fragments(rows, target.plan.keys)
+        placed: Iterable[tuple[Any, pa.RecordBatch]] = target.placement.split(rows, partition)
         if is_mixed:
-            placed = [(self.placement.tablets(rows, rows.column(PARTITION_COLUMN)), rows)]
+            placed = [(target.placement.tablets(rows, rows.column(PARTITION_COLUMN)), rows)]
         payloads = [
             (tablet, self._payload(part, tablet)) for tablet, part in placed if part.num_rows
         ]
@@ -119,10 +111,11 @@ class RowEncoder:
             self._keep(partition, tablet, payload)
 
     def _payload(self, rows: pa.RecordBatch, tablet: Any) -> Payload:
-        data = encode(rows, self.plan, self.wire, tablet_index=tablet)
-        if not self.digests:
+        plan = self.target.plan
+        data = encode(rows, plan, self.target.wire, tablet_index=tablet)
+        if not self.target.options.digest:
             return Payload(rows.num_rows, data)
-        return Payload(rows.num_rows, data, digest=added(0, row_hashes(rows, self.plan.columns)))
+        return Payload(rows.num_rows, data, digest=added(0, row_hashes(rows, plan.columns)))
 
     def _keep(self, partition: int, tablet: Any, payload: Payload) -> None:
         if isinstance(tablet, pa.Array):
@@ -138,42 +131,37 @@ class RowEncoder:
 
 
 def encode_batches(
-    arrived: Iterable[pa.RecordBatch],
-    encoder: RowEncoder,
-    *,
-    dyn_batch_size: int,
-    is_placed: bool = True,
+    arrived: Iterable[pa.RecordBatch], encoder: RowEncoder, *, is_placed: bool = True
 ) -> RowEncoder:
     """Encode all rows, forget them, and return the encoder, which has their payloads.
 
     Args:
         arrived: the rows, in the order of their Spark partitions.
-        dyn_batch_size: most rows in one payload.
         is_placed: whether each row carries its partition, in `PARTITION_COLUMN`.
 
     Raises:
         EncodingError: a value that its column cannot take.
     """
+    target, most = encoder.target, encoder.target.request_size
     if not is_placed:
-        for chunk in chunks(arrived, dyn_batch_size):
+        for chunk in chunks(arrived, most):
             encoder.add(chunk, 0)
         return encoder
     batches = [batch for batch in arrived if batch.num_rows]
     small = (
-        sum(batch.num_rows for batch in batches) <= min(SMALL_BATCH, dyn_batch_size)
+        sum(batch.num_rows for batch in batches) <= min(SMALL_BATCH, most)
         and sum(batch.nbytes for batch in batches) <= REQUEST_BYTES
     )
-    if encoder.delete_marker or encoder.collect_keys:
+    if target.orders_keys:
         # Rows of several partitions must be distinguished; a batch of Arrow is a part of one.
         for partition, held in groupby(drained(batches), partition_of):
-            for chunk in chunks(held, dyn_batch_size):
+            for chunk in chunks(held, most):
                 encoder.add(chunk, partition)
     elif small and len(batches) > 1:
         rows = merged(batches)
         encoder.add(rows, partition_of(rows), is_mixed=True)
     else:
-        gathered = _gathered(drained(batches), encoder.placement, dyn_batch_size)
-        for rows, partition, is_mixed in gathered:
+        for rows, partition, is_mixed in _gathered(drained(batches), target.placement, most):
             encoder.add(rows, partition, is_mixed=is_mixed)
     return encoder
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from yt_exactly_once import advice, errors
-from yt_exactly_once.codec.rejects import Rejects
 from yt_exactly_once.codec.reserved import require_no_reserved
 from yt_exactly_once.codec.rows import WireFormat, encode_empty
 from yt_exactly_once.codec.schema import TableSchema, WritePlan, check_frame
@@ -23,7 +22,6 @@ from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.commit.parts import CompleteResult
 from yt_exactly_once.config import DEFAULT_DYN_BATCH_SIZE
 from yt_exactly_once.spark.schema import arrow_of_spark
-from yt_exactly_once.spark.sink.encode import RowEncoder
 from yt_exactly_once.spark.sink.options import APPEND, UPSERT, SinkOptions, Target
 from yt_exactly_once.spark.sink.placement import Placement
 from yt_exactly_once.ytsaurus.tables import describe_table, table_identity
@@ -65,18 +63,6 @@ class PreparedTarget:
     def path(self) -> str:
         """The table."""
         return self.options.path
-
-    def encoder(self, rejects: Rejects | None) -> RowEncoder:
-        """Return what turns rows into payloads."""
-        return RowEncoder(
-            self.plan,
-            self.wire,
-            self.placement,
-            delete_marker=self.options.delete_marker or "",
-            collect_keys=self.options.collects_keys,
-            rejects=rejects,
-            digests=self.options.digest,
-        )
 
     @property
     def needs_partitions(self) -> bool:

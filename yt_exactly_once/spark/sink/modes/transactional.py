@@ -17,7 +17,7 @@ from yt_exactly_once.commit.entry import TASKS
 from yt_exactly_once.commit.parts import TargetRows, digest_of_rows
 from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.errors import AmbiguousOrderError, ConfigError, DuplicateKeyError
-from yt_exactly_once.spark.sink.encode import encode_batches
+from yt_exactly_once.spark.sink.encode import RowEncoder, encode_batches
 from yt_exactly_once.spark.sink.modes.mode import Mode, Plan, TargetBatch
 from yt_exactly_once.spark.sink.modes.tasks import ChunkReport, JoinedInsertTask
 
@@ -93,12 +93,8 @@ class Transactional(Mode):
         rejects = None
         if options.dead_letter_path is not None:
             rejects = Rejects(options.dead_letter_path, batch.query_id, batch.batch_id)
-        encoded = encode_batches(
-            arrived,
-            target.of_batch(batch).encoder(rejects),
-            dyn_batch_size=target.request_size,
-            is_placed=plan.needs_partitions,
-        )
+        encoder = RowEncoder(target.of_batch(batch), rejects)
+        encoded = encode_batches(arrived, encoder, is_placed=plan.needs_partitions)
         if not options.split_oversized:
             target.require_room(encoded.rows_by_tablet)
         if target.options.unique_keys:
@@ -115,7 +111,7 @@ class Transactional(Mode):
             lane_is_tablet=not target.is_sorted,
             tablets=0 if target.is_sorted else len(encoded.rows_by_tablet),
             complete=target.complete(keys) if target.options.replaces else None,
-            digest=digest_of_rows(lanes) if encoded.digests else None,
+            digest=digest_of_rows(lanes) if target.options.digest else None,
         )
         if rejects is None or not encoded.rejected:
             return [rows]
