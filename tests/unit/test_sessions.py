@@ -1,23 +1,19 @@
 """Which sessions a batch was begun in, and which of them this sink can go on with."""
 
-from functools import partial
 from types import SimpleNamespace
+from unittest import mock
 
 import pyarrow as pa
 import pytest
 
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS, WritePlan
 from yt_exactly_once.commit.batch import MicroBatch, SourceRange
+from yt_exactly_once.config import RetryPolicy
 from yt_exactly_once.errors import ConfigError, NewerFormatError, NotOneToOneError
-from yt_exactly_once.spark.sink.look_up import _kind
+from yt_exactly_once.spark.sink import look_up
 from yt_exactly_once.spark.sink.modes.idempotent import Idempotent
 from yt_exactly_once.spark.sink.modes.push import RehearsalTask
-from yt_exactly_once.spark.sink.modes.sessions import (
-    POSITION_BITS,
-    SESSION_VERSION,
-    Numbering,
-    sessions_with_rows,
-)
+from yt_exactly_once.spark.sink.modes.sessions import POSITION_BITS, SESSION_VERSION, Numbering
 from yt_exactly_once.spark.sink.modes.transactional import Transactional
 from yt_exactly_once.ytsaurus.rows import SessionState
 
@@ -32,9 +28,15 @@ def pushed(batch=7, **more):
 def begun(sessions, *, columns=("id",), mode=Idempotent, is_sorted=False):
     target = SimpleNamespace(is_sorted=is_sorted, path=TARGET, options=None)
     schema = SimpleNamespace(names=list(columns))
-    rows = SimpleNamespace(schema_for=lambda _: schema)
-    kind = partial(_kind, SimpleNamespace(batch=BATCH, rows=rows, mode=mode(None, None)))
-    return sessions_with_rows(BATCH, [target], lambda: sessions, kind)
+    delivery = SimpleNamespace(
+        batch=BATCH,
+        rows=SimpleNamespace(schema_for=lambda _: schema),
+        mode=mode(SimpleNamespace(producer="//producer", retry=RetryPolicy()), None),
+        run=SimpleNamespace(targets=[target]),
+        emit=None,
+    )
+    with mock.patch.object(look_up, "sessions_of", return_value=sessions):
+        return look_up._pushed(delivery)
 
 
 def test_sessions_with_rows_of_the_batch_are_found_by_their_short_names():

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,6 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from yt_exactly_once.codec.rows import row_fragments
 from yt_exactly_once.codec.schema import SOURCE_TABLET_COLUMN, WritePlan
-from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.spark.query.running import BATCH_ID_PROPERTY, QUERY_ID_PROPERTY
 from yt_exactly_once.spark.sink.encode import PARTITION_COLUMN
@@ -27,6 +25,7 @@ from yt_exactly_once.spark.sink.modes.mode import Plan, RowTask
 from yt_exactly_once.spark.sink.modes.tasks import KEY_HASH_COLUMNS, KEY_HASHES
 from yt_exactly_once.spark.sink.options import PRESERVE, ROUND_ROBIN, Target
 from yt_exactly_once.spark.sink.placement import TABLET_COLUMN
+from yt_exactly_once.spark.sink.run import Rows
 from yt_exactly_once.ytsaurus.rows import SessionState
 
 if TYPE_CHECKING:
@@ -165,7 +164,7 @@ def _hashes(rows: pa.RecordBatch, plan: WritePlan) -> np.ndarray[Any, Any]:
 
 
 @dataclass(frozen=True)
-class TaskRows:
+class TaskRows(Rows):
     """The rows of a batch of a streaming writer: Spark computes them before it asks for the commit.
 
     Attributes:
@@ -186,18 +185,6 @@ class TaskRows:
         assert target.transform is None, "the format has no such option"
         return self.schema
 
-    def conf(self, _name: str) -> str | None:
-        """See `Rows.conf`; a writer sees none."""
-        return None
-
-    def described(self, _batch: MicroBatch, _step: str) -> AbstractContextManager[None]:
-        """See `Rows.described`; a writer starts no jobs."""
-        return nullcontext()
-
-    def kept(self) -> TaskRows:
-        """See `Rows.kept`."""
-        return self
-
     def compute(self, plan: Plan) -> Iterator[pa.RecordBatch]:
         """See `Rows.compute`; raise `NotOneToOneError` if these are other rows than were pushed before."""
         messages = sorted(self.messages or (), key=lambda message: message.task.partition)
@@ -213,6 +200,3 @@ class TaskRows:
 
         plan.rehearsal.require_same_rows(run_here(plan.rehearsal))
         return run_here(plan.task)
-
-    def pass_over(self) -> None:
-        """See `Rows.pass_over`: Spark has computed them."""

@@ -23,6 +23,7 @@ from yt_exactly_once.spark.sink.encode import (
 from yt_exactly_once.spark.sink.modes.mode import Plan, RowTask
 from yt_exactly_once.spark.sink.modes.tasks import KEY_HASH_COLUMNS
 from yt_exactly_once.spark.sink.options import Target
+from yt_exactly_once.spark.sink.run import Rows
 from yt_exactly_once.spark.sink.targets import PreparedTarget
 from yt_exactly_once.spark.versions import arrow_batches, rows_of_full_batch
 from yt_exactly_once.spark.worker import side_by_side
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-class FrameRows:
+class FrameRows(Rows):
     """See `Rows`."""
 
     def __init__(self, frame: DataFrame) -> None:
@@ -44,11 +45,6 @@ class FrameRows:
     def schema(self) -> StructType:
         """See `Rows.schema`."""
         return self._frame.schema
-
-    @property
-    def are_computed(self) -> bool:
-        """See `Rows.are_computed`."""
-        return False
 
     def schema_for(self, target: Target) -> StructType:
         """See `Rows.schema_for`."""

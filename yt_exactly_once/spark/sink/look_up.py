@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +21,6 @@ from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.query.notes import LedgerNotes
 from yt_exactly_once.spark.sink.modes import sessions
 from yt_exactly_once.spark.sink.run import Delivery
-from yt_exactly_once.spark.sink.targets import PreparedTarget
 from yt_exactly_once.ytsaurus.browsing import cluster_of, marked
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.rows import SessionState, sessions_of
@@ -125,9 +124,8 @@ def look_up(delivery: Delivery, begun: Ahead[Read] | None = None) -> Found:
     # Where tasks have just pushed, rows in sessions need not be of an earlier run or call.
     has_pushed = traits.has_sessions and delivery.rows.are_computed
     if is_new and not (run.continues_with(batch) or traits.may_repeat or has_pushed):
-        of_query, kind = partial(_sessions, delivery), partial(_kind, delivery)
         with delivery.rows.described(batch, "compare the replay with pushed rows"):
-            run.sessions = sessions.sessions_with_rows(batch, run.targets, of_query, kind)
+            run.sessions = _pushed(delivery)
     run.agreed = batch.batch_id
     if entry is not None and verdict is not Verdict.NEW:
         require_one_sink(entry, batch, call.commits_sent, ledger=ledger.path)
@@ -214,15 +212,20 @@ def _has_rows(delivery: Delivery, path: str) -> bool:
     return True
 
 
-def _sessions(delivery: Delivery) -> Mapping[str, SessionState]:
-    """Return all producer sessions of the query."""
-    mode, prefix = delivery.mode, f"{delivery.batch.query_id}:"
-    path, retry = mode.options.producer, mode.options.retry
-    return run_attempts(lambda _: sessions_of(mode.connection, path, prefix), retry, delivery.emit)
-
-
-def _kind(delivery: Delivery, target: PreparedTarget) -> str:
-    """Return how the sessions are named in which the sink identifies rows; empty where it uses none."""
-    if not delivery.mode.traits.has_sessions:
-        return ""
-    return sessions.session_kind(delivery.rows.schema_for(target.options).names, delivery.batch)
+def _pushed(delivery: Delivery) -> dict[str, dict[str, SessionState]]:
+    """Return the producer sessions with rows of the batch; see `sessions_with_rows`."""
+    batch, mode, rows = delivery.batch, delivery.mode, delivery.rows
+    kinds = {
+        target.path: sessions.session_kind(rows.schema_for(target.options).names, batch)
+        if mode.traits.has_sessions
+        else ""
+        for target in delivery.run.targets
+        if not target.is_sorted
+    }
+    if not kinds:
+        return {}
+    path, prefix = mode.options.producer, f"{batch.query_id}:"
+    found = run_attempts(
+        lambda _: sessions_of(mode.connection, path, prefix), mode.options.retry, delivery.emit
+    )
+    return sessions.sessions_with_rows(batch, found, kinds)

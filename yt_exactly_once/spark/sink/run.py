@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from yt_exactly_once.commit.transactional import BatchCommit
 from yt_exactly_once.observability import Clock, Event
@@ -32,29 +34,34 @@ LOOK_INTERVAL = 10.0
 """Seconds after which a target is checked again: another table may have replaced it."""
 
 
-class Rows(Protocol):
+class Rows(ABC):
     """The rows of a batch: a DataFrame, or what the tasks of a writer have sent."""
 
-    @property
-    def schema(self) -> StructType:
-        """Columns of the DataFrame."""
+    schema: StructType
+    """Columns of the DataFrame."""
 
     @property
     def are_computed(self) -> bool:
         """Whether tasks have computed them, and have written what they write."""
+        return False
 
+    @abstractmethod
     def schema_for(self, target: Target) -> StructType:
         """Return the columns of the DataFrame as a target transforms it."""
 
-    def conf(self, name: str) -> str | None:
+    def conf(self, name: str) -> str | None:  # noqa: ARG002 - a writer sees none
         """Return a setting of the Spark session."""
+        return None
 
-    def described(self, batch: MicroBatch, step: str) -> AbstractContextManager[None]:
+    def described(self, batch: MicroBatch, step: str) -> AbstractContextManager[None]:  # noqa: ARG002 - a writer starts no jobs
         """Say in Spark's UI what the jobs of a block do."""
+        return nullcontext()
 
     def kept(self) -> Rows:
         """Return the rows such that they are computed once, however often they are asked for."""
+        return self
 
+    @abstractmethod
     def compute(self, plan: Plan) -> Iterable[pa.RecordBatch]:
         """Compute the rows, once, and let tasks do with them what is planned.
 
@@ -62,7 +69,7 @@ class Rows(Protocol):
             All that tasks have reported; or all rows, where they come to the driver.
         """
 
-    def pass_over(self) -> None:
+    def pass_over(self) -> None:  # noqa: B027 - a writer gets them computed
         """Let Spark have computed the rows, for its state, and write none."""
 
 

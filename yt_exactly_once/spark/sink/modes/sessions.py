@@ -7,7 +7,7 @@ compared before a row is dropped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from yt_exactly_once.codec.schema import WritePlan
     from yt_exactly_once.commit.batch import MicroBatch
-    from yt_exactly_once.spark.sink.targets import PreparedTarget
     from yt_exactly_once.ytsaurus.rows import SessionState
 
 SESSION_VERSION = 1
@@ -134,26 +133,21 @@ def session_kind(columns: Iterable[str], batch: MicroBatch) -> str:
 
 
 def sessions_with_rows(
-    batch: MicroBatch,
-    targets: Iterable[PreparedTarget],
-    sessions: Callable[[], Mapping[str, SessionState]],
-    kind_of: Callable[[PreparedTarget], str],
+    batch: MicroBatch, found: Mapping[str, SessionState], kinds: Mapping[str, str]
 ) -> dict[str, dict[str, SessionState]]:
     """Return the sessions with rows of a batch that is not in the ledger, by target and name.
 
     Args:
-        sessions: asks for all of the query.
-        kind_of: how the sink numbers the rows of a target, see `session_kind`; empty when it does not.
+        found: all of the query.
+        kinds: how the sink numbers the rows of each ordered target, see `session_kind`; empty if it does not.
 
     Raises:
         ConfigError: rows were pushed in idempotent mode, and this sink would write them again.
         NewerFormatError: a newer version of this package pushed rows.
     """
-    ordered = [target for target in targets if not target.is_sorted]
-    found = sessions() if ordered else {}
     with_rows: dict[str, dict[str, SessionState]] = {}
-    for target in ordered:
-        own_kind, prefix = kind_of(target), session_prefix(batch.query_id, target.path)
+    for target, own_kind in kinds.items():
+        prefix = session_prefix(batch.query_id, target)
         for session_id, state in found.items():
             if not session_id.startswith(prefix):
                 continue
@@ -171,11 +165,11 @@ def sessions_with_rows(
                     remedy="Finish the batch as it was begun (mode, and whether rows carry their source), "
                     f"and change the sink afterwards. If it cannot be finished, {_way_out(batch)}",
                     **batch.where,
-                    target=target.path,
+                    target=target,
                     session=session_id,
                     run=state.run,
                 )
-            with_rows.setdefault(target.path, {})[name] = state
+            with_rows.setdefault(target, {})[name] = state
     return with_rows
 
 
