@@ -12,7 +12,7 @@ from tests.tiers import first_of
 from yt_exactly_once import Event
 from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.spark.query.lineage import require_straight
+from yt_exactly_once.spark.query.jobs import require_straight
 
 ONE, TWO, THREE = "at-least-once", "transactional", "idempotent"
 

@@ -7,7 +7,7 @@ import pytest
 
 from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.spark.query.lineage import Lineage, require_one_stage, require_straight
+from yt_exactly_once.spark.query.jobs import Lineage, require_one_stage, require_straight
 
 BATCH = """(2) SQLExecutionRDD[23] at start at NativeMethodAccessorImpl.java:0 []
  |  MapPartitionsRDD[22] at start at NativeMethodAccessorImpl.java:0 []

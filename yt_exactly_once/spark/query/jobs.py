@@ -1,14 +1,57 @@
-"""What Spark's UI shows about the jobs of a sink."""
+"""Jobs of a sink: what Spark's UI shows of them, and whether their rows come straight from the micro-batch.
+
+That is: same rows, same tasks, same order. The lineage of the job's RDD is what counts. It shows what a plan
+hides: a shuffle below a cached DataFrame, inside a limit, or in the query itself, in this very batch.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from yt_exactly_once.commit.batch import MicroBatch
+from yt_exactly_once.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from yt_exactly_once.commit.batch import MicroBatch
 
 _DESCRIPTION = "spark.job.description"
+
+_SHUFFLE = re.compile(r"^[ |]*\+-\(", re.MULTILINE)
+"""How `RDD.toDebugString` begins what is on the other side of a shuffle."""
+
+_RDD = re.compile(r"(\w+)\[(\d+)\] at ")
+"""How it names an RDD: class and id."""
+
+_TASKS = re.compile(r"\((\d+)\)")
+"""How it begins: with the number of tasks."""
+
+_EXCHANGES = ("Exchange", "AdaptiveSparkPlan")
+"""Parts of a physical plan that runs in several stages, or that Spark may still change so."""
+
+_IN_ORDER = ("LocalTableScan", "CommandResult")
+"""Parts that spread rows over tasks which the driver has in one order."""
+
+_SEEN_THROUGH = frozenset(
+    {
+        "CoalescedRDD",
+        "EmptyRDD",
+        "MapPartitionsRDD",
+        "MapPartitionsWithEvaluatorRDD",
+        "PartitionPruningRDD",
+        "PartitionwiseSampledRDD",
+        "PythonRDD",
+        "SQLExecutionRDD",
+        "SQLPartitioningAwareUnionRDD",
+        "UnionRDD",
+        "ZippedPartitionsRDD2",
+        "ZippedPartitionsWithEvaluatorRDD",
+    }
+)
+"""RDDs that have no rows of their own and keep the order of those they are given."""
 
 
 @contextmanager
@@ -31,3 +74,94 @@ def described(frame: Any, batch: MicroBatch, step: str) -> Iterator[None]:
         yield
     finally:
         context.setLocalProperty(_DESCRIPTION, before)
+
+
+class Lineage(NamedTuple):
+    """The RDDs that an RDD is computed from.
+
+    Attributes:
+        shuffles: whether rows are moved from task to task.
+        rdds: their classes, by id.
+    """
+
+    shuffles: bool
+    rdds: dict[int, str]
+
+    @classmethod
+    def parse(cls, text: str) -> Lineage:
+        """Read what `RDD.toDebugString` returns."""
+        rdds = {int(number): name for name, number in _RDD.findall(text)}
+        return cls(_SHUFFLE.search(text) is not None, rdds)
+
+    def strangers(self, batch: Lineage) -> list[str]:
+        """Return the classes of RDDs with rows that may not come from a batch."""
+        own = {name for number, name in self.rdds.items() if number not in batch.rdds}
+        return sorted(own - _SEEN_THROUGH)
+
+
+def require_straight(job: DataFrame, batch: MicroBatch) -> None:
+    """Check that a repeated task gets the same rows in order; raise `ConfigError` if that is not known.
+
+    Args:
+        job: the DataFrame whose tasks write; it is not computed, but Spark runs the shuffles below it.
+    """
+    jvm = getattr(job.sparkSession, "_jvm", None)
+    if jvm is None:
+        raise _refused("this session cannot show whether rows are shuffled (Spark Connect)", batch)
+    state = job._jdf.sparkSession().sharedState()  # noqa: SLF001 - no other way to the plan
+    query_id = jvm.java.util.UUID.fromString(batch.query_id)
+    running = state.activeStreamingQueries().get(query_id).lastExecution().toRdd()
+    own = Lineage.parse(running.toDebugString())
+    whole = Lineage.parse(job._jdf.queryExecution().toRdd().toDebugString())  # noqa: SLF001
+    if own.shuffles or whole.shuffles:
+        raise _refused("this query has a shuffle", batch)
+    strangers = whole.strangers(own)
+    if strangers:
+        raise _refused(f"rows do not come straight from the batch ({', '.join(strangers)})", batch)
+
+
+def require_one_stage(job: DataFrame, batch: MicroBatch) -> int:
+    """Check that Spark runs a job in one stage, and so starts attempt 0 of each of its tasks once.
+
+    A stage runs again when its input from another stage is lost, and then its attempts begin at 0 again.
+
+    Args:
+        job: the DataFrame whose tasks write; nothing of it is computed.
+
+    Returns:
+        How many tasks there are.
+
+    Raises:
+        ConfigError: there are several stages, or it cannot be known.
+    """
+    if getattr(job.sparkSession, "_jvm", None) is None:
+        raise _stays("this session does not show how many stages a job has (Spark Connect)", batch)
+    execution = job._jdf.queryExecution()  # noqa: SLF001 - no other way to the plan
+    # An RDD of such a plan would run its shuffles.
+    shown = execution.executedPlan().toString()
+    text = "" if any(name in shown for name in _EXCHANGES) else execution.toRdd().toDebugString()
+    tasks = _TASKS.match(text)
+    if tasks is None or Lineage.parse(text).shuffles:
+        raise _stays("this DataFrame has a shuffle: Spark may run a task twice", batch)
+    if any(name in shown for name in _IN_ORDER):
+        raise _stays("they have rows that the driver had, in one order", batch)
+    return int(tasks[1])
+
+
+def _stays(why: str, batch: MicroBatch) -> ConfigError:
+    return ConfigError(
+        f"Tasks cannot write into one transaction, since {why}",
+        remedy="Use sent_by='auto', which sends such batches from the driver",
+        **batch.where,
+    )
+
+
+def _refused(why: str, batch: MicroBatch) -> ConfigError:
+    return ConfigError(
+        f"Idempotent mode would number the rows by their position in a task, and {why}: a repeated task "
+        "may get them in another order, and rows would be lost or repeated",
+        remedy="Use mode='transactional'; or pass the DataFrame of the batch without a shuffle "
+        "(repartition, join, distinct, order by, limit), a checkpoint, or rows from elsewhere; or, with "
+        "one queue, let rows carry their source: include_service_columns=true",
+        **batch.where,
+    )

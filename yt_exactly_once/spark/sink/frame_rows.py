@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import pyspark.sql.functions as sf
 
 from yt_exactly_once.commit.batch import MicroBatch
-from yt_exactly_once.spark.query.jobs import described
-from yt_exactly_once.spark.query.lineage import require_one_stage, require_straight
+from yt_exactly_once.spark.query.jobs import described, require_one_stage, require_straight
 from yt_exactly_once.spark.schema import named_column, with_nullable_members
 from yt_exactly_once.spark.sink.encode import (
     PARTITION_COLUMN,

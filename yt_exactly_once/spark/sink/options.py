@@ -131,9 +131,6 @@ class Target:
                 "placement names no column", remedy="Name at least one", target=self.path
             )
         check_values(self, target=self.path)
-        self._check_pairs()
-
-    def _check_pairs(self) -> None:
         given = {**self.changes, "digest": self.digest}
         for one, other, reason in _NOT_TOGETHER:
             if given[one] and given[other]:
@@ -324,13 +321,11 @@ class SinkOptions:
         config.check_path(self.ledger, "ledger_path")
         config.check_path(self.producer, "producer_path")
         self._check_own_paths()
-        for name in ("connections", "rows_per_tablet_limit"):
-            config.check_positive(getattr(self, name), name)
-        if self.dyn_batch_size is not None:
-            config.check_positive(self.dyn_batch_size, "dyn_batch_size")
-        self._check_accepted()
+        for name in ("connections", "rows_per_tablet_limit", "dyn_batch_size"):
+            if (number := getattr(self, name)) is not None:
+                config.check_positive(number, name)
         # The environment is read here, and not where the sink travels to.
-        _ = self.cluster
+        _ = self.accepted, self.cluster
 
     @cached_property
     def targets(self) -> tuple[Target, ...]:
@@ -363,14 +358,20 @@ class SinkOptions:
         # Whatever the order they are given in, the ledger of the same targets is the same.
         return min(target.path for target in self.targets)
 
-    @property
+    @cached_property
     def accepted(self) -> range:
         """Batches whose missing rows a person has settled."""
-        given = self.accept_incomplete
+        given: Any = self.accept_incomplete
         if given is None:
             return range(0)
-        first, last = given if isinstance(given, tuple) else (given, given)
-        return range(first, last + 1)
+        pair = given if isinstance(given, tuple) else (given, given)
+        is_pair = len(pair) == 2 and all(type(number) is int for number in pair)  # noqa: PLR2004 - a pair
+        if not is_pair or not 0 <= pair[0] <= pair[1]:
+            raise ConfigError(
+                f"accept_incomplete is {given!r}",
+                remedy="Give the number of a batch, or a tuple of the first and the last one",
+            )
+        return range(pair[0], pair[1] + 1)
 
     def request_size(self, configured: str | None) -> int:
         """Return how many rows a request carries at most; raise `ConfigError` if the conf is no such number.
@@ -391,23 +392,10 @@ class SinkOptions:
         # A request may not carry more rows than a transaction.
         return min(size, self.rows_per_tablet_limit)
 
-    def _check_accepted(self) -> None:
-        given: Any = self.accept_incomplete
-        if given is None:
-            return
-        pair = given if isinstance(given, tuple) else (given, given)
-        is_pair = len(pair) == 2 and all(type(number) is int for number in pair)  # noqa: PLR2004 - a pair
-        if not is_pair or not 0 <= pair[0] <= pair[1]:
-            raise ConfigError(
-                f"accept_incomplete is {given!r}",
-                remedy="Give the number of a batch, or a tuple of the first and the last one",
-            )
-
     def _check_own_paths(self) -> None:
         taken = {self.ledger, *(target.path for target in self.targets)}
         for name in ("dead_letter_path", "history_path"):
-            path = getattr(self, name)
-            if path is None:
+            if (path := getattr(self, name)) is None:
                 continue
             config.check_path(path, name)
             if path in taken:
@@ -421,8 +409,7 @@ class SinkOptions:
         paths = [target.path for target in self.targets]
         if not paths:
             raise ConfigError("The sink has no target", remedy="Give at least one path or Target")
-        repeated = sorted({path for path in paths if paths.count(path) > 1})
-        if repeated:
+        if repeated := sorted(path for path in paths if paths.count(path) > 1):
             raise ConfigError(
                 f"The sink has the target {repeated[0]} twice", remedy="Give each path once"
             )

@@ -10,7 +10,7 @@ from functools import partial
 
 from yt_exactly_once.errors import ConflictError, OffsetConflictError
 from yt_exactly_once.spark.query.queue_offset import QueueOffset
-from yt_exactly_once.spark.source.patient import PatientQueue
+from yt_exactly_once.spark.source.packed import PatientQueue
 
 CATCH_UP_INTERVAL = 1.0
 """Seconds between two looks at the consumer while batches follow each other without a pause.

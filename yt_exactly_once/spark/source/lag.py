@@ -12,7 +12,7 @@ from yt_exactly_once.observability import Event, channel
 from yt_exactly_once.spark.source.range import BYTES_PER_PULL
 
 if TYPE_CHECKING:
-    from yt_exactly_once.spark.source.patient import PatientQueue
+    from yt_exactly_once.spark.source.packed import PatientQueue
     from yt_exactly_once.ytsaurus.queues import PartitionBounds
 
 REPORT_INTERVAL = 5.0

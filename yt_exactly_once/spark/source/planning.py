@@ -13,7 +13,7 @@ from yt_exactly_once.spark.source.range import BYTES_PER_PULL
 
 if TYPE_CHECKING:
     from yt_exactly_once.commit.batch import PartitionRange
-    from yt_exactly_once.spark.source.patient import PatientQueue
+    from yt_exactly_once.spark.source.packed import PatientQueue
     from yt_exactly_once.ytsaurus.queues import PartitionBounds, QueueState
 
 LOOK_INTERVAL = 1.0

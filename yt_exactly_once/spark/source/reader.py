@@ -22,7 +22,7 @@ from yt_exactly_once.spark.source import offsets
 from yt_exactly_once.spark.source.following import ConsumerFollower
 from yt_exactly_once.spark.source.lag import LagReport
 from yt_exactly_once.spark.source.options import StartingPoint
-from yt_exactly_once.spark.source.patient import PatientQueue
+from yt_exactly_once.spark.source.packed import PackedQueue, PatientQueue
 from yt_exactly_once.spark.source.planning import BatchPlanner
 from yt_exactly_once.spark.source.range import QueueTask, RangeReader
 from yt_exactly_once.spark.worker import keep_freed_memory, spare_modules
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
     from pyspark.sql.types import StructType
 
-    from yt_exactly_once.spark.source.packed import PackedQueue
     from yt_exactly_once.ytsaurus.queues import PartitionBounds
 
 IDLE_INTERVAL = 0.1
