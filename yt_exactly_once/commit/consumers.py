@@ -17,9 +17,6 @@ def offsets_of(
 ) -> Offsets:
     """Return the offsets a ledger entry for this batch carries.
 
-    The consumer of a stateful query is left at the start: a replay must rebuild the state from the
-    batch's rows, so the queue must not be allowed to trim them yet.
-
     Args:
         moved: whether the transaction of the entry moves the consumers. Even then the consumer of a
             queue without new rows stays where it is.
@@ -38,7 +35,10 @@ def offsets_of(
 
 
 def aim(batch: MicroBatch, part: PartitionRange) -> int:
-    """Return where a batch moves a consumer: to its end, or to its start if a replay needs its rows."""
+    """Return where a batch moves a consumer: to its end, or to its start if a replay needs its rows.
+
+    A replay rebuilds the state of a query from them, so the queue must not be allowed to trim them yet.
+    """
     return part.start if batch.needs_its_rows else part.end
 
 
@@ -54,11 +54,10 @@ def consumer_offsets(transaction: Transaction, source: SourceRange) -> dict[int,
 
 
 def consumer_rows(source: SourceRange, moves: Moves) -> list[Row]:
-    """Return the consumer's rows after the move.
+    """Return the consumer's rows after the move: one request, where `advance_queue_consumer` needs many.
 
-    One request writes all partitions, where `advance_queue_consumer` needs one request each. `plan_moves`
-    compares the offsets, on rows read in the same transaction. The commit fails when another transaction has
-    written those rows since.
+    `plan_moves` compares the offsets, on rows read in the same transaction. The commit fails when another
+    transaction has written those rows since.
     """
     return [
         {**_consumer_key(source, partition), "offset": offset}

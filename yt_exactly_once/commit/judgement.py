@@ -55,6 +55,7 @@ def judge(
     if entry is None:
         return Verdict.NEW
     where = {**batch.where, "target": entry.target, "ledger": ledger}
+    afresh = f"Or, if that is lost, {advice.begin_after(ledger, entry.query_id)}"
     if entry.batch_id > batch.batch_id and running:
         raise FencedError(
             f"Another run of this query has already committed batch {entry.batch_id}",
@@ -67,8 +68,7 @@ def judge(
         raise LedgerDivergedError(
             f"The ledger already holds batch {entry.batch_id}, but Spark runs batch {batch.batch_id}",
             remedy="The checkpoint is older than the ledger: it was restored, or a second run of the query "
-            "is active. Stop other runs, and restore the newest checkpoint. "
-            f"Or, if that is lost, {advice.begin_after(ledger, entry.query_id)}",
+            f"is active. Stop other runs, and restore the newest checkpoint. {afresh}",
             **where,
         )
     now = _ranges_of(batch.sources)
@@ -79,7 +79,7 @@ def judge(
         raise LedgerDivergedError(
             f"The ledger holds this batch with other offsets: {_render(then)}, now {_render(now)}"
             + ("" if now != then else ", and other offsets of sources that are no queues"),
-            remedy=f"{_RESTORE}. Or, if that is lost, {advice.begin_after(ledger, entry.query_id)}",
+            remedy=f"{_RESTORE}. {afresh}",
             **where,
         )
     if not entry.is_complete:
@@ -101,7 +101,7 @@ def judge(
                 f"Partition {key[-1]} of {key[1]} starts at {start}, but the ledger ends at "
                 f"{then[key][1]}",
                 remedy=f"{_RESTORE}. If the sink was not called for some batches, call it for every batch, "
-                f"empty ones too. Or, if that is lost, {advice.begin_after(ledger, entry.query_id)}",
+                f"empty ones too. {afresh}",
                 **where,
             )
     return Verdict.NEW
@@ -113,13 +113,11 @@ def require_one_sink(
     """Check that an entry of this very run and batch was written by a call that is known to have been sent.
 
     The sink finds a second call before it gets here. This check is for a second call that looks like
-    another one's, such as a sink with another name of the same ledger.
+    another one's, such as a sink with another name of the same ledger. Taken for a replay, its rows would be
+    lost, so it is a `RepeatedCallError`.
 
     Args:
         commits_sent: transactions that this run has tried to commit for this batch.
-
-    Raises:
-        RepeatedCallError: another sink wrote it; taken for a replay, the rows of this one would be lost.
     """
     of_this_run = entry.run_id == batch.run_id and entry.batch_id == batch.batch_id
     if of_this_run and entry.transaction_id not in commits_sent:

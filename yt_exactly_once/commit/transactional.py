@@ -226,12 +226,9 @@ class BatchCommit(TransactionSteps):
         return self.cluster.begin(config.LEASE, self.lanes), None
 
     def _is_done(self, entry: LedgerEntry, part: Part) -> bool:
-        """Check whether the part is committed, with the same offsets and rows.
+        """Check whether the part is committed, with the same offsets and rows; raises as `judge` does.
 
-        Raises:
-            FencedError: another run has committed a later batch.
-            LedgerDivergedError: the ledger contradicts the batch.
-            RepeatedCallError: another call has written the batch, with other rows.
+        If another call has written the batch, with other rows, that is a `RepeatedCallError`.
         """
         batch, ledger = self.batch, self.ledger.path
         verdict = judge(
@@ -288,11 +285,10 @@ class BatchCommit(TransactionSteps):
     def _require_applied(
         self, transaction: Transaction, unknown: errors.CommitOutcomeUnknownError
     ) -> None:
-        """Find a commit without an answer in the ledger.
+        """Find a commit without an answer in the ledger; raise the error again if it is not there.
 
-        Rows that tasks have written must be computed again otherwise. So the ledger is asked as often as an
-        attempt is repeated: the commit may still be on its way, or the cluster away for a moment. If it is
-        not there, the error is raised again.
+        Rows that tasks have written must be computed again then. So for them the ledger is asked as often as
+        an attempt is repeated: the commit may still be on its way, or the cluster away for a moment.
         """
 
         def look(_: int) -> None:
