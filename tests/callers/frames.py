@@ -105,23 +105,16 @@ class Functions:
     @staticmethod
     def xxhash64(*columns: Column) -> Column:
         """Return 64 bits of a hash; -0.0 has the hash of 0.0, as in Spark."""
-        return _hashed(columns, 8, pa.int64())
 
-    @staticmethod
-    def hash(*columns: Column) -> Column:
-        return _hashed(columns, 4, pa.int32())
+        def number(values: tuple[Any, ...]) -> int:
+            told = repr([0.0 if value == 0 else value for value in values]).encode()
+            return int.from_bytes(hashlib.sha256(told).digest()[:8], signed=True)
 
+        def values(rows: pa.RecordBatch, place: int) -> pa.Array:
+            arrays = [column.values(rows, place).to_pylist() for column in columns]
+            return pa.array([number(each) for each in zip(*arrays, strict=True)], pa.int64())
 
-def _hashed(columns: tuple[Column, ...], width: int, kind: pa.DataType) -> Column:
-    def number(values: tuple[Any, ...]) -> int:
-        told = repr([0.0 if value == 0 else value for value in values]).encode()
-        return int.from_bytes(hashlib.sha256(told).digest()[:width], signed=True)
-
-    def values(rows: pa.RecordBatch, place: int) -> pa.Array:
-        arrays = [column.values(rows, place).to_pylist() for column in columns]
-        return pa.array([number(each) for each in zip(*arrays, strict=True)], kind)
-
-    return Column(kind, values)
+        return Column(pa.int64(), values)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.spark.sink.modes.mode import RowTask, TaskSettings
 from yt_exactly_once.spark.sink.modes.push import PushTask
 from yt_exactly_once.spark.sink.modes.sessions import Numbering
-from yt_exactly_once.spark.sink.modes.tasks import KEY_HASH_COLUMNS, InsertTask
+from yt_exactly_once.spark.sink.modes.tasks import InsertTask
 from yt_exactly_once.spark.sink.options import Target
 from yt_exactly_once.spark.sink.placement import Placement
 from yt_exactly_once.spark.sink.targets import PreparedTarget
@@ -80,8 +80,7 @@ class Writing:
 
     def insert(self) -> Iterator[object]:
         """Begin an attempt; every step of it is one insert."""
-        task = InsertTask(self.settings(KEY_HASH_COLUMNS), unique_keys=self.target.is_sorted)
-        return run(task, ALL, pa.array(ALL, pa.int32()))
+        return run(InsertTask(self.settings(()), unique_keys=self.target.is_sorted))
 
     def settings(self, more: tuple[str, ...]) -> TaskSettings:
         return TaskSettings(("key", "row", *more), self.target, self.connection, QUICK, 1, "run")

@@ -32,7 +32,6 @@ from yt_exactly_once.observability import Emitter, Event
 from yt_exactly_once.spark.sink.encode import RowEncoder
 from yt_exactly_once.spark.sink.modes import push, tasks
 from yt_exactly_once.spark.sink.modes.mode import RowTask
-from yt_exactly_once.spark.sink.modes.tasks import KEY_HASH_COLUMNS
 from yt_exactly_once.spark.sink.options import Target
 from yt_exactly_once.spark.sink.placement import Placement
 from yt_exactly_once.spark.sink.targets import PreparedTarget
@@ -229,7 +228,6 @@ def encoder_of(
 
 def _values(scenario: Scenario, job: RunJob, place: int, row: int) -> dict[str, int]:
     tablet, index = SOURCE_COLUMNS
-    wide, narrow = KEY_HASH_COLUMNS
     key = 0 if scenario.one_key else place * 1_000 + row
     return {
         "key": key,
@@ -238,17 +236,11 @@ def _values(scenario: Scenario, job: RunJob, place: int, row: int) -> dict[str, 
         "row": row,
         tablet: scenario.places[place][1],
         index: row,
-        wide: key,
-        narrow: key,
     }
 
 
 def _frame(names: tuple[str, ...], rows: tuple[dict[str, int], ...]) -> list[pa.RecordBatch]:
-    narrow = KEY_HASH_COLUMNS[1]
-    arrays = [
-        pa.array([row[name] for row in rows], pa.int32() if name == narrow else pa.int64())
-        for name in names
-    ]
+    arrays = [pa.array([row[name] for row in rows], pa.int64()) for name in names]
     plain = [f"c{place}" for place in range(len(names))]
     return [pa.RecordBatch.from_arrays(arrays, names=plain)]
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.model.tasks import COLUMNS, prepared_target
 from yt_exactly_once import RetryPolicy
-from yt_exactly_once.codec.schema import SOURCE_COLUMNS
+from yt_exactly_once.codec.schema import SOURCE_COLUMNS, TableSchema, WritePlan
 from yt_exactly_once.commit.batch import MicroBatch, SourceRange
 from yt_exactly_once.errors import DuplicateKeyError
 from yt_exactly_once.spark.sink import frame_rows
@@ -16,7 +16,7 @@ from yt_exactly_once.spark.sink.modes import tasks as tasks_module
 from yt_exactly_once.spark.sink.modes.idempotent import Idempotent
 from yt_exactly_once.spark.sink.modes.mode import TargetBatch
 from yt_exactly_once.spark.sink.modes.push import RehearsalTask
-from yt_exactly_once.spark.sink.modes.tasks import KEY_HASH_COLUMNS
+from yt_exactly_once.spark.sink.modes.tasks import key_hashes
 from yt_exactly_once.spark.sink.options import Target
 from yt_exactly_once.spark.sink.placement import Placement
 
@@ -56,14 +56,23 @@ def test_rows_are_inspected_as_far_as_their_numbers_need_it(monkeypatch, by_sour
     assert bool(turned) is not by_source
 
 
-def hashed(*keys):
-    """Return rows with the columns that Spark adds for their keys."""
-    names = (*COLUMNS, *KEY_HASH_COLUMNS)
-    return pa.RecordBatch.from_pydict({name: list(keys) for name in names}).cast(
-        pa.schema(
-            [(name, pa.int32() if name == KEY_HASH_COLUMNS[1] else pa.int64()) for name in names]
-        )
-    )
+def keyed(*keys):
+    """Return rows with these keys."""
+    return pa.RecordBatch.from_pydict({name: list(keys) for name in COLUMNS})
+
+
+def test_hashes_of_keys_differ_wherever_their_nulls_are():
+    """And both of their numbers do: 64 bits would stop a query of many rows by accident."""
+    columns = [
+        {"name": name, "type": "int64", "sort_order": "ascending"} for name in ("one", "other")
+    ]
+    keys = WritePlan("//t", TableSchema.from_yt(columns).columns)
+    values = [(None, 1), (1, None), (1, 1), (None, None), (1, 1)]
+    arrays = [pa.array(part, pa.int64()) for part in zip(*values, strict=True)]
+    hashes = key_hashes(pa.RecordBatch.from_arrays(arrays, names=["one", "other"]), keys)
+    assert hashes[2] == hashes[4]
+    for name in hashes.dtype.names:
+        assert len(set(hashes[name][:4].tolist())) == 4
 
 
 @pytest.mark.parametrize(
@@ -80,7 +89,7 @@ def test_rows_with_one_key_are_refused_in_a_task_and_across_tasks(monkeypatch, t
     plan = mode.plan(TargetBatch(MicroBatch("query", 0, "run"), target, COLUMNS, {}))
 
     def finish():
-        told = [report for keys in tasks for report in plan.task.run([hashed(*keys)], 0)]
+        told = [report for keys in tasks for report in plan.task.run([keyed(*keys)], 0)]
         return mode.finish(plan, told)
 
     if is_refused:

@@ -86,7 +86,7 @@ def test_key_in_two_spark_partitions_is_found_whichever_zero_it_has():
     plan = planned("double", pa.float64()).keys
     parts = [[row_fragments(rows([zero], pa.float64()), plan)] for zero in ZEROS]
     with pytest.raises(AmbiguousOrderError):
-        transactional._distinct_keys(parts, "//t")
+        transactional._distinct_keys(parts, "//t", unique=False)
 
 
 @pytest.mark.parametrize(("there", "wanted"), [(0.0, -0.0), (-0.0, 0.0)])

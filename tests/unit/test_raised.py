@@ -5,7 +5,7 @@ import traceback
 import pytest
 
 from yt_exactly_once import errors, exactly_once_error
-from yt_exactly_once.spark.query.raised import PROCESS_ERRORS, RaisedErrors, surfaced
+from yt_exactly_once.spark.query.raised import keep_error, surfaced
 
 RUN = "11111111-2222-3333-4444-555555555555"
 
@@ -57,7 +57,7 @@ def test_surfaced_error_keeps_its_class_and_what_the_client_raised():
 def test_sparks_exception_leads_back_to_the_very_error():
     """In the driver's process, by the run that Spark names."""
     error = errors.FencedError("A newer run owns the ledger", query="q")
-    PROCESS_ERRORS.keep(RUN, error)
+    keep_error(RUN, error)
     spark = Exception(f"[STREAM_FAILED] Query [id = x, runId = {RUN}] terminated: {error}")
     assert exactly_once_error(spark) is error
     assert exactly_once_error(error) is error
@@ -68,7 +68,7 @@ def test_sparks_exception_leads_back_to_the_very_error():
 
 def test_kept_error_is_not_taken_for_another_one():
     """A run may end with an error of the source after one of the sink was swallowed."""
-    PROCESS_ERRORS.keep(RUN, errors.FencedError("Swallowed"))
+    keep_error(RUN, errors.FencedError("Swallowed"))
     text = f"runId = {RUN}\nyt_exactly_once.errors.TableNotFoundError: There is no such table."
     assert type(exactly_once_error(Exception(text))) is errors.TableNotFoundError
 
@@ -108,8 +108,8 @@ def test_other_exceptions_carry_none(text):
 
 def test_errors_of_many_runs_are_not_kept_for_ever():
     """The oldest ones go."""
-    kept = RaisedErrors()
+    error = errors.FencedError("x")
     for number in range(150):
-        kept.keep(f"{number}", errors.FencedError("x"))
-    assert kept.find("0") is None
-    assert kept.find("149") is not None
+        keep_error(f"{number:036}", error)
+    found = [exactly_once_error(Exception(f"runId = {run:036}: {error}")) for run in (0, 149)]
+    assert [one is error for one in found] == [False, True]

@@ -26,7 +26,6 @@ from yt_exactly_once.errors import EncodingError, SchemaMismatchError
 from yt_exactly_once.spark.sink.encode import PARTITION_COLUMN
 from yt_exactly_once.spark.sink.frame_rows import selected
 from yt_exactly_once.spark.sink.modes.mode import TargetBatch
-from yt_exactly_once.spark.sink.modes.tasks import KEY_HASH_COLUMNS
 from yt_exactly_once.spark.sink.options import BY_PARTITION, PRESERVE, ROUND_ROBIN
 from yt_exactly_once.spark.sink.placement import TABLET_COLUMN, Placement
 
@@ -195,7 +194,7 @@ def test_rejected_row_tells_the_columns_of_the_user_alone():
 
 def test_every_column_that_the_sink_adds_is_reserved():
     """The user's own column of that name would be overwritten."""
-    for name in (PARTITION_COLUMN, TABLET_COLUMN, *KEY_HASH_COLUMNS):
+    for name in (PARTITION_COLUMN, TABLET_COLUMN):
         assert name.startswith(RESERVED_PREFIX)
         assert is_reserved(name.upper())
 

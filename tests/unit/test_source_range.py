@@ -1,6 +1,5 @@
 """Reading a range: complete, in order, each row once, over short pulls, lag and trimmed rows."""
 
-import pickle
 from concurrent.futures import Future
 
 import pytest
@@ -12,7 +11,7 @@ from yt_exactly_once.config import RetryPolicy
 from yt_exactly_once.errors import ClusterUnavailableError, DataLossError, RetriesExhaustedError
 from yt_exactly_once.observability import Event
 from yt_exactly_once.spark.source import range as source_range
-from yt_exactly_once.spark.source.range import QueueTask, RangeReader
+from yt_exactly_once.spark.source.range import RangeReader
 from yt_exactly_once.ytsaurus.queues import PartitionBounds, QueueState
 
 
@@ -275,12 +274,6 @@ def test_queue_that_ends_before_the_range_is_another_queue(queue):
     with pytest.raises(DataLossError, match="not the queue that was planned"):
         list(made.read([PartitionRange(0, 10, 20)]))
     assert waits == []
-
-
-def test_task_travels():
-    """Spark pickles it."""
-    there = pickle.loads(pickle.dumps(QueueTask([PartitionRange(1, 2, 3)])))
-    assert there.ranges == (PartitionRange(1, 2, 3),)
 
 
 @given(

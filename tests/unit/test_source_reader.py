@@ -124,11 +124,11 @@ def ends(offset):
 
 
 def ranges(tasks):
-    return [wanted for task in tasks for wanted in task.ranges]
+    return [wanted for task in tasks for wanted in task.value]
 
 
 def partitions(tasks):
-    return [[wanted.partition for wanted in task.ranges] for task in tasks]
+    return [[wanted.partition for wanted in task.value] for task in tasks]
 
 
 def everything(source, start):

@@ -17,7 +17,7 @@ from yt_exactly_once.errors import (
     RequestRefusedError,
 )
 from yt_exactly_once.spark.sink import past_batches, targets
-from yt_exactly_once.spark.sink.modes.transactional import _require_unique
+from yt_exactly_once.spark.sink.modes.transactional import _distinct_keys
 from yt_exactly_once.spark.sink.run import Delivery, QueryRun
 
 
@@ -27,11 +27,12 @@ def keys(*values):
 
 def test_rows_with_one_key_are_refused_on_request():
     """Within a Spark partition and across them; the message counts them and shows none."""
-    _require_unique([], "//t")
-    _require_unique([[keys("a"), keys("b")], [keys("c")]], "//t")
+    assert len(_distinct_keys([], "//t", unique=True)) == 0
+    found = _distinct_keys([[keys("a"), keys("b")], [keys("c")]], "//t", unique=True)
+    assert found == keys("a", "b", "c")
     for repeated in ([[keys("a", "a")]], [[keys("a")], [keys("a")]]):
         with pytest.raises(DuplicateKeyError, match="1 of 2 rows have the key") as caught:
-            _require_unique(repeated, "//t")
+            _distinct_keys(repeated, "//t", unique=True)
         assert caught.value.where == {"target": "//t"}
 
 

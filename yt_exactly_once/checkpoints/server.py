@@ -22,7 +22,7 @@ from urllib.parse import parse_qsl, unquote
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from yt_exactly_once.checkpoints.webhdfs import PREFIX, Answer, Request, refusal, takes_body
+from yt_exactly_once.checkpoints.webhdfs import PREFIX, Answer, Request, refusal
 from yt_exactly_once.errors import ConfigError, ExactlyOnceError, RequestRefusedError
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ class GatewayServer:
                 answer = self._without_cluster(scope, request)
                 if answer is None:
                     connection.is_trusted = True
-                    if takes_body(request):
+                    if request.takes_body:
                         request = replace(request, size=await _receive_body(receive, body))
                         has_body = False
                     answer = await self._in_thread(self._webhdfs.answer, request)

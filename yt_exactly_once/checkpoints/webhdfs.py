@@ -83,6 +83,17 @@ class Request:
     origin: str = ""
     target: str = field(default="", repr=False)
 
+    @property
+    def operation(self) -> str:
+        """What WebHDFS is asked to do."""
+        return self.query.get("op", "").upper()
+
+    @property
+    def takes_body(self) -> bool:
+        """Whether it brings the data of a file."""
+        is_create = (self.method, self.operation) == ("PUT", "CREATE")
+        return is_create and self.query.get("data") == "true"
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -216,15 +227,14 @@ class WebHdfs:
         Raises:
             AccessError: the secret is wrong, or the place is not served.
         """
-        operation = _operation(request)
-        if operation in _WITHOUT_PATH:
-            return Answer.of(_WITHOUT_PATH[operation])
+        if request.operation in _WITHOUT_PATH:
+            return Answer.of(_WITHOUT_PATH[request.operation])
         self._places.locate(request.path)
         return None
 
     def answer(self, request: Request) -> Answer:
         """Carry out a request about a file; every error becomes an answer."""
-        operation = _operation(request)
+        operation = request.operation
         try:
             parts = self._places.locate(request.path)
             if operation not in _LOOKS:
@@ -291,7 +301,7 @@ class WebHdfs:
         return {"FileStatus": [_file_status(child) for child in children]}
 
     def _create(self, request: Request, parts: Parts) -> Answer:
-        if not takes_body(request):
+        if not request.takes_body:
             # The client sends its data only where it is sent to.
             return Answer(307, {"Location": f"{request.origin}{request.target}&data=true"})
         self._files.write(
@@ -330,19 +340,6 @@ class WebHdfs:
         if not recursive and self._replacements.deletes(parts):
             return Answer.of({"boolean": True})
         return Answer.of({"boolean": self._files.remove(parts, recursive=recursive)})
-
-
-def takes_body(request: Request) -> bool:
-    """Return whether a request brings the data of a file."""
-    return (request.method, _operation(request), request.query.get("data")) == (
-        "PUT",
-        "CREATE",
-        "true",
-    )
-
-
-def _operation(request: Request) -> str:
-    return request.query.get("op", "").upper()
 
 
 def refusal(error: errors.ExactlyOnceError) -> Answer:

@@ -7,7 +7,6 @@ comes first, and the error itself is kept for those who want to branch on it.
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
 from threading import Lock
 from typing import Any
 
@@ -16,6 +15,8 @@ from yt_exactly_once.errors import ExactlyOnceError
 
 _KEPT = 100
 """Errors of so many runs are kept; a process rarely has more queries."""
+
+_lock = Lock()
 
 _RUN = re.compile(r"runId = ([0-9a-f-]{36})")
 _NAMED = re.compile(r"\b(?:yt_exactly_once\.errors\.)?(\w+Error): ")
@@ -27,29 +28,17 @@ _PARTS = re.compile(r"(?P<what>.*) \[(?P<where>\w+=.*)\]\.(?: (?P<remedy>.*)\.)?
 _BETWEEN = re.compile(r", (?=\w+=)")
 
 
-class RaisedErrors:
-    """The last error of each run of a query in this process."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._errors: OrderedDict[str, ExactlyOnceError] = OrderedDict()
-
-    def keep(self, run_id: str, error: ExactlyOnceError) -> None:
-        """Keep an error that is about to leave the package."""
-        with self._lock:
-            self._errors[run_id] = error
-            self._errors.move_to_end(run_id)
-            while len(self._errors) > _KEPT:
-                self._errors.popitem(last=False)
-
-    def find(self, run_id: str) -> ExactlyOnceError | None:
-        """Return the last error of a run."""
-        with self._lock:
-            return self._errors.get(run_id)
+_last: dict[str, ExactlyOnceError] = {}
+"""The last error of each run of a query in this process, the newest at the end."""
 
 
-PROCESS_ERRORS = RaisedErrors()
-"""The errors of this process."""
+def keep_error(run_id: str, error: ExactlyOnceError) -> None:
+    """Keep an error of a run that is about to leave the package."""
+    with _lock:
+        _last.pop(run_id, None)
+        _last[run_id] = error
+        while len(_last) > _KEPT:
+            del _last[next(iter(_last))]
 
 
 def surfaced(error: ExactlyOnceError) -> ExactlyOnceError:
@@ -87,7 +76,7 @@ def exactly_once_error(exception: BaseException) -> ExactlyOnceError | None:
         current = current.__cause__ or current.__context__
     text = str(exception)
     run = _RUN.search(text)
-    kept = PROCESS_ERRORS.find(run[1]) if run else None
+    kept = _last.get(run[1]) if run else None
     if kept is not None and kept.what in text:
         return kept
     return _read(text)

@@ -5,7 +5,6 @@ Spark keeps one message per partition: that of the task attempt which counts.
 
 from __future__ import annotations
 
-import hashlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,13 +15,11 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
-from yt_exactly_once.codec.rows import row_fragments
-from yt_exactly_once.codec.schema import SOURCE_TABLET_COLUMN, WritePlan
+from yt_exactly_once.codec.schema import SOURCE_TABLET_COLUMN
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.spark.query.running import BATCH_ID_PROPERTY, QUERY_ID_PROPERTY
 from yt_exactly_once.spark.sink.encode import PARTITION_COLUMN
 from yt_exactly_once.spark.sink.modes.mode import Plan, RowTask
-from yt_exactly_once.spark.sink.modes.tasks import KEY_HASH_COLUMNS, KEY_HASHES
 from yt_exactly_once.spark.sink.options import PRESERVE, ROUND_ROBIN, Target
 from yt_exactly_once.spark.sink.placement import TABLET_COLUMN
 from yt_exactly_once.spark.sink.run import Rows
@@ -144,9 +141,6 @@ class WriterTask:
             elif target.placement.rule == PRESERVE:
                 more[TABLET_COLUMN] = rows.column(SOURCE_TABLET_COLUMN).cast(pa.int64())
             place += count
-            if set(KEY_HASH_COLUMNS) <= set(names):
-                both = _hashes(rows, target.plan.keys)
-                more |= {name: both[name] for name in KEY_HASH_COLUMNS}
             if sends:
                 more[PARTITION_COLUMN] = np.full(count, partition, np.int32)
             whole = pa.RecordBatch.from_arrays(
@@ -154,13 +148,6 @@ class WriterTask:
                 names=[*rows.schema.names, *more],
             )
             yield whole.select(wanted)
-
-
-def _hashes(rows: pa.RecordBatch, plan: WritePlan) -> np.ndarray[Any, Any]:
-    """Return two hashes of what is written of each row."""
-    texts, size = row_fragments(rows, plan).to_pylist(), KEY_HASHES.itemsize
-    digests = (hashlib.blake2b(text, digest_size=size).digest() for text in texts)
-    return np.frombuffer(b"".join(digests), KEY_HASHES)
 
 
 @dataclass(frozen=True)

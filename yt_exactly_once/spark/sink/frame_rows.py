@@ -12,7 +12,7 @@ import pyspark.sql.functions as sf
 
 from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.spark.query.jobs import described, require_one_stage, require_straight
-from yt_exactly_once.spark.schema import named_column, with_nullable_members
+from yt_exactly_once.spark.schema import with_nullable_members
 from yt_exactly_once.spark.sink.encode import (
     PARTITION_COLUMN,
     drained,
@@ -20,10 +20,8 @@ from yt_exactly_once.spark.sink.encode import (
     partition_of,
 )
 from yt_exactly_once.spark.sink.modes.mode import Plan, RowTask
-from yt_exactly_once.spark.sink.modes.tasks import KEY_HASH_COLUMNS
 from yt_exactly_once.spark.sink.options import Target
 from yt_exactly_once.spark.sink.run import Rows
-from yt_exactly_once.spark.sink.targets import PreparedTarget
 from yt_exactly_once.spark.versions import arrow_batches, rows_of_full_batch
 from yt_exactly_once.spark.worker import side_by_side
 
@@ -74,10 +72,7 @@ class FrameRows(Rows):
             return collected(
                 placed, needs_partitions=plan.needs_partitions, ends_tell=plan.ends_tell
             )
-        names = list(plan.given.placed_columns)
-        if set(KEY_HASH_COLUMNS) <= set(plan.names):
-            placed, names = _hashed(placed, target), [*names, *KEY_HASH_COLUMNS]
-        plain = selected(placed, names, plan.names)
+        plain = selected(placed, plan.given.placed_columns, plan.names)
         job = plain if plan.by_driver else _run_by(plain, plan.task)
         if plan.is_by_position:
             require_straight(job, plan.given.batch)
@@ -140,15 +135,6 @@ def _numbered(frame: DataFrame) -> list[pa.RecordBatch]:
     loose = _with_nullable_members(frame)
     # Another column has Spark plan the batch once more, which takes about 10 ms.
     return arrow_batches(loose.withColumn(PARTITION_COLUMN, sf.spark_partition_id()))
-
-
-def _hashed(frame: DataFrame, target: PreparedTarget) -> DataFrame:
-    """Add two hashes of each row's key."""
-    keys = [named_column(name) for name in target.plan.key_names]
-    wide, narrow = KEY_HASH_COLUMNS
-    # Spark skips nulls in a hash: without the flags (null, 1) and (1, null) would be one key.
-    hashed = [*keys, *(key.isNull() for key in keys)]
-    return frame.withColumns({wide: sf.xxhash64(*hashed), narrow: sf.hash(*hashed)})
 
 
 def selected(frame: DataFrame, names: Sequence[str], wanted: Sequence[str]) -> DataFrame:

@@ -27,7 +27,7 @@ from yt_exactly_once.spark.query.calls import PROCESS_CALLS, LedgerKey
 from yt_exactly_once.spark.query.checkpoint import CheckpointFiles
 from yt_exactly_once.spark.query.notes import LedgerNotes
 from yt_exactly_once.spark.query.offset_log import Place
-from yt_exactly_once.spark.query.raised import PROCESS_ERRORS, surfaced
+from yt_exactly_once.spark.query.raised import keep_error, surfaced
 from yt_exactly_once.spark.query.running import RunningQuery
 from yt_exactly_once.spark.sink import look_up, sender
 from yt_exactly_once.spark.sink.encode import SMALL_BATCH
@@ -118,7 +118,7 @@ class TransactionalSink:
         except errors.ExactlyOnceError as error:
             self.last_error = error
             if place is not None:
-                PROCESS_ERRORS.keep(place.run_id, error)
+                keep_error(place.run_id, error)
             raise surfaced(error)  # noqa: B904 - its cause is what is to be printed first
 
     def check(self, frame: DataFrame, *, output_mode: str | None = None) -> None:

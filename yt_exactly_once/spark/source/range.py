@@ -19,7 +19,6 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
-from pyspark.sql.datasource import InputPartition
 
 from yt_exactly_once.commit.batch import PartitionRange
 from yt_exactly_once.config import RetryPolicy
@@ -48,14 +47,6 @@ PATIENCE = RetryPolicy(
 
 SIDE_BY_SIDE = 4
 """Pulls that one Python worker has in flight, at most."""
-
-
-class QueueTask(InputPartition):
-    """What one Spark task reads: ranges of different queue partitions, in their order."""
-
-    def __init__(self, ranges: Sequence[PartitionRange]) -> None:
-        super().__init__(tuple(ranges))
-        self.ranges = tuple(ranges)
 
 
 @cache

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from yt_exactly_once.errors import ConfigError, NotAQueueError, SchemaMismatchError
 from yt_exactly_once.observability import Event
@@ -24,7 +24,7 @@ from yt_exactly_once.spark.source.lag import LagReport
 from yt_exactly_once.spark.source.options import StartingPoint
 from yt_exactly_once.spark.source.packed import PackedQueue, PatientQueue
 from yt_exactly_once.spark.source.planning import BatchPlanner
-from yt_exactly_once.spark.source.range import QueueTask, RangeReader
+from yt_exactly_once.spark.source.range import RangeReader
 from yt_exactly_once.spark.worker import keep_freed_memory, spare_modules
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class QueueStreamReader(DataSourceStreamReader, versions.SupportsTriggerAvailabl
         """
         return self._lag.progress()
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[QueueTask]:
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Split a batch into tasks: of one queue partition, or of several with few rows.
 
         A task keeps the order of each queue partition. `end` has which partitions share a task, so a replay
@@ -157,9 +157,9 @@ class QueueStreamReader(DataSourceStreamReader, versions.SupportsTriggerAvailabl
             self._require_loss_is_allowed()
             return []
         self._planner.require_unchanged()
-        return [QueueTask(ranges) for ranges in logged.tasks()]
+        return [InputPartition(tuple(ranges)) for ranges in logged.tasks()]
 
-    def read(self, partition: QueueTask) -> Iterator[RecordBatch]:  # type: ignore[override]
+    def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
         """Yield the rows of a task, in order, each once; see `RangeReader.read`."""
         spare_modules()
         keep_freed_memory()
@@ -169,7 +169,7 @@ class QueueStreamReader(DataSourceStreamReader, versions.SupportsTriggerAvailabl
             emit=self._queue.emit,
             fail_on_data_loss=self._queue.options.fail_on_data_loss,
         )
-        return reader.read(partition.ranges)
+        return reader.read(partition.value)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Advance the consumer to `end` where it lags; our sink has usually done that.
@@ -252,7 +252,7 @@ class SelfLimitingReader(QueueStreamReader):
         self._has_planned = True
         return end
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[QueueTask]:
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Split a batch into tasks; see `QueueStreamReader.partitions`."""
         self._position = end
         return super().partitions(start, end)

@@ -26,7 +26,7 @@ from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.source.offsets import ENDING_OPTION, first_positions
 from yt_exactly_once.spark.source.opening import OpenedQueue, OpenedTable
 from yt_exactly_once.spark.source.options import rows_by_partition
-from yt_exactly_once.spark.source.range import PATIENCE, QueueTask, RangeReader
+from yt_exactly_once.spark.source.range import PATIENCE, RangeReader
 from yt_exactly_once.spark.worker import keep_freed_memory, spare_modules
 from yt_exactly_once.ytsaurus.queues import PartitionBounds
 from yt_exactly_once.ytsaurus.reading import Key, KeyValue, WholeTable, listed, literal
@@ -115,22 +115,21 @@ class QueueReader(DataSourceReader):
     def __init__(self, opened: OpenedQueue, names: list[str], ends: dict[int, int] | None) -> None:
         self._opened, self._names, self._ends = opened, names, ends
 
-    def partitions(self) -> Sequence[QueueTask]:
-        """Return ranges of rows; a queue partition with many rows has several."""
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return one range of rows for each task; a queue partition with many rows has several."""
         queue, bounds = self._opened.queue, self._bounds()
         stored = queue.stored_offsets(self._opened.cluster.name, range(len(bounds)))
         starts = first_positions(
             self._opened.options.starting_offsets, bounds, stored, queue=queue.path
         )
         return [
-            QueueTask((PartitionRange(partition, start, min(start + ROWS_PER_TASK, end)),))
+            InputPartition((PartitionRange(partition, start, min(start + ROWS_PER_TASK, end)),))
             for partition, end in enumerate(self._ends_within(bounds))
             for start in range(starts[partition], end, ROWS_PER_TASK)
-        ] or [QueueTask(())]
+        ] or [InputPartition(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task."""
-        assert isinstance(partition, QueueTask), "from partitions()"
         spare_modules()
         keep_freed_memory()
         opened = self._opened
@@ -140,7 +139,7 @@ class QueueReader(DataSourceReader):
             emit=emitter(queue=opened.queue.path),
             fail_on_data_loss=opened.options.fail_on_data_loss,
         )
-        for rows in reader.read(partition.ranges):
+        for rows in reader.read(partition.value):
             yield rows.select(self._names)
 
     def _bounds(self) -> list[PartitionBounds]:

@@ -52,7 +52,7 @@ class Idempotent(tasks.TaskMode):
         """
         target, batch = given.target, given.batch
         if target.is_sorted:
-            settings = self.settings(given, target, *tasks.KEY_HASH_COLUMNS)
+            settings = self.settings(given, target)
             return Plan(given, settings.names, tasks.InsertTask(settings, unique_keys=True))
         by_source = is_numbered_by_source(given.columns, batch)
         numbering = Numbering(batch, by_source, target.plan)

@@ -177,18 +177,13 @@ class Mode(ABC):
     def prepare(self, batch: MicroBatch, targets: Sequence[PreparedTarget]) -> None:  # noqa: B027 - most modes need nothing
         """Check a run's query, or raise `ConfigError`; create what the mode needs before the first row."""
 
-    def settings(self, given: TargetBatch, target: PreparedTarget, *more: str) -> TaskSettings:
-        """Return what the tasks need.
-
-        Args:
-            target: as the rows of the batch are placed in it.
-            more: columns that the tasks need beside those of the table.
-        """
+    def settings(self, given: TargetBatch, target: PreparedTarget) -> TaskSettings:
+        """Return what the tasks need; `target` is as the rows of the batch are placed in it."""
         wanted = {*target.plan.names, *SOURCE_COLUMNS, SOURCE_QUEUE_COLUMN, TABLET_COLUMN}
         columns = tuple(name for name in given.placed_columns if name in wanted)
         retry, connections = self.options.retry, self.options.connections
-        names, run_id = columns + more, given.batch.run_id
-        return TaskSettings(names, target, self.connection, retry, connections, run_id)
+        run_id = given.batch.run_id
+        return TaskSettings(columns, target, self.connection, retry, connections, run_id)
 
     @abstractmethod
     def plan(self, given: TargetBatch) -> Plan:

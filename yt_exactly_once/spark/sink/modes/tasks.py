@@ -7,16 +7,16 @@ there twice (at-least-once), or relies on keys to overwrite them with themselves
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
-from yt_exactly_once.codec.reserved import RESERVED_PREFIX
 from yt_exactly_once.codec.row_hash import added, combined, row_hashes
 from yt_exactly_once.codec.rows import encode
+from yt_exactly_once.codec.schema import WritePlan
 from yt_exactly_once.commit.cluster import OpenTransaction, Payload
 from yt_exactly_once.commit.entry import DRIVER, TASKS
 from yt_exactly_once.commit.parts import TargetRows
@@ -27,11 +27,8 @@ from yt_exactly_once.spark.schema import spark_schema_of
 from yt_exactly_once.spark.sink.modes.mode import Mode, Plan, RowTask, TaskSettings
 from yt_exactly_once.ytsaurus.rows import insert_payload
 
-KEY_HASH_COLUMNS = (f"{RESERVED_PREFIX}key_hash_64", f"{RESERVED_PREFIX}key_hash_32")
-"""Two hashes of a row's key, 96 bits together, which the driver adds to the DataFrame."""
-
-KEY_HASHES = np.dtype(list(zip(KEY_HASH_COLUMNS, ("<i8", "<i4"), strict=True)))
-"""Both of one row, as tasks report them."""
+KEY_HASHES = np.dtype([("one", "<u8"), ("other", "<u8")])
+"""Two hashes of a row's key, 128 bits together, as tasks report them."""
 
 _REPORT = pa.schema(
     {
@@ -155,11 +152,11 @@ class InsertTask(RowTask):
         settings, target = self.settings, self.settings.target
         emit = emitter(target=target.path)
         for chunk in settings.chunks(batches):
-            hashes = key_hashes(chunk) if self.unique_keys else None
-            if hashes is not None:
-                require_unique(hashes, target.path)
             tablets = target.placement.tablets(chunk, partition)
             payload = encode(chunk, target.plan, target.wire, tablet_index=tablets)
+            hashes = key_hashes(chunk, target.plan.keys) if self.unique_keys else None
+            if hashes is not None:
+                require_unique(hashes, target.path)
 
             def insert(_: int, payload: bytes | memoryview = payload) -> None:
                 insert_payload(
@@ -222,11 +219,13 @@ def require_first_attempt(partition: int, transaction: str) -> None:
         )
 
 
-def key_hashes(chunk: pa.RecordBatch) -> np.ndarray[Any, Any]:
-    """Return the keys' hashes, one 12-byte record per row."""
-    packed = np.empty(chunk.num_rows, KEY_HASHES)
-    for name in KEY_HASH_COLUMNS:
-        packed[name] = chunk.column(name).to_numpy()
+def key_hashes(chunk: pa.RecordBatch, keys: WritePlan) -> np.ndarray[Any, Any]:
+    """Return the hashes of the keys of rows that are encoded, one record per row."""
+    packed, given = np.empty(chunk.num_rows, KEY_HASHES), chunk.select(list(keys.names))
+    for salt in KEY_HASHES.names or ():
+        # The hash of a value depends on the name of its column.
+        columns = [replace(column, name=f"{salt} {column.name}") for column in keys.columns]
+        packed[salt] = row_hashes(given.rename_columns([one.name for one in columns]), columns)
     return packed
 
 

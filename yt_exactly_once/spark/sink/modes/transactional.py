@@ -97,9 +97,8 @@ class Transactional(Mode):
         encoded = encode_batches(arrived, encoder, is_placed=plan.needs_partitions)
         if not options.split_oversized:
             target.require_room(encoded.rows_by_tablet)
-        if target.options.unique_keys:
-            _require_unique(encoded.keys.values(), target.path)
-        keys = _distinct_keys(encoded.keys.values(), target.path)
+        unique = target.options.unique_keys
+        keys = _distinct_keys(encoded.keys.values(), target.path, unique=unique)
         lanes = [encoded.lanes[lane] for lane in sorted(encoded.lanes)]
         rows = TargetRows(
             path=target.path,
@@ -126,27 +125,27 @@ class Transactional(Mode):
         return [rows, rejected]
 
 
-def _require_unique(by_partition: Iterable[list[pa.LargeBinaryArray]], target: str) -> None:
-    """Check that no two rows have one key; raise `DuplicateKeyError` if some have."""
-    keys = [pa.array([], pa.large_binary()), *(part for parts in by_partition for part in parts)]
-    together = pa.concat_arrays(keys)
+def _distinct_keys(
+    by_partition: Iterable[list[pa.LargeBinaryArray]], target: str, *, unique: bool
+) -> pa.LargeBinaryArray:
+    """Return every key once.
+
+    Raises:
+        DuplicateKeyError: a key is there twice, and each row must have one of its own.
+        AmbiguousOrderError: a key is in several Spark partitions, and the last one is to count.
+    """
+    arrays = [pa.array([], pa.large_binary())]
+    for keys in by_partition:
+        arrays += keys if unique else [pc.unique(pa.concat_arrays(keys))]
+    together = pa.concat_arrays(arrays)
     repeated = len(together) - len(pc.unique(together))
-    if repeated:
+    if repeated and unique:
         raise DuplicateKeyError(
             f"{repeated} of {len(together)} rows have the key of another row of the batch",
             remedy="Make the keys unique in the query, or leave unique_keys out to let the last row of a key "
             "count",
             target=target,
         )
-
-
-def _distinct_keys(
-    by_partition: Iterable[list[pa.LargeBinaryArray]], target: str
-) -> pa.LargeBinaryArray:
-    """Return every key once; raise `AmbiguousOrderError` if one is in several Spark partitions."""
-    kept = [pc.unique(pa.concat_arrays(keys)) for keys in by_partition]
-    together = pa.concat_arrays([pa.array([], pa.large_binary()), *kept])
-    repeated = len(together) - len(pc.unique(together))
     if repeated:
         raise AmbiguousOrderError(
             f"The rows of {repeated} keys are spread over several Spark partitions, and which is the "
