@@ -28,9 +28,12 @@ from tests.model.tasks import task_context
 from yt_exactly_once.errors import ExactlyOnceError
 from yt_exactly_once.spark.data_source import YtDataSource
 from yt_exactly_once.spark.query.calls import Calls
-from yt_exactly_once.spark.query.running import BATCH_ID_PROPERTY, QUERY_ID_PROPERTY
+from yt_exactly_once.spark.query.running import (
+    BATCH_ID_PROPERTY,
+    QUERY_ID_PROPERTY,
+    RUN_ID_PROPERTY,
+)
 from yt_exactly_once.spark.sink import stream_writer, transactional_sink
-from yt_exactly_once.spark.sink.arrived import RUN_ID_PROPERTY
 from yt_exactly_once.spark.sink.writer_options import parse_writer_options
 from yt_exactly_once.ytsaurus import client
 

@@ -40,7 +40,7 @@ from yt_exactly_once.spark.sink.run import QueryRun
 
 _SEED = 25
 _plain_writer = stream_writer.stream_writer
-_plain_location = storage.Location.of
+_plain_location = storage.parts_of
 
 
 class _FoundError(KeyboardInterrupt):
@@ -127,8 +127,7 @@ FAULTS = {
         in_format=True,
     ),
     "6: a percent sign in a checkpoint's path is unquoted": Fault(
-        [(storage.Location, "of", lambda location: _plain_location(unquote(location)))],
-        in_format=True,
+        [(storage, "parts_of", lambda location: _plain_location(unquote(location)))], in_format=True
     ),
     "7: a change of tablets is not named": Fault(
         [(module, "name_change", _nothing) for module in (mode, transactional_sink)]

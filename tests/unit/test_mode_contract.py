@@ -17,7 +17,7 @@ from yt_exactly_once.commit.cluster import OpenTransaction
 from yt_exactly_once.commit.parts import TargetRows
 from yt_exactly_once.errors import ConfigError, RepeatedTaskError
 from yt_exactly_once.spark.sink import frame_rows
-from yt_exactly_once.spark.sink.arrived import TaskIdentity, TaskRows, WriterTask
+from yt_exactly_once.spark.sink.arrived import TaskRows, WriterTask
 from yt_exactly_once.spark.sink.batch_writer import Job, JobSink
 from yt_exactly_once.spark.sink.encode import PARTITION_COLUMN
 from yt_exactly_once.spark.sink.frame_rows import FrameRows
@@ -78,7 +78,7 @@ def test_a_further_mode_is_a_class_and_a_line(monkeypatch, door):
     if door == "foreachBatch":
         arrived = FrameRows(Frame(schema=SCHEMA)).compute(plan)
     else:
-        message = WriterTask(plan).run([ROWS], TaskIdentity("query", "run", 0, 3))
+        message = WriterTask(plan).run([ROWS], "run", 3)
         arrived = TaskRows(SCHEMA, [message]).compute(plan)
     (written,) = mode.finish(plan, arrived)
     assert (written.path, written.row_count) == ("//t", 3)

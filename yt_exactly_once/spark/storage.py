@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import NamedTuple, Protocol, Self
+from typing import Protocol
 from urllib.parse import quote, urlsplit
 
 from pyarrow import fs
@@ -128,29 +128,18 @@ def shown(location: str) -> str:
     return f"{parts.scheme}:{'//' if parts.netloc else ''}{address}{slash}{path}"
 
 
-class Location(NamedTuple):
-    """A location as Hadoop reads it, and so Spark: its characters stand for themselves, `%`, `?` and `#` too.
+def parts_of(location: str) -> tuple[str, str, str]:
+    """Return scheme, host and path of a location as Hadoop reads it, and so Spark; a path has no scheme.
 
-    Attributes:
-        scheme: empty for a path.
-        netloc: host, port and what is before them.
-        path: path of the checkpoint there.
+    Its characters stand for themselves, `%`, `?` and `#` too (`org.apache.hadoop.fs.Path`).
     """
-
-    scheme: str
-    netloc: str
-    path: str
-
-    @classmethod
-    def of(cls, location: str) -> Self:
-        """Take a location apart (`org.apache.hadoop.fs.Path`)."""
-        before, colon, rest = location.partition(":")
-        if not colon or "/" in before:
-            return cls("", "", location)
-        if not rest.startswith("//"):
-            return cls(before, "", rest)
-        netloc, slash, path = rest.removeprefix("//").partition("/")
-        return cls(before, netloc, slash + path)
+    before, colon, rest = location.partition(":")
+    if not colon or "/" in before:
+        return "", "", location
+    if not rest.startswith("//"):
+        return before, "", rest
+    host, slash, path = rest.removeprefix("//").partition("/")
+    return before, host, slash + path
 
 
 def open_storage(location: str, connection: Connection | None = None) -> Storage:
@@ -163,29 +152,30 @@ def open_storage(location: str, connection: Connection | None = None) -> Storage
     Raises:
         ConfigError: the file system is another one, PyArrow cannot open it here, or the address is none.
     """
-    parts = Location.of(location)
-    if parts.scheme in ("", "file"):
-        return ArrowFolder(fs.LocalFileSystem(), str(Path(parts.path)))
-    if parts.scheme == SCHEME:
+    scheme, host, path = parts_of(location)
+    if scheme in ("", "file"):
+        return ArrowFolder(fs.LocalFileSystem(), str(Path(path)))
+    if scheme == SCHEME:
         return WebHdfsFolder(location)
-    if parts.scheme == CYPRESS_SCHEME and connection is not None:
-        if parts.netloc:
+    if scheme == CYPRESS_SCHEME and connection is not None:
+        if host:
+            name = host.rpartition("@")[2]
             raise ConfigError(
-                f"The location of the checkpoint has a host: {parts.netloc.rpartition('@')[2]}",
-                remedy=f"Write three slashes: yt:///{parts.netloc.rpartition('@')[2]}{parts.path}",
+                f"The location of the checkpoint has a host: {name}",
+                remedy=f"Write three slashes: yt:///{name}{path}",
                 path=shown(location),
             )
-        names = [name for name in parts.path.split("/") if name]
+        names = [name for name in path.split("/") if name]
         return CypressFolder(CypressFiles(connection, emitter()), names)
-    if parts.scheme not in _REMOTE:
+    if scheme not in _REMOTE:
         raise ConfigError(
-            f"A checkpoint on {parts.scheme} cannot be read without a JVM",
+            f"A checkpoint on {scheme} cannot be read without a JVM",
             remedy="Use foreachBatch in a session with a JVM, or a checkpoint on a disk, hdfs:, s3a: or "
             "YTsaurus",
             path=shown(location),
         )
     # PyArrow takes a percent sign for the begin of a quoted character.
-    url = f"{_REMOTE[parts.scheme]}://{parts.netloc}{quote(parts.path, safe=_PLAIN)}"
+    url = f"{_REMOTE[scheme]}://{host}{quote(path, safe=_PLAIN)}"
     try:
         files, root = fs.FileSystem.from_uri(url)
     except (OSError, ValueError) as error:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 QUERY_ID_PROPERTY = "sql.streaming.queryId"
 """Local property Spark sets on the thread that runs a micro-batch (`StreamExecution.scala`)."""
 
+RUN_ID_PROPERTY = "spark.jobGroup.id"
+"""Local property Spark sets to the id of the run (`StreamExecution.scala`)."""
+
 BATCH_ID_PROPERTY = "streaming.sql.batchId"
 """Local property Spark sets to the number of the batch (`MicroBatchExecution.scala`)."""
 

@@ -12,12 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from yt_exactly_once.codec.schema import SOURCE_TABLET_COLUMN
-from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.spark.query.running import BATCH_ID_PROPERTY, QUERY_ID_PROPERTY
 from yt_exactly_once.spark.sink.encode import PARTITION_COLUMN
 from yt_exactly_once.spark.sink.modes.mode import Plan, RowTask
 from yt_exactly_once.spark.sink.options import PRESERVE, ROUND_ROBIN, Target
@@ -29,52 +26,20 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-RUN_ID_PROPERTY = "spark.jobGroup.id"
-"""Local property Spark sets to the id of the run (`StreamExecution.scala`)."""
-
-
-@dataclass(frozen=True)
-class TaskIdentity:
-    """What a task knows of itself.
-
-    Attributes:
-        partition: number of the Spark partition.
-    """
-
-    query_id: str
-    run_id: str
-    batch_id: int
-    partition: int
-
-    @classmethod
-    def of_this_task(cls) -> TaskIdentity:
-        """Return the identity of the running task; raise `ConfigError` if its query is no stream."""
-        context = TaskContext.get()
-        assert context is not None, "runs inside a Spark task"
-        query, run, batch = (
-            context.getLocalProperty(name)
-            for name in (QUERY_ID_PROPERTY, RUN_ID_PROPERTY, BATCH_ID_PROPERTY)
-        )
-        if query is None or run is None or batch is None:
-            raise ConfigError(
-                "Spark does not tell a task its query, run and batch",
-                remedy="Use writeStream with a micro-batch trigger, or foreachBatch",
-            )
-        return cls(query, run, int(batch), context.partitionId())
-
-
 @dataclass
 class TaskMessage(WriterCommitMessage):
     """What one task has done.
 
     Attributes:
+        partition: number of its Spark partition.
         rows: its rows as an Arrow stream, where the commit is to write them.
         reports: what it has written, see `ChunkReport`.
         sessions: those that had rows of the batch before, where the commit is to push the rest.
         skipped: whether it left its rows out, since the batch was found in the ledger.
     """
 
-    task: TaskIdentity
+    run_id: str
+    partition: int
     rows: bytes = field(default=b"", repr=False)
     reports: Sequence[pa.RecordBatch] = field(default=(), repr=False)
     sessions: dict[str, SessionState] = field(default_factory=dict)
@@ -111,19 +76,19 @@ class WriterTask:
     plan: Plan
     is_replay: bool = False
 
-    def run(self, batches: Iterable[pa.RecordBatch], task: TaskIdentity) -> TaskMessage:
+    def run(self, batches: Iterable[pa.RecordBatch], run_id: str, partition: int) -> TaskMessage:
         """Send or write all rows of the task; Spark's state needs every row to be computed."""
         if self.is_replay:
             deque(batches, maxlen=0)
-            return TaskMessage(task, skipped=True)
+            return TaskMessage(run_id, partition, skipped=True)
         plan = self.plan
         if plan.task is None or plan.rehearsal is not None:
-            content = packed(self._prepared(batches, task.partition, sends=True))
-            return TaskMessage(task, content, sessions=dict(plan.given.sessions))
-        rows = self._prepared(batches, task.partition, sends=False)
+            content = packed(self._prepared(batches, partition, sends=True))
+            return TaskMessage(run_id, partition, content, sessions=dict(plan.given.sessions))
+        rows = self._prepared(batches, partition, sends=False)
         # Nothing told the run to the process that planned.
-        of_run = replace(plan.task, settings=replace(plan.task.settings, run_id=task.run_id))
-        return TaskMessage(task, reports=tuple(of_run.reported(rows, task.partition)))
+        of_run = replace(plan.task, settings=replace(plan.task.settings, run_id=run_id))
+        return TaskMessage(run_id, partition, reports=tuple(of_run.reported(rows, partition)))
 
     def _prepared(
         self, batches: Iterable[pa.RecordBatch], partition: int, *, sends: bool
@@ -174,7 +139,7 @@ class TaskRows(Rows):
 
     def compute(self, plan: Plan) -> Iterator[pa.RecordBatch]:
         """See `Rows.compute`; raise `NotOneToOneError` if these are other rows than were pushed before."""
-        messages = sorted(self.messages or (), key=lambda message: message.task.partition)
+        messages = sorted(self.messages or (), key=lambda message: message.partition)
         if plan.task is None:
             return (rows for message in messages for rows in message.batches())
         if plan.rehearsal is None:
@@ -183,7 +148,7 @@ class TaskRows(Rows):
         def run_here(task: RowTask) -> Iterator[pa.RecordBatch]:
             for message in messages:
                 rows = (batch.select(list(plan.names)) for batch in message.batches())
-                yield from task.reported(rows, message.task.partition)
+                yield from task.reported(rows, message.partition)
 
         plan.rehearsal.require_same_rows(run_here(plan.rehearsal))
         return run_here(plan.task)

@@ -21,7 +21,7 @@ from yt_exactly_once.commit.notes import Note
 from yt_exactly_once.errors import ConfigError, FencedError
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.query.offset_log import OffsetLog, Place, identified
-from yt_exactly_once.spark.sink.arrived import TaskIdentity, TaskMessage, TaskRows, WriterTask
+from yt_exactly_once.spark.sink.arrived import TaskMessage, TaskRows, WriterTask
 from yt_exactly_once.spark.sink.look_up import find
 from yt_exactly_once.spark.sink.modes.sessions import POSITION_BITS
 from yt_exactly_once.spark.sink.run import Delivery
@@ -226,10 +226,9 @@ class JobWriter(DataSourceArrowWriter):
         context = TaskContext.get()
         assert context is not None, "runs inside a Spark task"
         plan = self._task.plan
-        batch, partition = plan.given.batch, context.partitionId()
-        identity = TaskIdentity(batch.query_id, batch.run_id, batch.batch_id, partition)
+        run_id, partition = plan.given.batch.run_id, context.partitionId()
         if self._task.is_replay:
-            return TaskMessage(identity, skipped=True)
+            return TaskMessage(run_id, partition, skipped=True)
         if plan.is_by_position and partition:
             raise ConfigError(
                 "mode='idempotent' writes a job into an ordered table from one task, which can compare all "
@@ -238,7 +237,7 @@ class JobWriter(DataSourceArrowWriter):
                 "in the target already",
                 target=plan.given.target.path,
             )
-        return self._task.run(iterator, identity)
+        return self._task.run(iterator, run_id, partition)
 
     def commit(self, messages: Sequence[Any]) -> None:
         """Make the job visible exactly once; see `JobSink.finish`."""

@@ -14,10 +14,17 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
+from pyspark import TaskContext
+
 from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.errors import ConfigError, FencedError
 from yt_exactly_once.spark.query.checkpoint import WriterFiles
-from yt_exactly_once.spark.sink.arrived import TaskIdentity, TaskMessage, TaskRows, WriterTask
+from yt_exactly_once.spark.query.running import (
+    BATCH_ID_PROPERTY,
+    QUERY_ID_PROPERTY,
+    RUN_ID_PROPERTY,
+)
+from yt_exactly_once.spark.sink.arrived import TaskMessage, TaskRows, WriterTask
 from yt_exactly_once.spark.sink.look_up import find
 from yt_exactly_once.spark.sink.options import SinkOptions
 from yt_exactly_once.spark.sink.run import QueryRun
@@ -74,7 +81,7 @@ class WriterSink(TransactionalSink):
         Raises:
             ExactlyOnceError: the batch was not written, or the replay will resolve its outcome.
         """
-        place = replace(self._files.locate(None, number), run_id=messages[0].task.run_id)
+        place = replace(self._files.locate(None, number), run_id=messages[0].run_id)
         with self._delivery(place, TaskRows(schema, messages), self._run) as delivery:
             self._deliver_arrived(delivery, messages)
 
@@ -111,9 +118,10 @@ class StreamWriter(ArrowStreamWriter):
         """Send or write a task's rows; raise `ExactlyOnceError` if one does not fit or another batch runs."""
         spare_modules()
         assert self._task is not None, "planned"
-        task = TaskIdentity.of_this_task()
-        _require_planned(self._task.plan.given.batch, task.batch_id, task.query_id)
-        return self._task.run(iterator, task)
+        context = TaskContext.get()
+        assert context is not None, "runs inside a Spark task"
+        run_id = _require_planned(self._task.plan.given.batch, context)
+        return self._task.run(iterator, run_id, context.partitionId())
 
     def commit(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Make the batch visible exactly once; see `WriterSink.finish`."""
@@ -149,13 +157,22 @@ def stream_writer(
     return StreamWriter(sink().plan(schema) if plans else None, sink, schema)
 
 
-def _require_planned(batch: MicroBatch, number: int, query_id: str) -> None:
-    """Check that the newest batch in the checkpoint is the one that runs.
+def _require_planned(batch: MicroBatch, context: TaskContext) -> str:
+    """Return the run of a task, whose batch must be the newest one in the checkpoint.
 
     Raises:
-        ConfigError: the checkpoint is that of another query.
+        ConfigError: its query is no stream, or the checkpoint is that of another query.
         FencedError: another driver has got ahead.
     """
+    query_id, run_id, number = (
+        context.getLocalProperty(name)
+        for name in (QUERY_ID_PROPERTY, RUN_ID_PROPERTY, BATCH_ID_PROPERTY)
+    )
+    if query_id is None or run_id is None or number is None:
+        raise ConfigError(
+            "Spark does not tell a task its query, run and batch",
+            remedy="Use writeStream with a micro-batch trigger, or foreachBatch",
+        )
     if batch.query_id != query_id:
         raise ConfigError(
             "checkpointLocation is the checkpoint of another query",
@@ -163,10 +180,11 @@ def _require_planned(batch: MicroBatch, number: int, query_id: str) -> None:
             query=query_id,
             other_query=batch.query_id,
         )
-    if batch.batch_id != number:
+    if batch.batch_id != int(number):
         raise FencedError(
             f"Spark runs batch {number}, and the checkpoint has batch {batch.batch_id}",
             remedy="Two drivers share one checkpoint: stop one of them",
             query=query_id,
-            batch=number,
+            batch=int(number),
         )
+    return run_id
