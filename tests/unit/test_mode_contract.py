@@ -16,11 +16,12 @@ from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.commit.cluster import OpenTransaction
 from yt_exactly_once.commit.parts import TargetRows
 from yt_exactly_once.errors import ConfigError, RepeatedTaskError
-from yt_exactly_once.spark.sink import frame_rows
+from yt_exactly_once.spark.sink import batch_writer, frame_rows
 from yt_exactly_once.spark.sink.arrived import TaskRows, WriterTask
 from yt_exactly_once.spark.sink.batch_writer import Job, JobSink
 from yt_exactly_once.spark.sink.encode import PARTITION_COLUMN
 from yt_exactly_once.spark.sink.frame_rows import FrameRows
+from yt_exactly_once.spark.sink.look_up import Found
 from yt_exactly_once.spark.sink.modes import MODES
 from yt_exactly_once.spark.sink.modes.mode import Mode, Plan, RowTask, TargetBatch
 from yt_exactly_once.spark.sink.modes.tasks import ChunkReport
@@ -140,7 +141,7 @@ def test_rows_of_a_job_are_numbered_by_their_place(monkeypatch, mode, is_sorted,
     run = SimpleNamespace(targets=(prepared_target("//t", is_sorted=is_sorted),), sessions={})
     batch, rows = MicroBatch("query", 1, "run"), TaskRows(SCHEMA)
     delivery = SimpleNamespace(run=run, batch=batch, rows=rows)
-    found = (delivery, SimpleNamespace(is_replay=False))
-    monkeypatch.setattr(JobSink, "_looked_up", lambda *_: nullcontext(found))
+    monkeypatch.setattr(JobSink, "_of_job", lambda *_: nullcontext(delivery))
+    monkeypatch.setattr(batch_writer, "find", lambda _: Found())
     plan = JobSink(job).plan(SCHEMA).plan
     assert (plan.task is not None, plan.is_by_position) == (True, is_of_one_task)

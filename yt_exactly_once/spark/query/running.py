@@ -151,8 +151,9 @@ class _Run(OffsetLog):
 
     def identify(self, place: Place) -> MicroBatch:
         """See `OffsetLog.identify`."""
-        more = {"stateful": self.stateful, "output_mode": self.output_mode}
-        return identified(place, *self.texts(place.batch_id), **more)
+        now, before = self.texts(place.batch_id)
+        stateful, output_mode = self.stateful, self.output_mode
+        return identified(place, now, before, stateful=stateful, output_mode=output_mode)
 
     def is_active(self) -> bool:
         """Return whether the run has not ended."""

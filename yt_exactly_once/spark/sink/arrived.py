@@ -120,12 +120,17 @@ class TaskRows(Rows):
     """The rows of a batch of a streaming writer: Spark computes them before it asks for the commit.
 
     Attributes:
-        schema: of the DataFrame.
+        columns: of the DataFrame.
         messages: one per partition; `None` while the batch is planned.
     """
 
-    schema: StructType
+    columns: StructType
     messages: Sequence[TaskMessage] | None = None
+
+    @property
+    def schema(self) -> StructType:
+        """See `Rows.schema`."""
+        return self.columns
 
     @property
     def are_computed(self) -> bool:

@@ -37,8 +37,10 @@ LOOK_INTERVAL = 10.0
 class Rows(ABC):
     """The rows of a batch: a DataFrame, or what the tasks of a writer have sent."""
 
-    schema: StructType
-    """Columns of the DataFrame."""
+    @property
+    @abstractmethod
+    def schema(self) -> StructType:
+        """Columns of the DataFrame."""
 
     @property
     def are_computed(self) -> bool:
