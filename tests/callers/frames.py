@@ -54,9 +54,6 @@ class Column:
 
         return Column(pa.int64(), values)
 
-    def isNull(self) -> Column:  # noqa: N802 - Spark's name
-        return Column(pa.bool_(), lambda rows, place: self.values(rows, place).is_null())
-
     def __add__(self, other: Column) -> Column:
         return self._with(other, lambda one, two: one + two)
 
@@ -171,12 +168,6 @@ class Frame:
             return pa.RecordBatch.from_arrays([*arrays, column.values(rows, place)], schema=schema)
 
         return self.mapped(schema, change)
-
-    def withColumns(self, columns: dict[str, Column]) -> Frame:  # noqa: N802 - Spark's name
-        frame = self
-        for name, column in columns.items():
-            frame = frame.withColumn(name, column)
-        return frame
 
     def toDF(self, *names: str) -> Frame:  # noqa: N802 - Spark's name
         fields = [field.with_name(name) for field, name in zip(self.arrow, names, strict=True)]

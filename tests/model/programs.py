@@ -157,8 +157,6 @@ class Programs:
         columns = frame_columns(self._scenario)
         frame = ModelFrame(script, job, columns, self._tasks)
         with (
-            mock.patch.object(frame_rows, "sf", _NoFunctions),
-            mock.patch.object(frame_rows, "named_column"),
             mock.patch.object(frame_rows, "require_straight"),
             mock.patch.object(frame_rows, "require_one_stage", partial(stages, self._scenario)),
             mock.patch.object(look_up, "sessions_of", _sessions_of),
@@ -168,12 +166,6 @@ class Programs:
             sink = ModelSink(self._scenario, call, script)
             sink(cast("Any", frame), call.batch)
         return sink.left
-
-
-class _NoFunctions:
-    """Replaces Spark's functions, which need an active session; the frame knows their results."""
-
-    xxhash64 = hash = staticmethod(lambda *_columns: None)
 
 
 def micro_batch(scenario: Scenario, call: SinkCall) -> MicroBatch:
@@ -219,10 +211,6 @@ class ModelFrame:
         self._tasks = tasks
         self.schema = SimpleNamespace(names=columns)
         self.sparkSession = SimpleNamespace(conf={})
-
-    def withColumns(self, more: dict[str, Any]) -> ModelFrame:  # noqa: N802 - Spark's name
-        columns = [*self.schema.names, *more]
-        return ModelFrame(self._script, self._job, columns, self._tasks)
 
     def toDF(self, *_names: str) -> ModelFrame:  # noqa: N802 - Spark's name
         """See `DataFrame.toDF`; a task gets its columns by the names it was given."""
