@@ -33,8 +33,14 @@ from tests.notes import MemoryNotes
 from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.commit.notes import Note
 from yt_exactly_once.errors import CheckpointError
-from yt_exactly_once.spark.query.offset_log import OffsetLog, Place, identified
-from yt_exactly_once.spark.query.queue_offset import FORMAT, OFFSET_VERSION, QueueOffset
+from yt_exactly_once.spark.query.offset_log import (
+    FORMAT,
+    OFFSET_VERSION,
+    OffsetLog,
+    Place,
+    QueueOffset,
+    identified,
+)
 from yt_exactly_once.spark.sink import run as run_module
 from yt_exactly_once.spark.sink.run import LOOK_INTERVAL
 from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink

@@ -25,7 +25,7 @@ from tests.callers.program import Program
 from tests.callers.strategies import programs, programs_in_format
 from yt_exactly_once.commit import entry
 from yt_exactly_once.spark import storage
-from yt_exactly_once.spark.query import queue_offset
+from yt_exactly_once.spark.query import offset_log
 from yt_exactly_once.spark.sink import (
     frame_rows,
     stream_writer,
@@ -108,7 +108,7 @@ FAULTS = {
     ),
     "3: an entry of a newer format is read": Fault([(entry, "require_known_format", _nothing)]),
     "3: an offset of a newer format is read": Fault(
-        [(queue_offset, "require_known_format", _nothing)]
+        [(offset_log, "require_known_format", _nothing)]
     ),
     "4: empty batches are taken for written ones": Fault(
         [

@@ -55,8 +55,7 @@ from yt_exactly_once.errors import (
 )
 from yt_exactly_once.observability import Emitter
 from yt_exactly_once.spark.query.calls import Calls
-from yt_exactly_once.spark.query.offset_log import OffsetLog, Place
-from yt_exactly_once.spark.query.queue_offset import QueueOffset
+from yt_exactly_once.spark.query.offset_log import OffsetLog, Place, QueueOffset
 from yt_exactly_once.spark.sink import frame_rows, look_up
 from yt_exactly_once.spark.sink.modes.push import RehearsalTask
 from yt_exactly_once.spark.sink.modes.tasks import JoinedInsertTask

@@ -11,8 +11,13 @@ from pyspark.sql import SparkSession
 from yt_exactly_once.commit.batch import PartitionRange
 from yt_exactly_once.errors import ConfigError, NewerFormatError
 from yt_exactly_once.spark.query.checkpoint import CheckpointFiles
-from yt_exactly_once.spark.query.offset_log import digest_of_others, source_ranges
-from yt_exactly_once.spark.query.queue_offset import FORMAT, OFFSET_VERSION, QueueOffset
+from yt_exactly_once.spark.query.offset_log import (
+    FORMAT,
+    OFFSET_VERSION,
+    QueueOffset,
+    digest_of_others,
+    source_ranges,
+)
 from yt_exactly_once.spark.query.running import RunningQuery
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.spark.query.queue_offset import QueueOffset
+from yt_exactly_once.spark.query.offset_log import QueueOffset
 from yt_exactly_once.spark.query.running import (
     BATCH_ID_PROPERTY,
     QUERY_ID_PROPERTY,

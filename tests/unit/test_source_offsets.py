@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from yt_exactly_once.errors import ConfigError, DataLossError, NewerFormatError
-from yt_exactly_once.spark.query.queue_offset import FORMAT, OFFSET_VERSION, QueueOffset
+from yt_exactly_once.spark.query.offset_log import FORMAT, OFFSET_VERSION, QueueOffset
 from yt_exactly_once.spark.source.offsets import check_reachable, first_positions, shared_tasks
 from yt_exactly_once.spark.source.options import StartingPoint
 from yt_exactly_once.ytsaurus.browsing import Cluster

@@ -10,8 +10,7 @@ from yt_exactly_once.config import ClusterConfig
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.spark.query.checkpoint import CheckpointFiles, WriterFiles
 from yt_exactly_once.spark.sink.options import SinkOptions
-from yt_exactly_once.spark.storage import open_storage
-from yt_exactly_once.spark.webhdfs import WebHdfsFolder
+from yt_exactly_once.spark.storage import WebHdfsFolder, open_storage
 from yt_exactly_once.ytsaurus.client import Connection
 
 

@@ -14,8 +14,7 @@ from yt_exactly_once.checkpoints.webhdfs import WebHdfs
 from yt_exactly_once.config import ClusterConfig, RetryPolicy, Secret
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.observability import Listener, emitter
-from yt_exactly_once.spark.storage import CYPRESS_SCHEME
-from yt_exactly_once.spark.webhdfs import SCHEME, WebHdfsFolder
+from yt_exactly_once.spark.storage import CYPRESS_SCHEME, SCHEME, WebHdfsFolder
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.files import CypressFiles
 

@@ -12,7 +12,7 @@ from yt_exactly_once.commit.notes import FOLDER, Note, NoteKind, digest_of_path
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.operations.doctor.finding import Finding, note, ok, problem, warning
 from yt_exactly_once.operations.doctor.queries import rows_of_targets
-from yt_exactly_once.spark.query.queue_offset import QueueOffset
+from yt_exactly_once.spark.query.offset_log import QueueOffset
 from yt_exactly_once.spark.storage import open_storage, shown
 from yt_exactly_once.ytsaurus.browsing import attributes_of, cluster_of
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from yt_exactly_once.errors import ConflictError, OffsetConflictError
-from yt_exactly_once.spark.query.queue_offset import QueueOffset
+from yt_exactly_once.spark.query.offset_log import QueueOffset
 from yt_exactly_once.spark.source.packed import PatientQueue
 
 CATCH_UP_INTERVAL = 1.0

@@ -14,7 +14,7 @@ from yt_exactly_once.spark.source.options import StartingPoint
 
 if TYPE_CHECKING:
     from yt_exactly_once.commit.batch import PartitionRange
-    from yt_exactly_once.spark.query.queue_offset import QueueOffset
+    from yt_exactly_once.spark.query.offset_log import QueueOffset
     from yt_exactly_once.ytsaurus.queues import PartitionBounds
 
 BEGIN_AGAIN = (

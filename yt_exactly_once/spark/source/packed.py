@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from yt_exactly_once.observability import Emitter, emitter
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.executors import require_version
-from yt_exactly_once.spark.query.queue_offset import QueueOffset
+from yt_exactly_once.spark.query.offset_log import QueueOffset
 from yt_exactly_once.spark.source.range import PATIENCE
 from yt_exactly_once.version import VERSION
 
