@@ -1,5 +1,8 @@
 """Notes beside Spark's own logs: which batches are incomplete, and which ledgers the query has used.
 
+Before the first row of a run they are compared with the ledger: is every batch before this one complete?
+Afterwards a run knows what it has written.
+
 The ledger cannot hold these: it does not answer while the cluster is unavailable, and it may be removed.
 Spark's checkpoint is always available, because Spark cannot finish a batch without it. All that matters is
 in the name of a note's file, which a file system creates atomically. Notes are never removed: the ledger's
@@ -9,12 +12,17 @@ entry decides whether a note still counts.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
+from yt_exactly_once import advice
+from yt_exactly_once.commit.batch import MicroBatch
+from yt_exactly_once.commit.entry import LedgerEntry
 from yt_exactly_once.commit.formats import require_known_format
+from yt_exactly_once.commit.ledger import CommitLedger
+from yt_exactly_once.errors import ConfigError, IncompleteBatchError, LedgerMissingError
 
 FOLDER = "yt_exactly_once"
 """Name of the folder in the checkpoint; Spark ignores what it does not know there."""
@@ -121,3 +129,188 @@ def missing_batches(
 def digest_of_path(path: str) -> str:
     """Return a short digest of a path, for the name of a file."""
     return hashlib.sha256(path.encode()).hexdigest()[:16]
+
+
+ONE_CALL = (
+    "Call one sink once per batch and target: give one sink several Targets, or join the DataFrames with "
+    "union. Or give each sink its own target, and set advance_consumer=False for all but the last"
+)
+"""How to write several DataFrames of one batch."""
+
+
+def settle(missing: range) -> str:
+    """Return what to do about batches that a target lacks rows of."""
+    first, last = missing[0], missing[-1]
+    several = len(missing) > 1
+    named = f"batches {first} to {last}" if several else f"batch {first}"
+    value = f"({first}, {last})" if several else str(first)
+    return (
+        f"Then settle {named}: let Spark replay what was not written, write the missing rows yourself, or "
+        f"accept the loss. In the last two cases start with accept_incomplete={value}. The steps are in "
+        "how-to/recover.md, section 'A batch is incomplete'"
+    )
+
+
+@dataclass(frozen=True)
+class History:
+    """What the notes of a query say beside its ledger, before the first row of a run.
+
+    Attributes:
+        notes: all of the query.
+        batch: the first one of the run.
+        ledger_id: object id of the ledger table.
+        accepted: batches that the user has settled.
+        may_be_written: returns whether an earlier run may have written the batch, by what Spark says; it is
+            told whether no sink has used the checkpoint.
+    """
+
+    notes: Collection[Note]
+    batch: MicroBatch
+    ledger: CommitLedger
+    ledger_id: str
+    accepted: Collection[int]
+    may_be_written: Callable[[bool], bool]
+
+    def require_same_cluster(self, cluster_id: str) -> None:
+        """Raise `ConfigError` if the cluster is not the one that the query has written last."""
+        for target in self.ledger.targets:
+            noted = _used(self.notes, target, NoteKind.CLUSTER)
+            if noted and cluster_id not in {note.object_id for note in noted}:
+                raise ConfigError(
+                    "The proxy belongs to another cluster: the query has written to its own one since batch "
+                    f"{max(note.batch for note in noted)}",
+                    remedy=advice.OTHER_CLUSTER,
+                    **self.batch.where,
+                    target=target,
+                )
+
+    def require_whole(self, entry: LedgerEntry | None) -> None:
+        """Raise `IncompleteBatchError` if a batch before this one lacks rows in a target."""
+        committed = None if entry is None else entry.batch_id
+        for target in self.ledger.targets:
+            missing = missing_batches(
+                self.notes, target, self.ledger.path, committed, self.batch.batch_id
+            )
+            if set(missing) <= set(self.accepted):
+                continue
+            raise IncompleteBatchError(
+                f"The target lacks rows of batch {missing[0]}, but the query has continued after it"
+                if committed is None or committed < missing[0]
+                else f"The target lacks rows of batch {missing[0]}: a second call for it was refused",
+                remedy="Call the sink once per batch and target, and do not catch its errors. "
+                f"{settle(missing)}",
+                **self._where(target),
+            )
+
+    def require_ledger(self, *, may_be_new: bool, has_rows: Callable[[str], bool]) -> None:
+        """Check that a ledger without an entry never had one.
+
+        Args:
+            may_be_new: whether the query may begin with this ledger on purpose.
+            has_rows: returns whether a target may have been written by anybody.
+
+        Raises:
+            LedgerMissingError: it may have had one; then a replay would not be recognised.
+        """
+        is_unused = all(note.kind is not NoteKind.LEDGER for note in self.notes)
+        path = digest_of_path(self.ledger.path)
+        for target in self.ledger.targets:
+            used = _used(self.notes, target)
+            first = {note.object_id: note.batch for note in used if note.ledger == path}
+            if first:
+                since, number = first.get(self.ledger_id), self.batch.batch_id
+                if since is not None and set(range(since, number)) <= set(self.accepted):
+                    continue
+                raise LedgerMissingError(
+                    "The ledger has no entry of this query, although the query has used it since batch "
+                    f"{min(first.values())}",
+                    remedy=f"Restore the ledger. {_LOST}",
+                    **self._where(target),
+                )
+            if may_be_new:
+                continue
+            # A sink with another target has used the checkpoint: this one may have been changed by mistake.
+            if used or (self.may_be_written(is_unused) and (not is_unused or has_rows(target))):
+                raise LedgerMissingError(
+                    "The query has used another ledger for this target"
+                    if used
+                    else "The ledger has no entry of this query, although Spark's log has earlier batches "
+                    "of it",
+                    remedy="If proxy, ledger_path, the target or the checkpoint location was changed by "
+                    f"mistake, change it back. {_LOST}",
+                    **self._where(target),
+                )
+
+    def require_same_ledger(self, entry: LedgerEntry) -> None:
+        """Raise `LedgerMissingError` if another table was used last, and this may lack a replayed batch.
+
+        A copy is another object. The batch that Spark replays may be missing in it, and be in the target.
+        """
+        if entry.batch_id >= self.batch.batch_id:
+            return
+        for target in self.ledger.targets:
+            used = _used(self.notes, target)
+            others = [note.batch for note in used if note.object_id != self.ledger_id]
+            is_noted = len(others) < len(used)
+            is_other = others and (max(others) > entry.batch_id or not is_noted)
+            if is_other and self.may_be_written(False):
+                raise LedgerMissingError(
+                    f"The query has used another ledger table since batch {max(others)}. This one ends at "
+                    f"batch {entry.batch_id}: it may be a copy that lacks this batch",
+                    remedy="Put the original table back. If this is all there is, first make sure that the "
+                    "target does not have the rows of this batch: the query writes them again. Then start "
+                    "with new_ledger=True. The steps are in how-to/recover.md, section 'A ledger is missing'",
+                    **self._where(target),
+                )
+
+    def note_use(self, notes: Notes, cluster_id: str) -> None:
+        """Note, before the first commit, that the query uses a ledger and a cluster.
+
+        Args:
+            cluster_id: see `Cluster`; empty where nobody has asked.
+        """
+        path, number = self.ledger.path, self.batch.batch_id
+        for target in self.ledger.targets:
+            ids = {NoteKind.LEDGER: self.ledger_id, NoteKind.CLUSTER: cluster_id}
+            for kind, object_id in ids.items():
+                note = Note.about(kind, target, path, number, object_id)
+                used = _used(self.notes, target, kind)
+                known = {(one.ledger, one.object_id) for one in used}
+                if object_id and (note.ledger, object_id) not in known:
+                    notes.add(note, f"Writes {target} with the ledger {path} from this batch on")
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a call for the batch has failed before."""
+        path, number = self.ledger.path, self.batch.batch_id
+        failed = [Note.about(NoteKind.FAILED, one, path, number) for one in self.ledger.targets]
+        return any(note in self.notes for note in failed)
+
+    def _where(self, target: str) -> dict[str, Any]:
+        return {**self.batch.where, "target": target, "ledger": self.ledger.path}
+
+
+_LOST = (
+    "To begin with a new ledger, first make sure that the target does not have the rows of this batch: the "
+    "query writes them again. Then start with new_ledger=True and a ledger_path that the query has not "
+    "used. The steps are in how-to/recover.md, section 'A ledger is missing'"
+)
+
+
+def lack_notes(notes: Collection[Note], entry: LedgerEntry) -> bool:
+    """Return whether notes of a query are gone: its ledger counts batches from before the first note.
+
+    Each query notes its ledger before it commits its first batch there. A batch job keeps no notes.
+    """
+    first = min((note.batch for note in _used(notes, entry.target)), default=entry.batch_id + 1)
+    return not entry.application and entry.tally.total_batches > entry.batch_id + 1 - first
+
+
+def lack_all_notes(notes: Collection[Note], entry: LedgerEntry) -> bool:
+    """Return the same if this run is the first one to miss them: it notes the ledger again."""
+    return lack_notes(notes, entry) and not _used(notes, entry.target)
+
+
+def _used(notes: Collection[Note], target: str, kind: NoteKind = NoteKind.LEDGER) -> Sequence[Note]:
+    digest = digest_of_path(target)
+    return [note for note in notes if note.kind is kind and note.target == digest]

@@ -16,8 +16,8 @@ from yt_exactly_once import config, errors
 from yt_exactly_once.commit.batch import SourceRange
 from yt_exactly_once.commit.cluster import Ahead, Cluster, Transaction
 from yt_exactly_once.commit.entry import LedgerEntry
-from yt_exactly_once.commit.history import ONE_CALL, settle
 from yt_exactly_once.commit.judgement import Verdict, judge, nothing_logged, require_one_sink
+from yt_exactly_once.commit.notes import ONE_CALL, settle
 from yt_exactly_once.commit.parts import Part, digest_of
 from yt_exactly_once.commit.steps import Read, TransactionSteps
 from yt_exactly_once.config import RetryPolicy

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from yt_exactly_once import advice
-from yt_exactly_once.commit.history import lack_notes
-from yt_exactly_once.commit.notes import FOLDER, Note, NoteKind, digest_of_path
+from yt_exactly_once.commit.notes import FOLDER, Note, NoteKind, digest_of_path, lack_notes
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.operations.doctor.finding import Finding, note, ok, problem, warning
 from yt_exactly_once.operations.doctor.queries import rows_of_targets

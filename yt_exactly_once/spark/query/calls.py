@@ -14,8 +14,7 @@ from threading import Lock
 from typing import NamedTuple
 
 from yt_exactly_once.commit.entry import LedgerEntry
-from yt_exactly_once.commit.history import ONE_CALL, settle
-from yt_exactly_once.commit.notes import Note, NoteKind, Notes
+from yt_exactly_once.commit.notes import ONE_CALL, Note, NoteKind, Notes, settle
 from yt_exactly_once.errors import ExactlyOnceError, IncompleteBatchError, RepeatedCallError
 from yt_exactly_once.observability import Emitter, Event
 from yt_exactly_once.spark.query.offset_log import Place

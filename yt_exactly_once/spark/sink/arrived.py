@@ -108,11 +108,9 @@ class WriterTask:
             place += count
             if sends:
                 more[PARTITION_COLUMN] = np.full(count, partition, np.int32)
-            whole = pa.RecordBatch.from_arrays(
-                [*rows.columns, *(pa.array(values) for values in more.values())],
-                names=[*rows.schema.names, *more],
-            )
-            yield whole.select(wanted)
+            for name, values in more.items():
+                rows = rows.append_column(name, pa.array(values))
+            yield rows.select(wanted)
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,8 @@ from itertools import islice
 from yt_exactly_once import advice
 from yt_exactly_once.commit.cluster import Ahead
 from yt_exactly_once.commit.entry import LEDGER_MARK, LedgerEntry
-from yt_exactly_once.commit.history import History, lack_all_notes
 from yt_exactly_once.commit.judgement import Verdict, judge, require_one_sink, shares
-from yt_exactly_once.commit.notes import Note
+from yt_exactly_once.commit.notes import History, Note, lack_all_notes
 from yt_exactly_once.commit.steps import Read
 from yt_exactly_once.errors import ConfigError, ExactlyOnceError, OffsetConflictError
 from yt_exactly_once.observability import Event
