@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
     from pyspark.sql.types import StructType
 
-    from yt_exactly_once.ytsaurus.queues import PartitionBounds
 
 IDLE_INTERVAL = 0.1
 """Seconds between two looks at a queue that had nothing new; Spark itself asks every 10 ms."""
@@ -108,7 +107,8 @@ class QueueStreamReader(DataSourceStreamReader, versions.SupportsTriggerAvailabl
         bounds = self._planner.look()
         is_recreated = here.queue_id != self._queue.info.id
         if is_recreated:
-            here = self._at_the_beginning(bounds)
+            self._require_loss_is_allowed()
+            here = self._queue.offset({index: bound.lower for index, bound in enumerate(bounds)})
         offsets.check_reachable(
             here, bounds, fail_on_data_loss=self._queue.options.fail_on_data_loss
         )
@@ -124,7 +124,14 @@ class QueueStreamReader(DataSourceStreamReader, versions.SupportsTriggerAvailabl
             return start
         self._idle_since = None
         if is_recreated:
-            self._tell_replaced(self._logged(start), here)
+            left = self._logged(start)
+            self._queue.emit(
+                Event.SOURCE_QUEUE_REPLACED,
+                old_id=left.queue_id,
+                new_id=here.queue_id,
+                left=left.partitions,
+                begins=here.partitions,
+            )
             self._follower.take_back(here.partitions)
         self._lag.tell(here.partitions, bounds, ends)
         planned = here.advanced(ends, self._queue.info.id)
@@ -185,20 +192,6 @@ class QueueStreamReader(DataSourceStreamReader, versions.SupportsTriggerAvailabl
             return
         self._follower.note_committed(offset)
         self._follower.move_when_due(is_last=self._planner.ends_here)
-
-    def _at_the_beginning(self, bounds: Sequence[PartitionBounds]) -> QueueOffset:
-        """Return the first position in a queue that took the place of the one that was read."""
-        self._require_loss_is_allowed()
-        return self._queue.offset({index: bound.lower for index, bound in enumerate(bounds)})
-
-    def _tell_replaced(self, left: QueueOffset, here: QueueOffset) -> None:
-        self._queue.emit(
-            Event.SOURCE_QUEUE_REPLACED,
-            old_id=left.queue_id,
-            new_id=here.queue_id,
-            left=left.partitions,
-            begins=here.partitions,
-        )
 
     def _logged(self, offset: dict[str, Any]) -> QueueOffset:
         logged = QueueOffset.from_json(offset)

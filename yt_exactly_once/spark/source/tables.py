@@ -29,7 +29,7 @@ from yt_exactly_once.spark.source.options import rows_by_partition
 from yt_exactly_once.spark.source.range import PATIENCE, RangeReader
 from yt_exactly_once.spark.worker import keep_freed_memory, spare_modules
 from yt_exactly_once.ytsaurus.queues import PartitionBounds
-from yt_exactly_once.ytsaurus.reading import Key, KeyValue, WholeTable, listed, literal
+from yt_exactly_once.ytsaurus.reading import Key, WholeTable, listed, literal
 from yt_exactly_once.ytsaurus.tables import unsigned
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ class _TableReader(DataSourceReader):
 
     def __init__(self, opened: OpenedTable, names: list[str]) -> None:
         self._table = opened.table
-        self._arrow = _chosen(opened.arrow, names)
+        self._arrow = pa.schema([opened.arrow.field(name) for name in names])
 
 
 class StaticReader(_TableReader):
@@ -247,9 +247,10 @@ class SortedReader(_TableReader):
                 yield decode(payload, self._arrow) if self._arrow.names else rows.select([])
             if rows.num_rows < step:
                 return
+            last = [rows.column(place)[-1].as_py() for place in range(len(keys))]
             after = tuple(
-                _key_value(rows.column(place)[-1].as_py(), keys[place]["type"])
-                for place in range(len(keys))
+                unsigned(value) if key["type"] == "uint64" and value is not None else value
+                for value, key in zip(last, keys, strict=True)
             )
 
 
@@ -296,14 +297,6 @@ def _condition_value(value: Any, kind: pa.DataType) -> str:
     if isinstance(value, str) and pa.types.is_string(kind):
         return literal(value)
     return ""
-
-
-def _key_value(value: KeyValue, kind: str) -> KeyValue:
-    return unsigned(int(value)) if kind == "uint64" and value is not None else value
-
-
-def _chosen(arrow: pa.Schema, names: Sequence[str]) -> pa.Schema:
-    return pa.schema([arrow.field(name) for name in names])
 
 
 def _fitting(table: WholeTable, size: int, most: int) -> int:
