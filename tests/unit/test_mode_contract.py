@@ -126,7 +126,7 @@ def test_lanes_of_the_driver_are_tablets_where_rows_are_placed(is_sorted):
     target = prepared_target("//t", is_sorted=is_sorted)
     plan = mode.plan(TargetBatch(MicroBatch("query", 0, "run"), target, COLUMNS, {}))
     placed = ROWS.append_column(PARTITION_COLUMN, pa.array([0] * 3, pa.int32()))
-    (written,) = mode.finish(plan, [placed if plan.needs_partitions else ROWS])
+    (written,) = mode.finish(plan, [placed if target.needs_partitions else ROWS])
     assert (written.row_count, written.lane_is_tablet) == (3, not is_sorted)
 
 

@@ -127,10 +127,6 @@ class _Connection(HttpToolsProtocol):
 class GatewayServer:
     """Listens from its construction, and serves between `start` and `stop`.
 
-    Args:
-        host: address to listen on.
-        port: 0 takes any.
-
     Raises:
         ConfigError: the address is taken or is not one of this machine.
     """
@@ -236,11 +232,7 @@ class _BrokenOffError(Exception):
 
 
 async def _receive_body(receive: Receive, body: Any) -> int:
-    """Store the body of a request; return its size.
-
-    Raises:
-        RequestRefusedError: it is too large, or the disk of the gateway is full.
-    """
+    """Store the body of a request, and return its size; refuse one that is too large for gateway or disk."""
     size = 0
     while True:
         try:

@@ -97,12 +97,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer.
-
-    Attributes:
-        headers: besides the length.
-        body: in pieces.
-    """
+    """One answer: its body in pieces, and headers besides the length."""
 
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -224,8 +219,7 @@ class WebHdfs:
     def without_cluster(self, request: Request) -> Answer | None:
         """Return the answer to a request that is not about a file; `None` if the cluster must be asked.
 
-        Raises:
-            AccessError: the secret is wrong, or the place is not served.
+        Raise `AccessError` if the secret is wrong, or the place is not served.
         """
         if request.operation in _WITHOUT_PATH:
             return Answer.of(_WITHOUT_PATH[request.operation])

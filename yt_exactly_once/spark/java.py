@@ -43,10 +43,7 @@ def require_java() -> None:
 def require_startable() -> None:
     """Return when this process has a JVM, can start one, or needs none (Spark Connect).
 
-    Unlike `require_java` it starts nothing, so it does not know the release.
-
-    Raises:
-        JavaNotFoundError: there is none.
+    Otherwise raise `JavaNotFoundError`. Unlike `require_java` it starts nothing, and does not know the release.
     """
     # Not imported: in a process without PySpark no JVM runs, and tools without Spark use this module.
     context = getattr(sys.modules.get("pyspark"), "SparkContext", None)

@@ -34,7 +34,6 @@ def register_source(spark: SparkSession, *, name: str = "yt", warm_up: bool = Tr
     that writes with the format on another thread, call this there.
 
     Args:
-        spark: the session.
         name: of the format; without a registration it has the names `yt` and `yt_exactly_once`. A JAR
             on the class path may have the name `yt`, as SPYT's has.
         warm_up: run a job of one row in the background, once for each Spark context. While Spark prepares the

@@ -135,13 +135,11 @@ class CypressFolder:
 class WebHdfsFolder:
     """A checkpoint behind a gateway that speaks WebHDFS.
 
-    Its location has a secret, so no error shows more of it than the address.
+    Its location has a secret, so no error shows more of it than the address. A location without a valid
+    address is a `ConfigError`.
 
     Args:
         policy: how long an absent gateway is waited for.
-
-    Raises:
-        ConfigError: the location has no address.
     """
 
     def __init__(self, location: str, policy: RetryPolicy = _POLICY) -> None:
@@ -159,12 +157,7 @@ class WebHdfsFolder:
         self._policy = policy
 
     def read(self, name: str) -> str:
-        """See `Storage.read`.
-
-        Raises:
-            AccessError: the secret is wrong, or the gateway does not serve the path.
-            RetriesExhaustedError: the gateway does not answer.
-        """
+        """See `Storage.read`; raise `AccessError` for a wrong secret or path, and retry an absent gateway."""
         return self._ask("GET", name, "OPEN").decode()
 
     def exists(self, name: str) -> bool:

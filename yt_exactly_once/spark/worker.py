@@ -54,14 +54,11 @@ def side_by_side(calls: Sequence[Callable[[], T]], most: int) -> list[T]:
     """Make calls on several threads, and return what they return, in their order.
 
     The threads stay for later tasks of the process: each has a client of its own, with a connection that is
-    open. When this ends, no call is running any more.
+    open. A single call is made on the thread of the caller. When this ends, no call is running any more. The
+    first error, in the order of the calls, is raised. Calls that had not begun then are left out.
 
     Args:
-        calls: what to do; one call is made on the thread of the caller.
         most: how many calls are made at a time.
-
-    Raises:
-        Exception: the first one, in the order of the calls. Calls that had not begun then are left out.
     """
     if min(len(calls), most) == 1:
         return [call() for call in calls]

@@ -47,11 +47,7 @@ class CheckpointFiles(OffsetLog):
         return _files_of_a_run, (self._location, self._connection)
 
     def locate(self, frame: object, batch_id: int) -> Place:  # noqa: ARG002 - one interface
-        """See `RunningQuery.locate`.
-
-        Raises:
-            ConfigError: the location has no checkpoint with this batch, or it is that of another query.
-        """
+        """See `RunningQuery.locate`; raise `ConfigError` if the checkpoint is not the one of the batch."""
         try:
             metadata = json.loads(self._files.read("metadata"))
             self._read(batch_id)

@@ -59,9 +59,6 @@ def described(frame: Any, batch: MicroBatch, step: str) -> Iterator[None]:
     """Describe the jobs that start here: Spark's own words about query and batch, and the step.
 
     Afterwards the description is what it was. A session without a context (Spark Connect) shows none.
-
-    Args:
-        step: what the jobs do, and for which table.
     """
     context = getattr(getattr(frame, "sparkSession", None), "sparkContext", None)
     if context is None:
@@ -121,18 +118,11 @@ def require_straight(job: DataFrame, batch: MicroBatch) -> None:
 
 
 def require_one_stage(job: DataFrame, batch: MicroBatch) -> int:
-    """Check that Spark runs a job in one stage, and so starts attempt 0 of each of its tasks once.
+    """Check that Spark runs a job in one stage, and return how many tasks that has.
 
-    A stage runs again when its input from another stage is lost, and then its attempts begin at 0 again.
-
-    Args:
-        job: the DataFrame whose tasks write; nothing of it is computed.
-
-    Returns:
-        How many tasks there are.
-
-    Raises:
-        ConfigError: there are several stages, or it cannot be known.
+    Then Spark starts attempt 0 of each task once. A stage runs again when its input from another stage is
+    lost, and then its attempts begin at 0 again: with several stages, or if it cannot be known, this raises
+    `ConfigError`. Nothing of the DataFrame is computed.
     """
     if getattr(job.sparkSession, "_jvm", None) is None:
         raise _stays("this session does not show how many stages a job has (Spark Connect)", batch)

@@ -75,12 +75,7 @@ class QueueOffset:
 
     @classmethod
     def from_text(cls, text: str) -> Self | None:
-        """Read an offset of Spark's log; `None` for one of another source.
-
-        Raises:
-            NewerFormatError: a newer version of this package wrote it.
-            ConfigError: it is damaged.
-        """
+        """Read an offset of Spark's log, see `from_json`; `None` for one of another source."""
         try:
             offset = json.loads(text)
         except json.JSONDecodeError:
@@ -256,13 +251,11 @@ def identified(place: Place, now: Sequence[str], before: Sequence[str], **more: 
 def source_ranges(now: Sequence[str], before: Sequence[str]) -> tuple[SourceRange, ...]:
     """Pair the end offsets of a batch with its starts, for the sources that are YTsaurus queues.
 
+    If one queue is there twice with the same consumer, raise `ConfigError`.
+
     Args:
         now: offsets of the batch, one JSON text per source.
         before: offsets of the batch before; empty for the first batch.
-
-    Raises:
-        ConfigError: one queue is there twice with the same consumer.
-        NewerFormatError: a newer version of this package wrote an offset.
     """
     starts = {offset.key: offset for offset in _queue_offsets(before)}
     ends = _queue_offsets(now)
@@ -292,12 +285,7 @@ def source_ranges(now: Sequence[str], before: Sequence[str]) -> tuple[SourceRang
 
 
 def digest_of_others(now: Sequence[str], before: Sequence[str]) -> str:
-    """Return a digest of where a batch begins and ends in the sources that are no queues.
-
-    Args:
-        now: offsets of the batch, one text per source.
-        before: offsets of the batch before.
-    """
+    """Return a digest of where a batch begins and ends in the sources that are no queues."""
     others = [
         sorted(_canonical(text) for text in texts if QueueOffset.from_text(text) is None)
         for texts in (before, now)

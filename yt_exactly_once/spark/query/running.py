@@ -51,11 +51,7 @@ class RunningQuery:
         return RunningQuery, (self._files,)
 
     def locate(self, frame: DataFrame, batch_id: int) -> Place:
-        """Return the batch that Spark is running, and its run.
-
-        Raises:
-            ConfigError: called outside `foreachBatch`, or without a JVM and without a checkpoint.
-        """
+        """Return the batch that Spark is running, and its run; raise `ConfigError` outside `foreachBatch`."""
         session = frame.sparkSession
         jvm = getattr(session, "_jvm", None)
         if jvm is None and self._files is not None:

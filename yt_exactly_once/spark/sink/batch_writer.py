@@ -139,11 +139,7 @@ class JobSink(TransactionalSink):
         self._mode.check()
 
     def plan(self, schema: StructType) -> WriterTask:
-        """Steps 1 and 2, and what the tasks do.
-
-        Raises:
-            ExactlyOnceError: the job cannot be written; nothing has been.
-        """
+        """Steps 1 and 2, and what the tasks do; nothing is written if this raises."""
         with self._of_job(TaskRows(schema), f"plan-{uuid.uuid4()}") as delivery:
             is_replay = find(delivery).is_replay
             (target,) = delivery.run.targets
@@ -161,8 +157,7 @@ class JobSink(TransactionalSink):
     def finish(self, schema: StructType, messages: Sequence[TaskMessage]) -> None:
         """Steps 1 to 9, when Spark knows which task of each partition counts.
 
-        Raises:
-            ExactlyOnceError: the job was not written, or a repetition will resolve its outcome.
+        If this raises, the job was not written, or a repetition will resolve its outcome.
         """
         with self._of_job(TaskRows(schema, messages), f"job-{uuid.uuid4()}") as delivery:
             delivery.call.records = True
@@ -248,13 +243,10 @@ class JobWriter(DataSourceArrowWriter):
 
 
 def job_writer(options: Mapping[str, str], schema: StructType, *, overwrites: bool) -> JobWriter:
-    """Plan a batch job, and return what writes it.
+    """Plan a batch job, and return what writes it; nothing is written if this raises.
 
     Args:
         overwrites: whether the save mode is `overwrite`; it is `append` otherwise.
-
-    Raises:
-        ExactlyOnceError: the job cannot be written; nothing has been.
     """
     job = Job.parse(options, overwrites=overwrites)
     return JobWriter(job, schema, JobSink(job).plan(schema))

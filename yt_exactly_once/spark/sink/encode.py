@@ -65,15 +65,12 @@ class RowEncoder:
     rejected: list[Payload] = field(default_factory=list)
 
     def add(self, rows: pa.RecordBatch, partition: int, *, is_mixed: bool = False) -> None:
-        """Encode one chunk; what cannot be written of it is rejected.
+        """Encode one chunk; reject what cannot be written of it, or raise `EncodingError`.
 
         Args:
-            rows: of the DataFrame that the plan was made for, placed by the placement.
+            rows: placed by the placement.
             is_mixed: whether they are in several, or for several tablets, as `PARTITION_COLUMN` and the
                 placement say. Then the chunk becomes one payload, and each row carries its tablet.
-
-        Raises:
-            EncodingError: a value that its column cannot take, and nowhere to reject its row to.
         """
         try:
             self._encode(rows, partition, is_mixed=is_mixed)
@@ -138,9 +135,6 @@ def encode_batches(
     Args:
         arrived: the rows, in the order of their Spark partitions.
         is_placed: whether each row carries its partition, in `PARTITION_COLUMN`.
-
-    Raises:
-        EncodingError: a value that its column cannot take.
     """
     target, most = encoder.target, encoder.target.request_size
     if not is_placed:
@@ -292,11 +286,7 @@ def chunks(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[pa.RecordBa
 
 
 def merged(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """Return the rows of all batches as one.
-
-    Raises:
-        EncodingError: together they are too large for one Arrow array.
-    """
+    """Return the rows of all batches as one; raise `EncodingError` if one Arrow array cannot hold them."""
     if len(batches) == 1:
         return batches[0]
     together = pa.Table.from_batches(batches).combine_chunks().to_batches()

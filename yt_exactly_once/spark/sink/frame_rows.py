@@ -62,21 +62,20 @@ class FrameRows(Rows):
     def compute(self, plan: Plan) -> Iterable[pa.RecordBatch]:
         """See `Rows.compute`.
 
-        Raises:
-            ConfigError: a repeated task may get its rows in another order; or the tasks may run twice.
-            NotOneToOneError: rows of the batch were pushed before, and these are others.
+        Raise `ConfigError` if a repeated task may get its rows in another order, or tasks may run twice, and
+        `NotOneToOneError` if rows of the batch were pushed before, and these are others.
         """
         target = plan.given.target
         placed = target.placement.placed(self._of(target.options))
         if plan.task is None:
             return collected(
-                placed, needs_partitions=plan.needs_partitions, ends_tell=plan.ends_tell
+                placed, needs_partitions=target.needs_partitions, ends_tell=plan.ends_tell
             )
         plain = selected(placed, plan.given.placed_columns, plan.names)
         job = plain if plan.by_driver else _run_by(plain, plan.task)
         if plan.is_by_position:
             require_straight(job, plan.given.batch)
-        if plan.is_once:
+        if plan.given.transaction is not None:
             target.require_own_tablets(require_one_stage(job, plan.given.batch))
         if plan.rehearsal is not None:
             plan.rehearsal.require_same_rows(arrow_batches(_run_by(plain, plan.rehearsal)))
@@ -113,14 +112,10 @@ def _run_here(arrived: Iterable[pa.RecordBatch], task: RowTask) -> Iterable[pa.R
 def collected(
     frame: DataFrame, *, needs_partitions: bool, ends_tell: bool = False
 ) -> Iterable[pa.RecordBatch]:
-    """Return the rows as Arrow, one result per partition; the driver encodes them.
+    """Return the rows as Arrow, one result per partition, perhaps with their Spark partition.
 
-    That takes milliseconds, less than the way into a Python task and back.
-
-    Args:
-        frame: the DataFrame, which is computed once.
-        needs_partitions: whether the rows carry their Spark partition.
-        ends_tell: see `Plan`.
+    The driver encodes them: that takes milliseconds, less than the way into a Python task and back. For
+    `ends_tell` see `Plan`.
     """
     full = rows_of_full_batch(frame) if ends_tell and needs_partitions else None
     if needs_partitions and full is None:

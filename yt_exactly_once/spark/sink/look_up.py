@@ -93,11 +93,8 @@ def _entries(connection: Connection, ledger: str) -> list[LedgerEntry]:
 def look_up(delivery: Delivery, begun: Ahead[Read] | None = None) -> Found:
     """Compare a batch with its ledger entry; before a run's first row the history of the query too.
 
-    Raises:
-        IncompleteBatchError: the target lacks rows of an earlier batch.
-        LedgerError: the ledger and Spark's checkpoint contradict each other.
-        FencedError: another run has committed a later batch.
-        ConfigError: the batch was begun with options that this sink does not have.
+    Raises what `judge` and `compare_history` raise, and `ConfigError` if the batch was begun with options
+    that this sink does not have.
     """
     batch, run, call, ledger = delivery.batch, delivery.run, delivery.call, delivery.ledger
     options, connection = delivery.mode.options, delivery.mode.connection
@@ -152,8 +149,7 @@ def _history(delivery: Delivery, notes: Collection[Note], ledger_id: str = "") -
 def require_cluster(delivery: Delivery) -> None:
     """Check, once per run and before anything is created, that the cluster is that of the query.
 
-    Raises:
-        ConfigError: it is another one.
+    If it is another one, raise `ConfigError`.
     """
     run, mode = delivery.run, delivery.mode
     if not run.cluster_id:
@@ -165,12 +161,7 @@ def require_cluster(delivery: Delivery) -> None:
 
 
 def compare_history(delivery: Delivery, entry: LedgerEntry | None) -> None:
-    """Compare the notes in the checkpoint with the ledger, before this run's first row.
-
-    Raises:
-        IncompleteBatchError: the target lacks rows of an earlier batch.
-        LedgerMissingError: the ledger may have had an entry of this batch.
-    """
+    """Compare the notes in the checkpoint with the ledger, before this run's first row; see `History`."""
     call, mode, options = delivery.call, delivery.mode, delivery.mode.options
     path, query = delivery.ledger.path, delivery.batch.query_id
     spare = LedgerNotes(mode.connection, path, query, options.retry, delivery.emit)

@@ -50,11 +50,7 @@ class Placement:
         return self.rule == BY_PARTITION
 
     def require_columns(self, names: Sequence[str], target: str) -> None:
-        """Check that the DataFrame has what the rule needs.
-
-        Raises:
-            ConfigError: it has not, or the target is sorted.
-        """
+        """Raise `ConfigError` if the DataFrame lacks what the rule needs, or the target is sorted."""
         if self.is_by_partition:
             return
         if self.tablet_count is None:
@@ -85,14 +81,7 @@ class Placement:
     def split(
         self, rows: pa.RecordBatch, partition: int
     ) -> Iterator[tuple[int | None, pa.RecordBatch]]:
-        """Yield the rows of every tablet; all of them, and `None`, where keys choose the tablets.
-
-        Args:
-            rows: of the DataFrame that `placed` returned.
-
-        Raises:
-            EncodingError: the target has not so many tablets.
-        """
+        """Yield the rows of every tablet; all of them, and `None`, where keys choose; see `tablets`."""
         tablets = self.tablets(rows, partition)
         if not isinstance(tablets, pa.Array):
             yield tablets, rows
@@ -110,11 +99,8 @@ class Placement:
         """Return the tablet of all rows or of each, the same for every attempt; `None` where keys choose.
 
         Args:
-            rows: of the DataFrame that `placed` returned.
+            rows: of the DataFrame that `placed` returned; `EncodingError` if there are not so many tablets.
             partition: the Spark partition of all rows or of each.
-
-        Raises:
-            EncodingError: the target has not so many tablets.
         """
         if self.tablet_count is None:
             return None

@@ -29,17 +29,13 @@ _DEAD_LETTERS = REJECT_SCHEMA, "a dead-letter table", ConfigError, _OTHER_DEAD_L
 def prepare(delivery: Delivery) -> tuple[PreparedTarget, ...]:
     """Check all that can be wrong before the first row; create a sink's own tables, and return its targets.
 
-    Nothing is written into a target, and all of it may be done again.
-
-    Raises:
-        ConfigError: options, query and tables do not go together.
-        SchemaMismatchError: the DataFrame does not fit a target.
-        TransientError: the cluster could not be asked; nothing is decided.
+    Nothing is written into a target, and all of it may be done again. What does not go together is a
+    `ConfigError` or a `SchemaMismatchError`; after a `TransientError` nothing is decided.
     """
     batch, rows, mode = delivery.batch, delivery.rows, delivery.mode
     options, connection = mode.options, mode.connection
-    for wanted in options.targets:
-        require_output_mode(batch, wanted)
+    for target in options.targets:
+        require_output_mode(batch, target)
     size = options.request_size(rows.conf(DYN_BATCH_SIZE_CONF))
     targets = tuple(
         prepare_target(connection, target, rows.schema_for(target), options, size)
@@ -74,11 +70,7 @@ def _prepare_ledger(delivery: Delivery) -> None:
 
 
 def check_before_start(mode: Mode, rows: Rows, output_mode: str | None) -> None:
-    """Check what `prepare` checks, as far as it needs no running query. Create nothing.
-
-    Raises:
-        ExactlyOnceError: as `prepare` would.
-    """
+    """Check what `prepare` checks, and raise what it raises, without a running query. Create nothing."""
     options, connection = mode.options, mode.connection
     for target in options.targets:
         if output_mode is not None:
@@ -95,11 +87,9 @@ def check_before_start(mode: Mode, rows: Rows, output_mode: str | None) -> None:
 
 
 def require_output_mode(batch: MicroBatch, target: Target) -> None:
-    """Check that the batches of the query are what the target takes them for.
+    """Raise `ConfigError` if a result is replaced that is not complete, or added up although it is.
 
-    Raises:
-        ConfigError: a result is replaced that is not complete, or added up although it is; or the
-            output mode is not known, and it matters.
+    Or if the output mode is not known, and it matters.
     """
     complete = batch.output_mode == "complete"
     where = {"query": batch.query_id, "target": target.path}

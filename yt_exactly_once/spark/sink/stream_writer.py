@@ -52,10 +52,7 @@ class WriterSink(TransactionalSink):
         """Steps 1 and 2, before the rows are computed, and return what the tasks do.
 
         Nothing tells this process the run, so any batch may be a replay. The ledger is asked here if tasks
-        write rows, and in `finish` otherwise.
-
-        Raises:
-            ExactlyOnceError: the batch cannot be written; nothing has been.
+        write rows, and in `finish` otherwise. If this raises, nothing is written.
         """
         place = self._files.locate(None, self._files.newest())
         place = replace(place, run_id=f"plan-{uuid.uuid4()}")
@@ -78,8 +75,7 @@ class WriterSink(TransactionalSink):
     def finish(self, schema: StructType, messages: Sequence[TaskMessage], number: int) -> None:
         """Steps 1 to 9, when Spark knows which task of each partition counts.
 
-        Raises:
-            ExactlyOnceError: the batch was not written, or the replay will resolve its outcome.
+        If this raises, the batch was not written, or the replay will resolve its outcome.
         """
         place = replace(self._files.locate(None, number), run_id=messages[0].run_id)
         with self._delivery(place, TaskRows(schema, messages), self._run) as delivery:
@@ -148,9 +144,6 @@ def stream_writer(
         complete: whether the query has output mode `complete`; it has `append` otherwise.
         plans: whether the batch is to be planned. To commit and to abort needs no plan, and an abort that
             failed would hide why the batch did.
-
-    Raises:
-        ExactlyOnceError: the batch cannot be written; nothing has been.
     """
     given = tuple(sorted(options.items()))
     sink = partial(_sink_of, given, "complete" if complete else "append")
@@ -160,9 +153,7 @@ def stream_writer(
 def _require_planned(batch: MicroBatch, context: TaskContext) -> str:
     """Return the run of a task, whose batch must be the newest one in the checkpoint.
 
-    Raises:
-        ConfigError: its query is no stream, or the checkpoint is that of another query.
-        FencedError: another driver has got ahead.
+    Otherwise another driver has got ahead (`FencedError`), or the checkpoint is that of another query.
     """
     query_id, run_id, number = (
         context.getLocalProperty(name)

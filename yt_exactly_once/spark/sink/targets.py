@@ -126,7 +126,6 @@ def prepare_target(
 
     Args:
         written: the DataFrame's columns, as the target transforms it.
-        request_size: see `PreparedTarget`.
 
     Raises:
         TableError: there is no such table, it is static, or it is not mounted.

@@ -33,11 +33,7 @@ WRITER_OPTION_NAMES = (
 
 
 def parse_writer_options(options: Mapping[str, str]) -> SinkOptions:
-    """Read the options as Spark hands them over: names in any case, values as strings.
-
-    Raises:
-        ConfigError: an option is unknown, missing, malformed or contradicts another one.
-    """
+    """Read the options as Spark hands them over; raise `ConfigError` if they are impossible."""
     given = {name.lower(): value.strip() for name, value in options.items()}
     require_known(given, WRITER_OPTION_NAMES, "The format yt")
     if not given.get("path"):

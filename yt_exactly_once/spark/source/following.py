@@ -43,12 +43,11 @@ class ConsumerFollower:
     def move_when_due(self, *, is_last: bool, is_idle: bool = False) -> None:
         """Advance a lagging consumer: at once when the queue is idle, unless a sink already advances it.
 
+        If another client keeps moving it, and it still lags, raise `OffsetConflictError`.
+
         Args:
             is_last: whether the run ends here, so that there is no later chance.
             is_idle: whether the queue has nothing new.
-
-        Raises:
-            OffsetConflictError: another client keeps moving the consumer, and it still lags.
         """
         at_once = is_idle and (is_last or self._interval == CATCH_UP_INTERVAL)
         if self._committed is None or not (at_once or self._queue.clock() >= self._next):

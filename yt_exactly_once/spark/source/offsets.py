@@ -37,7 +37,7 @@ def first_positions(
     *,
     queue: str,
 ) -> dict[int, int]:
-    """Return where a query without a checkpoint begins.
+    """Return where a query without a checkpoint begins; raise `ConfigError` for partitions that do not fit.
 
     A partition that the consumer has never moved in begins at the first row there is: the consumer
     never read the trimmed ones.
@@ -45,9 +45,6 @@ def first_positions(
     Args:
         bounds: of every partition.
         stored: the consumer's offsets, without partitions it was never moved in.
-
-    Raises:
-        ConfigError: offsets by partition do not fit the queue.
     """
     if isinstance(starting, dict):
         return _explicit_positions(starting, bounds, queue)
@@ -86,9 +83,7 @@ def check_reachable(
 ) -> None:
     """Check that the queue still holds what comes next, before a batch is planned.
 
-    Raises:
-        DataLossError: partitions are gone, rows were trimmed unread, or the queue ends before the
-            offset and so is not the queue that was read.
+    `DataLossError`: partitions are gone, rows were trimmed unread, or it is not the queue that was read.
     """
     if offset.partitions and max(offset.partitions) >= len(bounds):
         raise DataLossError(
@@ -157,10 +152,6 @@ def shared_tasks(ranges: Sequence[PartitionRange], max_rows: int) -> tuple[tuple
     """Return which queue partitions share a Spark task: neighbours, as many as `max_rows` allow together.
 
     A Spark task costs tens of milliseconds, which short ranges do not outweigh.
-
-    Args:
-        ranges: of a batch, in the order of the partitions.
-        max_rows: most rows of such a task.
     """
     groups: list[list[int]] = []
     rows = max_rows

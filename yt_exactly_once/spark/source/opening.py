@@ -60,10 +60,7 @@ class OpenedQueue:
 
     @classmethod
     def open(cls, given: Mapping[str, str]) -> Self:
-        """Check everything a query needs.
-
-        Args:
-            given: options as Spark hands them over.
+        """Check everything a query needs, by the options as Spark hands them over.
 
         Raises:
             ConfigError: an option is wrong, or the token is refused.
@@ -108,16 +105,7 @@ class OpenedTable:
 
     @classmethod
     def open(cls, given: Mapping[str, str], reason: Exception) -> Self:
-        """Check everything a batch read needs.
-
-        Args:
-            given: options as Spark hands them over.
-
-        Raises:
-            ConfigError: an option is for queues.
-            TableError: the table cannot be read.
-            SchemaMismatchError: a column's type cannot be read.
-        """
+        """Check everything a batch read needs; raise the reason for no queue if an option is for queues."""
         for name in given:
             if name.lower() in _OF_QUEUES:
                 raise reason

@@ -188,9 +188,9 @@ def _address(proxy: str | None, token: str | None) -> ClusterConfig:
     try:
         return ClusterConfig.resolve(proxy, token)
     except ConfigError as error:
-        raise ConfigError(
-            error.what,
-            remedy="Give option('proxy', 'host:port'), or set the environment variable YT_PROXY "
-            "before Spark starts. If Spark runs already, call register_source(spark) after setting it",
-            option="proxy",
-        ) from error
+        error.remedy = (
+            "Give option('proxy', 'host:port'), or set the environment variable YT_PROXY before Spark "
+            "starts. If Spark runs already, call register_source(spark) after setting it"
+        )
+        error.where["option"] = "proxy"
+        raise

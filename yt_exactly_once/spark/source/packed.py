@@ -48,11 +48,7 @@ class PackedQueue:
 
     @property
     def opened(self) -> OpenedQueue | OpenedTable:
-        """The queue or the table.
-
-        Raises:
-            ConfigError: this process has another version of the package than the one that opened it.
-        """
+        """The queue or the table; `ConfigError` if this process has another version of the package."""
         if isinstance(self._opened, bytes):
             require_version(self._version)
             self._opened = pickle.loads(self._opened)  # noqa: S301 - Spark unpickles the rest alike

@@ -131,9 +131,7 @@ class BatchPlanner:
     def require_unchanged(self) -> None:
         """Check, before a batch is read, that the queue still is what the query was defined over.
 
-        Raises:
-            SchemaMismatchError: its columns have changed.
-            DataLossError: another queue has taken its place.
+        Otherwise its columns have changed (`SchemaMismatchError`), or it is another one (`DataLossError`).
         """
         if self._seen is None or self._queue.clock() >= self._seen_at + LOOK_INTERVAL:
             self.look()

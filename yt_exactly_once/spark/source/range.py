@@ -78,9 +78,7 @@ class RangeReader:
     def read(self, ranges: Sequence[PartitionRange]) -> Iterator[RecordBatch]:
         """Yield the rows of ranges, one range after the other, in order, each exactly once.
 
-        Raises:
-            DataLossError: rows were trimmed, or the queue is not the one that was planned.
-            RetriesExhaustedError: rows that must be there did not become visible in time.
+        Raise `DataLossError` if rows were trimmed, or the queue is not the one that was planned.
         """
         if len(ranges) == 1:
             # Most short ranges are one pull, which needs no thread.

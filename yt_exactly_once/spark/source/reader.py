@@ -151,10 +151,7 @@ class QueueStreamReader(DataSourceStreamReader, versions.SupportsTriggerAvailabl
         has the same tasks. It has the ranges too. For the first batch of a query, Spark asks for `start`
         again on every restart, and the consumer may have moved since.
 
-        Raises:
-            ConfigError: the checkpoint belongs to another queue, consumer or cluster.
-            SchemaMismatchError: the queue's columns changed under the running query.
-            DataLossError: the queue was recreated under the running query.
+        Raises what `latestOffset` raises, and `SchemaMismatchError` if the queue's columns have changed.
         """
         if start == end:
             return []
@@ -182,10 +179,7 @@ class QueueStreamReader(DataSourceStreamReader, versions.SupportsTriggerAvailabl
         """Advance the consumer to `end` where it lags; our sink has usually done that.
 
         While there is always something to read, the consumer is read at most once a second. Where a sink
-        advances it, it is read less often.
-
-        Raises:
-            OffsetConflictError: another client keeps moving the consumer, and it still lags.
+        advances it, it is read less often. See `ConsumerFollower.move_when_due`.
         """
         offset = QueueOffset.from_json(end)
         if offset.queue_id != self._queue.info.id:

@@ -132,10 +132,8 @@ class Plan:
         task: what the tasks do; `None` where the rows come to the driver.
         rehearsal: what they do before, once over all rows, without writing; `None` for nothing.
         by_driver: whether the driver does it, with all rows, in the place of the tasks.
-        needs_partitions: whether rows that come to the driver carry their Spark partition.
         ends_tell: whether the driver need not know more of Spark partitions than where one ends.
         is_by_position: whether a repeated task must get the same rows in the same order.
-        is_once: whether only the first attempt of each task may write.
     """
 
     given: TargetBatch
@@ -143,10 +141,8 @@ class Plan:
     task: RowTask | None = None
     rehearsal: Rehearsal | None = None
     by_driver: bool = False
-    needs_partitions: bool = False
     ends_tell: bool = False
     is_by_position: bool = False
-    is_once: bool = False
 
 
 class Mode(ABC):
@@ -195,7 +191,4 @@ class Mode(ABC):
 
         Args:
             arrived: all that tasks have reported, or all rows where they come to the driver.
-
-        Raises:
-            ExactlyOnceError: the rows cannot be written.
         """

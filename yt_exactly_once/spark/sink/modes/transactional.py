@@ -67,25 +67,16 @@ class Transactional(Mode):
         if given.transaction is not None:
             settings = self.settings(given, target.of_batch(given.batch))
             task = JoinedInsertTask(settings, given.transaction)
-            return Plan(given, settings.names, task, is_once=True)
-        return Plan(
-            given,
-            given.placed_columns,
-            needs_partitions=target.needs_partitions,
-            # A replay must cut the same parts, and need not know how the rows were numbered.
-            ends_tell=not (target.orders_keys or self.options.split_oversized),
-        )
+            return Plan(given, settings.names, task)
+        # A replay must cut the same parts, and need not know how the rows were numbered.
+        ends_tell = not (target.orders_keys or self.options.split_oversized)
+        return Plan(given, given.placed_columns, ends_tell=ends_tell)
 
     def finish(self, plan: Plan, arrived: Iterable[pa.RecordBatch]) -> list[TargetRows]:
         """See `Mode.finish`: the rows of the target, and rejected ones if there are any.
 
         Payloads for one tablet, or of one Spark partition where keys choose the tablet, share a lane and
-        so keep their order.
-
-        Raises:
-            BatchTooLargeError: more rows than one transaction may write.
-            DuplicateKeyError: two rows have one key, and the target asks for unique keys.
-            AmbiguousOrderError: which of the rows of a key is the last one cannot be known.
+        so keep their order. More rows than one transaction may write are a `BatchTooLargeError`.
         """
         options, batch, target = self.options, plan.given.batch, plan.given.target
         if plan.given.transaction is not None:
@@ -94,7 +85,7 @@ class Transactional(Mode):
         if options.dead_letter_path is not None:
             rejects = Rejects(options.dead_letter_path, batch.query_id, batch.batch_id)
         encoder = RowEncoder(target.of_batch(batch), rejects)
-        encoded = encode_batches(arrived, encoder, is_placed=plan.needs_partitions)
+        encoded = encode_batches(arrived, encoder, is_placed=target.needs_partitions)
         if not options.split_oversized:
             target.require_room(encoded.rows_by_tablet)
         unique = target.options.unique_keys
@@ -128,11 +119,10 @@ class Transactional(Mode):
 def _distinct_keys(
     by_partition: Iterable[list[pa.LargeBinaryArray]], target: str, *, unique: bool
 ) -> pa.LargeBinaryArray:
-    """Return every key once.
+    """Return every key once, or raise an error.
 
-    Raises:
-        DuplicateKeyError: a key is there twice, and each row must have one of its own.
-        AmbiguousOrderError: a key is in several Spark partitions, and the last one is to count.
+    That is `DuplicateKeyError` if a key is there twice and must be unique, and `AmbiguousOrderError` if it is
+    in several Spark partitions, where its last row is not known.
     """
     arrays = [pa.array([], pa.large_binary())]
     for keys in by_partition:
