@@ -43,7 +43,7 @@ def require_java() -> None:
 def require_startable() -> None:
     """Return when this process has a JVM, can start one, or needs none (Spark Connect).
 
-    Otherwise raise `JavaNotFoundError`. Unlike `require_java` it starts nothing, and does not know the release.
+    Otherwise raise `JavaNotFoundError`. Unlike `require_java` it starts nothing: it knows no release.
     """
     # Not imported: in a process without PySpark no JVM runs, and tools without Spark use this module.
     context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
