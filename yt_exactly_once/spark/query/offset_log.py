@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Self
 from yt_exactly_once import advice
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.commit.formats import require_known_format
-from yt_exactly_once.commit.notes import Notes
 from yt_exactly_once.errors import ConfigError, ExactlyOnceError
 
 if TYPE_CHECKING:
+    from yt_exactly_once.commit.notes import Notes
     from yt_exactly_once.ytsaurus.browsing import Cluster
 
 NEW_QUERY = "Start a new query with a new checkpoint location"
