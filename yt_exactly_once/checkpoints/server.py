@@ -125,11 +125,7 @@ class _Connection(HttpToolsProtocol):
 
 
 class GatewayServer:
-    """Listens from its construction, and serves between `start` and `stop`.
-
-    Raises:
-        ConfigError: the address is taken or is not one of this machine.
-    """
+    """Listens from its construction, or raises `ConfigError`, and serves between `start` and `stop`."""
 
     def __init__(self, webhdfs: WebHdfs, host: str, port: int) -> None:
         self._webhdfs = webhdfs

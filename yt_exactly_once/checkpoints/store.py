@@ -93,11 +93,7 @@ class _Reached(ABC):
 
 
 class RunningGateway(_Reached):
-    """A gateway that another process runs; use `gateway_at`.
-
-    Attributes:
-        address: `host:port` under which Spark reaches it.
-    """
+    """A gateway that another process runs at an `address`, which is `host:port`; use `gateway_at`."""
 
     def __init__(self, location: str) -> None:
         super().__init__(urlsplit(location).netloc)
@@ -139,11 +135,7 @@ def gateway_at(location: str) -> RunningGateway:
 
 
 class Checkpoints(_Reached):
-    """A gateway in this process.
-
-    Attributes:
-        address: `host:port` under which Spark reaches it.
-    """
+    """A gateway in this process, with the `address` under which Spark reaches it: `host:port`."""
 
     def __init__(self, address: str, places: Places, *, adds_paths: bool) -> None:
         super().__init__(address)

@@ -217,10 +217,7 @@ class WebHdfs:
         }
 
     def without_cluster(self, request: Request) -> Answer | None:
-        """Return the answer to a request that is not about a file; `None` if the cluster must be asked.
-
-        Raise `AccessError` if the secret is wrong, or the place is not served.
-        """
+        """Return the answer to a request without a path; `None`, or `AccessError`, for one about a file."""
         if request.operation in _WITHOUT_PATH:
             return Answer.of(_WITHOUT_PATH[request.operation])
         self._places.locate(request.path)

@@ -7,12 +7,7 @@ from typing import Any, NamedTuple
 
 
 class PartitionRange(NamedTuple):
-    """Rows of one queue partition.
-
-    Attributes:
-        start: first row.
-        end: first row that does not belong to them.
-    """
+    """Rows of one queue partition, from `start` on and before `end`."""
 
     partition: int
     start: int

@@ -38,11 +38,7 @@ class Reader(Protocol):
 
 
 class OpenTransaction(NamedTuple):
-    """What another process needs to write into an open transaction.
-
-    Attributes:
-        proxy: address of the proxy that holds it.
-    """
+    """What another process needs to write into an open transaction: its id, and the proxy that holds it."""
 
     id: str
     proxy: str

@@ -150,11 +150,7 @@ class Tally:
         return {**values, **(_NO_DIGEST if self.digest is None else self.digest.to_row())}
 
     def after(self, written: Written, *, is_same: bool) -> Tally:
-        """Return the tally after one more part.
-
-        Args:
-            is_same: whether it is a part of the batch that was counted last.
-        """
+        """Return the tally after one more part, of the batch that was counted last or of a later one."""
         last = self if is_same else Tally()
         return Tally(
             rows=last.rows + written.rows,

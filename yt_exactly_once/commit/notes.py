@@ -264,11 +264,7 @@ class History:
                 )
 
     def note_use(self, notes: Notes, cluster_id: str) -> None:
-        """Note, before the first commit, that the query uses a ledger and a cluster.
-
-        Args:
-            cluster_id: see `Cluster`; empty where nobody has asked.
-        """
+        """Note, before the first commit, that the query uses a ledger, and a cluster if its id is known."""
         path, number = self.ledger.path, self.batch.batch_id
         for target in self.ledger.targets:
             ids = {NoteKind.LEDGER: self.ledger_id, NoteKind.CLUSTER: cluster_id}

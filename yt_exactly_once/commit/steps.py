@@ -78,11 +78,7 @@ class TransactionSteps:
         ]
 
     def fill(self, transaction: Transaction, read: Read, part: Part, number: int) -> None:
-        """Steps 6 to 8: write the rows, move the consumers and record the part.
-
-        Args:
-            read: what step 5 finds, or is expected to find.
-        """
+        """Steps 6 to 8: write the rows, move the consumers and record the part, by what step 5 reads."""
         planned = self.moves(read)
         replaced = [_replace(transaction, target) for target in part.targets]
         lanes = [(target, lane) for target in part.targets for lane in target.lanes if lane]

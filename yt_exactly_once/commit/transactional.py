@@ -33,13 +33,7 @@ SHARE_AHEAD = 4
 
 @dataclass(frozen=True)
 class Committed:
-    """How a batch was committed.
-
-    Attributes:
-        transaction_id: the transaction that carried it.
-        attempts: how many attempts it took.
-        entry: what the ledger has of it; `None` if an earlier run had committed it.
-    """
+    """How a batch was committed; there is no entry if an earlier run had committed it."""
 
     transaction_id: str
     attempts: int

@@ -19,17 +19,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 __all__ = [
-    "HAS_ADMISSION_CONTROL",
-    "STATE_STORE_WRITER",
     "ArrowStreamWriter",
     "ReadAllAvailable",
     "ReadLimit",
     "ReadMaxBytes",
     "ReadMaxRows",
     "SupportsTriggerAvailableNow",
-    "arrow_batches",
-    "require_formats",
-    "rows_of_full_batch",
 ]
 
 SPARK = tuple(int(number) for number in pyspark.__version__.split(".")[:2])

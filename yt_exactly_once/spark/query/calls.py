@@ -134,13 +134,11 @@ class Calls:
     def _rows_of(self, place: Place, keys: Sequence[LedgerKey]) -> list[_Row]:
         run = place.query_id, place.run_id
         if run not in self._runs:
-            over = [
-                other
+            self._runs = {
+                other: rows
                 for other, rows in self._runs.items()
-                if other[0] == place.query_id and all(row.running is None for row in rows.values())
-            ]
-            for other in over:
-                del self._runs[other]
+                if other[0] != run[0] or any(row.running is not None for row in rows.values())
+            }
         known = self._runs.setdefault(run, {})
         return [known.setdefault(key, _Row()) for key in keys]
 

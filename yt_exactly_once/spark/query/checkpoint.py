@@ -121,11 +121,7 @@ class CheckpointFiles(OffsetLog):
 
 
 class WriterFiles(CheckpointFiles):
-    """The offset log for a streaming writer, which has the checkpoint's path and no JVM.
-
-    Args:
-        output_mode: of the query.
-    """
+    """The offset log for a streaming writer, which has the checkpoint's path and no JVM."""
 
     def __init__(
         self, location: str, connection: Connection | None = None, output_mode: str = ""

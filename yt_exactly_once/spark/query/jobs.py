@@ -74,12 +74,7 @@ def described(frame: Any, batch: MicroBatch, step: str) -> Iterator[None]:
 
 
 class Lineage(NamedTuple):
-    """The RDDs that an RDD is computed from.
-
-    Attributes:
-        shuffles: whether rows are moved from task to task.
-        rdds: their classes, by id.
-    """
+    """The classes of the RDDs that an RDD is computed from, by id, and whether there is a shuffle."""
 
     shuffles: bool
     rdds: dict[int, str]
@@ -99,8 +94,7 @@ class Lineage(NamedTuple):
 def require_straight(job: DataFrame, batch: MicroBatch) -> None:
     """Check that a repeated task gets the same rows in order; raise `ConfigError` if that is not known.
 
-    Args:
-        job: the DataFrame whose tasks write; it is not computed, but Spark runs the shuffles below it.
+    The DataFrame is not computed, but Spark runs the shuffles below it.
     """
     jvm = getattr(job.sparkSession, "_jvm", None)
     if jvm is None:

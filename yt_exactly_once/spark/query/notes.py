@@ -69,9 +69,6 @@ class LedgerNotes:
     """Notes that the checkpoint has refused, as an attribute of the ledger's table.
 
     A row of the ledger says what is committed, and there may be none yet. An attribute is in nobody's way.
-
-    Args:
-        retry: for requests that fail.
     """
 
     def __init__(

@@ -84,12 +84,7 @@ class QueueOffset:
 
     @classmethod
     def from_json(cls, offset: Mapping[str, Any]) -> Self:
-        """Read an offset of Spark's log.
-
-        Raises:
-            NewerFormatError: a newer version of this package wrote it.
-            ConfigError: it was not written by this source.
-        """
+        """Read an offset of Spark's log; raise `NewerFormatError` or, if it is damaged, `ConfigError`."""
         try:
             require_known_format(int(offset[FORMAT]), OFFSET_VERSION, "An offset in the checkpoint")
             return cls(
@@ -186,11 +181,7 @@ class Place:
 
 
 class OffsetLog(ABC):
-    """What Spark says of one query.
-
-    Attributes:
-        notes: in the checkpoint of the query.
-    """
+    """What Spark says of one query, and the notes in its checkpoint."""
 
     notes: Notes
 

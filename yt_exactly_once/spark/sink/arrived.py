@@ -66,12 +66,7 @@ def packed(batches: Iterable[pa.RecordBatch]) -> bytes:
 
 @dataclass(frozen=True)
 class WriterTask:
-    """What each task of a streaming writer does. It travels to the executors.
-
-    Attributes:
-        plan: what is done with the rows.
-        is_replay: whether the batch was found in the ledger, and so must not be written.
-    """
+    """What each task of a streaming writer does: it writes no replay. It travels to the executors."""
 
     plan: Plan
     is_replay: bool = False
@@ -117,9 +112,7 @@ class WriterTask:
 class TaskRows(Rows):
     """The rows of a batch of a streaming writer: Spark computes them before it asks for the commit.
 
-    Attributes:
-        columns: of the DataFrame.
-        messages: one per partition; `None` while the batch is planned.
+    It has one message per partition then; `None` while the batch is planned.
     """
 
     columns: StructType

@@ -206,11 +206,7 @@ class JobSink(TransactionalSink):
 
 
 class JobWriter(DataSourceArrowWriter):
-    """Writes one job. Spark pickles it for the tasks and for the commit.
-
-    Args:
-        task: what each task does.
-    """
+    """Writes one job. Spark pickles it for the tasks and for the commit."""
 
     def __init__(self, job: Job, schema: StructType, task: WriterTask) -> None:
         self._job, self._schema, self._task = job, schema, task
@@ -243,10 +239,6 @@ class JobWriter(DataSourceArrowWriter):
 
 
 def job_writer(options: Mapping[str, str], schema: StructType, *, overwrites: bool) -> JobWriter:
-    """Plan a batch job, and return what writes it; nothing is written if this raises.
-
-    Args:
-        overwrites: whether the save mode is `overwrite`; it is `append` otherwise.
-    """
+    """Plan a batch job, and return what writes it; nothing is written if this raises."""
     job = Job.parse(options, overwrites=overwrites)
     return JobWriter(job, schema, JobSink(job).plan(schema))

@@ -204,13 +204,7 @@ def _gathered(
 
 @dataclass
 class _Held:
-    """Rows that wait until a request is full.
-
-    Attributes:
-        batches: the rows, each batch of one place.
-        rows: how many.
-        bytes: how much memory they take.
-    """
+    """Rows that wait until a request is full, each batch of one place; how many, and of what size."""
 
     batches: list[pa.RecordBatch] = field(default_factory=list)
     rows: int = 0

@@ -147,10 +147,7 @@ def _history(delivery: Delivery, notes: Collection[Note], ledger_id: str = "") -
 
 
 def require_cluster(delivery: Delivery) -> None:
-    """Check, once per run and before anything is created, that the cluster is that of the query.
-
-    If it is another one, raise `ConfigError`.
-    """
+    """Raise `ConfigError`, once per run and before anything is created, if the cluster is another one."""
     run, mode = delivery.run, delivery.mode
     if not run.cluster_id:
         cluster_id = cluster_of(mode.connection).id

@@ -374,11 +374,7 @@ class SinkOptions:
         return range(pair[0], pair[1] + 1)
 
     def request_size(self, configured: str | None) -> int:
-        """Return how many rows a request carries at most; raise `ConfigError` if the conf is no such number.
-
-        Args:
-            configured: what `DYN_BATCH_SIZE_CONF` is in the Spark session.
-        """
+        """Return how many rows a request carries at most, perhaps by the conf of the Spark session."""
         size = self.dyn_batch_size
         if size is None:
             try:

@@ -24,11 +24,7 @@ _MOST_WAITING = 100
 
 
 class PastBatches:
-    """Writes the entries of committed batches into a table.
-
-    Args:
-        path: of the table; the first entry creates it.
-    """
+    """Writes the entries of committed batches into a table, which the first one creates."""
 
     def __init__(self, connection: Connection, path: str) -> None:
         self._connection = connection

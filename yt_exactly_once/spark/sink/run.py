@@ -65,10 +65,9 @@ class Rows(ABC):
 
     @abstractmethod
     def compute(self, plan: Plan) -> Iterable[pa.RecordBatch]:
-        """Compute the rows, once, and let tasks do with them what is planned.
+        """Compute the rows, once, let tasks do what is planned, and return what they report.
 
-        Returns:
-            All that tasks have reported; or all rows, where they come to the driver.
+        Or return all rows, where they come to the driver.
         """
 
     def pass_over(self) -> None:  # noqa: B027 - a writer gets them computed

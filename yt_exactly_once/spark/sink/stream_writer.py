@@ -90,13 +90,7 @@ class WriterSink(TransactionalSink):
 
 
 class StreamWriter(ArrowStreamWriter):
-    """Writes one batch. Spark pickles it for the tasks, which need no more than their part.
-
-    Args:
-        task: what the tasks do, where Spark plans.
-        sink: returns the sink of this process.
-        schema: of the DataFrame.
-    """
+    """Writes one batch. Spark pickles it for the tasks, which need no more than their part."""
 
     def __init__(
         self,

@@ -143,11 +143,7 @@ class TransactionalSink:
     def _delivery(
         self, place: Place, rows: Rows, run_of: Callable[[MicroBatch], QueryRun]
     ) -> Iterator[Delivery]:
-        """Let one call for a batch through, or refuse it; see `Calls.call`.
-
-        Yields:
-            What every step needs, with targets that are prepared.
-        """
+        """Let one call for a batch through, with prepared targets, or refuse it; see `Calls.call`."""
         options, emit = self.options, self._emitter(place)
         keys = [LedgerKey(options.cluster.proxy, options.ledger, path) for path in self._paths]
         spare = LedgerNotes(self._connection, options.ledger, place.query_id, options.retry, emit)
@@ -392,11 +388,7 @@ class TransactionalSink:
     def _compute(
         self, delivery: Delivery, transaction: OpenTransaction | None = None
     ) -> list[TargetRows]:
-        """Evaluate the DataFrame, once; where tasks write, they have written its rows then.
-
-        Args:
-            transaction: into which tasks write; `None` where the mode decides.
-        """
+        """Evaluate the DataFrame, once. Where tasks write, maybe into a transaction, they have done so then."""
         rows, targets, written = delivery.rows, delivery.run.targets, list[TargetRows]()
         by_driver, ends_tell = sender.driver_stands_in(delivery), sender.ends_tell(delivery)
         what = f"compute {', '.join(self._paths)}"

@@ -85,12 +85,7 @@ class OpenedQueue:
 
 @dataclass(frozen=True)
 class OpenedTable:
-    """A table that is no queue, found in order.
-
-    Attributes:
-        table: as it was found.
-        arrow: its columns as Spark gets them.
-    """
+    """A table that is no queue, found in order, and its columns as Spark gets them."""
 
     is_queue: ClassVar[bool] = False
 

@@ -150,11 +150,7 @@ class SourceOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:
-        """Read the options as Spark hands them over; raise `ConfigError` if one is impossible.
-
-        Args:
-            options: names in any case, values as strings.
-        """
+        """Read the options as Spark gives them, in any case; raise `ConfigError` if one is impossible."""
         given = {"path": "", **{name.lower(): value for name, value in options.items()}}
         require_known(given, OPTION_NAMES, "The source yt")
         values = read_texts(cls, given)

@@ -33,12 +33,7 @@ T = TypeVar("T")
 
 
 class PackedQueue:
-    """An opened queue or table that is unpickled where it is used first.
-
-    Attributes:
-        spark_schema: of its rows; known without unpickling.
-        is_queue: whether it is a queue; known without unpickling.
-    """
+    """An opened queue or table that is unpickled where it is used first; its schema is known before."""
 
     def __init__(self, opened: OpenedQueue | OpenedTable) -> None:
         self.spark_schema: StructType = opened.spark_schema
@@ -68,13 +63,7 @@ class PackedQueue:
 
 
 class PatientQueue:
-    """The queue of one query, for planning, following the consumer and telling the lag.
-
-    Args:
-        packed: the queue, as it was when the query was defined.
-        clock: seconds that never go back.
-        sleep: waits that many seconds.
-    """
+    """The queue of one query, for planning, following the consumer and telling the lag."""
 
     def __init__(
         self, packed: PackedQueue, clock: Callable[[], float], sleep: Callable[[float], None]

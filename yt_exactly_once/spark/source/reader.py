@@ -250,10 +250,8 @@ def reader_of(
 ) -> QueueStreamReader:
     """Return a reader, of the kind that the installed version of Spark asks.
 
-    Raises:
-        NotAQueueError: the table is no queue.
-        ConfigError: an option is for batch reads.
-        SchemaMismatchError: the query was given a schema of its own, and it is another one.
+    Raise `NotAQueueError` for another table, `ConfigError` for an option of batch reads, and
+    `SchemaMismatchError` if the query was given another schema of its own.
     """
     if not packed.is_queue:
         raise NotAQueueError(

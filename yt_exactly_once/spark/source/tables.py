@@ -63,14 +63,9 @@ _PUSHDOWN = "pyspark.sql.worker.data_source_pushdown_filters"
 def batch_reader(
     packed: PackedQueue, options: Mapping[str, str], schema: StructType
 ) -> DataSourceReader:
-    """Return what reads a table or a part of a queue once.
+    """Return what reads a table, or a part of a queue, once: all columns, or those that the query has named.
 
-    Args:
-        schema: the columns that the query wants: all, or those it has named.
-
-    Raises:
-        ConfigError: an option is for streams.
-        SchemaMismatchError: the query wants a column that the table does not have.
+    Raise `ConfigError` for an option of streams, and `SchemaMismatchError` for a column that is not there.
     """
     for name in options:
         if name.lower() in _OF_STREAMS:

@@ -222,11 +222,7 @@ class _NumberedSession:
 
 @dataclass(frozen=True)
 class RehearsalTask(Rehearsal):
-    """Reports, for each session, the digest of those rows of the task that the session has.
-
-    Attributes:
-        sessions: those that have rows of the batch, by name.
-    """
+    """Reports, for each session, the digest of those rows of the task that the session has."""
 
     numbering: Numbering
     sessions: Mapping[str, SessionState]

@@ -55,13 +55,7 @@ def position_session(partition: int) -> str:
 
 @dataclass(frozen=True)
 class NumberedRows:
-    """Rows of one chunk that go through one session.
-
-    Attributes:
-        home: the tablet of the queue or the Spark partition.
-        rows: in order.
-        numbers: one per row.
-    """
+    """Rows of one chunk that go through one session, in order; `home` is a tablet or a Spark partition."""
 
     session: str
     home: int
@@ -82,12 +76,7 @@ class NumberedRows:
 
 @dataclass(frozen=True)
 class Numbering:
-    """How the rows of a batch are numbered.
-
-    Attributes:
-        by_source: by their place in the queue; by their position in a task otherwise.
-        plan: what is written of a row.
-    """
+    """How the rows of a batch are numbered: by their place in the queue, or by their position in a task."""
 
     batch: MicroBatch
     by_source: bool

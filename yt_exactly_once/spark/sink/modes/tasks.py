@@ -139,8 +139,7 @@ class TaskMode(Mode):
 class InsertTask(RowTask):
     """Writes chunks, each in a transaction of its own that the proxy begins and commits.
 
-    Attributes:
-        unique_keys: refuse two rows with one key, as far as this task sees them, and report hashes.
+    With `unique_keys` it refuses two rows with one key, as far as it sees them, and reports hashes.
     """
 
     unique_keys: bool
