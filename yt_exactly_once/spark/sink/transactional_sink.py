@@ -388,7 +388,7 @@ class TransactionalSink:
     def _compute(
         self, delivery: Delivery, transaction: OpenTransaction | None = None
     ) -> list[TargetRows]:
-        """Evaluate the DataFrame, once. Where tasks write, maybe into a transaction, they have done so then."""
+        """Evaluate the DataFrame, once. Where tasks write, they have written its rows then."""
         rows, targets, written = delivery.rows, delivery.run.targets, list[TargetRows]()
         by_driver, ends_tell = sender.driver_stands_in(delivery), sender.ends_tell(delivery)
         what = f"compute {', '.join(self._paths)}"
