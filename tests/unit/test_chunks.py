@@ -77,9 +77,7 @@ class Encoder:
 
     def __init__(self, *, size, is_ordered):
         self.target = SimpleNamespace(
-            placement=Placement(None),
-            request_size=size,
-            orders_keys=is_ordered,
+            placement=Placement(None), request_size=size, orders_keys=is_ordered
         )
         self.added = []
         self.lanes = {}
