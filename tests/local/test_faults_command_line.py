@@ -1,7 +1,8 @@
-"""What `yt-exactly-once local` takes: faults that are given, recorded and replayed, and a token."""
+"""What `yt-exactly-once local` takes: faults that are given, recorded and replayed, features, and a token."""
 
 import contextlib
 import json
+import re
 import subprocess
 import sys
 
@@ -83,25 +84,31 @@ def test_rule_is_read_from_text(text, rule):
     assert faults.from_text(text) == rule
 
 
-@pytest.mark.parametrize("text", ["error,code", "error,=1", "error,"])
-def test_malformed_rule_is_a_usage_error(capsys, tmp_path, text):
-    """It is refused before anything starts."""
-    assert cli.main(["local", "--data-dir", str(tmp_path / "d"), "--fault", text]) == 2
-    assert not (tmp_path / "d").exists()
-    assert "--fault" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("content", [None, "{", "{}"])
-def test_unreadable_plan_is_refused_before_anything_starts(capsys, tmp_path, content):
-    """One line that names the file."""
-    plan = tmp_path / "plan.json"
+@pytest.mark.parametrize(
+    ("flag", "value", "content", "said"),
+    [
+        *(("--fault", text, None, "--fault") for text in ("error,code", "error,=1", "error,")),
+        *(("--replay-faults", "plan.json", text, "plan.json") for text in (None, "{", "{}")),
+        ("--feature", "strange", None, r"no feature 'strange'(?s:.*)--list-features"),
+    ],
+)
+def test_what_is_malformed_is_refused_before_anything_starts(
+    capsys, tmp_path, monkeypatch, flag, value, content, said
+):
+    """With the flag, the file, or what there is."""
+    monkeypatch.chdir(tmp_path)
     if content is not None:
-        plan.write_text(content)
-    data_dir = tmp_path / "d"
-    arguments = ["local", "--data-dir", str(data_dir), "--replay-faults", str(plan)]
-    assert cli.main(arguments) == 2
-    assert str(plan) in capsys.readouterr().err
-    assert not data_dir.exists()
+        (tmp_path / value).write_text(content)
+    assert cli.main(["local", "--data-dir", str(tmp_path / "d"), flag, value]) == 2
+    assert re.search(said, capsys.readouterr().err)
+    assert not (tmp_path / "d").exists()
+
+
+def test_feature_of_the_command_line_reaches_the_cluster(tmp_path):
+    """A longest lease of two seconds is what a transaction gets."""
+    feature = "max_master_transaction_timeout_seconds=2"
+    with _served(tmp_path, "--feature", feature) as client:
+        assert client.get(f"#{client.start_transaction(timeout=9000)}/@timeout") == 2000
 
 
 def test_unknown_fault_is_refused(capsys, tmp_path):

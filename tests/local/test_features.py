@@ -1,8 +1,6 @@
-"""Features of the embedded cluster: their names, values, and the way from the command line."""
+"""Features of the embedded cluster: their names and values."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -45,35 +43,6 @@ def test_features_are_listed(capsys):
     listed = capsys.readouterr().out
     for feature in FEATURES.values():
         assert f"{feature.name}={json.dumps(feature.default)}\n" in listed
-
-
-def test_unknown_feature_of_the_command_line_is_refused(tmp_path, capsys):
-    """Nothing is started."""
-    assert cli.main(["local", "--data-dir", str(tmp_path / "d"), "--feature", "strange"]) == 2
-    said = capsys.readouterr().err
-    assert "no feature 'strange'" in said
-    assert "--list-features" in said
-    assert not (tmp_path / "d").exists()
-
-
-def test_feature_of_the_command_line_reaches_the_cluster(tmp_path):
-    """A longest lease of two seconds is what a transaction gets."""
-    command = [sys.executable, "-m", "yt_exactly_once", "local", "--port", "0", "--data-dir"]
-    command += [str(tmp_path), "--feature", "max_master_transaction_timeout_seconds=2"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            url = process.stdout.readline().split()[-1]
-            script = (
-                "import sys; from yt.wrapper import YtClient;"
-                "c = YtClient(sys.argv[1], config={'token': '', 'enable_token': False});"
-                "print(c.get(f'#{c.start_transaction(timeout=9000)}/@timeout'))"
-            )
-            found = subprocess.run(
-                [sys.executable, "-c", script, url], capture_output=True, text=True, check=True
-            )
-        finally:
-            process.terminate()
-    assert found.stdout.strip() == "2000"
 
 
 def test_master_lease_is_cut_to_an_hour(client):
