@@ -140,14 +140,6 @@ def test_something_else_at_the_path_is_refused(create, client, tmp):
         create(name="static")
 
 
-def test_missing_target_says_how_to_create_it(stream):
-    """The remedy names the function."""
-    flow = stream(rows=10)
-    flow.client.remove(flow.target)
-    text = flow.fail("TableNotFoundError")
-    assert f"yt_exactly_once.create_table('{flow.target}', df.schema" in text
-
-
 @pytest.mark.parametrize("is_sorted", first_of([False, True]), ids=["ordered", "sorted"])
 def test_frame_of_a_query_is_written_into_the_table_made_for_it(stream, cluster, is_sorted):
     """With the service columns in the frame, which are no columns of the table."""

@@ -9,7 +9,6 @@ from tests.flows import AGGREGATION, STATELESS, columns, create_table
 from tests.integration.streams import finish
 from tests.tiers import first_of
 from yt_exactly_once import Event
-from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.spark.sink import run as query_run
 
 
@@ -96,12 +95,3 @@ def test_target_replaced_under_the_running_query_is_noticed(flow, monkeypatch):
         flow.run(replace)
     assert flow.entry().batch_id == 1
     assert rows_in(flow) == 0
-
-
-@pytest.mark.parametrize("token", first_of(["wrong", None]))
-def test_wrong_or_missing_token_stops_the_query(flow, token):
-    """And is not repeated until somebody looks."""
-    with LocalCluster(token="right") as guarded:
-        text = flow.fail("AccessError", proxy=guarded.proxy_urls[0], token=token)
-    assert "YT_TOKEN" in text
-    flow.assert_untouched()

@@ -97,20 +97,6 @@ def test_bad_rows_go_to_the_reject_table_once(flow, faults, options):
     )
 
 
-def test_batch_with_bad_rows_fails_unless_they_are_rejected(flow):
-    """The error tells the column, the type of the value, and where the row came from."""
-    with pytest.raises(Exception, match="EncodingError") as caught:
-        run(flow, flow.sink())
-    text = str(caught.value)
-    assert (
-        "A value of column value, int64 in the DataFrame, cannot be written as int64: it is null"
-        in text
-    )
-    assert "source_partition=" in text
-    assert "source_row=" in text
-    flow.assert_untouched()
-
-
 @pytest.mark.further
 def test_rows_of_several_targets_are_rejected_one_by_one(flow, client, tmp):
     """One target may take what the other cannot."""

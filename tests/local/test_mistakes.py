@@ -89,7 +89,7 @@ MISTAKES = {
     ),
     "no target": (
         lambda proxy, _: check(proxy, "//home/none"),
-        r"TableNotFoundError: There is no such table \[path=//home/none\]\. Check the path\. Or, if no query",
+        r"TableNotFoundError: There is no such table .*Or, .*create_table\('//home/none', df\.schema",
     ),
     "a static target": (
         lambda proxy, _: check(proxy, "//home/static"),
