@@ -16,6 +16,7 @@ from typing import Any
 
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.ql.binding.bound import Bound
+from yt_exactly_once.local.ql.binding.bound import Column as BoundColumn
 from yt_exactly_once.local.ql.binding.evaluation import Compute, compiled, failing_on_a_row, stored
 from yt_exactly_once.local.ql.binding.query import BoundQuery, Order, Resolve, bind_query
 from yt_exactly_once.local.ql.coverage import Read, reading
@@ -151,11 +152,13 @@ def _run(query: BoundQuery, read: _Limited, places: dict[str, int], output_limit
     # One row more than allowed shows that the answer is incomplete.
     most = output_limit + 1 if query.limit is None else min(query.limit, output_limit + 1)
     start = max(query.offset, 0)
-    outputs = [stored(output.bound, places) for output in query.outputs]
-    found = [
-        tuple([output(row) for output in outputs])
-        for row in islice(rows, start, min(start + most, sys.maxsize))
-    ]
+    chosen = islice(rows, start, min(start + most, sys.maxsize))
+    read_as = [each.bound.name for each in query.outputs if isinstance(each.bound, BoundColumn)]
+    if read_as == list(places) and len(read_as) == len(query.outputs):
+        found = list(chosen)
+    else:
+        outputs = [stored(output.bound, places) for output in query.outputs]
+        found = [tuple([output(row) for output in outputs]) for row in chosen]
     decoded = values.decode_rows(columns, found[:output_limit])
     return Answer(decoded, read.is_cut, len(found) > output_limit, columns)
 
