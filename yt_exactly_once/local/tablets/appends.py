@@ -31,13 +31,7 @@ def append(
     timestamp: int,
     delay: float,
 ) -> None:
-    """Append the rows of one commit; with a delay they only appear after it.
-
-    Args:
-        connection: from `Store.write`.
-        parts: the rows by tablet.
-        delay: seconds.
-    """
+    """Append the rows of one commit, given by tablet; with a delay in seconds they only appear after it."""
     pages = {index: pack(layout, several) for index, several in parts.items()}
     if not delay:
         apply(connection, layout, pages, timestamp)

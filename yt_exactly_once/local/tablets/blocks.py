@@ -87,13 +87,7 @@ def append(
     passed: int,
     timestamp: int,
 ) -> tuple[int, int]:
-    """Write rows behind the last one of a tablet; return how many it has then, and their weight.
-
-    Args:
-        connection: from `Store.write`.
-        first: how many rows it has had.
-        passed: their data weight.
-    """
+    """Write rows behind the `first` ones of a tablet, which weigh `passed`; return both as they are then."""
     past = first
     for page in pages:
         _insert(connection, tablet_id, page, past, timestamp, timestamp, passed)

@@ -18,14 +18,9 @@ def load(
     chunk: Chunk,
     timestamp: int,
 ) -> None:
-    """Put the rows of a chunk behind those that are there.
+    """Put the rows of a chunk, by column, behind those of a table with one unmounted tablet.
 
-    Args:
-        connection: from `Store.write`.
-        layout: the table; it has one unmounted tablet.
-        columns: stored values by column; keys come in order.
-        chunk: the chunk; a read before it was written does not see rows of a sorted table.
-        timestamp: of the change.
+    Keys come in order. A read before the chunk was written does not see its rows in a sorted table.
     """
     tablet = layout.tablets[0]
     count = len(columns[0])

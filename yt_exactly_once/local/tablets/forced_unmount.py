@@ -22,13 +22,7 @@ _PERIOD = "dynamic_store_auto_flush_period"
 def drop_unflushed(
     connection: Connection, layout: TableLayout, indexes: Sequence[int], attributes: dict[str, Any]
 ) -> None:
-    """Bring tablets back to what was flushed.
-
-    Args:
-        connection: from `Store.write`.
-        indexes: the tablets that are unmounted by force.
-        attributes: of the node, with the period of the automatic flush.
-    """
+    """Bring tablets back to what was flushed; attributes of the node have the period of the flush."""
     horizon = _horizon(attributes)
     for index in indexes:
         marked, last = counters.of(connection, layout, index, "flushed_ts", "last_write_ts")

@@ -52,17 +52,7 @@ def create(connection: Connection, node_id: str, attributes: dict[str, Any]) -> 
     """Create the storage of a new dynamic table.
 
     Consumers and producers (`treat_as_queue_consumer`, `treat_as_queue_producer`) for which no schema
-    is given get their fixed one, and are mounted at once.
-
-    Args:
-        connection: from `Store.write`.
-        attributes: what the client gave to `create`.
-
-    Returns:
-        The attributes to keep on the node.
-
-    Raises:
-        YtError: the schema or another attribute is not allowed.
+    is given get their fixed one, and are mounted at once. Returns the attributes to keep on the node.
     """
     service = _service_schema(attributes)
     raw = attributes.get("schema")
@@ -102,11 +92,7 @@ def drop(connection: Connection, node_id: str) -> None:
 
 
 def copy(connection: Connection, source_node_id: str, new_node_id: str) -> None:
-    """Copy the storage of a dynamic table that is not mounted; the copy is unmounted.
-
-    Raises:
-        YtError: 1706 when a tablet of the source is mounted.
-    """
+    """Copy the storage of a dynamic table; raise 1706 unless it is frozen or unmounted, as its copy is."""
     source = load_layout(connection, source_node_id, source_node_id)
     if any(tablet.state not in ("unmounted", "frozen") for tablet in source.tablets):
         raise YtError(
@@ -144,11 +130,7 @@ def copy(connection: Connection, source_node_id: str, new_node_id: str) -> None:
 
 
 def check_movable(connection: Connection, node_id: str) -> None:
-    """Refuse to move a dynamic table with a mounted or frozen tablet.
-
-    Raises:
-        YtError: 1706.
-    """
+    """Refuse, with 1706, to move a dynamic table with a mounted or frozen tablet."""
     layout = find_layout(connection, node_id, node_id)
     if layout is not None:
         settings.check_unmounted(layout, "Cannot move dynamic table")
@@ -160,9 +142,6 @@ def check_change(
     """Refuse a change of a setting that is not allowed now; without a value, its removal.
 
     Settings act from the next mount or remount on, as on a real cluster.
-
-    Raises:
-        YtError: the attribute is computed or fixed now, or the value is not allowed.
     """
     layout = load_layout(connection, node.id, node.path)
     settings.check_change(layout, name, in_transaction=in_transaction)

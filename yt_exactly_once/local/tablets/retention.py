@@ -56,7 +56,6 @@ def check_start(
     """Refuse a transaction that started before what is known of conflicts in a tablet.
 
     Args:
-        connection: from `Store.write`.
         too_old: whether it has lived too long, however short the history.
 
     Raises:

@@ -81,11 +81,7 @@ def parse(given: str) -> LockType:
 
 
 def parse_write(given: str) -> LockType:
-    """Read the type of a lock that a write takes.
-
-    Raises:
-        YtError: there is no such type, or it is one for reading.
-    """
+    """Read the type of a lock that a write takes; raise `YtError` if it is none, or one for reading."""
     lock = parse(given)
     if lock not in _WRITE:
         raise YtError(f'Inappropriate lock type "{lock}" given for write modification')
@@ -101,11 +97,7 @@ def strongest(left: LockType, right: LockType) -> LockType:
 
 
 def merge(parts: Iterable[tuple[Iterable[bytes], Mapping[str, LockType]]]) -> dict[bytes, Mask]:
-    """Join the locks that a transaction takes, by row.
-
-    Args:
-        parts: encoded keys, and the locks that each of them gets.
-    """
+    """Join the locks that a transaction takes by row; parts are keys, and the locks of each of them."""
     masks: dict[bytes, Mask] = {}
     for keys, locks in parts:
         for key in keys:

@@ -41,11 +41,7 @@ _READ_ONLY = frozenset(_COMPUTED.split())
 
 
 def check_value(name: str, value: Any, *, is_sorted: bool) -> None:
-    """Refuse a value that a setting cannot have, at creation as well as later.
-
-    Raises:
-        YtError: the table has no such setting, or the value is not allowed.
-    """
+    """Refuse a value that a setting cannot have, at creation as well as later."""
     if name == "commit_ordering" and is_sorted:
         # Commits of sorted tables are ordered by their rows' locks.
         raise _cannot_set(name)
@@ -58,12 +54,9 @@ def check_value(name: str, value: Any, *, is_sorted: bool) -> None:
 def check_change(layout: TableLayout, name: str, *, in_transaction: bool) -> None:
     """Refuse to change or remove a setting that is fixed now.
 
-    Args:
-        in_transaction: whether the change would belong to a master transaction.
-
     Raises:
         YtError: 1706 when a tablet is mounted or frozen; code 1 for computed attributes and in
-            transactions.
+            master transactions.
     """
     if name in _READ_ONLY:
         raise _cannot_set(name)

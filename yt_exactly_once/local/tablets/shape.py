@@ -56,17 +56,12 @@ def reshard(
     count: int | None,
     parameters: dict[str, Any],
 ) -> None:
-    """Replace a range of tablets.
+    """Replace a range of tablets, which must be unmounted.
 
     Args:
-        connection: from `Store.write`.
-        layout: the table; the range must be unmounted.
         bounds: first and last tablet of the range; None for all.
         parameters: with `pivot_keys`, the first keys of the new tablets of a sorted table, or
             `trimmed_row_counts` and `cumulative_data_weights` of those of an ordered one.
-
-    Raises:
-        YtError: the request does not fit the table.
     """
     affected = tablet_range(layout, *bounds)
     raw_pivots = parameters.get("pivot_keys")
@@ -94,11 +89,7 @@ def reshard(
 
 
 def alter(connection: Connection, layout: TableLayout, raw_schema: Any) -> None:
-    """Change the schema of a table whose tablets are all unmounted.
-
-    Raises:
-        YtError: 1706 when a tablet is mounted; code 1 when rows would not fit the new schema.
-    """
+    """Change the schema of a table; raise 1706 unless it is unmounted, 1 if its rows would not fit."""
     check_unmounted(layout, "Cannot change table schema")
     schema = validate_dynamic(parse_schema(raw_schema))
     computed.check(schema)
