@@ -7,7 +7,7 @@ from sqlite3 import Connection
 from typing import Any
 
 from yt_exactly_once.local.cypress.view import Node
-from yt_exactly_once.local.queues import registrations
+from yt_exactly_once.local.queues import consumers
 from yt_exactly_once.local.queues.status import queue_attributes
 from yt_exactly_once.local.tables.schema import REGISTRATIONS_SCHEMA
 from yt_exactly_once.local.tablets.attributes import describe_tablet, table_attributes
@@ -32,11 +32,11 @@ __all__ = [
 def create_system_tables(connection: Connection) -> dict[str, str]:
     """Create the dynamic tables that a cluster begins with, mounted; return ids by path."""
     initialize(connection)
-    node_id = registrations.TABLE_ID
+    node_id = consumers.REGISTRATIONS_ID
     create(connection, node_id, {"schema": REGISTRATIONS_SCHEMA.to_yson()})
-    created = load_layout(connection, node_id, registrations.TABLE_PATH)
+    created = load_layout(connection, node_id, consumers.REGISTRATIONS_PATH)
     change_state(connection, created, "mounted", {})
-    return {registrations.TABLE_PATH: node_id}
+    return {consumers.REGISTRATIONS_PATH: node_id}
 
 
 def moments(connection: Connection, node_id: str) -> dict[str, Any]:

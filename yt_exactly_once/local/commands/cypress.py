@@ -12,42 +12,26 @@ from yt_exactly_once.local import arguments
 from yt_exactly_once.local.commands import transactions
 from yt_exactly_once.local.commands.mutations import once, settled
 from yt_exactly_once.local.commands.registry import Context, command
-from yt_exactly_once.local.commands.security import create_object
-from yt_exactly_once.local.commands.sessions import note_access
+from yt_exactly_once.local.commands.service import create_object
+from yt_exactly_once.local.commands.sessions import note_access, path_of, view_of
 from yt_exactly_once.local.cypress import (
-    branches,
     changes,
     copying,
     locks,
     master_transactions,
     nodes,
     permissions,
-    prerequisites,
     reading,
     tree,
     virtual,
     ypath,
 )
-from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.ql import computed
 from yt_exactly_once.local.tables.schema import parse_schema
 
 _PLAIN = "names of nodes and attributes are UTF-8"
 _LEASE = re.compile("(?:#|//sys/(?:topmost_)?transactions/)([^/]+)/@timeout")
-
-
-def view_of(context: Context, connection: sqlite3.Connection) -> View:
-    """Return the tree as the request's transaction sees it, if its prerequisites hold."""
-    prerequisites.check(connection, context.parameters)
-    transaction_id = arguments.identifier(context.parameters, "transaction_id")
-    is_quiet = arguments.flag(context.parameters, "suppress_modification_tracking")
-    return master_transactions.view_of(connection, transaction_id, context.user, is_quiet=is_quiet)
-
-
-def path_of(context: Context, name: str = "path") -> ypath.YPath:
-    """Return a path parameter."""
-    return ypath.parse(context.parameters.get(name), name)
 
 
 @command(
@@ -242,7 +226,7 @@ def unlock(context: Context, connection: sqlite3.Connection) -> None:
     view = view_of(context, connection)
     node_id = tree.reach(view, path).id
     locks.release_explicit(view, node_id)
-    branches.destroy_if_unreachable(connection, node_id)
+    master_transactions.destroy_if_unreachable(connection, node_id)
 
 
 def _require_transaction(context: Context) -> None:

@@ -49,7 +49,12 @@ def once(change: Callable[[Context, sqlite3.Connection], Any]) -> Callable[[Cont
             if expiry.is_used(connection):
                 _renew(context, connection)
             if mutation_id is not None:
-                _keep(connection, mutation_id, dump_yson(answer))
+                now = time.time()
+                connection.execute(
+                    "DELETE FROM mutations WHERE created <= ?", (now - KEEP_SECONDS,)
+                )
+                kept = mutation_id, now, dump_yson(answer)
+                connection.execute("INSERT OR REPLACE INTO mutations VALUES (?, ?, ?)", kept)
         return answer
 
     return handler
@@ -72,11 +77,3 @@ def settled(context: Context) -> Iterator[sqlite3.Connection]:
 def _renew(context: Context, connection: sqlite3.Connection) -> None:
     if not arguments.flag(context.parameters, "suppress_expiration_timeout_renewal"):
         expiry.touch(View(connection), context.parameters.get("path"))
-
-
-def _keep(connection: sqlite3.Connection, mutation_id: str, answer: bytes) -> None:
-    now = time.time()
-    connection.execute("DELETE FROM mutations WHERE created <= ?", (now - KEEP_SECONDS,))
-    connection.execute(
-        "INSERT OR REPLACE INTO mutations VALUES (?, ?, ?)", (mutation_id, now, answer)
-    )

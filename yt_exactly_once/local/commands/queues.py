@@ -13,7 +13,7 @@ from yt_exactly_once.local.commands.sessions import conversions_of, opened, tabl
 from yt_exactly_once.local.cypress import permissions
 from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.queues import consumers, producers, registrations
+from yt_exactly_once.local.queues import consumers, producers
 from yt_exactly_once.local.queues.places import Place, locate
 from yt_exactly_once.local.tables.layout import TableLayout
 from yt_exactly_once.local.tablets import validation
@@ -41,7 +41,7 @@ def register_queue_consumer(context: Context) -> dict[str, Any]:
         if queue.node_id is not None:
             view = View(connection, user=context.user)
             permissions.require(view, queue.node_id, context.command, vital=vital, by_proxy=True)
-        registrations.put(connection, queue, consumer, vital=vital, partitions=partitions)
+        consumers.register(connection, queue, consumer, vital=vital, partitions=partitions)
     return {}
 
 
@@ -55,7 +55,7 @@ def unregister_queue_consumer(context: Context) -> dict[str, Any]:
             view = View(connection, user=context.user)
             if not permissions.may(view, queue.node_id, "remove"):
                 permissions.require(view, consumer.node_id, "remove", by_proxy=True)
-        registrations.remove(connection, queue, consumer)
+        consumers.unregister(connection, queue, consumer)
     return {}
 
 
@@ -69,7 +69,7 @@ def list_queue_consumer_registrations(context: Context) -> list[dict[str, Any]]:
             else locate(connection, context.parameters[name], name)
             for name in _PATHS
         )
-        found = registrations.listing(connection, queue, consumer)
+        found = consumers.registrations(connection, queue, consumer)
     lag = context.proxy.settings.feature(_LAG)
     return [
         {

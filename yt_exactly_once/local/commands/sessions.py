@@ -1,4 +1,4 @@
-"""What the commands on dynamic tables share: tables by path, transactions by id, reading moments."""
+"""What commands share: the tree and its tables, paths, transactions by id, moments of reading."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.commands.registry import Context
-from yt_exactly_once.local.cypress import permissions
+from yt_exactly_once.local.cypress import master_transactions, permissions, prerequisites, ypath
 from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats import structured
@@ -22,6 +22,19 @@ _MIN_TIMESTAMP = 1
 _MAX_TIMESTAMP = 0x3FFFFFFFFFFFFF00
 _LATEST = (0x3FFFFFFFFFFFFF01, 0x3FFFFFFFFFFFFF04)
 """Names of the newest moment: synchronously or asynchronously committed."""
+
+
+def view_of(context: Context, connection: sqlite3.Connection) -> View:
+    """Return the tree as the request's transaction sees it, if its prerequisites hold."""
+    prerequisites.check(connection, context.parameters)
+    transaction_id = arguments.identifier(context.parameters, "transaction_id")
+    is_quiet = arguments.flag(context.parameters, "suppress_modification_tracking")
+    return master_transactions.view_of(connection, transaction_id, context.user, is_quiet=is_quiet)
+
+
+def path_of(context: Context, name: str = "path") -> ypath.YPath:
+    """Return a path parameter."""
+    return ypath.parse(context.parameters.get(name), name)
 
 
 def table_of(

@@ -18,7 +18,6 @@ from yt_exactly_once.local.cypress import (
     mount_options,
     permissions,
     quotas,
-    storage_settings,
     values,
 )
 from yt_exactly_once.local.cypress.layout import ROOT_ID, TRUNK
@@ -120,7 +119,7 @@ def check_value(view: View, node_type: str, name: str, value: Any) -> None:
     """Refuse a value that no node of the type can have as this attribute."""
     support.check_attribute(name, value)
     limits.check_attribute(view, name, value)
-    storage_settings.check(view, name, value)
+    limits.check(view, name, value)
     if node_type == "table" and name == MOUNT_CONFIG:
         mount_options.check_values(value)
 
@@ -162,7 +161,7 @@ def _delete_whole(view: View, node: Node, name: str, *, force: bool) -> None:
         view.drop_attribute(node.id, name)
         return
     is_folder = node.type in {"map_node", "list_node"}
-    if not force and not (is_folder and name in storage_settings.INHERITABLE["table"]):
+    if not force and not (is_folder and name in limits.INHERITABLE["table"]):
         raise YtError(f'Attribute "{name}" is not found', Code.RESOLVE)
 
 

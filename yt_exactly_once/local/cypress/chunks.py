@@ -166,22 +166,16 @@ def merge(connection: sqlite3.Connection, node_id: str, tx: str, parent_tx: str)
 def iterate(
     view: View, node_id: str, offset: int = 0, length: int | None = None
 ) -> Iterator[bytes]:
-    """Yield bytes of a file from an offset on, chunk by chunk; which chunks is settled at once."""
-    return _pieces(view.connection, chunks(view, node_id), offset, length)
-
-
-def _pieces(
-    connection: sqlite3.Connection, listed: list[Chunk], offset: int, length: int | None
-) -> Iterator[bytes]:
-    end = sum(chunk.size for chunk in listed)
-    if length is not None:
-        end = min(end, offset + length)
+    """Return bytes of a file from an offset on, chunk by chunk; which chunks is settled at once."""
+    parts: list[tuple[Chunk, slice]] = []
     passed = 0
-    for chunk in listed:
-        start, stop = max(offset - passed, 0), min(end - passed, chunk.size)
-        if start < stop:
-            yield read(connection, chunk)[start:stop]
+    for chunk in chunks(view, node_id):
+        end = chunk.size if length is None else min(offset + length - passed, chunk.size)
+        part = slice(max(offset - passed, 0), end)
+        if part.start < part.stop:
+            parts.append((chunk, part))
         passed += chunk.size
+    return (read(view.connection, chunk)[part] for chunk, part in parts)
 
 
 def _next_position(connection: sqlite3.Connection, node_id: str, tx: str) -> int:

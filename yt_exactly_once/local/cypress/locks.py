@@ -17,12 +17,13 @@ from yt_exactly_once.local.cypress.ids import make_id
 from yt_exactly_once.local.cypress.layout import TRUNK, VERSIONED
 from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.store import scalar
+from yt_exactly_once.local.store import scalar, scalars
 
 SNAPSHOT = "snapshot"
 SHARED = "shared"
 EXCLUSIVE = "exclusive"
 MODES = frozenset((SNAPSHOT, SHARED, EXCLUSIVE))
+_HELD = "node_id = ? AND state = 'acquired'"
 _COLUMNS = "id, node_id, tx, mode, child_key, attribute_key, state, explicit, created, acquired"
 
 
@@ -62,7 +63,7 @@ def acquire(
         raise error
     if view.tx == TRUNK:
         return
-    for held in _on_node(view.connection, node_id):
+    for held in _select(view.connection, _HELD, node_id):
         if held.tx == view.tx and (
             held.mode == EXCLUSIVE
             or (held.mode, held.child_key, held.attribute_key) == (mode, child_key, attribute_key)
@@ -109,7 +110,7 @@ def take(
 
 def release_explicit(view: View, node_id: str) -> None:
     """Drop the locks that `take` gave to a transaction; refuse where it has changed the node."""
-    for held in _on_node(view.connection, node_id, state=None):
+    for held in _select(view.connection, "node_id = ?", node_id):
         if held.tx != view.tx or not held.explicit:
             continue
         if held.mode == SNAPSHOT:
@@ -130,7 +131,7 @@ def drop_versions(connection: sqlite3.Connection, node_id: str, tx: str) -> None
 
 def of_node(view: View, node_id: str) -> list[Lock]:
     """Return the locks on a node, waiting ones last."""
-    held = _on_node(view.connection, node_id, state=None)
+    held = _select(view.connection, "node_id = ?", node_id)
     return sorted(held, key=lambda lock: lock.state != "acquired")
 
 
@@ -167,8 +168,8 @@ def of_transaction(connection: sqlite3.Connection, tx: str) -> list[Lock]:
 
 def frozen_nodes(connection: sqlite3.Connection, tx: str) -> set[str]:
     """Return the nodes that a transaction holds snapshots of."""
-    held = _select(connection, "tx = ? AND mode = ? AND state = 'acquired'", tx, SNAPSHOT)
-    return {lock.node_id for lock in held}
+    query = "SELECT node_id FROM cypress_locks WHERE tx = ? AND mode = ? AND state = 'acquired'"
+    return set(scalars(connection, query, tx, SNAPSHOT))
 
 
 def _select(connection: sqlite3.Connection, condition: str, *values: str) -> list[Lock]:
@@ -179,28 +180,15 @@ def _select(connection: sqlite3.Connection, condition: str, *values: str) -> lis
 
 
 def hand_over(connection: sqlite3.Connection, tx: str, parent_tx: str) -> None:
-    """Give the locks of a committed transaction to its parent, waiting ones too; snapshots end."""
-    if parent_tx == TRUNK:
-        release(connection, tx)
-        return
+    """Give the locks of an ended transaction to its parent, waiting ones too.
+
+    Snapshots end, and so do all locks where the parent is the trunk.
+    """
     nodes = [lock.node_id for lock in of_transaction(connection, tx)]
-    connection.execute("DELETE FROM cypress_locks WHERE tx = ? AND mode = ?", (tx, SNAPSHOT))
+    ended = (tx, SNAPSHOT, parent_tx == TRUNK)
+    connection.execute("DELETE FROM cypress_locks WHERE tx = ? AND (mode = ? OR ?)", ended)
     connection.execute("UPDATE cypress_locks SET tx = ? WHERE tx = ?", (parent_tx, tx))
     _grant_pending(connection, nodes)
-
-
-def release(connection: sqlite3.Connection, tx: str) -> None:
-    """Drop every lock of a transaction."""
-    nodes = [lock.node_id for lock in of_transaction(connection, tx)]
-    connection.execute("DELETE FROM cypress_locks WHERE tx = ?", (tx,))
-    _grant_pending(connection, nodes)
-
-
-def _on_node(
-    connection: sqlite3.Connection, node_id: str, state: str | None = "acquired"
-) -> list[Lock]:
-    held = _select(connection, "node_id = ?", node_id)
-    return [lock for lock in held if state in {None, lock.state}]
 
 
 def _insert(connection: sqlite3.Connection, lock: Lock) -> Lock:
@@ -215,7 +203,7 @@ def _insert(connection: sqlite3.Connection, lock: Lock) -> Lock:
 
 
 def _conflict(view: View, wanted: Lock) -> YtError | None:
-    for held in _on_node(view.connection, wanted.node_id):
+    for held in _select(view.connection, _HELD, wanted.node_id):
         frozen = SNAPSHOT in {held.mode, wanted.mode} and held.mode != wanted.mode
         if held.tx == wanted.tx and frozen:
             code, how = Code.SAME_TRANSACTION_LOCK_CONFLICT, "already taken by same transaction"
@@ -281,7 +269,7 @@ def _freeze(view: View, node_id: str) -> None:
 
 def _grant_pending(connection: sqlite3.Connection, node_ids: list[str]) -> None:
     for node_id in dict.fromkeys(node_ids):
-        for waiting in _on_node(connection, node_id, state="pending"):
+        for waiting in _select(connection, "node_id = ? AND state = 'pending'", node_id):
             view = View(connection, chain(connection, waiting.tx))
             if _conflict(view, waiting) is None:
                 if waiting.mode == SNAPSHOT:

@@ -1,7 +1,7 @@
 """Master transactions: nested, alive while pinged, found on every proxy.
 
-It owns life cycle and leases. What a transaction changed lives beside it as versions of the tree;
-`branches` merges them into the parent or throws them away.
+It owns life cycle and leases. What a transaction changed lives beside it as versions of the tree: its end
+merges them into the parent or throws them away. Objects that nothing leads to any more are destroyed then.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from yt_exactly_once.local.cypress import branches, clock, locks
+from yt_exactly_once.local.cypress import chunks, clock, dynamic, locks
 from yt_exactly_once.local.cypress.ids import TYPES, is_id, make_id, type_number
-from yt_exactly_once.local.cypress.layout import TRUNK
+from yt_exactly_once.local.cypress.layout import TRUNK, VERSIONED
 from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.formats.structured import dump_yson, load_yson
@@ -200,9 +200,9 @@ def _end(connection: sqlite3.Connection, transaction_id: str, parent_id: str | N
     for nested in _nested(connection, transaction_id):
         _end(connection, nested)
     if parent_id is None:
-        branches.discard(connection, transaction_id)
+        _discard(connection, transaction_id)
     else:
-        branches.merge(connection, transaction_id, parent_id)
+        _merge(connection, transaction_id, parent_id)
     connection.execute("DELETE FROM master_transactions WHERE id = ?", (transaction_id,))
     # One of them may have ended together with an earlier one; to end it again changes nothing.
     for other in dependent(connection, transaction_id):
@@ -217,3 +217,91 @@ def dependent(connection: sqlite3.Connection, transaction_id: str) -> list[str]:
         for other, stored in living
         if transaction_id.lower() in load_yson(stored, "attributes").get(_DEPENDS_ON, [])
     ]
+
+
+def _merge(connection: sqlite3.Connection, tx: str, parent_tx: str) -> None:
+    """Make the versions of a transaction those of its parent."""
+    frozen = locks.frozen_nodes(connection, tx)
+    for node_id in frozen:
+        locks.drop_versions(connection, node_id, tx)
+    orphans = _merge_entries(connection, tx, parent_tx)
+    clock.restamp(connection, tx)
+    _merge_attributes(connection, tx, parent_tx)
+    for node_id in scalars(connection, "SELECT node_id FROM cypress_contents WHERE tx = ?", tx):
+        chunks.merge(connection, node_id, tx, parent_tx)
+    locks.hand_over(connection, tx, parent_tx)
+    for node_id in {*orphans, *frozen}:
+        destroy_if_unreachable(connection, node_id)
+
+
+def _discard(connection: sqlite3.Connection, tx: str) -> None:
+    """Throw the versions of a transaction away."""
+    frozen = locks.frozen_nodes(connection, tx)
+    created = scalars(
+        connection, "SELECT child_id FROM cypress_entries WHERE tx = ? AND child_id IS NOT NULL", tx
+    )
+    for table in VERSIONED:
+        connection.execute(f"DELETE FROM {table} WHERE tx = ?", (tx,))
+    locks.hand_over(connection, tx, TRUNK)
+    for node_id in {*frozen, *created}:
+        destroy_if_unreachable(connection, node_id)
+
+
+def destroy_if_unreachable(connection: sqlite3.Connection, node_id: str) -> None:
+    """Destroy an object unless a path leads to it or a snapshot lock holds it."""
+    node_type = View(connection).node_type(node_id)
+    held = scalar(
+        connection,
+        "SELECT 1 FROM cypress_entries WHERE child_id = ?1"
+        " UNION ALL SELECT 1 FROM cypress_locks WHERE node_id = ?1 AND mode = 'snapshot'",
+        node_id,
+    )
+    if node_type is None or held:
+        return
+    children = scalars(
+        connection,
+        "SELECT DISTINCT child_id FROM cypress_entries"
+        " WHERE parent_id = ? AND child_id IS NOT NULL",
+        node_id,
+    )
+    if node_type == "table" and _is_dynamic(connection, node_id):
+        dynamic.tables().drop(connection, node_id)
+    of_node = {**VERSIONED, "cypress_locks": "node_id", "cypress_accesses": "node_id"}
+    for table, column in {**of_node, "cypress_nodes": "id"}.items():
+        connection.execute(f"DELETE FROM {table} WHERE {column} = ?", (node_id,))
+    for child_id in children:
+        destroy_if_unreachable(connection, child_id)
+
+
+def _is_dynamic(connection: sqlite3.Connection, node_id: str) -> bool:
+    query = "SELECT DISTINCT tx FROM cypress_attributes WHERE node_id = ?"
+    versions = (View(connection, (tx,)) for tx in scalars(connection, query, node_id))
+    return any(version.attribute(node_id, "dynamic") for version in versions)
+
+
+def _merge_entries(connection: sqlite3.Connection, tx: str, parent_tx: str) -> set[str]:
+    """Merge the children of map nodes; return those that may have become unreachable."""
+    orphans: set[str] = set()
+    entries = connection.execute(
+        "SELECT parent_id, name, child_id FROM cypress_entries WHERE tx = ?", (tx,)
+    ).fetchall()
+    connection.execute("DELETE FROM cypress_entries WHERE tx = ?", (tx,))
+    for parent_id, name, child_id in entries:
+        parent = View(connection, (parent_tx,))
+        query = "SELECT child_id FROM cypress_entries WHERE parent_id = ? AND name = ? AND tx = ?"
+        old = scalar(connection, query, parent_id, name, parent_tx)
+        if old not in {None, child_id}:
+            orphans.add(old)
+        parent.put_child(parent_id, name, child_id)
+    return orphans
+
+
+def _merge_attributes(connection: sqlite3.Connection, tx: str, parent_tx: str) -> None:
+    connection.execute(
+        "INSERT OR REPLACE INTO cypress_attributes"
+        " SELECT node_id, ?, name, value FROM cypress_attributes WHERE tx = ?",
+        (parent_tx, tx),
+    )
+    connection.execute("DELETE FROM cypress_attributes WHERE tx = ?", (tx,))
+    if parent_tx == TRUNK:
+        connection.execute("DELETE FROM cypress_attributes WHERE tx = '' AND value IS NULL")

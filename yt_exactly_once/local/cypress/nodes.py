@@ -14,17 +14,16 @@ from yt import yson
 
 from yt_exactly_once.local.cypress import (
     attributes,
-    branches,
     changes,
     clock,
     dynamic,
     limits,
     lists,
     locks,
+    master_transactions,
     mount_options,
     permissions,
     quotas,
-    storage_settings,
     tree,
     values,
     ypath,
@@ -205,8 +204,8 @@ def _make_parents(view: View, position: Position, *, recursive: bool) -> tuple[s
 
 def _fill(view: View, node_id: str, node_type: str, given: dict[str, Any]) -> None:
     """Give a new node its content and attributes."""
-    if node_type in storage_settings.INHERITABLE:
-        above = storage_settings.inherited(view, node_id, node_type)
+    if node_type in limits.INHERITABLE:
+        above = limits.inherited(view, node_id, node_type)
         given = {**above, **mount_options.fold(given)}
     for name, value in given.items():
         changes.check_value(view, node_type, name, value)
@@ -252,7 +251,7 @@ def unlink(view: View, node_id: str, *, recursive: bool = True) -> None:
     """Take a node with everything below out of the tree, see `hold`."""
     detach(view, *hold(view, node_id, "remove", recursive=recursive))
     if view.tx == TRUNK:
-        branches.destroy_if_unreachable(view.connection, node_id)
+        master_transactions.destroy_if_unreachable(view.connection, node_id)
 
 
 def hold(view: View, node_id: str, action: str, *, recursive: bool = True) -> tuple[str, str]:

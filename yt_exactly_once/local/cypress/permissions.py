@@ -8,8 +8,7 @@ changes the tree asks here by itself, as masters do; writes of rows are checked 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from yt_exactly_once.local.cypress import quotas
 from yt_exactly_once.local.cypress.layout import ROOT_ID
@@ -57,15 +56,8 @@ _OBJECTS = ("account", "group", "tablet_cell", "tablet_cell_bundle", "user")
 _FOR_ALL = {"action": "allow", "subjects": [_EVERYONE], "permissions": ["read"]}
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """What access control says.
-
-    Attributes:
-        action: `allow` or `deny`.
-        object_id: the object whose list decided; None where none did.
-        subject: the user or group that the entry names.
-    """
+class Verdict(NamedTuple):
+    """What access control says: `allow` or `deny`, the object whose list decided, and its entry's subject."""
 
     action: str
     object_id: str | None = None

@@ -91,14 +91,13 @@ def _get_attribute(view: View, position: Position, names: Sequence[str]) -> Any:
 
 
 def _attribute_exists(view: View, position: Position) -> bool:
-    node = tree.load(view, position)
     _, *steps = position.rest
     if not steps:
         return True
-    name = attributes.attribute_name(steps[0])
-    if not attributes.exists(view, node, name):
-        return False
-    return len(steps) == 1 or values.exists(attributes.read(view, node, name), steps[1:])
+    node, name = tree.load(view, position), attributes.attribute_name(steps[0])
+    if len(steps) == 1 or not attributes.exists(view, node, name):
+        return attributes.exists(view, node, name)
+    return values.exists(attributes.read(view, node, name), steps[1:])
 
 
 def _show(

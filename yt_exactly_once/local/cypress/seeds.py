@@ -6,7 +6,7 @@ import sqlite3
 from typing import Any
 
 from yt_exactly_once.local.cypress import clock, dynamic, layout, locks
-from yt_exactly_once.local.cypress.ids import CELL_ID, make_id
+from yt_exactly_once.local.cypress.ids import CELL_ID
 from yt_exactly_once.local.cypress.view import View
 
 _MAPS = """
@@ -48,12 +48,6 @@ _ACCESS: dict[str, dict[str, Any]] = {
 _CELL = {"health": "good", "state": "running", "tablet_cell_bundle": "default", "peers": []}
 
 
-def _object(path: str, attributes: dict[str, Any]) -> tuple[str, str, str, dict[str, Any]]:
-    _, folder, name = path.split("/")
-    kind = folder.removesuffix("s")
-    return path, kind, make_id(kind), {"name": name, **attributes}
-
-
 def plant(connection: sqlite3.Connection) -> None:
     """Create the tree with its initial nodes, unless it is there."""
     if not layout.create(connection):
@@ -61,19 +55,20 @@ def plant(connection: sqlite3.Connection) -> None:
     view = View(connection)
     view.put_attributes(layout.ROOT_ID, clock.birth(view))
     known = {"": layout.ROOT_ID}
-    planted: list[tuple[str, str, str, dict[str, Any]]] = [
-        *((path, "map_node", make_id("map_node"), {}) for path in _MAPS.split()),
-        *(_object(path, attributes) for path, attributes in _OBJECTS.items()),
-        (f"sys/tablet_cells/{CELL_ID}", "tablet_cell", CELL_ID, _CELL),
-        *(
-            (path.removeprefix("//"), "table", node_id, {"dynamic": True})
-            for path, node_id in dynamic.tables().create_system_tables(connection).items()
-        ),
-    ]
-    for path, node_type, node_id, attributes in planted:
+
+    def add(path: str, node_type: str, given: dict[str, Any], node_id: str | None = None) -> None:
         parent, _, name = path.rpartition("/")
-        known[path] = locks.add_node(view, node_type, attributes, node_id)
-        view.put_child(known[parent], name, node_id)
+        known[path] = locks.add_node(view, node_type, given, node_id)
+        view.put_child(known[parent], name, known[path])
+
+    for path in _MAPS.split():
+        add(path, "map_node", {})
+    for path, given in _OBJECTS.items():
+        _, folder, name = path.split("/")
+        add(path, folder.removesuffix("s"), {"name": name, **given})
+    add(f"sys/tablet_cells/{CELL_ID}", "tablet_cell", _CELL, CELL_ID)
+    for path, node_id in dynamic.tables().create_system_tables(connection).items():
+        add(path.removeprefix("//"), "table", {"dynamic": True}, node_id)
     # A name of its own, as `TCypressManager` gives the attribute.
     view.put_attribute(known["sys"], "cluster_name", layout.CLUSTER_NAME)
     for path, rules in _ACCESS.items():

@@ -136,16 +136,11 @@ def _start(view: View, path: YPath) -> tuple[str, str, str]:
     if not path.root:
         return layout.ROOT_ID, "map_node", "/"
     node_type = view.node_type(path.root)
-    if (
-        node_type is None
-        and is_id(path.root)
-        and cell_tag(path.root) != CELL_TAG
-        and path.root != NULL
-    ):
+    if node_type is not None:
+        return path.root, node_type, view.path(path.root)
+    if is_id(path.root) and path.root != NULL and cell_tag(path.root) != CELL_TAG:
         raise YtError(f"Unknown cell tag {cell_tag(path.root)} in {path.text}")
-    if node_type is None:
-        raise unresolved(path.text, f"No such object {path.root}")
-    return path.root, node_type, view.path(path.root)
+    raise unresolved(path.text, f"No such object {path.root}")
 
 
 def _follow(view: View, link_id: str, where: str, path: YPath, links_left: int) -> Position:

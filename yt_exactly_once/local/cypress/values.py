@@ -21,7 +21,9 @@ def get(value: Any, steps: Sequence[Step], where: str) -> Any:
     """Return what a path inside a value leads to; raise 500, with the path of the value, for nothing."""
     is_name = False
     for step in steps:
-        value = _attribute(value, step, where) if is_name else _child(value, step, where)
+        if is_name and step not in value:
+            raise YtError(f'Attribute "{step}" is not found at {where}', Code.RESOLVE)
+        value = value[step] if is_name else _child(value, step, where)
         is_name = step is Mark.ATTRIBUTE
         where = _below(where, step)
     return value
@@ -52,24 +54,20 @@ def _with(value: Any, steps: Sequence[Step], new: Any, where: str, *, recursive:
     step, *rest = steps
     if step is Mark.ATTRIBUTE:
         raise _attributes_stay(where)
-    below = _below(where, step)
-    if isinstance(value, dict) and isinstance(step, str):
-        if not rest:
-            value[step] = new
-            return value
-        if recursive and step not in value:
-            value[step] = {}
-    elif isinstance(value, list) and isinstance(step, str):
-        if not rest and is_insertion(step):
+    if isinstance(step, str):
+        if isinstance(value, list) and not rest and is_insertion(step):
             value.insert(insertion_index(value, step, where), new)
             return value
-        index = item_index(value, step, where)
-        value[index] = _with(value[index], rest, new, below, recursive=recursive)
-        return value
-    else:
-        raise _no_children(where)
-    value[step] = _with(_child(value, step, where), rest, new, below, recursive=recursive)
+        if isinstance(value, dict) and step not in value and (recursive or not rest):
+            value[step] = {}
+    child, place = _child(value, step, where), _place(value, step, where)
+    value[place] = _with(child, rest, new, _below(where, step), recursive=recursive)
     return value
+
+
+def _place(value: Any, step: Step, where: str) -> Any:
+    """Return the key or the index of an existing child."""
+    return step if isinstance(value, dict) else item_index(value, str(step), where)
 
 
 def _attributes_stay(where: str) -> YtError:
@@ -98,14 +96,11 @@ def remove(value: Any, steps: Sequence[Step], where: str, *, force: bool = False
         return value
     if force and not exists(value, [step]):
         return value
-    child = _child(value, step, where)
-    holder, place = (
-        (value, step) if isinstance(value, dict) else (value, item_index(value, str(step), where))
-    )
+    child, place = _child(value, step, where), _place(value, step, where)
     if rest:
-        holder[place] = remove(child, rest, _below(where, step), force=force)
+        value[place] = remove(child, rest, _below(where, step), force=force)
     else:
-        del holder[place]
+        del value[place]
     return value
 
 
@@ -114,12 +109,6 @@ def keys(value: Any, where: str) -> list[Any]:
     if isinstance(value, dict | list):
         return list(value)
     raise YtError(f'"List" method is not supported by {where}')
-
-
-def _attribute(attributes: dict[str, Any], step: Step, where: str) -> Any:
-    if step not in attributes:
-        raise YtError(f'Attribute "{step}" is not found at {where}', Code.RESOLVE)
-    return attributes[step]
 
 
 def _below(where: str, step: Step) -> str:
@@ -135,11 +124,7 @@ def _child(value: Any, step: Step, where: str) -> Any:
         raise YtError(f'Node {where} has no child with key "{step}"', Code.RESOLVE)
     if isinstance(value, list) and isinstance(step, str):
         return value[item_index(value, step, where)]
-    raise _no_children(where)
-
-
-def _no_children(where: str) -> YtError:
-    return YtError(f"{where} cannot have children", Code.RESOLVE)
+    raise YtError(f"{where} cannot have children", Code.RESOLVE)
 
 
 def item_index(items: Sequence[Any], step: str, where: str) -> int:

@@ -1,13 +1,14 @@
-"""Queues and their consumers: offsets and pulls.
+"""Queues and their consumers: offsets, pulls, and which consumers are registered for which queues.
 
 A queue is any ordered table, and a partition is a tablet of it. A consumer is a sorted table with one offset
-per partition: the index of the first unread row. This module defines what those rows mean; registrations are
-elsewhere.
+per partition: the index of the first unread row. Registrations are rows of a dynamic table like any other,
+`//sys/queue_agents/consumer_registrations`; whoever asks decides what a missing one means.
 """
 
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -15,8 +16,8 @@ from typing import Any
 from yt.yson import YsonUint64
 
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.queues import registrations
 from yt_exactly_once.local.queues.places import CONSUMER_NAME, Place, shared_consumers
+from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS
 from yt_exactly_once.local.tables import values
 from yt_exactly_once.local.tables.layout import TableLayout
 from yt_exactly_once.local.tables.schema import (
@@ -26,10 +27,13 @@ from yt_exactly_once.local.tables.schema import (
     Column,
 )
 from yt_exactly_once.local.tables.vectors import StoredRows
-from yt_exactly_once.local.tablets import flushed, modifications, reads, validation
+from yt_exactly_once.local.tablets import commit, flushed, modifications, reads, validation
 from yt_exactly_once.local.tablets.access import check_has_cell, check_readable, tablet_at
 from yt_exactly_once.local.tablets.catalog import find_layout
 from yt_exactly_once.local.tablets.transactions import TabletTransaction
+
+REGISTRATIONS_PATH = "//sys/queue_agents/consumer_registrations"
+REGISTRATIONS_ID = "1-1-10191-1"
 
 
 @dataclass(frozen=True)
@@ -160,10 +164,112 @@ def check_registered(
     connection: sqlite3.Connection, queue: Place, consumer: Place, lag_seconds: float
 ) -> None:
     """Refuse a consumer (901) that is not registered, or not for as long as the lag."""
-    found = registrations.listing(connection, queue, consumer)
+    found = registrations(connection, queue, consumer)
     if not any(each.is_known(lag_seconds) for each in found):
         raise YtError(
             f"Consumer {consumer.rich} is not registered for queue {queue.rich}",
             Code.AUTHORIZATION,
             {"raw_queue": queue.rich, "raw_consumer": consumer.rich},
         )
+
+
+@dataclass(frozen=True)
+class Registration:
+    """One registration.
+
+    Attributes:
+        queue: what is read.
+        consumer: who reads.
+        vital: whether the queue keeps rows until this consumer has read them.
+        partitions: the only partitions that are read; None for all.
+        since: unix time, after which it has certainly been there.
+    """
+
+    queue: Place
+    consumer: Place
+    vital: bool
+    partitions: list[int] | None
+    since: int
+
+    def is_known(self, lag_seconds: float) -> bool:
+        """Tell whether proxies have heard of it."""
+        return not lag_seconds or time.time() - self.since >= lag_seconds
+
+    def describe(self) -> dict[str, Any]:
+        """Return it as the status of queues and consumers shows it."""
+        return {"queue": str(self.queue), "consumer": str(self.consumer), "vital": self.vital}
+
+
+def register(
+    connection: sqlite3.Connection,
+    queue: Place,
+    consumer: Place,
+    *,
+    vital: bool,
+    partitions: list[int] | None,
+) -> None:
+    """Add or replace a registration; the age of one that stays the same stays too."""
+    row = {**_key(queue, consumer), "vital": vital, "partitions": partitions}
+    known = registrations(connection, queue, consumer)
+    if [(each.vital, each.partitions) for each in known] != [(vital, partitions)]:
+        _commit(connection, modifications.write_batches(_table(connection), [row]))
+
+
+def unregister(connection: sqlite3.Connection, queue: Place, consumer: Place) -> None:
+    """Drop a registration if there is one."""
+    if registrations(connection, queue, consumer):
+        key = _key(queue, consumer)
+        _commit(connection, [modifications.delete_batch(_table(connection), [key])])
+
+
+def registrations(
+    connection: sqlite3.Connection, queue: Place | None = None, consumer: Place | None = None
+) -> list[Registration]:
+    """Return the registrations of a queue, of a consumer, of both, or all."""
+    found = stamped_rows(connection, _table(connection), _key(queue, consumer))
+    return [_registration(row, moment) for moment, row in found]
+
+
+def stamped_rows(
+    connection: sqlite3.Connection, table: TableLayout, known: dict[str, Any]
+) -> list[tuple[int, dict[str, Any]]]:
+    """Return the rows of a table that have such values, each with the timestamp of its last write."""
+    listed = ", ".join(['"$ts"', *(table.sql_column(column.name) for column in table.columns)])
+    conditions = " AND ".join(["1", *(f"{table.sql_column(name)} = ?" for name in known)])
+    stored = connection.execute(
+        f'SELECT {listed} FROM {table.sql_source} WHERE {conditions} ORDER BY "$key"',
+        list(known.values()),
+    ).fetchall()
+    rows = values.decode_rows(table.columns, [columns for _, *columns in stored])
+    return [(moment, row) for (moment, *_), row in zip(stored, rows, strict=True)]
+
+
+def _registration(row: dict[str, Any], timestamp: int) -> Registration:
+    partitions = row["partitions"]
+    return Registration(
+        _place(row, "queue"),
+        _place(row, "consumer"),
+        bool(row["vital"]),
+        list(map(int, partitions)) if isinstance(partitions, list) else None,
+        # Timestamps are whole seconds; the end of the second is safely after the registration.
+        (timestamp >> TIMESTAMP_COUNTER_BITS) + 1,
+    )
+
+
+def _place(row: dict[str, Any], kind: str) -> Place:
+    return Place(*((row[f"{kind}_{part}"] or b"").decode() for part in ("cluster", "path")))
+
+
+def _key(queue: Place | None, consumer: Place | None) -> dict[str, Any]:
+    return (queue.key() if queue else {}) | (consumer.key("consumer") if consumer else {})
+
+
+def _table(connection: sqlite3.Connection) -> TableLayout:
+    table = find_layout(connection, REGISTRATIONS_ID, REGISTRATIONS_PATH)
+    if table is None:
+        raise YtError(f"Error getting mount info for {REGISTRATIONS_PATH}", Code.RESOLVE)
+    return table
+
+
+def _commit(connection: sqlite3.Connection, batches: list[modifications.Batch]) -> None:
+    commit.apply(connection, batches, commit.Terms(REGISTRATIONS_ID, None, "full"))

@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 from yt_exactly_once.local.cypress import clock, tree, ypath
 from yt_exactly_once.local.cypress.view import Node, View
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.queues import registrations
-from yt_exactly_once.local.queues.consumers import check_consumer
+from yt_exactly_once.local.queues import consumers
 from yt_exactly_once.local.queues.places import Place
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS
 from yt_exactly_once.local.tables.layout import TableLayout, Tablet
@@ -98,7 +97,7 @@ def _by_role(
 def _queue_status(
     connection: sqlite3.Connection, node: Node, layout: TableLayout
 ) -> dict[str, Any]:
-    found = [item for item in registrations.listing(connection) if item.queue.path == node.path]
+    found = [item for item in consumers.registrations(connection) if item.queue.path == node.path]
     return {
         "family": "ordered_dynamic_table",
         "partition_count": layout.tablet_count,
@@ -139,12 +138,10 @@ def _weights(
 ) -> dict[str, int | None]:
     """Return weights if the last row has one; the queue agent has no other source."""
     known = reads.cell(connection, layout, index, total - 1, CUMULATIVE_WEIGHT_COLUMN)
-    weight, trimmed = weights if known is not None else (None, None)
-    return {
-        "cumulative_data_weight": weight,
-        "available_data_weight": None if weight is None or trimmed is None else weight - trimmed,
-        "trimmed_data_weight": trimmed,
-    }
+    names = ("cumulative_data_weight", "trimmed_data_weight", "available_data_weight")
+    weight, trimmed = weights
+    shown = (None, None, None) if known is None else (weight, trimmed, weight - trimmed)
+    return dict(zip(names, shown, strict=True))
 
 
 def _consumer_status(
@@ -152,7 +149,7 @@ def _consumer_status(
 ) -> dict[str, Any]:
     """Return the registrations of a consumer, and for every queue its size or why it has none."""
     try:
-        check_consumer(layout)
+        consumers.check_consumer(layout)
     except YtError as error:
         return {"error": error.to_dict()}
     found = _registered(connection, node)
@@ -177,7 +174,7 @@ def _consumer_partitions(
     """Return the position of a consumer in each partition of each of its queues."""
     # The status tells why.
     try:
-        check_consumer(layout)
+        consumers.check_consumer(layout)
         check_readable(layout, layout.tablets)
     except YtError:
         return {}
@@ -218,8 +215,8 @@ def _spelled(timestamp: int) -> str:
     return clock.spell_unix(timestamp >> TIMESTAMP_COUNTER_BITS)
 
 
-def _registered(connection: sqlite3.Connection, node: Node) -> list[registrations.Registration]:
-    return [item for item in registrations.listing(connection) if item.consumer.path == node.path]
+def _registered(connection: sqlite3.Connection, node: Node) -> list[consumers.Registration]:
+    return [item for item in consumers.registrations(connection) if item.consumer.path == node.path]
 
 
 def _open(connection: sqlite3.Connection, place: Place) -> TableLayout:
@@ -235,7 +232,7 @@ def _positions(
 ) -> dict[tuple[str, str, int], _Position]:
     """Return the rows of a consumer by cluster, path and partition."""
     found = {}
-    for moment, row in registrations.stamped_rows(connection, layout, {}):
+    for moment, row in consumers.stamped_rows(connection, layout, {}):
         place = row["queue_cluster"].decode(), row["queue_path"].decode()
         meta = row.get("meta")
         weight = meta.get(b"cumulative_data_weight") if isinstance(meta, dict) else None

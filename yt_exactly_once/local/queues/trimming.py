@@ -10,8 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.queues import registrations
-from yt_exactly_once.local.queues.consumers import Partition, read_offset
+from yt_exactly_once.local.queues import consumers
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS, Store
 from yt_exactly_once.local.tables.layout import TableLayout
 from yt_exactly_once.local.tablets import blocks, modifications, reads, retention, validation
@@ -61,7 +60,7 @@ def trim_consumed(store: Store, queue_path: str) -> dict[str, int]:
             return done
         vital = [
             found
-            for found in registrations.listing(connection)
+            for found in consumers.registrations(connection)
             if found.vital and found.queue.path == node.path
         ]
         try:
@@ -80,7 +79,7 @@ def trim_consumed(store: Store, queue_path: str) -> dict[str, int]:
 def trim_all(store: Store) -> list[dict[str, Any]]:
     """Trim every queue that has registrations; returns what was done per queue."""
     with store.read() as connection:
-        paths = sorted({found.queue.path for found in registrations.listing(connection)})
+        paths = sorted({found.queue.path for found in consumers.registrations(connection)})
     result = []
     for path in paths:
         try:
@@ -115,16 +114,16 @@ def start_agent(store: Store, period: float) -> Callable[[], None]:
 
 
 def _offsets(
-    connection: sqlite3.Connection, found: registrations.Registration, queue: TableLayout
+    connection: sqlite3.Connection, found: consumers.Registration, queue: TableLayout
 ) -> list[int]:
     """Return the offset of a consumer in each partition of a queue; `YtError` where it cannot be read."""
     _, consumer = open_node(connection, found.consumer.path)
     offsets = []
     for tablet in queue.tablets:
-        partition = Partition(consumer, found.queue, tablet.index)
+        partition = consumers.Partition(consumer, found.queue, tablet.index)
         key = validation.encode_keys(consumer, [partition.key()])
         check_readable(consumer, consumer.tablets_of(modifications.keys_of(consumer, key)))
-        offsets.append(read_offset(connection, partition)[0])
+        offsets.append(consumers.read_offset(connection, partition)[0])
     return offsets
 
 
