@@ -1,5 +1,7 @@
 """What a session is told when the source is registered."""
 
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -68,3 +70,13 @@ def test_old_spark_is_refused_with_a_way_out(monkeypatch):
     monkeypatch.setattr(versions, "SPARK", (3, 5))
     with pytest.raises(ConfigError, match=r"pyspark>=4.0.*foreachBatch"):
         register_source(session())
+
+
+def test_sink_needs_no_data_sources_in_python():
+    """PySpark 3.5 has none, and there the sink works without the format."""
+    old = (
+        "import sys, pyspark; pyspark.__version__ = '3.5.5'; "
+        "sys.modules['pyspark.sql.datasource'] = None; "
+        "import yt_exactly_once.spark.sink.transactional_sink, yt_exactly_once.spark.registration"
+    )
+    subprocess.run([sys.executable, "-c", old], check=True)

@@ -30,7 +30,6 @@ from yt_exactly_once.spark.query.offset_log import Place
 from yt_exactly_once.spark.query.raised import keep_error, surfaced
 from yt_exactly_once.spark.query.running import RunningQuery
 from yt_exactly_once.spark.sink import look_up, sender
-from yt_exactly_once.spark.sink.arrived import TaskMessage
 from yt_exactly_once.spark.sink.encode import SMALL_BATCH
 from yt_exactly_once.spark.sink.frame_rows import FrameRows
 from yt_exactly_once.spark.sink.modes import MODES
@@ -44,6 +43,8 @@ from yt_exactly_once.ytsaurus.client import Connection
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from yt_exactly_once.spark.sink.arrived import TaskMessage
 
 
 _CANCELLED = "SPARK_JOB_CANCELLED"
