@@ -50,8 +50,8 @@ class Driver(Child):
             self.log,
         )
         self._inbox = inbox
-        self._listener = threading.Thread(target=self._listen, daemon=True)
-        self._listener.start()
+        self._relay = threading.Thread(target=self._tell, daemon=True)
+        self._relay.start()
 
     @property
     def is_alive(self) -> bool:
@@ -61,15 +61,15 @@ class Driver(Child):
     def start(self, task: RoundTask) -> None:
         """Let it run the queries of a round, as soon as it can."""
         self.commits = 0
-        self._send({DO: START, "round": task.to_json()})
+        self.send(json.dumps({DO: START, "round": task.to_json()}))
 
     def restart(self, query: str) -> None:
         """Let it start a query that has failed."""
-        self._send({DO: RESTART, QUERY: query})
+        self.send(json.dumps({DO: RESTART, QUERY: query}))
 
     def drain(self) -> None:
         """Let it take what is left in the queue."""
-        self._send({DO: DRAIN})
+        self.send(json.dumps({DO: DRAIN}))
 
     def stop(self) -> None:
         """Stop every process of it, to be woken later."""
@@ -81,9 +81,8 @@ class Driver(Child):
     def end(self) -> None:
         """Kill it with all it has started, and forget it."""
         self.wanted = False
-        self.kill()
-        self._listener.join()
-        self.__exit__(None, None, None)
+        self.close()
+        self._relay.join()
 
     def python_processes(self) -> list[int]:
         """Return the Python processes that Spark has started: workers, their daemons, source runners."""
@@ -99,14 +98,7 @@ class Driver(Child):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(member, number)
 
-    def _send(self, command: dict[str, Any]) -> None:
-        assert self._process.stdin is not None
-        # One that has died meanwhile is noticed by its silence.
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(json.dumps(command).encode() + b"\n")
-            self._process.stdin.flush()
-
-    def _listen(self) -> None:
+    def _tell(self) -> None:
         try:
             while True:
                 event = self.next_event(_LISTEN_SECONDS)
