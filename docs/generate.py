@@ -22,8 +22,8 @@ from tests.crash.crash_points import CrashPoint
 from yt_exactly_once import errors
 from yt_exactly_once.codec.arrow_types import arrow_type_of, logical_type_of, match_types
 from yt_exactly_once.codec.matches import Fit
-from yt_exactly_once.codec.reserved import RESERVED_PREFIX
 from yt_exactly_once.codec.scalars import SCALARS, decimal
+from yt_exactly_once.codec.schema import RESERVED_PREFIX
 from yt_exactly_once.codec.types import (
     DictType,
     ListType,

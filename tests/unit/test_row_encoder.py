@@ -12,14 +12,16 @@ import yt.yson
 from tests.model.tasks import encoder_of, prepared_target
 from yt_exactly_once import Target, TransactionalSink
 from yt_exactly_once.codec.rejects import Rejects
-from yt_exactly_once.codec.reserved import RESERVED_PREFIX, is_reserved, require_no_reserved
 from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.codec.schema import (
+    RESERVED_PREFIX,
     SOURCE_QUEUE_COLUMN,
     SOURCE_ROW_COLUMN,
     SOURCE_TABLET_COLUMN,
     TableSchema,
     check_frame,
+    is_reserved,
+    require_no_reserved,
 )
 from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.errors import EncodingError, SchemaMismatchError

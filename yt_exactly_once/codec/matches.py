@@ -6,7 +6,7 @@ the rule for one family of column types; `scalars` says which types have which r
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
@@ -117,9 +117,11 @@ def match_floating(arrow: pa.DataType, floating: pa.DataType) -> TypeMatch:
     return refused(f"cast it in the query: CAST({{x}} AS {str(floating).upper()})")
 
 
-def match_boolean(arrow: pa.DataType) -> TypeMatch:
-    """Match a column of booleans."""
-    return EXACT if types.is_boolean(arrow) else refused("cast it: CAST({x} AS BOOLEAN)")
+def only(
+    fits: Callable[[pa.DataType], bool], match: TypeMatch, remedy: str
+) -> Callable[[pa.DataType], TypeMatch]:
+    """Return the rule of a type that takes columns of one Arrow type alone."""
+    return lambda arrow: match if fits(arrow) else refused(remedy)
 
 
 def match_bytes(arrow: pa.DataType, text: TypeMatch, binary: TypeMatch) -> TypeMatch:
@@ -136,11 +138,6 @@ def match_uuid(arrow: pa.DataType) -> TypeMatch:
     return CHECKED if is_binary(arrow) else refused("give the 16 bytes as a binary column")
 
 
-def match_date(arrow: pa.DataType) -> TypeMatch:
-    """Match a column of days."""
-    return CHECKED if types.is_date32(arrow) else refused("cast it: CAST({x} AS DATE)")
-
-
 def match_instant(arrow: pa.DataType) -> TypeMatch:
     """Match a column of instants."""
     if not types.is_timestamp(arrow):
@@ -148,13 +145,6 @@ def match_instant(arrow: pa.DataType) -> TypeMatch:
     if arrow.tz is None:
         return refused("a local time names no instant: cast it, CAST({x} AS TIMESTAMP)")
     return CHECKED
-
-
-def match_interval(arrow: pa.DataType) -> TypeMatch:
-    """Match a column of durations."""
-    if types.is_duration(arrow):
-        return CHECKED
-    return refused("give a day-time interval, for instance make_dt_interval(0, 0, 0, seconds)")
 
 
 def match_decimal(arrow: pa.DataType, decimal: pa.DataType) -> TypeMatch:

@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from yt_exactly_once.codec import schema
 from yt_exactly_once.codec.limits import TOO_HEAVY, heavy_rows
-from yt_exactly_once.codec.reserved import is_reserved
 from yt_exactly_once.codec.rows import WireFormat, check_column, coordinates, encode, value_at
 from yt_exactly_once.codec.values import UnfitValueError
 
@@ -40,13 +39,8 @@ MARKER_IS_NULL = "the delete marker is null"
 LONGEST_ROW = 1 << 20
 """Most characters of a rejected row's JSON; a longer one is left out."""
 
-_ARROW = pa.schema(
-    [
-        (column["name"], {"string": pa.string(), "int64": pa.int64()}[column["type"]])
-        for column in REJECT_SCHEMA
-        if not column["name"].startswith("$")
-    ]
-)
+_TABLE = schema.TableSchema.from_yt(REJECT_SCHEMA)
+_ARROW = schema.arrow_schema_of(schema.TableSchema(_TABLE.writable_columns))
 
 
 class Fault(NamedTuple):
@@ -80,8 +74,7 @@ class Rejects:
             }
             for place, fault in enumerate(faults)
         ]
-        table = schema.TableSchema.from_yt(REJECT_SCHEMA)
-        plan = schema.check_frame(_ARROW, table, target=self.path, sorted=False)
+        plan = schema.check_frame(_ARROW, _TABLE, target=self.path, sorted=False)
         letters = pa.RecordBatch.from_pylist(described, _ARROW)
         return encode(letters, plan, WireFormat.YSON, tablet_index=0)
 
@@ -141,7 +134,7 @@ def _json(rows: pa.RecordBatch, place: int) -> str | None:
     values = {
         field.name: _plain(value_at(rows.column(number), place))
         for number, field in enumerate(rows.schema)
-        if not is_reserved(field.name)
+        if not schema.is_reserved(field.name)
     }
     text = json.dumps(values, ensure_ascii=False)
     return text if len(text) <= LONGEST_ROW else None

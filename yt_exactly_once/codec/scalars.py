@@ -131,10 +131,23 @@ def _counting(
     )
 
 
-_date = partial(_counting, unit="D", match=matches.match_date, read_as=pa.date32())
+_date = partial(
+    _counting,
+    unit="D",
+    match=matches.only(types.is_date32, CHECKED, "cast it: CAST({x} AS DATE)"),
+    read_as=pa.date32(),
+)
 _instant = partial(_counting, match=matches.match_instant, read_as=pa.timestamp("us", tz="UTC"))
 _interval = partial(
-    _counting, plain=pa.int64(), unit="us", match=matches.match_interval, read_as=pa.duration("us")
+    _counting,
+    plain=pa.int64(),
+    unit="us",
+    match=matches.only(
+        types.is_duration,
+        CHECKED,
+        "give a day-time interval, for instance make_dt_interval(0, 0, 0, seconds)",
+    ),
+    read_as=pa.duration("us"),
 )
 
 
@@ -220,7 +233,7 @@ SCALARS: Mapping[str, Scalar] = _named(
     _floating(pa.float64()),
     Scalar(
         name="bool",
-        match=matches.match_boolean,
+        match=matches.only(types.is_boolean, EXACT, "cast it: CAST({x} AS BOOLEAN)"),
         created_for=types.is_boolean,
         read_as=pa.bool_(),
         plain=pa.bool_(),

@@ -7,7 +7,7 @@ once: the cluster itself would drop unknown columns and cut values without a wor
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -49,6 +49,12 @@ SYSTEM_COLUMNS: tuple[dict[str, Any], ...] = (
 _FILLED_BY_CLUSTER = (TIMESTAMP_COLUMN, WEIGHT_COLUMN)
 
 _SYSTEM_PREFIX = "$"
+
+RESERVED_PREFIX = "__yt_exactly_once_"
+"""How the names of all columns begin, in whatever case, that the package adds to DataFrames and never writes.
+
+A DataFrame that already has one is refused, since Spark would replace the user's column without a word.
+"""
 
 # Field metadata by which `decode` finds its way from a row of YSON to an Arrow field.
 _TYPE_KEY = b"yt_exactly_once.type_v3"
@@ -138,6 +144,26 @@ def is_service_column(name: str) -> bool:
     Such a column is written only where the table has a column of that name that clients may write.
     """
     return name in SERVICE_COLUMNS or name.startswith(_SYSTEM_PREFIX)
+
+
+def is_reserved(name: str) -> bool:
+    """Check whether a column of that name belongs to the package; Spark does not distinguish case."""
+    return name.lower().startswith(RESERVED_PREFIX)
+
+
+def require_no_reserved(names: Iterable[str], target: str) -> None:
+    """Check that a DataFrame has no reserved column; raise `SchemaMismatchError` if it has one.
+
+    Args:
+        target: the table it is written to, for the message.
+    """
+    taken = [name for name in names if is_reserved(name)]
+    if taken:
+        raise SchemaMismatchError(
+            f"The DataFrame has columns with reserved names: {', '.join(taken)}",
+            remedy=f"Rename or drop them: names that begin with {RESERVED_PREFIX} belong to the sink",
+            target=target,
+        )
 
 
 def arrow_schema_of(

@@ -123,22 +123,11 @@ def nothing(array: pa.Array) -> pa.Array:
     return constant(b"#", len(array))
 
 
-def contents(array: pa.Array) -> tuple[Offsets, pa.Array]:
-    """Return where each list begins and ends among the items, and the items of all lists."""
-    offsets, start, end = _offsets(array)
-    return offsets, array.values[start:end]
-
-
-def entries(array: pa.Array) -> tuple[Offsets, pa.Array, pa.Array]:
-    """Return where each map begins and ends among the entries, and the keys and values of all maps."""
-    offsets, start, end = _offsets(array)
-    return offsets, array.keys[start:end], array.items[start:end]
-
-
-def _offsets(array: pa.Array) -> tuple[Offsets, int, int]:
+def held(array: pa.Array) -> tuple[Offsets, slice]:
+    """Return where each list or map begins and ends among what all of them hold, and where that is."""
     offsets = np.asarray(array.offsets).astype(np.int64)
     start, end = int(offsets[0]), int(offsets[-1])
-    return offsets - start, start, end
+    return offsets - start, slice(start, end)
 
 
 def spans(items: pa.Array, offsets: Offsets) -> pa.Array:

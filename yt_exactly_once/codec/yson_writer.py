@@ -51,14 +51,16 @@ def _present(array: pa.Array, bare: types.LogicalType, shape: Shape) -> pa.Array
         case Scalar():
             return _scalar(array, bare, shape)
         case types.ListType(item):
-            offsets, items = yson_parts.contents(array)
-            with located(offsets=offsets):
-                parts = yson_parts.join(_part(items, item, shape, "[]"), b";")
+            offsets, held = yson_parts.held(array)
+            with located("[]", offsets=offsets):
+                parts = yson_parts.join(fragments(array.values[held], item, shape), b";")
         case types.DictType(key, value):
-            offsets, keys, values = yson_parts.entries(array)
-            with located(offsets=offsets):
-                encoded = _part(keys, key, shape, "[key]"), _part(values, value, shape, "[value]")
-            parts = yson_parts.join(b"[", encoded[0], b";", encoded[1], b";];")
+            offsets, held = yson_parts.held(array)
+            with located("[key]", offsets=offsets):
+                keys = fragments(array.keys[held], key, shape)
+            with located("[value]", offsets=offsets):
+                values = fragments(array.items[held], value, shape)
+            parts = yson_parts.join(b"[", keys, b";", values, b";];")
         case types.VariantType():
             return _variant(array, bare, shape)
         case _:
@@ -78,10 +80,11 @@ def _plain(array: pa.Array, shape: Shape) -> pa.Array:
     """Encode values of any Arrow type as plain YSON, structs and maps as YSON maps."""
     kind, inside = array.type, types.OptionalType(SCALARS["yson"])
     if pa.types.is_map(kind):
-        offsets, keys, values = yson_parts.entries(array)
+        offsets, held = yson_parts.held(array)
+        keys = array.keys[held]
         _require_distinct(keys, offsets)
         with located("[value]", offsets=offsets):
-            encoded = fragments(values, inside, shape)
+            encoded = fragments(array.items[held], inside, shape)
         pairs = yson_parts.join(yson_parts.strings(keys), b"=", encoded, b";")
         return yson_parts.join(b"{", yson_parts.spans(pairs, offsets), b"}")
     if is_list(kind):
@@ -106,11 +109,6 @@ def _require_distinct(keys: pa.Array, offsets: yson_parts.Offsets) -> None:
         raise UnfitValueError(int(rows[repeated.min()]), REPEATED_KEY)
 
 
-def _part(array: pa.Array, logical: types.LogicalType, shape: Shape, step: str) -> pa.Array:
-    with located(step):
-        return fragments(array, logical, shape)
-
-
 def _struct(array: pa.Array, bare: types.LogicalType, shape: Shape) -> pa.Array:
     named = isinstance(bare, types.StructType) and bare.named and shape is not Shape.POSITIONAL
     parts: list[pa.Array | bytes] = [b"{" if named else b"["]
@@ -121,7 +119,8 @@ def _struct(array: pa.Array, bare: types.LogicalType, shape: Shape) -> pa.Array:
         if place < 0:
             parts.append(b"#")
         else:
-            parts.append(_part(array.field(place), logical, shape, f".{name}"))
+            with located(f".{name}"):
+                parts.append(fragments(array.field(place), logical, shape))
         parts.append(b";")
     parts.append(b"}" if named else b"]")
     # Also the struct without members has as many rows as the array.
@@ -141,7 +140,8 @@ def _variant(array: pa.Array, bare: types.VariantType, shape: Shape) -> pa.Array
         if types.is_nullable(one.type):
             field = field.flatten()[0]
         logical = one.type if types.is_nullable(one.type) else types.OptionalType(one.type)
-        value = _part(field, logical, shape, f".{name}")
+        with located(f".{name}"):
+            value = fragments(field, logical, shape)
         tag = yson_parts.integer_literal(index)
         if bare.named and shape is not Shape.POSITIONAL:
             tag = yson_parts.string_literal(one.name.encode())

@@ -14,8 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyspark.sql.functions as sf
 
-from yt_exactly_once.codec.reserved import RESERVED_PREFIX
-from yt_exactly_once.codec.schema import SOURCE_TABLET_COLUMN
+from yt_exactly_once.codec.schema import RESERVED_PREFIX, SOURCE_TABLET_COLUMN
 from yt_exactly_once.errors import ConfigError, EncodingError
 from yt_exactly_once.spark.schema import named_column
 from yt_exactly_once.spark.sink.options import BY_PARTITION, PRESERVE

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from yt_exactly_once import advice, errors
-from yt_exactly_once.codec.reserved import require_no_reserved
 from yt_exactly_once.codec.rows import WireFormat, encode_empty
-from yt_exactly_once.codec.schema import TableSchema, WritePlan, check_frame
+from yt_exactly_once.codec.schema import TableSchema, WritePlan, check_frame, require_no_reserved
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.commit.parts import CompleteResult
 from yt_exactly_once.config import DEFAULT_DYN_BATCH_SIZE
