@@ -95,13 +95,11 @@ _TRAITS = {
 }
 
 
+@dataclass(frozen=True, slots=True, repr=False)
 class Secret:
     """A string that shows its value only on request."""
 
-    __slots__ = ("_value",)
-
-    def __init__(self, value: str) -> None:
-        self._value = value
+    _value: str
 
     def reveal(self) -> str:
         """Return the value."""
@@ -109,12 +107,6 @@ class Secret:
 
     def __repr__(self) -> str:
         return "Secret(***)"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Secret) and other._value == self._value
-
-    def __hash__(self) -> int:
-        return hash(self._value)
 
 
 @dataclass(frozen=True, kw_only=True)

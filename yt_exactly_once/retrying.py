@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import tenacity
 
@@ -22,12 +22,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _ID = re.compile(r"\b[0-9a-f]+(?:-[0-9a-f]+){3}\b")
-
-
-def _proxy_of(error: BaseException | None) -> dict[str, Any]:
-    """Return the address that did not answer, where the error knows it."""
-    where = error.where if isinstance(error, TransientError) else {}
-    return {name: where[name] for name in ("proxy",) if name in where}
 
 
 def _causes(story: Sequence[TransientError]) -> str:
@@ -76,12 +70,13 @@ def run_attempts(
             raise
 
     def announce(state: tenacity.RetryCallState) -> None:
-        error = state.outcome.exception() if state.outcome else None
+        error = story[-1]
         emit(
             Event.RETRY_SCHEDULED,
             attempt=state.attempt_number,
             wait=round(state.upcoming_sleep, 3),
-            **_proxy_of(error),
+            # The address that did not answer, where the error knows it.
+            **{name: error.where[name] for name in ("proxy",) if name in error.where},
             reason=type(error).__name__,
             error=str(error),
         )

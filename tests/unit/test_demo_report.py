@@ -7,8 +7,7 @@ import pytest
 from rich.console import Console
 
 from yt_exactly_once.demo.display import Display
-from yt_exactly_once.demo.result import Result
-from yt_exactly_once.demo.verify import Outcome
+from yt_exactly_once.demo.verify import Outcome, Result
 
 _GOOD = Outcome(expected=100, found=100, lost=0, duplicated=0, wrong=0)
 _RESULT = Result(

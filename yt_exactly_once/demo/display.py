@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.progress import TaskID
 
-    from yt_exactly_once.demo.result import Result
+    from yt_exactly_once.demo.verify import Result
 
 _LINES_PER_TASK = 8
 _EVERY_SECONDS = 1.0

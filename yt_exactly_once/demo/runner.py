@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Self
 from yt_exactly_once.demo import data, expected, layout, messages, verify
 from yt_exactly_once.demo.child import Child
 from yt_exactly_once.demo.display import Display
-from yt_exactly_once.demo.result import Result
 from yt_exactly_once.demo.schedule import LAST_LIFE_ROWS, Countdown, Moment, moments, rows_per_batch
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.local import LocalCluster
@@ -75,7 +74,7 @@ class DemoOptions:
             )
 
 
-def run_demo(options: DemoOptions, display: Display) -> Result:
+def run_demo(options: DemoOptions, display: Display) -> verify.Result:
     """Run the demo, return what the check found; raise `ExactlyOnceError` if it could not be carried out."""
     began = time.monotonic()
     require_java()
@@ -157,12 +156,12 @@ class Supervision:
         for query in layout.QUERIES:
             self._display.begin(_task(query.name), -(-self._partition_rows // self._batch_rows))
         for moment in deaths:
-            self._live(self._kill_in_time, moment)
+            self._live(moment)
             self.kills += 1
             done = ", ".join(f"{name} {count}" for name, count in self._done.items())
             self._display.killed(self.kills, f"{moment.kind.what} (batches done: {done})")
         self._enlarge_batches()
-        self._live(self._await_end, is_last=True)
+        self._live(None)
 
     def _enlarge_batches(self) -> None:
         """Let the next life take larger batches, and expect fewer of them."""
@@ -175,17 +174,17 @@ class Supervision:
             self._display.expect(_task(query.name), self._totals[query.name])
         self._batch_rows = larger
 
-    def _live(self, life: Callable[..., None], *arguments: Any, is_last: bool = False) -> None:
+    def _live(self, moment: Moment | None) -> None:
         """Let a child do its work; let another one try if the machine was too busy for it."""
         for start in range(1, _STARTS + 1):
             child = self._spare or self._child()
             self._spare = None
             with child:
                 child.send(self._work())
-                if not is_last:
+                if moment is not None:
                     self._spare = self._child()
                 try:
-                    life(child, *arguments)
+                    self._follow(child, moment)
                 except _BusyMachineError as error:
                     if start == _STARTS:
                         raise child.failure("The queries failed", str(error)) from None
@@ -211,7 +210,8 @@ class Supervision:
         )
         return json.dumps(asdict(work))
 
-    def _kill_in_time(self, child: Child, moment: Moment) -> None:
+    def _follow(self, child: Child, moment: Moment | None) -> None:
+        """Kill a child at its moment, or wait for its end."""
         countdown = Countdown(moment)
         while not countdown.is_over(time.monotonic()):
             patience = SILENCE_SECONDS
@@ -221,6 +221,8 @@ class Supervision:
                 event = child.next_event(patience)
             except EOFError:
                 child.require_success()
+                if moment is None:
+                    break
                 raise child.failure(
                     "The queries finished before they could be killed as often as asked"
                 ) from None
@@ -232,21 +234,14 @@ class Supervision:
                     child.kill()
                 self._note(child, event)
             elif countdown.due is None:
-                raise _stuck(child)
-        child.kill()
-
-    def _await_end(self, child: Child) -> None:
-        while True:
-            try:
-                event = child.next_event(SILENCE_SECONDS)
-            except EOFError:
-                child.require_success()
-                for name, total in self._totals.items():
-                    self._display.advance(_task(name), total)
-                return
-            if event is None:
-                raise _stuck(child)
-            self._note(child, event)
+                raise child.failure(
+                    f"The queries have not told anything for {SILENCE_SECONDS:.0f} s"
+                )
+        if moment is not None:
+            child.kill()
+            return
+        for name, total in self._totals.items():
+            self._display.advance(_task(name), total)
 
     def _note(self, child: Child, event: dict[str, Any]) -> None:
         """Show the progress in an event.
@@ -273,11 +268,9 @@ def _task(query: str) -> str:
     return f"batches of {query}"
 
 
-def _stuck(child: Child) -> Exception:
-    return child.failure(f"The queries have not told anything for {SILENCE_SECONDS:.0f} s")
-
-
-def _check(client: YtClient, rows: int | None, supervision: Supervision, began: float) -> Result:
+def _check(
+    client: YtClient, rows: int | None, supervision: Supervision, began: float
+) -> verify.Result:
     source = expected.read_source(rows)
     flights = verify.compare(
         verify.read_ordered(client, layout.FLIGHTS.target, layout.ENRICHED_TYPES),
@@ -289,7 +282,7 @@ def _check(client: YtClient, rows: int | None, supervision: Supervision, began: 
         expected.expected_delays(source),
         layout.DELAYS_KEY,
     )
-    return Result(
+    return verify.Result(
         flights=flights,
         statistics=statistics,
         consumed=sum(

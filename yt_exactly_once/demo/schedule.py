@@ -91,9 +91,12 @@ def rows_per_batch(partition_rows: int, kills: int) -> int:
 
 
 class Countdown:
-    """Watches the events of one life for its moment: `due`, by the clock of `notice`, or still open."""
+    """Watches the events of one life for its moment: `due`, by the clock of `notice`, or still open.
 
-    def __init__(self, moment: Moment) -> None:
+    Without a moment it never is.
+    """
+
+    def __init__(self, moment: Moment | None) -> None:
         self.due: float | None = None
         self._moment = moment
         self._commits = 0
@@ -104,6 +107,8 @@ class Countdown:
 
     def notice(self, event: str, now: float) -> None:
         """Take the next event, heard now."""
+        if self._moment is None:
+            return
         enough = self._commits >= self._moment.commits
         if self.due is None and enough and event == self._moment.kind.trigger:
             self.due = now + self._moment.delay

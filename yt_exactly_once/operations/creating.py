@@ -28,7 +28,7 @@ from yt_exactly_once.ytsaurus.tables import (
     describe_table,
     ensure_object,
     ensure_table,
-    restrict,
+    set_attribute,
     unsigned,
 )
 
@@ -326,5 +326,6 @@ def create_own_tables(
             created[path] = ensure_table(connection, path, REJECT_SCHEMA, rights)
     for path, is_new in created.items():
         if not is_new:
-            restrict(connection, path, rights)
+            for name in ("acl", "inherit_acl"):
+                set_attribute(connection, path, name, rights[name])
     return created

@@ -6,7 +6,7 @@ imported only when it is.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -28,23 +28,14 @@ DEFAULT_PORT = 9464
 """Port of the end point for Prometheus, as OpenTelemetry has it."""
 
 
-class Telemetry(AbstractContextManager["Telemetry"]):
-    """What was switched on; also a context manager.
+class Telemetry(ExitStack):
+    """What was switched on; also a context manager. `close` switches it off; closing twice does nothing.
 
     Attributes:
         port: of the end point for Prometheus; 0 without one.
     """
 
-    def __init__(self, opened: ExitStack, port: int = 0) -> None:
-        self._opened = opened
-        self.port = port
-
-    def close(self) -> None:
-        """Switch it off. Closing twice does nothing."""
-        self._opened.close()
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    port = 0
 
 
 def enable_telemetry(
@@ -74,14 +65,14 @@ def enable_telemetry(
     from yt_exactly_once.telemetry.recorder import Recorder  # noqa: PLC0415
     from yt_exactly_once.telemetry.tracing import Tracing  # noqa: PLC0415
 
-    with ExitStack() as opened:
+    with Telemetry() as opened:
         meter = metrics.get_meter(SCOPE, meter_provider=meter_provider)
         tracer = trace.get_tracer(SCOPE, tracer_provider=tracer_provider)
         opened.callback(listen(Recorder(meter)))
         opened.callback(listen(Tracing(tracer)))
         if spark is not None:
             opened.callback(Monitor(spark).close)
-        return Telemetry(opened.pop_all())
+        return opened.pop_all()
 
 
 def serve_metrics(
@@ -110,7 +101,7 @@ def serve_metrics(
     from prometheus_client import CollectorRegistry, start_http_server  # noqa: PLC0415
 
     registry = CollectorRegistry()
-    with ExitStack() as opened:
+    with Telemetry() as opened:
         try:
             server, thread = start_http_server(port, host, registry)
         except OSError as error:
@@ -123,11 +114,12 @@ def serve_metrics(
         opened.callback(server.shutdown)
         provider = MeterProvider([PrometheusMetricReader(registry=registry)])
         opened.callback(provider.shutdown)
-        telemetry = enable_telemetry(
-            spark, meter_provider=provider, tracer_provider=NoOpTracerProvider()
+        opened.enter_context(
+            enable_telemetry(spark, meter_provider=provider, tracer_provider=NoOpTracerProvider())
         )
-        opened.callback(telemetry.close)
-        return Telemetry(opened.pop_all(), server.server_port)
+        serving = opened.pop_all()
+        serving.port = server.server_port
+        return serving
 
 
 def _require(*modules: str) -> None:

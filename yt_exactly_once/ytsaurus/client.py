@@ -44,15 +44,7 @@ _MAX_LANES = 64
 _READERS = 2
 """Clients for the reads of a transaction that is opened ahead: the ledger's and a consumer's."""
 
-_READ_BACKOFF = {
-    "policy": "exponential",
-    "exponential_policy": {
-        "start_timeout": 100,
-        "base": 2,
-        "max_timeout": 5000,
-        "decay_factor_bound": 0.3,
-    },
-}
+_BACKOFF = {"start_timeout": 100, "base": 2, "max_timeout": 5000, "decay_factor_bound": 0.3}
 
 
 @dataclass
@@ -287,7 +279,7 @@ class Connection:
         retries = {
             "enable": True,
             "total_timeout": _milliseconds(self.config.request_timeout),
-            "backoff": _READ_BACKOFF,
+            "backoff": {"policy": "exponential", "exponential_policy": _BACKOFF},
         }
         config = self._base_config()
         config["proxy"] |= {"url": self.config.proxy, "retries": retries}

@@ -23,12 +23,7 @@ if TYPE_CHECKING:
 _PATIENCE_SECONDS = 5
 _REMEDY = "Check proxy= or YT_PROXY: it is the host and the port of an HTTP proxy, or of a balancer"
 _NO_SUCH_NAME = frozenset({socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)})
-_OK, _UNAUTHORIZED, _REDIRECTS, _NOT_NOW = (
-    200,
-    401,
-    range(300, 400),
-    frozenset({500, 502, 503, 504}),
-)
+_OK, _UNAUTHORIZED, _REDIRECTS, _NOT_NOW = 200, 401, range(300, 400), {500, 502, 503, 504}
 
 
 class Address(NamedTuple):

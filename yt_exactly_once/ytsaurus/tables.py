@@ -6,7 +6,6 @@ Descriptions are read once per run, before the first row. Nothing here reads Cyp
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -218,12 +217,6 @@ def mount_table(connection: Connection, path: str, *, is_frozen: bool = False) -
             connection.reader.mount_table(path, sync=True)
 
 
-def mark_table(connection: Connection, path: str, name: str, value: int) -> None:
-    """Set an attribute by which tools find the table; who may not set it goes without."""
-    with suppress(errors.AccessError):
-        set_attribute(connection, path, name, value)
-
-
 def store_rows(
     connection: Connection,
     path: str,
@@ -257,12 +250,6 @@ def had_rows(connection: Connection, path: str, tablet_count: int) -> bool:
 def unsigned(number: int) -> Any:
     """Return a number that the cluster reads as unsigned."""
     return YsonUint64(number)
-
-
-def restrict(connection: Connection, path: str, rights: Mapping[str, Any]) -> None:
-    """Set who may do what with a table: its attributes `acl` and `inherit_acl`, in this order."""
-    for name in ("acl", "inherit_acl"):
-        set_attribute(connection, path, name, rights[name])
 
 
 def missing_columns(

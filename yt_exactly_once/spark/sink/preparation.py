@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from yt_exactly_once.codec.rejects import REJECT_SCHEMA
 from yt_exactly_once.commit import entry
 from yt_exactly_once.commit.batch import MicroBatch
-from yt_exactly_once.errors import ConfigError, LedgerError
+from yt_exactly_once.errors import AccessError, ConfigError, LedgerError
 from yt_exactly_once.observability import Event
 from yt_exactly_once.spark.sink.modes.mode import Mode
 from yt_exactly_once.spark.sink.options import DYN_BATCH_SIZE_CONF, Target
@@ -66,7 +68,9 @@ def _prepare_ledger(delivery: Delivery) -> None:
     info.require_mounted()
     tables.require_columns(info, *_LEDGER)
     if found is not None and entry.LEDGER_MARK not in found:
-        tables.mark_table(connection, ledger, entry.LEDGER_MARK, entry.LEDGER_VERSION)
+        # By which tools find the table; who may not set it goes without.
+        with suppress(AccessError):
+            tables.set_attribute(connection, ledger, entry.LEDGER_MARK, entry.LEDGER_VERSION)
 
 
 def check_before_start(mode: Mode, rows: Rows, output_mode: str | None) -> None:
