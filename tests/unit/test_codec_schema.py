@@ -106,6 +106,11 @@ def test_every_difference_is_told_at_once():
          False, "the cluster fills it"),
         ({"s": pa.struct([("a", pa.int64())])}, [column("s", struct(a="int8"))], False,
          "at s.a: values may not fit int8"),
+        # Which of two columns was meant cannot be known.
+        ([("v", pa.int64()), ("v", pa.int64())], [column("v")], False, "drop the duplicate"),
+        # A table of nullable columns does not take rows of nothing.
+        (dict.fromkeys(SOURCE_COLUMNS, pa.int64()), [column("v", optional("int64"))], False,
+         "a column of the table"),
     ],
 )  # fmt: skip
 def test_frame_that_does_not_fit_is_refused(frame, columns, is_sorted, remedy):
@@ -113,33 +118,22 @@ def test_frame_that_does_not_fit_is_refused(frame, columns, is_sorted, remedy):
     assert remedy in refusal(frame, *columns, is_sorted=is_sorted)
 
 
-def test_duplicate_frame_column_is_refused():
-    """Which of two columns was meant cannot be known."""
-    frame = pa.schema([("v", pa.int64()), ("v", pa.int64())])
-    assert "drop the duplicate" in refusal(frame, column("v"))
+WEIGHT = "$cumulative_data_weight"
 
 
-def test_frame_without_any_column_of_the_table_is_refused():
-    """A table of nullable columns does not take rows of nothing."""
-    frame = dict.fromkeys(SOURCE_COLUMNS, pa.int64())
-    text = refusal(frame, column("v", optional("int64")))
-    assert "a column of the table" in text
-
-
-def test_source_columns_are_left_out_unless_the_table_has_them():
-    """They tell where a row came from; a table may keep that."""
-    frame = {"v": pa.int64(), **dict.fromkeys(SOURCE_COLUMNS, pa.int64())}
-    assert checked(frame, column("v")).names == ("v",)
-    kept = checked(frame, column("v"), column(SOURCE_COLUMNS[1]))
-    assert kept.names == ("v", SOURCE_COLUMNS[1])
-
-
-@pytest.mark.parametrize("name", ["$timestamp", "$cumulative_data_weight"])
-def test_system_columns_of_a_queue_are_left_out(name):
-    """Whether the table has none of that name, or one of its own, which the cluster fills."""
-    frame = {"v": pa.int64(), name: pa.int64()}
-    assert checked(frame, column("v")).names == ("v",)
-    assert checked(frame, column("v"), column(name, "uint64")).names == ("v",)
+@pytest.mark.parametrize(
+    ("more", "columns", "names"),
+    [
+        (SOURCE_COLUMNS, [], ()),
+        (SOURCE_COLUMNS, [column(SOURCE_COLUMNS[1])], (SOURCE_COLUMNS[1],)),
+        (["$timestamp", WEIGHT], [], ()),
+        (["$timestamp", WEIGHT], [column("$timestamp", "uint64"), column(WEIGHT, "uint64")], ()),
+    ],
+)
+def test_columns_of_a_queue_are_left_out(more, columns, names):
+    """A table may keep where a row came from. Of system columns it has its own, which the cluster fills."""
+    frame = {"v": pa.int64(), **dict.fromkeys(more, pa.int64())}
+    assert checked(frame, column("v"), *columns).names == ("v", *names)
 
 
 def test_system_column_that_clients_may_write_is_written():
@@ -190,11 +184,11 @@ def test_strings_are_read_as_text_or_as_bytes():
 
 
 def test_table_for_a_frame_starts_with_its_keys():
-    """The description is ready for a create command, and fits the frame."""
+    """And has no columns of the queue that was read. It is ready for a create command, and fits the frame."""
     frame = pa.schema(
         [
             pa.field("value", pa.timestamp("us", "UTC")),
-            *(pa.field(name, pa.int64()) for name in SERVICE_COLUMNS),
+            *(pa.field(name, pa.int64()) for name in (*SERVICE_COLUMNS, "$timestamp")),
             pa.field("id", pa.int64(), nullable=False),
         ]
     )
@@ -205,14 +199,6 @@ def test_table_for_a_frame_starts_with_its_keys():
     ]
     table = TableSchema.from_yt(description)
     check_frame(frame, table, target="//t", sorted=True)
-
-
-def test_table_for_a_frame_has_no_service_columns():
-    """They belong to the rows of the queue that was read."""
-    frame = pa.schema(
-        [("v", pa.int64()), ("$timestamp", pa.int64()), (SOURCE_COLUMNS[0], pa.int32())]
-    )
-    assert [one["name"] for one in table_schema_for(frame)] == ["v"]
 
 
 def test_table_with_another_key_keeps_its_types():
@@ -229,14 +215,14 @@ def test_table_with_another_key_keeps_its_types():
         keyed(queue, ["k", "v"])
 
 
-def test_table_for_a_frame_without_the_key_is_refused():
-    """The error names the key and what there is."""
-    with pytest.raises(SchemaMismatchError, match=r"no column id.*Choose from: value"):
-        table_schema_for(pa.schema([("value", pa.int64())]), ["id"])
-
-
-def test_table_for_a_frame_with_a_foreign_type_is_refused():
-    """The error names the column."""
-    with pytest.raises(SchemaMismatchError, match="time64") as caught:
-        table_schema_for(pa.schema([("at", pa.time64("us"))]))
-    assert caught.value.where["column"] == "at"
+@pytest.mark.parametrize(
+    ("kind", "keys", "told"),
+    [
+        (pa.int64(), ["id"], r"no column id.*Choose from: value"),
+        (pa.time64("us"), [], r"time64.*column=value"),
+    ],
+)
+def test_table_for_a_frame_that_cannot_be_is_refused(kind, keys, told):
+    """The error names the key and what there is, or the column of a foreign type."""
+    with pytest.raises(SchemaMismatchError, match=told):
+        table_schema_for(pa.schema([("value", kind)]), keys)
