@@ -7,6 +7,8 @@ from functools import partial
 import pyarrow as pa
 import pytest
 
+from tests import kinds
+from tests.kinds import listed, optional
 from yt_exactly_once.codec import types
 from yt_exactly_once.codec.rows import WireFormat, decode, encode
 from yt_exactly_once.codec.scalars import SCALARS, decimal
@@ -15,37 +17,19 @@ from yt_exactly_once.codec.values import to_integers
 from yt_exactly_once.errors import EncodingError, SchemaMismatchError
 
 INT, TEXT = SCALARS["int64"], SCALARS["utf8"]
+A = types.Member("a", INT)
+PAIR = types.numbered((INT, TEXT))
 DESCRIBED = [
     ("int64", INT, "int64"),
     ({"type_name": "int64"}, INT, "int64"),
-    ({"type_name": "decimal", "precision": 10, "scale": 2}, decimal(10, 2), "decimal(10, 2)"),
-    ({"type_name": "optional", "item": "utf8"}, types.OptionalType(TEXT), "optional<utf8>"),
-    ({"type_name": "list", "item": "int64"}, types.ListType(INT), "list<int64>"),
-    (
-        {"type_name": "dict", "key": "utf8", "value": "int64"},
-        types.DictType(TEXT, INT),
-        "dict<utf8, int64>",
-    ),
-    (
-        {"type_name": "struct", "members": [{"name": "a", "type": "int64"}]},
-        types.StructType((types.Member("a", INT),)),
-        "struct<a: int64>",
-    ),
-    (
-        {"type_name": "tuple", "elements": [{"type": "int64"}, {"type": "utf8"}]},
-        types.StructType(types.numbered((INT, TEXT)), named=False),
-        "tuple<int64, utf8>",
-    ),
-    (
-        {"type_name": "variant", "members": [{"name": "a", "type": "int64"}]},
-        types.VariantType((types.Member("a", INT),), named=True),
-        "variant<a: int64>",
-    ),
-    (
-        {"type_name": "variant", "elements": [{"type": "int64"}]},
-        types.VariantType(types.numbered([INT]), named=False),
-        "variant<int64>",
-    ),
+    (kinds.decimal(10, 2), decimal(10, 2), "decimal(10, 2)"),
+    (optional("utf8"), types.OptionalType(TEXT), "optional<utf8>"),
+    (listed("int64"), types.ListType(INT), "list<int64>"),
+    (kinds.dict_of("utf8", "int64"), types.DictType(TEXT, INT), "dict<utf8, int64>"),
+    (kinds.struct(a="int64"), types.StructType((A,)), "struct<a: int64>"),
+    (kinds.tuple_of("int64", "utf8"), types.StructType(PAIR, named=False), "tuple<int64, utf8>"),
+    (kinds.variant(a="int64"), types.VariantType((A,), named=True), "variant<a: int64>"),
+    (kinds.variant("int64"), types.VariantType(PAIR[:1], named=False), "variant<int64>"),
     (
         {"type_name": "tagged", "tag": "money", "item": "int64"},
         types.TaggedType("money", INT),
@@ -84,8 +68,8 @@ def test_column_in_either_spelling_is_parsed(column, logical):
         "boolean",
         "int128",
         {"type_name": "list"},
-        {"type_name": "decimal", "precision": 77, "scale": 0},
-        {"type_name": "decimal", "precision": 5, "scale": 6},
+        kinds.decimal(77, 0),
+        kinds.decimal(5, 6),
         None,
         7,
     ],
@@ -124,10 +108,7 @@ def test_a_further_type_is_one_record(monkeypatch):
     port = partial(to_integers, target=pa.uint16(), name="port", bounds=(1, 1023))
     record = replace(SCALARS["uint16"], name="port", to_plain=port, bounds=(1, 1023))
     monkeypatch.setitem(SCALARS, "port", record)
-    columns = [
-        {"name": "a", "type_v3": "port"},
-        {"name": "b", "type_v3": {"type_name": "list", "item": "port"}},
-    ]
+    columns = [{"name": "a", "type_v3": "port"}, {"name": "b", "type_v3": listed("port")}]
     table = TableSchema.from_yt(columns)
     frame = arrow_schema_of(table)
     assert frame.types == [pa.int32(), pa.list_(pa.field("element", pa.int32(), nullable=False))]

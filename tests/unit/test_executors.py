@@ -16,31 +16,29 @@ FAILED_TASK = """org.apache.spark.SparkException: Job aborted due to stage failu
 ModuleNotFoundError: No module named '{}'"""
 
 
-@pytest.mark.parametrize(
-    ("module", "package"),
-    [("yt", "yt"), ("yt.wrapper", "yt"), ("yt_exactly_once.codec", "yt_exactly_once")],
-)
-def test_package_that_executors_lack_is_named(module, package):
-    """The error says which Python lacks it, and keeps the failure of the task."""
-    failure = RuntimeError(FAILED_TASK.format(module))
+LACKED = [
+    *(
+        (FAILED_TASK.format(module), f"no package '{module.partition('.')[0]}'")
+        for module in ("yt", "yt.wrapper", "yt_exactly_once.codec")
+    ),
+    # As Java says it, in the message of a task that failed.
+    (
+        'java.io.IOException: Cannot run program "./environment/bin/python": error=2, No such file',
+        r"'\./environment/bin/python'",
+    ),
+]
+
+
+@pytest.mark.parametrize(("said", "named"), LACKED)
+def test_what_executors_lack_is_named(said, named):
+    """The package, with the Python that lacks it, or that one itself; the failure of the task is kept."""
+    failure = RuntimeError(said)
     with (
-        pytest.raises(ConfigError, match=f"no package '{package}'.*PYSPARK_PYTHON") as raised,
+        pytest.raises(ConfigError, match=f"{named}.*PYSPARK_PYTHON") as raised,
         unfit_python_named(),
     ):
         raise failure
     assert raised.value.__cause__ is failure
-
-
-def test_python_that_executors_lack_is_named():
-    """As Java says it, in the message of a task that failed."""
-    failure = RuntimeError(
-        'java.io.IOException: Cannot run program "./environment/bin/python": error=2, No such file'
-    )
-    with (
-        pytest.raises(ConfigError, match=r"'\./environment/bin/python'.*PYSPARK_PYTHON"),
-        unfit_python_named(),
-    ):
-        raise failure
 
 
 @pytest.mark.parametrize(
