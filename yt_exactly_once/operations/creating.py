@@ -124,12 +124,7 @@ def schema_like(connection: Connection, path: str) -> tuple[list[dict[str, Any]]
 
 
 def parse_schema(text: str) -> pa.Schema:
-    """Return the schema of a DataFrame given as JSON, as a list of columns, or as `@` and a file with either.
-
-    Raises:
-        ConfigError: it is none of them.
-        SchemaMismatchError: a column's type has no counterpart in YTsaurus.
-    """
+    """Return the schema of a DataFrame, given as JSON, as a list of columns, or as `@` and a file of one."""
     if not text.startswith("@"):
         return spark_types.parse_schema(text)
     try:
@@ -214,18 +209,15 @@ def create_queue(
 ) -> bool:
     """Create and mount a queue: an ordered dynamic table with the time and the size of its rows.
 
+    A queue that exists and fits stays as it is. One that does not fit, or has another number of partitions,
+    is an error, as for `create_table`.
+
     Args:
         schema: see `create_table`; its key, if it has one, is left out.
-        partitions: number of partitions.
         auto_trim: let the cluster trim the rows that all vital consumers have read.
 
     Returns:
-        Whether this call created the queue. A queue that exists and fits stays as it is.
-
-    Raises:
-        ConfigError: an argument is impossible, or the queue exists with another number of partitions.
-        SchemaMismatchError: the queue exists, and rows of this schema do not fit.
-        TableError: there is something else at the path.
+        Whether this call created the queue.
     """
     attributes = {"auto_trim_config": {"enable": True}} if auto_trim else {}
     created = create_table(
@@ -259,11 +251,6 @@ def create_consumer(
     Returns:
         Whether this call created the consumer, and whether it registered it. A registration that is
         there with another `vital` is changed.
-
-    Raises:
-        NotAQueueError: the queue is a sorted table.
-        TableError: there is no such queue, or something else at the path of the consumer.
-        AccessError: the token may not register consumers of the queue.
     """
     check_path(path, "path")
     RemoteQueue(connection, queue).describe()

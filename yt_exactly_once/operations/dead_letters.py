@@ -58,8 +58,6 @@ class Letter:
 
     Attributes:
         table: object id of the dead-letter table.
-        query_id: the query that read the row.
-        target: the table that could not take it.
         row: the row by columns; binary values are base64. `None` if it was too long to be kept.
         source: path, partition and index of the row in the queue, as far as they are known.
     """
@@ -179,7 +177,6 @@ class Replay:
     """What a replay does with the letters of one target.
 
     Attributes:
-        unfit: letters that stay, and why.
         done: how many were replayed before.
     """
 
@@ -258,11 +255,7 @@ def plan_replays(
     ledger: str | None = None,
     binary: Collection[str] = (),
 ) -> list[Replay]:
-    """Say which letters would get into their targets.
-
-    Args:
-        ledger: path of the ledger; default: see `entries_of`.
-        binary: columns whose values are base64.
+    """Say which letters would get into their targets, by their ledgers, see `entries_of`.
 
     Raises:
         LedgerError: a target has no ledger.

@@ -114,14 +114,9 @@ def require_stopped(
 ) -> None:
     """Check that no query moves the consumer or writes its ledger.
 
-    It looks twice. A running query without new rows, or with a trigger that is longer than both times,
-    cannot be told from a stopped one.
-
-    Args:
-        quiet_seconds: how old the last batch of each query must be at least.
-
-    Raises:
-        ConflictError: a query is running, or was running a moment ago.
+    It looks twice, and wants the last batch of each query to be old enough, or raises `ConflictError`. A
+    running query without new rows, or with a trigger that is longer than both times, cannot be told from a
+    stopped one.
     """
     before = _seen(connection, plan)
     young = [

@@ -245,15 +245,11 @@ def plan_repairs(
     query: str = "",
     new_checkpoint: bool = False,
 ) -> list[Repair]:
-    """Work out what every query needs to continue.
+    """Work out what every query with an id that begins so needs to continue; or raise `ConfigError`.
 
     Args:
         rows: all entries of the ledgers in question.
-        query: only queries with an id that begins so.
         new_checkpoint: whether the query is to continue with a new checkpoint, since the old one is lost.
-
-    Raises:
-        ConfigError: there is no such query.
     """
     replaced = {row.entry.query_id for row in rows if row.successor(rows) is not None}
     # One that was replaced never runs again, unless somebody asks for it.

@@ -62,12 +62,7 @@ def status(connection: Connection, paths: Sequence[str] = ()) -> list[QueryStatu
     Costs one request for each ledger and each consumer, one for each queue with lag and the column
     `$timestamp`, and one for some hundred of anything else.
 
-    Args:
-        paths: see `find_ledgers`.
-
-    Raises:
-        ExactlyOnceError: there are ledgers, and none can be read. What cannot be read of a query is a
-            `problem`.
+    What cannot be read of a query is a `problem`. If there are ledgers, and none can be read, that is raised.
     """
     found, unread = look(connection, find_ledgers(connection, paths))
     if unread and not found:
@@ -106,10 +101,7 @@ class _Facts:
     Whatever could not be read is the error.
 
     Attributes:
-        moment: the time of the cluster.
         tables: attributes by path; nothing if there is no table.
-        registrations: by queue and consumer.
-        bounds: of the partitions of a queue.
         written: how many rows an ordered target has ever had, by path.
         stamps: times of rows by partition and index, by queue.
     """

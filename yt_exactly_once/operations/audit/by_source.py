@@ -45,7 +45,6 @@ class _Partition:
     Attributes:
         lower: first row whose value is compared.
         differing: buckets that have other values in the queue than in the target.
-        changed: rows of those that do.
     """
 
     def __init__(self, start: int, end: int) -> None:

@@ -36,8 +36,7 @@ class Fact:
         name: short and stable, for tickets.
         area: the group it is shown in.
         checked: what is done, and what must come out.
-        parts: what depends on it.
-        meaning: what it means if it is different.
+        meaning: what it means if it is different, for the parts that depend on it.
         source: where YTsaurus decides it.
         check: raises `Differs`; returns what is worth telling besides.
     """

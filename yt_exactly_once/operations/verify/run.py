@@ -68,9 +68,7 @@ class Report:
     """One run.
 
     Attributes:
-        cluster: name of the cluster; empty if it does not say.
         started: when, UTC, ISO 8601.
-        versions: of what took part, by name.
         skipped: backends that were not checked, each with the reason.
         leftover: what could not be removed, and how to; empty when all is removed.
     """
@@ -191,12 +189,6 @@ def verify_cluster(
         backends: `http`, `rpc` or both. `rpc` is left out with a reason if its bindings are missing.
         patience: how long to wait for what may come late.
         tell: gets each result as soon as it is there.
-        connect: opens the connection that everything goes through.
-
-    Raises:
-        ConfigError: the directory is no path, or a backend is unknown.
-        AccessError: a permission is missing.
-        ClusterUnavailableError: the cluster does not answer, or no RPC proxy does.
     """
     check_path(directory, "directory")
     unknown = [backend for backend in backends if backend not in BACKENDS]
