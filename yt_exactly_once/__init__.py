@@ -9,6 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from yt_exactly_once.importing import uncollected
+
 if TYPE_CHECKING:
     from yt_exactly_once.config import ClusterConfig, DeliveryMode, RetryPolicy
     from yt_exactly_once.errors import ExactlyOnceError
@@ -59,7 +61,8 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    with uncollected():
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:

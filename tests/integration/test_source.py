@@ -7,12 +7,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from weakref import WeakSet
 
 import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
+from structlog.testing import capture_logs
 
 from tests.flows import QUEUE_TYPES, Queue, columns
 from yt_exactly_once.local import LocalCluster
+from yt_exactly_once.spark import warm_up
 from yt_exactly_once.spark.registration import register_source
 
 QUEUE_PATH, COMMITTED = "__spyt_streaming_src_queue_path", "__spyt_streaming_src_timestamp"
@@ -190,3 +193,24 @@ def test_wrong_token_is_refused_and_not_shown(spark):
             "AccessError", "token", lambda: reader.option("token", wrong).load("//tmp/queue")
         )
     assert wrong not in text
+
+
+def planners(spark):
+    """Which modules the Python processes run that plan for sources."""
+    children = spark._jvm.java.lang.ProcessHandle.current().children().toArray()
+    words = [word for child in children for word in child.info().commandLine().orElse("").split()]
+    return sorted(word for word in words if word.startswith("pyspark.sql.worker."))
+
+
+def test_query_finds_the_processes_that_were_started_ahead(spark, read, queue, monkeypatch):
+    """Spark keeps them by their variables: with others, it would start more, and the query would wait."""
+    monkeypatch.setattr(warm_up, "_warm", WeakSet())
+    with capture_logs() as logs:
+        warm_up.warm_up(spark).join()
+    assert logs == []
+    started = planners(spark)
+    assert {
+        f"pyspark.sql.worker.{name}" for name in ("create_data_source", "plan_data_source_read")
+    } <= set(started)
+    read(queue)
+    assert planners(spark) == started

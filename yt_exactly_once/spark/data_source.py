@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource
 
+from yt_exactly_once.importing import uncollected
+
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader
     from pyspark.sql.types import StructType
@@ -81,8 +83,10 @@ class YtDataSource(DataSource):
     def _open(self) -> PackedQueue:
         """Open the queue or the table, once per query: Spark pickles the result."""
         if self._packed is None:
-            from yt_exactly_once.spark.source.opening import open_table  # noqa: PLC0415 - the process that only
-            from yt_exactly_once.spark.source.packed import PackedQueue  # noqa: PLC0415 - passes it on starts sooner
+            with uncollected():
+                # The process that only passes it on starts sooner.
+                from yt_exactly_once.spark.source.opening import open_table  # noqa: PLC0415
+                from yt_exactly_once.spark.source.packed import PackedQueue  # noqa: PLC0415
 
             self._packed = PackedQueue(open_table(self.options))
         return self._packed

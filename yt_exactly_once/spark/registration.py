@@ -10,7 +10,6 @@ from pyspark.errors import AnalysisException
 
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.spark.versions import require_formats
-from yt_exactly_once.spark.warm_up import warm_up as start_warm_up
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,15 +35,17 @@ def register_source(spark: SparkSession, *, name: str = "yt", warm_up: bool = Tr
     Args:
         name: of the format; without a registration it has the names `yt` and `yt_exactly_once`. A JAR
             on the class path may have the name `yt`, as SPYT's has.
-        warm_up: run a job of one row in the background, once for each Spark context. While Spark prepares the
-            query, it starts a Python worker with what reads a queue. So the first batch takes less time.
+        warm_up: start the Python processes that a source needs, and a job of one row, once for each Spark
+            context. This runs in the background, while Spark prepares the query. So the first batch takes
+            less time.
 
     Raises:
         ConfigError: PySpark is older than 4.0; or Spark has a format of that name, which it would take
             instead of this one.
     """
     require_formats()
-    from yt_exactly_once.spark.data_source import named  # noqa: PLC0415 - PySpark 3.5 cannot import it
+    from yt_exactly_once.spark.data_source import named  # noqa: PLC0415 - PySpark 3.5 cannot import them
+    from yt_exactly_once.spark.warm_up import warm_up as start_warm_up  # noqa: PLC0415
 
     if not _NAME.fullmatch(name):
         raise ConfigError(

@@ -1,7 +1,8 @@
 """What the first batch of a query waits for, done before and beside: while Spark prepares the query.
 
-The first job of a session loads many classes of Spark, and its first task starts a Python and imports what
-reads a queue. Both take longer than all requests of the batch.
+Spark opens a source in one Python process, passes it on with another one, and reads it with a third. It
+starts each of them when it needs it, and then keeps it for a minute. Their imports take longer than all
+requests of the first batch. The first job of a session also loads many classes of Spark.
 """
 
 from __future__ import annotations
@@ -12,20 +13,26 @@ from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from yt_exactly_once.importing import uncollected
 from yt_exactly_once.observability import Event, emitter
+from yt_exactly_once.spark.worker import spare_modules
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
     from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
 
 _DESCRIPTION = "yt_exactly_once: start a Python worker before the first batch needs it"
+_SOURCES = "org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource"
 
 _warm: WeakSet[Any] = WeakSet()
 _lock = Lock()
 
 
 def warm_up(spark: SparkSession) -> Thread | None:
-    """Run a job of one row in the background, once for each Spark context.
+    """Start Spark's Python processes and a job of one row in the background, once for each Spark context.
 
     It asks nothing of the cluster and changes nothing. What it fails with, the query meets again and says
     better, so that is an event at debug.
@@ -45,20 +52,74 @@ def warm_up(spark: SparkSession) -> Thread | None:
 
 
 def _run(spark: SparkSession) -> None:
+    # In the order in which the query needs them.
+    for step in (_start_planners, _start_worker):
+        try:
+            step(spark)
+        except Exception as error:  # noqa: BLE001 - the session may end at any moment
+            emitter()(Event.WARM_UP_FAILED, reason=type(error).__name__, error=str(error))
+
+
+def _start_planners(spark: SparkSession) -> None:
+    """Let Spark open a source that only imports, and pass it on.
+
+    Not by `spark.readStream`: that waits for the session, which takes its time to begin.
+    """
+    from pyspark.sql.udf import _wrap_function  # noqa: PLC0415 - as `spark.dataSource.register` does
+
+    jvm: Any = spark._jvm  # noqa: SLF001 - no other way to the processes
+    source = getattr(jvm, _SOURCES)(_wrap_function(spark.sparkContext, WarmUpSource))
+    options = jvm.org.apache.spark.sql.util.CaseInsensitiveStringMap.empty()
+    created = source.createDataSourceInPython(
+        WarmUpSource.name(), options, jvm.scala.Option.empty()
+    )
+    source.createReadInfoInPython(created, created.schema(), False)
+
+
+def _start_worker(spark: SparkSession) -> None:
     context: Any = spark.sparkContext
     try:
         context.setJobDescription(_DESCRIPTION)
         spark.range(1, numPartitions=1).mapInArrow(_import_what_reads, "id long").toArrow()
-    except Exception as error:  # noqa: BLE001 - the session may end at any moment
-        emitter()(Event.WARM_UP_FAILED, reason=type(error).__name__, error=str(error))
-    # Without PYSPARK_PIN_THREAD other threads have this description, too. The session may have ended.
-    with suppress(Exception):
-        context.setLocalProperty("spark.job.description", None)
+    finally:
+        # Without PYSPARK_PIN_THREAD other threads have this description, too. The session may have ended.
+        with suppress(Exception):
+            context.setLocalProperty("spark.job.description", None)
+
+
+class WarmUpSource(DataSource):
+    """Imports what a process imports that opens the format `yt`, or passes it on."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return a name that nobody registers."""
+        return "yt_warm_up"
+
+    def schema(self) -> str:
+        """Import what opens a queue."""
+        with uncollected():
+            import yt_exactly_once.spark.source.opening  # noqa: PLC0415
+            import yt_exactly_once.spark.source.packed  # noqa: F401, PLC0415
+        spare_modules()
+        return "id long"
+
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
+        """Import what passes a queue on."""
+        with uncollected():
+            import yt_exactly_once.spark.source.reader  # noqa: F401, PLC0415
+        spare_modules()
+        return _NoRows()
+
+
+class _NoRows(DataSourceReader):
+    def read(self, partition: InputPartition) -> Iterator[RecordBatch]:  # noqa: ARG002
+        return iter(())
 
 
 def _import_what_reads(rows: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
     """Import in a task what a task imports that reads a queue."""
-    import yt_exactly_once.spark.source.opening  # noqa: PLC0415
-    import yt_exactly_once.spark.source.reader  # noqa: F401, PLC0415
-
+    with uncollected():
+        import yt_exactly_once.spark.source.opening  # noqa: PLC0415
+        import yt_exactly_once.spark.source.reader  # noqa: F401, PLC0415
+    spare_modules()
     yield from rows

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from yt_exactly_once.importing import uncollected
 from yt_exactly_once.observability import Emitter, emitter
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.executors import require_version
@@ -46,7 +47,8 @@ class PackedQueue:
         """The queue or the table; `ConfigError` if this process has another version of the package."""
         if isinstance(self._opened, bytes):
             require_version(self._version)
-            self._opened = pickle.loads(self._opened)  # noqa: S301 - Spark unpickles the rest alike
+            with uncollected():
+                self._opened = pickle.loads(self._opened)  # noqa: S301 - Spark unpickles the rest alike
             assert not isinstance(self._opened, bytes)
         return self._opened
 
