@@ -7,12 +7,17 @@ from yt.wrapper import YtResponseError
 
 KEY = {"name": "k", "type": "int64", "sort_order": "ascending"}
 VALUE = {"name": "v", "type": "string"}
+SYSTEM = [
+    {"name": "$timestamp", "type": "uint64"},
+    {"name": "$cumulative_data_weight", "type": "int64"},
+]
 
 
-def create(client, path, schema=(KEY, VALUE), **attributes):
+def create(client, path, schema=(KEY, VALUE), mount=True, **attributes):
     given = {"dynamic": True, "schema": list(schema), **attributes}
     client.create("table", path, attributes=given)
-    client.mount_table(path, sync=True)
+    if mount:
+        client.mount_table(path, sync=True)
     return path
 
 

@@ -1,5 +1,6 @@
 """Queue producers: sessions, epochs, sequence numbers, in and out of transactions."""
 
+from contextlib import nullcontext
 from io import BytesIO
 
 import pyarrow as pa
@@ -7,18 +8,12 @@ import pytest
 from yt.wrapper import YtResponseError
 from yt.wrapper.format import ArrowFormat
 
-from tests.contract.tables import refused
-
-VALUE = {"name": "v", "type": "string"}
+from tests.contract.tables import VALUE, create, refused
 
 
 @pytest.fixture
 def queue(client, tmp):
-    path = f"{tmp}/q"
-    attributes = {"dynamic": True, "schema": [VALUE], "tablet_count": 2}
-    client.create("table", path, attributes=attributes)
-    client.mount_table(path, sync=True)
-    return path
+    return create(client, f"{tmp}/q", [VALUE], tablet_count=2)
 
 
 @pytest.fixture
@@ -42,14 +37,6 @@ def values(client, queue):
     return sorted(int(row["v"]) for row in client.select_rows(f"v from [{queue}]"))
 
 
-def test_session_starts_empty_and_its_epoch_grows(open_session):
-    """Every further creation fences the one before."""
-    assert open_session() == {"epoch": 0, "sequence_number": -1, "user_meta": None}
-    assert open_session()["epoch"] == 1
-    assert open_session()["epoch"] == 2
-    assert open_session("other")["epoch"] == 0
-
-
 def test_user_meta_is_kept_until_replaced(client, producer, queue, open_session):
     """Both ways to set it replace it whole."""
     assert open_session(user_meta={"a": 1})["user_meta"] == {"a": 1}
@@ -59,16 +46,18 @@ def test_user_meta_is_kept_until_replaced(client, producer, queue, open_session)
 
 
 def test_repeated_rows_are_skipped(client, producer, queue, open_session):
-    """Pushing the same numbers again changes nothing; gaps are fine."""
+    """Pushing the same numbers again changes nothing, nor does it in a new epoch; gaps are fine."""
     open_session()
-    push = lambda *numbers: client.push_queue_producer(  # noqa: E731
-        producer, queue, "s", 0, numbered(*numbers)
+    push = lambda *numbers, epoch=0: client.push_queue_producer(  # noqa: E731
+        producer, queue, "s", epoch, numbered(*numbers)
     )
     assert push(1, 5) == {"last_sequence_number": 5, "skipped_row_count": 0}
     assert push(1, 5) == {"last_sequence_number": 5, "skipped_row_count": 2}
     assert push(5, 6, 9) == {"last_sequence_number": 9, "skipped_row_count": 1}
     assert values(client, queue) == [1, 5, 6, 9]
     assert open_session() == {"epoch": 1, "sequence_number": 9, "user_meta": None}
+    assert push(9, 10, epoch=1) == {"last_sequence_number": 10, "skipped_row_count": 1}
+    assert values(client, queue) == [1, 5, 6, 9, 10]
 
 
 def test_first_number_may_come_with_the_request(raw, client, producer, queue, open_session):
@@ -94,20 +83,22 @@ def test_first_number_may_come_with_the_request(raw, client, producer, queue, op
     ("rows", "code"),
     [
         ([{"v": "x"}], 3103),
-        ([{"v": "x", "$sequence_number": 1}, {"v": "y"}], 3103),
         (numbered(-5), 3103),
         (numbered(2, 2), 3103),
+        ([*numbered(2), {"v": "3"}], 3103),
         (numbered(2, 1), 3103),
         ([{"v": "x", "$sequence_number": "one"}], 1),
-        ([{"v": "x", "$sequence_number": 1, "w": 1}], 307),
+        ([{"v": "x", "$sequence_number": 2, "w": 1}], 307),
     ],
 )
 def test_bad_sequence_numbers_are_refused(client, producer, queue, open_session, rows, code):
-    """Every row has one number, and they grow."""
+    """Every row has one number, and they grow. What is refused leaves session and queue alone."""
     open_session()
+    client.push_queue_producer(producer, queue, "s", 0, numbered(0, 1))
     with refused(code):
         client.push_queue_producer(producer, queue, "s", 0, rows)
-    assert values(client, queue) == []
+    assert stored(client, producer) == {(queue, "s"): (1, 0, None)}
+    assert values(client, queue) == [0, 1]
 
 
 def test_numbers_of_arrow_rows_count_as_those_of_others(client, producer, queue, open_session):
@@ -161,34 +152,29 @@ def test_push_into_an_unknown_session_is_refused(client, producer, queue, open_s
 
 def test_wrong_tables_are_refused(client, tmp, producer, queue):
     """A queue is ordered, a producer sorted and of the right schema, and both exist."""
-    create = client.create_queue_producer_session
-    with pytest.raises(YtResponseError, match="is not sorted"):
-        create(queue, queue, "s")
     client.create("queue_consumer", f"{tmp}/c")
-    with pytest.raises(YtResponseError, match="schema of a queue producer"):
-        create(f"{tmp}/c", queue, "s")
-    with pytest.raises(YtResponseError, match="does not point to a valid producer"):
-        create(f"{tmp}/nothing", queue, "s")
-    create(producer, queue, "s")
-    with pytest.raises(YtResponseError, match="is not ordered"):
-        client.push_queue_producer(producer, producer, "s", 0, [])
-    with pytest.raises(YtResponseError, match="does not point to a valid queue"):
-        client.push_queue_producer(producer, f"{tmp}/nothing", "s", 0, [])
-
-
-def test_rows_name_their_tablet_or_share_one(client, producer, queue, open_session):
-    """As with any append."""
-    open_session()
-    rows = [{**row, "$tablet_index": 1} for row in numbered(1, 2)]
-    client.push_queue_producer(producer, queue, "s", 0, rows)
-    assert client.get_tablet_infos(queue, [1])["tablets"][0]["total_row_count"] == 2
+    for path, message in (
+        (queue, "is not sorted"),
+        (f"{tmp}/c", "schema of a queue producer"),
+        (f"{tmp}/nothing", "does not point to a valid producer"),
+    ):
+        with pytest.raises(YtResponseError, match=message):
+            client.create_queue_producer_session(path, queue, "s")
+    client.create_queue_producer_session(producer, queue, "s")
+    for path, message in (
+        (producer, "is not ordered"),
+        (f"{tmp}/nothing", "does not point to a valid queue"),
+    ):
+        with pytest.raises(YtResponseError, match=message):
+            client.push_queue_producer(producer, path, "s", 0, [])
 
 
 def test_several_pushes_of_a_transaction_build_on_each_other(
     client, sticky, producer, queue, open_session
 ):
-    """The transaction remembers its own numbers although nothing is visible."""
+    """The transaction remembers its own numbers, of each session, although nothing is visible."""
     open_session()
+    open_session("other")
     member = sticky()
     with member.Transaction(type="tablet"):
         push = lambda *numbers: member.push_queue_producer(  # noqa: E731
@@ -196,26 +182,30 @@ def test_several_pushes_of_a_transaction_build_on_each_other(
         )
         assert push(1, 2)["skipped_row_count"] == 0
         assert push(2, 3) == {"last_sequence_number": 3, "skipped_row_count": 1}
+        member.push_queue_producer(producer, queue, "other", 0, numbered(1))
         assert values(client, queue) == []
-    assert values(client, queue) == [1, 2, 3]
-    assert open_session()["sequence_number"] == 3
+    assert values(client, queue) == [1, 1, 2, 3]
+    assert stored(client, producer) == {(queue, "other"): (1, 0, None), (queue, "s"): (3, 0, None)}
 
 
+@pytest.mark.parametrize("other", ["s", "other"])
 def test_of_two_transactions_in_one_session_one_commits(
-    client, sticky, producer, queue, open_session
+    client, sticky, producer, queue, open_session, other
 ):
-    """Both push; the second commit meets the session's row."""
-    open_session()
+    """Both push; the second commit meets the session's row, unless that is another one's."""
+    for name in {"s", other}:
+        open_session(name)
     left, right = sticky(), sticky()
     first, second = left.Transaction(type="tablet"), right.Transaction(type="tablet")
     first.__enter__()
     second.__enter__()
     left.push_queue_producer(producer, queue, "s", 0, numbered(1))
-    right.push_queue_producer(producer, queue, "s", 0, numbered(1))
+    right.push_queue_producer(producer, queue, other, 0, numbered(1))
     second.__exit__(None, None, None)
-    with refused(1700):
+    with refused(1700) if other == "s" else nullcontext():
         first.__exit__(None, None, None)
-    assert values(client, queue) == [1]
+    assert stored(client, producer) == {(queue, name): (1, 0, None) for name in {"s", other}}
+    assert values(client, queue) == [1] * len({"s", other})
 
 
 def test_zombie_is_fenced_at_its_commit(client, sticky, producer, queue, open_session):
@@ -233,21 +223,6 @@ def test_zombie_is_fenced_at_its_commit(client, sticky, producer, queue, open_se
         member.push_queue_producer(producer, queue, "s", 0, numbered(1))
     assert caught.value.contains_code(3102)
     assert values(client, queue) == []
-
-
-def test_session_row_is_ordinary_data(client, producer, queue, open_session, cluster_name):
-    """Tools may read it and set it."""
-    open_session()
-    ((row),) = client.select_rows(f"* from [{producer}]")
-    assert (row["queue_cluster"], row["queue_path"], row["session_id"]) == (
-        cluster_name,
-        queue,
-        "s",
-    )
-    row["sequence_number"] = 100
-    client.insert_rows(producer, [row])
-    answer = client.push_queue_producer(producer, queue, "s", 0, numbered(50, 101))
-    assert answer == {"last_sequence_number": 101, "skipped_row_count": 1}
 
 
 def test_session_is_created_outside_of_the_transaction(client, sticky, producer, queue):
@@ -272,29 +247,10 @@ def stored(client, producer):
     }
 
 
-def test_producer_is_a_mounted_table_of_its_schema(client, producer):
-    """Creating one is creating a table."""
-    assert client.get(f"{producer}/@type") == "table"
-    assert client.get(f"{producer}/@dynamic")
-    assert client.get(f"{producer}/@treat_as_queue_producer")
-    assert client.get(f"{producer}/@tablet_state") == "mounted"
-    schema = client.get(f"{producer}/@schema")
-    assert schema.attributes == {"strict": True, "unique_keys": True}
-    assert [(c["name"], c["type"], c["required"], c.get("sort_order")) for c in schema] == [
-        ("queue_cluster", "string", True, "ascending"),
-        ("queue_path", "string", True, "ascending"),
-        ("session_id", "string", True, "ascending"),
-        ("sequence_number", "int64", True, None),
-        ("epoch", "int64", True, None),
-        ("user_meta", "any", False, None),
-        ("system_meta", "any", False, None),
-    ]
-
-
 def test_session_continues_from_what_its_row_says(
     client, producer, queue, open_session, cluster_name
 ):
-    """Until it is removed; then epochs begin again."""
+    """It is ordinary data, which tools may set, until it is removed; then epochs begin again."""
     meta = {"foo": [1, 2, 3], "bar": {"baz": True}}
     assert open_session(user_meta=meta)["user_meta"] == meta
     row = {"queue_cluster": cluster_name, "queue_path": queue, "session_id": "s"}
@@ -303,6 +259,8 @@ def test_session_continues_from_what_its_row_says(
     assert answer == {"sequence_number": 100, "epoch": 201, "user_meta": [1, 2, 3]}
     assert stored(client, producer) == {(queue, "s"): (100, 201, [1, 2, 3])}
     assert open_session()["epoch"] == 202
+    answer = client.push_queue_producer(producer, queue, "s", 202, numbered(50, 101))
+    assert answer == {"last_sequence_number": 101, "skipped_row_count": 1}
     client.remove_queue_producer_session(producer, queue, "s")
     assert stored(client, producer) == {}
     assert open_session() == {"sequence_number": -1, "epoch": 0, "user_meta": None}
@@ -311,8 +269,7 @@ def test_session_continues_from_what_its_row_says(
 def test_sessions_of_other_names_and_queues_are_apart(client, tmp, producer, queue):
     """Each has epochs, meta and an end of its own."""
     other = f"{tmp}/other"
-    client.create("table", other, attributes={"dynamic": True, "schema": [VALUE]})
-    client.mount_table(other, sync=True)
+    create(client, other, [VALUE])
     sessions = {(queue, "a"): 1, (other, "a"): 3, (queue, "b"): 2}
     for path, name in sessions:
         client.create_queue_producer_session(producer, path, name, user_meta=f"{path} {name}")
@@ -336,64 +293,6 @@ def test_session_created_twice_by_one_mutation_is_created_once(raw, producer, qu
         parameters["mutation_id"] = mutation_id
         answer = raw.command("POST", "create_queue_producer_session", parameters)
         assert answer.json()["epoch"] == epoch
-
-
-def test_refused_push_leaves_session_and_queue_alone(client, producer, queue, open_session):
-    """Whatever was wrong with it."""
-    open_session()
-    client.push_queue_producer(producer, queue, "s", 0, numbered(6, 10))
-    for rows in ([{"v": "11"}], [*numbered(17), {"v": "18"}], numbered(17, 17)):
-        with refused(3103):
-            client.push_queue_producer(producer, queue, "s", 0, rows)
-    assert stored(client, producer) == {(queue, "s"): (10, 0, None)}
-    assert values(client, queue) == [6, 10]
-
-
-def test_new_epoch_continues_with_the_numbers_of_the_old(client, producer, queue, open_session):
-    """What was pushed before stays skipped."""
-    open_session()
-    client.push_queue_producer(producer, queue, "s", 0, numbered(0))
-    assert open_session() == {"sequence_number": 0, "epoch": 1, "user_meta": None}
-    answer = client.push_queue_producer(producer, queue, "s", 1, numbered(0, 1))
-    assert answer == {"last_sequence_number": 1, "skipped_row_count": 1}
-    assert values(client, queue) == [0, 1]
-
-
-def test_transactions_of_two_sessions_both_commit(client, sticky, producer, queue, open_session):
-    """Their session rows are not the same row."""
-    members = {}
-    for name in ("left", "right"):
-        open_session(name)
-        members[name] = sticky()
-    transactions = [member.Transaction(type="tablet") for member in members.values()]
-    for transaction in transactions:
-        transaction.__enter__()
-    for number, (name, member) in enumerate(members.items()):
-        member.push_queue_producer(producer, queue, name, 0, numbered(number))
-    for transaction in transactions:
-        transaction.__exit__(None, None, None)
-    assert stored(client, producer) == {
-        (queue, "left"): (0, 0, None),
-        (queue, "right"): (1, 0, None),
-    }
-    assert values(client, queue) == [0, 1]
-
-
-def test_two_sessions_push_in_one_transaction(client, sticky, producer, queue, open_session):
-    """Each with numbers of its own."""
-    member = sticky()
-    for name in ("first", "second"):
-        open_session(name)
-    with member.Transaction(type="tablet"):
-        for name, number in (("first", 3), ("second", 1)):
-            answer = member.push_queue_producer(producer, queue, name, 0, numbered(number))
-            assert answer["last_sequence_number"] == number
-        assert values(client, queue) == []
-    assert stored(client, producer) == {
-        (queue, "first"): (3, 0, None),
-        (queue, "second"): (1, 0, None),
-    }
-    assert values(client, queue) == [1, 3]
 
 
 def test_one_push_reaches_several_tablets(client, producer, queue, open_session):

@@ -3,13 +3,8 @@
 import pytest
 from yt.wrapper import YtResponseError
 
-from tests.contract.tables import create, refused
+from tests.contract.tables import SYSTEM, VALUE, create, refused
 
-VALUE = {"name": "v", "type": "string"}
-SYSTEM = [
-    {"name": "$timestamp", "type": "uint64"},
-    {"name": "$cumulative_data_weight", "type": "int64"},
-]
 COLUMNS = [
     {"name": "queue_cluster", "type": "string", "required": True, "sort_order": "ascending"},
     {"name": "queue_path", "type": "string", "required": True, "sort_order": "ascending"},

@@ -3,20 +3,12 @@
 import pytest
 from yt.wrapper import YtResponseError
 
-from tests.contract.tables import refused
-
-VALUE = {"name": "v", "type": "string"}
-SYSTEM = [
-    {"name": "$timestamp", "type": "uint64"},
-    {"name": "$cumulative_data_weight", "type": "int64"},
-]
+from tests.contract import tables
+from tests.contract.tables import SYSTEM, VALUE, refused
 
 
-def create(client, path, schema=(VALUE,), tablet_count=1, **attributes):
-    given = {"dynamic": True, "schema": list(schema), "tablet_count": tablet_count, **attributes}
-    client.create("table", path, attributes=given)
-    client.mount_table(path, sync=True)
-    return path
+def create(client, path, schema=(VALUE,), **attributes):
+    return tables.create(client, path, schema, **attributes)
 
 
 def fill(client, path, count, tablet=0, first=0):
@@ -156,11 +148,8 @@ def test_impossible_pull_is_refused(client, tmp, offset, tablet, code, message):
 
 def test_pull_from_what_is_no_queue_is_refused(client, tmp):
     """Sorted tables have no row indexes."""
-    key = {"name": "k", "type": "int64", "sort_order": "ascending"}
-    client.create("table", f"{tmp}/t", attributes={"dynamic": True, "schema": [key, VALUE]})
-    client.mount_table(f"{tmp}/t", sync=True)
     with pytest.raises(YtResponseError, match="is not ordered"):
-        pull(client, f"{tmp}/t", 0)
+        pull(client, tables.create(client, f"{tmp}/t"), 0)
 
 
 def test_proxy_looks_for_the_cell_of_a_tablet_without_one(client, tmp):

@@ -4,24 +4,14 @@ import pytest
 from yt.wrapper import YtResponseError
 from yt.yson import YsonUint64
 
-from tests.contract.tables import refused
+from tests.contract.tables import KEY, VALUE, create, refused
 
-KEY = {"name": "k", "type": "int64", "sort_order": "ascending"}
-VALUE = {"name": "v", "type": "string"}
 HASH = {**KEY, "name": "h"}
 WIDE = {"name": "w", "type": "int64"}
 
 
 def struct(*names):
     return {"type_name": "struct", "members": [{"name": n, "type": "int64"} for n in names]}
-
-
-def create(client, path, schema=(KEY, VALUE), mount=True, **attributes):
-    given = {"dynamic": True, "schema": list(schema), **attributes}
-    client.create("table", path, attributes=given)
-    if mount:
-        client.mount_table(path, sync=True)
-    return path
 
 
 def test_new_table_is_unmounted_and_describes_itself(client, tmp):
@@ -100,19 +90,8 @@ def test_columns_that_differ_in_case_stay_apart(client, tmp):
     assert list(client.lookup_rows(path, [{"k": 1}])) == [row]
 
 
-def test_rows_survive_unmount_and_mount(client, tmp):
+def test_frozen_table_is_read_but_not_written_and_an_unmounted_one_neither(client, tmp):
     """Mount states are about access, not about data."""
-    path = create(client, f"{tmp}/t")
-    client.insert_rows(path, [{"k": 1, "v": "x"}])
-    client.unmount_table(path, sync=True)
-    with refused(1702):
-        list(client.lookup_rows(path, [{"k": 1}]))
-    client.mount_table(path, sync=True)
-    assert list(client.lookup_rows(path, [{"k": 1}])) == [{"k": 1, "v": "x"}]
-
-
-def test_frozen_table_is_read_but_not_written(client, tmp):
-    """Frozen is read-only."""
     path = create(client, f"{tmp}/t")
     client.insert_rows(path, [{"k": 1, "v": "x"}])
     client.freeze_table(path, sync=True)
@@ -120,6 +99,11 @@ def test_frozen_table_is_read_but_not_written(client, tmp):
     with refused(1702) as caught:
         client.insert_rows(path, [{"k": 2, "v": "y"}])
     assert "has no mounted tablets" in str(caught.value)
+    client.unmount_table(path, sync=True)
+    with refused(1702):
+        list(client.lookup_rows(path, [{"k": 1}]))
+    client.mount_table(path, sync=True)
+    assert list(client.lookup_rows(path, [{"k": 1}])) == [{"k": 1, "v": "x"}]
 
 
 def test_writing_into_the_unmounted_part_names_the_tablet(client, tmp):
@@ -253,18 +237,41 @@ def test_tablet_count_of_a_sorted_table_cuts_integer_keys_evenly(client, tmp):
         create(client, f"{tmp}/s", [{**KEY, "type": "string"}, VALUE], tablet_count=4)
 
 
-def test_consumer_and_producer_are_mounted_tables_with_fixed_schemas(client, tmp):
+@pytest.mark.parametrize(
+    ("kind", "columns"),
+    [
+        (
+            "consumer",
+            [
+                ("queue_cluster", "string", True, "ascending"),
+                ("queue_path", "string", True, "ascending"),
+                ("partition_index", "uint64", True, "ascending"),
+                ("offset", "uint64", True, None),
+                ("meta", "any", False, None),
+            ],
+        ),
+        (
+            "producer",
+            [
+                ("queue_cluster", "string", True, "ascending"),
+                ("queue_path", "string", True, "ascending"),
+                ("session_id", "string", True, "ascending"),
+                ("sequence_number", "int64", True, None),
+                ("epoch", "int64", True, None),
+                ("user_meta", "any", False, None),
+                ("system_meta", "any", False, None),
+            ],
+        ),
+    ],
+)
+def test_consumer_and_producer_are_mounted_tables_with_fixed_schemas(client, tmp, kind, columns):
     """`create queue_consumer` and `create queue_producer` give tables that are ready for use."""
-    client.create("queue_consumer", f"{tmp}/c")
-    client.create("queue_producer", f"{tmp}/p")
-    for path, flag, columns in (
-        (f"{tmp}/c", "treat_as_queue_consumer", ["queue_cluster", "queue_path", "partition_index"]),
-        (f"{tmp}/p", "treat_as_queue_producer", ["queue_cluster", "queue_path", "session_id"]),
-    ):
-        assert client.get(f"{path}/@type") == "table"
-        assert client.get(f"{path}/@{flag}")
-        assert client.get(f"{path}/@tablet_state") == "mounted"
-        assert client.get(f"{path}/@key_columns") == columns
+    client.create(f"queue_{kind}", f"{tmp}/x")
+    shown = ["type", "dynamic", f"treat_as_queue_{kind}", "tablet_state"]
+    assert [client.get(f"{tmp}/x/@{name}") for name in shown] == ["table", True, True, "mounted"]
+    schema = client.get(f"{tmp}/x/@schema")
+    assert schema.attributes == {"strict": True, "unique_keys": True}
+    assert [(c["name"], c["type"], c["required"], c.get("sort_order")) for c in schema] == columns
 
 
 def test_part_of_a_setting_with_a_default_is_set(client, tmp):

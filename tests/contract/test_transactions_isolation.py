@@ -147,18 +147,6 @@ def test_write_outside_of_transactions_conflicts_too(client, sticky, tmp, write)
         commit(transaction)
 
 
-def test_different_rows_do_not_conflict(client, sticky, tmp):
-    """Conflicts are per row."""
-    table = create(client, f"{tmp}/t")
-    left, right = sticky(), sticky()
-    first, second = begin(left), begin(right)
-    left.insert_rows(table, [{"k": 1, "v": "x"}])
-    right.insert_rows(table, [{"k": 2, "v": "y"}])
-    commit(first)
-    commit(second)
-    assert len(rows_of(client, table)) == 2
-
-
 def test_appends_never_conflict(client, sticky, tmp):
     """Rows of concurrent transactions lie one after the other, each commit in one piece."""
     queue = create(client, f"{tmp}/q", [VALUE])
@@ -204,19 +192,6 @@ def test_locked_row_refuses_writers_but_not_readers(client, sticky, tmp):
         commit(writing)
     client.insert_rows(table, [{"k": 1, "v": "later"}])
     assert rows_of(client, table) == [{"k": 1, "v": "later"}]
-
-
-@ONLY_HTTP
-def test_exclusive_lock_excludes_other_locks(client, sticky, tmp):
-    """An exclusive lock counts as a write."""
-    table = create(client, f"{tmp}/t")
-    first, second = sticky(), sticky()
-    locking, other = begin(first), begin(second)
-    first.lock_rows(table, [{"k": 1}], lock_type="exclusive")
-    second.lock_rows(table, [{"k": 1}])
-    commit(locking)
-    with refused(1700):
-        commit(other)
 
 
 @pytest.mark.only_over("http", "the C++ client has a text of its own")

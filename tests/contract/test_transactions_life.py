@@ -283,19 +283,6 @@ def test_hundred_thousand_rows_fit_and_one_more_does_not(client, tmp):
     assert client.get_tablet_infos(queue, [0])["tablets"][0]["total_row_count"] == 100_000
 
 
-def test_commits_through_different_proxies_see_each_other(client, sticky, tmp):
-    """Conflicts are found across processes: the rows, not the proxies, decide."""
-    table = create(client, f"{tmp}/t")
-    here, there = sticky(0), sticky(1)
-    first, second = start(here), start(there)
-    for member, transaction_id in ((here, first), (there, second)):
-        with inside(member, transaction_id):
-            member.insert_rows(table, [{"k": 1, "v": "x"}])
-    commit(there, second)
-    with refused(1700):
-        commit(here, first)
-
-
 @pytest.mark.only_over("http", "the C++ client keeps schemas for a while")
 def test_schema_changed_through_one_proxy_holds_on_the_other(client, sticky, tmp):
     """No proxy works with a table as it was."""
