@@ -19,7 +19,7 @@ from yt.wrapper import YsonFormat
 from yt_exactly_once import advice, errors
 from yt_exactly_once.ytsaurus.browsing import attributes_of, output, registration, request
 from yt_exactly_once.ytsaurus.failures import TRANSPORT_ERRORS, translated
-from yt_exactly_once.ytsaurus.tables import TableInfo, columns_of, describe_table
+from yt_exactly_once.ytsaurus.tables import TableInfo, columns_of, describe_table, not_mounted
 
 if TYPE_CHECKING:
     from yt_exactly_once.ytsaurus.client import Connection
@@ -112,11 +112,7 @@ class RemoteQueue:
         """
         info = self.describe()
         if info.tablet_state in _UNREADABLE:
-            raise errors.TableNotMountedError(
-                f"The queue is {info.tablet_state}, not mounted",
-                remedy=f"Run: {advice.mount(self.path, info.tablet_state)}",
-                queue=self.path,
-            )
+            raise not_mounted(self.path, info.tablet_state)
         if self.consumer is not None:
             require_registration(self.connection, self.consumer, self.path)
         return info

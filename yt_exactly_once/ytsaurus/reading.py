@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from yt.wrapper import TablePath, YsonFormat
 from yt.yson import YsonUint64
 
-from yt_exactly_once import advice
-from yt_exactly_once.errors import ConflictError, SchemaMismatchError, TableNotMountedError
+from yt_exactly_once.errors import ConflictError, SchemaMismatchError
 from yt_exactly_once.ytsaurus.browsing import attributes_of
 from yt_exactly_once.ytsaurus.failures import translated
-from yt_exactly_once.ytsaurus.tables import columns_of, require_table
+from yt_exactly_once.ytsaurus.tables import columns_of, not_mounted, require_table
 
 if TYPE_CHECKING:
     from yt_exactly_once.ytsaurus.client import Connection
@@ -99,11 +98,7 @@ class WholeTable:
             ),
         )
         if table.is_dynamic and found["tablet_state"] not in {"mounted", "frozen"}:
-            raise TableNotMountedError(
-                f"The table is {found['tablet_state']}, not mounted",
-                remedy=f"Run: {advice.mount(path, found['tablet_state'])}",
-                path=path,
-            )
+            raise not_mounted(path, found["tablet_state"])
         return table
 
     @property

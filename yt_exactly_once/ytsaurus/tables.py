@@ -50,11 +50,14 @@ class TableInfo:
                 path=self.path,
             )
         if self.tablet_state != "mounted":
-            raise errors.TableNotMountedError(
-                f"The table is {self.tablet_state}, not mounted",
-                remedy=f"Run: {advice.mount(self.path, self.tablet_state)}",
-                path=self.path,
-            )
+            raise not_mounted(self.path, self.tablet_state)
+
+
+def not_mounted(path: str, state: str) -> errors.TableNotMountedError:
+    """Return the error of a table in a state in which it cannot be used."""
+    return errors.TableNotMountedError(
+        f"The table is {state}, not mounted", remedy=f"Run: {advice.mount(path, state)}", path=path
+    )
 
 
 def describe_table(
