@@ -105,6 +105,7 @@ REFUSED = [
     (pa.date32(), YSON, "YSON has no such type", ""),
     (pa.list_(pa.binary()), YSON, "YSON has no such type", "[]"),
     (pa.map_(pa.int8(), pa.int8()), YSON, "string keys", "[key]"),
+    (pa.list_(pa.struct([("a", pa.int8()), ("a", pa.int8())])), YSON, "duplicates", "[]"),
 ]  # fmt: skip
 
 

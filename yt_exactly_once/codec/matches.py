@@ -174,5 +174,9 @@ def _match_plain(arrow: pa.DataType) -> TypeMatch:
     if is_list(arrow):
         return worst([("[]", _match_plain(arrow.value_type))])
     if types.is_struct(arrow):
-        return worst((f".{field.name}", _match_plain(field.type)) for field in arrow)
+        parts = {f".{field.name}": _match_plain(field.type) for field in arrow}
+        is_clear = len(parts) == arrow.num_fields
+        return (
+            worst(parts.items()) if is_clear else refused("drop or rename the fields: duplicates")
+        )
     return refused("YSON has no such type: cast it to a number or a string")
