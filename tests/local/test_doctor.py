@@ -174,6 +174,7 @@ def test_fault_in_tables_is_found(client, healthy, fault):
         ({"rows_per_tablet": 1_000}, "batch size", FAIL),
         ({"frame": pa.schema([("v", pa.int64())])}, "columns", FAIL),
         ({"conf": {RETAINED: "2"}}, RETAINED, WARN),
+        ({"conf": {RETAINED: " ", SPECULATION: ""}}, RETAINED, FAIL),
         ({"conf": {"spark.driver.maxResultSize": "1m"}}, "spark.driver.maxResultSize", FAIL),
         ({"conf": {"spark.driver.maxResultSize": "much"}}, "spark.driver.maxResultSize", FAIL),
         ({"conf": {"spark.executor.pyspark.memory": "1"}}, "spark.executor.pyspark.memory", WARN),

@@ -55,8 +55,7 @@ def examine(subject: Subject, connection: Connection | None) -> Iterator[Finding
             "Pass --conf NAME=VALUE, --spark-defaults FILE, or --spark-ui URL of a running driver",
         )
         return
-    given = {**_DEFAULTS, **subject.conf}
-    known = {name: value.strip() for name, value in given.items() if value.strip()}
+    known = {name: value.strip() for name, value in {**_DEFAULTS, **subject.conf}.items()}
     malformed = {
         name: _WANTED[name] for name in known.keys() & _WANTED if _number(known, name) is None
     }
