@@ -1,13 +1,25 @@
 """Who sends the rows of a batch, as `docs/explanation/exactly-once.md` lists it."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 
 from yt_exactly_once.config import DeliveryMode
-from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.errors import BatchTooLargeError, ConfigError
+from yt_exactly_once.spark.sink.modes.mode import Plan
+from yt_exactly_once.spark.sink.options import BY_PARTITION, PRESERVE, Target
+from yt_exactly_once.spark.sink.placement import Placement
 from yt_exactly_once.spark.sink.run import QueryRun
-from yt_exactly_once.spark.sink.sender import LARGE, driver_stands_in, tasks_join, tasks_may_send
+from yt_exactly_once.spark.sink.sender import (
+    LARGE,
+    driver_stands_in,
+    ends_tell,
+    tasks_join,
+    tasks_may_send,
+)
+from yt_exactly_once.spark.sink.targets import PreparedTarget
+from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
 
 MODES = {
     "one": DeliveryMode.TRANSACTIONAL,
@@ -83,3 +95,45 @@ def test_with_a_transaction_per_request_the_driver_stands_in_for_small_batches(
 ):
     """Those of a known size, whose rows can come another way again and are not written yet."""
     assert sender(mode, **known) == expected
+
+
+@pytest.mark.parametrize(("known", "expected"), [
+    ({"bytes": 1}, True),
+    ({}, False),
+    ({"bytes": LARGE}, False),
+    ({"bytes": 1, "is_uneven": True}, False),
+    ({"bytes": 1, "stateful": True}, False),
+    ({"bytes": 1, "are_computed": True}, False),
+])  # fmt: skip
+def test_ends_tell_partitions_apart_where_rows_can_be_computed_again(known, expected):
+    """In a batch that is known to be small, unless that has made tablets uneven."""
+    more = {name: known.pop(name, False) for name in ("stateful", "are_computed")}
+    delivery = SimpleNamespace(
+        run=QueryRun("run", **known),
+        batch=SimpleNamespace(stateful=more["stateful"]),
+        rows=SimpleNamespace(are_computed=more["are_computed"]),
+    )
+    assert ends_tell(delivery) is expected
+
+
+@pytest.mark.parametrize(("tablets", "rule", "times"), [
+    (2, BY_PARTITION, 2), (1, BY_PARTITION, 1), (None, BY_PARTITION, 1), (2, PRESERVE, 1),
+])  # fmt: skip
+def test_batch_that_is_too_large_is_computed_again_only_where_that_can_help(tablets, rule, times):
+    """Where Spark partitions choose among tablets; elsewhere it would be too large again."""
+    target = PreparedTarget(
+        options=Target("//t"), is_sorted=tablets is None, tablet_count=tablets or 2, plan=None,
+        wire=None, placement=Placement(tablets, rule), rows_per_tablet=1, table_id="id",
+    )  # fmt: skip
+    computed = []
+
+    def refuse(_plan, _arrived):
+        raise BatchTooLargeError("too large", remedy="none")
+
+    sink = SimpleNamespace(_mode=SimpleNamespace(finish=refuse))
+    sink._finish = partial(TransactionalSink._finish, sink)
+    delivery = SimpleNamespace(run=QueryRun("run"), tell_again=lambda _error: None)
+    plan = Plan(SimpleNamespace(target=target), (), ends_tell=True)
+    with pytest.raises(BatchTooLargeError):
+        sink._finish(delivery, SimpleNamespace(compute=computed.append), plan)
+    assert [each.ends_tell for each in computed] == [True, False][:times]

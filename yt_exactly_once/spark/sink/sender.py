@@ -68,4 +68,5 @@ def ends_tell(delivery: Delivery) -> bool:
     Rows can be computed again, with the numbers, if too many of them pass for those of one partition.
     """
     run = delivery.run
-    return 0 < run.bytes < LARGE and not (run.is_uneven or delivery.batch.stateful)
+    is_final = run.is_uneven or delivery.batch.stateful or delivery.rows.are_computed
+    return 0 < run.bytes < LARGE and not is_final

@@ -69,6 +69,11 @@ class PreparedTarget:
         return self.orders_keys or self.placement.tablet_count != 1
 
     @property
+    def spreads_partitions(self) -> bool:
+        """Whether the Spark partition of a row decides which of several tablets takes it."""
+        return self.placement.is_by_partition and (self.placement.tablet_count or 1) > 1
+
+    @property
     def orders_keys(self) -> bool:
         """Whether it matters which rows of a key are in one Spark partition."""
         return bool(self.options.delete_marker) or self.options.collects_keys

@@ -407,16 +407,17 @@ class TransactionalSink:
 
     def _finish(self, delivery: Delivery, rows: Rows, plan: Plan) -> list[TargetRows]:
         """Compute the rows of a target, and return what the transaction is to write."""
+        target = plan.given.target
         try:
             written = self._mode.finish(plan, rows.compute(plan))
         except errors.BatchTooLargeError as error:
-            if not plan.ends_tell:
+            if not (plan.ends_tell and target.spreads_partitions):
                 raise
             delivery.tell_again(error)
             delivery.run.is_uneven = True
             return self._finish(delivery, rows, replace(plan, ends_tell=False))
-        used, tablets = written[0].tablets, plan.given.target.tablet_count
-        delivery.run.is_uneven |= written[0].row_count > SMALL_BATCH and 0 < used < tablets
+        if target.spreads_partitions and written[0].row_count > SMALL_BATCH:
+            delivery.run.is_uneven |= 0 < written[0].tablets < target.tablet_count
         return written
 
     def _plan(
