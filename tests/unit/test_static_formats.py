@@ -24,6 +24,7 @@ OURS = {
     "pyspark_yt_exactly_once",
     "pyspark_yt_exactly_once_too",
     "yt_exactly_once",
+    "yt_exactly_once.importing",
     "yt_exactly_once.spark",
     "yt_exactly_once.spark.data_source",
 }
