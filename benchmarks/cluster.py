@@ -206,7 +206,7 @@ def _measures() -> dict[str, tuple[int, int, Callable[[Any], Any]]]:
     # What the sink sends and the source asks for; composite values then travel as YSON.
     sampled: dict[str, tuple[int, int, Callable[[Any], Any]]] = {}
     for name, shape in SHAPES.items():
-        path, body = _SAMPLED[name], [Sample.of(shape).payload(WireFormat.ARROW)]
+        path, body = _SAMPLED[name], [bytes(Sample.of(shape).payload(WireFormat.ARROW))]
         sampled[f"insert, {name} of the sink"] = (
             ROWS,
             1,
