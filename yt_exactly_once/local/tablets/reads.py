@@ -19,7 +19,7 @@ from yt_exactly_once.local.tables import stamps, values, vectors
 from yt_exactly_once.local.tables.layout import TableLayout, quote
 from yt_exactly_once.local.tables.schema import Column
 from yt_exactly_once.local.tables.vectors import StoredRows
-from yt_exactly_once.local.tablets import blocks, counters, retention
+from yt_exactly_once.local.tablets import blocks, counters, retention, row_images, row_results
 from yt_exactly_once.local.tablets.block_bodies import Rows
 from yt_exactly_once.local.tablets.catalog import find_layout
 
@@ -72,10 +72,21 @@ def lookup_stored(
     connection: Connection, layout: TableLayout, keys: Sequence[bytes], columns: Sequence[Column]
 ) -> StoredRows:
     """Return the rows that exist in the order of the keys, for formats that write by vector."""
+    # SQLite would not look keys up in rows of two tables.
+    wanted = [] if layout.read_timestamp is not None or not columns else keys
+    with row_images.opened(connection, [pa.array(wanted, pa.binary())]) as is_open:
+        if is_open:
+            selected = ", ".join(layout.sql_column(column.name) for column in columns)
+            arrays = row_results.fetch(
+                connection,
+                f"SELECT {selected} FROM {row_images.TABLE}"
+                f' CROSS JOIN {layout.sql_source} ON "$key" = {row_images.column(0)}',
+                columns,
+            )
+            return StoredRows(columns, arrays, len(arrays[0]))
     by_key = fetch(connection, layout, keys, columns)
     rows = [by_key[key] for key in keys if key in by_key]
-    stored = zip(*rows, strict=True) if rows else [()] * len(columns)
-    arrays = [vectors.of_stored(*pair) for pair in zip(columns, map(list, stored), strict=True)]
+    arrays = row_results.of_rows(columns, rows)
     return StoredRows(columns, arrays, len(rows))
 
 

@@ -30,17 +30,17 @@ TABLE = "incoming.rows"
 """The table of the image, rows in their order; `column` names its columns."""
 
 _SCHEMA = "incoming"
-_PAGE_BYTES = 65_536
+PAGE_BYTES = 65_536
 _MOST_BYTES = 65_000
 """Of a row; a longer one would need pages of its own."""
 
 _MOST_PAGES = 6_000
 """So that one page refers to all others."""
 
-_LEAF, _INTERIOR = 0x0D, 0x05
+LEAF, INTERIOR = 0x0D, 0x05
 _NULL, _INTEGER, _REAL = 0, 6, 7
-_BITS = 7
-_MORE = 0x80
+BITS = 7
+MORE = 0x80
 _LENGTH_BYTES, _ROWID_BYTES, _HEADER_BYTES, _STRING_BYTES = 3, 4, 2, 3
 
 
@@ -118,8 +118,8 @@ def _image(columns: Sequence[Any]) -> bytes | None:
     pages = []
     for start, end in pairwise(starts):
         body = data[int(edges[start]) : int(edges[end])]
-        places = (edges[start:end] - edges[start] + _PAGE_BYTES - len(body)).astype(">u2")
-        pages.append(_page(_LEAF, places.tobytes(), bytes(body)))
+        places = (edges[start:end] - edges[start] + PAGE_BYTES - len(body)).astype(">u2")
+        pages.append(_page(LEAF, places.tobytes(), bytes(body)))
     if len(pages) == 1:
         return _database([], pages[0], len(columns))
     return _database(pages, _root(starts), len(columns))
@@ -129,7 +129,7 @@ def _starts(sums: Any) -> list[int]:
     """Return the first row of each page, and the number of rows; sums are of bytes that rows take."""
     starts, passed = [0], 0
     while starts[-1] < len(sums):
-        starts.append(int(np.searchsorted(sums, passed + _PAGE_BYTES - 8, side="right")))
+        starts.append(int(np.searchsorted(sums, passed + PAGE_BYTES - 8, side="right")))
         passed = int(sums[starts[-1] - 1])
     return starts
 
@@ -178,14 +178,14 @@ def _varint(numbers: Any, size: int) -> Any:
     """Write numbers in so many bytes of seven bits, high ones first; leading zeros are allowed."""
     matrix = np.empty((len(numbers), size), np.uint8)
     for place in range(size):
-        matrix[:, place] = (numbers >> (_BITS * (size - 1 - place))) & (_MORE - 1)
-    matrix[:, :-1] |= _MORE
+        matrix[:, place] = (numbers >> (BITS * (size - 1 - place))) & (MORE - 1)
+    matrix[:, :-1] |= MORE
     return matrix
 
 
 def _page(kind: int, places: bytes, body: bytes, *, more: bytes = b"", offset: int = 0) -> bytes:
     """Return a page: where its cells are at the beginning, the cells at the end."""
-    start = _PAGE_BYTES - len(body)
+    start = PAGE_BYTES - len(body)
     head = struct.pack(">BHHHB", kind, 0, len(places) // 2, start & 0xFFFF, 0) + more + places
     return head.ljust(start - offset, b"\0") + body
 
@@ -198,8 +198,8 @@ def _root(starts: list[int]) -> bytes:
     ]
     body = b"".join(cells)
     step = 4 + _ROWID_BYTES
-    places = np.arange(_PAGE_BYTES - len(body), _PAGE_BYTES, step).astype(">u2").tobytes()
-    return _page(_INTERIOR, places, body, more=struct.pack(">I", len(starts) + 1))
+    places = np.arange(PAGE_BYTES - len(body), PAGE_BYTES, step).astype(">u2").tobytes()
+    return _page(INTERIOR, places, body, more=struct.pack(">I", len(starts) + 1))
 
 
 def _database(pages: list[bytes], root: bytes, width: int) -> bytes:
@@ -213,7 +213,7 @@ def _database(pages: list[bytes], root: bytes, width: int) -> bytes:
     record = _varint(np.array([size]), _HEADER_BYTES).tobytes() + record
     record += b"".join([*texts[:3], b"\x02", sql])
     cell = _varint(np.array([len(record)]), _LENGTH_BYTES).tobytes() + b"\x01" + record
-    root = root or _page(_LEAF, b"", b"")
+    root = root or _page(LEAF, b"", b"")
     header = struct.pack(
         ">16sHBBBBBBIIIIIIIIIIII20xII",
         b"SQLite format 3\0",
@@ -230,6 +230,6 @@ def _database(pages: list[bytes], root: bytes, width: int) -> bytes:
         1,
         3_040_000,
     )
-    place = struct.pack(">H", _PAGE_BYTES - len(cell))
-    first = header + _page(_LEAF, place, cell, offset=len(header))
+    place = struct.pack(">H", PAGE_BYTES - len(cell))
+    first = header + _page(LEAF, place, cell, offset=len(header))
     return b"".join([first, root, *pages])
