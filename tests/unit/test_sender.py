@@ -1,5 +1,6 @@
 """Who sends the rows of a batch, as `docs/explanation/exactly-once.md` lists it."""
 
+import weakref
 from functools import partial
 from types import SimpleNamespace
 
@@ -125,9 +126,15 @@ def test_batch_that_is_too_large_is_computed_again_only_where_that_can_help(tabl
         options=Target("//t"), is_sorted=tablets is None, tablet_count=tablets or 2, plan=None,
         wire=None, placement=Placement(tablets, rule), rows_per_tablet=1, table_id="id",
     )  # fmt: skip
-    computed = []
+    computed, held = [], []
 
-    def refuse(_plan, _arrived):
+    def compute(plan):
+        assert not any(rows() for rows in held), "the memory of the first time is free"
+        computed.append(plan.ends_tell)
+        return {object()}
+
+    def refuse(_plan, rows):
+        held.append(weakref.ref(rows))
         raise BatchTooLargeError("too large", remedy="none")
 
     sink = SimpleNamespace(_mode=SimpleNamespace(finish=refuse))
@@ -135,5 +142,5 @@ def test_batch_that_is_too_large_is_computed_again_only_where_that_can_help(tabl
     delivery = SimpleNamespace(run=QueryRun("run"), tell_again=lambda _error: None)
     plan = Plan(SimpleNamespace(target=target), (), ends_tell=True)
     with pytest.raises(BatchTooLargeError):
-        sink._finish(delivery, SimpleNamespace(compute=computed.append), plan)
-    assert [each.ends_tell for each in computed] == [True, False][:times]
+        sink._finish(delivery, SimpleNamespace(compute=compute), plan)
+    assert computed == [True, False][:times]

@@ -415,10 +415,12 @@ class TransactionalSink:
                 raise
             delivery.tell_again(error)
             delivery.run.is_uneven = True
-            return self._finish(delivery, rows, replace(plan, ends_tell=False))
-        if target.spreads_partitions and written[0].row_count > SMALL_BATCH:
-            delivery.run.is_uneven |= 0 < written[0].tablets < target.tablet_count
-        return written
+        else:
+            if target.spreads_partitions and written[0].row_count > SMALL_BATCH:
+                delivery.run.is_uneven |= 0 < written[0].tablets < target.tablet_count
+            return written
+        # Only here, behind the error, the rows of the first time are gone.
+        return self._finish(delivery, rows, replace(plan, ends_tell=False))
 
     def _plan(
         self, delivery: Delivery, target: PreparedTarget, transaction: OpenTransaction | None = None
