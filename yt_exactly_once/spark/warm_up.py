@@ -7,7 +7,7 @@ requests of the first batch. The first job of a session also loads many classes 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
@@ -52,12 +52,18 @@ def warm_up(spark: SparkSession) -> Thread | None:
 
 
 def _run(spark: SparkSession) -> None:
-    # In the order in which the query needs them.
-    for step in (_start_planners, _start_worker):
-        try:
-            step(spark)
-        except Exception as error:  # noqa: BLE001 - the session may end at any moment
-            emitter()(Event.WARM_UP_FAILED, reason=type(error).__name__, error=str(error))
+    # Side by side: the job waits for the session, and the other processes do not.
+    planners = Thread(target=_attempt, args=(_start_planners, spark), daemon=True)
+    planners.start()
+    _attempt(_start_worker, spark)
+    planners.join()
+
+
+def _attempt(step: Callable[[SparkSession], None], spark: SparkSession) -> None:
+    try:
+        step(spark)
+    except Exception as error:  # noqa: BLE001 - the session may end at any moment
+        emitter()(Event.WARM_UP_FAILED, reason=type(error).__name__, error=str(error))
 
 
 def _start_planners(spark: SparkSession) -> None:
