@@ -8,6 +8,7 @@ import pytest
 from yt.wrapper import YtResponseError
 from yt.wrapper.format import ArrowFormat
 
+from tests.arrow_streams import stream_of
 from tests.contract.tables import VALUE, create, refused
 
 
@@ -107,10 +108,7 @@ def test_numbers_of_arrow_rows_count_as_those_of_others(client, producer, queue,
     def push(*numbers):
         rows = pa.table({"v": [f"{number}".encode() for number in numbers]})
         rows = rows.append_column("$sequence_number", pa.array(numbers, pa.int64()))
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, rows.schema) as stream:
-            stream.write_table(rows)
-        body = BytesIO(sink.getvalue())
+        body = BytesIO(stream_of(rows))
         answer = client.push_queue_producer(
             producer, queue, "s", 0, body, input_format=ArrowFormat(), raw=True
         )

@@ -266,14 +266,6 @@ def test_what_does_not_exist_is_not_registered(client, tmp, queue, consumer):
     assert len(client.list_queue_consumer_registrations(consumer_path=consumer)) == 1
 
 
-def test_offset_beyond_the_end_has_no_meta(client, queue, consumer):
-    """Of rows that are not there nothing can be said."""
-    for offset, known in ((10, True), (12, False)):
-        client.advance_queue_consumer(consumer, queue, 0, None, offset, client_side=False)
-        (row,) = client.select_rows(f"meta from [{consumer}]")
-        assert (row["meta"] is not None) == known
-
-
 def listed(client, **wanted):
     """Return the registrations that match as plain tuples."""
     return {

@@ -1,20 +1,16 @@
 """A forced unmount loses what was not flushed; a freeze and an orderly unmount flush."""
 
+from functools import partial
+
 import pytest
 
-KEY = {"name": "k", "type": "int64", "sort_order": "ascending"}
-VALUE = {"name": "v", "type": "string"}
+from tests.contract import tables
+from tests.contract.tables import KEY, VALUE
 
 
 @pytest.fixture
 def create(client, tmp):
-    def make(schema, **attributes):
-        given = {"dynamic": True, "schema": schema, **attributes}
-        client.create("table", f"{tmp}/t", attributes=given)
-        client.mount_table(f"{tmp}/t", sync=True)
-        return f"{tmp}/t"
-
-    return make
+    return partial(tables.create, client, f"{tmp}/t")
 
 
 def freeze(client, table):

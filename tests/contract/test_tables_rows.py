@@ -6,6 +6,7 @@ import pytest
 from yt import yson
 from yt.wrapper import YsonFormat, YtResponseError
 
+from tests.arrow_streams import stream_of
 from tests.contract.tables import KEY, VALUE, create, refused
 from tests.kinds import decimal, dict_of, listed, optional, struct, tuple_of
 
@@ -329,17 +330,8 @@ def test_aggregate_column_combines_values(client, tmp, function, kind, given, ex
 
 def test_computed_key_column_is_filled_by_the_cluster(client, tmp):
     """Writing it is an error; lookups need not name it."""
-    schema = [
-        {
-            "name": "h",
-            "type": "uint64",
-            "sort_order": "ascending",
-            "expression": "farm_hash(k) % 8",
-        },
-        KEY,
-        VALUE,
-    ]
-    path = create(client, f"{tmp}/t", schema)
+    hashed = {**KEY, "name": "h", "type": "uint64", "expression": "farm_hash(k) % 8"}
+    path = create(client, f"{tmp}/t", [hashed, KEY, VALUE])
     client.insert_rows(path, [{"k": key, "v": "x"} for key in range(5)])
     rows = lookup(client, path, 3)
     assert [(row["k"], row["v"]) for row in rows] == [(3, "x")]
@@ -415,11 +407,8 @@ def test_arrow_rows_are_taken_and_unknown_columns_dropped(client, raw, tmp):
     batch = pa.record_batch(
         {"k": pa.array([1, 2]), "v": pa.array(["x", None]), "d": [0.5, 1.5], "more": [1, 2]}
     )
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as stream:
-        stream.write_batch(batch)
     parameters = {"path": path, "input_format": "arrow"}
-    answer = raw.command("PUT", "insert_rows", parameters, sink.getvalue().to_pybytes())
+    answer = raw.command("PUT", "insert_rows", parameters, stream_of(batch))
     assert (answer.status, answer.body) == (200, b"")
     assert lookup(client, path, 1, 2) == [
         {"k": 1, "v": "x", "d": 0.5},

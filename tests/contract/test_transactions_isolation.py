@@ -14,6 +14,12 @@ def begin(client):
     return transaction
 
 
+def opened(sticky):
+    """Return a client of its own, and a transaction that is open in it."""
+    inside = sticky()
+    return inside, begin(inside)
+
+
 def commit(transaction):
     transaction.__exit__(None, None, None)
 
@@ -26,8 +32,7 @@ def test_writes_appear_together_at_the_commit(client, sticky, tmp):
     """Until the commit nobody sees anything, the transaction itself included."""
     table = create(client, f"{tmp}/t")
     queue = create(client, f"{tmp}/q", [VALUE])
-    inside = sticky()
-    transaction = begin(inside)
+    inside, transaction = opened(sticky)
     inside.insert_rows(table, [{"k": 1, "v": "x"}])
     inside.insert_rows(queue, [{"v": "x"}])
     assert list(inside.lookup_rows(table, [{"k": 1}])) == []
@@ -58,8 +63,7 @@ def test_reads_stay_at_the_start_of_the_transaction(client, sticky, tmp):
     """Later commits are invisible to lookups and queries of sorted tables."""
     table = create(client, f"{tmp}/t")
     client.insert_rows(table, [{"k": 1, "v": "old"}, {"k": 2, "v": "old"}])
-    inside = sticky()
-    transaction = begin(inside)
+    inside, transaction = opened(sticky)
     client.insert_rows(table, [{"k": 1, "v": "new"}, {"k": 3, "v": "new"}])
     client.delete_rows(table, [{"k": 2}])
     expected = [{"k": 1, "v": "old"}, {"k": 2, "v": "old"}]
@@ -70,10 +74,10 @@ def test_reads_stay_at_the_start_of_the_transaction(client, sticky, tmp):
 
 
 def test_ordered_tables_have_no_snapshot(client, sticky, tmp):
-    """A query inside a transaction sees rows appended after its start; pulls ignore it anyway."""
+    """A query inside a transaction sees rows appended after its start, but not its own; a pull, too."""
     queue = create(client, f"{tmp}/q", [VALUE])
-    inside = sticky()
-    transaction = begin(inside)
+    inside, transaction = opened(sticky)
+    inside.insert_rows(queue, [{"v": "own"}])
     client.insert_rows(queue, [{"v": "x"}])
     assert [row["v"] for row in rows_of(inside, queue)] == ["x"]
     assert [row["v"] for row in inside.pull_queue(queue, 0, 0)] == ["x"]
@@ -83,8 +87,7 @@ def test_ordered_tables_have_no_snapshot(client, sticky, tmp):
 
 def test_table_younger_than_the_transaction_is_empty_to_its_lookups(client, sticky, tmp):
     """What did not exist at the start has no rows."""
-    inside = sticky()
-    transaction = begin(inside)
+    inside, transaction = opened(sticky)
     table = create(client, f"{tmp}/t")
     client.insert_rows(table, [{"k": 1, "v": "x"}])
     assert list(inside.lookup_rows(table, [{"k": 1}])) == []
@@ -113,8 +116,7 @@ def test_first_committer_of_a_row_wins(client, sticky, tmp, first, second):
         else:
             inside.insert_rows(table, [{"k": 1, "v": action}], update=action == "update")
 
-    winner, loser = sticky(), sticky()
-    winning, losing = begin(winner), begin(loser)
+    (winner, winning), (loser, losing) = opened(sticky), opened(sticky)
     act(loser, second)
     loser.insert_rows(other, [{"v": "lost"}])
     act(winner, first)
@@ -139,8 +141,7 @@ def test_first_committer_of_a_row_wins(client, sticky, tmp, first, second):
 def test_write_outside_of_transactions_conflicts_too(client, sticky, tmp, write):
     """It is a transaction of its own; the tombstone of a row that never was is a write, too."""
     table = create(client, f"{tmp}/t")
-    inside = sticky()
-    transaction = begin(inside)
+    inside, transaction = opened(sticky)
     inside.insert_rows(table, [{"k": 1, "v": "x"}])
     getattr(client, write)(table, [{"k": 1} if write == "delete_rows" else {"k": 1, "v": "y"}])
     with refused(1700):
@@ -150,8 +151,7 @@ def test_write_outside_of_transactions_conflicts_too(client, sticky, tmp, write)
 def test_appends_never_conflict(client, sticky, tmp):
     """Rows of concurrent transactions lie one after the other, each commit in one piece."""
     queue = create(client, f"{tmp}/q", [VALUE])
-    left, right = sticky(), sticky()
-    first, second = begin(left), begin(right)
+    (left, first), (right, second) = opened(sticky), opened(sticky)
     left.insert_rows(queue, [{"v": "a"}, {"v": "b"}])
     right.insert_rows(queue, [{"v": "c"}])
     left.insert_rows(queue, [{"v": "d"}])
@@ -166,8 +166,7 @@ def test_writes_of_one_transaction_act_in_their_order(client, sticky, tmp):
     """The last write of a key wins, deletes in between included, without any conflict."""
     table = create(client, f"{tmp}/t", [KEY, VALUE, {"name": "w", "type": "int64"}])
     client.insert_rows(table, [{"k": 1, "v": "old", "w": 1}, {"k": 2, "v": "old", "w": 1}])
-    inside = sticky()
-    transaction = begin(inside)
+    inside, transaction = opened(sticky)
     inside.delete_rows(table, [{"k": 1}])
     inside.insert_rows(table, [{"k": 1, "v": "new"}], update=True)
     inside.insert_rows(table, [{"k": 2, "w": 2}], update=True)
@@ -214,8 +213,7 @@ def test_columns_of_different_lock_groups_do_not_conflict(client, sticky, tmp, o
     table = create(client, f"{tmp}/t", schema)
 
     def race(first_row, second_row, update=True):
-        left, right = sticky(), sticky()
-        first, second = begin(left), begin(right)
+        (left, first), (right, second) = opened(sticky), opened(sticky)
         left.insert_rows(table, [{"k": 1, **first_row}], update=True)
         right.insert_rows(table, [{"k": 1, **second_row}], update=update)
         commit(first)
@@ -265,8 +263,7 @@ def test_racing_increments_lose_no_update(client, cluster, tmp):
 def test_conflicts_are_not_known_after_a_remount(client, sticky, tmp):
     """Chunks hold no locks: who started before the last write of a remounted tablet cannot commit."""
     table = create(client, f"{tmp}/t")
-    inside = sticky()
-    early = begin(inside)
+    inside, early = opened(sticky)
     client.insert_rows(table, [{"k": 1, "v": "x"}])
     remount(client, table)
     inside.insert_rows(table, [{"k": 2, "v": "y"}])

@@ -18,6 +18,15 @@ def inside(client, transaction_id):
     return client.Transaction(transaction_id=transaction_id, ping=False)
 
 
+def written(sticky, path, rows):
+    """Start a transaction and insert rows in it."""
+    member = sticky()
+    transaction_id = start(member)
+    with inside(member, transaction_id):
+        member.insert_rows(path, rows)
+    return member, transaction_id
+
+
 def test_id_carries_the_type_of_a_tablet_transaction(raw):
     """Clients look at the low bits of the third group."""
     kinds = {}
@@ -69,10 +78,7 @@ def test_ended_transaction_is_not_found(sticky, end):
 def test_failed_commit_ends_the_transaction(client, sticky, tmp):
     """A commit is tried once."""
     table = create(client, f"{tmp}/t")
-    member = sticky()
-    transaction_id = start(member)
-    with inside(member, transaction_id):
-        member.insert_rows(table, [{"k": "not a number", "v": "x"}])
+    member, transaction_id = written(sticky, table, [{"k": "not a number", "v": "x"}])
     with refused(307) as caught:
         commit(member, transaction_id)
     assert f"Error committing transaction {transaction_id}" in str(caught.value)
@@ -197,10 +203,7 @@ def test_commit_timestamps_grow_and_mark_the_rows(client, sticky, raw, tmp):
 def test_unmount_before_the_commit_refuses_it(client, sticky, tmp):
     """Tablet states count at the commit."""
     table = create(client, f"{tmp}/t")
-    member = sticky()
-    transaction_id = start(member)
-    with inside(member, transaction_id):
-        member.insert_rows(table, [{"k": 1, "v": "x"}])
+    member, transaction_id = written(sticky, table, [{"k": 1, "v": "x"}])
     client.unmount_table(table, sync=True)
     with refused(1702, match="has no mounted tablets") as caught:
         commit(member, transaction_id)
@@ -234,11 +237,8 @@ def test_change_of_the_table_in_between_refuses_the_commit(
 ):
     """Rows are meant for one mount of one table; a successor at the same path is another one."""
     table = create(client, f"{tmp}/t", schema)
-    member = sticky()
-    transaction_id = start(member)
     row = {column["name"]: {"k": 1, "v": "x"}[column["name"]] for column in schema}
-    with inside(member, transaction_id):
-        member.insert_rows(table, [row])
+    member, transaction_id = written(sticky, table, [row])
     change(client, table, schema)
     with refused(code, match=said):
         commit(member, transaction_id)

@@ -6,7 +6,9 @@ from itertools import product
 import pytest
 from yt.wrapper import YtResponseError
 
-KEY = {"name": "k", "type": "int64", "sort_order": "ascending"}
+from tests.contract import tables
+from tests.contract.tables import KEY
+
 GROUPS = [{"name": name, "type": "int64", "lock": f"l{name}"} for name in "abc"]
 PLAIN = [{"name": "a", "type": "int64"}, {"name": "b", "type": "int64"}]
 
@@ -29,13 +31,7 @@ TEXTS = {
 
 @pytest.fixture
 def create(client, tmp):
-    def make(columns):
-        attributes = {"dynamic": True, "schema": [KEY, *columns]}
-        client.create("table", f"{tmp}/t", attributes=attributes)
-        client.mount_table(f"{tmp}/t", sync=True)
-        return f"{tmp}/t"
-
-    return make
+    return lambda columns: tables.create(client, f"{tmp}/t", [KEY, *columns])
 
 
 @pytest.fixture

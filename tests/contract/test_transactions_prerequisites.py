@@ -2,22 +2,15 @@
 
 import pytest
 
-KEY = {"name": "k", "type": "int64", "sort_order": "ascending"}
-VALUE = {"name": "v", "type": "string"}
+from tests.contract.tables import KEY, VALUE, create
+
+SCHEMAS = {"sorted": [KEY, VALUE], "queue": [VALUE]}
 
 
 @pytest.fixture
 def tables(client, tmp):
     """Return a function that creates a sorted table or a queue."""
-
-    def create(kind, **attributes):
-        schema = [KEY, VALUE] if kind == "sorted" else [VALUE]
-        given = {"dynamic": True, "schema": schema, **attributes}
-        path = client.create("table", f"{tmp}/{kind}", attributes=given) and f"{tmp}/{kind}"
-        client.mount_table(path, sync=True)
-        return path
-
-    return create
+    return lambda kind: create(client, f"{tmp}/{kind}", SCHEMAS[kind])
 
 
 @pytest.fixture
@@ -33,16 +26,15 @@ def commit(raw):
 
 
 @pytest.fixture
-def write(raw, sticky):
+def write(sticky):
     """Return a function that starts a transaction and writes one row in it."""
 
-    def send(table, atomicity="full"):
+    def send(table):
         row = {"v": "x"} if table.endswith("/queue") else {"k": 1, "v": "x"}
-        options = {"type": "tablet", "atomicity": atomicity}
-        transaction_id = raw.command("POST", "start_transaction", options).json()["transaction_id"]
         inside = sticky()
+        transaction_id = inside.start_transaction(type="tablet")
         with inside.Transaction(transaction_id=transaction_id, ping=False):
-            inside.insert_rows(table, [row], atomicity=atomicity)
+            inside.insert_rows(table, [row])
         return transaction_id
 
     return send

@@ -2,9 +2,7 @@
 
 import pytest
 
-from tests.contract.tables import create
-
-VALUE = {"name": "v", "type": "string"}
+from tests.contract.tables import VALUE, create
 
 
 @pytest.fixture
@@ -13,18 +11,6 @@ def queue(client, tmp):
     create(client, f"{tmp}/queue", [VALUE])
     client.insert_rows(f"{tmp}/queue", [{"v": "a"}, {"v": "b"}, {"v": "c"}])
     return f"{tmp}/queue"
-
-
-def test_pull_inside_a_transaction_reads_the_newest_rows(client, sticky, queue):
-    """Pulls have no part in transactions: neither their start nor their writes count."""
-    inside = sticky()
-    transaction_id = inside.start_transaction(type="tablet")
-    client.insert_rows(queue, [{"v": "late"}])
-    with inside.Transaction(transaction_id=transaction_id):
-        inside.insert_rows(queue, [{"v": "own"}])
-        pulled = [row["v"] for row in inside.pull_queue(queue, 0, 0)]
-    inside.abort_transaction(transaction_id)
-    assert pulled == ["a", "b", "c", "late"]
 
 
 def test_trim_inside_a_transaction_happens_at_once(client, sticky, queue):

@@ -1,11 +1,15 @@
 """Fixtures of the embedded cluster: one server for the session, one path per test."""
 
+import json
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from tests.cluster_fixtures import aborted, client, raw, sticky, tmp
+from tests.rpc_client import RawRpc
+from yt_exactly_once import cli
 from yt_exactly_once.local import LocalCluster
 
 __all__ = ["aborted", "client", "cluster", "raw", "sticky", "tmp"]
@@ -32,6 +36,25 @@ def faulty(breakable: LocalCluster) -> Iterator[LocalCluster]:
     for index in range(len(breakable.proxy_urls)):
         if not breakable.is_alive(index):
             breakable.restart_proxy(index)
+
+
+@pytest.fixture
+def rpc(cluster: LocalCluster) -> Iterator[RawRpc]:
+    with RawRpc(cluster.rpc_addresses[0]) as client:
+        yield client
+
+
+@pytest.fixture
+def told(cluster: LocalCluster, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    """Run a command and return its exit code and what it printed, as JSON where it is."""
+
+    def run(*arguments: str) -> tuple[int, Any]:
+        code = cli.main([*arguments, "--proxy", cluster.proxy_urls[0]])
+        output = capsys.readouterr()
+        answered = "--json" in arguments and code in {0, 1}
+        return code, json.loads(output.out) if answered else output.out + output.err
+
+    return run
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import uuid
 import pytest
 import yt.wrapper as yt
 
+from tests.contract.tables import create
 from tests.rpc_client import driver
 
 SCHEMA = [
@@ -38,10 +39,8 @@ def as_user(request, cluster, user):
 @pytest.fixture
 def tables(client, tmp):
     """A sorted table, an ordered one and a consumer, that nobody but superusers may touch."""
-    attributes = {"dynamic": True, "inherit_acl": False}
     for name, schema in (("sorted", SCHEMA), ("ordered", ORDERED)):
-        client.create("table", f"{tmp}/{name}", attributes={**attributes, "schema": schema})
-        client.mount_table(f"{tmp}/{name}", sync=True)
+        create(client, f"{tmp}/{name}", schema, inherit_acl=False)
     client.create("queue_consumer", f"{tmp}/consumer", attributes={"inherit_acl": False})
     client.mount_table(f"{tmp}/consumer", sync=True)
     client.insert_rows(f"{tmp}/sorted", [{"key": 1, "value": "a"}])

@@ -86,24 +86,14 @@ def _link_changed(query):
     query.people["if the change is meant"] = lambda: setattr(query, "checkpoint", new)
 
 
-def _resharded(path, count):
+def mounts(command, *names):
+    """Unmount, freeze or mount tables of the query."""
+
     def act(query):
-        table = getattr(query, path)
-        query.client.unmount_table(table, sync=True)
-        query.client.reshard_table(table, tablet_count=count, sync=True)
-        query.client.mount_table(table, sync=True)
+        for name in names:
+            getattr(query.client, command)(getattr(query, name), sync=True)
 
     return act
-
-
-def _ledger_resharded(query):
-    query.client.unmount_table(query.ledger, sync=True)
-    query.client.reshard_table(query.ledger, pivot_keys=[[], ["8"]], sync=True)
-    query.client.mount_table(query.ledger, sync=True)
-
-
-def _made(path, command):
-    return lambda query: getattr(query.client, command)(getattr(query, path), sync=True)
 
 
 def _removed(path):
@@ -115,13 +105,6 @@ def _linked(query):
     query.client.move(query.target, f"{query.target}_real")
     query.client.mount_table(f"{query.target}_real", sync=True)
     query.client.link(f"{query.target}_real", query.target)
-
-
-def _widened(query):
-    query.client.unmount_table(query.target, sync=True)
-    schema = [*TARGET_SCHEMA, {"name": "note", "type": "string"}]
-    query.client.alter_table(query.target, schema=schema)
-    query.client.mount_table(query.target, sync=True)
 
 
 def _oversized(query):
@@ -254,15 +237,45 @@ def _sink_elsewhere(query):
     query.people["Set the proxy back"] = repaired
 
 
-def _static(query):
-    query.client.remove(query.queue)
-    query.client.create("table", query.queue, attributes={"schema": TARGET_SCHEMA})
+def static(name):
+    """Put a static table in the place of one of the query."""
+
+    def act(query):
+        path = getattr(query, name)
+        query.client.remove(path)
+        query.client.create("table", path, attributes={"schema": TARGET_SCHEMA})
+
+    return act
 
 
-def _ledger_without_atomicity(query):
-    query.client.unmount_table(query.ledger, sync=True)
-    query.client.set(f"{query.ledger}/@atomicity", "none")
-    query.client.mount_table(query.ledger, sync=True)
+def _remounted(change):
+    """Change a table while it is not mounted."""
+
+    def made(name, *args, **options):
+        def act(query):
+            path = getattr(query, name)
+            query.client.unmount_table(path, sync=True)
+            change(query.client, path, *args, **options)
+            query.client.mount_table(path, sync=True)
+
+        return act
+
+    return made
+
+
+@_remounted
+def without_atomicity(client, path):
+    client.set(f"{path}/@atomicity", "none")
+
+
+@_remounted
+def _resharded(client, path, **layout):
+    client.reshard_table(path, sync=True, **layout)
+
+
+@_remounted
+def _widened(client, path):
+    client.alter_table(path, schema=[*TARGET_SCHEMA, {"name": "note", "type": "string"}])
 
 
 def _offsets_newer(query):
@@ -354,28 +367,28 @@ BREAKS = {
     "consumer no longer marked as one": lambda query: query.client.set(
         f"{query.consumer}/@treat_as_queue_consumer", False
     ),
-    "consumer unmounted": _made("consumer", "unmount_table"),
-    "consumer frozen": _made("consumer", "freeze_table"),
-    "queue unmounted": _made("queue", "unmount_table"),
-    "queue frozen": _made("queue", "freeze_table"),
+    "consumer unmounted": mounts("unmount_table", "consumer"),
+    "consumer frozen": mounts("freeze_table", "consumer"),
+    "queue unmounted": mounts("unmount_table", "queue"),
+    "queue frozen": mounts("freeze_table", "queue"),
     "queue trimmed": _queue_trimmed,
     "queue replaced": _queue_replaced,
     "queue replaced behind a link": _queue_replaced_behind_a_link,
     "queue replaced behind a link, twice": _link_changed,
     "queue replaced behind a link, a batch planned": _unlogged(_queue_replaced_behind_a_link),
-    "queue resharded up": _resharded("queue", 3),
-    "target unmounted": _made("target", "unmount_table"),
-    "target frozen": _made("target", "freeze_table"),
-    "target resharded": _resharded("target", 2),
+    "queue resharded up": _resharded("queue", tablet_count=3),
+    "target unmounted": mounts("unmount_table", "target"),
+    "target frozen": mounts("freeze_table", "target"),
+    "target resharded": _resharded("target", tablet_count=2),
     "target behind a link": _linked,
-    "target with one more column": _widened,
-    "ledger unmounted": _made("ledger", "unmount_table"),
-    "ledger without atomicity": _ledger_without_atomicity,
+    "target with one more column": _widened("target"),
+    "ledger unmounted": mounts("unmount_table", "ledger"),
+    "ledger without atomicity": without_atomicity("ledger"),
     "ledger cannot be read": _ledger_unreadable,
     "another consumer of the queue": _another_consumer,
     "checkpoint of another query": _another_checkpoint,
-    "ledger frozen": _made("ledger", "freeze_table"),
-    "ledger resharded": _ledger_resharded,
+    "ledger frozen": mounts("freeze_table", "ledger"),
+    "ledger resharded": _resharded("ledger", pivot_keys=[[], ["8"]]),
     "batch too large": _oversized,
     "batch too large, planned": _unlogged(_oversized),
     "ledger of yesterday": _ledger_of_yesterday,
@@ -411,7 +424,7 @@ BREAKS = {
     "dead letters gone": _letters_gone,
     "consumer removed, a batch planned": _unlogged(_removed("consumer")),
     "consumer moved ahead, a batch planned": _unlogged(lambda query: _moved(query, [13, 12])),
-    "queue resharded up, a batch planned": _unlogged(_resharded("queue", 3)),
+    "queue resharded up, a batch planned": _unlogged(_resharded("queue", tablet_count=3)),
 }
 """What is broken, and how. The query has committed ten rows of each partition, and five more wait."""
 
@@ -450,9 +463,9 @@ def test_recreated_target_is_named_with_the_rows_that_it_lacks(query, monkeypatc
 
 
 REFUSED = {
-    "queue resharded down": _resharded("queue", 1),
+    "queue resharded down": _resharded("queue", tablet_count=1),
     "queue gone": _removed("queue"),
-    "queue is a static table": _static,
+    "queue is a static table": static("queue"),
     "offsets of a newer version": _offsets_newer,
     "target gone": _removed("target"),
     "ledger gone": _removed("ledger"),

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from yt import yson
 
+from tests.arrow_streams import stream_of
 from tests.kinds import decimal, dict_of, listed, optional, struct
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats import arrow_rows, arrow_sizes
@@ -17,18 +18,10 @@ SECONDS = int(MOMENT.timestamp())
 DAY = SECONDS // 86_400
 
 
-def _stream(table, compression=None):
-    sink = io.BytesIO()
-    options = pa.ipc.IpcWriteOptions(compression=compression)
-    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
-        writer.write_table(table)
-    return sink.getvalue()
-
-
 def _column(array, type_v3, metadata=None):
     field = pa.field("c", array.type, metadata=metadata)
     table = pa.Table.from_arrays([array], schema=pa.schema([field]))
-    rows = arrow_rows.loads(_stream(table), [{"name": "c", "type_v3": type_v3}])
+    rows = arrow_rows.loads(stream_of(table), [{"name": "c", "type_v3": type_v3}])
     return [row["c"] for row in rows]
 
 
@@ -134,7 +127,7 @@ def test_marked_binary_is_parsed_as_yson():
 def test_unknown_columns_vanish():
     """Arrow is lenient where YSON is not."""
     table = pa.table({"a": [1, 2], "zz": [3, 4]})
-    assert list(arrow_rows.loads(_stream(table), [{"name": "a", "type": "int64"}])) == [
+    assert list(arrow_rows.loads(stream_of(table), [{"name": "a", "type": "int64"}])) == [
         {"a": 1},
         {"a": 2},
     ]
@@ -142,7 +135,7 @@ def test_unknown_columns_vanish():
 
 def test_stream_must_be_complete():
     """A stream without its end marker was cut off."""
-    whole = _stream(pa.table({"a": [1]}))
+    whole = stream_of(pa.table({"a": [1]}))
     for data in (whole[:-8], whole[:40], b"garbage!"):
         with pytest.raises(YtError):
             arrow_rows.loads(data, None)
@@ -153,7 +146,7 @@ def test_stream_must_be_complete():
 def test_compressed_body_is_read(compression):
     """Whatever the client's library compresses with."""
     table = pa.table({"c": ["a" * 1000, None], "d": pa.array(["x", "y"]).dictionary_encode()})
-    rows = arrow_rows.loads(_stream(table, compression), None)
+    rows = arrow_rows.loads(stream_of(table, compression), None)
     assert list(rows) == [{"c": b"a" * 1000, "d": b"x"}, {"c": None, "d": b"y"}]
 
 
@@ -178,14 +171,14 @@ def test_few_bytes_that_stand_for_very_many_are_refused(array, message, monkeypa
     """Before there is room made for them; these would take up to gigabytes."""
     monkeypatch.setattr(arrow_sizes, "_MOST_BYTES", 1 << 16)
     with pytest.raises(YtError) as caught:
-        arrow_rows.loads(_stream(pa.table({"c": array}), "zstd"), None)
+        arrow_rows.loads(stream_of(pa.table({"c": array}), "zstd"), None)
     assert message in str(caught.value.to_dict())
 
 
 def test_damaged_stream_is_read_or_refused():
     """Wherever the damage is, in the layout or in the values."""
     table = pa.table({"c": ["a", None], "d": pa.array(["x", "y"]).dictionary_encode()})
-    whole = _stream(table, "zstd")
+    whole = stream_of(table, "zstd")
     refused = 0
     for place in range(len(whole)):
         for damage in (b"\xff" * 8, bytes(8), b"\x01"):
@@ -206,17 +199,6 @@ def test_several_batches_are_one_body():
     assert [row["a"] for row in rows] == list(range(10))
 
 
-def test_arrow_reaches_a_table_over_the_wire(raw, client, tmp):
-    """The format works end to end."""
-    schema = [{"name": "k", "type": "int64"}, {"name": "t", "type": "timestamp"}]
-    client.create("table", f"{tmp}/t", attributes={"dynamic": True, "schema": schema})
-    client.mount_table(f"{tmp}/t", sync=True)
-    body = _stream(pa.table({"k": [1], "t": pa.array([MOMENT], pa.timestamp("us")), "zz": [1]}))
-    answer = raw.command("PUT", "insert_rows", {"path": f"{tmp}/t", "input_format": "arrow"}, body)
-    assert (answer.status, answer.body) == (200, b"")
-    assert list(client.read_table(f"{tmp}/t")) == [{"k": 1, "t": SECONDS * 1_000_000 + 123_456}]
-
-
 def test_older_parsers_store_some_values_as_strings():
     """Whatever the metadata say; composite columns are right in every version."""
     digits = decimal(38, 2)
@@ -233,7 +215,7 @@ def test_older_parsers_store_some_values_as_strings():
     ]
     arrays = [pa.array([b"[1]", None]), *(pa.array(values, one.type) for one in fields[1:3]),
               pa.array([b"[1]", None])]  # fmt: skip
-    body = _stream(pa.Table.from_arrays(arrays, schema=pa.schema(fields)))
+    body = stream_of(pa.Table.from_arrays(arrays, schema=pa.schema(fields)))
     described = [{"name": name, "type_v3": kind} for name, kind in columns]
     features = {"arrow_any_as_string": True, "arrow_wide_decimal_as_text": True}
     old = arrow_rows.loads(body, described, features)
@@ -273,7 +255,7 @@ def test_rows_are_read_as_arrow(raw, client, tmp):
     assert list(client.read_table(f"{tmp}/again")) == list(client.read_table(f"{tmp}/t"))
 
 
-def test_arrow_without_rows_is_the_end_of_a_stream(raw, client, tmp):
+def test_arrow_without_rows_is_the_end_of_astream_of(raw, client, tmp):
     """As the real writer has it: it learns the columns with the first rows."""
     client.create("table", f"{tmp}/t", attributes={"schema": [{"name": "v", "type": "int64"}]})
     assert _read_arrow(raw, f"{tmp}/t") == b"\0\0\0\0"

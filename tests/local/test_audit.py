@@ -1,13 +1,11 @@
 """`audit`: one lost, one repeated and one changed row are found, and a good target is called exact."""
 
-import json
 from contextlib import suppress
 
 import pyarrow as pa
 import pytest
 
 from tests.local.pipelines import TARGET_SCHEMA, Pipeline
-from yt_exactly_once import cli
 from yt_exactly_once.codec.rows import row_fragments
 from yt_exactly_once.codec.schema import TableSchema, check_frame
 from yt_exactly_once.commit.parts import CompleteResult
@@ -60,7 +58,7 @@ def test_good_target_is_exact(pipeline):
     """Whatever order its rows have, and while the query goes on."""
     pipeline.run(30)
     seen = []
-    found = look(pipeline, progress=lambda *told: seen.append(told))
+    found = look(pipeline, progress=lambda *done: seen.append(done))
     assert found.exact
     assert (found.rows, found.compared, found.newer) == (60, ("value",), 0)
     assert seen[-1] == (pipeline.queue, 60, 60)
@@ -93,7 +91,7 @@ def test_rows_of_unknown_origin_are_no_rows_of_the_query(pipeline):
     assert begun_later.unknown == 10
 
 
-def test_values_are_compared_as_far_as_the_queue_has_them(pipeline):
+def test_values_are_compared_as_far_as_the_queue_has_them(pipeline, told):
     """Presence is proven for all, and the rest is said; whoever asks for presence alone is answered."""
     pipeline.run(30, written=[*written(30)[1:], row(0, 0, value=3)])
     assert look(pipeline).partitions[0].changed == 1
@@ -102,9 +100,8 @@ def test_values_are_compared_as_far_as_the_queue_has_them(pipeline):
     assert found.verdict is Verdict.UNPROVEN
     assert "the values of rows 0 to 15 of partition 0" in found.unproven[0]
     assert [part.compared_from for part in found.partitions] == [16, 0]
-    command = ["audit", pipeline.target, "--proxy", pipeline.cluster.proxy_urls[0]]
-    command += ["--partition-column", "part", "--row-column", "row"]
-    assert [cli.main(command), cli.main([*command, "--no-values"])] == [1, 0]
+    command = ["audit", pipeline.target, "--partition-column", "part", "--row-column", "row"]
+    assert [told(*command)[0], told(*command, "--no-values")[0]] == [1, 0]
 
 
 @pytest.mark.parametrize(
@@ -187,14 +184,14 @@ def no_pause(monkeypatch):
     monkeypatch.setattr(by_digest, "PAUSE_SECONDS", 0)
 
 
-def test_digest_of_a_good_target_is_that_of_the_ledger(cluster, tmp, capsys):
+def test_digest_of_a_good_target_is_that_of_the_ledger(cluster, tmp, told):
     """Over batches, and whatever order its rows have; `ledger show` prints it too."""
     pipeline = digested(cluster, tmp)
     pipeline.run(10)
     source, rows = pipeline.next(10)
     pipeline.commit([source], rows, rows[::-1])
     seen = []
-    found = by_its_digest(pipeline, progress=lambda *told: seen.append(told))
+    found = by_its_digest(pipeline, progress=lambda *done: seen.append(done))
     assert found.exact
     assert (found.rows, found.expected_rows, found.modes) == (40, 40, ("transactional",))
     assert found.digest == found.expected_digest != ""
@@ -202,8 +199,7 @@ def test_digest_of_a_good_target_is_that_of_the_ledger(cluster, tmp, capsys):
     # It is the default where there is nothing better.
     assert audit(pipeline.connection, pipeline.target).by is By.DIGEST
     assert audit(pipeline.connection, pipeline.target, compare=False).by is By.COUNT
-    assert cli.main(["ledger", "show", pipeline.target, "--proxy", cluster.proxy_urls[0]]) == 0
-    said = capsys.readouterr().out.splitlines()
+    said = told("ledger", "show", pipeline.target)[1].splitlines()
     assert ["total_digest:", found.digest] in [line.split() for line in said]
 
 
@@ -334,22 +330,19 @@ def test_commits_during_the_audit_are_not_judged(cluster, tmp, monkeypatch):
 
 
 @pytest.mark.further
-def test_every_target_of_a_sink_is_found_in_its_ledger(cluster, tmp, capsys):
+def test_every_target_of_a_sink_is_found_in_its_ledger(cluster, tmp, told):
     """The ledger has the name of the first one; the command takes several."""
     pipeline = digested(cluster, tmp)
     other = Pipeline(cluster, tmp, target_name="zoo").create()
     pipeline.client.remove(other.ledger)
     source, rows = pipeline.next(4)
     pipeline.commit([source], rows, targets=[pipeline.target, other.target])
-    command = ["audit", pipeline.target, other.target, "--proxy", cluster.proxy_urls[0]]
-    assert cli.main(command) == 0
-    said = capsys.readouterr().out
-    assert said.count("digest of the target") == 2
+    code, said = told("audit", pipeline.target, other.target)
+    assert (code, said.count("digest of the target")) == (0, 2)
     pipeline.client.insert_rows(other.target, [row(0, 1)])
-    assert cli.main([*command, "--by", "digest", "--json"]) == 1
-    told = json.loads(capsys.readouterr().out)
-    assert [one["exact"] for one in told["targets"]] == [True, False]
-    assert not told["exact"]
+    code, found = told("audit", pipeline.target, other.target, "--by", "digest", "--json")
+    assert [one["exact"] for one in found["targets"]] == [True, False]
+    assert (code, found["exact"]) == (1, False)
     with pytest.raises(LedgerError, match="No ledger in the folder"):
         audit(pipeline.connection, pipeline.queue)
     with pytest.raises(LedgerError, match="The ledger has no entry"):
@@ -357,32 +350,29 @@ def test_every_target_of_a_sink_is_found_in_its_ledger(cluster, tmp, capsys):
 
 
 @pytest.mark.usefixtures("no_pause")
-def test_target_without_sources_is_counted(cluster, tmp, capsys):
+def test_target_without_sources_is_counted(cluster, tmp, told):
     """The command says what was compared, and never that counts alone prove anything."""
     pipeline = Pipeline(cluster, tmp).create()
     pipeline.feed(5)
     pipeline.run(5)
-    command = ["audit", pipeline.target, "--proxy", cluster.proxy_urls[0]]
-    assert cli.main(command) == 1
-    said = capsys.readouterr().out
+    command = ["audit", pipeline.target]
+    code, said = told(*command)
+    assert (code, said.endswith("NOT proven\n")) == (1, True)
     assert "the ledger accounts for 10" in said
-    assert said.endswith("NOT proven\n")
-    assert cli.main([*command, "--by", "count", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["targets"][0]["verdict"] == "NOT proven"
+    code, found = told(*command, "--by", "count", "--json")
+    assert (code, found["targets"][0]["verdict"]) == (0, "NOT proven")
     pipeline.client.insert_rows(pipeline.target, [row(0, 1)])
-    assert cli.main([*command, "--json"]) == 1
-    assert not json.loads(capsys.readouterr().out)["exact"]
+    code, found = told(*command, "--json")
+    assert (code, found["exact"]) == (1, False)
     other = Pipeline(cluster, f"{tmp}/pushed", mode="idempotent").create()
     other.feed(1)
     other.run(1, written=written(2))
-    assert cli.main(["audit", other.target, *command[2:]]) == 1
-    assert "In this mode rows are in the target before" in capsys.readouterr().out
+    code, said = told("audit", other.target)
+    assert (code, "In this mode rows are in the target before" in said) == (1, True)
     columns = ["--partition-column", "part", "--row-column", "row"]
-    assert cli.main([*command, *columns]) == 1
-    said = capsys.readouterr().out
-    assert "repeated 1" in said
-    assert "NOT exact" in said
-    assert cli.main([*command, *columns[:2]]) == 2
+    code, said = told(*command, *columns)
+    assert (code, "repeated 1" in said, "NOT exact" in said) == (1, True, True)
+    assert told(*command, *columns[:2])[0] == 2
     with pytest.raises(ConfigError, match="no column nowhere"):
         audit(pipeline.connection, pipeline.target, columns=Columns("part", "nowhere"))
 

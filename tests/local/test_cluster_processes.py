@@ -186,10 +186,18 @@ def test_broken_store_is_reported_with_the_log(tmp_path):
         LocalCluster(tmp_path).start()
 
 
-def test_impossible_arguments_are_refused():
-    """Before anything is started."""
-    with pytest.raises(LocalClusterError, match="at least one proxy"):
-        LocalCluster(proxies=0)
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda _: LocalCluster(proxies=0), "at least one proxy"),
+        (lambda _: LocalCluster(trim_every=0), "every 0 seconds"),
+        (lambda cluster: cluster.client(7), "There is no proxy 7"),
+    ],
+)
+def test_impossible_arguments_are_refused(cluster, call, message):
+    """Before anything is started; indexes count from zero, and no period would be a busy loop."""
+    with pytest.raises(LocalClusterError, match=message):
+        call(cluster)
 
 
 def test_missing_extra_is_named(monkeypatch):
@@ -205,12 +213,6 @@ def test_stopped_cluster_says_what_to_do():
     for call in (cluster.client, cluster.kill_proxy, cluster.faults, lambda: cluster.data_dir):
         with pytest.raises(LocalClusterError, match=r"start|restart"):
             call()
-
-
-def test_unknown_proxy_is_refused(cluster):
-    """Indexes count from zero."""
-    with pytest.raises(LocalClusterError, match="There is no proxy 7"):
-        cluster.client(7)
 
 
 def test_requests_are_counted_by_path(cluster, client):

@@ -7,6 +7,7 @@ tests of its own.
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -68,8 +69,8 @@ class Call:
     fails: str = ""
 
 
-def yt(*words: Any, **rest: Any) -> Call:
-    return Call([str(word) for word in words], **rest)
+def yt(line: str, *prints: Any, **rest: Any) -> Call:
+    return Call(shlex.split(line), *prints, **rest)
 
 
 class Terminal:
@@ -129,53 +130,35 @@ def object_id(printed: str) -> bool:
 
 
 ID = re.compile("[0-9a-f]+(-[0-9a-f]+){3}")
-JSON = ["--format", "json"]
-QUEUE = "{dynamic=%true;schema=[{name=v;type=string}]}"
-FIRST = ["--partition-index", 0]
+ROW = rows({"$$tablet_index": 0, "$$row_index": 1, "v": "b"})
 
 QUEUES = [
-    yt("create", "table", "{tmp}/q", "--attributes", QUEUE, prints=object_id),
-    yt("mount-table", "{tmp}/q", "--sync"),
-    yt("insert-rows", "{tmp}/q", *JSON, given='{"v":"a"}\n{"v":"b"}\n'),
     yt(
-        "get-tablet-infos",
-        *("{tmp}/q", "--tablet-indexes", "0", *JSON),
-        prints=has('"total_row_count":2'),
+        "create table {tmp}/q --attributes {dynamic=%true;schema=[{name=v;type=string}]}", object_id
     ),
+    yt("mount-table {tmp}/q --sync"),
+    yt("insert-rows {tmp}/q --format json", given='{"v":"a"}\n{"v":"b"}\n'),
+    yt("get-tablet-infos {tmp}/q --tablet-indexes 0 --format json", has('"total_row_count":2')),
+    yt("pull-queue {tmp}/q --offset 1 --partition-index 0 --format json", ROW),
+    yt("create queue_consumer {tmp}/c", object_id),
     yt(
-        "pull-queue",
-        *("{tmp}/q", "--offset", 1, *FIRST, *JSON),
-        prints=rows({"$$tablet_index": 0, "$$row_index": 1, "v": "b"}),
-    ),
-    yt("create", "queue_consumer", "{tmp}/c", prints=object_id),
-    yt(
-        "pull-queue-consumer",
-        *("{tmp}/c", "{tmp}/q", "--offset", 0, *FIRST, *JSON),
+        "pull-queue-consumer {tmp}/c {tmp}/q --offset 0 --partition-index 0 --format json",
         fails="is not registered",
     ),
-    yt("register-queue-consumer", "{tmp}/q", "{tmp}/c", "--vital", "--partitions", 0),
+    yt("register-queue-consumer {tmp}/q {tmp}/c --vital --partitions 0"),
     yt(
-        "list-queue-consumer-registrations",
-        *("--queue-path", "{tmp}/q", *JSON),
-        prints=has("{tmp}/c", '"vital":true'),
+        "list-queue-consumer-registrations --queue-path {tmp}/q --format json",
+        has("{tmp}/c", '"vital":true'),
     ),
+    yt("advance-queue-consumer {tmp}/c {tmp}/q --partition-index 0 --old-offset 0 --new-offset 1"),
     yt(
-        "advance-queue-consumer",
-        *("{tmp}/c", "{tmp}/q", *FIRST, "--old-offset", 0, "--new-offset", 1),
-    ),
-    yt(
-        "advance-consumer",
-        *("{tmp}/c", "{tmp}/q", *FIRST, "--old-offset", 0, "--new-offset", 2),
+        "advance-consumer {tmp}/c {tmp}/q --partition-index 0 --old-offset 0 --new-offset 2",
         fails="offset",
     ),
-    yt("select-rows", "[offset] from [{tmp}/c]", *JSON, prints=rows({"offset": 1})),
-    yt(
-        "pull-consumer",
-        *("{tmp}/c", "{tmp}/q", "--offset", 1, *FIRST, *JSON),
-        prints=rows({"$$tablet_index": 0, "$$row_index": 1, "v": "b"}),
-    ),
-    yt("trim-rows", "{tmp}/q", 0, 1),
-    yt("unregister-queue-consumer", "{tmp}/q", "{tmp}/c"),
+    yt("select-rows '[offset] from [{tmp}/c]' --format json", rows({"offset": 1})),
+    yt("pull-consumer {tmp}/c {tmp}/q --offset 1 --partition-index 0 --format json", ROW),
+    yt("trim-rows {tmp}/q 0 1"),
+    yt("unregister-queue-consumer {tmp}/q {tmp}/c"),
 ]
 
 

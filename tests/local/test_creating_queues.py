@@ -1,24 +1,11 @@
 """`create-queue`, `create-consumer` and `create-table`, without a JVM."""
 
-import json
 import subprocess
 import sys
 
 import pytest
 
-from yt_exactly_once import cli
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS, SOURCE_QUEUE_COLUMN
-
-
-@pytest.fixture
-def told(cluster, capsys):
-    """Run a command; return its exit code, and all it printed."""
-
-    def run(*arguments):
-        code = cli.main([*arguments, "--proxy", cluster.proxy_urls[0]])
-        return code, "".join(capsys.readouterr())
-
-    return run
 
 
 def test_queue_and_consumer_are_created_once(client, told, tmp):
@@ -31,8 +18,8 @@ def test_queue_and_consumer_are_created_once(client, told, tmp):
     assert client.get(f"{tmp}/q/@tablet_count") == 3
     assert client.get(f"{tmp}/q/@auto_trim_config/enable")
     consumer = ["create-consumer", f"{tmp}/deep/c", f"{tmp}/q"]
-    code, text = told(*consumer, "--json")
-    assert json.loads(text) == {
+    _, made = told(*consumer, "--json")
+    assert made == {
         "path": f"{tmp}/deep/c",
         "queue": f"{tmp}/q",
         "created": True,
@@ -83,11 +70,10 @@ def test_commands_that_work_on_a_cluster_load_no_spark(cluster, tmp):
     assert done.returncode == 0, done.stderr
 
 
-def test_table_has_the_columns_that_an_audit_by_source_needs(cluster, client, tmp):
+def test_table_has_the_columns_that_an_audit_by_source_needs(client, told, tmp):
     """And the bundle and the medium that were asked for."""
     command = ["create-table", f"{tmp}/table", "--schema", "value bigint", "--service-columns"]
-    where = ["--bundle", "default", "--medium", "default", "--proxy", cluster.proxy_urls[0]]
-    assert cli.main([*command, *where]) == 0
+    assert told(*command, "--bundle", "default", "--medium", "default")[0] == 0
     names = [column["name"] for column in client.get(f"{tmp}/table/@schema")]
     assert names == ["value", *SOURCE_COLUMNS, SOURCE_QUEUE_COLUMN]
     assert client.get(f"{tmp}/table/@tablet_cell_bundle") == "default"

@@ -7,6 +7,8 @@ import pytest
 import yt.wrapper as yt
 from yt import yson
 
+from tests.contract.tables import create
+
 
 @pytest.fixture
 def node(client, tmp):
@@ -191,12 +193,7 @@ def test_account_is_that_of_the_folder_when_a_node_is_made(client, tmp):
 
 def test_modification_time_moves_with_the_rows(client, tmp):
     """Of a dynamic table that nobody changes otherwise."""
-    client.create(
-        "table",
-        f"{tmp}/q",
-        attributes={"dynamic": True, "schema": [{"name": "v", "type": "int64"}]},
-    )
-    client.mount_table(f"{tmp}/q", sync=True)
+    create(client, f"{tmp}/q", [{"name": "v", "type": "int64"}])
     before = client.get(f"{tmp}/q/@modification_time")
     client.insert_rows(f"{tmp}/q", [{"v": 1}])
     assert client.get(f"{tmp}/q/@modification_time") > before

@@ -260,19 +260,18 @@ _ACL = [
 ]
 
 
-def test_tables_of_a_sink_are_created_with_rights_of_their_own(client, healthy, capsys):
+def test_tables_of_a_sink_are_created_with_rights_of_their_own(client, healthy, told):
     """A second call changes nothing, a table that is there gets the rights, and a sink can use them all."""
     (target,) = healthy.targets
     command = ["create-ledger", target, "--mode", "idempotent", "--dead-letter", f"{target}_bad"]
     client.create("user", attributes={"name": "robot"}, ignore_existing=True)
     client.create("group", attributes={"name": "people"}, ignore_existing=True)
-    command += ["--writer", "robot", "--reader", "people", "--proxy", healthy.cluster.proxy]
+    command += ["--writer", "robot", "--reader", "people", "--json"]
     ready = replace(healthy, mode=DeliveryMode.IDEMPOTENT, dead_letter=f"{target}_bad")
     for is_new in (True, False):
-        assert cli.main([*command, "--json"]) == 0
-        created = json.loads(capsys.readouterr().out)
+        code, created = told(*command)
         names = [f"{target}_{name}" for name in ("ledger", "producer", "bad")]
-        assert created == dict.fromkeys(names, is_new)
+        assert (code, created) == (0, dict.fromkeys(names, is_new))
         for path in created:
             assert client.get(f"{path}/@acl") == _ACL
             assert not client.get(f"{path}/@inherit_acl")
@@ -282,11 +281,11 @@ def test_tables_of_a_sink_are_created_with_rights_of_their_own(client, healthy, 
     assert faults(ready) == []
 
 
-def test_ledger_without_writers_is_not_created(client, healthy, capsys):
+def test_ledger_without_writers_is_not_created(client, healthy, told):
     """Nobody could use it."""
     (target,) = healthy.targets
-    assert cli.main(["create-ledger", target, "--proxy", healthy.cluster.proxy]) == 2
-    assert "--writer" in capsys.readouterr().err
+    code, said = told("create-ledger", target)
+    assert (code, "--writer" in said) == (2, True)
     assert not client.exists(f"{target}_ledger")
 
 
@@ -424,21 +423,20 @@ def test_fault_of_this_machine_is_found(healthy, monkeypatch, tmp_path):
 # The command.
 
 
-def test_command_takes_settings_and_prints_findings(healthy, capsys, tmp_path, monkeypatch):
+def test_command_takes_settings_and_prints_findings(healthy, told, tmp_path, monkeypatch):
     """The exit code says whether there is a problem."""
     defaults = tmp_path / "spark-defaults.conf"
     defaults.write_text("# comment\nspark.driver.maxResultSize  much\nspark.speculation=true\n")
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     (queue,), (target,) = healthy.queues, healthy.targets
-    arguments = ["doctor", "--proxy", healthy.cluster.proxy, "--json", "--target", target]
+    arguments = ["doctor", "--json", "--target", target]
     arguments += ["--queue", queue.path, "--consumer", queue.consumer]
     arguments += ["--max-rows-per-partition", "1000", "--backend", "rpc"]
-    assert cli.main(arguments) == 1
-    found = json.loads(capsys.readouterr().out)
-    assert found["problems"] == 1
+    code, found = told(*arguments)
+    assert (code, found["problems"]) == (1, 1)
     (bad,) = [finding for finding in found["findings"] if finding["level"] == "problem"]
     assert str(defaults) in bad["what"]
-    assert cli.main([*arguments, "--conf", "spark.driver.maxResultSize=2g"]) == 0
+    assert told(*arguments, "--conf", "spark.driver.maxResultSize=2g")[0] == 0
 
 
 def test_settings_and_failures_are_read_from_a_running_driver(healthy, serve):

@@ -1,14 +1,13 @@
 """Faults on request: each does what it says, as often as it is told, on every proxy."""
 
-import http.client
-import json
+import re
 import threading
 import time
 
 import pytest
 import yt.wrapper as yt
 
-from tests.rpc_client import driver
+from tests.rpc_client import RawRpc, RpcError, driver, message
 from yt_exactly_once.local import LocalClusterError
 
 
@@ -23,6 +22,16 @@ def patient(cluster):
     return cluster.client(proxy={"retries": {"enable": False}})
 
 
+@pytest.fixture(params=["http", "rpc"])
+def put(request, cluster, patient):
+    """Set a node by one request, over each front."""
+    if request.param == "http":
+        yield patient.set
+        return
+    with RawRpc(cluster.rpc_addresses[0]) as rpc:
+        yield lambda path, _: rpc.call("SetNode", message("TReqSetNode", path=path, value=b"1"))
+
+
 def _failure(call, *args, **kwargs):
     with pytest.raises(Exception) as caught:  # noqa: PT011 - each test looks at it
         call(*args, **kwargs)
@@ -30,11 +39,11 @@ def _failure(call, *args, **kwargs):
 
 
 @pytest.mark.parametrize(("action", "written"), [("lose_answer", True), ("lose_request", False)])
-def test_lost_request_or_answer_is_a_reset(cluster, patient, tmp, action, written):
-    """The client cannot tell them apart; the cluster can."""
+def test_lost_request_or_answer_is_a_reset(cluster, client, put, tmp, action, written):
+    """The client cannot tell them apart; the cluster can. Over RPC all of the connection is lost."""
     cluster.inject(action, "set")
-    assert "reset" in str(_failure(patient.set, f"{tmp}/x", 1))
-    assert bool(patient.exists(f"{tmp}/x")) is written
+    assert re.search("reset|has closed the connection", str(_failure(put, f"{tmp}/x", 1)))
+    assert bool(client.exists(f"{tmp}/x")) is written
 
 
 def test_retry_after_a_lost_answer_is_not_done_twice(cluster, client, tmp):
@@ -54,13 +63,13 @@ def test_unavailable_proxy_says_when_to_come_back(cluster, raw, tmp):
     assert not raw.command("GET", "exists", {"path": f"{tmp}/x"}).json()["value"]
 
 
-def test_error_has_the_wanted_code_and_text(cluster, patient, tmp):
-    """Any error of a real cluster can be provoked."""
+def test_error_has_the_wanted_code_and_text(cluster, client, put, tmp):
+    """Any error of a real cluster can be provoked, and nothing is executed."""
     cluster.inject("error", "set", code=901, message="Access denied")
-    error = _failure(patient.set, f"{tmp}/x", 1)
-    assert error.contains_code(901)
+    error = _failure(put, f"{tmp}/x", 1)
+    assert error.codes == {901} if isinstance(error, RpcError) else error.contains_code(901)
     assert "Access denied" in str(error)
-    assert not patient.exists(f"{tmp}/x")
+    assert not client.exists(f"{tmp}/x")
 
 
 @pytest.mark.parametrize("kind", ["master", "tablet"])
@@ -114,20 +123,24 @@ def test_delayed_command_lets_others_pass(cluster, patient, tmp):
     assert other.get(f"{tmp}/slow") == 1
 
 
-def test_held_command_lands_after_its_client_has_gone(cluster, patient, tmp):
+def test_held_command_lands_after_its_client_has_gone(cluster, client, put, tmp):
     """This is the late commit that nobody waits for any more."""
-    cluster.inject("hold", "set", seconds=0.5)
-    _failure(patient.set, f"{tmp}/x", 1)
-    assert not patient.exists(f"{tmp}/x")
-    while not patient.exists(f"{tmp}/x"):
+    cluster.inject("hold", "set", seconds=1.0)
+    _failure(put, f"{tmp}/x", 1)
+    assert not client.exists(f"{tmp}/x")
+    while not client.exists(f"{tmp}/x"):
         pass
 
 
 @pytest.mark.parametrize(("when", "written"), [("before", False), ("after", True)])
-def test_killed_proxy_has_or_has_not_executed(cluster, patient, tmp, when, written):
-    """The process ends without a word; what it acknowledged or wrote is in the store."""
+def test_killed_proxy_has_or_has_not_executed(cluster, put, tmp, when, written):
+    """The process ends without a word; what it acknowledged or wrote is in the store.
+
+    A new one has the same addresses.
+    """
+    addresses = cluster.rpc_addresses
     cluster.inject("kill_proxy", "set", when=when)
-    _failure(patient.set, f"{tmp}/x", 1)
+    _failure(put, f"{tmp}/x", 1)
     assert bool(cluster.client(1).exists(f"{tmp}/x")) is written
     # Its connections are closed a moment before its process is gone.
     while cluster.is_alive(0):
@@ -136,6 +149,9 @@ def test_killed_proxy_has_or_has_not_executed(cluster, patient, tmp, when, writt
     dead = cluster.proxy_pids[0]
     cluster.restart_proxy(0)
     assert cluster.proxy_pids[0] != dead
+    assert cluster.rpc_addresses == addresses
+    with RawRpc(addresses[0]) as again:
+        assert again.call("ExistsNode", message("TReqExistsNode", path=tmp)).exists
 
 
 def test_rule_counts_and_skips(cluster, patient, tmp):
@@ -215,14 +231,11 @@ def test_impossible_rule_is_refused(cluster, attributes):
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"{}", b"5", b"[5]", b'[{"command": "get"}]'])
-def test_malformed_rules_get_an_envelope(cluster, body):
+def test_malformed_rules_get_an_envelope(raw, body):
     """The page answers like a command."""
-    connection = http.client.HTTPConnection(cluster.proxy_urls[0].removeprefix("http://"))
-    connection.request("POST", "/local/faults", body)
-    answer = connection.getresponse()
+    answer = raw("POST", "/local/faults", {}, body)
     assert answer.status == 400
-    assert answer.headers["X-YT-Error"]
-    connection.close()
+    assert answer.error
 
 
 def _attempts(client, path, count):
@@ -269,11 +282,8 @@ def test_every_hit_is_logged(cluster, patient, tmp):
     assert f"Fault {cluster.faults()[0]['id']}: error of set, request 1" in logs
 
 
-def test_unknown_admin_page_is_not_found(cluster):
+def test_unknown_admin_page_is_not_found(raw):
     """There is nothing else under the admin path."""
-    connection = http.client.HTTPConnection(cluster.proxy_urls[0].removeprefix("http://"))
     for method, path in (("GET", "/local/trim"), ("GET", "/local/x"), ("PUT", "/local/faults")):
-        connection.request(method, path)
-        answer = connection.getresponse()
-        assert (answer.status, json.loads(answer.read())["code"]) == (404, 1)
-    connection.close()
+        answer = raw(method, path)
+        assert (answer.status, answer.json()["code"]) == (404, 1)

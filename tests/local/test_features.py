@@ -43,11 +43,3 @@ def test_features_are_listed(capsys):
     listed = capsys.readouterr().out
     for feature in FEATURES.values():
         assert f"{feature.name}={json.dumps(feature.default)}\n" in listed
-
-
-def test_master_lease_is_cut_to_an_hour(client):
-    """As masters do unless they are configured otherwise."""
-    for asked, granted in ((7_200_000, 3_600_000), (10_000, 10_000)):
-        transaction_id = client.start_transaction(timeout=asked)
-        assert client.get(f"#{transaction_id}/@timeout") == granted
-        client.abort_transaction(transaction_id)

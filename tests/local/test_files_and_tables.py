@@ -1,11 +1,12 @@
 """Files and static tables: written and read whole, in parts, by range, in every format."""
 
-import gzip
 import json
 
 import pytest
 import yt.wrapper as yt
 from yt import yson
+
+from tests.contract.tables import create
 
 SORTED = [
     {"name": "k", "type": "int64", "sort_order": "ascending"},
@@ -176,8 +177,7 @@ def test_dynamic_tables_are_read_like_static_ones(client, tmp):
     for name, order in (("sorted", {"sort_order": "ascending"}), ("ordered", {})):
         schema = [{"name": "k", "type": "int64", **order}, {"name": "v", "type": "string"}]
         path = f"{tmp}/{name}"
-        client.create("table", path, attributes={"dynamic": True, "schema": schema})
-        client.mount_table(path, sync=True)
+        create(client, path, schema)
         client.insert_rows(path, [{"k": n, "v": str(n)} for n in (2, 1, 3)])
     assert [row["k"] for row in client.read_table(f"{tmp}/sorted")] == [1, 2, 3]
     assert [row["k"] for row in client.read_table(f"{tmp}/ordered")] == [2, 1, 3]
@@ -216,16 +216,10 @@ def test_rows_survive_every_format(client, tmp, form):
     client.write_table(f"{tmp}/t", rows, format=form)
     assert list(client.read_table(f"{tmp}/t")) == rows
     assert list(client.read_table(f"{tmp}/t", format=form)) == rows
-
-
-def test_rows_are_given_as_separated_values(client, tmp):
-    """Out only: tabs, line breaks and bytes outside ASCII are escaped or as they were."""
-    rows = [{"a": "x\ty\nz=\\", "b": "ы"}, {"a": "", "b": "2"}]
-    client.write_table(f"{tmp}/t", rows)
-    form = yt.SchemafulDsvFormat(columns=["a", "b"])
-    assert list(client.read_table(f"{tmp}/t", format=form)) == rows
+    out_only = yt.SchemafulDsvFormat(columns=["a", "b"])
+    assert list(client.read_table(f"{tmp}/t", format=out_only)) == rows
     with pytest.raises(yt.YtError, match='Unsupported input format "schemaful_dsv"'):
-        client.write_table(f"{tmp}/t", rows, format=form)
+        client.write_table(f"{tmp}/t", rows, format=out_only)
 
 
 def test_uint64_and_bytes_keep_their_type(client, tmp):
@@ -234,21 +228,6 @@ def test_uint64_and_bytes_keep_their_type(client, tmp):
     (row,) = client.read_table(f"{tmp}/t")
     assert isinstance(row["u"], yson.YsonUint64)
     assert yson.get_bytes(row["b"]) == b"\xff"
-
-
-def test_compressed_rows_are_taken_raw(raw, client, tmp):
-    """What curl would send."""
-    client.create("table", f"{tmp}/t")
-    body = gzip.compress(b'{"a": 1}\n{"a": 2}\n')
-    answer = raw.command(
-        "PUT",
-        "write_table",
-        {"path": f"{tmp}/t", "input_format": "json"},
-        body,
-        headers={"Content-Encoding": "gzip"},
-    )
-    assert answer.status == 200
-    assert [row["a"] for row in client.read_table(f"{tmp}/t")] == [1, 2]
 
 
 def test_many_rows_go_in_chunks(client, tmp):
@@ -281,8 +260,7 @@ def sorted_table(client, tmp):
         {"name": "k2", "type": "int64", "sort_order": "ascending"},
         {"name": "v", "type": "string"},
     ]
-    client.create("table", f"{tmp}/d", attributes={"dynamic": True, "schema": schema})
-    client.mount_table(f"{tmp}/d", sync=True)
+    create(client, f"{tmp}/d", schema)
     client.insert_rows(f"{tmp}/d", [{"k": 0, "v": "a"}, {"k": 1, "k2": 5, "v": "b"}])
     return f"{tmp}/d"
 

@@ -6,6 +6,7 @@ from threading import Event
 
 import pytest
 
+from tests.contract.tables import create
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.config import ClusterConfig
 from yt_exactly_once.errors import TransactionLostError
@@ -17,9 +18,7 @@ ROW = Payload(1, b"{number=7;};")
 @pytest.fixture
 def table(client, tmp):
     schema = [{"name": "number", "type": "int64"}]
-    client.create("table", f"{tmp}/t", attributes={"dynamic": True, "schema": schema})
-    client.mount_table(f"{tmp}/t", sync=True)
-    return f"{tmp}/t"
+    return create(client, f"{tmp}/t", schema)
 
 
 def rows(client, table):

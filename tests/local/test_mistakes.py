@@ -43,87 +43,47 @@ def without_java(proxy):
 
 
 MISTAKES = {
-    "no Java on the machine": (
-        lambda proxy, _: without_java(proxy),
-        r"JavaNotFoundError: No Java runtime was found\. Install Java 17 or newer",
-    ),
-    "misspelt mode": (
-        lambda proxy, _: check(proxy, mode="transactionl"),
-        r"ConfigError: Unknown mode 'transactionl' \[option=mode\]\. Did you mean transactional\?",
-    ),
-    "misspelt argument of the sink": (
-        lambda proxy, _: check(proxy, conections=1),
-        r"ConfigError: The sink has no option conections .*Did you mean connections\?",
-    ),
-    "option of the target given to the sink": (
-        lambda proxy, _: check(proxy, write="replace"),
-        r"ConfigError: The sink has no option write: it is one of the target",
-    ),
-    "misspelt option of the source": (
-        lambda proxy, _: load(proxy, max_row_per_partition="5"),
-        r"ConfigError: The source yt has no option max_row_per_partition .*Did you mean max_rows_per_p",
-    ),
-    "a path that is none": (
-        lambda proxy, _: check(proxy, "home/right"),
-        r"ConfigError: path is 'home/right', not a Cypress path",
-    ),
-    "a server that is no proxy": (
-        lambda _, other: check(other),
-        r"ProxyNotFoundError: The server at this address is no proxy .*proxy=http://127",
-    ),
-    "the same for the source": (
-        lambda _, other: load(other),
-        r"ProxyNotFoundError: The server at this address is no proxy .*proxy=http://127",
-    ),
-    "https for a proxy of plain HTTP": (
-        lambda proxy, _: check(proxy.replace("http:", "https:")),
-        r"ProxyNotFoundError: The proxy .* speaks plain HTTP.*proxy=https://.*Use http://127",
-    ),
-    "the same for a queue": (
-        lambda proxy, _: load(proxy.replace("http:", "https:")),
-        r"ProxyNotFoundError: The proxy .* speaks plain HTTP.*proxy=https://.*Use http://127",
-    ),
-    "a port that nobody listens at": (
-        lambda *_: check("127.0.0.1:1"),
-        r"ClusterUnavailableError: The proxy does not answer \(Connection refused\) \[proxy=http://127",
-    ),
-    "no target": (
-        lambda proxy, _: check(proxy, "//home/none"),
-        r"TableNotFoundError: There is no such table .*Or, .*create_table\('//home/none', df\.schema",
-    ),
-    "a static target": (
-        lambda proxy, _: check(proxy, "//home/static"),
-        r"TableNotDynamicError: The table is static.*yt alter-table //home/static --dynamic",
-    ),
-    "an unmounted target": (
-        lambda proxy, _: check(proxy, "//home/unmounted"),
-        r"TableNotMountedError: The table is unmounted.*yt mount-table //home/unmounted --sync",
-    ),
-    "a column of another type": (
-        lambda proxy, _: check(proxy, "//home/other"),
-        r"SchemaMismatchError: The DataFrame does not fit the table in one place \[target=//home/other\]",
-    ),
-    "append to a sorted target": (
-        lambda proxy, _: check(proxy, Target("//home/right", write="append")),
-        r"ConfigError: write='append' is for ordered targets, this one is sorted",
-    ),
-    "no queue": (
-        lambda proxy, _: load(proxy, path="//home/none"),
-        r"TableNotFoundError: There is no such table \[path=//home/none\]",
-    ),
-    "a sorted queue": (
-        lambda proxy, _: load(proxy, path="//home/right"),
-        r"NotAQueueError: The table is sorted, but a queue is an ordered dynamic table",
-    ),
-    "no consumer": (
-        lambda proxy, _: load(proxy, consumer_path="//home/none"),
-        r"ConsumerNotFoundError: There is no such consumer .*create-consumer //home/none //home/queue",
-    ),
-    "a consumer that is not registered": (
-        lambda proxy, _: load(proxy, consumer_path="//home/consumer"),
-        r"ConsumerNotRegisteredError: .*yt register-queue-consumer //home/queue //home/consumer --vital",
-    ),
-}
+    "no Java on the machine": (lambda proxy, _: without_java(proxy),
+        r"JavaNotFoundError: No Java runtime was found\. Install Java 17 or newer"),
+    "misspelt mode": (lambda proxy, _: check(proxy, mode="transactionl"),
+        r"ConfigError: Unknown mode 'transactionl' \[option=mode\]\. Did you mean transactional\?"),
+    "misspelt argument of the sink": (lambda proxy, _: check(proxy, conections=1),
+        r"ConfigError: The sink has no option conections .*Did you mean connections\?"),
+    "option of the target given to the sink": (lambda proxy, _: check(proxy, write="replace"),
+        r"ConfigError: The sink has no option write: it is one of the target"),
+    "misspelt option of the source": (lambda proxy, _: load(proxy, max_row_per_partition="5"),
+        r"ConfigError: The source yt has no option max_row_per_partition .*Did you mean max_rows_per_p"),
+    "a path that is none": (lambda proxy, _: check(proxy, "home/right"),
+        r"ConfigError: path is 'home/right', not a Cypress path"),
+    "a server that is no proxy": (lambda _, other: check(other),
+        r"ProxyNotFoundError: The server at this address is no proxy .*proxy=http://127"),
+    "the same for the source": (lambda _, other: load(other),
+        r"ProxyNotFoundError: The server at this address is no proxy .*proxy=http://127"),
+    "https for a proxy of plain HTTP": (lambda proxy, _: check(proxy.replace("http:", "https:")),
+        r"ProxyNotFoundError: The proxy .* speaks plain HTTP.*proxy=https://.*Use http://127"),
+    "the same for a queue": (lambda proxy, _: load(proxy.replace("http:", "https:")),
+        r"ProxyNotFoundError: The proxy .* speaks plain HTTP.*proxy=https://.*Use http://127"),
+    "a port that nobody listens at": (lambda *_: check("127.0.0.1:1"),
+        r"ClusterUnavailableError: The proxy does not answer \(Connection refused\) \[proxy=http://127"),
+    "no target": (lambda proxy, _: check(proxy, "//home/none"),
+        r"TableNotFoundError: There is no such table .*Or, .*create_table\('//home/none', df\.schema"),
+    "a static target": (lambda proxy, _: check(proxy, "//home/static"),
+        r"TableNotDynamicError: The table is static.*yt alter-table //home/static --dynamic"),
+    "an unmounted target": (lambda proxy, _: check(proxy, "//home/unmounted"),
+        r"TableNotMountedError: The table is unmounted.*yt mount-table //home/unmounted --sync"),
+    "a column of another type": (lambda proxy, _: check(proxy, "//home/other"),
+        r"SchemaMismatchError: The DataFrame does not fit the table in one place \[target=//home/other\]"),
+    "append to a sorted target": (lambda proxy, _: check(proxy, Target("//home/right", write="append")),
+        r"ConfigError: write='append' is for ordered targets, this one is sorted"),
+    "no queue": (lambda proxy, _: load(proxy, path="//home/none"),
+        r"TableNotFoundError: There is no such table \[path=//home/none\]"),
+    "a sorted queue": (lambda proxy, _: load(proxy, path="//home/right"),
+        r"NotAQueueError: The table is sorted, but a queue is an ordered dynamic table"),
+    "no consumer": (lambda proxy, _: load(proxy, consumer_path="//home/none"),
+        r"ConsumerNotFoundError: There is no such consumer .*create-consumer //home/none //home/queue"),
+    "a consumer that is not registered": (lambda proxy, _: load(proxy, consumer_path="//home/consumer"),
+        r"ConsumerNotRegisteredError: .*yt register-queue-consumer //home/queue //home/consumer --vital"),
+}  # fmt: skip
 """What somebody does, given the address of a proxy and of another server; and the first line."""
 
 

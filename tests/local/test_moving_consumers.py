@@ -1,13 +1,11 @@
 """`rewind` and `skip`: where they move a consumer, what they say, and when they refuse."""
 
-import json
 import time
 from datetime import UTC, datetime
 
 import pytest
 
 from tests.local.pipelines import Pipeline
-from yt_exactly_once import cli
 from yt_exactly_once.errors import ConfigError, ConflictError, OffsetConflictError
 from yt_exactly_once.operations.moves import Direction, move_consumer, plan_move, require_stopped
 
@@ -101,27 +99,25 @@ def test_running_query_is_noticed(pipeline):
     require_stopped(connection, plan(pipeline, "rewind", 0), look_seconds=0, quiet_seconds=0)
 
 
-def test_command_says_what_it_does_and_refuses_while_the_query_runs(pipeline, cluster, capsys, tmp):
+def test_command_says_what_it_does_and_refuses_while_the_query_runs(pipeline, told, tmp):
     """The plan comes first; nothing is moved without an answer."""
-    common = ["--ledger", tmp, "--proxy", cluster.proxy_urls[0]]
-    move = ["rewind", pipeline.consumer, pipeline.queue, "--to", "earliest", *common]
-    assert cli.main([*move, "--dry-run"]) == 0
-    said = capsys.readouterr().out
+    place = [pipeline.consumer, pipeline.queue, "--ledger", tmp, "--to"]
+    move = ["rewind", *place, "earliest"]
+    code, said = told(*move, "--dry-run")
+    assert code == 0
     assert "12 committed rows are read again" in said
     assert "rows that are read again will be there twice" in said
     assert "OffsetConflictError" in said
-    assert cli.main([*move, "--yes", "--force"]) == 2
-    assert "12 rows may get into a target twice" in capsys.readouterr().err
-    move += ["--accept-repeated", "12"]
-    assert cli.main([*move, "--yes"]) == 2
-    assert "less than 60 s ago" in capsys.readouterr().err
+    code, said = told(*move, "--yes", "--force")
+    assert (code, "12 rows may get into a target twice" in said) == (2, True)
+    move += ["--accept-repeated", "12", "--yes"]
+    code, said = told(*move)
+    assert (code, "less than 60 s ago" in said) == (2, True)
     assert offsets(pipeline) == {0: 6, 1: 6}
-    assert cli.main([*move, "--yes", "--force", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["moved"]
+    assert told(*move, "--force", "--json")[1]["moved"]
     assert offsets(pipeline) == {0: 0, 1: 0}
-    back = ["skip", *move[1:4], "ledger", *common, "--yes"]
-    assert cli.main(back) == 0
-    assert "Its checkpoint continues: start the query as it was" in capsys.readouterr().out
+    code, said = told("skip", *place, "ledger", "--yes")
+    assert (code, "Its checkpoint continues: start the query as it was" in said) == (0, True)
     assert offsets(pipeline) == {0: 6, 1: 6}
-    assert cli.main(["skip", *move[1:4], "yesterday", *common]) == 2
-    assert "no offset, earliest, latest, ledger or time" in capsys.readouterr().err
+    code, said = told("skip", *place, "yesterday")
+    assert (code, "no offset, earliest, latest, ledger or time" in said) == (2, True)

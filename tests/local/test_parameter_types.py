@@ -6,6 +6,8 @@ import pytest
 from yt.wrapper import errors, yson
 from yt.wrapper.driver import make_request
 
+from tests.contract.tables import create
+
 SORTED = [
     {"name": "key", "type": "int64", "sort_order": "ascending"},
     {"name": "value", "type": "string"},
@@ -17,13 +19,10 @@ TOO_LARGE = yson.YsonUint64(2**63)
 @pytest.fixture
 def tables(client, tmp):
     """Sorted tables `t` and `u`, a queue `q` of two tablets and a consumer `c`; all but `u` are mounted."""
-    for name in "tu":
-        client.create("table", f"{tmp}/{name}", attributes={"dynamic": True, "schema": SORTED})
-    queue = {"dynamic": True, "schema": ORDERED, "tablet_count": 2}
-    client.create("table", f"{tmp}/q", attributes=queue)
+    create(client, f"{tmp}/t", SORTED)
+    create(client, f"{tmp}/u", SORTED, mount=False)
+    create(client, f"{tmp}/q", ORDERED, tablet_count=2)
     client.create("queue_consumer", f"{tmp}/c")
-    for name in "tq":
-        client.mount_table(f"{tmp}/{name}", sync=True)
     return tmp
 
 
@@ -109,14 +108,8 @@ def test_shape_of_a_wrong_type_is_refused_at_creation(client, tmp, kind, name, v
 @pytest.mark.parametrize("counts", [5, [-1, 0], ["a", 0], [1]])
 def test_trimmed_row_counts_of_a_wrong_shape_are_refused(client, tmp, counts):
     """Each new tablet of a queue may begin at a row of its own, and there is one number for each."""
-    attributes = {
-        "dynamic": True,
-        "schema": ORDERED,
-        "tablet_count": 2,
-        "trimmed_row_counts": counts,
-    }
-    create = lambda: client.create("table", f"{tmp}/new", attributes=attributes)  # noqa: E731
-    refused(create, "trimmed_row_counts")
+    given = {"tablet_count": 2, "trimmed_row_counts": counts}
+    refused(lambda: create(client, f"{tmp}/new", ORDERED, **given), "trimmed_row_counts")
 
 
 @pytest.mark.parametrize("name", ["retained_rows", "retained_lifetime_duration"])

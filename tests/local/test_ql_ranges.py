@@ -28,12 +28,8 @@ def tables() -> Iterator[Tables]:
     found.create(
         "//ordered", columns(v="int64"), [{"v": i, "$tablet_index": i % TABLETS} for i in range(60)]
     )
-    hashed = {
-        "name": "h",
-        "type": "uint64",
-        "sort_order": "ascending",
-        "expression": "farm_hash(k)",
-    }
+    (hashed,) = key_columns(h="uint64")
+    hashed["expression"] = "farm_hash(k)"
     found.create(
         "//hashed",
         [hashed, *key_columns(k="int64"), *columns(v="int64")],

@@ -63,7 +63,6 @@ def test_brackets_in_syntax_version_2_are_refused(tables: Tables) -> None:
 @pytest.mark.parametrize(
     ("literal", "value"),
     [
-        ("1", 1),
         ("18446744073709551615u", 2**64 - 1),
         ("18446744073709551615", -1),
         ("9223372036854775807", 2**63 - 1),
@@ -135,9 +134,7 @@ def test_syntax_error_shows_its_place(
         ("a from [//one] group by a with totals", "WITH TOTALS"),
         ("case a when 1 then 2 end from [//one]", "CASE"),
         ("a from [//one] where a = {x}", "A placeholder"),
-        ("a | b from [//one]", "Operator |"),
         ("~a from [//one]", "Operator ~"),
-        ("a << 1 from [//one]", "Operator <<"),
         ("first(a) from [//one] group by b", 'Function "first"'),
         ("try_get_int64(a, '/b') from [//one]", 'Function "try_get_int64"'),
         ("transform(a, (1), (2)) from [//one]", "TRANSFORM"),
@@ -158,10 +155,8 @@ def test_what_is_lacking_is_refused_by_name(tables: Tables, query: str, feature:
     ("expression", "name"),
     [
         ("a", "a"),
-        ("t.a", "t.a"),
         ("a+1", "(a)+(1)"),
         ("a + b * 2", "(a)+((b)*(2))"),
-        ("(a)", "a"),
         ("-a", "-(a)"),
         ("not a = 1", "NOT((a)=(1))"),
         ("a <> b", "(a)!=(b)"),
@@ -173,7 +168,6 @@ def test_what_is_lacking_is_refused_by_name(tables: Tables, query: str, feature:
         ("a is null", "is_null(a)"),
         ("a is not null", "NOT(is_null(a))"),
         ("[odd name] + 1", "(`odd name`)+(1)"),
-        ("1.5", "1.500000"),
         ("a as [any name]", "any name"),
     ],
 )
@@ -181,8 +175,7 @@ def test_output_column_without_alias_is_named_by_its_text(
     tables: Tables, expression: str, name: str
 ) -> None:
     """The name of a column follows the server's spelling of the expression."""
-    source = "[//one] as t" if expression == "t.a" else "[//one]"
-    (row,) = tables.select(f"{expression} from {source}")
+    (row,) = tables.select(f"{expression} from [//one]")
     assert list(row) == [name]
 
 

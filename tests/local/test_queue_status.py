@@ -4,6 +4,8 @@ import pytest
 import yt.wrapper as yt
 from yt import yson
 
+from tests.contract.tables import create
+
 VALUE = {"name": "data", "type": "string"}
 WEIGHT = {"name": "$cumulative_data_weight", "type": "int64"}
 TIME = {"name": "$timestamp", "type": "uint64"}
@@ -12,9 +14,7 @@ TIME = {"name": "$timestamp", "type": "uint64"}
 @pytest.fixture
 def queue(client, tmp):
     """A queue of two partitions with a registered consumer beside it."""
-    attributes = {"dynamic": True, "schema": [VALUE, TIME], "tablet_count": 2}
-    client.create("table", f"{tmp}/q", attributes=attributes)
-    client.mount_table(f"{tmp}/q", sync=True)
+    create(client, f"{tmp}/q", [VALUE, TIME], tablet_count=2)
     client.create("queue_consumer", f"{tmp}/c")
     client.register_queue_consumer(f"{tmp}/q", f"{tmp}/c", vital=False)
     return f"{tmp}/q"

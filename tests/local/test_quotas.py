@@ -1,22 +1,10 @@
 """Quotas: what an account or a bundle has no room for is refused, with the code and the text of a server."""
 
-from contextlib import contextmanager
-
 import pytest
-import yt.wrapper as yt
 
-SCHEMA = [
-    {"name": "k", "type": "int64", "sort_order": "ascending"},
-    {"name": "v", "type": "string"},
-]
+from tests.contract.tables import create, refused
+
 ACCOUNT, BUNDLE = 902, 1720
-
-
-@contextmanager
-def refused(code, text):
-    with pytest.raises(yt.YtResponseError, match=text) as caught:
-        yield
-    assert caught.value.contains_code(code)
 
 
 @pytest.fixture
@@ -32,11 +20,6 @@ def limit(client, tmp):
         client.set(f"//sys/{of}/{name}/@resource_limits/{resource}", value)
 
     return set_limit
-
-
-def table(client, path, **attributes):
-    client.create("table", path, attributes={"dynamic": True, "schema": SCHEMA, **attributes})
-    return path
 
 
 def test_nodes_and_content_need_room(client, tmp, limit):
@@ -66,8 +49,8 @@ def test_tablets_need_room(client, tmp, limit, of, code):
     """However they come to be."""
     limit("tablet_count", 1, of=of)
     with refused(code, "is over tablet count limit"):
-        table(client, f"{tmp}/t", tablet_count=2)
-    path = table(client, f"{tmp}/t")
+        create(client, f"{tmp}/t", mount=False, tablet_count=2)
+    path = create(client, f"{tmp}/t", mount=False)
     client.create("table", f"{tmp}/s", attributes={"schema": [{"name": "v", "type": "int64"}]})
     for change in (
         lambda: client.reshard_table(path, [[], [1]]),
@@ -80,8 +63,7 @@ def test_tablets_need_room(client, tmp, limit, of, code):
 
 def test_rows_are_refused_where_the_account_is_over_its_limit(client, tmp, limit):
     """Only what is flushed counts; and memory only of tables that are kept there."""
-    path = table(client, f"{tmp}/t")
-    client.mount_table(path, sync=True)
+    path = create(client, f"{tmp}/t")
     limit("disk_space_per_medium/default", 0)
     client.insert_rows(path, [{"k": 1, "v": "x"}])
     client.freeze_table(path, sync=True)

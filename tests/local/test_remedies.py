@@ -7,21 +7,10 @@ followed has a reason, and whatever it names must exist.
 import pytest
 
 from tests import remedies
-from tests.local.operated import QUEUE_SCHEMA, TARGET_SCHEMA, Operated
-from tests.local.test_advice_of_errors import BREAKS
+from tests.local.operated import QUEUE_SCHEMA, Operated
+from tests.local.test_advice_of_errors import BREAKS, mounts, static, without_atomicity
 from tests.tiers import first_of
 from yt_exactly_once import advice
-
-
-def _target_static(query):
-    query.client.remove(query.target)
-    query.client.create("table", query.target, attributes={"schema": TARGET_SCHEMA})
-
-
-def _without_atomicity(query):
-    query.client.unmount_table(query.target, sync=True)
-    query.client.set(f"{query.target}/@atomicity", "none")
-    query.client.mount_table(query.target, sync=True)
 
 
 def _rows_expire(query):
@@ -41,8 +30,8 @@ def _consumer_is_a_table(query):
 
 STARTS = {
     "target never created": lambda query: query.client.remove(query.target),
-    "target static": _target_static,
-    "target without atomicity": _without_atomicity,
+    "target static": static("target"),
+    "target without atomicity": without_atomicity("target"),
     "consumer never created": lambda query: query.client.remove(query.consumer),
     "consumer is a table": _consumer_is_a_table,
     "consumer beyond the end": _beyond_the_end,
@@ -50,14 +39,8 @@ STARTS = {
         query.queue, query.consumer
     ),
     "rows expire": _rows_expire,
-    "nothing mounted": lambda query: [
-        query.client.unmount_table(path, sync=True)
-        for path in (query.queue, query.consumer, query.target)
-    ],
-    "all frozen": lambda query: [
-        query.client.freeze_table(path, sync=True)
-        for path in (query.queue, query.consumer, query.target)
-    ],
+    "nothing mounted": mounts("unmount_table", "queue", "consumer", "target"),
+    "all frozen": mounts("freeze_table", "queue", "consumer", "target"),
 }
 """What is wrong before the first start of a query."""
 

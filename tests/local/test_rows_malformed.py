@@ -1,12 +1,14 @@
 """Rows that are no rows: a column twice, attributes of a value, attributes of a row."""
 
-import io
 import json
 
 import pyarrow as pa
 import pytest
 from yt import yson
 from yt.wrapper import YtResponseError
+
+from tests.arrow_streams import stream_of
+from tests.contract.tables import create
 
 SCHEMA = [
     {"name": "k", "type": "int64", "sort_order": "ascending"},
@@ -20,10 +22,7 @@ ARROW = {"X-YT-Input-Format": json.dumps("arrow")}
 
 @pytest.fixture
 def sorted_table(client, tmp):
-    attributes = {"dynamic": True, "schema": SCHEMA}
-    client.create("table", f"{tmp}/sorted", attributes=attributes)
-    client.mount_table(f"{tmp}/sorted", sync=True)
-    return f"{tmp}/sorted"
+    return create(client, f"{tmp}/sorted", SCHEMA)
 
 
 @pytest.fixture
@@ -36,8 +35,7 @@ def static_table(client, tmp):
 def pushing(client, tmp):
     """Parameters of a push to a queue."""
     schema = [{"name": "v", "type": "string"}, {"name": "a", "type": "any"}]
-    client.create("table", f"{tmp}/queue", attributes={"dynamic": True, "schema": schema})
-    client.mount_table(f"{tmp}/queue", sync=True)
+    create(client, f"{tmp}/queue", schema)
     client.create("queue_producer", f"{tmp}/producer")
     client.create_queue_producer_session(f"{tmp}/producer", f"{tmp}/queue", "s")
     paths = {"producer_path": f"{tmp}/producer", "queue_path": f"{tmp}/queue"}
@@ -45,11 +43,7 @@ def pushing(client, tmp):
 
 
 def _arrow(names, *columns):
-    sink = io.BytesIO()
-    batch = pa.record_batch([pa.array(column) for column in columns], names=names)
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return sink.getvalue()
+    return stream_of(pa.record_batch([pa.array(column) for column in columns], names=names))
 
 
 BINARY = yson.dumps({"k": 1, "v": "x"}, yson_format="binary")

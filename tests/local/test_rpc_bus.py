@@ -18,12 +18,6 @@ from yt_exactly_once.local.rpc.bus.packets import checksum_of
 EXISTS = message("TReqExistsNode", path="//tmp")
 
 
-@pytest.fixture
-def rpc(cluster):
-    with RawRpc(cluster.rpc_addresses[0]) as client:
-        yield client
-
-
 def plain_crc(data):
     """The definition, bit by bit."""
     checksum = 0
@@ -224,6 +218,12 @@ def test_token_is_asked_for_as_over_http():
             assert caught.value.codes == {109, 111}
         assert rpc.call("Discover", b"").up
         assert rpc.call("ExistsNode", EXISTS, token="secret").exists
+        # The driver discovers proxies over HTTP.
+        assert "sys" in driver(cluster).list("/")
+        quiet = {"rules": [], "writers": {}}
+        stranger = driver(cluster, token="wrong", driver_logging_config=quiet)
+        with pytest.raises(YtError, match="Token is invalid"):
+            stranger.list("/")
 
 
 def test_two_hundred_clients_are_served_side_by_side(cluster):
@@ -251,13 +251,3 @@ def test_proxies_of_a_type_are_discovered(cluster, raw, query, kind):
     expected = {"rpc": cluster.rpc_addresses, "http": http, "": []}[kind]
     found = raw("GET", f"/api/v4/discover_proxies{query}").json()["proxies"]
     assert sorted(found) == sorted(expected)
-
-
-def test_driver_is_let_in_with_the_token_only():
-    """Over HTTP to discover proxies, and over RPC."""
-    with LocalCluster(token="secret") as cluster:
-        assert "sys" in driver(cluster).list("/")
-        quiet = {"rules": [], "writers": {}}
-        stranger = driver(cluster, token="wrong", driver_logging_config=quiet)
-        with pytest.raises(YtError, match="Token is invalid"):
-            stranger.list("/")

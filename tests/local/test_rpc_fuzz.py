@@ -18,25 +18,12 @@ from yt_exactly_once.local.rpc.methods import METHODS
 ROUNDS = int(os.environ.get("YT_EXACTLY_ONCE_FUZZ_ROUNDS", "150"))
 EXISTS = message("TReqExistsNode", path="/")
 TEXTS = [
-    b"//tmp",
-    b"//tmp/fuzz/table",
-    b"//tmp/fuzz/queue",
-    b"//tmp/fuzz/consumer",
-    b"//tmp/fuzz/producer",
-    b"//tmp/fuzz/file",
-    b"//tmp/fuzz/static",
-    b"<append=%true>//tmp/fuzz/static",
-    b"<\x01\x0aappend=\x05>//tmp/fuzz/static",
-    b"* from [//tmp/fuzz/table]",
-    b"//tmp/fuzz/table/@schema",
-    b"",
-    b"\xff\xfe",
-    b"<",
-    b"{a=1}",
-    b"k",
-    b"v",
-    b"id",
-]
+    b"//tmp", b"//tmp/fuzz/table", b"//tmp/fuzz/queue", b"//tmp/fuzz/consumer",
+    b"//tmp/fuzz/producer", b"//tmp/fuzz/file", b"//tmp/fuzz/static",
+    b"<append=%true>//tmp/fuzz/static", b"<\x01\x0aappend=\x05>//tmp/fuzz/static",
+    b"* from [//tmp/fuzz/table]", b"//tmp/fuzz/table/@schema", b"", b"\xff\xfe", b"<", b"{a=1}",
+    b"k", b"v", b"id",
+]  # fmt: skip
 NUMBERS = [0, 1, 2, 3, 5, 16, 100, 255, 400, 401, 2**31 - 1, -1, -(2**31)]
 
 

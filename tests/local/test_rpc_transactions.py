@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.contract.tables import create
 from tests.rpc_client import RawRpc, RpcError, message
 from yt_exactly_once.local.rpc.rows import rowset_writer
 from yt_exactly_once.local.tables.schema import Column
@@ -21,18 +22,10 @@ WRITE, DELETE, LOCK = 0, 1, 3
 
 
 @pytest.fixture
-def rpc(cluster):
-    with RawRpc(cluster.rpc_addresses[0]) as client:
-        yield client
-
-
-@pytest.fixture
 def table(client, tmp):
     values = [{"name": name, "type": "int64", "lock": name} for name in ("v", "w")]
     schema = [KEY, *values]
-    client.create("table", f"{tmp}/t", attributes={"dynamic": True, "schema": schema})
-    client.mount_table(f"{tmp}/t", sync=True)
-    return f"{tmp}/t"
+    return create(client, f"{tmp}/t", schema)
 
 
 def start(rpc):

@@ -1,6 +1,5 @@
 """What each simple type takes, in columns and inside composite values, by every input format."""
 
-import io
 import math
 from typing import Any
 
@@ -9,11 +8,13 @@ import pytest
 from yt import yson
 from yt.wrapper import JsonFormat, YtResponseError
 
+from tests.arrow_streams import stream_of
 from tests.kinds import decimal, listed, optional, tuple_of
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.tables.encoding import encode_column
 from yt_exactly_once.local.tables.schema import parse_schema
 
+YSON, JSON, ARROW = range(3)
 DAY = 86_400
 US = 1_000_000
 TIMESTAMP_END = 49_673 * DAY * US
@@ -142,11 +143,7 @@ def arrow(kind: pa.DataType, key: int, value: int) -> bytes:
     columns = {"k": pa.array([key]), "v": pa.array([value], pa.int64())}
     if pa.types.is_date32(kind):
         columns["v"] = columns["v"].cast(pa.int32())
-    table = pa.table(columns | {"v": columns["v"].view(kind)})
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return sink.getvalue()
+    return stream_of(pa.table(columns | {"v": columns["v"].view(kind)}))
 
 
 @pytest.mark.parametrize(
@@ -172,25 +169,19 @@ def test_ends_are_the_same_in_every_input_format(
     client.create("table", path, attributes={"dynamic": True, "schema": schema})
     client.mount_table(path, sync=True)
 
-    def insert(key: int, value: int) -> None:
-        client.insert_rows(path, [{"k": key, "v": value}])
-        client.insert_rows(path, [{"k": key + 10, "v": value}], format=JsonFormat())
-        client.insert_rows(path, arrow(sent, key + 20, value), format="arrow", raw=True)
+    def insert(form: int, key: int, value: int) -> None:
+        if form == ARROW:
+            client.insert_rows(path, arrow(sent, key, value), format="arrow", raw=True)
+        else:
+            chosen = JsonFormat() if form == JSON else None
+            client.insert_rows(path, [{"k": key, "v": value}], format=chosen)
 
     low, high = ENDS[kind]
-    insert(1, low)
-    insert(2, high)
-    found = client.lookup_rows(path, [{"k": k} for k in (1, 11, 21, 2, 12, 22)])
-    assert [row["v"] for row in found] == [low] * 3 + [high] * 3
-    for value in (low - 1, high + 1):
-        for send in (
-            lambda value=value: client.insert_rows(path, [{"k": 5, "v": value}]),
-            lambda value=value: client.insert_rows(
-                path, [{"k": 5, "v": value}], format=JsonFormat()
-            ),
-            lambda value=value: client.insert_rows(
-                path, arrow(sent, 5, value), format="arrow", raw=True
-            ),
-        ):
+    for form in (YSON, JSON, ARROW):
+        insert(form, form, low)
+        insert(form, form + 10, high)
+        for value in (low - 1, high + 1):
             with pytest.raises(YtResponseError, match=r"range|type conversion"):
-                send()
+                insert(form, 5, value)
+    found = client.lookup_rows(path, [{"k": k} for k in (0, 1, 2, 10, 11, 12)])
+    assert [row["v"] for row in found] == [low] * 3 + [high] * 3

@@ -6,6 +6,7 @@ from unittest.mock import MagicMock
 import pytest
 from pyspark.sql.types import LongType, StringType, StructType
 
+from tests.contract.tables import create
 from yt_exactly_once import Target, TransactionalSink
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.commit.consumers import offsets_of
@@ -48,11 +49,6 @@ def sink(cluster, client, tmp):
         proxy=options.pop("proxy", cluster.proxy_urls[0]),
         **options,
     )
-
-
-def create(client, path, schema):
-    client.create("table", path, attributes={"dynamic": True, "schema": schema})
-    client.mount_table(path, sync=True)
 
 
 def test_check_passes_and_creates_nothing(client, tmp, sink):

@@ -40,20 +40,6 @@ def pipeline(cluster, tmp):
     return made
 
 
-@pytest.fixture
-def told(cluster, capsys):
-    """Run a command and return its exit code and what it printed, as JSON where it is."""
-
-    def run(*arguments):
-        code = cli.main([*arguments, "--proxy", cluster.proxy_urls[0]])
-        output = capsys.readouterr()
-        if "--json" in arguments and code == 0:
-            return code, json.loads(output.out)
-        return code, output.out + output.err
-
-    return run
-
-
 def test_status_shows_batch_totals_and_lag(pipeline, told, tmp):
     """Numbers of the last batch and of all batches, as in the ledger, and the place in every partition."""
     pipeline.digest = True

@@ -28,19 +28,20 @@ def table(client, tmp):
     return path
 
 
-def _raw(url, path, parameters, headers=""):
-    """Return the bytes of an answer, framing of HTTP included, until the server closes."""
+def _answer(url, request):
+    """Return all bytes, framing of HTTP included, until the server closes."""
     host, port = url.removeprefix("http://").split(":")
-    request = (
-        f"GET {path} HTTP/1.1\r\nHost: localhost\r\nX-YT-Parameters: {json.dumps(parameters)}\r\n"
-        f"Accept: application/json\r\nConnection: close\r\n{headers}\r\n"
-    )
     with socket.create_connection((host, int(port)), timeout=30) as connection:
         connection.sendall(request.encode())
-        found = b""
-        while piece := connection.recv(MEGABYTE):
-            found += piece
-    return found
+        return b"".join(iter(lambda: connection.recv(MEGABYTE), b""))
+
+
+def _raw(url, path, parameters, headers=""):
+    return _answer(
+        url,
+        f"GET {path} HTTP/1.1\r\nHost: localhost\r\nX-YT-Parameters: {json.dumps(parameters)}\r\n"
+        f"Accept: application/json\r\nConnection: close\r\n{headers}\r\n",
+    )
 
 
 def test_late_error_arrives_as_trailers(cluster, table):
@@ -77,12 +78,9 @@ def test_trailers_are_not_announced_to_those_who_refuse_them(cluster, table):
 
 def test_old_http_gets_the_answer_in_one_piece(cluster, table):
     """It knows no chunks, so an error can only be the whole answer."""
-    host, port = cluster.proxy_urls[0].removeprefix("http://").split(":")
     for path, status in ((f"{table}[:#{ROWS}]", b"200"), (table, b"400")):
         target = f"/api/v4/read_table?path={quote(path)}&output_format=json"
-        with socket.create_connection((host, int(port)), timeout=30) as connection:
-            connection.sendall(f"GET {target} HTTP/1.0\r\n\r\n".encode())
-            found = b"".join(iter(lambda: connection.recv(MEGABYTE), b""))
+        found = _answer(cluster.proxy_urls[0], f"GET {target} HTTP/1.0\r\n\r\n")
         head, _, body = found.partition(b"\r\n\r\n")
         assert head.split(b" ")[1] == status
         assert f"content-length: {len(body)}".encode() in head.lower()

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.contract.tables import create
 from yt_exactly_once.local import LocalCluster, LocalClusterError
 
 
@@ -13,17 +14,8 @@ def cluster():
 
 
 def _queue(client, path):
-    client.create(
-        "table",
-        f"{path}/queue",
-        attributes={
-            "dynamic": True,
-            "schema": [{"name": "n", "type": "int64"}],
-            "tablet_count": 2,
-            "auto_trim_config": {"enable": True},
-        },
-    )
-    client.mount_table(f"{path}/queue", sync=True)
+    schema, trims = [{"name": "n", "type": "int64"}], {"enable": True}
+    create(client, f"{path}/queue", schema, tablet_count=2, auto_trim_config=trims)
     client.create("queue_consumer", f"{path}/consumer")
     client.register_queue_consumer(f"{path}/queue", f"{path}/consumer", vital=True)
     rows = [{"n": number, "$tablet_index": number % 2} for number in range(10)]
@@ -53,15 +45,6 @@ def test_step_names_a_queue_that_is_gone(cluster, client, tmp):
     cluster.trim_queues()
 
 
-def test_step_needs_the_token():
-    """The admin pages are behind the same door as the commands."""
-    with LocalCluster(token="secret") as cluster:
-        assert cluster.trim_queues() == {}
-        cluster.token = None
-        with pytest.raises(LocalClusterError, match="credentials"):
-            cluster.trim_queues()
-
-
 def test_agent_trims_by_itself():
     """With a period nobody has to ask."""
     with LocalCluster(trim_every=0.05) as cluster:
@@ -71,9 +54,3 @@ def test_agent_trims_by_itself():
         client.advance_queue_consumer("//tmp/agent/consumer", "//tmp/agent/queue", 0, 0, 4)
         while _left(client, "//tmp/agent", 0) != [8]:
             pass
-
-
-def test_impossible_period_is_refused():
-    """It would be a busy loop."""
-    with pytest.raises(LocalClusterError, match="every 0 seconds"):
-        LocalCluster(trim_every=0)

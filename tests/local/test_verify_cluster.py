@@ -126,47 +126,27 @@ class Altered(Connection):
         return lambda *args, **options: change(client, real, *args, **options)
 
 
-def recoded(old, new):
-    """Every error with one code of the cluster has another one."""
-
-    def change(error):
-        if isinstance(error, dict):
-            if error.get("code") == old:
-                error["code"] = new
-            for inner in error.get("inner_errors", ()):
-                change(inner)
+def reworded(old, new):
+    """Every error of the cluster says one thing in another way."""
 
     def call(_client, real, *args, **options):
         try:
             return real(*args, **options)
         except YtResponseError as error:
-            change(error.error)
-            raise YtResponseError(error.error) from None
+            text = json.dumps(error.error, default=str).replace(old, new)
+            raise YtResponseError(json.loads(text)) from None
 
     return call
+
+
+def recoded(old, new):
+    return reworded(f'"code": {old}', f'"code": {new}')
 
 
 def newest_rows(client, real, *args, **options):
     """Lookups inside a transaction ignore it."""
     with client.Transaction(transaction_id="0-0-0-0", ping=False):
         return list(real(*args, **options))
-
-
-def other_text(_client, real, *args, **options):
-    try:
-        return real(*args, **options)
-    except YtResponseError as error:
-        text = json.dumps(error.error).replace("is not registered for queue", "is a stranger to")
-        raise YtResponseError(json.loads(text)) from None
-
-
-def forgetful(_client, real, *args, **options):
-    """Conflicts of offsets do not tell the offset."""
-    try:
-        return real(*args, **options)
-    except YtResponseError as error:
-        text = json.dumps(error.error, default=str).replace("current_offset", "offset_there")
-        raise YtResponseError(json.loads(text)) from None
 
 
 def any_epoch(_client, real, producer, queue, session, _epoch, rows, **options):
@@ -227,8 +207,16 @@ def shuffled(_client, real, path, keys, **options):
             "transaction.unmounted",
             "expected TransientError",
         ),
-        ({"pull_queue_consumer": other_text}, "consumer.unregistered", "refused as AccessError"),
-        ({"advance_queue_consumer": forgetful}, "consumer.old-offset", "where the consumer is"),
+        (
+            {"pull_queue_consumer": reworded("is not registered for queue", "is a stranger to")},
+            "consumer.unregistered",
+            "refused as AccessError",
+        ),
+        (
+            {"advance_queue_consumer": reworded("current_offset", "offset_there")},
+            "consumer.old-offset",
+            "where the consumer is",
+        ),
         ({"push_queue_producer": any_epoch}, "producer.epochs", "took over are accepted"),
         ({"insert_rows": plain_nulls}, "rows.null-of-any", "YSON entity"),
         ({"lookup_rows": shuffled}, "rows.lookup", "order of the keys"),

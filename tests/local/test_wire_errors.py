@@ -219,15 +219,6 @@ def test_truncated_request_changes_nothing(raw, client, tmp):
     assert not client.exists(f"{tmp}/x")
 
 
-def test_garbage_instead_of_http_closes_the_connection(raw):
-    """Bytes that are no HTTP do not disturb the proxy."""
-    host, port = raw.host.split(":")
-    with socket.create_connection((host, int(port)), timeout=10) as connection:
-        connection.sendall(b"\x00\x01\x02 nonsense\r\n\r\n")
-        assert connection.recv(100).startswith(b"HTTP/1.1 400")
-    assert raw("GET", "/ping").status == 200
-
-
 @pytest.mark.parametrize(
     ("method", "path", "headers"),
     [
@@ -278,6 +269,7 @@ def guarded():
     [
         ("GET", "/api/v4/get?path=//tmp", 401),
         ("DELETE", "/local/faults", 401),
+        ("POST", "/local/trim", 401),
         ("GET", "/api/v4", 200),
         ("GET", "/hosts", 200),
         ("GET", "/api/v4/discover_proxies?type=http", 200),
@@ -289,5 +281,5 @@ def test_token_is_demanded_when_set(guarded, method, path, status):
         answer = RawHttp(guarded.proxy_urls[0])(method, path, headers)
         assert answer.status == status
         assert status == 200 or answer.error["code"] == 111
-    assert guarded.faults() == []
+    assert (guarded.faults(), guarded.trim_queues()) == ([], {})
     assert guarded.client().get_user_name() == "root"

@@ -47,6 +47,7 @@ def _put(headers, body=b""):
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
         b"EHLO example.com\r\n\r\n",
+        b"\x00\x01\x02 nonsense\r\n\r\n",
     ],
     ids=lambda data: repr(data[:12]) + str(len(data)),
 )

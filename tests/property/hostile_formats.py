@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
+from tests.arrow_streams import stream_of
 from tests.property import hostile_bytes
 from tests.property.hostile_bytes import COLUMNS, damaged, nested
 
@@ -45,19 +46,9 @@ def _json_rows(chance: random.Random, size: int) -> bytes:
 def _json_large(chance: random.Random, size: int) -> bytes:
     unit = chance.choice(
         (
-            b"[]",
-            b"{}",
-            b"1",
-            b"123456",
-            b'""',
-            b"null",
-            b"[[]]",
-            b'"x"',
-            b"1.5",
-            b'{"k":1}',
-            b"true",
+            b"[]", b"{}", b"1", b"123456", b'""', b"null", b"[[]]", b'"x"', b"1.5", b'{"k":1}', b"true",
         )
-    )
+    )  # fmt: skip
     opening, closing = chance.choice(((b'{"a":[', b"]}"), (b'{"a":{"k":[', b"]}}"), (b"[", b"]")))
     return opening + b",".join([unit] * (1 + size // (len(unit) + 1))) + closing
 
@@ -80,15 +71,20 @@ def _noise(chance: random.Random, size: int) -> bytes:
     return chance.randbytes(size)
 
 
-def rowset_of(rows: list[list[tuple[int, int, bytes]]]) -> bytes:
-    """Return a rowset of values, each with id, kind and bytes."""
-    found = [struct.pack("<Q", len(rows))]
-    for row in rows:
-        found.append(struct.pack("<Q", len(row)))
-        for place, kind, body in row:
-            found.append(
-                struct.pack("<HBBI", place, kind, 0, len(body)) + body + bytes(-len(body) % 8)
-            )
+Cell = tuple[int, int, bytes]
+"""Id, kind and bytes of a value."""
+
+
+def rowset_of(rows: list[list[Cell]]) -> bytes:
+    """Return a rowset of values."""
+    return struct.pack("<Q", len(rows)) + b"".join(map(_packed, rows))
+
+
+def _packed(row: list[Cell]) -> bytes:
+    found = [struct.pack("<Q", len(row))]
+    for place, kind, body in row:
+        length = len(body) if kind >= 16 else 0
+        found.append(struct.pack("<HBBI", place, kind, 0, length) + body + bytes(-len(body) % 8))
     return b"".join(found)
 
 
@@ -107,9 +103,8 @@ def _rowset(chance: random.Random, size: int) -> bytes:
 
 
 def _rowset_row(chance: random.Random) -> bytes:
-    count = chance.choice((0, 1, 1, 2, 7))
-    found = [struct.pack("<Q", count)]
-    for place in range(count):
+    found = []
+    for place in range(chance.choice((0, 1, 1, 2, 7))):
         kind = chance.choice((2, 3, 4, 5, 6, 16, 16, 17, 18))
         body = b""
         if kind in (3, 4, 5, 6):
@@ -118,10 +113,8 @@ def _rowset_row(chance: random.Random) -> bytes:
             body = chance.randbytes(chance.choice((0, 1, 8, 100)))
         elif kind > 16:
             body = nested(chance, chance.choice((0, 1, 3)))
-        length = len(body) if kind >= 16 else 0
-        header = struct.pack("<HBBI", place, kind, 0, length)
-        found.append(header + body + bytes(-len(body) % 8))
-    return b"".join(found)
+        found.append((place, kind, body))
+    return _packed(found)
 
 
 def _rowset_large(chance: random.Random, size: int) -> bytes:
@@ -155,12 +148,7 @@ def arrow_payloads(seed: int, numbers: range, most: int) -> Iterator[Payload]:
         ]
         batch = pa.record_batch([array[:count] for array, _ in columns], schema=pa.schema(fields))
         compression = chance.choice((None, None, "lz4", "zstd"))
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(
-            sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression=compression)
-        ) as out:
-            out.write_batch(batch)
-        made = sink.getvalue().to_pybytes()
+        made = stream_of(batch, compression)
         length = max(len(made), batch.nbytes) if compression else len(made)
         for _ in range(chance.choice((0, 0, 0, 1, 2))):
             made = damaged(chance, made)

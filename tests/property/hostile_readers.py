@@ -88,16 +88,16 @@ def _rowset(body: bytes, schema: list[dict[str, Any]]) -> Any:
 
 @dataclass(frozen=True)
 class Reader:
-    """A reader, what it raises, and who makes its payloads.
+    """A reader, who makes its payloads, and what it raises.
 
     Attributes:
         most: bytes of a payload.
     """
 
     read: Callable[[bytes, list[dict[str, Any]]], Any]
-    typed: type[Exception]
     payloads: Callable[[int, range, int], Iterator[Payload]]
     most: int = 1 << 21
+    typed: type[Exception] = YtError
 
 
 def _of(families: Any) -> Callable[[int, range, int], Iterator[Payload]]:
@@ -106,43 +106,34 @@ def _of(families: Any) -> Callable[[int, range, int], Iterator[Payload]]:
 
 _YSON = _of(hostile_bytes.FAMILIES)
 READERS = {
-    "product: rows of a pull": Reader(decoded, EncodingError, _YSON),
-    "cluster: YSON": Reader(partial(inserted, form=Format("yson")), YtError, _YSON),
-    "cluster: YSON, sorted": Reader(
-        partial(inserted, form=Format("yson"), is_sorted=True), YtError, _YSON
-    ),
-    "cluster: JSON": Reader(
-        partial(inserted, form=Format("json")), YtError, _of(hostile_formats.JSON)
-    ),
+    "product: rows of a pull": Reader(decoded, _YSON, typed=EncodingError),
+    "cluster: YSON": Reader(partial(inserted, form=Format("yson")), _YSON),
+    "cluster: YSON, sorted": Reader(partial(inserted, form=Format("yson"), is_sorted=True), _YSON),
+    "cluster: JSON": Reader(partial(inserted, form=Format("json")), _of(hostile_formats.JSON)),
     "cluster: Arrow": Reader(
-        partial(inserted, form=Format("arrow")), YtError, hostile_formats.arrow_payloads
+        partial(inserted, form=Format("arrow")), hostile_formats.arrow_payloads
     ),
-    "cluster: rowset": Reader(_rowset, YtError, _of(hostile_formats.ROWSET)),
+    "cluster: rowset": Reader(_rowset, _of(hostile_formats.ROWSET)),
     "cluster: compressed body": Reader(
         lambda body, schema: inserted(encodings.decode(body, "gzip"), schema, form=Format("yson")),
-        YtError,
         hostile_formats.deflated,
         1 << 19,
     ),
     "cluster: value in YSON": Reader(
         lambda body, _: structured.loads(body, Format("yson"), "a value"),
-        YtError,
         _of(hostile_formats.VALUE),
     ),
     "cluster: value in JSON": Reader(
-        lambda body, _: structured.loads(body, Format("json"), "a value"),
-        YtError,
-        _of(hostile_formats.JSON),
+        lambda body, _: structured.loads(body, Format("json"), "a value"), _of(hostile_formats.JSON)
     ),
     "cluster: query": Reader(
-        lambda body, _: parser.parse(body.decode("latin-1")), YtError, _of(hostile_formats.QUERY)
+        lambda body, _: parser.parse(body.decode("latin-1")), _of(hostile_formats.QUERY)
     ),
     "cluster: path": Reader(
-        lambda body, _: ypath.parse(body.decode("latin-1")), YtError, _of(hostile_formats.PATH)
+        lambda body, _: ypath.parse(body.decode("latin-1")), _of(hostile_formats.PATH)
     ),
     "cluster: RPC message": Reader(
         lambda body, _: message_types.parse_request("TReqModifyRows", body),
-        YtError,
         _of(hostile_formats.MESSAGE),
     ),
 }

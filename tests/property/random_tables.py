@@ -134,23 +134,20 @@ def stored_decimal(number, precision):
     return (number + (1 << (8 * width - 1))).to_bytes(width, "big")
 
 
-def simple_values(name):  # noqa: C901, PLR0911 - a line per kind
-    if name == "bool":
-        return st.booleans().map(lambda v: same(v, v))
-    if name == "float":
-        return st.floats(width=32).map(lambda v: same(v, v))
-    if name == "double":
-        return st.floats().map(lambda v: same(v, v))
+def simple_values(name):
     if name == "yson":
         return free_values().map(lambda v: (yt.yson.dumps(v, yson_format="binary"), v, v))
-    if name == "json":
-        return documents().map(lambda v: same(v.encode(), v.encode()))
-    if name == "utf8":
-        return texts().map(lambda v: same(v.encode(), v.encode()))
-    if name == "string":
-        return (texts().map(str.encode) | st.binary(max_size=200)).map(lambda v: same(v, v))
-    if name == "uuid":
-        return st.binary(min_size=16, max_size=16).map(lambda v: same(v, v))
+    alike = {
+        "bool": st.booleans(),
+        "float": st.floats(width=32),
+        "double": st.floats(),
+        "json": documents().map(str.encode),
+        "utf8": texts().map(str.encode),
+        "string": texts().map(str.encode) | st.binary(max_size=200),
+        "uuid": st.binary(min_size=16, max_size=16),
+    }
+    if name in alike:
+        return alike[name].map(lambda v: same(v, v))
     low, high = SCALARS[name].bounds
     numbers = st.sampled_from([low, high, 0, 1, 127, 128]) | st.integers(low, high)
     numbers = numbers.filter(lambda v: low <= v <= high)

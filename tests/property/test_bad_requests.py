@@ -2,7 +2,6 @@
 
 import asyncio
 import gzip
-import io
 import json
 import os
 import string
@@ -13,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from yt import yson
 
+from tests.arrow_streams import stream_of
 from yt_exactly_once.local import commands
 from yt_exactly_once.local.commands.registry import REGISTRY
 from yt_exactly_once.local.http.wire import Application
@@ -206,21 +206,13 @@ _ROWS = st.lists(
 )
 
 
-def _arrow():
-    sink = io.BytesIO()
-    table = pa.table({"k": [1, 2], "v": ["a", None]})
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return sink.getvalue()
-
-
 _BODIES = st.one_of(
     st.just(b""),
     st.binary(max_size=64),
     st.text(alphabet='{}[]<>;=#%"x1.u\\', max_size=24).map(str.encode),
     _ROWS.map(lambda rows: yson.dumps(rows, yson_type="list_fragment", yson_format="binary")),
     _VALUES.map(lambda value: yson.dumps(value, yson_format="text")),
-    st.just(_arrow()),
+    st.just(stream_of(pa.table({"k": [1, 2], "v": ["a", None]}))),
     st.just(b'{"k": 1, "v": "x"}\n{"k": 2}'),
     st.just(b"{" * 5000),
     st.just(b"k=1\tv=a\n"),

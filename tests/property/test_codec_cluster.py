@@ -11,6 +11,7 @@ import pytest
 import yt.yson
 from hypothesis import HealthCheck, given, settings
 
+from tests.contract.tables import create
 from tests.property.random_tables import batch_of, drawn, side_by_side, tables, types
 from yt_exactly_once.codec.row_hash import row_hashes
 from yt_exactly_once.codec.rows import ROW_INDEX, TABLET_INDEX, WireFormat, decode, encode
@@ -38,13 +39,6 @@ def connection():
         yield Connection(ClusterConfig(proxy=cluster.proxy_urls[0]))
 
 
-def create_queue(client, columns):
-    path = f"//tmp/random-{next(numbers)}"
-    client.create("table", path, attributes={"dynamic": True, "schema": columns, "tablet_count": 2})
-    client.mount_table(path, sync=True)
-    return path
-
-
 def stored_rows(payload):
     """Return pulled rows as bytes, without their coordinates."""
     rows = list(yt.yson.loads(payload, yson_type="list_fragment", encoding=None))
@@ -57,7 +51,7 @@ def assert_kept(connection, table):
     """Write rows as Arrow into partition 0 and as YSON into partition 1; bit for bit the same comes back."""
     columns, types_drawn, rows = table
     client = connection.reader
-    path = create_queue(client, columns)
+    path = create(client, f"//tmp/random-{next(numbers)}", columns, tablet_count=2)
     schema = TableSchema.from_yt(describe_table(connection, path).schema)
     frame = arrow_schema_of(schema, binary_strings=True)
     plan = check_frame(frame, schema, target=path, sorted=False)

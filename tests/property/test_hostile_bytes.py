@@ -7,6 +7,7 @@ from unittest import mock
 import pyarrow as pa
 import pytest
 
+from tests.arrow_streams import stream_of
 from tests.kinds import listed, optional
 from tests.property import hostile_bytes
 from tests.property.hostile_bytes import FLOOR, cost_of, rows_in_a_cell, string
@@ -62,10 +63,7 @@ def arrow_of(array, *, holds_yson=False):
     batch = pa.record_batch(
         [array], schema=pa.schema([pa.field("a", array.type, metadata=metadata)])
     )
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as out:
-        out.write_batch(batch)
-    return sink.getvalue().to_pybytes()
+    return stream_of(batch)
 
 
 def yson_arrow(cells):

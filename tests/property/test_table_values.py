@@ -12,7 +12,8 @@ from yt_exactly_once.local.tables.schema import parse_schema
 
 INT64 = st.integers(min_value=-(2**63), max_value=2**63 - 1)
 UINT64 = st.integers(min_value=0, max_value=2**64 - 1)
-DOUBLES = st.floats(allow_nan=False).map(lambda number: number + 0.0)
+ANY_DOUBLES = st.floats().map(lambda number: number + 0.0)
+DOUBLES = ANY_DOUBLES.filter(lambda number: not math.isnan(number))
 KINDS = {
     "int64": INT64,
     "uint64": UINT64,
@@ -76,7 +77,7 @@ def test_prefix_of_a_key_is_a_prefix_of_its_blob(drawn):
 @given(
     st.lists(
         st.tuples(
-            *(st.none() | KINDS[kind] for kind in KINDS),
+            *(st.none() | kind for kind in (KINDS | {"double": ANY_DOUBLES}).values()),
             st.none() | st.recursive(INT64, lambda item: st.lists(item, max_size=3)),
         ),
         min_size=1,
@@ -84,7 +85,7 @@ def test_prefix_of_a_key_is_a_prefix_of_its_blob(drawn):
     )
 )
 def test_values_come_back_from_the_store(rows):
-    """What SQLite keeps decodes to what was encoded, unsigned and composite values included."""
+    """What SQLite keeps decodes to what was encoded, unsigned and composite values and NaN included."""
     columns = columns_of([*KINDS, "any"], sort_order=None)
     connection = sqlite3.connect(":memory:")
     names = ", ".join(column.name for column in columns)
@@ -95,14 +96,5 @@ def test_values_come_back_from_the_store(rows):
     found = connection.execute("SELECT * FROM t ORDER BY rowid").fetchall()
     connection.close()
     decoded = values.decode_rows(columns, found)
-    assert [tuple(row.values()) for row in decoded] == rows
-
-
-@given(st.lists(st.floats(), min_size=1, max_size=5))
-def test_doubles_of_every_kind_come_back(numbers):
-    """NaN and the infinities too."""
-    (column,) = columns_of(["double"], sort_order=None)
-    (stored,) = encode([column], [(number,) for number in numbers])
-    for number, kept in zip(numbers, stored, strict=True):
-        back = values.decode_value(column, kept)
-        assert back == number or (math.isnan(back) and math.isnan(number))
+    # NaN equals nothing; its text does.
+    assert repr([tuple(row.values()) for row in decoded]) == repr(rows)
