@@ -15,7 +15,7 @@ from yt_exactly_once.codec.arrow_types import arrow_type_of
 from yt_exactly_once.codec.rows import decode
 from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of
 from yt_exactly_once.codec.types import parse_type
-from yt_exactly_once.codec.yson_reader import parse_rows
+from yt_exactly_once.codec.yson_reader import UnfitColumnError, parse_rows
 from yt_exactly_once.codec.yson_scan import scan_rows
 from yt_exactly_once.errors import EncodingError
 
@@ -281,6 +281,20 @@ def test_string_longer_than_the_rows_is_not_scanned():
         parse_rows(rows, {"a": STRING})
 
 
+MEMBERS = {"é": "int64", "b": optional("string")}
+STRUCT = struct(**MEMBERS)
+
+
+@pytest.mark.parametrize("kind", ["int64", listed("int64"), STRUCT], ids=str)
+def test_null_beside_a_long_text_is_null(kind):
+    """The columns of such a row are parsed one by one; one that is required has none."""
+    rows = [{"a": "x" * (1 << 17), "c": None}]
+    row = yt.yson.dumps(rows, yson_type="list_fragment", yson_format="binary")
+    assert parse_rows(row, {"c": asked(optional(kind))})["c"].to_pylist() == [None]
+    with pytest.raises(UnfitColumnError, match="null"):
+        parse_rows(row, {"c": asked(kind)})
+
+
 @pytest.mark.parametrize(
     "values",
     [
@@ -295,10 +309,6 @@ def test_columns_that_nobody_asked_for_are_stepped_over(values):
     payload = yt.yson.dumps(rows, yson_type="list_fragment", yson_format="binary")
     scanned = scan_rows(payload, {"kept": INT})
     assert scanned["kept"].to_pylist() == list(range(len(values)))
-
-
-MEMBERS = {"é": "int64", "b": optional("string")}
-STRUCT = struct(**MEMBERS)
 
 
 @pytest.mark.parametrize(

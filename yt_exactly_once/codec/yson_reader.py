@@ -85,12 +85,12 @@ def _column(
     values: list[Any], logical: types.LogicalType, kind: pa.DataType, room: Room
 ) -> pa.Array:
     """Return values of a type as the Arrow type asked for."""
-    missing = [value is None for value in values]
-    if any(missing) and not types.is_nullable(logical):
-        raise UnfitValueError(missing.index(True), IS_NULL)
     bare = types.required(logical)
     if values and isinstance(values[0], memoryview):
         values = [_opened(values[0], bare)]
+    missing = [value is None for value in values]
+    if any(missing) and not types.is_nullable(logical):
+        raise UnfitValueError(missing.index(True), IS_NULL)
     if isinstance(bare, Scalar):
         return _simple(values, bare, kind)
     null = np.array(missing, np.bool_)
