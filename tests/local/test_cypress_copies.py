@@ -124,6 +124,8 @@ def test_link_is_a_node_of_its_own(client, tmp, source):
     client.remove(source, recursive=True)
     assert client.get(f"{tmp}/link&/@broken")
     assert not client.exists(f"{tmp}/link")
+    client.copy(f"{tmp}/link", f"{tmp}/copy")
+    assert client.get(f"{tmp}/copy&/@target_path") == source
     for call in (lambda: client.get(f"{tmp}/link"), lambda: client.link(source, f"{tmp}/other")):
         with pytest.raises(yt.YtResponseError) as caught:
             call()

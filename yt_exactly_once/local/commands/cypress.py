@@ -165,7 +165,7 @@ def copy_or_move(context: Context, connection: sqlite3.Connection) -> Any:
     )
     if context.command == "move":
         return {"node_id": copying.move(view, source, target, options)}
-    note_access(context, tree.reach(view, source).id)
+    note_access(context, tree.reach(view, source, follow_last=False).id)
     return {"node_id": copying.copy(view, source, target, options)}
 
 
