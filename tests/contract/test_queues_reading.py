@@ -48,6 +48,17 @@ def test_rows_without_an_index_share_one_tablet_per_request(client, tmp):
     assert sum(count > 0 for count in after) > 1
 
 
+def test_rows_without_an_index_keep_their_order_among_those_with_one(client, tmp):
+    """The tablet that is chosen may be one that other rows of the request name."""
+    queue = create(client, f"{tmp}/q", tablet_count=2)
+    first, found = 0, []
+    for _ in range(20):
+        client.insert_rows(queue, [{"v": "0", "$tablet_index": 0}, {"v": "1"}] * 2)
+        found.append("".join(row["v"] for row in pull(client, queue, first, 0)))
+        first += len(found[-1])
+    assert set(found) == {"00", "0101"}
+
+
 def test_random_tablet_is_a_mounted_one(client, tmp):
     """Unmounted tablets are left out of the choice."""
     queue = create(client, f"{tmp}/q", tablet_count=3)

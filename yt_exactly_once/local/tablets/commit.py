@@ -14,6 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from sqlite3 import Connection
 
 from yt_exactly_once.local.cypress import permissions, prerequisites, quotas
@@ -164,9 +165,9 @@ def _choose_tablets(target: _Target, terms: Terms) -> None:
 def _choose(target: _Target, batch: Batch, fallback: int) -> None:
     """Bring rows to the tablets that they name, those that name none to one of the others."""
     layout = target.layout
-    for part in batch.parts:
-        index = fallback if part.tablet is None else part.tablet
-        if not 0 <= index < layout.tablet_count:
+    for part in chain.from_iterable(part.placed(fallback) for part in batch.parts):
+        index = part.tablet
+        if index is None or not 0 <= index < layout.tablet_count:
             raise YtError(
                 f"Invalid tablet index: actual {index}, "
                 f"expected in range [0, {layout.tablet_count - 1}]"

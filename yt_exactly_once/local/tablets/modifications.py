@@ -21,7 +21,7 @@ from yt_exactly_once.local.tables import vectors
 from yt_exactly_once.local.tables.columnar import listed
 from yt_exactly_once.local.tables.encoding import DEFAULT_CONVERSIONS, Conversions
 from yt_exactly_once.local.tables.layout import TableLayout
-from yt_exactly_once.local.tables.packed import packed
+from yt_exactly_once.local.tables.packed import packed, unpacked
 from yt_exactly_once.local.tablets import blocks, row_locks, validation
 from yt_exactly_once.local.tablets.block_bodies import Page
 from yt_exactly_once.local.tablets.row_locks import PRIMARY_LOCK, LockType
@@ -33,6 +33,7 @@ class Part(NamedTuple):
 
     Attributes:
         tablet: index of the tablet; None is up to the commit, which chooses one for a whole batch.
+        named: tablet of each row, -1 for none, where the commit may choose one that others name.
         rows: how many.
         columns: stored values by name.
         weights: data weight of each row, as an array.
@@ -43,6 +44,19 @@ class Part(NamedTuple):
     columns: Mapping[str, Any]
     weights: Any
     pages: Sequence[Page] = ()
+    named: Any = None
+
+    def placed(self, chosen: int) -> Iterator[Part]:
+        """Yield the rows by tablet, those that name none in the chosen one; they keep their order."""
+        if self.named is None:
+            yield self if self.tablet is not None else self._replace(tablet=chosen)
+            return
+        tablets = np.where(self.named < 0, chosen, self.named)
+        columns = {name: unpacked(stored) for name, stored in self.columns.items()}
+        for tablet in np.unique(tablets):
+            places = np.flatnonzero(tablets == tablet)
+            taken = {name: array.take(pa.array(places)) for name, array in columns.items()}
+            yield Part(int(tablet), len(places), taken, self.weights[places])
 
 
 @dataclass
@@ -128,24 +142,25 @@ def _parts(layout: TableLayout, group: EncodedRows) -> Iterator[Part]:
         # The commit refuses a tablet that is not there.
         yield _part(layout, group, (unknown or distinct).pop())
         return
-    # With one tablet to choose, rows keep their order among those that name it.
-    unnamed = 0 if layout.tablet_count == 1 else -1
-    chosen = np.array([unnamed if index is None else index for index in indexes])
-    for index in np.unique(chosen):
-        places = np.flatnonzero(chosen == index)
-        yield _part(layout, _taken(group, places), None if index < 0 else int(index))
+    named = np.array([-1 if index is None else index for index in indexes])
+    if None in distinct:
+        yield _part(layout, group, None, named)
+        return
+    for index in distinct:
+        yield _part(layout, _taken(group, np.flatnonzero(named == index)), index)
 
 
-def _part(layout: TableLayout, group: EncodedRows, tablet: int | None) -> Part:
-    """Pack rows if they are many; values in pieces wait for the commit."""
+def _part(layout: TableLayout, group: EncodedRows, tablet: int | None, named: Any = None) -> Part:
+    """Pack rows if they are many; values in pieces wait for the commit, and so does a choice."""
     names = [column.name for column in group.columns]
     is_large = group.size > validation.GROUP_BYTES
     in_pieces = any(isinstance(stored, list) for stored in group.data)
-    if not in_pieces and (is_large or blocks.are_worth_packing(group.weights)):
+    if named is None and not in_pieces and (is_large or blocks.are_worth_packing(group.weights)):
         pages = blocks.pack(layout, dict(zip(names, group.data, strict=True)), group.weights)
         return Part(tablet, group.count, {}, group.weights[:0], pages)
     columns = packed(group.columns, group.data, everything=is_large and group.count > 1)
-    return Part(tablet, group.count, dict(zip(names, columns, strict=True)), group.weights)
+    by_name = dict(zip(names, columns, strict=True))
+    return Part(tablet, group.count, by_name, group.weights, named=named)
 
 
 def _tablet_indexes(given: Any) -> list[int | None]:
