@@ -147,6 +147,18 @@ def test_rows_that_arrive_later_come_in_later_batches(queue, read, tmp_path):
         assert queue.stored() == {0: 12}
 
 
+def test_trimmed_rows_stop_the_query(queue, read, tmp_path):
+    """The error names the rows, and nothing after them was given out."""
+    append(queue, 5)
+    run(read(queue), tmp_path)
+    append(queue, 10)
+    queue.client.trim_rows(queue.path, 0, 8)
+    batches = Batches()
+    text = fails("DataLossError", "Rows 5 to 7", lambda: run(read(queue), tmp_path, batches))
+    assert "fail_on_data_loss" in text
+    assert batches.ids == []
+
+
 def test_replay_of_trimmed_rows_is_planned_and_fails_only_when_read(queue, read, tmp_path):
     """A sink that skips a replayed batch does not need its rows; one that reads it must not miss any."""
     append(queue, 5)
