@@ -18,11 +18,18 @@ class Commands:
     def __call__(
         self, command: str, rows: Any = (), /, *, value: Any = None, **parameters: Any
     ) -> Any:
+        answer = self._answer(command, rows, value, parameters)
+        return list(answer.rows) if isinstance(answer, Rows) else answer
+
+    def stored(self, command: str, **parameters: Any) -> Any:
+        """Return rows as they are stored, before they are written in a format."""
+        return self._answer(command, (), None, parameters).rows
+
+    def _answer(self, command: str, rows: Any, value: Any, parameters: dict[str, Any]) -> Any:
         context = Context(self.proxy, command, parameters)
         context.read_rows = lambda _schema=None, /: list(rows)
         context.read_value = lambda: value
-        answer = REGISTRY[command].handler(context)
-        return list(answer.rows) if isinstance(answer, Rows) else answer
+        return REGISTRY[command].handler(context)
 
     def table(self, path: str, schema: list[dict[str, Any]], **attributes: Any) -> str:
         """Create and mount a dynamic table; return its id."""

@@ -283,7 +283,7 @@ def pulled(run: Commands, path: str, tablets: list[Tablet]) -> list[list[dict[st
         rows: list[dict[str, Any]] = []
         offset = tablet.trimmed
         place = {"queue_path": path, "partition_index": index}
-        while found := run("pull_queue", offset=offset, **place):
+        while found := run.stored("pull_queue", offset=offset, **place):
             listed = list(found)
             assert [row["$row_index"] for row in listed] == list(
                 range(offset, offset + len(listed))
