@@ -98,8 +98,7 @@ def arrow_batches(frame: DataFrame) -> list[pa.RecordBatch]:
 
     Columns of timestamps may have any time zone.
     """
-    # Of the class: a DataFrame of Spark Connect takes any name for a column.
-    collect: Any = getattr(type(frame), "_collect_as_arrow", None)
+    collect = _collect_of(frame)
     if collect is None:
         return list(frame.toArrow().to_batches())
     # What `toArrow` and `toPandas` call, in all versions. Around it, `toArrow` reads settings and casts
@@ -108,13 +107,19 @@ def arrow_batches(frame: DataFrame) -> list[pa.RecordBatch]:
     return collected
 
 
+def _collect_of(frame: DataFrame) -> Any:
+    """Return the method that brings rows to the driver as Arrow; `None` on Spark Connect."""
+    # Of the class: a DataFrame of Spark Connect takes any name for a column.
+    return getattr(type(frame), "_collect_as_arrow", None)
+
+
 def rows_of_full_batch(frame: DataFrame) -> int | None:
     """Return how many rows each batch of `arrow_batches` has, all but the last one of a Spark partition.
 
     Source: `ArrowConverters.toBatchIterator`, which counts nothing but rows. `None` for a DataFrame of Spark
     Connect, where batches end after some bytes.
     """
-    if not hasattr(type(frame), "_collect_as_arrow"):
+    if _collect_of(frame) is None:
         return None
     most = int(str(frame.sparkSession.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch")))
     return most if most > 0 else sys.maxsize

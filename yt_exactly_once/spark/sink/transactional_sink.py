@@ -249,10 +249,9 @@ class TransactionalSink:
                 remedy="Restore the ledger, and start the query or the job again",
                 **delivery.batch.where,
             )
-        # What was there before the tasks wrote.
-        delivery.run.sessions = {
-            target.path: message.sessions for target in delivery.run.targets for message in messages
-        }
+        # What was there before the tasks wrote; one plan told all of them.
+        sessions = messages[0].sessions if messages else {}
+        delivery.run.sessions = {target.path: sessions for target in delivery.run.targets}
         delivery.clock.lap("look_up")
         written = self._compute(delivery)  # 3
         delivery.clock.lap("compute")
