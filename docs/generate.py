@@ -10,6 +10,7 @@ import inspect
 import json
 import re
 import sys
+import tomllib
 from pathlib import Path
 
 import pyarrow as pa
@@ -112,9 +113,10 @@ def _without_effect() -> list[str]:
         (f"attribute `{name}` of a path", why) for name, why in support.REFUSED_PATHS.items()
     ]
     refused += [(f"attribute `@{name}`", why) for name, why in support.REFUSED_ATTRIBUTES.items()]
-    inert = [(f"`{name}`", why) for name, why in support.INERT_PARAMETERS.items()]
-    inert += [(f"`{name}` of a format", why) for name, why in support.INERT_FORMATS.items()]
-    inert += [(f"`@{name}`", why) for name, why in sorted(support.INERT_ATTRIBUTES.items())]
+    listed = tomllib.loads((DOCS / "without_effect.toml").read_text())
+    inert = [(f"`{name}`", why) for name, why in listed["parameters"].items()]
+    inert += [(f"`{name}` of a format", why) for name, why in listed["formats"].items()]
+    inert += [(f"`@{name}`", why) for name, why in sorted(listed["attributes"].items())]
     return [
         "## Refused",
         "",

@@ -3,6 +3,7 @@
 import ast
 import json
 import sys
+import tomllib
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +17,8 @@ from yt_exactly_once.local import support
 from yt_exactly_once.local.commands.registry import REGISTRY
 from yt_exactly_once.local.rpc import message_types
 
+ROOT = Path(__file__).parents[2]
+INERT = tomllib.loads((ROOT / "docs/without_effect.toml").read_text())
 LISTS = json.loads((Path(__file__).parent / "server_lists.json").read_text())
 NOT_OF_THIS_CLUSTER = frozenset(("support.py", "refused.py", "message_table.py"))
 DEEPER = {"trimmed_row_counts"}
@@ -54,7 +57,7 @@ def test_every_parameter_of_a_command_is_done_refused_or_listed(command):
     """A parameter that a new version brings fails here until somebody decides."""
     refused = support.REFUSED_PARAMETERS.get(command, {})
     names = set(LISTS["parameters"][command].split()) - DEEPER
-    ignored = names - read_by(command) - refused.keys() - support.INERT_PARAMETERS.keys()
+    ignored = names - read_by(command) - refused.keys() - INERT["parameters"].keys()
     assert not {name for name in ignored if not name.startswith(PREFIX)}
 
 
@@ -67,7 +70,7 @@ def test_every_field_of_a_request_over_rpc_is_read_or_listed(message):
         if entry.name == message
         for field in entry.fields
     }
-    inert = support.INERT_FIELDS.keys() | support.INERT_PARAMETERS.keys()
+    inert = INERT["fields"].keys() | INERT["parameters"].keys()
     assert set(LISTS["request fields"][message].split()) <= fields | inert
 
 
@@ -75,7 +78,7 @@ def test_every_field_of_a_request_over_rpc_is_read_or_listed(message):
 def test_every_writable_attribute_acts_or_is_refused_or_listed(read, owner):
     """Whoever owns it: nodes, tables, queues, bundles."""
     names = set(LISTS["attributes"][owner].split())
-    assert names <= read | support.REFUSED_ATTRIBUTES.keys() | support.INERT_ATTRIBUTES.keys()
+    assert names <= read | support.REFUSED_ATTRIBUTES.keys() | INERT["attributes"].keys()
 
 
 @pytest.mark.parametrize("form", sorted(LISTS["format attributes"]))
@@ -83,7 +86,7 @@ def test_every_attribute_of_a_format_acts_or_is_refused_or_listed(read, form):
     """A row that looks other than asked for is wrong."""
     refused = support.REFUSED_FORMATS.get(form, {})
     names = set(LISTS["format attributes"][form].split())
-    assert names <= read | refused.keys() | support.INERT_FORMATS.keys()
+    assert names <= read | refused.keys() | INERT["formats"].keys()
 
 
 def test_lists_name_what_servers_know():
@@ -91,10 +94,10 @@ def test_lists_name_what_servers_know():
     known = {name for names in LISTS["parameters"].values() for name in names.split()}
     for command, names in support.REFUSED_PARAMETERS.items():
         assert command in REGISTRY
-        assert not names.keys() & support.INERT_PARAMETERS.keys()
+        assert not names.keys() & INERT["parameters"].keys()
         assert names.keys() <= known
-    assert support.INERT_PARAMETERS.keys() <= known
-    assert not support.REFUSED_ATTRIBUTES.keys() & support.INERT_ATTRIBUTES.keys()
+    assert INERT["parameters"].keys() <= known
+    assert not support.REFUSED_ATTRIBUTES.keys() & INERT["attributes"].keys()
 
 
 @pytest.mark.parametrize(

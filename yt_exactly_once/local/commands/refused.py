@@ -5,8 +5,6 @@ They are not among the published descriptors; a client that sends one anyway get
 
 from __future__ import annotations
 
-from yt_exactly_once.local import support
-
 _BY_REASON = {
     "there is no scheduler": """
         abandon_job abort_job abort_operation complete_operation dump_job_context get_job
@@ -34,5 +32,5 @@ _BY_REASON = {
         read_journal truncate_journal write_journal
     """,
 }
-COMMANDS = support.by_name(_BY_REASON)
+COMMANDS = {name: reason for reason, names in _BY_REASON.items() for name in names.split()}
 """Wire names in version 4 of the API, and why they are not there."""

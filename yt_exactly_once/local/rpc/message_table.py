@@ -2,7 +2,7 @@
 
 A line for each message, or for several that are alike: `name: field=number type`, then `!` for required,
 `*` for repeated, `=value` for a default. `+group` means the fields of a group. Numbers after a semicolon are
-fields of a request that change no result, see `support.INERT_FIELDS`; any other field is newer, and refused.
+fields of a request that change no result (`docs/without_effect.toml`); any other field is newer, and refused.
 A line in brackets names the package. Enumerations travel as `enum` numbers.
 """
 
