@@ -106,9 +106,9 @@ class RawRpc(AbstractContextManager["RawRpc"]):
             head = packets.parse_head(start)
             if not head.variable_bytes:
                 return head, []
-            sizes, sums = packets.parse_sizes(head, self._file.read(head.variable_bytes))
+            sizes = packets.parse_sizes(head, self._file.read(head.variable_bytes))
             body = self._file.read(sum(size or 0 for size in sizes))
-            return head, packets.split(body, sizes, sums)
+            return head, packets.split(body, sizes)
         except ConnectionResetError:
             return None
 

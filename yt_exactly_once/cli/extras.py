@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 from yt_exactly_once.errors import ConfigError
 
-_LOCAL = ("uvicorn", "httptools", "lark", "google.protobuf", "farmhash", "anycrc")
+_LOCAL = ("uvicorn", "httptools", "lark", "google.protobuf", "farmhash")
 _EXTRAS = {
     "checkpoints": ("uvicorn", "httptools"),
     "local": _LOCAL,

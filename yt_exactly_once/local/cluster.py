@@ -27,7 +27,7 @@ from yt_exactly_once.local.proxy_process import (
     open_private,
 )
 
-_REQUIRED = ("anycrc", "google.protobuf", "httptools", "lark", "uvicorn")
+_REQUIRED = ("google.protobuf", "httptools", "lark", "uvicorn")
 
 
 class LocalCluster:

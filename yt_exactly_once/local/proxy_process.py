@@ -17,8 +17,7 @@ HOST = "127.0.0.1"
 START_SECONDS = 60.0
 _STOP_SECONDS = 15.0
 _LOG_TAIL = 4000
-_PORT_IN_USE = 98
-_OTHER_FORMAT = 65
+_REFUSED = 65
 _TOKEN_VARIABLE = "YT_LOCAL_TOKEN"  # noqa: S105 - the name of a variable
 
 _MEMORY = {
@@ -102,11 +101,7 @@ class ProxyProcess:
         self._process.kill()
         code = self._process.wait()
         log = self._log_path.read_text(errors="replace")[-_LOG_TAIL:]
-        if code == _PORT_IN_USE:
-            raise LocalClusterError(
-                f"Port {_taken_port(log)} is in use; choose another one, or 0 for any. {log.strip()}"
-            )
-        if code == _OTHER_FORMAT:
+        if code == _REFUSED:
             raise LocalClusterError(log.strip().rpartition("\n")[2])
         raise LocalClusterError(
             f"A proxy of the embedded cluster did not start (exit code {code}). Its log"
@@ -142,8 +137,3 @@ class ProxyProcess:
             if pipe is not None:
                 with contextlib.suppress(OSError):
                     pipe.close()
-
-
-def _taken_port(log: str) -> str:
-    """Return the port that a proxy could not have, from the last line of its log."""
-    return log.rpartition("Cannot listen on ")[2].partition(": ")[0].rpartition(":")[2]

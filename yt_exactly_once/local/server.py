@@ -37,18 +37,14 @@ _GRACE_SECONDS = 5
 _PARENT_CHECK_SECONDS = 1.0
 _GC_THRESHOLD = 200_000
 _TOKEN_VARIABLE = "YT_LOCAL_TOKEN"  # noqa: S105 - the name of a variable
-PORT_IN_USE = 98
-"""Exit code when the port is taken."""
-OTHER_FORMAT = 65
-"""Exit code when another version wrote the data."""
+REFUSED = 65
+"""Exit code when the last line of the log says what the user has to change."""
 
 
 class _Protocol(HttpToolsProtocol):
     """Uvicorn's protocol, showing its transport to the application, which may have to reset it."""
 
     def connection_made(self, transport: Any) -> None:
-        # Pieces of an answer are several writes; none must wait for an acknowledgement.
-        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         super().connection_made(JoiningTransport(transport))  # type: ignore[arg-type]
 
     def send_400_response(self, msg: str) -> None:
@@ -113,8 +109,11 @@ def main(arguments: list[str] | None = None) -> int:
         try:
             listeners.append(_listen(port))
         except OSError as error:
-            sys.stderr.write(f"Cannot listen on {_HOST}:{port}: {error}\n")
-            return PORT_IN_USE
+            text = (
+                f"Port {port} is in use; choose another one, or 0 for any. Cannot listen: {error}"
+            )
+            sys.stderr.write(f"{text}\n")
+            return REFUSED
     listener, rpc_listener = listeners
     port = listener.getsockname()[1]
     settings = Settings(
@@ -124,7 +123,7 @@ def main(arguments: list[str] | None = None) -> int:
         proxy = Proxy(options.data_dir, f"{_HOST}:{port}", settings)
     except StoreFormatError as error:
         sys.stderr.write(f"{error}\n")
-        return OTHER_FORMAT
+        return REFUSED
     config = uvicorn.Config(
         Application(proxy),
         http=_Protocol,
@@ -146,8 +145,7 @@ def main(arguments: list[str] | None = None) -> int:
     stop_agent = None
     if options.trim_every is not None:
         stop_agent = trimming.start_agent(proxy.store, options.trim_every)
-    if not options.foreground:
-        _stop_with_parent(server)
+    _stop_with_parent(server)
     asyncio.run(server.serve([listener]))
     if stop_agent is not None:
         stop_agent()
@@ -164,13 +162,15 @@ def _parse(arguments: list[str] | None) -> Any:
     parser.add_argument("--rpc-port", type=int, default=0)
     parser.add_argument("--features", default="{}", help="JSON map")
     parser.add_argument("--trim-every", type=float, help="seconds between steps of the queue agent")
-    parser.add_argument("--foreground", action="store_true", help="ignore standard input")
     return parser.parse_args(arguments)
 
 
 def _listen(port: int) -> socket.socket:
     listener = socket.create_server((_HOST, port), backlog=_BACKLOG)
     listener.set_inheritable(False)
+    # Its connections inherit it: pieces of an answer are several writes, and none waits for an
+    # acknowledgement.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
 
 

@@ -1,1 +1,1 @@
-"""The bus: connections, packets with checksums, and the envelopes of requests and answers."""
+"""The bus: connections, packets, and the envelopes of requests and answers."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-import socket
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
@@ -42,7 +41,6 @@ class Connection:
 
     async def run(self) -> None:
         """Serve until the client leaves or breaks the protocol."""
-        _keep_alive(self._writer)
         try:
             while (parts := await self._next_message()) is not None:
                 self._dispatch(envelopes.parse(parts))
@@ -79,11 +77,9 @@ class Connection:
                 return None
             rest = await self._exactly(packets.HEAD_BYTES - len(start))
             head = packets.parse_head(start + rest)
-            sizes, checksums = packets.parse_sizes(
-                head, await self._exactly(head.variable_bytes) or bytes(8)
-            )
+            sizes = packets.parse_sizes(head, await self._exactly(head.variable_bytes))
             body = await self._exactly(sum(size or 0 for size in sizes))
-            parts = packets.split(body, sizes, checksums)
+            parts = packets.split(body, sizes)
             if head.kind == packets.ACK:
                 continue
             if head.flags & packets.WANTS_ACK:
@@ -136,13 +132,3 @@ class Connection:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def _keep_alive(writer: asyncio.StreamWriter) -> None:
-    """Let the kernel find out about peers that vanished without a word."""
-    connection = writer.get_extra_info("socket")
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    if hasattr(socket, "TCP_USER_TIMEOUT"):
-        milliseconds = int(_STALL_SECONDS * 1000)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
