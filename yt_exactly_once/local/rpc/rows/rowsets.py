@@ -56,10 +56,6 @@ class Rowset:
     rows: Sequence[Row]
     aggregated: bool = False
 
-    def __getitem__(self, chosen: slice) -> Rowset:
-        """Return some of the rows."""
-        return Rowset(self.rows[chosen], self.aggregated)
-
 
 def decode(data: bytes, names: Sequence[str]) -> Rowset:
     """Parse a rowset; raise `YtError` if the bytes are no rowset, or an id has no name."""
@@ -82,24 +78,21 @@ def decode(data: bytes, names: Sequence[str]) -> Rowset:
 
 
 def _uniform(data: bytes, words: Words, count: int, names: Sequence[str]) -> Rowset | None:
-    """Take rows apart by columns; `None` when their columns differ."""
+    """Take rows apart by columns; `None` when their columns differ.
+
+    Rows are looked for by how they begin. A text may hold such a place too, so all are followed to the end.
+    """
     values = int(words[1])
-    if not 0 < values <= len(names):
-        return None
-    starts = _starts(words, count, values)
-    if starts is None:
+    looks = (words[1:-1] == values) & ((words[2:] & _IDENTITY) == (words[2] & _IDENTITY))
+    starts = np.flatnonzero(looks) + 1
+    if not 0 < values <= len(names) or len(starts) != count:
         return None
     found: dict[str, tuple[int, Words, Words]] = {}
     aggregated = False
     at = starts + 1
     for _ in range(values):
-        # Only the last row can reach beyond the end.
-        if at[-1] >= len(words):
-            raise YtError(_LIMITED)
-        headers = words[at]
-        if int(at[-1]) + int(_sizes(headers[-1:])[0]) > len(words):
-            raise YtError(_LIMITED)
-        shared = _shared_header(headers)
+        headers = words[at] if (at < len(words)).all() else None
+        shared = None if headers is None else _shared_header(headers)
         if shared is None:
             return None
         identifier, kind, flags = shared
@@ -108,8 +101,8 @@ def _uniform(data: bytes, words: Words, count: int, names: Sequence[str]) -> Row
         aggregated |= bool(flags & _AGGREGATE)
         found[names[identifier]] = (kind, at + 1, headers)
         at = at + _sizes(headers).astype(np.int64)
-    if int(at[-1]) != len(words):
-        raise YtError("A rowset has bytes behind its last row")
+    if starts[0] != 1 or at[-1] != len(words) or (at[:-1] != starts[1:]).any():
+        return None
     return Rowset(_by_columns(data, words, count, found), aggregated)
 
 
@@ -148,27 +141,6 @@ def _shared_header(headers: Words) -> tuple[int, int, int] | None:
 
 def _kinds(headers: Words) -> Words:
     return (headers >> np.uint64(16)) & np.uint64(0xFF)
-
-
-def _starts(words: Words, count: int, values: int) -> Words | None:
-    """Return the places that look like the begin of a row; `None` unless they are exactly that.
-
-    A text may hold such a place too, so rows are followed to their ends.
-    """
-    total = len(words)
-    looks = (words[1:-1] == values) & (
-        (words[2:] & _IDENTITY) == (words[min(2, total - 1)] & _IDENTITY)
-    )
-    starts = np.flatnonzero(looks) + 1
-    if len(starts) != count:
-        return None
-    ends = starts + 1
-    for _ in range(values):
-        if (ends >= total).any():
-            return None
-        ends = ends + _sizes(words[ends]).astype(np.int64)
-    is_chain = starts[0] == 1 and ends[-1] == total and (ends[:-1] == starts[1:]).all()
-    return starts if is_chain else None
 
 
 def _sizes(headers: Words) -> Words:
