@@ -31,6 +31,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import LongType, StructType
 from yt.cli import yt_binary
 from yt.wrapper import YtClient
+from yt.wrapper.cli_helpers import print_to_output
 
 import yt_exactly_once
 from tests.breaks_page import WRITES
@@ -63,6 +64,33 @@ _LEAVE = re.compile(r"[Ll]eave (?:the )?(\w+)(?:='\w+')? out")
 _PLACES = re.compile(r"starting_offsets=(\{.*?\})")
 _CALL = re.compile(r"yt_exactly_once\.\w+\(.*\)")
 _LOSS = re.compile(r"fail_on_data_loss(?: to |=)false")
+
+
+def printed_by(act: Callable[[], int | None], given: str = "") -> tuple[int, str]:
+    """Run a program in this process; return its exit code, and all that it printed, rows as bytes too.
+
+    Args:
+        given: on its standard input.
+    """
+    said = TextIOWrapper(BytesIO(), write_through=True)
+    stdin = TextIOWrapper(BytesIO(given.encode()))
+    with mock.patch("sys.stdin", stdin), redirect_stdout(said), redirect_stderr(said):
+        try:
+            code = act()
+        except SystemExit as ended:
+            code = ended.code  # type: ignore[assignment] - a number
+    return int(code or 0), said.buffer.getvalue().decode()  # type: ignore[attr-defined]
+
+
+def run_yt(proxy: str, arguments: list[str], given: str = "") -> tuple[int, str]:
+    """Run the stock program `yt`; it reads YT_PROXY, and finds where to print, when it is imported."""
+
+    def act() -> int | None:
+        with mock.patch.object(print_to_output, "__defaults__", (sys.stdout, True)):
+            return yt_binary.main()  # type: ignore[no-any-return]
+
+    with mock.patch("sys.argv", ["yt", "--proxy", proxy, *arguments]):
+        return printed_by(act, given)
 
 
 class UndecidedError(Exception):
@@ -283,34 +311,17 @@ class Operated:
     def command(self, line: str, **environment: str) -> tuple[int, str]:
         """Run a command as an administrator in a shell; return its exit code, and all that it printed."""
         program, *arguments = shlex.split(line)
-        # Rows are printed as bytes.
-        said = TextIOWrapper(BytesIO(), write_through=True)
-
-        def heard() -> str:
-            return said.buffer.getvalue().decode()  # type: ignore[attr-defined]
-
         usual = {"YT_PROXY": self.cluster.proxy_urls[0], "YT_TOKEN": "", "COLUMNS": "80"}
-        with (
-            mock.patch.dict("os.environ", usual | environment),
-            redirect_stdout(said),
-            redirect_stderr(said),
-        ):
+        with mock.patch.dict("os.environ", usual | environment):
             if program == "yt-exactly-once" and WRITES:
                 # A process of its own, as an operator starts it.
                 command = [sys.executable, "-m", "yt_exactly_once", *arguments]
                 done = subprocess.run(command, text=True, capture_output=True, check=False)
                 return done.returncode, done.stdout + done.stderr
             if program == "yt-exactly-once":
-                return cli.main(arguments), heard()
+                return printed_by(lambda: cli.main(arguments))
             assert program == "yt"
-            # The client reads YT_PROXY once, when it is imported.
-            address = ["--proxy", self.cluster.proxy_urls[0]]
-            with mock.patch("sys.argv", ["yt", *address, *arguments]):
-                try:
-                    yt_binary.main()
-                except SystemExit as ended:
-                    return int(ended.code or 0), heard()
-            return 0, heard()
+            return run_yt(self.cluster.proxy_urls[0], arguments)
 
     def follow(self, advice: str, option: str = "") -> str:
         """Do what a text says, word by word: run its commands, and set its options; return what was said."""

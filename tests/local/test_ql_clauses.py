@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from yt.yson import YsonUint64
+from yt.yson import YsonUint64 as U
 
 from tests.local.ql_tables import Tables, columns, key_columns
 from yt_exactly_once.local.tables.layout import quote
@@ -27,24 +27,103 @@ def tables() -> Iterator[Tables]:
     rows = [{"a": index, "$tablet_index": index % 2} for index in range(6)]
     found.create("//ordered", columns(a="int64"), rows)
     found.create("//empty", columns(a="int64"))
+    pairs = [{"a": a, "b": b} for a in range(2) for b in range(2)]
+    found.create("//pairs", [*key_columns(a="int64", b="int64"), *columns(v="int64")], pairs)
     yield found
     found.close()
 
 
-def test_star_gives_every_column_and_positions_first(tables: Tables) -> None:
-    """An ordered table shows where its rows are; system columns of the store stay hidden."""
-    assert tables.select("* from [//sorted] where k = 3") == [
-        {"k": 3, "g": 1, "v": 8, "u": None, "s": b"d"}
-    ]
-    assert tables.select("* from [//ordered] where a = 3") == [
-        {"$tablet_index": 1, "$row_index": 1, "a": 3}
-    ]
+ORDERS = [
+    ("v", [1, 5, 2, 4, 0, 3]),
+    ("v desc", [3, 0, 2, 4, 5, 1]),
+    ("v, k desc", [1, 5, 4, 2, 0, 3]),
+    ("u", [3, 2, 4, 5, 0, 1]),
+    ("u desc", [1, 0, 5, 4, 2, 3]),
+    ("s, v desc", [2, 1, 0, 4, 5, 3]),
+    ("g desc, k", [1, 3, 5, 0, 2, 4]),
+    ("(g, k)", [0, 2, 4, 1, 3, 5]),
+    ("-k", [5, 4, 3, 2, 1, 0]),
+]
+"""Null comes first, unsigned numbers are ordered as such, and ties stay in the order of the table."""
+
+AGGREGATES = [
+    ("sum(v)", [9, 7]),
+    ("sum(u)", [U(14 + 2**63), U(2**63 - 1)]),
+    ("min(v)", [2, -1]),
+    ("max(v)", [5, 8]),
+    ("min(u)", [U(3), U(2**63)]),
+    ("max(u)", [U(2**63 + 1), U(2**64 - 1)]),
+    ("avg(v)", [3.0, 3.5]),
+    ("sum(v + k * 2)", [21, 23]),
+    ("sum(if(is_null(v), 1, 0))", [0, 1]),
+    ("max(double(k) / 2)", [2.0, 2.5]),
+]
+"""Nulls are passed over, sums wrap around, and the type of the argument stays."""
+
+COLUMNS = [
+    # By key in sorted tables, by tablet and row in ordered ones.
+    ("k from [//sorted]", [0, 1, 2, 3, 4, 5]),
+    ("a from [//ordered]", [0, 2, 4, 1, 3, 5]),
+    # False and null both drop a row.
+    ("k from [//sorted] where v > 2", [0, 3]),
+    ("k from [//sorted] where v < 3", [1, 2, 4, 5]),
+    *((f"k from [//sorted] order by {order} limit 10", found) for order, found in ORDERS),
+    # Reading the table backwards would turn the ties around; by the whole key there are none.
+    ("a * 2 + b from [//pairs] order by a desc limit 9", [2, 3, 0, 1]),
+    ("a * 2 + b from [//pairs] order by a desc, b desc limit 9", [3, 2, 1, 0]),
+    ("a * 2 + b from [//pairs] order by a, b limit 9", [0, 1, 2, 3]),
+    # Both may miss the end.
+    ("k from [//sorted] offset 2 limit 3", [2, 3, 4]),
+    ("k from [//sorted] order by v offset 4 limit 10", [0, 3]),
+    ("k from [//sorted] offset 9 limit 3", []),
+    ("k from [//sorted] limit 0", []),
+    ("g from [//sorted] group by g limit 1", [0]),
+    # An empty table has no group at all.
+    ("sum(1) from [//sorted] group by 1", [6]),
+    ("sum(1) from [//empty] group by 1", []),
+    ("sum(1) from [//sorted] where false group by 1", []),
+    *((f"{one} from [//sorted] group by g", values) for one, values in AGGREGATES),
+    # Nothing to summarize is null, not zero.
+    *(
+        (f"{one} from [//sorted] where v = null group by 1", [None])
+        for one in ("sum(v)", "min(v)", "avg(v)")
+    ),
+]
 
 
-def test_rows_come_in_table_order(tables: Tables) -> None:
-    """By key in sorted tables, by tablet and row in ordered ones."""
-    assert tables.column("k from [//sorted]") == [0, 1, 2, 3, 4, 5]
-    assert tables.column("a from [//ordered]") == [0, 2, 4, 1, 3, 5]
+@pytest.mark.parametrize(("query", "values"), COLUMNS)
+def test_query_of_one_column_has_its_values(tables: Tables, query: str, values: list[Any]) -> None:
+    """In their order, and of their type."""
+    found = tables.column(query)
+    assert found == values
+    assert [isinstance(one, U) for one in found] == [isinstance(one, U) for one in values]
+
+
+@pytest.mark.parametrize(
+    ("query", "rows"),
+    [
+        # An ordered table shows where its rows are; system columns of the store stay hidden.
+        ("* from [//sorted] where k = 3", [{"k": 3, "g": 1, "v": 8, "u": None, "s": b"d"}]),
+        ("* from [//ordered] where a = 3", [{"$tablet_index": 1, "$row_index": 1, "a": 3}]),
+        # Groups come in the order of their first row; null is a key like any other.
+        (
+            "v, sum(1) as n from [//sorted] group by v",
+            [{"v": v, "n": 2 if v == 2 else 1} for v in (5, None, 2, 8, -1)],
+        ),
+        # A key has its alias or its text as a name; `*` shows keys, then aggregates.
+        (
+            "half, max(v) from [//sorted] group by k / 2 as half limit 2",
+            [{"half": 0, "max(v)": 5}, {"half": 1, "max(v)": 8}],
+        ),
+        (
+            "* from [//sorted] group by g, k / 4 having sum(v) > 2",
+            [{"g": 0, "(k)/(4)": 0, "sum(v)": 7}, {"g": 1, "(k)/(4)": 0, "sum(v)": 8}],
+        ),
+    ],
+)
+def test_query_has_its_rows(tables: Tables, query: str, rows: list[dict[str, Any]]) -> None:
+    """With the names of their columns."""
+    assert tables.select(query) == rows
 
 
 def test_deleted_row_is_not_seen(tables: Tables) -> None:
@@ -75,116 +154,6 @@ def test_rows_after_the_read_timestamp_are_not_seen(tables: Tables) -> None:
     assert tables.column("v from [//sorted] where k = 3") == [8]
     tables.layouts["//sorted"] = layout.at(200)
     assert tables.column("v from [//sorted]") == [77] * 6
-
-
-def test_where_keeps_rows_whose_condition_is_true(tables: Tables) -> None:
-    """False and null both drop a row."""
-    assert tables.column("k from [//sorted] where v > 2") == [0, 3]
-    query = "k from [//sorted] where v < 3"
-    assert tables.column(query) == [1, 2, 4, 5]
-
-
-@pytest.mark.parametrize(
-    ("order", "expected"),
-    [
-        ("v", [1, 5, 2, 4, 0, 3]),
-        ("v desc", [3, 0, 2, 4, 5, 1]),
-        ("v, k desc", [1, 5, 4, 2, 0, 3]),
-        ("u", [3, 2, 4, 5, 0, 1]),
-        ("u desc", [1, 0, 5, 4, 2, 3]),
-        ("s, v desc", [2, 1, 0, 4, 5, 3]),
-        ("g desc, k", [1, 3, 5, 0, 2, 4]),
-        ("(g, k)", [0, 2, 4, 1, 3, 5]),
-        ("-k", [5, 4, 3, 2, 1, 0]),
-    ],
-)
-def test_order_by_sorts_with_null_first_and_ties_in_table_order(
-    tables: Tables, order: str, expected: list[int]
-) -> None:
-    """Unsigned numbers are ordered as such, and null is the lowest."""
-    assert tables.column(f"k from [//sorted] order by {order} limit 10") == expected
-
-
-def test_descending_order_by_a_key_prefix_keeps_ties_in_table_order(tables: Tables) -> None:
-    """Reading the table backwards would turn the ties around; by the whole key there are none."""
-    pairs = [{"a": a, "b": b} for a in range(2) for b in range(2)]
-    tables.create("//pairs", [*key_columns(a="int64", b="int64"), *columns(v="int64")], pairs)
-    query = "a * 2 + b from [//pairs] order by"
-    assert tables.column(f"{query} a desc limit 9") == [2, 3, 0, 1]
-    assert tables.column(f"{query} a desc, b desc limit 9") == [3, 2, 1, 0]
-    assert tables.column(f"{query} a, b limit 9") == [0, 1, 2, 3]
-
-
-def test_offset_and_limit_cut_the_answer(tables: Tables) -> None:
-    """OFFSET passes rows over, LIMIT stops, both may miss the end."""
-    assert tables.column("k from [//sorted] offset 2 limit 3") == [2, 3, 4]
-    assert tables.column("k from [//sorted] order by v offset 4 limit 10") == [0, 3]
-    assert tables.column("k from [//sorted] offset 9 limit 3") == []
-    assert tables.column("k from [//sorted] limit 0") == []
-    assert tables.column("g from [//sorted] group by g limit 1") == [0]
-
-
-def test_groups_come_in_order_of_their_first_row(tables: Tables) -> None:
-    """A group has one row; null is a key like any other."""
-    query = "v, sum(1) as n from [//sorted] group by v"
-    assert tables.select(query) == [
-        {"v": 5, "n": 1},
-        {"v": None, "n": 1},
-        {"v": 2, "n": 2},
-        {"v": 8, "n": 1},
-        {"v": -1, "n": 1},
-    ]
-
-
-def test_group_by_constant_makes_one_group_unless_there_are_no_rows(tables: Tables) -> None:
-    """An empty table has no group at all."""
-    assert tables.select("sum(1) as n from [//sorted] group by 1") == [{"n": 6}]
-    assert tables.select("sum(1) as n from [//empty] group by 1") == []
-    assert tables.select("sum(1) as n from [//sorted] where false group by 1") == []
-
-
-def test_group_key_is_known_by_its_name(tables: Tables) -> None:
-    """A key has its alias or its text as a name; `*` shows keys, then aggregates."""
-    query = "half, max(v) from [//sorted] group by k / 2 as half limit 2"
-    assert tables.select(query) == [{"half": 0, "max(v)": 5}, {"half": 1, "max(v)": 8}]
-    query = "* from [//sorted] group by g, k / 4 having sum(v) > 2"
-    assert tables.select(query) == [
-        {"g": 0, "(k)/(4)": 0, "sum(v)": 7},
-        {"g": 1, "(k)/(4)": 0, "sum(v)": 8},
-    ]
-
-
-@pytest.mark.parametrize(
-    ("aggregate", "values"),
-    [
-        ("sum(v)", [9, 7]),
-        ("sum(u)", [14 + 2**63, 2**63 - 1]),
-        ("min(v)", [2, -1]),
-        ("max(v)", [5, 8]),
-        ("min(u)", [3, 2**63]),
-        ("max(u)", [2**63 + 1, 2**64 - 1]),
-        ("avg(v)", [3.0, 3.5]),
-        ("sum(v + k * 2)", [21, 23]),
-        ("sum(if(is_null(v), 1, 0))", [0, 1]),
-        ("max(double(k) / 2)", [2.0, 2.5]),
-    ],
-)
-def test_aggregate_summarizes_its_group(tables: Tables, aggregate: str, values: list[Any]) -> None:
-    """Nulls are passed over, sums wrap around, unsigned order is unsigned."""
-    assert tables.column(f"{aggregate} from [//sorted] group by g") == values
-
-
-def test_sum_of_unsigned_numbers_stays_unsigned(tables: Tables) -> None:
-    """Aggregates keep the type of their argument."""
-    for aggregate in ("sum(u)", "min(u)", "max(u)"):
-        (found,) = tables.column(f"{aggregate} from [//sorted] group by 1")
-        assert isinstance(found, YsonUint64)
-
-
-@pytest.mark.parametrize("aggregate", ["sum(v)", "min(v)", "avg(v)"])
-def test_aggregate_of_nulls_is_null(tables: Tables, aggregate: str) -> None:
-    """Nothing to summarize is null, not zero."""
-    assert tables.column(f"{aggregate} from [//sorted] where v = null group by 1") == [None]
 
 
 def test_sum_with_nan_is_nan(tables: Tables) -> None:

@@ -146,21 +146,11 @@ def test_input_limit_counts_rows_in_the_key_range_only(tables: Tables) -> None:
 
 
 def test_incomplete_answer_is_accepted_on_request(tables: Tables) -> None:
-    """It is then made of the first rows, or cut."""
+    """It is then made of the first rows."""
     query, partial = "sum(1) as n from [//ordered] group by 1", {"fail_on_incomplete_result": False}
     assert tables.column(query, input_row_limit=10, **partial) == [10]
-    query = "v from [//ordered]"
-    assert tables.column(query, output_row_limit=2, **partial) == [0, 3]
     error = tables.refusal(query, output_row_limit=-1)
     assert error.message == "Negative output row limit is forbidden"
-
-
-def test_output_over_the_limit_fails_with_its_code(tables: Tables) -> None:
-    """An answer that does not fit is an error, not a shorter answer."""
-    error = tables.refusal("v from [//ordered]", output_row_limit=59)
-    assert error.code == Code.QUERY_OUTPUT_ROW_LIMIT_EXCEEDED
-    assert error.attributes == {"output_row_limit": 59}
-    assert len(tables.column("v from [//ordered]", output_row_limit=60)) == 60
 
 
 @pytest.mark.parametrize(
