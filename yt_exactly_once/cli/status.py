@@ -135,15 +135,13 @@ def _watch(shown: Callable[[], RenderableType], every: float, duration: float | 
 
 
 def _write(report: Path, history: History) -> None:
-    from yt_exactly_once.operations.report import Page  # noqa: PLC0415 - only for this option
+    from yt_exactly_once.operations.report import page  # noqa: PLC0415 - only for this option
 
-    lag = sum(one.lag_rows for one in history.queries)
-    problems = sum(len(one.problems) for one in history.queries)
-    facts = [
-        ("queries", str(len(history.queries))),
-        ("rows not committed", str(lag)),
-        ("problems", str(problems)),
-    ]
-    page = Page("Queries", history, time.time(), facts=facts)
-    report.write_text(page.render(), encoding="utf-8")
+    facts = {
+        "queries": len(history.queries),
+        "rows not committed": sum(one.lag_rows for one in history.queries),
+        "problems": sum(len(one.problems) for one in history.queries),
+    }
+    shown = [(name, str(value)) for name, value in facts.items()]
+    report.write_text(page("Queries", history, time.time(), facts=shown), encoding="utf-8")
     click.echo(f"report: {report}", err=True)

@@ -24,7 +24,7 @@ from yt_exactly_once.demo.layout import QUERIES
 from yt_exactly_once.demo.messages import EVENT, QUERY, SESSION_READY
 from yt_exactly_once.errors import ExactlyOnceError
 from yt_exactly_once.observability import Event
-from yt_exactly_once.operations.report import Happening, History, Mark, Page, Verdict
+from yt_exactly_once.operations.report import Happening, History, Mark, page
 from yt_exactly_once.operations.status import status
 from yt_exactly_once.operations.view import console, rendered
 from yt_exactly_once.ytsaurus.client import Connection
@@ -146,13 +146,10 @@ class Display(AbstractContextManager["Display"]):
         facts = [(name.replace("_", " "), f"{numbers[name]:,}") for name in names]
         facts += [("replays skipped", str(result.replays)), ("seconds", f"{result.seconds:.0f}")]
         text = "Exactly once: every row is right" if result.exact else "NOT exact"
-        return Page(
-            f"The demo of yt-exactly-once, {settings}",
-            self.history,
-            time.time(),
-            Verdict(text, good=result.exact),
-            facts,
-        ).render()
+        title = f"The demo of yt-exactly-once, {settings}"
+        return page(
+            title, self.history, time.time(), facts=facts, verdict=text, is_good=result.exact
+        )
 
     def _watch(self, proxy: str) -> None:
         connection = Connection(ClusterConfig(proxy=proxy))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from yt_exactly_once.operations.view import places_of, targets_of
 
 if TYPE_CHECKING:
-    from yt_exactly_once.operations.query_status import PartitionStatus, QueryStatus
+    from yt_exactly_once.operations.query_status import QueryStatus
 
 
 class Happening(StrEnum):
@@ -49,27 +49,18 @@ class Mark:
     note: str = ""
 
 
-@dataclass(frozen=True)
-class Lag:
-    """How many rows a query was behind at one moment, in seconds since 1970."""
-
-    at: float
-    query: str
-    rows: int
-
-
 @dataclass
 class History:
     """Everything that was seen, in order.
 
     Attributes:
-        lags: how far queries were behind.
+        lags: how many rows each query was behind, and when, in seconds since 1970.
         queries: their last status.
         names: of queries, by target; a query without one goes by its id.
     """
 
     marks: list[Mark] = field(default_factory=list)
-    lags: list[Lag] = field(default_factory=list)
+    lags: dict[str, list[tuple[float, int]]] = field(default_factory=dict)
     queries: Sequence[QueryStatus] = ()
     names: dict[str, str] = field(default_factory=dict)
 
@@ -93,7 +84,7 @@ class History:
         moment = time.time() if at is None else at
         for one in queries:
             if one.queues:
-                self.lags.append(Lag(moment, self.name(one), one.lag_rows))
+                self.lags.setdefault(self.name(one), []).append((moment, one.lag_rows))
         self.queries = queries
 
 
@@ -105,104 +96,84 @@ _COLOURS = 3
 _DASHES = ("none", "8 4", "2 3", "12 4 2 4")
 """Of lines; with the colours they distinguish twelve queries."""
 
-_MOST_MARKS = 500
-"""How many happenings the table at the end lists."""
+_SHAPES = {
+    Happening.COMMITTED: "m-2 -10h4v20h-4z",
+    Happening.REPLAYED: "m0 -11l-8 18h16z",
+    Happening.STARTED: "m-5 0a5 5 0 1 0 10 0a5 5 0 1 0 -10 0z",
+    Happening.KILLED: "V0",
+}
+"""How each is drawn, from its place on; a kill is a line through all queries."""
 
 _NAMES = ("batch>", "partition>", "attempts>")
 
 _STYLE = """
-:root { color-scheme: light dark; --text: #1c2733; --soft: #5b6b7b; --line: #d5dde5; --page: #fff;
-  --card: #f5f8fa; --a: #0b6bcb; --b: #8a4fbf; --c: #00796b; --amber: #b26a00;
-  --red: #c62828; --good: #1b7f3b; }
-@media (prefers-color-scheme: dark) { :root { --text: #e6ecf2; --soft: #9fb0c0; --line: #34424f;
-  --page: #12181e; --card: #1b232b; --a: #6db3f8; --b: #c69bf0; --c: #5fd0c2; --amber: #f0b35a;
-  --red: #ff7b72; --good: #5fd38a; } }
-body { margin: 0 auto; padding: 1.5rem; max-width: 60rem; background: var(--page); color: var(--text);
-  font: 15px/1.5 system-ui, sans-serif; }
+:root { color-scheme: light dark; --committed: #2f86e0; --replayed: #c07a10; --started: #2a9450;
+  --killed: #d8453c; --b: #9a64d0; --c: #0a9488; --line: #8896a555; }
+body { margin: 0 auto; padding: 1.5rem; max-width: 60rem; font: 15px/1.5 system-ui, sans-serif; }
 h1 { font-size: 1.5rem; margin: 0; } h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; }
-p.soft, figcaption, dt { color: var(--soft); }
 .verdict { display: inline-block; margin: .75rem 0; padding: .35rem .9rem; border-radius: 1rem;
   font-weight: 600; color: #fff; background: #1b7f3b; } .verdict.bad { background: #c62828; }
 dl { display: grid; grid-template-columns: repeat(auto-fill, minmax(9rem, 1fr)); gap: .75rem; margin: 0; }
-dl div { background: var(--card); padding: .6rem .8rem; border-radius: .5rem; }
-dd { margin: 0; font-size: 1.25rem; font-weight: 600; font-variant-numeric: tabular-nums; }
+dl div { background: var(--line); padding: .6rem .8rem; border-radius: .5rem; }
+dd { margin: 0; font-size: 1.25rem; font-weight: 600; }
 figure { margin: 0; } .wide { overflow-x: auto; } .wide svg { min-width: 40rem; width: 100%; height: auto; }
-svg text { fill: var(--soft); font: 12px system-ui, sans-serif; }
-svg .name { fill: var(--text); font-weight: 600; }
-svg .axis { stroke: var(--line); } .committed { fill: var(--a); } .replayed { fill: var(--amber); }
-.started { fill: var(--good); }
-line.killed { stroke: var(--red); stroke-width: 2; } text.killed { fill: var(--red); }
-.l0 { stroke: var(--a); } .l1 { stroke: var(--b); } .l2 { stroke: var(--c); }
-polyline { fill: none; stroke-width: 2; }
+svg text { fill: currentColor; font: 12px system-ui, sans-serif; }
+.axis { stroke: var(--line); } polyline { fill: none; stroke-width: 2; }
+.committed { fill: var(--committed); } .replayed { fill: var(--replayed); }
+.started { fill: var(--started); } .killed { stroke: var(--killed); stroke-width: 2; }
+.l0 { stroke: var(--committed); } .l1 { stroke: var(--b); } .l2 { stroke: var(--c); }
 .entry { display: inline-block; margin-right: 1rem; }
 .key { display: inline-block; width: .8rem; height: .8rem; margin-right: .3rem; border-radius: 2px; }
 svg.line { width: 36px; height: 8px; margin-right: .3rem; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; padding: .3rem .8rem .3rem 0; border-bottom: 1px solid var(--line);
-  white-space: nowrap; } th { color: var(--soft); font-weight: 500; } td.n, th.n { text-align: right; }
-.bar { display: block; width: 8rem; height: .6rem; background: var(--line);
-  border-radius: .3rem; overflow: hidden; }
-.bar i { display: block; height: 100%; background: var(--a); }
-.problem { color: var(--red); font-weight: 600; }
+  white-space: nowrap; } th { font-weight: 500; } td.n, th.n { text-align: right; }
+.problem { color: var(--killed); font-weight: 600; }
 """
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """What a check found."""
+def page(
+    title: str,
+    history: History,
+    made_at: float,
+    *,
+    facts: Sequence[tuple[str, str]] = (),
+    verdict: str = "",
+    is_good: bool = True,
+) -> str:
+    """Return one HTML document about queries.
 
-    text: str
-    good: bool
-
-
-@dataclass(frozen=True)
-class Page:
-    """The contents of a page.
-
-    Attributes:
-        verdict: what a check found, if there was one.
+    Args:
+        made_at: when it is made, in seconds since 1970.
         facts: names and values to show first.
-        made_at: when the page was made, in seconds since 1970.
+        verdict: what a check found, if there was one.
     """
+    kind = "verdict" if is_good else "verdict bad"
+    parts = [
+        f"<h1>{escape(title)}</h1>",
+        f"<p>{datetime.fromtimestamp(made_at, UTC):%Y-%m-%d %H:%M:%S UTC}</p>",
+        f'<p class="{kind}">{escape(verdict)}</p>' if verdict else "",
+        _facts(facts),
+        _charts(history),
+        _queries(history.queries),
+        _offsets(history.queries),
+        _happenings(history.marks),
+    ]
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{_STYLE}</style></head>"
+        f"<body>\n{chr(10).join(part for part in parts if part)}\n</body></html>\n"
+    )
 
-    title: str
-    history: History
-    made_at: float
-    verdict: Verdict | None = None
-    facts: Sequence[tuple[str, str]] = field(default=())
 
-    def render(self) -> str:
-        """Return the page as one HTML document."""
-        parts = [
-            f"<h1>{escape(self.title)}</h1>",
-            f'<p class="soft">{datetime.fromtimestamp(self.made_at, UTC):%Y-%m-%d %H:%M:%S UTC}</p>',
-            self._verdict(),
-            _facts(self.facts),
-            self._charts(),
-            _queries(self.history.queries),
-            _offsets(self.history.queries),
-            _happenings(self.history.marks),
-        ]
-        return (
-            '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-            '<meta name="viewport" content="width=device-width, initial-scale=1">'
-            f"<title>{escape(self.title)}</title><style>{_STYLE}</style></head>"
-            f"<body>\n{chr(10).join(part for part in parts if part)}\n</body></html>\n"
-        )
-
-    def _verdict(self) -> str:
-        if self.verdict is None:
-            return ""
-        kind = "verdict" if self.verdict.good else "verdict bad"
-        return f'<p class="{kind}">{escape(self.verdict.text)}</p>'
-
-    def _charts(self) -> str:
-        history = self.history
-        moments = [one.at for one in history.marks] + [one.at for one in history.lags]
-        if len(set(moments)) < len(("begin", "end")):
-            return ""
-        scale = _Scale(min(moments), max(moments))
-        return _time_line(history.marks, scale) + _lag(history.lags, scale)
+def _charts(history: History) -> str:
+    moments = [mark.at for mark in history.marks]
+    moments += [at for lags in history.lags.values() for at, _ in lags]
+    if len(set(moments)) < len(("begin", "end")):
+        return ""
+    scale = _Scale(min(moments), max(moments))
+    return _time_line(history.marks, scale) + _lag(history.lags, scale)
 
 
 @dataclass(frozen=True)
@@ -249,41 +220,27 @@ def _time_line(marks: Sequence[Mark], scale: _Scale) -> str:
     if not lanes:
         return ""
     height = _LANE * len(lanes)
+    places = {name: number * _LANE + _LANE // 2 for number, name in enumerate(lanes)}
     drawn = [scale.axis(height)]
-    for number, name in enumerate(lanes):
-        y = number * _LANE + _LANE // 2
+    for name, y in places.items():
         drawn.append(
             f'<line class="axis" x1="{_LEFT}" y1="{y}" x2="{_WIDTH - _RIGHT}" y2="{y}"/>'
-            f'<text class="name" x="{_LEFT - 10}" y="{y + 4}" text-anchor="end">{escape(name)}</text>'
+            f'<text x="{_LEFT - 10}" y="{y + 4}" text-anchor="end">{escape(name)}</text>'
         )
     # Replays are few and small: on top of the commits around them.
-    ordered = sorted(marks, key=lambda mark: mark.what is Happening.REPLAYED)
-    drawn += [_drawn(mark, scale.x(mark.at), lanes, height) for mark in ordered]
-    legend = "".join(
-        f'<span class="entry"><span class="key" style="background: var(--{colour})"></span>{what}</span>'
-        for colour, what in (
-            ("a", "batch committed"),
-            ("amber", "batch replayed, found in the ledger, skipped"),
-            ("good", "driver started"),
-            ("red", "driver killed"),
+    for mark in sorted(marks, key=lambda mark: mark.what is Happening.REPLAYED):
+        place = f"M{scale.x(mark.at)} {places.get(mark.query, height - 5)}"
+        drawn.append(
+            f'<path class="{mark.what.name.lower()}" d="{place}{_SHAPES[mark.what]}">'
+            f"<title>{escape(_said(mark))}</title></path>"
         )
+    legend = "".join(
+        f'<span class="entry"><span class="key" style="background: var(--{what.name.lower()})"></span>'
+        f"{what.value}</span>"
+        for what in Happening
     )
     label = "Time line of commits, replays, starts and kills"
     return "<h2>Time line</h2>" + _figure("".join(drawn), height + 24, label, legend)
-
-
-def _drawn(mark: Mark, x: float, lanes: Sequence[str], height: int) -> str:
-    title = f"<title>{escape(_said(mark))}</title>"
-    kind = mark.what.name.lower()
-    if not mark.query:
-        if mark.what is Happening.KILLED:
-            return f'<line class="killed" x1="{x}" y1="0" x2="{x}" y2="{height}">{title}</line>'
-        return f'<circle class="{kind}" cx="{x}" cy="{height - 5}" r="5">{title}</circle>'
-    y = lanes.index(mark.query) * _LANE + _LANE // 2
-    if mark.what is Happening.REPLAYED:
-        points = f"{x},{y - 11} {x - 8},{y + 7} {x + 8},{y + 7}"
-        return f'<polygon class="{kind}" points="{points}">{title}</polygon>'
-    return f'<rect class="{kind}" x="{x - 2}" y="{y - 10}" width="4" height="20">{title}</rect>'
 
 
 def _said(mark: Mark) -> str:
@@ -295,10 +252,10 @@ def _said(mark: Mark) -> str:
     return ", ".join(part for part in [*parts, mark.note] if part)
 
 
-def _lag(lags: Sequence[Lag], scale: _Scale) -> str:
+def _lag(lags: Mapping[str, Sequence[tuple[float, int]]], scale: _Scale) -> str:
     if not lags:
         return ""
-    most = max([one.rows for one in lags] + [10])
+    most = max(10, *(rows for some in lags.values() for _, rows in some))
 
     def height(rows: float) -> float:
         return round(_LAG_HEIGHT - rows / most * (_LAG_HEIGHT - 10), 1)
@@ -307,8 +264,8 @@ def _lag(lags: Sequence[Lag], scale: _Scale) -> str:
     for rows in round_ticks(most):
         y = height(rows)
         drawn.append(f'<text x="{_LEFT - 10}" y="{y + 4}" text-anchor="end">{rows:,.0f}</text>')
-    for number, name in enumerate(dict.fromkeys(one.query for one in lags)):
-        places = [(scale.x(one.at), height(one.rows)) for one in lags if one.query == name]
+    for number, (name, some) in enumerate(lags.items()):
+        places = [(scale.x(at), height(rows)) for at, rows in some]
         points = [f"{x},{y}" for x, y in places[:1]]
         # Lag falls at once when a batch is committed.
         points += [f"{x},{last} {x},{y}" for (_, last), (x, y) in pairwise(places)]
@@ -343,57 +300,43 @@ def _queries(queries: Sequence[QueryStatus]) -> str:
 
 
 def _offsets(queries: Sequence[QueryStatus]) -> str:
-    rows = [
-        {**row, "done!": _bar(part)}
-        for one in queries
-        for queue in one.queues
-        for row, part in zip(places_of(one, queue), queue.partitions, strict=True)
-    ]
+    rows = [row for one in queries for queue in one.queues for row in places_of(one, queue)]
     return f"<h2>Offsets</h2>{_table(rows)}" if rows else ""
-
-
-def _bar(part: PartitionStatus) -> str:
-    done = 100 if part.end == 0 else min(100 * part.delivered / part.end, 100)
-    return f'<span class="bar" title="{done:.0f} %"><i style="width: {done:.1f}%"></i></span>'
 
 
 def _happenings(marks: Sequence[Mark]) -> str:
     if not marks:
         return ""
-    begin = marks[0].at
     rows = [
         {
-            "time>": f"{mark.at - begin:.1f} s",
+            "time>": f"{mark.at - marks[0].at:.1f} s",
             "query": mark.query,
             "what": mark.what.value,
             "batch>": "" if mark.batch is None else mark.batch,
             "rows>": "" if mark.rows is None else mark.rows,
             "note": mark.note,
         }
-        for mark in marks[:_MOST_MARKS]
+        for mark in marks
     ]
-    left = len(marks) - len(rows)
-    more = f'<p class="soft">and {left} more</p>' if left else ""
     summary = f"<summary>{len(marks)} events</summary>"
-    return f"<h2>What happened</h2><details open>{summary}{_table(rows)}{more}</details>"
+    return f"<h2>What happened</h2><details open>{summary}{_table(rows)}</details>"
 
 
 def _table(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return a table; `>` after a name means numbers, `!` cells that are HTML already.
+    """Return a table; `>` after a name means numbers.
 
     Numbers by which commands know something are as these take them, without separators.
     """
 
-    def cell(tag: str, name: str, value: Any) -> str:
-        kind = ' class="n"' if name.endswith(">") else ""
-        text = f"{value:,}" if isinstance(value, int) and name not in _NAMES else str(value)
-        is_html = tag == "td" and name.endswith("!")
-        return f"<{tag}{kind}>{text if is_html else escape(text)}</{tag}>"
+    def line(tag: str, cells: Iterable[tuple[str, Any]]) -> str:
+        made = []
+        for name, value in cells:
+            kind = ' class="n"' if name.endswith(">") else ""
+            text = f"{value:,}" if isinstance(value, int) and name not in _NAMES else str(value)
+            made.append(f"<{tag}{kind}>{escape(text)}</{tag}>")
+        return f"<tr>{''.join(made)}</tr>"
 
     first, *others = rows
-    head = "".join(cell("th", name, name.rstrip(">!")) for name in first)
-    body = "".join(
-        f"<tr>{''.join(cell('td', name, value) for name, value in row.items())}</tr>"
-        for row in (first, *others)
-    )
-    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    head = line("th", ((name, name.removesuffix(">")) for name in first))
+    body = "".join(line("td", row.items()) for row in (first, *others))
+    return f'<div class="wide"><table><thead>{head}</thead><tbody>{body}</tbody></table></div>'
