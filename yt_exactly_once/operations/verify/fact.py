@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from yt_exactly_once.config import DeliveryMode
 
@@ -50,24 +50,20 @@ class Fact:
     check: Check
 
 
-class Facts(list[Fact]):
-    """The facts of one area, in the order of their checks: calling it declares the function below as one.
+def declared(
+    facts: list[Fact],
+    name: str,
+    checked: str,
+    meaning: str,
+    *,
+    area: str,
+    parts: tuple[Part, ...],
+    source: str,
+) -> Callable[[Check], Check]:
+    """Declare the function below as one more fact; see `Fact` for the arguments."""
 
-    Its parts and its source are those of each fact that names no others.
-    """
+    def declare(check: Check) -> Check:
+        facts.append(Fact(name, area, checked, parts, meaning, source, check))
+        return check
 
-    def __init__(self, area: str, *, parts: tuple[Part, ...], source: str) -> None:
-        super().__init__()
-        self._usual = {"area": area, "parts": parts, "source": source}
-
-    def __call__(
-        self, name: str, checked: str, meaning: str, **other: Any
-    ) -> Callable[[Check], Check]:
-        """Declare a check; see `Fact` for the arguments."""
-
-        def declare(check: Check) -> Check:
-            told = self._usual | other
-            self.append(Fact(name=name, checked=checked, meaning=meaning, check=check, **told))
-            return check
-
-        return declare
+    return declare

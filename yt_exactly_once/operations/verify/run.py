@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import signal
 import time
+import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -17,11 +18,11 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from yt_exactly_once import errors
-from yt_exactly_once.config import ClusterConfig, check_path
+from yt_exactly_once.config import BACKEND, ClusterConfig, check_path
 from yt_exactly_once.operations.verify.fact import Fact, Part
 from yt_exactly_once.operations.verify.facts import FACTS
 from yt_exactly_once.operations.verify.stage import Differs, Patience, Stage
-from yt_exactly_once.ytsaurus.backends import RPC_BACKEND, check_backend
+from yt_exactly_once.ytsaurus.backends import check_backend
 from yt_exactly_once.ytsaurus.browsing import cluster_of
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.failures import codes_in
@@ -161,10 +162,6 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-HTTP_BACKEND = "http"
-BACKENDS = (HTTP_BACKEND, RPC_BACKEND)
-"""What can be checked; `rpc` needs the bindings."""
-
 _PACKAGES = ("yt-exactly-once", "ytsaurus-client", "ytsaurus-rpc-driver", "pyarrow")
 
 
@@ -172,7 +169,7 @@ def verify_cluster(
     config: ClusterConfig,
     directory: str,
     *,
-    backends: Sequence[str] = BACKENDS,
+    backends: Iterable[str] = BACKEND.values,
     facts: Sequence[Fact] = FACTS,
     patience: Patience | None = None,
     tell: Callable[[Result], None] = lambda _: None,
@@ -186,16 +183,11 @@ def verify_cluster(
 
     Args:
         directory: path of a directory; a new one is made below it and removed at the end.
-        backends: `http`, `rpc` or both. `rpc` is left out with a reason if its bindings are missing.
+        backends: `http`, `rpc` or both. What cannot be used is left out with a reason.
         patience: how long to wait for what may come late.
         tell: gets each result as soon as it is there.
     """
     check_path(directory, "directory")
-    unknown = [backend for backend in backends if backend not in BACKENDS]
-    if unknown:
-        raise errors.ConfigError(
-            f"There is no backend {unknown[0]!r}", remedy=f"Use {' or '.join(BACKENDS)}"
-        )
     started, began = datetime.now(UTC), time.monotonic()
     results: list[Result] = []
     skipped: dict[str, str] = {}
@@ -208,7 +200,8 @@ def verify_cluster(
         except errors.ConfigError as error:
             skipped[backend] = str(error)
             continue
-        stage = Stage.below(connect(settings), directory, patience or Patience())
+        place = f"{directory}/verify-cluster-{uuid.uuid4().hex[:12]}"
+        stage = Stage(connect(settings), place, patience or Patience())
         with _removed(stage, leftovers):
             stage.build()
             name = cluster_of(stage.connection).name

@@ -7,7 +7,6 @@ the program is killed.
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,7 +17,6 @@ from yt_exactly_once.codec.schema import SYSTEM_COLUMNS
 from yt_exactly_once.errors import ClusterUnavailableError, ExactlyOnceError, TransientError
 from yt_exactly_once.ytsaurus.browsing import attributes_of
 from yt_exactly_once.ytsaurus.failures import codes_in, translated
-from yt_exactly_once.ytsaurus.tables import ensure_table
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction
 
 if TYPE_CHECKING:
@@ -88,11 +86,6 @@ class Stage:
     patience: Patience = Patience()
     _registrations: list[tuple[str, str]] = field(default_factory=list)
 
-    @classmethod
-    def below(cls, connection: Connection, parent: str, patience: Patience) -> Stage:
-        """Choose a new directory below one that the user gave."""
-        return cls(connection, f"{parent}/verify-cluster-{uuid.uuid4().hex[:12]}", patience)
-
     @property
     def client(self) -> Any:
         """The client for everything outside of transactions."""
@@ -127,11 +120,6 @@ class Stage:
             self.client.create("queue_consumer", self.path("stranger"))
             self.client.create("queue_producer", self.path("producer"))
         self.mount(*tables, "consumer", "stranger", "producer")
-
-    def add_table(self, name: str, schema: Sequence[Row]) -> str:
-        """Create and mount one more table, and return its path."""
-        ensure_table(self.connection, self.path(name), schema, {})
-        return self.path(name)
 
     def mount(self, *names: str) -> None:
         """Mount tables, all at the same time, and wait until they are mounted."""

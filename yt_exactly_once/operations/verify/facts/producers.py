@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import uuid
+from functools import partial
 from typing import Any
 
 from yt_exactly_once.errors import ConflictError, ProducerFencedError
-from yt_exactly_once.operations.verify.fact import Facts, Part
+from yt_exactly_once.operations.verify.fact import Fact, Part, declared
 from yt_exactly_once.operations.verify.stage import Stage, expect
 from yt_exactly_once.ytsaurus.failures import translated
 from yt_exactly_once.ytsaurus.rows import ProducerSession, sessions_of
@@ -16,7 +17,8 @@ _INVALID_EPOCH, _ZOMBIE, _CONFLICT = 3101, 3102, 1700
 _QUEUES = "yt/yt/client/driver/queue_commands.cpp"
 _STOP = "Do not use mode='idempotent' with ordered targets on this cluster."
 
-fact = Facts("Queue producers", parts=(Part.IDEMPOTENT,), source=_QUEUES)
+FACTS: list[Fact] = []
+fact = partial(declared, FACTS, area="Queue producers", parts=(Part.IDEMPOTENT,), source=_QUEUES)
 
 
 def _session(stage: Stage, name: str) -> ProducerSession:

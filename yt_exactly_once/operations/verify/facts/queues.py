@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from yt_exactly_once import errors
 from yt_exactly_once.commit.batch import SourceRange
 from yt_exactly_once.commit.consumers import consumer_rows
-from yt_exactly_once.operations.verify.fact import EVERY_MODE, Facts, Part
+from yt_exactly_once.operations.verify.fact import EVERY_MODE, Fact, Part, declared
 from yt_exactly_once.operations.verify.stage import Differs, Stage, expect
 from yt_exactly_once.ytsaurus.browsing import cluster_of
 from yt_exactly_once.ytsaurus.failures import translated
@@ -19,7 +21,8 @@ _CONFLICT = 1700
 _GUIDE = "user guide: queues"
 _READS_AND_MODES = (*EVERY_MODE, Part.SOURCE)
 
-fact = Facts("Queues and consumers", parts=(Part.SOURCE,), source=_GUIDE)
+FACTS: list[Fact] = []
+fact = partial(declared, FACTS, area="Queues and consumers", parts=(Part.SOURCE,), source=_GUIDE)
 
 
 def _registered(stage: Stage) -> tuple[RemoteQueue, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Sequence
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -13,14 +14,15 @@ from yt_exactly_once.codec.rows import WireFormat, decode, encode, encode_empty
 from yt_exactly_once.codec.schema import TableSchema, WritePlan, arrow_schema_of, check_frame
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.errors import RequestRefusedError, SchemaMismatchError
-from yt_exactly_once.operations.verify.fact import EVERY_MODE, Facts, Part
+from yt_exactly_once.operations.verify.fact import EVERY_MODE, Fact, Part, declared
 from yt_exactly_once.operations.verify.stage import Stage, expect
 from yt_exactly_once.ytsaurus.queues import RemoteQueue
-from yt_exactly_once.ytsaurus.tables import describe_table
+from yt_exactly_once.ytsaurus.tables import describe_table, ensure_table
 
 _ARROW = "yt/yt/library/formats/arrow_parser.cpp"
 
-fact = Facts("Rows", parts=EVERY_MODE, source=_ARROW)
+FACTS: list[Fact] = []
+fact = partial(declared, FACTS, area="Rows", parts=EVERY_MODE, source=_ARROW)
 
 
 def _instant(*moment: int) -> dt.datetime:
@@ -58,13 +60,12 @@ _VALUES: dict[str, tuple[Any, Any]] = {
 
 def _round_trip(stage: Stage, wire: WireFormat) -> str:
     """Write rows of every type that the sink sends in this format, and read them as the source does."""
-    path = stage.add_table(
-        f"types-{wire.value}",
-        [
-            {"name": name, "type_v3": {"type_name": "optional", "item": kind}}
-            for name, (kind, _) in _VALUES.items()
-        ],
-    )
+    path = stage.path(f"types-{wire.value}")
+    schema = [
+        {"name": name, "type_v3": {"type_name": "optional", "item": kind}}
+        for name, (kind, _) in _VALUES.items()
+    ]
+    ensure_table(stage.connection, path, schema, {})
     sent = [name for name in _VALUES if _takes(stage, path, name, wire)]
     plan, frame = _plan(stage, path, sent)
     batch = pa.RecordBatch.from_pylist([{name: _VALUES[name][1] for name in sent}, {}], frame)

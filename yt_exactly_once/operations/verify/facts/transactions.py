@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
+from functools import partial
 
 import pyarrow as pa
 
@@ -12,7 +13,7 @@ from yt_exactly_once.codec.rows import WireFormat, encode
 from yt_exactly_once.codec.schema import TableSchema, check_frame
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.config import ROWS_PER_TABLET_LIMIT
-from yt_exactly_once.operations.verify.fact import EVERY_MODE, Facts, Part
+from yt_exactly_once.operations.verify.fact import EVERY_MODE, Fact, Part, declared
 from yt_exactly_once.operations.verify.stage import Differs, Stage, expect
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction
 
@@ -27,7 +28,8 @@ _STORE = "yt/yt/server/node/tablet_node/sorted_dynamic_store.cpp"
 _POOL = "yt/yt/client/api/sticky_transaction_pool.cpp"
 _GUIDE = "user guide: dynamic tables, transactions"
 
-fact = Facts("Tablet transactions", parts=EVERY_MODE, source=_GUIDE)
+FACTS: list[Fact] = []
+fact = partial(declared, FACTS, area="Tablet transactions", parts=EVERY_MODE, source=_GUIDE)
 
 
 @fact(
