@@ -53,16 +53,13 @@ def command(
     need space for about 400 000 rows of one number.
     """
     from yt_exactly_once.operations.verify.facts import FACTS  # noqa: PLC0415 - needs the client
-    from yt_exactly_once.operations.verify.run import Verdict, verify_cluster  # noqa: PLC0415
+    from yt_exactly_once.operations.verify.run import verify_cluster  # noqa: PLC0415
 
     require_folder(report, "--report")
 
     def tell(result: Result) -> None:
-        seen = f": {result.seen}" if result.seen else ""
-        line = f"{result.backend:4}  {result.verdict.value:14}  {result.fact.name}{seen}"
-        click.echo(line, err=as_json)
-        if result.verdict is Verdict.DIFFERS:
-            click.echo(f"      It means: {result.fact.meaning}", err=as_json)
+        for line in result.lines():
+            click.echo(line, err=as_json)
 
     chosen = backends or BACKENDS
     click.echo(

@@ -17,7 +17,7 @@ import pyarrow as pa
 from yt_exactly_once import advice
 from yt_exactly_once.codec.rows import decode
 from yt_exactly_once.codec.schema import TIMESTAMP_COLUMN, pulled_field
-from yt_exactly_once.commit.entry import LedgerEntry, PartitionOffset
+from yt_exactly_once.commit.entry import LedgerEntry, PartitionOffset, SourceKey
 from yt_exactly_once.errors import ExactlyOnceError
 from yt_exactly_once.operations.ledgers import (
     LedgerRow,
@@ -91,7 +91,6 @@ def statuses(connection: Connection, rows: Sequence[LedgerRow]) -> list[QuerySta
     return [_query(connection, facts, group, rows) for group in groups.values()]
 
 
-Source = tuple[str, str, str, str]
 Parts = Mapping[int, PartitionOffset]
 
 
@@ -280,32 +279,28 @@ def _stray(queue: QueueStatus) -> str:
 
 def _target(facts: _Facts, row: LedgerRow) -> TargetStatus:
     path, tally = row.entry.target, row.entry.tally
-    known = TargetStatus(**vars(tally), path=path)
     found = facts.tables[path]
+    state, missing, problem = "", 0, ""
     if isinstance(found, ExactlyOnceError):
-        return replace(known, problem=found.what)
-    if found is None:
-        return replace(
-            known, state="missing", problem="there is no table. Restore it, or begin again"
-        )
-    state = str(found.get("tablet_state", found["type"]))
-    has = facts.written.get(path, tally.total_rows)
-    if has < tally.total_rows:
-        missing = tally.total_rows - has
-        return replace(
-            known,
-            state=state,
-            missing=missing,
-            problem=f"it has had {has} rows, and this query has written {tally.total_rows}: it was "
-            f"recreated, or restored from an old copy, and lacks {missing}. Restore it, or empty it and "
-            "begin again from the first row of the queue",
-        )
-    if state == "mounted":
-        return replace(known, state=state)
-    return replace(known, state=state, problem=f"it is {state}. Run: {row.repair}")
+        problem = found.what
+    elif found is None:
+        state, problem = "missing", "there is no table. Restore it, or begin again"
+    else:
+        state = str(found.get("tablet_state", found["type"]))
+        has = facts.written.get(path, tally.total_rows)
+        missing = max(tally.total_rows - has, 0)
+        if missing:
+            problem = (
+                f"it has had {has} rows, and this query has written {tally.total_rows}: it was recreated, or "
+                f"restored from an old copy, and lacks {missing}. Restore it, or empty it and begin again "
+                "from the first row of the queue"
+            )
+        elif state != "mounted":
+            problem = f"it is {state}. Run: {row.repair}"
+    return TargetStatus(**vars(tally), path=path, state=state, missing=missing, problem=problem)
 
 
-def _queue(facts: _Facts, row: LedgerRow, source: Source, parts: Parts) -> QueueStatus:
+def _queue(facts: _Facts, row: LedgerRow, source: SourceKey, parts: Parts) -> QueueStatus:
     cluster, path, consumer, _ = source
     known = QueueStatus(cluster, path, consumer or None)
     try:
@@ -321,7 +316,7 @@ def _queue(facts: _Facts, row: LedgerRow, source: Source, parts: Parts) -> Queue
     return replace(read, problem=_problem(read, row))
 
 
-def _read(facts: _Facts, known: QueueStatus, source: Source, parts: Parts) -> QueueStatus:
+def _read(facts: _Facts, known: QueueStatus, source: SourceKey, parts: Parts) -> QueueStatus:
     """Return what is known of a queue that can be read; raise what keeps its consumer from being read."""
     _, path, consumer, queue_id = source
     info: Any = facts.tables[path]

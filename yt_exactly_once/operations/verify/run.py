@@ -6,6 +6,7 @@ What was found is data, JSON, and Markdown for a ticket.
 from __future__ import annotations
 
 import signal
+import threading
 import time
 import uuid
 from collections import Counter
@@ -19,9 +20,8 @@ from typing import Any
 
 from yt_exactly_once import errors
 from yt_exactly_once.config import BACKEND, ClusterConfig, check_path
-from yt_exactly_once.operations.verify.fact import Fact, Part
 from yt_exactly_once.operations.verify.facts import FACTS
-from yt_exactly_once.operations.verify.stage import Differs, Patience, Stage
+from yt_exactly_once.operations.verify.stage import Differs, Fact, Part, Patience, Stage
 from yt_exactly_once.ytsaurus.backends import check_backend
 from yt_exactly_once.ytsaurus.browsing import cluster_of
 from yt_exactly_once.ytsaurus.client import Connection
@@ -62,6 +62,20 @@ class Result:
             "seen": self.seen,
             "seconds": round(self.seconds, 3),
         }
+
+    def lines(self) -> list[str]:
+        """Return it for people: what was checked and seen, and what it means unless it holds."""
+        fact = self.fact
+        seen = f" Seen: {self.seen}".replace("\n", " ") if self.seen else ""
+        head = f"- {self.verdict.value} over {self.backend}: `{fact.name}`. {fact.checked}{seen}"
+        if self.verdict is Verdict.HOLDS:
+            return [head]
+        return [
+            head,
+            f"  - What it means: {fact.meaning}",
+            f"  - Depends on it: {', '.join(fact.parts)}",
+            f"  - Where YTsaurus decides it: {fact.source}",
+        ]
 
 
 @dataclass(frozen=True)
@@ -122,7 +136,7 @@ class Report:
         return lines
 
     def to_markdown(self) -> str:
-        """Return it as text to attach to a ticket: the outcome, what differs, then every fact."""
+        """Return it as text to attach to a ticket: the outcome, then every fact, those that hold last."""
         lines = [
             f"# verify-cluster: {self.cluster or self.proxy}",
             "",
@@ -132,34 +146,9 @@ class Report:
             *(f"- {line}" for line in self.summary()),
             "",
         ]
-        for verdict, title in ((Verdict.DIFFERS, "What differs"), (Verdict.NOT_SHOWN, "Not shown")):
-            if found := self.of(verdict):
-                lines += [f"## {title}", ""]
-                lines += [line for result in found for line in _explained(result)]
-        lines += ["## Every fact", "", "| fact | backend | verdict | seen |", "|---|---|---|---|"]
-        lines += [
-            f"| {_cell(result.fact.checked)} (`{result.fact.name}`) | {result.backend} "
-            f"| {result.verdict.value} | {_cell(result.seen)} |"
-            for result in self.results
-        ]
+        for verdict in (Verdict.DIFFERS, Verdict.NOT_SHOWN, Verdict.HOLDS):
+            lines += [line for result in self.of(verdict) for line in result.lines()]
         return "\n".join([*lines, "", _CANNOT_SHOW, ""])
-
-
-def _explained(result: Result) -> list[str]:
-    return [
-        f"### `{result.fact.name}` over {result.backend}",
-        "",
-        f"- Checked: {result.fact.checked}",
-        f"- Seen: {result.seen}",
-        f"- Depends on it: {', '.join(result.fact.parts)}",
-        f"- What it means: {result.fact.meaning}",
-        f"- Where YTsaurus decides it: {result.fact.source}",
-        "",
-    ]
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
 
 
 _PACKAGES = ("yt-exactly-once", "ytsaurus-client", "ytsaurus-rpc-driver", "pyarrow")
@@ -242,31 +231,22 @@ def _check(fact: Fact, stage: Stage, backend: str) -> Result:
 @contextmanager
 def _removed(stage: Stage, leftovers: list[str]) -> Iterator[None]:
     """Remove what the stage made. An interrupt during the removal waits for its end."""
+    is_main = threading.current_thread() is threading.main_thread()
     try:
         yield
     finally:
-        with _uninterrupted():
-            try:
-                stage.remove()
-            except errors.ExactlyOnceError as error:
-                leftovers.append(
-                    f"{stage.directory} could not be removed: {error} Run: yt remove -rf "
-                    f"{stage.directory}. It expires by itself after an hour."
-                )
-
-
-@contextmanager
-def _uninterrupted() -> Iterator[None]:
-    try:
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    except ValueError:
-        # Not the main thread: no interrupt arrives here.
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+        # No interrupt arrives in another thread.
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN) if is_main else None
+        try:
+            stage.remove()
+        except errors.ExactlyOnceError as error:
+            leftovers.append(
+                f"{stage.directory} could not be removed: {error} Run: yt remove -rf {stage.directory}. It "
+                "expires by itself after an hour."
+            )
+        finally:
+            if is_main:
+                signal.signal(signal.SIGINT, before)
 
 
 def _versions() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Where the facts are shown: one directory with tables of its own, over one backend of the client.
+"""What a fact about YTsaurus is, and where facts are shown: one directory, over one backend of the client.
 
 Everything is below that directory, and `remove` removes it. The directory also expires by itself, in case
 the program is killed.
@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.codec.schema import SYSTEM_COLUMNS
+from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.errors import ClusterUnavailableError, ExactlyOnceError, TransientError
 from yt_exactly_once.ytsaurus.browsing import attributes_of
 from yt_exactly_once.ytsaurus.failures import codes_in, translated
@@ -228,3 +230,60 @@ class Stage:
                 raise
             return Refusal(error, codes)
         raise Differs(but)
+
+
+Check = Callable[[Stage], "str | None"]
+
+
+class Part(StrEnum):
+    """What of the package depends on a fact."""
+
+    TRANSACTIONAL = DeliveryMode.TRANSACTIONAL.value
+    IDEMPOTENT = DeliveryMode.IDEMPOTENT.value
+    AT_LEAST_ONCE = DeliveryMode.AT_LEAST_ONCE.value
+    SOURCE = "source"
+
+
+EVERY_MODE = tuple(Part(mode) for mode in DeliveryMode)
+"""All delivery modes: each records its batches in one transaction with the offsets."""
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One behaviour of the cluster.
+
+    Attributes:
+        name: short and stable, for tickets.
+        area: the group it is shown in.
+        checked: what is done, and what must come out.
+        meaning: what it means if it is different, for the parts that depend on it.
+        source: where YTsaurus decides it.
+        check: raises `Differs`; returns what is worth telling besides.
+    """
+
+    name: str
+    area: str
+    checked: str
+    parts: tuple[Part, ...]
+    meaning: str
+    source: str
+    check: Check
+
+
+def declared(
+    facts: list[Fact],
+    name: str,
+    checked: str,
+    meaning: str,
+    *,
+    area: str,
+    parts: tuple[Part, ...],
+    source: str,
+) -> Callable[[Check], Check]:
+    """Declare the function below as one more fact; see `Fact` for the arguments."""
+
+    def declare(check: Check) -> Check:
+        facts.append(Fact(name, area, checked, parts, meaning, source, check))
+        return check
+
+    return declare

@@ -7,8 +7,7 @@ from functools import partial
 from typing import Any
 
 from yt_exactly_once.errors import ConflictError, ProducerFencedError
-from yt_exactly_once.operations.verify.fact import Fact, Part, declared
-from yt_exactly_once.operations.verify.stage import Stage, expect
+from yt_exactly_once.operations.verify.stage import Fact, Part, Stage, declared, expect
 from yt_exactly_once.ytsaurus.failures import translated
 from yt_exactly_once.ytsaurus.rows import ProducerSession, sessions_of
 

@@ -7,8 +7,15 @@ from functools import partial
 from yt_exactly_once import errors
 from yt_exactly_once.commit.batch import SourceRange
 from yt_exactly_once.commit.consumers import consumer_rows
-from yt_exactly_once.operations.verify.fact import EVERY_MODE, Fact, Part, declared
-from yt_exactly_once.operations.verify.stage import Differs, Stage, expect
+from yt_exactly_once.operations.verify.stage import (
+    EVERY_MODE,
+    Differs,
+    Fact,
+    Part,
+    Stage,
+    declared,
+    expect,
+)
 from yt_exactly_once.ytsaurus.browsing import cluster_of
 from yt_exactly_once.ytsaurus.failures import translated
 from yt_exactly_once.ytsaurus.queues import RemoteQueue

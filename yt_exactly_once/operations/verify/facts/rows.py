@@ -14,8 +14,7 @@ from yt_exactly_once.codec.rows import WireFormat, decode, encode, encode_empty
 from yt_exactly_once.codec.schema import TableSchema, WritePlan, arrow_schema_of, check_frame
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.errors import RequestRefusedError, SchemaMismatchError
-from yt_exactly_once.operations.verify.fact import EVERY_MODE, Fact, Part, declared
-from yt_exactly_once.operations.verify.stage import Stage, expect
+from yt_exactly_once.operations.verify.stage import EVERY_MODE, Fact, Part, Stage, declared, expect
 from yt_exactly_once.ytsaurus.queues import RemoteQueue
 from yt_exactly_once.ytsaurus.tables import describe_table, ensure_table
 

@@ -13,8 +13,15 @@ from yt_exactly_once.codec.rows import WireFormat, encode
 from yt_exactly_once.codec.schema import TableSchema, check_frame
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.config import ROWS_PER_TABLET_LIMIT
-from yt_exactly_once.operations.verify.fact import EVERY_MODE, Fact, Part, declared
-from yt_exactly_once.operations.verify.stage import Differs, Stage, expect
+from yt_exactly_once.operations.verify.stage import (
+    EVERY_MODE,
+    Differs,
+    Fact,
+    Part,
+    Stage,
+    declared,
+    expect,
+)
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction
 
 _CONFLICT = 1700
