@@ -32,15 +32,12 @@ _MARKERS = {
 }
 """First byte of a value by the Arrow type that it is parsed into."""
 
-_WIDTHS = np.zeros(256, np.int64)
-_WIDTHS[[yson.STRING, yson.INT64, yson.UINT64, yson.FALSE, yson.TRUE, yson.ENTITY]] = 1
-_WIDTHS[[yson.OPEN_LIST, yson.CLOSE_LIST, yson.OPEN_MAP, yson.CLOSE_MAP]] = 1
-_WIDTHS[yson.DOUBLE] = 9
-_MEASURED = np.zeros(256, np.bool_)
-_MEASURED[[yson.STRING, yson.INT64, yson.UINT64]] = True
+_MEASURED = (yson.STRING, yson.INT64, yson.UINT64)
+_OPENING, _CLOSING = (yson.OPEN_LIST, yson.OPEN_MAP), (yson.CLOSE_LIST, yson.CLOSE_MAP)
+_ONE_BYTE = (yson.FALSE, yson.TRUE, yson.ENTITY, *_OPENING, *_CLOSING)
 STEPS = np.zeros(256, np.int8)
-STEPS[[yson.OPEN_LIST, yson.OPEN_MAP]] = 1
-STEPS[[yson.CLOSE_LIST, yson.CLOSE_MAP]] = -1
+STEPS[[*_OPENING]] = 1
+STEPS[[*_CLOSING]] = -1
 _MANY_ROUNDS, FEW_VALUES = 64, 32
 """After so many rounds, fewer values than that are read faster one by one."""
 _FEWEST_BYTES = 1 << 21
@@ -71,25 +68,28 @@ def token_ends(words: Words, size: int, marks: Bytes, places: Places) -> tuple[N
     Raises:
         UnevenError: what is there is no token, or reaches beyond the bytes.
     """
-    widths, measured = _WIDTHS[marks], _MEASURED[marks]
-    require(widths.all())
-    ends = places + widths
-    if measured.all():
-        return _measured_ends(words, size, marks, ends)
-    numbers, some = np.zeros(len(marks), np.uint64), np.flatnonzero(measured)
-    if len(some):
-        numbers[some], ends[some] = _measured_ends(words, size, marks[some], ends[some])
+    kinds = np.flatnonzero(np.bincount(marks)).tolist()
+    if len(kinds) == 1:
+        return _ends_of(kinds[0], words, size, places)
+    numbers, ends = np.zeros(len(marks), np.uint64), np.zeros(len(marks), np.int64)
+    for kind in kinds:
+        some = np.flatnonzero(marks == kind)
+        numbers[some], ends[some] = _ends_of(kind, words, size, places[some])
     return numbers, ends
 
 
-def _measured_ends(words: Words, size: int, marks: Bytes, behind: Places) -> tuple[Numbers, Places]:
-    numbers, sizes = words.varints(behind)
-    ends, texts = behind + sizes, marks == yson.STRING
-    if texts.any():
-        lengths = np.where(texts, _unzigzag(numbers), 0)
+def _ends_of(mark: int, words: Words, size: int, places: Places) -> tuple[Numbers, Places]:
+    """Return the same for tokens that have one mark."""
+    if mark not in _MEASURED:
+        require(mark == yson.DOUBLE or mark in _ONE_BYTE)
+        return np.zeros(len(places), np.uint64), places + (9 if mark == yson.DOUBLE else 1)
+    numbers, sizes = words.varints(places + 1)
+    ends = places + 1 + sizes
+    if mark == yson.STRING:
+        lengths = _unzigzag(numbers)
         require(((lengths >= 0) & (lengths <= size - ends)).all())
         ends += lengths
-        numbers = np.where(texts, lengths.view(np.uint64), numbers)
+        numbers = lengths.view(np.uint64)
     return numbers, ends
 
 
