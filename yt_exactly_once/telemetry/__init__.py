@@ -6,8 +6,8 @@ imported only when it is.
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-from importlib.util import find_spec
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from yt_exactly_once.errors import ConfigError
@@ -59,11 +59,11 @@ def enable_telemetry(
     Raises:
         ConfigError: OpenTelemetry is not installed.
     """
-    _require("opentelemetry")
-    from opentelemetry import metrics, trace  # noqa: PLC0415 - the extra may be missing
+    with _extra():
+        from opentelemetry import metrics, trace  # noqa: PLC0415
 
-    from yt_exactly_once.telemetry.recorder import Recorder  # noqa: PLC0415
-    from yt_exactly_once.telemetry.tracing import Tracing  # noqa: PLC0415
+        from yt_exactly_once.telemetry.recorder import Recorder  # noqa: PLC0415
+        from yt_exactly_once.telemetry.tracing import Tracing  # noqa: PLC0415
 
     with Telemetry() as opened:
         meter = metrics.get_meter(SCOPE, meter_provider=meter_provider)
@@ -94,11 +94,11 @@ def serve_metrics(
     Raises:
         ConfigError: OpenTelemetry is not installed, or the address is taken.
     """
-    _require("opentelemetry", "opentelemetry.sdk", "opentelemetry.exporter.prometheus")
-    from opentelemetry.exporter.prometheus import PrometheusMetricReader  # noqa: PLC0415 - the extra may be missing
-    from opentelemetry.sdk.metrics import MeterProvider  # noqa: PLC0415
-    from opentelemetry.trace import NoOpTracerProvider  # noqa: PLC0415
-    from prometheus_client import CollectorRegistry, start_http_server  # noqa: PLC0415
+    with _extra():
+        from opentelemetry.exporter.prometheus import PrometheusMetricReader  # noqa: PLC0415
+        from opentelemetry.sdk.metrics import MeterProvider  # noqa: PLC0415
+        from opentelemetry.trace import NoOpTracerProvider  # noqa: PLC0415
+        from prometheus_client import CollectorRegistry, start_http_server  # noqa: PLC0415
 
     registry = CollectorRegistry()
     with Telemetry() as opened:
@@ -122,15 +122,13 @@ def serve_metrics(
         return serving
 
 
-def _require(*modules: str) -> None:
-    """Check that the extra is installed; raise `ConfigError` if it is not."""
-    for module in modules:
-        try:
-            is_there = find_spec(module) is not None
-        except ModuleNotFoundError:
-            is_there = False
-        if not is_there:
-            raise ConfigError(
-                f"Telemetry needs {module}, which is not installed",
-                remedy="Install the package with its extra 'telemetry' on the driver",
-            )
+@contextmanager
+def _extra() -> Iterator[None]:
+    """Import what the extra brings; raise `ConfigError` if it is not installed."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"Telemetry needs {error.name}, which is not installed",
+            remedy="Install the package with its extra 'telemetry' on the driver",
+        ) from error

@@ -10,30 +10,29 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum
 from functools import partial
 
-QUERY = "yt.query"
-NAME = "yt.query.name"
-TARGET = "yt.target"
-MODE = "yt.mode"
-OUTCOME = "yt.outcome"
-STEP = "yt.step"
-QUEUE = "yt.queue"
-CONSUMER = "yt.consumer"
-ERROR = "error.type"
-
-_SINK = (QUERY, TARGET, MODE)
-_SOURCE = (QUEUE, CONSUMER)
+OF_SINK = ("yt.query", "yt.target", "yt.mode")
+OF_SOURCE = ("yt.queue", "yt.consumer")
+_OF_QUERY = ("yt.query", "yt.query.name")
+_OUTCOME, _STEP, _ERROR = "yt.outcome", "yt.step", "error.type"
 
 LABELS = {
-    QUERY: "id of the query, as in the file `metadata` of its checkpoint",
-    NAME: "name of the query, if it has one",
-    TARGET: "path of the first target",
-    MODE: "delivery mode",
-    OUTCOME: "`committed`, `replay` (skipped), `empty` (skipped) or `failed`",
-    STEP: "`look_up`, `compute` or `commit`",
-    QUEUE: "path of the queue",
-    CONSUMER: "path of the consumer",
-    ERROR: "class of the error",
+    "yt.query": "id of the query, as in the file `metadata` of its checkpoint",
+    "yt.query.name": "name of the query, if it has one",
+    "yt.target": "path of the first target",
+    "yt.mode": "delivery mode",
+    _OUTCOME: "`committed`, `replay` (skipped), `empty` (skipped) or `failed`",
+    _STEP: "`look_up`, `compute` or `commit`",
+    "yt.queue": "path of the queue",
+    "yt.consumer": "path of the consumer",
+    _ERROR: "class of the error",
 }
+
+FIELDS = {
+    **{label: label.removeprefix("yt.") for label in LABELS},
+    "yt.query.name": "name",
+    _ERROR: "reason",
+}
+"""Which field of an event each label has."""
 
 
 class Kind(StrEnum):
@@ -67,99 +66,105 @@ _counter, _gauge, _histogram = (partial(_Metric, kind) for kind in Kind)
 class Metric(Enum):
     """Every metric of the package."""
 
-    BATCHES = _counter("batches", "{batch}", "Batches that ended", (*_SINK, OUTCOME))
+    BATCHES = _counter("batches", "{batch}", "Batches that ended", (*OF_SINK, _OUTCOME))
     ROWS_WRITTEN = _counter(
-        "rows.written", "{row}", "Rows of committed batches, rejected ones included", _SINK
+        "rows.written", "{row}", "Rows of committed batches, rejected ones included", OF_SINK
     )
     ROWS_REJECTED = _counter(
-        "rows.rejected", "{row}", "Rows that the target cannot take, before the commit", _SINK
+        "rows.rejected", "{row}", "Rows that the target cannot take, before the commit", OF_SINK
     )
     ROWS_LEFT_OUT = _counter(
-        "rows.left_out", "{row}", "Rows of the queues in batches that never came to the sink", _SINK
+        "rows.left_out",
+        "{row}",
+        "Rows of the queues in batches that never came to the sink",
+        OF_SINK,
     )
     BYTES_WRITTEN = _counter(
-        "io.written", "By", "Encoded rows of committed batches, without what was sent again", _SINK
+        "io.written",
+        "By",
+        "Encoded rows of committed batches, without what was sent again",
+        OF_SINK,
     )
-    ATTEMPTS = _counter("attempts", "{attempt}", "Transactions that began", _SINK)
+    ATTEMPTS = _counter("attempts", "{attempt}", "Transactions that began", OF_SINK)
     RETRIES = _counter(
-        "retries", "{retry}", "Attempts that failed and are repeated", (*_SINK, ERROR)
+        "retries", "{retry}", "Attempts that failed and are repeated", (*OF_SINK, _ERROR)
     )
     OUTCOMES_UNKNOWN = _counter(
-        "commits.unknown", "{commit}", "Commits whose answer was lost", _SINK
+        "commits.unknown", "{commit}", "Commits whose answer was lost", OF_SINK
     )
     OUTCOMES_RESOLVED = _counter(
-        "commits.resolved", "{commit}", "Commits that the ledger shows as applied", _SINK
+        "commits.resolved", "{commit}", "Commits that the ledger shows as applied", OF_SINK
     )
     NOTES_FAILED = _counter(
-        "notes.failed", "{note}", "Notes that could not be written to the checkpoint", _SINK
+        "notes.failed", "{note}", "Notes that could not be written to the checkpoint", OF_SINK
     )
-    BATCH_DURATION = _histogram("batch.duration", "s", "Time in the sink", (*_SINK, OUTCOME))
+    BATCH_DURATION = _histogram("batch.duration", "s", "Time in the sink", (*OF_SINK, _OUTCOME))
     STEP_DURATION = _histogram(
-        "batch.step.duration", "s", "Time in a step of a committed batch", (*_SINK, STEP)
+        "batch.step.duration", "s", "Time in a step of a committed batch", (*OF_SINK, _STEP)
     )
     COMMITTED_TIME = _gauge(
         "batch.committed.time",
         "s",
         "When the last batch was committed, in seconds since 1970",
-        _SINK,
+        OF_SINK,
     )
     SOURCE_ROWS = _counter(
-        "source.rows.read", "{row}", "Rows of the batches that the source has planned", _SOURCE
+        "source.rows.read", "{row}", "Rows of the batches that the source has planned", OF_SOURCE
     )
     SOURCE_LAG = _gauge(
         "source.lag",
         "{row}",
         "Rows of the queue after the newest batch, in all partitions",
-        _SOURCE,
+        OF_SOURCE,
     )
     SOURCE_LAG_TIME = _gauge(
         "source.lag.time",
         "s",
         "Age of the first row after the newest batch, in the partition that is most behind",
-        _SOURCE,
+        OF_SOURCE,
     )
     SOURCE_TRIMMED = _counter(
         "source.rows.trimmed",
         "{row}",
         "Rows that were trimmed before they were read, and passed over",
-        _SOURCE,
+        OF_SOURCE,
     )
     SOURCE_REPLACED = _counter(
         "source.replacements",
         "{queue}",
         "Queues that were recreated and are read from their first row",
-        _SOURCE,
+        OF_SOURCE,
     )
     SOURCE_RETRIES = _counter(
         "source.retries",
         "{retry}",
         "Requests of the source that failed and are repeated",
-        (*_SOURCE, ERROR),
+        (*OF_SOURCE, _ERROR),
     )
     TASK_RETRIES = _counter(
         "task.retries",
         "{retry}",
         "Requests of writing tasks that failed and are repeated",
-        (TARGET, ERROR),
+        ("yt.target", _ERROR),
     )
-    QUERY_ACTIVE = _gauge("query.active", "{query}", "1 while the query runs", (QUERY, NAME))
+    QUERY_ACTIVE = _gauge("query.active", "{query}", "1 while the query runs", _OF_QUERY)
     QUERY_FAILED = _gauge(
         "query.failed",
         "{query}",
         "1 after a run that ended with an error, until the next one begins",
-        (QUERY, NAME),
+        _OF_QUERY,
     )
     QUERY_STOPS = _counter(
         "query.stops",
         "{run}",
         "Runs that ended; with an error they have its class",
-        (QUERY, NAME, ERROR),
+        (*_OF_QUERY, _ERROR),
     )
     QUERY_PROGRESS_TIME = _gauge(
         "query.progress.time",
         "s",
         "When the query last ended a batch or had nothing to do, in seconds since 1970",
-        (QUERY, NAME),
+        _OF_QUERY,
     )
 
     @property

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.observability import Event
-from yt_exactly_once.telemetry import metrics
-from yt_exactly_once.telemetry.metrics import Metric
+from yt_exactly_once.telemetry.metrics import FIELDS, OF_SINK, OF_SOURCE, Kind, Metric
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import Meter
@@ -16,157 +15,113 @@ if TYPE_CHECKING:
 _BOUNDARIES = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 """Seconds. Those of OpenTelemetry are made for milliseconds."""
 
-_OF_SINK = {"query": metrics.QUERY, "target": metrics.TARGET, "mode": metrics.MODE}
-_OF_SOURCE = {"queue": metrics.QUEUE, "consumer": metrics.CONSUMER}
-_OF_TASK = {"target": metrics.TARGET}
-_OF_QUERY = {"query": metrics.QUERY, "name": metrics.NAME}
+_OUTCOMES = {Event.BATCH_COMMITTED: "committed", Event.BATCH_FAILED: "failed"}
+"""A batch that is skipped has its reason instead."""
+_SKIPS = ("replay", "empty")
+_ENDED: dict[Metric, int | str] = {Metric.BATCHES: 1, Metric.BATCH_DURATION: "lasted"}
+_TAKEN: Mapping[str, Mapping[Metric, int | str]] = {
+    Event.BATCH_COMMITTED: {
+        Metric.ROWS_WRITTEN: "rows",
+        Metric.BYTES_WRITTEN: "bytes",
+        Metric.COMMITTED_TIME: "now",
+        **_ENDED,
+    },
+    Event.BATCH_SKIPPED: _ENDED,
+    Event.BATCH_FAILED: _ENDED,
+    Event.ROWS_REJECTED: {Metric.ROWS_REJECTED: "rows"},
+    Event.BATCHES_LEFT_OUT: {Metric.ROWS_LEFT_OUT: "rows"},
+    Event.TRANSACTION_STARTED: {Metric.ATTEMPTS: 1},
+    Event.COMMIT_OUTCOME_UNKNOWN: {Metric.OUTCOMES_UNKNOWN: 1},
+    Event.COMMIT_OUTCOME_RESOLVED: {Metric.OUTCOMES_RESOLVED: 1},
+    Event.NOTE_FAILED: {Metric.NOTES_FAILED: 1},
+    Event.SOURCE_LOOKED: {
+        Metric.SOURCE_ROWS: "rows",
+        Metric.SOURCE_LAG: "rows_behind",
+        Metric.SOURCE_LAG_TIME: "seconds_behind",
+    },
+    Event.SOURCE_ROWS_SKIPPED: {Metric.SOURCE_TRIMMED: "rows"},
+    Event.SOURCE_QUEUE_REPLACED: {Metric.SOURCE_REPLACED: 1},
+    Event.QUERY_STARTED: {
+        Metric.QUERY_ACTIVE: 1,
+        Metric.QUERY_FAILED: 0,
+        Metric.QUERY_PROGRESS_TIME: "now",
+    },
+    Event.QUERY_PROGRESSED: {Metric.QUERY_PROGRESS_TIME: "now"},
+    Event.QUERY_STOPPED: {
+        Metric.QUERY_ACTIVE: 0,
+        Metric.QUERY_FAILED: "has_failed",
+        Metric.QUERY_STOPS: 1,
+    },
+}
+"""What each metric gets from an event: a number, or a field, of the event or made here."""
 
-_COUNTERS_FROM_ZERO = (
-    Metric.ROWS_WRITTEN,
-    Metric.ROWS_REJECTED,
-    Metric.ROWS_LEFT_OUT,
-    Metric.BYTES_WRITTEN,
-    Metric.ATTEMPTS,
-    Metric.OUTCOMES_UNKNOWN,
-    Metric.OUTCOMES_RESOLVED,
-    Metric.NOTES_FAILED,
-)
-_OUTCOMES = ("committed", "replay", "empty", "failed")
-
-Fields = dict[str, Any]
+Fields = Mapping[str, Any]
 
 
 class Recorder:
-    """A listener that records metrics; the wall clock counts seconds since 1970."""
+    """A listener that records metrics."""
 
-    def __init__(self, meter: Meter, wall_clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, meter: Meter) -> None:
         self._instruments = {metric: _instrument(meter, metric) for metric in Metric}
-        self._wall_clock = wall_clock
         self._seen: set[tuple[Any, ...]] = set()
         self._began: dict[tuple[Any, ...], float] = {}
-        self._handlers: dict[str, Callable[[Fields], None]] = {
-            Event.BATCH_STARTED: self._batch_started,
-            Event.BATCH_COMMITTED: self._batch_committed,
-            Event.BATCH_SKIPPED: lambda told: self._batch_ended(told, told["reason"]),
-            Event.BATCH_FAILED: lambda told: self._batch_ended(told, "failed"),
-            Event.ROWS_REJECTED: self._counting(Metric.ROWS_REJECTED, _OF_SINK, "rows"),
-            Event.BATCHES_LEFT_OUT: self._counting(Metric.ROWS_LEFT_OUT, _OF_SINK, "rows"),
-            Event.TRANSACTION_STARTED: self._counting(Metric.ATTEMPTS, _OF_SINK),
-            Event.COMMIT_OUTCOME_UNKNOWN: self._counting(Metric.OUTCOMES_UNKNOWN, _OF_SINK),
-            Event.COMMIT_OUTCOME_RESOLVED: self._counting(Metric.OUTCOMES_RESOLVED, _OF_SINK),
-            Event.NOTE_FAILED: self._counting(Metric.NOTES_FAILED, _OF_SINK),
-            Event.RETRY_SCHEDULED: self._retry_scheduled,
-            Event.SOURCE_LOOKED: self._source_looked,
-            Event.SOURCE_ROWS_SKIPPED: self._counting(Metric.SOURCE_TRIMMED, _OF_SOURCE, "rows"),
-            Event.SOURCE_QUEUE_REPLACED: self._counting(Metric.SOURCE_REPLACED, _OF_SOURCE),
-            Event.QUERY_STARTED: self._query_started,
-            Event.QUERY_PROGRESSED: self._query_progressed,
-            Event.QUERY_STOPPED: self._query_stopped,
-        }
 
-    def __call__(self, event: str, fields: Fields) -> None:
+    def __call__(self, event: str, fields: dict[str, Any]) -> None:
         """Record one event; see `Listener`."""
-        handler = self._handlers.get(event)
-        if handler is not None:
-            handler(fields)
+        told = {**fields, "now": time.time(), "has_failed": int("reason" in fields)}
+        call = tuple(fields.get(name) for name in ("query", "target", "batch"))
+        if event == Event.BATCH_STARTED:
+            self._began[call] = time.monotonic()
+            self._begin_at_zero(OF_SINK, told)
+        elif event == Event.SOURCE_LOOKED:
+            self._begin_at_zero(OF_SOURCE, told)
+        elif event in {*_OUTCOMES, Event.BATCH_SKIPPED}:
+            told["outcome"] = _OUTCOMES.get(Event(event)) or fields["reason"]
+            # A batch that is committed may still fail: its function did not wait for the sink.
+            began = self._began.pop(call, None)
+            told["lasted"] = None if began is None else time.monotonic() - began
+        taken = {_retried(fields): 1} if event == Event.RETRY_SCHEDULED else _TAKEN.get(event, {})
+        for metric, value in taken.items():
+            self._put(metric, told[value] if isinstance(value, str) else value, told)
+        if event == Event.BATCH_COMMITTED:
+            for step, seconds in fields["seconds"].items():
+                self._put(Metric.STEP_DURATION, seconds, {**told, "step": step})
 
-    def _put(self, metric: Metric, value: float, labels: Fields) -> None:
-        self._instruments[metric](value, labels)
+    def _begin_at_zero(self, labels: tuple[str, ...], told: Fields) -> None:
+        """Show what has not happened: an increase from nothing to one is none for Prometheus."""
+        key = tuple(told.get(FIELDS[label]) for label in labels)
+        if key in self._seen:
+            return
+        self._seen.add(key)
+        for metric in Metric:
+            if metric.value.kind is Kind.COUNTER and metric.value.labels == labels:
+                self._put(metric, 0, told)
+        if labels == OF_SINK:
+            for outcome in (*_OUTCOMES.values(), *_SKIPS):
+                self._put(Metric.BATCHES, 0, {**told, "outcome": outcome})
 
-    def _counting(
-        self, metric: Metric, names: dict[str, str], field: str | None = None
-    ) -> Callable[[Fields], None]:
-        def count(told: Fields) -> None:
-            self._put(metric, 1 if field is None else told[field], _labels(told, names))
-
-        return count
-
-    def _batch_started(self, told: Fields) -> None:
-        labels = _labels(told, _OF_SINK)
-        self._began[_call(told)] = time.monotonic()
-        key = tuple(labels.values())
-        if key not in self._seen:
-            # An increase from nothing to one is none for Prometheus, so the series begin at zero.
-            self._seen.add(key)
-            for metric in _COUNTERS_FROM_ZERO:
-                self._put(metric, 0, labels)
-            for outcome in _OUTCOMES:
-                self._put(Metric.BATCHES, 0, {**labels, metrics.OUTCOME: outcome})
-
-    def _batch_committed(self, told: Fields) -> None:
-        labels = _labels(told, _OF_SINK)
-        self._put(Metric.ROWS_WRITTEN, told["rows"], labels)
-        self._put(Metric.BYTES_WRITTEN, told["bytes"], labels)
-        self._put(Metric.COMMITTED_TIME, self._wall_clock(), labels)
-        for step, seconds in told["seconds"].items():
-            self._put(Metric.STEP_DURATION, seconds, {**labels, metrics.STEP: step})
-        self._batch_ended(told, "committed")
-
-    def _batch_ended(self, told: Fields, outcome: str) -> None:
-        labels = {**_labels(told, _OF_SINK), metrics.OUTCOME: outcome}
-        self._put(Metric.BATCHES, 1, labels)
-        began = self._began.pop(_call(told), None)
-        # A batch that is committed may still fail: its function did not wait for the sink.
-        if began is not None:
-            self._put(Metric.BATCH_DURATION, time.monotonic() - began, labels)
-
-    def _retry_scheduled(self, told: Fields) -> None:
-        error = {metrics.ERROR: told["reason"]}
-        if "queue" in told:
-            self._put(Metric.SOURCE_RETRIES, 1, _labels(told, _OF_SOURCE) | error)
-        elif "batch" in told:
-            self._put(Metric.RETRIES, 1, _labels(told, _OF_SINK) | error)
-        else:
-            self._put(Metric.TASK_RETRIES, 1, _labels(told, _OF_TASK) | error)
-
-    def _source_looked(self, told: Fields) -> None:
-        labels = _labels(told, _OF_SOURCE)
-        key = tuple(labels.values())
-        if key not in self._seen:
-            self._seen.add(key)
-            for metric in (Metric.SOURCE_TRIMMED, Metric.SOURCE_REPLACED):
-                self._put(metric, 0, labels)
-        self._put(Metric.SOURCE_ROWS, told["rows"], labels)
-        self._put(Metric.SOURCE_LAG, told["rows_behind"], labels)
-        if told["seconds_behind"] is not None:
-            self._put(Metric.SOURCE_LAG_TIME, told["seconds_behind"], labels)
-
-    def _query_started(self, told: Fields) -> None:
-        labels = _labels(told, _OF_QUERY)
-        self._put(Metric.QUERY_ACTIVE, 1, labels)
-        self._put(Metric.QUERY_FAILED, 0, labels)
-        self._query_progressed(told)
-
-    def _query_progressed(self, told: Fields) -> None:
-        self._put(Metric.QUERY_PROGRESS_TIME, self._wall_clock(), _labels(told, _OF_QUERY))
-
-    def _query_stopped(self, told: Fields) -> None:
-        labels = _labels(told, _OF_QUERY)
-        error = {metrics.ERROR: told["reason"]} if "reason" in told else {}
-        self._put(Metric.QUERY_ACTIVE, 0, labels)
-        self._put(Metric.QUERY_FAILED, int(bool(error)), labels)
-        self._put(Metric.QUERY_STOPS, 1, labels | error)
+    def _put(self, metric: Metric, value: float | None, told: Fields) -> None:
+        if value is not None:
+            given = {label: told.get(FIELDS[label]) for label in metric.value.labels}
+            labels = {label: str(one) for label, one in given.items() if one is not None}
+            self._instruments[metric](value, labels)
 
 
-def _labels(told: Fields, names: dict[str, str]) -> Fields:
-    return {label: str(told[name]) for name, label in names.items() if told.get(name) is not None}
+def _retried(told: Fields) -> Metric:
+    if "queue" in told:
+        return Metric.SOURCE_RETRIES
+    return Metric.RETRIES if "batch" in told else Metric.TASK_RETRIES
 
 
-def _call(told: Fields) -> tuple[Any, ...]:
-    return told.get("query"), told.get("target"), told.get("batch")
-
-
-def _instrument(meter: Meter, metric: Metric) -> Callable[[float, Fields], None]:
+def _instrument(meter: Meter, metric: Metric) -> Callable[[float, dict[str, str]], None]:
     known = metric.value
+    described = (known.name, known.unit, known.meaning)
     match known.kind:
-        case metrics.Kind.COUNTER:
-            return meter.create_counter(known.name, known.unit, known.meaning).add
-        case metrics.Kind.GAUGE:
-            return meter.create_gauge(known.name, known.unit, known.meaning).set
-        case metrics.Kind.HISTOGRAM:
+        case Kind.COUNTER:
+            return meter.create_counter(*described).add
+        case Kind.GAUGE:
+            return meter.create_gauge(*described).set
+        case Kind.HISTOGRAM:
             return meter.create_histogram(
-                known.name,
-                known.unit,
-                known.meaning,
-                explicit_bucket_boundaries_advisory=_BOUNDARIES,
+                *described, explicit_bucket_boundaries_advisory=_BOUNDARIES
             ).record

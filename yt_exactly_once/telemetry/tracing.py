@@ -10,24 +10,23 @@ from typing import TYPE_CHECKING, Any
 from opentelemetry.trace import StatusCode, set_span_in_context
 
 from yt_exactly_once.observability import Event
-from yt_exactly_once.telemetry.metrics import ERROR, MODE, OUTCOME, QUERY, TARGET
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer
 
-_ATTRIBUTES = {
-    "query": QUERY,
-    "target": TARGET,
-    "mode": MODE,
-    "batch": "yt.batch",
-    "rows": "yt.rows",
-    "bytes": "yt.bytes",
-    "attempts": "yt.attempts",
-    "attempt": "yt.attempt",
-    "transaction": "yt.transaction",
-    "reason": ERROR,
-    "wait": "yt.wait",
-}
+_FIELDS = (
+    "query",
+    "target",
+    "mode",
+    "batch",
+    "rows",
+    "bytes",
+    "attempts",
+    "attempt",
+    "transaction",
+    "wait",
+)
+_ATTRIBUTES = {**{name: f"yt.{name}" for name in _FIELDS}, "reason": "error.type"}
 _NANOSECONDS = 1_000_000_000
 
 
@@ -85,7 +84,7 @@ class Tracing:
             self._steps(batch, fields["seconds"], end)
         batch.span.set_attributes(_attributes(fields))
         outcome = {Event.BATCH_COMMITTED: "committed", Event.BATCH_FAILED: "failed"}
-        batch.span.set_attribute(OUTCOME, outcome.get(Event(event), fields.get("reason", "")))
+        batch.span.set_attribute("yt.outcome", outcome.get(Event(event), fields.get("reason", "")))
         if event == Event.BATCH_FAILED:
             batch.span.set_status(StatusCode.ERROR, fields["error"])
         batch.span.end(end)
