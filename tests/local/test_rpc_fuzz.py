@@ -64,7 +64,7 @@ def filled(chance: random.Random, name: str, depth: int = 0) -> Any:
             continue
         for _ in range(chance.randint(1, 3) if field.is_repeated else 1):
             if field.message_type is not None:
-                inner = filled(chance, field.message_type.full_name.split("rpc.", 1)[1], depth + 1)
+                inner = filled(chance, field.message_type.name.replace("_", "."), depth + 1)
                 target = getattr(made, field.name)
                 (target.add() if field.is_repeated else target).CopyFrom(inner)
                 continue

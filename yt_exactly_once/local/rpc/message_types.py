@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from google.protobuf.message import DecodeError, EncodeError
+from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from yt_exactly_once.local.errors import YtError
@@ -91,31 +91,26 @@ def entries() -> list[MessageEntry]:
 
 def _build() -> dict[str, type[Any]]:
     file = descriptor_pb2.FileDescriptorProto(name="rpc.proto", package=_PACKAGE, syntax="proto2")
-    built: dict[str, Any] = {}
-    listed = entries()
-    for entry in listed:
-        outer, _, name = entry.name.rpartition(".")
-        message = built[outer].nested_type.add() if outer else file.message_type.add()
-        message.name = name
-        built[entry.name] = message
-    for entry in listed:
+    for entry in entries():
+        message = file.message_type.add(name=_flat(entry.name))
         for item in entry.fields:
-            field = built[entry.name].field.add(
-                name=item.name, number=item.number, label=_LABELS[item.label]
-            )
+            field = message.field.add(name=item.name, number=item.number, label=_LABELS[item.label])
+            field.type = _TYPES.get(item.kind, _Field.TYPE_MESSAGE)
             if item.is_message:
-                field.type = _Field.TYPE_MESSAGE
-                field.type_name = f".{_PACKAGE}.{item.kind}"
-            else:
-                field.type = _TYPES[item.kind]
+                field.type_name = f".{_PACKAGE}.{_flat(item.kind)}"
             if item.default:
                 field.default_value = item.default
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    return {
-        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}"))
-        for name in built
+    found = {
+        entry.name: pool.FindMessageTypeByName(f"{_PACKAGE}.{_flat(entry.name)}")
+        for entry in entries()
     }
+    return {name: message_factory.GetMessageClass(each) for name, each in found.items()}
+
+
+def _flat(name: str) -> str:
+    return name.replace(".", "_")
 
 
 _CLASSES = _build()
@@ -158,11 +153,8 @@ def parse_request(name: str, data: bytes) -> Any:
 
 
 def dump(message: Any) -> bytes:
-    """Serialize a message; raise `YtError` if a required field is missing."""
-    try:
-        encoded: bytes = message.SerializeToString()
-    except EncodeError as error:
-        raise YtError(f"Error serializing a response: {error}") from error
+    """Serialize a message."""
+    encoded: bytes = message.SerializeToString()
     return encoded
 
 

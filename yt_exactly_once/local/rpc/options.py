@@ -12,7 +12,7 @@ from typing import Any
 from yt_exactly_once.local.cypress.permissions import PERMISSIONS
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats.structured import Format, dump_yson, loads
-from yt_exactly_once.local.rpc import identifiers, message_types, paths
+from yt_exactly_once.local.rpc import message_types, wire_values
 from yt_exactly_once.local.rpc.message_types import FieldEntry, text
 
 _GROUP_NAMES = """
@@ -61,7 +61,7 @@ def parameters(message: Any, **renamed: str) -> dict[str, Any]:
             found |= parameters(value) if message.HasField(field.name) else {}
         elif field.default or message.HasField(field.name):
             # The null id is none.
-            if field.kind != "TGuid" or identifiers.to_text(value):
+            if field.kind != "TGuid" or wire_values.id_of(value):
                 found[name] = _load(field, name, value)
             elif field.label == "!":
                 raise YtError(f'Missing required field "{field.name}"')
@@ -69,7 +69,11 @@ def parameters(message: Any, **renamed: str) -> dict[str, Any]:
 
 
 def _load_text(value: bytes, name: str) -> Any:
-    return paths.load(value, name) if name.endswith(("path", "paths")) else text(value, name)
+    return (
+        wire_values.load_path(value, name)
+        if name.endswith(("path", "paths"))
+        else text(value, name)
+    )
 
 
 _YSON = Format("yson")
@@ -81,9 +85,9 @@ def _load_attributes(value: Any, name: str) -> dict[str, Any]:
 
 _LOADERS: dict[str, Callable[[Any, str], Any]] = {
     "TAttributeDictionary": _load_attributes,
-    "TGuid": lambda value, _: identifiers.to_text(value),
+    "TGuid": lambda value, _: wire_values.id_of(value),
     "TReqRegisterQueueConsumer.TRegistrationPartitions": lambda value, _: list(value.items),
-    "TPrerequisiteOptions.TTransactionPrerequisite": lambda value, _: identifiers.required(
+    "TPrerequisiteOptions.TTransactionPrerequisite": lambda value, _: wire_values.required_id(
         value, "transaction_id"
     ),
     "bytes": lambda value, name: loads(value, _YSON, name),
@@ -121,7 +125,7 @@ def fill(message: Any, answer: Any) -> None:
                 else:
                     target.append(_dump(field, each))
         elif field.kind == "TGuid":
-            identifiers.fill(target, value)
+            wire_values.fill_id(target, value)
         elif field.is_message:
             # Some lists are messages of their own.
             fill(target, {"items": value} if isinstance(value, list) else value)
@@ -132,5 +136,5 @@ def fill(message: Any, answer: Any) -> None:
 
 def _dump(field: FieldEntry, value: Any) -> Any:
     if field.kind == "string":
-        return paths.dump(value)
+        return wire_values.dump_path(value)
     return dump_yson(value) if field.kind == "bytes" else int(value)

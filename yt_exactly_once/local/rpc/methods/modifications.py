@@ -8,7 +8,7 @@ from typing import Any
 
 from yt_exactly_once.local.commands.sessions import conversions_of, table_of
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.rpc import identifiers, paths
+from yt_exactly_once.local.rpc import wire_values
 from yt_exactly_once.local.rpc.calls import Call, method
 from yt_exactly_once.local.rpc.rows import lock_masks, rowsets, schemas
 from yt_exactly_once.local.rpc.rows.rowsets import Rowset
@@ -32,8 +32,8 @@ def _command(request: Any) -> str:
 
 def _target(request: Any) -> dict[str, Any]:
     return {
-        "transaction_id": identifiers.required(request, "transaction_id"),
-        "path": paths.load(request.path),
+        "transaction_id": wire_values.required_id(request, "transaction_id"),
+        "path": wire_values.load_path(request.path),
     }
 
 

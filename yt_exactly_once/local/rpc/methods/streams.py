@@ -15,7 +15,7 @@ from yt_exactly_once.local.commands.registry import REGISTRY, Context, Rows
 from yt_exactly_once.local.cypress import ypath
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats.row_formats import with_indexes
-from yt_exactly_once.local.rpc import identifiers, message_types, options
+from yt_exactly_once.local.rpc import message_types, options, wire_values
 from yt_exactly_once.local.rpc.calls import Call, method
 from yt_exactly_once.local.rpc.rows import rowset_writer, rowsets, schemas
 from yt_exactly_once.local.tables.schema import TableSchema, parse_schema
@@ -156,7 +156,7 @@ def read_file(call: Call) -> Iterator[bytes]:
 def _file_blocks(call: Call, pieces: Any) -> Iterator[bytes]:
     node_id, _, revision = str(call.context.etag).partition(":")
     meta = message_types.new("TReadFileMeta")
-    identifiers.fill(meta.id, node_id)
+    wire_values.fill_id(meta.id, node_id)
     meta.revision = int(revision)
     yield message_types.dump(meta)
     try:

@@ -6,7 +6,7 @@ from typing import Any
 
 from yt_exactly_once.local.commands.sessions import table_of
 from yt_exactly_once.local.cypress.ids import NULL
-from yt_exactly_once.local.rpc import identifiers, options
+from yt_exactly_once.local.rpc import options, wire_values
 from yt_exactly_once.local.rpc.calls import Call, method, plain
 from yt_exactly_once.local.rpc.rows import rowset_writer, rowsets, schemas
 from yt_exactly_once.local.rpc.rows import value_kinds as kinds
@@ -21,18 +21,18 @@ def get_table_mount_info(call: Call) -> None:
     """Return the schema and the tablets of a table."""
     layout = table_of(call.context)
     response = call.response
-    identifiers.fill(response.table_id, layout.node_id)
-    identifiers.fill(response.upstream_replica_id, NULL)
+    wire_values.fill_id(response.table_id, layout.node_id)
+    wire_values.fill_id(response.upstream_replica_id, NULL)
     schemas.fill_schema(response.schema, layout.schema)
     response.dynamic = True
     response.physical_path = layout.path.encode()
     for tablet in layout.tablets:
         target = response.tablets.add()
-        identifiers.fill(target.tablet_id, tablet.tablet_id)
+        wire_values.fill_id(target.tablet_id, tablet.tablet_id)
         target.mount_revision = tablet.mount_revision
         target.state = _STATES.get(tablet.state, _STATES["unmounted"])
         target.pivot_key = _legacy_key(layout, tablet.pivot_values)
-        identifiers.fill(target.cell_id, tablet.tablet_id)
+        wire_values.fill_id(target.cell_id, tablet.tablet_id)
 
 
 def _legacy_key(layout: TableLayout, values: tuple[Any, ...]) -> bytes:

@@ -7,7 +7,7 @@ from typing import Any
 from yt_exactly_once.local.commands.transactions import start_tablet_transaction
 from yt_exactly_once.local.cypress import master_transactions
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.rpc import identifiers, options
+from yt_exactly_once.local.rpc import options
 from yt_exactly_once.local.rpc.calls import Call, method, plain
 from yt_exactly_once.local.store import last_timestamp
 
@@ -35,12 +35,13 @@ def start_transaction(call: Call) -> None:
     """Start a transaction; a tablet transaction reads at its start timestamp."""
     if call.request.type == _TABLET:
         transaction = start_tablet_transaction(call.context)
-        identifiers.fill(call.response.id, transaction.id)
         call.response.start_timestamp = transaction.start_timestamp or 0
         call.response.sequence_number_source_id = call.state.sequences.new_source(transaction)
+        started = transaction.id
     else:
-        identifiers.fill(call.response.id, call.execute()["transaction_id"])
+        started = call.execute()["transaction_id"]
         call.response.start_timestamp = _now(call)
+    options.fill(call.response, {"id": started})
 
 
 plain("PingTransaction", "ping_transaction")
