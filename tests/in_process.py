@@ -5,7 +5,7 @@ from typing import Any
 
 from yt_exactly_once.local import commands
 from yt_exactly_once.local.commands.registry import REGISTRY, Context, Rows
-from yt_exactly_once.local.proxy import Proxy, Settings
+from yt_exactly_once.local.proxy import Proxy
 
 
 class Commands:
@@ -13,7 +13,7 @@ class Commands:
 
     def __init__(self, folder: Path, **features: Any) -> None:
         assert commands.VERSION
-        self.proxy = Proxy(folder, "127.0.0.1:1", Settings(features=features))
+        self.proxy = Proxy(folder, "127.0.0.1:1", features=features)
 
     def __call__(
         self, command: str, rows: Any = (), /, *, value: Any = None, **parameters: Any

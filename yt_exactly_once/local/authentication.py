@@ -36,7 +36,7 @@ def user_of(proxy: Proxy, token: str | bytes | None, named: str | None = None) -
 
 
 def _owner(proxy: Proxy, token: bytes | None) -> str:
-    own = proxy.settings.token
+    own = proxy.token
     if token is None:
         if own is None:
             return permissions.ROOT

@@ -1,6 +1,6 @@
 """What differs between versions and moments of YTsaurus, and which of it the embedded cluster shows.
 
-Owns the names, defaults and checks of features. Those that act are read through `Settings.feature`.
+Owns the names, defaults and checks of features. Those that act are read from `Proxy.features`.
 """
 
 from __future__ import annotations
@@ -79,11 +79,6 @@ def _read(line: str) -> Feature:
 
 
 FEATURES = {each.name: each for each in map(_read, _TABLE.strip().splitlines())}
-
-
-def value_of(features: Mapping[str, Any], name: str) -> Any:
-    """Return what was chosen for a feature, or its default."""
-    return features.get(name, FEATURES[name].default)
 
 
 def check(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import random
 from collections import Counter
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,27 +19,10 @@ from yt_exactly_once.local.cypress.ids import is_id
 from yt_exactly_once.local.cypress.layout import CLUSTER_NAME
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.faults import Faults
-from yt_exactly_once.local.features import value_of
+from yt_exactly_once.local.features import FEATURES
 from yt_exactly_once.local.store import Store
 from yt_exactly_once.local.tablets import commit
 from yt_exactly_once.local.tablets.transactions import TransactionPool
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What a user chose for the cluster.
-
-    Attributes:
-        token: the only token that is let in; `None` lets everybody in as `root`.
-        features: behaviours that differ between versions of YTsaurus, by name; see `features`.
-    """
-
-    token: str | None = None
-    features: dict[str, Any] = field(default_factory=dict)
-
-    def feature(self, name: str) -> Any:
-        """Return what was chosen for a feature, or its default."""
-        return value_of(self.features, name)
 
 
 class Proxy:
@@ -49,6 +31,9 @@ class Proxy:
     Args:
         data_dir: directory of the cluster; the store file is in it.
         address: `host:port` that HTTP clients reach this proxy at.
+        token: the only token that is let in; `None` lets everybody in as `root`.
+        features: behaviours that differ between versions of YTsaurus, by name; see `features`. Others are as
+            by default.
 
     Attributes:
         store: the durable state, shared with the other proxies.
@@ -59,25 +44,31 @@ class Proxy:
         cluster_name: name of the cluster in consumer rows and attributes.
     """
 
-    def __init__(self, data_dir: Path, address: str, settings: Settings | None = None) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        address: str,
+        token: str | None = None,
+        features: dict[str, Any] | None = None,
+    ) -> None:
         self.data_dir = data_dir
         self.address = address
         self.rpc_address = ""
-        self.settings = settings or Settings()
+        self.token = token
+        self.features = {each.name: each.default for each in FEATURES.values()} | (features or {})
         self.cluster_name = CLUSTER_NAME
         self.store = Store(data_dir / "store.sqlite3")
         dynamic.register(table_nodes)
         with self.store.write() as connection:
             seeds.plant(connection)
         self.accesses = Accesses(self.store)
-        feature = self.settings.feature
         manner = commit.Manner(
-            random.Random(feature("random_tablet_seed")),  # noqa: S311 - no secret
-            feature("visibility_delay_seconds"),
-            feature("max_transaction_duration_seconds"),
+            random.Random(self.features["random_tablet_seed"]),  # noqa: S311 - no secret
+            self.features["visibility_delay_seconds"],
+            self.features["max_transaction_duration_seconds"],
         )
         self.transactions = TransactionPool(
-            self.store, manner, max_timeout=feature("max_transaction_timeout_seconds")
+            self.store, manner, max_timeout=self.features["max_transaction_timeout_seconds"]
         )
         self.faults = Faults(self.store, address, self.transactions.written)
         self.requests: Counter[str] = Counter()

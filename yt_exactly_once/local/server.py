@@ -26,7 +26,7 @@ from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.http import encodings, messages
 from yt_exactly_once.local.http.joining import JoiningTransport
 from yt_exactly_once.local.http.wire import Application
-from yt_exactly_once.local.proxy import Proxy, Settings
+from yt_exactly_once.local.proxy import Proxy
 from yt_exactly_once.local.queues import trimming
 from yt_exactly_once.local.rpc.front import Front
 from yt_exactly_once.local.store import StoreFormatError
@@ -116,11 +116,9 @@ def main(arguments: list[str] | None = None) -> int:
             return REFUSED
     listener, rpc_listener = listeners
     port = listener.getsockname()[1]
-    settings = Settings(
-        token=os.environ.get(_TOKEN_VARIABLE) or None, features=json.loads(options.features)
-    )
+    token = os.environ.get(_TOKEN_VARIABLE) or None
     try:
-        proxy = Proxy(options.data_dir, f"{_HOST}:{port}", settings)
+        proxy = Proxy(options.data_dir, f"{_HOST}:{port}", token, json.loads(options.features))
     except StoreFormatError as error:
         sys.stderr.write(f"{error}\n")
         return REFUSED

@@ -70,7 +70,7 @@ def list_queue_consumer_registrations(context: Context) -> list[dict[str, Any]]:
             for name in _PATHS
         )
         found = consumers.registrations(connection, queue, consumer)
-    lag = context.proxy.settings.feature(_LAG)
+    lag = context.proxy.features[_LAG]
     return [
         {
             "queue_path": _rich(item.queue),
@@ -150,7 +150,7 @@ def create_queue_producer_session(context: Context) -> dict[str, Any]:
     """Start a session or raise its epoch, at once and outside of any transaction."""
     session, parameters = _session(context), context.parameters
     mutation_id = arguments.identifier(parameters, "mutation_id")
-    if not context.proxy.settings.feature("producer_session_mutation_dedup"):
+    if not context.proxy.features["producer_session_mutation_dedup"]:
         mutation_id = None
     with context.proxy.transactions.own(user=context.user) as transaction:
         return producers.create_session(
@@ -187,7 +187,7 @@ def push_queue_producer(context: Context) -> dict[str, Any]:
             sequence_number=arguments.integer(parameters, "sequence_number", None),
             user_meta=parameters.get("user_meta"),
             conversions=conversions_of(context),
-            regress=context.proxy.settings.feature("producer_regress_on_skipped"),
+            regress=context.proxy.features["producer_regress_on_skipped"],
         )
 
 
@@ -212,7 +212,7 @@ def _partition(
 def _check_registered(context: Context, connection: sqlite3.Connection) -> Place:
     """Return the place of a queue that the consumer is registered for."""
     queue, consumer = _places(context, connection, must_exist=True)
-    lag = context.proxy.settings.feature(_LAG)
+    lag = context.proxy.features[_LAG]
     consumers.check_registered(connection, queue, consumer, lag)
     return queue
 

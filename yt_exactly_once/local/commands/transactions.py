@@ -144,7 +144,7 @@ def set_timeout(
 
 def _longest(context: Context) -> int:
     """Return the longest lease of a master transaction in milliseconds."""
-    seconds: float = context.proxy.settings.feature("max_master_transaction_timeout_seconds")
+    seconds: float = context.proxy.features["max_master_transaction_timeout_seconds"]
     return int(seconds * _MILLISECOND)
 
 

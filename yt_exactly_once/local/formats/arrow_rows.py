@@ -18,7 +18,6 @@ from pyarrow import types as pt
 from yt import yson
 
 from yt_exactly_once.local.errors import YtError, text_of
-from yt_exactly_once.local.features import value_of
 from yt_exactly_once.local.formats import arrow_sizes, row_checks
 from yt_exactly_once.local.formats.arrow_composites import written
 from yt_exactly_once.local.tables import composite_columns
@@ -220,7 +219,7 @@ def _convert(
     if pt.is_dictionary(array.type):
         array = array.dictionary_decode()
     holds_yson = (field.metadata or {}).get(_TYPE_KEY) == _YSON
-    is_any = holds_yson and not value_of(features, "arrow_any_as_string")
+    is_any = holds_yson and not features.get("arrow_any_as_string")
     if described is None:
         return _parsed(array) if is_any else _any(array)
     logical = _logical(described)
@@ -229,7 +228,7 @@ def _convert(
     if logical["type_name"] == "decimal":
         _expect(array, "decimal", pt.is_decimal)
         is_wide = array.type.precision > _WIDEST_NATIVE_DECIMAL
-        as_text = is_wide and value_of(features, "arrow_wide_decimal_as_text")
+        as_text = is_wide and features.get("arrow_wide_decimal_as_text")
         return _texts(array) if as_text else _decimals(array)
     if array.type.id in _BINARY:
         if not holds_yson:

@@ -64,7 +64,7 @@ def prepare(proxy: Proxy, command: Command, request: Request, user: str) -> Call
     input_format = structured.parse_format(merged["input_format"])
     context = Context(proxy, command.name, merged, user)
     if request.method != "POST":
-        body = _Body(request.body, content_encoding, input_format, proxy.settings.features)
+        body = _Body(request.body, content_encoding, input_format, proxy.features)
         context.read_value = body.value
         context.read_rows = body.rows
         context.read_bytes = body.pieces

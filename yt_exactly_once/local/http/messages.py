@@ -88,9 +88,9 @@ class Answer:
             self.rest.close()
 
 
-def json_answer(value: Any, status: int = 200) -> Answer:
+def json_answer(value: Any) -> Answer:
     """Return an answer of a service page."""
-    return Answer(status, {"Content-Type": "application/json"}, json.dumps(value).encode())
+    return Answer(200, {"Content-Type": "application/json"}, json.dumps(value).encode())
 
 
 def error_answer(error: YtError, error_format: Format = structured.JSON) -> Answer:

@@ -18,11 +18,13 @@ from yt_exactly_once.local.commands import failures, refused
 from yt_exactly_once.local.commands.registry import REGISTRY, Command
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.faults import Fault
+from yt_exactly_once.local.formats import structured
+from yt_exactly_once.local.formats.structured import Format
 from yt_exactly_once.local.http import dispatch, encodings, legacy, messages
-from yt_exactly_once.local.http.admin import PREFIX, AdminPages
 from yt_exactly_once.local.http.dispatch import Call
 from yt_exactly_once.local.http.messages import Answer, Request, json_answer, not_found
 from yt_exactly_once.local.proxy import Proxy
+from yt_exactly_once.local.queues import trimming
 
 if TYPE_CHECKING:
     Message = MutableMapping[str, Any]
@@ -40,7 +42,6 @@ class Application(fronts.Front):
     def __init__(self, proxy: Proxy) -> None:
         super().__init__(proxy)
         started = datetime.now(UTC)
-        self._admin = AdminPages(proxy)
         self._old_commands = legacy.commands()
         self._pages: dict[str, Callable[[Request], Answer]] = {
             "/api": lambda _: json_answer(["v3", "v4"]),
@@ -57,6 +58,14 @@ class Application(fronts.Front):
             ),
             "/auth": self._whoami,
             "/auth/whoami": self._whoami,
+        }
+        self._admin_pages: dict[tuple[str, str], Callable[[Request], Any]] = {
+            ("GET", "/local/faults"): lambda _: proxy.faults.rules(),
+            ("POST", "/local/faults"): self._add_faults,
+            ("DELETE", "/local/faults"): lambda _: proxy.faults.clear(),
+            ("GET", "/local/faults/plan"): lambda _: proxy.faults.plan(),
+            ("GET", "/local/requests"): lambda _: dict(proxy.requests),
+            ("POST", "/local/trim"): lambda _: trimming.trim_all(proxy.store),
         }
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -94,9 +103,9 @@ class Application(fronts.Front):
     async def _answer(self, request: Request, transport: Any) -> Answer | None:
         self._check_room()
         path = request.path.lower()
-        if self._proxy.settings.token is None:
+        if self._proxy.token is None:
             _refuse_other_sites(request)
-        if path.startswith(PREFIX):
+        if path.startswith("/local/"):
             return await self._in_thread(self._administer, request, path)
         self._proxy.requests[path] += 1
         page = self._pages.get(path.rstrip("/") or "/")
@@ -202,7 +211,7 @@ class Application(fronts.Front):
     def _authenticate(self, request: Request) -> str:
         header = request.headers.get("authorization")
         named = request.headers.get("x-yt-user-name")
-        if header is None and self._proxy.settings.token is None:
+        if header is None and self._proxy.token is None:
             named = named or request.headers.get("x-yt-testing-user-name")
         token = None if header is None else header.removeprefix("OAuth ").strip()
         return authentication.user_of(self._proxy, token, named)
@@ -220,10 +229,20 @@ class Application(fronts.Front):
         return json_answer(hosts)
 
     def _administer(self, request: Request, path: str) -> Answer:
+        """Answer what a test asks of the cluster and no real one has."""
         user = self._authenticate(request)
         if user != "root":
             raise YtError(f'User "{user}" may not set faults of the cluster', Code.AUTHORIZATION)
-        return self._admin.answer(request, path)
+        page = self._admin_pages.get((request.method, path))
+        if page is None:
+            return not_found(f'There is no {request.method} of "{request.path}"')
+        return json_answer(page(request))
+
+    def _add_faults(self, request: Request) -> dict[str, Any]:
+        rules = structured.loads(request.body, Format("json", {"encode_utf8": False}), "")
+        if not isinstance(rules, list):
+            raise YtError("Fault rules must be a list of maps")
+        return {"ids": self._proxy.faults.add(rules)}
 
 
 def _slices(body: bytes) -> list[bytes | memoryview]:

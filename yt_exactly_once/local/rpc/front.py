@@ -185,7 +185,7 @@ class Front(fronts.Front):
 
     def _authenticate(self, header: Any) -> str:
         given = header.credentials_ext.HasField("token")
-        named = None if given or self._proxy.settings.token else text(header.user, "user")
+        named = None if given or self._proxy.token else text(header.user, "user")
         token = bytes(header.credentials_ext.token) if given else None
         try:
             return authentication.user_of(self._proxy, token, named)
