@@ -13,6 +13,18 @@ SYSTEM = [
 ]
 
 
+def columns(**types):
+    """Describe columns: `name="int64"`, with `!` behind the type when it is required."""
+    return [
+        {"name": name, "type": kind.rstrip("!"), "required": kind.endswith("!")}
+        for name, kind in types.items()
+    ]
+
+
+def key_columns(**types):
+    return [{**column, "sort_order": "ascending"} for column in columns(**types)]
+
+
 def create(client, path, schema=(KEY, VALUE), mount=True, **attributes):
     given = {"dynamic": True, "schema": list(schema), **attributes}
     client.create("table", path, attributes=given)

@@ -111,17 +111,5 @@ class Tables:
         return self.layouts[path]
 
 
-def columns(**types: str) -> list[dict[str, Any]]:
-    """Describe columns: `name="int64"`, with `!` behind the type when it is required."""
-    return [
-        {"name": name, "type": kind.rstrip("!"), "required": kind.endswith("!")}
-        for name, kind in types.items()
-    ]
-
-
-def key_columns(**types: str) -> list[dict[str, Any]]:
-    return [{**column, "sort_order": "ascending"} for column in columns(**types)]
-
-
 def _stored(schema: TableSchema, row: Mapping[str, Any]) -> list[Any]:
     return [values.encode_value(column, row.get(column.name)) for column in schema.columns]

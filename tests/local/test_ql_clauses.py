@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from yt.yson import YsonUint64 as U
 
-from tests.local.ql_tables import Tables, columns, key_columns
+from tests.contract.tables import columns, key_columns
+from tests.local.ql_tables import Tables
 from yt_exactly_once.local.tables.layout import quote
 
 UNSIGNED = [2**63 + 1, 2**64 - 1, 3, None, 10, 2**63]

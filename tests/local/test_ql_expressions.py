@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from yt.yson import YsonUint64
 
-from tests.local.ql_tables import Tables, columns, key_columns
+from tests.contract.tables import columns, key_columns
+from tests.local.ql_tables import Tables
 from yt_exactly_once.local.ql.functions.farm_hash import fingerprint_of_value
 
 U = YsonUint64

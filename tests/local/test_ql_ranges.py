@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.local.ql_tables import Tables, columns, key_columns
+from tests.contract.tables import columns, key_columns
+from tests.local.ql_tables import Tables
 from yt_exactly_once.local.errors import Code
 from yt_exactly_once.local.tables.keys import decode_first, encode_prefix
 from yt_exactly_once.local.tables.schema import parse_schema

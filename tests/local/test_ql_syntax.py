@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.local.ql_tables import Tables, columns
+from tests.contract.tables import columns
+from tests.local.ql_tables import Tables
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import pyspark
@@ -64,12 +63,7 @@ class Standalone:
         self._await(lambda alive: alive == self._count)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self._started.close()
 
     def start_worker(self) -> None:

@@ -9,6 +9,7 @@ import http.client
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import ytint
@@ -42,18 +43,14 @@ class Request:
         input_stream=None,
         output_stream=None,
         user=None,
-        id=None,
-        token=None,
-        trace_id=None,
-        service_ticket=None,
-        user_tag=None,
+        **rest,
     ):
         self.command_name = command_name
         self.parameters = parameters or {}
         self.input_stream = input_stream
         self.output_stream = output_stream
         self.user = user
-        self.id = id
+        self.id = rest.get("id")
 
 
 class Response:
@@ -89,25 +86,13 @@ class Response:
         return self._future.result()[1]
 
 
-class _Descriptor:
-    def __init__(self, name, input_type, output_type, volatile=False, heavy=False):
-        self._name, self._input, self._output = name, input_type, output_type
-        self._volatile, self._heavy = volatile, heavy
+_FACTS = ("name", "input_type", "output_type", "is_volatile", "is_heavy")
 
-    def name(self):
-        return self._name
 
-    def input_type(self):
-        return self._input
-
-    def output_type(self):
-        return self._output
-
-    def is_volatile(self):
-        return self._volatile
-
-    def is_heavy(self):
-        return self._heavy
+def _descriptor(*values):
+    """Return what is known of a command, each fact behind a call."""
+    facts = zip(_FACTS, values, strict=True)
+    return SimpleNamespace(**{name: lambda value=value: value for name, value in facts})
 
 
 class _Answer(http.client.HTTPResponse):
@@ -138,9 +123,8 @@ class Driver:
         if config.get("connection_type") == "rpc":
             import yt_driver_rpc_bindings
 
-            keys = {
-                k: v for k, v in config.items() if k not in ("http_url", "enable_internal_commands")
-            }
+            left_out = ("http_url", "enable_internal_commands")
+            keys = {k: v for k, v in config.items() if k not in left_out}
             self._bindings = yt_driver_rpc_bindings
             self._real = yt_driver_rpc_bindings.Driver(keys)
 
@@ -151,15 +135,10 @@ class Driver:
         if self._descriptors is None:
             body = self._http("GET", "", {}, None, None)[2]
             self._descriptors = {
-                d["name"]: _Descriptor(
-                    d["name"], d["input_type"], d["output_type"], d["is_volatile"], d["is_heavy"]
-                )
-                for d in json.loads(body)
+                d["name"]: _descriptor(*(d[fact] for fact in _FACTS)) for d in json.loads(body)
             }
-        found = self._descriptors.get(name)
-        if found is None:
-            found = _Descriptor(name, *_OTHERS.get(name, ("null", "structured")))
-        return found
+        others = _OTHERS.get(name, ("null", "structured"))
+        return self._descriptors.get(name) or _descriptor(name, *others, False, False)
 
     def get_command_descriptors(self):
         self.get_command_descriptor("get")
@@ -270,12 +249,8 @@ class Driver:
             if name.lower() == b"x-yt-error":
                 error = error or _error(value.decode("latin-1"), None)
         if error is None and answer.status >= 400:
-            error = {
-                "code": 1,
-                "message": f"HTTP {answer.status}: {data[:300]!r}",
-                "attributes": {},
-                "inner_errors": [],
-            }
+            message = f"HTTP {answer.status}: {data[:300]!r}"
+            error = {"code": 1, "message": message, "attributes": {}, "inner_errors": []}
         return error, returned, data
 
 

@@ -4,6 +4,8 @@ Names and defaults of the settings are those of the original, so that test class
 they mean here: several masters, clusters or portals skip the class; all other settings change nothing.
 """
 
+import ast
+import contextlib
 import functools
 import os
 
@@ -141,17 +143,10 @@ class Env:
         self.cluster = LocalCluster(trim_every=0.1).start()
         url, rpc = self.cluster.proxy_urls[0], self.cluster.rpc_addresses
         base = {"http_url": url, "format_defaults": {}, "enable_internal_commands": True}
-        rpc_config = {
-            "connection_type": "rpc",
-            "http_url": url,
-            "proxy_addresses": rpc,
-            "table_mount_cache": {
-                "expire_after_successful_update_time": 0,
-                "expire_after_failed_update_time": 0,
-                "expire_after_access_time": 0,
-                "refresh_time": 0,
-            },
-        }
+        rpc_config = {"connection_type": "rpc", "http_url": url, "proxy_addresses": rpc}
+        updates = ("successful_update", "failed_update", "access")
+        no_cache = {f"expire_after_{name}_time": 0 for name in updates} | {"refresh_time": 0}
+        rpc_config["table_mount_cache"] = no_cache
         self.driver_configs = {"http": base, "rpc": rpc_config}
         self._cluster_configuration = {"queue_agent": [{}]}
 
@@ -163,8 +158,7 @@ class Env:
     def get_proxy_address(self):
         return self.cluster.proxy_urls[0].removeprefix("http://")
 
-    def get_http_proxy_address(self):
-        return self.get_proxy_address()
+    get_http_proxy_address = get_proxy_address
 
     def get_rpc_proxy_addresses(self):
         return self.cluster.rpc_addresses
@@ -184,54 +178,23 @@ class Env:
         ytint.needs_servers(f"Env.{name}")
 
 
-class YTEnvSetup:
-    NUM_MASTERS = 3
-    NUM_CLOCKS = 0
-    NUM_DISCOVERY_SERVERS = 0
-    NUM_TIMESTAMP_PROVIDERS = 0
-    NUM_NONVOTING_MASTERS = 0
-    NUM_SECONDARY_MASTER_CELLS = 0
-    MASTER_CELL_DESCRIPTORS = {}
-    NUM_NODES = 5
-    NUM_CHAOS_NODES = 0
-    NUM_MASTER_CACHES = 0
-    NUM_SCHEDULERS = 0
-    NUM_CONTROLLER_AGENTS = None
-    ENABLE_HTTP_PROXY = False
-    NUM_HTTP_PROXIES = 1
-    ENABLE_RPC_PROXY = None
-    NUM_RPC_PROXIES = 2
-    DRIVER_BACKEND = "native"
-    NUM_QUEUE_AGENTS = 0
-    NUM_TABLET_BALANCERS = 0
-    NUM_CYPRESS_PROXIES = 0
-    NUM_REMOTE_CLUSTERS = 0
-    NUM_TEST_PARTITIONS = 1
-    STORE_LOCATION_COUNT = 1
-    USE_DYNAMIC_TABLES = False
-    USE_SEQUOIA = False
-    USE_PORTO = False
-    ENABLE_TMP_PORTAL = False
-    ENABLE_TMP_ROOTSTOCK = False
-    ENABLE_BULK_INSERT = False
-    ENABLE_TABLET_BALANCER = False
-    ENABLE_STANDALONE_TABLET_BALANCER = False
-    ENABLE_DYNAMIC_TABLE_COLUMN_RENAMES = True
-    ENABLE_STATIC_DROP_COLUMN = True
-    ENABLE_DYNAMIC_DROP_COLUMN = True
-    JOB_ENVIRONMENT_TYPE = None
-    DELTA_DRIVER_CONFIG = {}
-    DELTA_RPC_DRIVER_CONFIG = {}
-    DELTA_MASTER_CONFIG = {}
-    DELTA_DYNAMIC_MASTER_CONFIG = {}
-    DELTA_NODE_CONFIG = {}
-    DELTA_DYNAMIC_NODE_CONFIG = {}
-    DELTA_CHAOS_NODE_CONFIG = {}
-    DELTA_SCHEDULER_CONFIG = {}
-    DELTA_CONTROLLER_AGENT_CONFIG = {}
-    DELTA_PROXY_CONFIG = {}
-    DELTA_RPC_PROXY_CONFIG = {}
-    DELTA_QUEUE_AGENT_CONFIG = {}
+def _settings():
+    """Return the settings of the original with their defaults; test classes read and override them."""
+    with open(f"{ytint.SOURCE}/yt/yt/tests/library/yt_env_setup.py") as file:
+        (original,) = (
+            each
+            for each in ast.parse(file.read()).body
+            if getattr(each, "name", "") == "YTEnvSetup"
+        )
+    found = {}
+    for each in original.body:
+        if isinstance(each, ast.Assign):
+            with contextlib.suppress(ValueError):
+                found[each.targets[0].id] = ast.literal_eval(each.value)
+    return found
+
+
+class YTEnvSetup(type("Settings", (), _settings())):
     # Classes whose tests do not need what they ask for (see `adapt`).
     YTINT_ALLOWED = ()
 
@@ -308,13 +271,8 @@ class YTEnvSetup:
         yt_commands._clusters_drivers["primary"] = [drivers]
         cls._plain = yt_commands.Driver(config={**cls.Env.driver_configs["http"], "api_version": 4})
         # Where tests and `_restore_globals` write; nothing reads them.
-        cls._ask(
-            "create",
-            type="document",
-            path="//sys/queue_agents/config",
-            attributes={"value": {}},
-            ignore_existing=True,
-        )
+        nothing = {"attributes": {"value": {}}, "ignore_existing": True}
+        cls._ask("create", type="document", path="//sys/queue_agents/config", **nothing)
         config = get_dynamic_master_config()
         for manager in _MANAGERS:
             config.setdefault(manager, {})
@@ -327,17 +285,10 @@ class YTEnvSetup:
         cls._put("//sys/@primary_cell_tag", 1)
         cls._put("//sys/tablet_cell_bundles/default/@dynamic_options", {})
         cls._put("//sys/tablet_cell_bundles/default/@tablet_balancer_config", {})
+        limits = {"tablet_count": 10_000, "tablet_static_memory": 1 << 30, "node_count": 100_000}
+        limits |= {"chunk_count": 100_000, "disk_space_per_medium": {"default": 1 << 40}}
         for account in ("tmp", "sys", "default"):
-            cls._put(
-                f"//sys/accounts/{account}/@resource_limits",
-                {
-                    "tablet_count": 10000,
-                    "tablet_static_memory": 1 << 30,
-                    "node_count": 100000,
-                    "chunk_count": 100000,
-                    "disk_space_per_medium": {"default": 1 << 40},
-                },
-            )
+            cls._put(f"//sys/accounts/{account}/@resource_limits", limits)
 
     @classmethod
     def _ask(cls, command, **parameters):
@@ -347,13 +298,8 @@ class YTEnvSetup:
     def _put(cls, path, value):
         from yt import yson
 
-        error = cls._plain._http(
-            "PUT",
-            "set",
-            {"path": path, "input_format": yson.to_yson_type("yson")},
-            yson.dumps(value),
-            None,
-        )[0]
+        given = {"path": path, "input_format": yson.to_yson_type("yson")}
+        error = cls._plain._http("PUT", "set", given, yson.dumps(value), None)[0]
         if error:
             raise YtResponseError(error)
 
@@ -382,32 +328,19 @@ class YTEnvSetup:
     @classmethod
     def _sweep(cls):
         for tx in cls._ask("list", path="//sys/transactions"):
-            try:
+            with contextlib.suppress(YtError):
                 cls._ask("abort_transaction", transaction_id=str(tx))
-            except YtError:
-                pass
-        registrations = cls._ask("list_queue_consumer_registrations")
-        for r in registrations or []:
-            cls._ask(
-                "unregister_queue_consumer",
-                queue_path=str(r["queue_path"]),
-                consumer_path=str(r["consumer_path"]),
-            )
+        for r in cls._ask("list_queue_consumer_registrations") or []:
+            paths = {name: str(r[name]) for name in ("queue_path", "consumer_path")}
+            cls._ask("unregister_queue_consumer", **paths)
         for name in cls._ask("list", path="/"):
             if str(name) not in _ROOTS:
                 cls._ask("remove", path=f"//{name}", force=True)
         cls._ask("remove", path="//tmp", force=True)
-        users = {
-            "action": "allow",
-            "permissions": ["read", "write", "remove"],
-            "subjects": ["users"],
-        }
-        cls._ask(
-            "create",
-            type="map_node",
-            path="//tmp",
-            attributes={"account": "tmp", "acl": [users], "opaque": True},
-        )
+        rights = ["read", "write", "remove"]
+        users = {"action": "allow", "permissions": rights, "subjects": ["users"]}
+        attributes = {"account": "tmp", "acl": [users], "opaque": True}
+        cls._ask("create", type="map_node", path="//tmp", attributes=attributes)
         for folder, kept in _KEPT.items():
             for name in cls._ask("list", path=folder):
                 if str(name) not in kept:

@@ -4,12 +4,14 @@ Every reason for a skip begins with its class, which `report.py` counts:
 `needs real servers`, `not in scope`, `lacks` (the embedded cluster says itself that it has no such thing).
 """
 
+import os
 import re
 import threading
 import time
 
 import pytest
 
+SOURCE = os.environ["YTINT_SOURCE"]
 SERVERS, SCOPE, LACKS = "needs real servers", "not in scope", "lacks"
 PASS_SECONDS = 0.25
 
@@ -209,26 +211,20 @@ def _queue_agent(driver, path, command):
         r"queue_agent/(queue|consumer)s(?:/(.*?))?(?:/(status|partitions|row))?", inside
     )
     if not match:
-        return _bail(f"orchid {inside}")
+        return needs_servers(f"orchid {inside}")
     kind, name, part = match.groups()
     if name is None:
         return _objects(driver, kind)
     where = name.replace("\\/", "/").partition(":")[2]
     prefix = "queue" if kind == "queue" else "queue_consumer"
     if part == "row":
-        return _bail("rows of the state of the queue agent")
+        return needs_servers("rows of the state of the queue agent")
     if part is not None:
         return ask(driver, "get", path=f"{where}/@{prefix}_{part}", return_only_value=True)
     return {
-        "status": ask(driver, "get", path=f"{where}/@{prefix}_status", return_only_value=True),
-        "partitions": ask(
-            driver, "get", path=f"{where}/@{prefix}_partitions", return_only_value=True
-        ),
+        part: ask(driver, "get", path=f"{where}/@{prefix}_{part}", return_only_value=True)
+        for part in ("status", "partitions")
     }
-
-
-def _bail(what):
-    return needs_servers(what)
 
 
 def _objects(driver, kind):

@@ -8,17 +8,13 @@ import time
 import types
 
 import pytest
+import yt
+import ytint
 
-SOURCE = os.environ["YTINT_SOURCE"]
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, f"{SOURCE}/yt/yt/tests/library"]
-
-import yt  # noqa: E402
-
-yt.__path__.append(f"{SOURCE}/yt/python/yt")
+sys.path[:0] = [os.path.dirname(os.path.abspath(__file__)), f"{ytint.SOURCE}/yt/yt/tests/library"]
+yt.__path__.append(f"{ytint.SOURCE}/yt/python/yt")
 
 import yt.common  # noqa: E402
-import ytint  # noqa: E402
 
 MAX_WAIT = float(os.environ.get("YTINT_WAIT", "6"))
 
@@ -75,19 +71,13 @@ class _Missing:
 _module("yt.xdelta_aggregate_column")
 _module(
     "yt.xdelta_aggregate_column.bindings",
-    XDeltaCodec=_Missing("xdelta bindings"),
-    StateEncoder=_Missing("xdelta bindings"),
-    State=_Missing("xdelta bindings"),
+    **dict.fromkeys(("XDeltaCodec", "StateEncoder", "State"), _Missing("xdelta bindings")),
 )
 
 
 class _External:
     def __init__(self, *args, **kwargs):
         ytint.needs_servers("an external component")
-
-
-class _Instance:
-    pass
 
 
 import yt.environment.helpers  # noqa: E402
@@ -99,11 +89,9 @@ def _adapt_commands():
     import yt_commands
 
     yt_commands.wait = _bounded_wait
-    yt_commands.wait_for_cells = lambda *args, **kwargs: None
-    yt_commands.wait_for_nodes = lambda *args, **kwargs: None
-    yt_commands.wait_for_chunk_replicator_enabled = lambda *args, **kwargs: None
-    yt_commands.multicell_sleep = lambda: None
-    yt_commands.master_memory_sleep = lambda: None
+    for name in ("cells", "nodes", "chunk_replicator_enabled"):
+        setattr(yt_commands, f"wait_for_{name}", lambda *args, **kwargs: None)
+    yt_commands.multicell_sleep = yt_commands.master_memory_sleep = lambda: None
 
     def update_nodes_dynamic_config(*args, **kwargs):
         ytint.note("administered", f"nodes' dynamic config {args}")
@@ -158,11 +146,8 @@ def _newer_commands(yt_commands):
     """What the snapshot's library lacks and newer tests (of producers) import."""
     import yt_error_codes
 
-    for name, code in (
-        ("InvalidEpoch", 3101),
-        ("ZombieEpoch", 3102),
-        ("InvalidRowSequenceNumbers", 3103),
-    ):
+    codes = {"InvalidEpoch": 3101, "ZombieEpoch": 3102, "InvalidRowSequenceNumbers": 3103}
+    for name, code in codes.items():
         if not hasattr(yt_error_codes, name):
             setattr(yt_error_codes, name, code)
 
@@ -193,14 +178,11 @@ def _newer_commands(yt_commands):
             setattr(yt_commands, name, function)
 
 
+_TEXT = {"type": "string", "sort_order": "ascending", "required": True}
 _PRODUCER = [
-    {"name": "queue_cluster", "type": "string", "sort_order": "ascending", "required": True},
-    {"name": "queue_path", "type": "string", "sort_order": "ascending", "required": True},
-    {"name": "session_id", "type": "string", "sort_order": "ascending", "required": True},
-    {"name": "sequence_number", "type": "int64", "required": True},
-    {"name": "epoch", "type": "int64", "required": True},
-    {"name": "user_meta", "type": "any", "required": False},
-    {"name": "system_meta", "type": "any", "required": False},
+    *({"name": name, **_TEXT} for name in ("queue_cluster", "queue_path", "session_id")),
+    *({"name": name, "type": "int64", "required": True} for name in ("sequence_number", "epoch")),
+    *({"name": name, "type": "any", "required": False} for name in ("user_meta", "system_meta")),
 ]
 
 
@@ -260,14 +242,8 @@ _current = {}
 
 
 def pytest_configure(config):
-    for marker in (
-        "authors",
-        "opensource",
-        "flaky",
-        "timeout",
-        "ignore_in_opensource_ci",
-        "skip_in_opensource",
-    ):
+    names = ("authors", "opensource", "flaky", "timeout")
+    for marker in (*names, "ignore_in_opensource_ci", "skip_in_opensource"):
         config.addinivalue_line("markers", f"{marker}: of YTsaurus's tests")
 
 
@@ -287,9 +263,7 @@ def query_tracker():
     ytint.out_of_scope("query tracker")
 
 
-@pytest.fixture
-def query_tracker_environment():
-    ytint.out_of_scope("query tracker")
+query_tracker_environment = query_tracker
 
 
 # Helpers of test classes that look at chunks or nodes beside what the test is about: they check nothing here.
@@ -340,13 +314,11 @@ def _adapt_registrations(module):
     module.TestConsumerRegistrations.YTINT_ALLOWED = ("NUM_REMOTE_CLUSTERS",)
 
     def simple(self, root="//tmp", schema=None):
+        clusters = ("replica", "read_availability", "write_availability")
         return {
             "local_replica_path": "//sys/queue_agents/consumer_registrations",
-            "replica_clusters": {"primary"},
-            "state_write_path": "",
-            "state_read_path": "",
-            "read_availability_clusters": {"primary"},
-            "write_availability_clusters": {"primary"},
+            **dict.fromkeys(("state_write_path", "state_read_path"), ""),
+            **{f"{name}_clusters": {"primary"} for name in clusters},
         }
 
     def replicated(self, root="//tmp", schema=None):
