@@ -4,6 +4,7 @@ import http.client
 import http.server
 import json
 import re
+import socket
 import threading
 import time
 import uuid
@@ -154,6 +155,15 @@ class RawHttp:
             return RawAnswer(answer.status, found, answer.read())
         finally:
             connection.close()
+
+    def exchange(self, data: bytes, *, finish: bool = False) -> bytes:
+        """Send bytes; return all that comes back until the server closes."""
+        address, port = self.host.split(":")
+        with socket.create_connection((address, int(port)), timeout=30) as connection:
+            connection.sendall(data)
+            if finish:
+                connection.shutdown(socket.SHUT_WR)
+            return b"".join(iter(lambda: connection.recv(1 << 20), b""))
 
     def command(
         self,

@@ -3,14 +3,11 @@
 import pytest
 from yt.wrapper import YtResponseError
 
-from tests.contract.tables import SYSTEM, VALUE, create, refused
+from tests.contract.tables import SYSTEM, VALUE, columns, create, key_columns, refused
 
 COLUMNS = [
-    {"name": "queue_cluster", "type": "string", "required": True, "sort_order": "ascending"},
-    {"name": "queue_path", "type": "string", "required": True, "sort_order": "ascending"},
-    {"name": "partition_index", "type": "uint64", "required": True, "sort_order": "ascending"},
-    {"name": "offset", "type": "uint64", "required": True},
-    {"name": "meta", "type": "any"},
+    *key_columns(queue_cluster="string!", queue_path="string!", partition_index="uint64!"),
+    *columns(offset="uint64!", meta="any"),
 ]
 
 
@@ -321,17 +318,3 @@ def test_consumer_may_lack_the_meta_column(client, tmp, queue, with_meta):
         advance(4, 5)
     assert advance(3, 5) == (90 if with_meta else None)
     assert advance(None, 12) is None
-
-
-def test_one_transaction_moves_offsets_of_several_queues(client, sticky, tmp, consumer):
-    """All are seen at its commit, none before."""
-    paths = [f"{tmp}/q{number}" for number in range(2)]
-    for path in paths:
-        create(client, path, [VALUE])
-        client.register_queue_consumer(path, consumer, vital=False)
-    member = sticky()
-    with member.Transaction(type="tablet"):
-        for path in paths:
-            member.advance_queue_consumer(consumer, path, 0, None, 1543, client_side=False)
-        assert offsets(client, consumer) == {}
-    assert offsets(client, consumer) == {(path, 0): 1543 for path in paths}

@@ -68,14 +68,6 @@ def test_random_tablet_is_a_mounted_one(client, tmp):
     assert info(client, queue, 2)["total_row_count"] == 10
 
 
-@pytest.mark.parametrize("index", [-1, 2])
-def test_tablet_index_out_of_range_is_refused_at_the_commit(client, tmp, index):
-    """There is no such tablet to send the row to."""
-    queue = create(client, f"{tmp}/q", tablet_count=2)
-    with pytest.raises(YtResponseError, match=f"Invalid tablet index: actual {index}"):
-        client.insert_rows(queue, [{"v": "x", "$tablet_index": index}])
-
-
 def test_system_columns_are_filled_and_not_written(client, tmp):
     """The weight runs on over requests; a row weighs itself and both system columns."""
     queue = create(client, f"{tmp}/q", [VALUE, *SYSTEM])
@@ -146,23 +138,6 @@ def test_default_pull_is_limited_to_a_thousand_rows(client, tmp):
     assert [row["$row_index"] for row in rows] == list(range(25_000))
 
 
-@pytest.mark.parametrize(
-    ("offset", "tablet", "code", "message"),
-    [(-1, 0, 1, "at a negative offset -1"), (0, 5, 1701, r"expected in range \[0,0\], got 5")],
-)
-def test_impossible_pull_is_refused(client, tmp, offset, tablet, code, message):
-    """No such place in the queue."""
-    queue = create(client, f"{tmp}/q")
-    with refused(code, match=message):
-        pull(client, queue, offset, tablet)
-
-
-def test_pull_from_what_is_no_queue_is_refused(client, tmp):
-    """Sorted tables have no row indexes."""
-    with pytest.raises(YtResponseError, match="is not ordered"):
-        pull(client, tables.create(client, f"{tmp}/t"), 0)
-
-
 def test_proxy_looks_for_the_cell_of_a_tablet_without_one(client, tmp):
     """It takes it from its mount cache, so the error has no code of a tablet that is not mounted."""
     queue = create(client, f"{tmp}/q")
@@ -189,18 +164,6 @@ def test_trimmed_rows_are_gone_and_indexes_stay(client, tmp):
     assert [row["v"] for row in pull(client, queue, 9)] == ["9", "10"]
     weight = pull(client, queue, 10)[0]["$cumulative_data_weight"]
     assert weight == 10 * 18 + 19
-
-
-@pytest.mark.parametrize(
-    ("tablet", "count", "message"),
-    [(0, 11, "Cannot trim tablet .* only has 10 row"), (1, 1, "Invalid tablet index")],
-)
-def test_impossible_trim_is_refused(client, tmp, tablet, count, message):
-    """Rows that do not exist cannot be trimmed."""
-    queue = create(client, f"{tmp}/q")
-    fill(client, queue, 10)
-    with pytest.raises(YtResponseError, match=message):
-        client.trim_rows(queue, tablet, count)
 
 
 def test_infos_come_in_the_order_asked_for(client, tmp):
@@ -327,3 +290,28 @@ def test_columns_that_come_later_are_null_in_the_rows_before(client, tmp):
     client.register_queue_consumer(queue, f"{tmp}/c", vital=False)
     ((partition,),) = client.get(f"{tmp}/c/@queue_consumer_partitions").values()
     assert partition["next_row_index"] == 0
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda c, at: pull(c, f"{at}/q", -1), "at a negative offset -1"),
+        (lambda c, at: pull(c, f"{at}/q", 0, 5), r"expected in range \[0,0\], got 5"),
+        (lambda c, at: pull(c, tables.create(c, f"{at}/t"), 0), "is not ordered"),
+        (lambda c, at: c.trim_rows(f"{at}/q", 0, 11), "Cannot trim tablet .* only has 10 row"),
+        (lambda c, at: c.trim_rows(f"{at}/q", 1, 1), "Invalid tablet index"),
+        (
+            lambda c, at: c.insert_rows(f"{at}/q", [{"v": "x", "$tablet_index": -1}]),
+            "Invalid tablet index: actual -1",
+        ),
+        (
+            lambda c, at: c.insert_rows(f"{at}/q", [{"v": "x", "$tablet_index": 1}]),
+            "Invalid tablet index: actual 1",
+        ),
+    ],
+)
+def test_impossible_place_in_a_queue_is_refused(client, tmp, ask, message):
+    """No such row, no such tablet, or no queue."""
+    fill(client, create(client, f"{tmp}/q"), 10)
+    with pytest.raises(YtResponseError, match=message):
+        ask(client, tmp)

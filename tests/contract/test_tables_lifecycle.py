@@ -4,7 +4,7 @@ import pytest
 from yt.wrapper import YtResponseError
 from yt.yson import YsonUint64
 
-from tests.contract.tables import KEY, VALUE, create, refused
+from tests.contract.tables import KEY, VALUE, columns, create, key_columns, refused
 
 HASH = {**KEY, "name": "h"}
 WIDE = {"name": "w", "type": "int64"}
@@ -237,41 +237,37 @@ def test_tablet_count_of_a_sorted_table_cuts_integer_keys_evenly(client, tmp):
         create(client, f"{tmp}/s", [{**KEY, "type": "string"}, VALUE], tablet_count=4)
 
 
+PLACE = {"queue_cluster": "string!", "queue_path": "string!"}
+OF_SESSIONS = {
+    "sequence_number": "int64!",
+    "epoch": "int64!",
+    "user_meta": "any",
+    "system_meta": "any",
+}
+
+
 @pytest.mark.parametrize(
-    ("kind", "columns"),
+    ("kind", "wanted"),
     [
         (
             "consumer",
             [
-                ("queue_cluster", "string", True, "ascending"),
-                ("queue_path", "string", True, "ascending"),
-                ("partition_index", "uint64", True, "ascending"),
-                ("offset", "uint64", True, None),
-                ("meta", "any", False, None),
+                *key_columns(**PLACE, partition_index="uint64!"),
+                *columns(offset="uint64!", meta="any"),
             ],
         ),
-        (
-            "producer",
-            [
-                ("queue_cluster", "string", True, "ascending"),
-                ("queue_path", "string", True, "ascending"),
-                ("session_id", "string", True, "ascending"),
-                ("sequence_number", "int64", True, None),
-                ("epoch", "int64", True, None),
-                ("user_meta", "any", False, None),
-                ("system_meta", "any", False, None),
-            ],
-        ),
+        ("producer", [*key_columns(**PLACE, session_id="string!"), *columns(**OF_SESSIONS)]),
     ],
 )
-def test_consumer_and_producer_are_mounted_tables_with_fixed_schemas(client, tmp, kind, columns):
+def test_consumer_and_producer_are_mounted_tables_with_fixed_schemas(client, tmp, kind, wanted):
     """`create queue_consumer` and `create queue_producer` give tables that are ready for use."""
     client.create(f"queue_{kind}", f"{tmp}/x")
     shown = ["type", "dynamic", f"treat_as_queue_{kind}", "tablet_state"]
     assert [client.get(f"{tmp}/x/@{name}") for name in shown] == ["table", True, True, "mounted"]
     schema = client.get(f"{tmp}/x/@schema")
     assert schema.attributes == {"strict": True, "unique_keys": True}
-    assert [(c["name"], c["type"], c["required"], c.get("sort_order")) for c in schema] == columns
+    names = ("name", "type", "required", "sort_order")
+    assert [{name: one[name] for name in names if name in one} for one in schema] == wanted
 
 
 def test_part_of_a_setting_with_a_default_is_set(client, tmp):

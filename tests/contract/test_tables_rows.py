@@ -91,14 +91,6 @@ def test_push_stores_a_null_of_an_any_column_as_null(client, tmp):
     assert row == {"nothing": True}
 
 
-def test_nan_is_a_value_and_not_null(client, tmp):
-    """NaN survives although SQL would make it null."""
-    path = value_table(client, f"{tmp}/t", type="double")
-    client.insert_rows(path, [{"k": 1, "v": math.nan}])
-    ((row),) = lookup(client, path, 1)
-    assert math.isnan(row["v"])
-
-
 def test_bytes_that_are_no_text_survive(client, tmp):
     """Strings are bytes."""
     path = value_table(client, f"{tmp}/t", type="string")
@@ -453,13 +445,6 @@ def test_rows_that_lack_most_columns_are_stored(client, tmp, key):
         assert [row[f"v{row['k'] % 15}"] for row in found] == [row["k"] + 1 for row in found]
 
 
-def test_empty_insert_is_harmless(client, tmp):
-    """No rows, no effect, no error."""
-    path = create(client, f"{tmp}/t")
-    client.insert_rows(path, [])
-    assert client.get(f"{path}/@row_count") == 0
-
-
 @pytest.mark.parametrize("kind", ["double", "float"])
 def test_both_zeros_are_one_key(client, tmp, kind):
     """To writes, lookups, queries and deletes."""
@@ -478,18 +463,3 @@ def test_both_zeros_are_one_key(client, tmp, kind):
     assert [row["v"] for row in client.select_rows(f"v from [{path}]")] == ["d"]
     client.delete_rows(path, [{"k": 0.0}])
     assert not list(client.select_rows(f"v from [{path}]"))
-
-
-def test_writes_of_both_zeros_conflict(client, sticky, tmp):
-    """As writes of one row do."""
-    schema = [{"name": "k", "type": "double", "sort_order": "ascending"}, VALUE]
-    path = create(client, f"{tmp}/t", schema)
-    loser = sticky()
-
-    def write_both() -> None:
-        with loser.Transaction(type="tablet"):
-            loser.insert_rows(path, [{"k": 0.0, "v": "a"}])
-            client.insert_rows(path, [{"k": -0.0, "v": "b"}])
-
-    with pytest.raises(YtResponseError, match="Row lock conflict"):
-        write_both()

@@ -44,21 +44,6 @@ def test_writes_appear_together_at_the_commit(client, sticky, tmp):
     assert client.get_tablet_infos(queue, [0])["tablets"][0]["total_row_count"] == 1
 
 
-def test_aborted_writes_never_appear(client, sticky, tmp):
-    """An exception inside the block aborts."""
-    table = create(client, f"{tmp}/t")
-    inside = sticky()
-
-    def fail():
-        with inside.Transaction(type="tablet"):
-            inside.insert_rows(table, [{"k": 1, "v": "x"}])
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        fail()
-    assert rows_of(client, table) == []
-
-
 def test_reads_stay_at_the_start_of_the_transaction(client, sticky, tmp):
     """Later commits are invisible to lookups and queries of sorted tables."""
     table = create(client, f"{tmp}/t")

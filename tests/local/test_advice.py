@@ -23,11 +23,6 @@ def query(cluster, tmp, tmp_path):
     return made
 
 
-def by_errors(query):
-    """Start the query, and do what each error says."""
-    query.restart_with_advice()
-
-
 def by_doctor(query):
     """Ask first, do all that it says, and ask again: nothing is left."""
     repairs = query.repairs()
@@ -48,7 +43,7 @@ def by_status(query):
     assert query.restart_with_advice() == []
 
 
-@pytest.mark.parametrize("asked", first_of([by_errors, by_doctor, by_status]))
+@pytest.mark.parametrize("asked", first_of([by_doctor, by_status]))
 def test_removed_consumer_is_put_back_where_the_query_left_it(query, asked):
     """One that is only created again is at row 0, from where a new checkpoint repeats every row."""
     query.client.remove(query.consumer)

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from tests.cluster_fixtures import served
+from tests.contract import tables
 from tests.local.operated import Operated
 from yt_exactly_once import cli
 from yt_exactly_once.commit.entry import LEDGER_SCHEMA
@@ -57,10 +58,7 @@ def healthy(cluster, client, tmp):
 
 
 def create(client, path, schema=(TEXT,), **attributes):
-    given = {"dynamic": True, "schema": list(schema), **attributes}
-    client.create("table", path, attributes=given)
-    if given["dynamic"]:
-        client.mount_table(path, sync=True)
+    tables.create(client, path, schema, mount=attributes.get("dynamic", True), **attributes)
 
 
 def recreate(client, path, schema=(TEXT,), **attributes):

@@ -57,19 +57,6 @@ def test_unavailable_proxy_has_its_code(cluster, rpc, tmp):
     assert not cluster.client().exists(f"{tmp}/x")
 
 
-@pytest.mark.parametrize("action", ["error", "expire_transaction"])
-def test_transaction_is_lost_by_the_fault(cluster, rpc, action):
-    """A commit that failed has no second try, and a lease may run out before it."""
-    start = message("TReqStartTransaction", type=1, sticky=True)
-    given = rpc.call("StartTransaction", start).id
-    cluster.inject(action, "commit_transaction", code=1)
-    for expected in (11000 if action == "expire_transaction" else 1, 11000):
-        request = message("TReqCommitTransaction", transaction_id=(given.first, given.second))
-        with pytest.raises(RpcError) as caught:
-            rpc.call("CommitTransaction", request)
-        assert expected in caught.value.codes
-
-
 def test_driver_finds_the_proxies_that_are_left(cluster, tmp):
     """It asks an HTTP proxy for them; a dead one is not listed."""
     cluster.client(1).set(f"{tmp}/x", 5)
@@ -119,13 +106,3 @@ def test_faults_of_streams_leave_no_half_of_a_table(cluster, client, tmp, action
     cluster.inject("lose_answer", "read_table")
     with pytest.raises(yt.YtError):
         list(driver.read_table(f"{tmp}/t"))
-
-
-def test_match_sees_the_parameters_of_the_command(cluster, rpc, tmp):
-    """Named as over HTTP, whatever the message calls them."""
-    cluster.inject("error", "set", match={"path": f"{tmp}/b"}, code=500)
-    rpc.send(setting(f"{tmp}/a"))
-    rpc.answer()
-    rpc.send(setting(f"{tmp}/b"))
-    with pytest.raises(RpcError):
-        rpc.answer()

@@ -1,7 +1,6 @@
 """Answers that are sent while they are made: bounded memory, one moment, errors as trailers."""
 
 import json
-import socket
 from pathlib import Path
 from urllib.parse import quote
 
@@ -13,7 +12,6 @@ from yt.wrapper import JsonFormat, YsonFormat
 from yt_exactly_once.local import LocalCluster
 
 ROWS = 20_000
-MEGABYTE = 1 << 20
 _PARTS, _ROWS_PER_PART = 6, 16_000
 
 
@@ -28,25 +26,19 @@ def table(client, tmp):
     return path
 
 
-def _answer(url, request):
-    """Return all bytes, framing of HTTP included, until the server closes."""
-    host, port = url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=30) as connection:
-        connection.sendall(request.encode())
-        return b"".join(iter(lambda: connection.recv(MEGABYTE), b""))
-
-
-def _raw(url, path, parameters, headers=""):
-    return _answer(
-        url,
-        f"GET {path} HTTP/1.1\r\nHost: localhost\r\nX-YT-Parameters: {json.dumps(parameters)}\r\n"
-        f"Accept: application/json\r\nConnection: close\r\n{headers}\r\n",
+def _read(raw, path, headers=""):
+    """Return all bytes of an answer, framing of HTTP included."""
+    parameters = json.dumps({"path": path})
+    request = (
+        f"GET /api/v4/read_table HTTP/1.1\r\nHost: localhost\r\nX-YT-Parameters: {parameters}\r\n"
+        f"Accept: application/json\r\nConnection: close\r\n{headers}\r\n"
     )
+    return raw.exchange(request.encode())
 
 
-def test_late_error_arrives_as_trailers(cluster, table):
+def test_late_error_arrives_as_trailers(raw, table):
     """The status was 200 when it happened; the end of the body says what went wrong."""
-    answer = _raw(cluster.proxy_urls[0], "/api/v4/read_table", {"path": table})
+    answer = _read(raw, table)
     head, _, body = answer.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200")
     assert b"Trailer: X-YT-Error, X-YT-Response-Code, X-YT-Response-Message".lower() in head.lower()
@@ -67,20 +59,17 @@ def test_client_raises_what_the_trailers_say(client, table):
     assert len(list(client.read_table(table, format=YsonFormat()))) == ROWS + 1
 
 
-def test_trailers_are_not_announced_to_those_who_refuse_them(cluster, table):
+def test_trailers_are_not_announced_to_those_who_refuse_them(raw, table):
     """Some HTTP libraries stumble over them."""
-    asked = {"path": f"{table}[:#3]"}
-    url = cluster.proxy_urls[0]
-    assert b"trailer:" in _raw(url, "/api/v4/read_table", asked).lower()
-    refused = _raw(url, "/api/v4/read_table", asked, "X-YT-Omit-Trailers: 1\r\n")
-    assert b"trailer:" not in refused.lower()
+    for headers, announced in (("", True), ("X-YT-Omit-Trailers: 1\r\n", False)):
+        assert (b"trailer:" in _read(raw, f"{table}[:#3]", headers).lower()) == announced
 
 
-def test_old_http_gets_the_answer_in_one_piece(cluster, table):
+def test_old_http_gets_the_answer_in_one_piece(raw, table):
     """It knows no chunks, so an error can only be the whole answer."""
     for path, status in ((f"{table}[:#{ROWS}]", b"200"), (table, b"400")):
         target = f"/api/v4/read_table?path={quote(path)}&output_format=json"
-        found = _answer(cluster.proxy_urls[0], f"GET {target} HTTP/1.0\r\n\r\n")
+        found = raw.exchange(f"GET {target} HTTP/1.0\r\n\r\n".encode())
         head, _, body = found.partition(b"\r\n\r\n")
         assert head.split(b" ")[1] == status
         assert f"content-length: {len(body)}".encode() in head.lower()

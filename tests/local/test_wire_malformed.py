@@ -1,25 +1,11 @@
 """Bytes that are hardly HTTP: an envelope or a closed connection, and the next client is served."""
 
 import json
-import socket
 
 import pytest
 
 MEGABYTE = 1 << 20
 END = b"Host: localhost\r\nConnection: close\r\n"
-
-
-def _exchange(host, data, *, finish=False):
-    """Send bytes and return all that comes back until the server closes."""
-    address, port = host.split(":")
-    with socket.create_connection((address, int(port)), timeout=30) as connection:
-        connection.sendall(data)
-        if finish:
-            connection.shutdown(socket.SHUT_WR)
-        found = b""
-        while piece := connection.recv(MEGABYTE):
-            found += piece
-    return found
 
 
 def _get(headers, path=b"/api/v4/get"):
@@ -53,7 +39,7 @@ def _put(headers, body=b""):
 )
 def test_malformed_request_gets_an_envelope(raw, data):
     """Whatever it is, the answer says that it is wrong in the way of every other error."""
-    answer = _exchange(raw.host, data).removeprefix(b"HTTP/1.1 100 Continue\r\n\r\n")
+    answer = raw.exchange(data).removeprefix(b"HTTP/1.1 100 Continue\r\n\r\n")
     head, _, body = answer.partition(b"\r\n\r\n")
     status = head.split(b" ")[1]
     assert status in {b"400", b"404"}
@@ -68,5 +54,5 @@ def test_malformed_request_gets_an_envelope(raw, data):
 )
 def test_request_that_ends_too_early_is_dropped(raw, data):
     """There is nobody to answer any more."""
-    assert _exchange(raw.host, data, finish=True) == b""
+    assert raw.exchange(data, finish=True) == b""
     assert raw("GET", "/ping").status == 200
