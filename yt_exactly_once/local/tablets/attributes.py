@@ -19,10 +19,9 @@ from yt_exactly_once.local.cypress import clock
 from yt_exactly_once.local.cypress.ids import CELL_ID
 from yt_exactly_once.local.cypress.view import Node
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS, last_timestamp
-from yt_exactly_once.local.tables.layout import TableLayout
+from yt_exactly_once.local.tables.layout import TableLayout, quote
 from yt_exactly_once.local.tablets import counters, flushed, retention
 from yt_exactly_once.local.tablets.catalog import find_layout
-from yt_exactly_once.local.tablets.reads import weight_sql
 
 _STATES = ("mounted", "unmounted", "frozen", "mounting", "unmounting", "freezing", "unfreezing")
 
@@ -121,10 +120,14 @@ def data_weight(connection: Connection, layout: TableLayout) -> int:
     """Return the data weight of the rows that a reader sees."""
     if not layout.sorted:
         return _left(connection, layout, "weight")
-    (total,) = connection.execute(
-        f"SELECT coalesce(sum({weight_sql(layout)}), 0) FROM {layout.sql_source}"
-    ).fetchone()
-    return int(total)
+    names = map(quote, layout.sql_names)
+    terms = [
+        f"sum(length({name}))" if column.weight is None else f"count({name}) * {column.weight}"
+        for column, name in zip(layout.columns, names, strict=True)
+    ]
+    # Columns add up here: SQLite limits the depth of an expression.
+    query = f"SELECT {', '.join(['count(*)', *terms])} FROM {layout.sql_source}"
+    return sum(each or 0 for each in connection.execute(query).fetchone())
 
 
 def _left(connection: Connection, layout: TableLayout, what: str) -> int:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.tables import stamps, values, vectors
-from yt_exactly_once.local.tables.layout import TableLayout, quote
+from yt_exactly_once.local.tables.layout import TableLayout
 from yt_exactly_once.local.tables.schema import Column
 from yt_exactly_once.local.tables.vectors import StoredRows
 from yt_exactly_once.local.tablets import blocks, counters, retention, row_images, row_results
@@ -29,7 +29,6 @@ LATEST_TIMESTAMPS_FROM = 0x3FFFFFFFFFFFFF00
 """From here on timestamps are names: newest, synchronously or asynchronously committed."""
 
 _KEYS_PER_SELECT = 500
-_TERMS_PER_GROUP = 50
 
 _TIMESTAMP = Column("$ts", "uint64", "uint64", required=False)
 _STAMPS = Column("$stamps", "string", "string", required=False)
@@ -199,22 +198,3 @@ def cell(
         found: int | None = rows.arrays[place][0].as_py()
         return found
     return None
-
-
-def weight_sql(layout: TableLayout) -> str:
-    """Return the SQL expression for the data weight of a stored row of a sorted table."""
-    fixed, terms = 1, []
-    for column, name in zip(layout.columns, map(quote, layout.sql_names), strict=True):
-        if column.weight is None:
-            terms.append(f"coalesce(length({name}), 0)")
-        elif column.required:
-            fixed += column.weight
-        else:
-            terms.append(f"({name} IS NOT NULL) * {column.weight}")
-    return " + ".join([str(fixed), *_grouped(terms)])
-
-
-def _grouped(terms: Sequence[str]) -> list[str]:
-    """Put terms of a sum into brackets, group by group: SQLite limits the depth of an expression."""
-    starts = range(0, len(terms), _TERMS_PER_GROUP)
-    return [f"({' + '.join(terms[start : start + _TERMS_PER_GROUP])})" for start in starts]

@@ -23,9 +23,6 @@ from yt_exactly_once.local.tables import vectors
 MANY_ROWS = 500
 """From so many on an image is faster than parameters."""
 
-MOST_PARAMETERS = 999
-"""As many as every SQLite takes for a statement (`SQLITE_MAX_VARIABLE_NUMBER`)."""
-
 TABLE = "incoming.rows"
 """The table of the image, rows in their order; `column` names its columns."""
 
@@ -47,31 +44,6 @@ _LENGTH_BYTES, _ROWID_BYTES, _HEADER_BYTES, _STRING_BYTES = 3, 4, 2, 3
 def column(number: int) -> str:
     """Return the SQL name of a column; no table has one of that name."""
     return f'"${number}"'
-
-
-def parameters(
-    columns: Sequence[list[Any]], most: int
-) -> Iterator[tuple[int, Iterator[list[Any]]]]:
-    """Yield rows for statements that take many, since a statement costs as much as a row.
-
-    Args:
-        columns: values of the rows, at least one.
-        most: parameters of a statement.
-
-    Yields:
-        How many rows a statement takes, and the parameters of one statement after the other.
-    """
-    width, total = len(columns), len(columns[0])
-    many = max(1, most // width)
-    flat: list[Any] = [None] * (width * total)
-    for position, column in enumerate(columns):
-        flat[position::width] = column
-    whole = total // many * many
-    for count, start, end in ((many, 0, whole), (total - whole, whole, total)):
-        if start < end:
-            step = count * width
-            places = range(start * width, end * width, step)
-            yield count, (flat[place : place + step] for place in places)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ passed. Other locks are looked up first, see `row_locks`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 from sqlite3 import Connection
 
 import pyarrow as pa
@@ -119,15 +120,11 @@ class SortedWriter:
             marks = ", ".join("?" * len(chunk))
             self._keep_replaced(f'{self._table} WHERE "$key" IN ({marks})', chunk)
         insert, row, update = self._upsert(batch, columns, guarded, ["?"] * (1 + len(columns)))
-        changed = 0
-        first, last = [self._timestamp], [self._start] * len(guarded)
-        most = row_images.MOST_PARAMETERS - 1 - len(last)
-        for count, pieces in row_images.parameters([batch.keys, *given], most):
-            rows = ", ".join([f"({row})"] * count)
-            changed += self._connection.executemany(
-                f"{insert} VALUES {rows} {update}", ([*first, *piece, *last] for piece in pieces)
-            ).rowcount
-        return changed
+        starts = [repeat(self._start)] * len(guarded)
+        return self._connection.executemany(
+            f"{insert} VALUES ({row}) {update}",
+            zip(repeat(self._timestamp), batch.keys, *given, *starts, strict=False),
+        ).rowcount
 
     def _keep_replaced(self, rows: str, keys: Sequence[bytes] = ()) -> None:
         """Keep what a write will replace, for reads at a timestamp; `rows` follows FROM, with a condition."""
