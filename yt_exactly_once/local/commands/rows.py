@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from yt_exactly_once.local import arguments
@@ -120,9 +119,7 @@ def _reader(parameters: dict[str, Any]) -> Any:
         return reads.timestamped_lookup if stamped else reads.lookup
     if stamped:
         raise YtError("Versioned lookups do not support timestamp columns")
-    return partial(
-        versions.lookup, retention=versions.Retention(parameters.get("retention_config"))
-    )
+    return versions.lookup
 
 
 def _sorted_table(context: Context, permission: str | None = None) -> TableLayout:

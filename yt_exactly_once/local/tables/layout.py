@@ -104,15 +104,6 @@ class TableLayout:
         named = dict.fromkeys(column.lock for column in self.columns if column.lock)
         return ("", *named) if self.sorted else ("",)
 
-    @cached_property
-    def lock_columns(self) -> tuple[str, ...]:
-        """SQL columns with the last write of each lock group; none when there is one group.
-
-        SQL ignores case, and takes no zero byte in a name.
-        """
-        names = self.locks if len(self.locks) > 1 else ()
-        return tuple(f"$lock:{name.encode().hex()}" for name in names)
-
     @property
     def state(self) -> str:
         """State of the tablets, `mixed` when they differ."""

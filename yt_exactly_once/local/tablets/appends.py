@@ -69,18 +69,6 @@ def _apply_pending(connection: Connection, pending: Sequence[tuple[int, str, int
         connection.execute("DELETE FROM pending_appends WHERE id = ?", (number,))
 
 
-def forget_pending(connection: Connection, layout: TableLayout, index: int) -> None:
-    """Drop the rows of a tablet that have been committed and have not appeared."""
-    pending = connection.execute(
-        "SELECT id, body FROM pending_appends WHERE node_id = ?", (layout.node_id,)
-    ).fetchall()
-    for number, body in pending:
-        others = {tablet: pages for tablet, pages in _load(body).items() if tablet != index}
-        connection.execute(
-            "UPDATE pending_appends SET body = ? WHERE id = ?", (_dump(others), number)
-        )
-
-
 def _due(connection: Connection, moment: float) -> list[tuple[int, str, int, bytes]]:
     return connection.execute(
         "SELECT id, node_id, ts, body FROM pending_appends WHERE due <= ? ORDER BY id", (moment,)

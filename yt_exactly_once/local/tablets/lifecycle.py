@@ -105,11 +105,11 @@ def copy(connection: Connection, source_node_id: str, new_node_id: str) -> None:
     copied = load_layout(connection, new_node_id, new_node_id)
     if source.sorted:
         for old, new, own in (
-            (source.sql_table, copied.sql_table, source.lock_columns),
-            (source.history_table, copied.history_table, ("$until",)),
+            (source.sql_table, copied.sql_table, ""),
+            (source.history_table, copied.history_table, ', "$until"'),
         ):
             # By name: new columns are the last ones of an altered table.
-            names = ", ".join([source.version_columns, *map(quote, own)])
+            names = source.version_columns + own
             connection.execute(
                 f"INSERT INTO {quote(new)} ({names}) SELECT {names} FROM {quote(old)}"
             )

@@ -1,8 +1,8 @@
 """Locks of rows: which exclude which, and when each lock group of a row was last taken.
 
 A commit here is one moment, so a lock never waits: what counts is whether a conflicting lock was taken
-after the transaction started. A write records its exclusive lock in the row itself; every other lock is
-in the table `row_locks`.
+after the transaction started. In a table with one lock group, a write records its exclusive lock in the row
+itself. Every other lock is in the table `row_locks`.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class RowLocks:
 
         With one lock group the timestamp of the row is that of its lock, and the write replaces it.
         """
-        if self._layout.lock_columns:
+        if len(self._layout.locks) > 1:
             return
         shared = [key for key, mask in masks.items() if mask.get(PRIMARY_LOCK) == "shared_write"]
         for keys in _chunks(shared):
@@ -192,17 +192,16 @@ class RowLocks:
             (self._layout.node_id, *keys),
         ):
             taken[key, name] = _Taken(write, shared, read)
-        columns = [quote(column) for column in self._layout.lock_columns] or ['"$ts"']
-        for key, *moments in self._connection.execute(
-            f'SELECT "$key", {", ".join(columns)} FROM {quote(self._layout.sql_table)}'
-            f' WHERE "$key" IN ({marks})',
+        if len(self._layout.locks) > 1:
+            return taken
+        for key, moment in self._connection.execute(
+            f'SELECT "$key", "$ts" FROM {quote(self._layout.sql_table)} WHERE "$key" IN ({marks})',
             keys,
         ):
-            for name, moment in zip(self._layout.locks, moments, strict=True):
-                known = taken.setdefault((key, name), _Taken())
-                # It may also be that of a shared write, or of this commit.
-                if moment not in (None, known.shared_write, self._timestamp):
-                    known.exclusive = max(known.exclusive, moment)
+            known = taken.setdefault((key, PRIMARY_LOCK), _Taken())
+            # It may also be that of a shared write, or of this commit.
+            if moment not in (known.shared_write, self._timestamp):
+                known.exclusive = max(known.exclusive, moment)
         return taken
 
     def _store(self, column: str, moments: Iterable[tuple[bytes, str, int]]) -> None:

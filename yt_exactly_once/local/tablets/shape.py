@@ -102,8 +102,8 @@ def alter(connection: Connection, layout: TableLayout, raw_schema: Any) -> None:
         blocks.remember_columns(connection, altered)
     tables = [layout.sql_table, layout.history_table] if layout.sorted else []
     for table in tables:
-        for name in (*names, *altered.lock_columns):
-            if name not in (*layout.sql_names, *layout.lock_columns):
+        for name in names:
+            if name not in layout.sql_names:
                 connection.execute(f"ALTER TABLE {quote(table)} ADD COLUMN {quote(name)}")
     for table in tables:
         before, after = ([c.name for c in each.value_columns] for each in (layout, altered))

@@ -1,8 +1,8 @@
 """Writes to the SQL table of one sorted table, with the check that nobody else was faster.
 
-If all locks are exclusive, one upsert does both. Its condition lets a row through only if the last write to
-its locks is not newer than the start of the transaction. The number of changed rows shows whether all rows
-passed. Other locks are looked up first, see `row_locks`.
+If a table has one lock group and all locks are exclusive, one upsert does both. Its condition lets a row
+through only if its last write is not newer than the start of the transaction. The number of changed rows
+shows whether all rows passed. Other locks are looked up first, see `row_locks`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from yt_exactly_once.local.tables.packed import unpacked
 from yt_exactly_once.local.tables.schema import Column
 from yt_exactly_once.local.tablets import aggregates, row_images, row_locks
 from yt_exactly_once.local.tablets.modifications import Batch
-from yt_exactly_once.local.tablets.row_locks import PRIMARY_LOCK
 
 _PRIMARY_NAME = "<primary>"
 _KEYS_PER_STATEMENT = 500
+_GUARD = ' WHERE "$ts" <= ? OR "$ts" = ?1'
+"""The condition on the existing row under which a write is not a conflict."""
 
 
 class SortedWriter:
@@ -60,7 +61,7 @@ class SortedWriter:
         Raises:
             YtError: 1700 when a row was written or locked after the transaction started.
         """
-        exclusive = all(
+        exclusive = len(self._layout.locks) == 1 and all(
             batch.kind != "lock" and {"exclusive"} >= set(batch.locks.values()) for batch in batches
         )
         if exclusive and not self._locks.any_newer():
@@ -81,46 +82,47 @@ class SortedWriter:
         if not batch.keys:
             return
         columns = batch.rows.columns if batch.kind == "write" else self._layout.key_columns
-        guarded_columns = self._guarded(batch) if guarded else []
         given = list(map(unpacked, batch.rows.data[: len(columns)]))
         rows = [pa.array(batch.keys, pa.binary()), *given]
         if batch.aggregate:
             aggregates.register(self._connection)
         with row_images.opened(self._connection, rows) as is_open:
             if is_open:
-                changed = self._write_opened(batch, columns, guarded_columns)
+                changed = self._write_opened(batch, columns, guarded=guarded)
             else:
                 stored = list(map(vectors.to_stored, given))
-                changed = self._write_bound(batch, columns, guarded_columns, stored)
+                changed = self._write_bound(batch, columns, stored, guarded=guarded)
         if changed != len(batch.keys):
             raise self._conflict(batch)
 
-    def _write_opened(self, batch: Batch, columns: Sequence[Column], guarded: Sequence[str]) -> int:
+    def _write_opened(self, batch: Batch, columns: Sequence[Column], *, guarded: bool) -> int:
         """Write the rows of an image and return how many have passed."""
         keys = f'{row_images.TABLE} CROSS JOIN {self._table} ON "$key" = {row_images.column(0)}'
         self._keep_replaced(f"{keys} WHERE true")
         given = [row_images.column(number) for number in range(1 + len(columns))]
-        insert, row, update = self._upsert(batch, columns, guarded, given)
+        insert, row, update = self._upsert(batch, columns, given, guarded=guarded)
         # Without a condition, ON would be that of a join.
         return self._connection.execute(
             f"{insert} SELECT {row} FROM {row_images.TABLE} WHERE true {update}",
-            (self._timestamp, *[self._start] * len(guarded)),
+            (self._timestamp, *[self._start] * guarded),
         ).rowcount
 
     def _write_bound(
         self,
         batch: Batch,
         columns: Sequence[Column],
-        guarded: Sequence[str],
         given: Sequence[list[object]],
+        *,
+        guarded: bool,
     ) -> int:
         """Write rows as parameters of statements and return how many have passed."""
         for start in range(0, len(batch.keys), _KEYS_PER_STATEMENT):
             chunk = batch.keys[start : start + _KEYS_PER_STATEMENT]
-            marks = ", ".join("?" * len(chunk))
-            self._keep_replaced(f'{self._table} WHERE "$key" IN ({marks})', chunk)
-        insert, row, update = self._upsert(batch, columns, guarded, ["?"] * (1 + len(columns)))
-        starts = [repeat(self._start)] * len(guarded)
+            wanted = ", ".join("?" * len(chunk))
+            self._keep_replaced(f'{self._table} WHERE "$key" IN ({wanted})', chunk)
+        marks = ["?"] * (1 + len(columns))
+        insert, row, update = self._upsert(batch, columns, marks, guarded=guarded)
+        starts = [repeat(self._start)] * guarded
         return self._connection.executemany(
             f"{insert} VALUES ({row}) {update}",
             zip(repeat(self._timestamp), batch.keys, *given, *starts, strict=False),
@@ -136,35 +138,28 @@ class SortedWriter:
         )
 
     def _upsert(
-        self, batch: Batch, columns: Sequence[Column], guarded: Sequence[str], given: Sequence[str]
+        self, batch: Batch, columns: Sequence[Column], given: Sequence[str], *, guarded: bool
     ) -> tuple[str, str, str]:
         """Return an upsert in three parts: what comes before the rows, one row, and the rest.
 
-        SQLite then knows the statement from the commit before. Its first parameter is the commit timestamp,
-        its last ones are the start of the transaction, once for each guarded column.
+        SQLite then knows the statement from the commit before. Its first parameter is the commit timestamp.
 
         Args:
-            guarded: columns of the row that is there whose writes may be a conflict.
             given: SQL for the key and for each column.
+            guarded: let no row through that was written since the start, which is then the last parameter.
         """
         deleted = "1" if batch.kind == "delete" else "0"
-        lock_columns = [
-            quote(column)
-            for column, name in zip(self._layout.lock_columns, self._layout.locks, strict=False)
-            if batch.locks.get(name) == "exclusive"
-        ]
         names = [quote(self._sql_names[column.name]) for column in columns]
         # In this order, so that the timestamp is the first parameter whatever the others are.
         new_stamps, old_stamps = self._stamps(batch, columns)
-        inserted = ['"$ts"', '"$deleted"', '"$stamps"', *lock_columns, '"$key"', *names]
-        literals = ["?1", deleted, new_stamps, *["?1"] * len(lock_columns), *given]
+        inserted = ['"$ts"', '"$deleted"', '"$stamps"', '"$key"', *names]
+        literals = ["?1", deleted, new_stamps, *given]
         changes = ['"$ts" = ?1', f'"$deleted" = {deleted}', f'"$stamps" = {old_stamps}']
-        changes += [f"{column} = ?1" for column in lock_columns]
         changes += self._changes(batch, columns)
         return (
             f"INSERT INTO {self._table} ({', '.join(inserted)})",
             ", ".join(literals),
-            f'ON CONFLICT ("$key") DO UPDATE SET {", ".join(changes)} WHERE {_guard(guarded)}',
+            f'ON CONFLICT ("$key") DO UPDATE SET {", ".join(changes)}{_GUARD if guarded else ""}',
         )
 
     def _stamps(self, batch: Batch, columns: Sequence[Column]) -> tuple[str, str]:
@@ -194,15 +189,6 @@ class SortedWriter:
                 changes.append(f"{name} = excluded.{name}")
         return changes
 
-    def _guarded(self, batch: Batch) -> list[str]:
-        if not self._layout.lock_columns:
-            return ['"$ts"']
-        return [
-            quote(column)
-            for column, name in zip(self._layout.lock_columns, self._layout.locks, strict=True)
-            if name in batch.locks or name == PRIMARY_LOCK
-        ]
-
     def _conflict(self, batch: Batch) -> YtError:
         masks = row_locks.merge([(batch.keys, batch.locks)])
         conflict = self._locks.find_conflict(masks)
@@ -230,9 +216,3 @@ class SortedWriter:
                 "lock": conflict.lock or _PRIMARY_NAME,
             },
         )
-
-
-def _guard(columns: Sequence[str]) -> str:
-    """Build the condition on the existing row under which a write is not a conflict."""
-    conditions = [f"(coalesce({column}, 0) <= ? OR {column} = ?1)" for column in columns]
-    return " AND ".join(conditions) or "1"

@@ -41,7 +41,7 @@ def sql_names(schema: TableSchema, known: dict[str, str] | None = None) -> tuple
             continue
         base = column.name.replace("\0", "")
         name, number = base, 1
-        while name.lower() in taken or name.startswith("$lock:"):
+        while name.lower() in taken:
             number += 1
             name = f"{base.removeprefix('$')}#{number}"
         taken.add(name.lower())
@@ -63,7 +63,7 @@ def create_storage(
             f"and this schema has {len(names)}"
         )
     layout = TableLayout(node_id, node_id, schema, tuple(names), ())
-    columns = "".join(f", {quote(name)}" for name in (*layout.lock_columns, *names))
+    columns = "".join(f", {quote(name)}" for name in names)
     table = quote(layout.sql_table)
     if not layout.sorted:
         blocks.remember_columns(connection, layout)
