@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import selectors
@@ -67,12 +66,14 @@ class ProxyProcess:
             str(port),
             "--rpc-port",
             str(rpc_port),
+            "--parent",
+            str(os.getpid()),
             *options,
         ]
         with open_private(self._log_path, "ab") as log:
             self._process = subprocess.Popen(
                 command,
-                stdin=subprocess.PIPE,
+                stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 env=environment,
@@ -115,8 +116,7 @@ class ProxyProcess:
     def kill(self) -> None:
         """End the process at once."""
         self._process.kill()
-        self._process.wait()
-        self._close_pipes()
+        self.wait_stopped()
 
     def ask_to_stop(self) -> None:
         """Tell the process to finish what it does and end."""
@@ -129,11 +129,6 @@ class ProxyProcess:
             self._process.wait(_STOP_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait()
-        self._close_pipes()
-
-    def _close_pipes(self) -> None:
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
+        # Its end closes the pipe too.
+        with self._process:
+            pass

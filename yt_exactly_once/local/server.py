@@ -1,8 +1,7 @@
 """One proxy process: `python -m yt_exactly_once.local.server --data-dir D --port P`.
 
-It listens for HTTP and for RPC. It serves until SIGTERM, or until its standard input closes, which is how
-it learns that its parent is gone. The first line on standard output says that it is ready and on which
-ports.
+It listens for HTTP and for RPC. It serves until SIGTERM, or until its parent is gone. The first line on
+standard output says that it is ready and on which ports.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ import os
 import socket
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ from yt_exactly_once.local.store import StoreFormatError
 _HOST = "127.0.0.1"
 _BACKLOG = 512
 _GRACE_SECONDS = 5
-_PARENT_CHECK_SECONDS = 1.0
+_PARENT_CHECK_SECONDS = 0.1
 _GC_THRESHOLD = 200_000
 _TOKEN_VARIABLE = "YT_LOCAL_TOKEN"  # noqa: S105 - the name of a variable
 REFUSED = 65
@@ -143,7 +143,8 @@ def main(arguments: list[str] | None = None) -> int:
     stop_agent = None
     if options.trim_every is not None:
         stop_agent = trimming.start_agent(proxy.store, options.trim_every)
-    _stop_with_parent(server)
+    if options.parent is not None:
+        _stop_with_parent(server, options.parent)
     asyncio.run(server.serve([listener]))
     if stop_agent is not None:
         stop_agent()
@@ -160,6 +161,7 @@ def _parse(arguments: list[str] | None) -> Any:
     parser.add_argument("--rpc-port", type=int, default=0)
     parser.add_argument("--features", default="{}", help="JSON map")
     parser.add_argument("--trim-every", type=float, help="seconds between steps of the queue agent")
+    parser.add_argument("--parent", type=int, help="process that this one ends with")
     return parser.parse_args(arguments)
 
 
@@ -172,27 +174,17 @@ def _listen(port: int) -> socket.socket:
     return listener
 
 
-def _stop_with_parent(server: uvicorn.Server) -> None:
-    """Leave when the parent does: its end of the pipe closes, or we get another parent."""
-    parent = os.getppid()
+def _stop_with_parent(server: uvicorn.Server, parent: int) -> None:
+    """Leave when the parent does: then this process gets another one."""
 
-    def leave() -> None:
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_PARENT_CHECK_SECONDS)
         server.should_exit = True
-        threading.Event().wait(_GRACE_SECONDS + 1)
+        time.sleep(_GRACE_SECONDS + 1)
         os._exit(1)
 
-    def watch_pipe() -> None:
-        sys.stdin.buffer.read()
-        leave()
-
-    def watch_parent() -> None:
-        pause = threading.Event()
-        while os.getppid() == parent:
-            pause.wait(_PARENT_CHECK_SECONDS)
-        leave()
-
-    for watch in (watch_pipe, watch_parent):
-        threading.Thread(target=watch, daemon=True).start()
+    threading.Thread(target=watch, daemon=True).start()
 
 
 if __name__ == "__main__":
