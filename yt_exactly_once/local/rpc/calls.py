@@ -19,25 +19,12 @@ Direction = Literal["none", "read", "write"]
 
 
 @dataclass
-class FrontState:
-    """What the front of a proxy remembers between requests of all connections.
-
-    Attributes:
-        sequences: the order of modifications.
-        committing: ids of transactions whose commit a fault holds back.
-    """
-
-    sequences: Sequences = field(default_factory=Sequences)
-    committing: set[str] = field(default_factory=set)
-
-
-@dataclass
 class Call:
     """One request on its way through its method; everything here runs on a worker thread.
 
     Attributes:
         context: of the command.
-        state: what the front remembers between requests.
+        sequences: the order of modifications.
         request: the message that came.
         attachments: what came with it; of a stream that the client writes, all its blocks.
         response: the message to fill.
@@ -45,7 +32,7 @@ class Call:
     """
 
     context: Context
-    state: FrontState
+    sequences: Sequences
     request: Any
     attachments: Parts
     response: Any

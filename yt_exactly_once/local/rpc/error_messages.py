@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from yt_exactly_once.local.errors import Code, YtError
@@ -15,15 +14,10 @@ def fill(message: Any, error: YtError) -> None:
     """Write an error and its causes into a message."""
     message.code = error.code
     message.message = error.message.encode()
-    fill_attributes(message.attributes, error.attributes)
+    for key, value in error.attributes.items():
+        message.attributes.attributes.add(key=str(key).encode(), value=dump_yson(value))
     for inner in error.inner:
         fill(message.inner_errors.add(), inner)
-
-
-def fill_attributes(dictionary: Any, attributes: Mapping[str, Any]) -> None:
-    """Write attributes into a dictionary message."""
-    for key, value in attributes.items():
-        dictionary.attributes.add(key=str(key).encode(), value=dump_yson(value))
 
 
 def of_call(error: YtError) -> YtError:

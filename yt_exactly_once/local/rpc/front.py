@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +17,10 @@ from yt_exactly_once.local.rpc import error_messages, message_types
 from yt_exactly_once.local.rpc.bus import envelopes
 from yt_exactly_once.local.rpc.bus.connection import Connection
 from yt_exactly_once.local.rpc.bus.exchange import Exchange, GoneError
-from yt_exactly_once.local.rpc.calls import Call, FrontState, Method, Run
+from yt_exactly_once.local.rpc.calls import Call, Method, Run
 from yt_exactly_once.local.rpc.message_types import text
 from yt_exactly_once.local.rpc.methods import METHODS
+from yt_exactly_once.local.rpc.sequences import Sequences
 
 if TYPE_CHECKING:
     import socket
@@ -41,7 +43,7 @@ class Front(fronts.Front):
 
     def __init__(self, proxy: Proxy) -> None:
         super().__init__(proxy)
-        self._state = FrontState()
+        self._sequences = Sequences()
         self._server: asyncio.Server | None = None
         self._connections: set[Connection] = set()
 
@@ -115,7 +117,7 @@ class Front(fronts.Front):
         )
         context = Context(self._proxy, command, {**_TYPED, **asked, **parameters}, user)
         response = message_types.new(method.message("TRsp"))
-        call = Call(context, self._state, request, exchange.parts[1:], response)
+        call = Call(context, self._sequences, request, exchange.parts[1:], response)
         return call, self._proxy.faults.take(command, parameters)
 
     async def _run(self, method: Method, call: Call, exchange: Exchange) -> None:
@@ -156,19 +158,14 @@ class Front(fronts.Front):
         if fault.action == "lose_request":
             exchange.reset()
             return
-        if fault.action == "hold":
-            if method.direction == "write":
-                # What the client writes must be here before its connection goes.
-                await self._read_stream(method, call, exchange)
-            await self._hold(method, call, fault, exchange)
-        elif method.direction == "write":
+        if method.direction == "write":
+            # What the client writes must be here before its connection goes.
             await self._read_stream(method, call, exchange)
-        try:
-            result = await self._in_thread(_execute, method.run, call)
-        except YtError:
-            # Nobody will hear of it.
-            result = None
-        _close(result)
+        if fault.action == "hold":
+            await self._hold(method, call, fault, exchange)
+        # Nobody will hear of an error.
+        with contextlib.suppress(YtError):
+            _close(await self._in_thread(_execute, method.run, call))
         if fault.action == "kill_proxy":
             fronts.kill()
         exchange.reset()
@@ -178,10 +175,10 @@ class Front(fronts.Front):
         held = set()
         if method.name == "CommitTransaction":
             held.add(str(call.context.parameters["transaction_id"]))
-        self._state.committing |= held
+        self._sequences.committing |= held
         exchange.reset()
         await asyncio.sleep(fault.seconds)
-        self._state.committing -= held
+        self._sequences.committing -= held
 
     def _authenticate(self, header: Any) -> str:
         given = header.credentials_ext.HasField("token")

@@ -33,9 +33,14 @@ class _Sources:
 
 
 class Sequences:
-    """The numbers of all transactions of a proxy; they are forgotten with their transactions."""
+    """The numbers of all transactions of a proxy; they are forgotten with their transactions.
+
+    Attributes:
+        committing: ids of transactions whose commit a fault holds back.
+    """
 
     def __init__(self) -> None:
+        self.committing: set[str] = set()
         self._lock = threading.Lock()
         self._known: WeakKeyDictionary[TabletTransaction, _Sources] = WeakKeyDictionary()
 

@@ -72,7 +72,7 @@ def modify_rows(call: Call) -> None:
         passed += count
     if request.HasField("sequence_number"):
         source, number = request.sequence_number_source_id, request.sequence_number
-        call.state.sequences.put(transaction, source, number, batches)
+        call.sequences.put(transaction, source, number, batches)
     else:
         transaction.buffer(batches)
 

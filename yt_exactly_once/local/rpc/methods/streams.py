@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
+from yt_exactly_once.local.commands import whole_tables
 from yt_exactly_once.local.commands.registry import REGISTRY, Context, Rows
-from yt_exactly_once.local.cypress import ypath
+from yt_exactly_once.local.commands.sessions import path_of
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats.row_formats import with_indexes
 from yt_exactly_once.local.rpc import message_types, options, wire_values
@@ -132,19 +133,21 @@ def write_table(call: Call) -> None:
 
 def _schema(call: Call) -> TableSchema:
     """Return the schema of the table, with the columns that the path chooses."""
-    given = call.context
-    path = ypath.parse(given.parameters["path"])
-    wanted = {
-        name: given.parameters[name] for name in ("transaction_id",) if name in given.parameters
-    }
-    context = Context(given.proxy, "get", {**wanted, "path": f"{path.text}/@schema"}, given.user)
-    schema = parse_schema(REGISTRY["get"].handler(context)["value"])
-    chosen = path.attributes.get("columns")
-    if chosen is None or not isinstance(chosen, list):
+    path = path_of(call.context)
+    schema = parse_schema(_got(call, "schema"))
+    chosen = whole_tables.chosen(path)
+    if chosen is None:
         return schema
-    names = {str(name) for name in chosen}
-    columns = tuple(column for column in schema.columns if column.name in names)
+    columns = tuple(column for column in schema.columns if column.name in chosen)
     return TableSchema(columns, strict=schema.strict)
+
+
+def _got(call: Call, attribute: str) -> Any:
+    """Return an attribute of what the path leads to; refuse a path that leads nowhere."""
+    given = call.context
+    parameters = {**given.parameters, "path": f"{path_of(given).text}/@{attribute}"}
+    context = Context(given.proxy, "get", parameters, given.user)
+    return REGISTRY["get"].handler(context)["value"]
 
 
 @method("ReadFile", "read_file", direction="read")
@@ -169,9 +172,7 @@ def _file_blocks(call: Call, pieces: Any) -> Iterator[bytes]:
 
 def _check_file(call: Call) -> list[bytes]:
     """Refuse a path that leads nowhere before the client sends its bytes."""
-    given = call.context
-    parameters = {**given.parameters, "path": f"{ypath.parse(given.parameters['path']).text}/@id"}
-    REGISTRY["get"].handler(Context(given.proxy, "get", parameters, given.user))
+    _got(call, "id")
     return []
 
 

@@ -36,7 +36,7 @@ def start_transaction(call: Call) -> None:
     if call.request.type == _TABLET:
         transaction = start_tablet_transaction(call.context)
         call.response.start_timestamp = transaction.start_timestamp or 0
-        call.response.sequence_number_source_id = call.state.sequences.new_source(transaction)
+        call.response.sequence_number_source_id = call.sequences.new_source(transaction)
         started = transaction.id
     else:
         started = call.execute()["transaction_id"]
@@ -51,7 +51,7 @@ plain("PingTransaction", "ping_transaction")
 def abort_transaction(call: Call) -> None:
     """Abort a transaction; the C++ client does that whenever a commit has no answer."""
     transaction_id = call.context.parameters["transaction_id"]
-    if transaction_id in call.state.committing:
+    if transaction_id in call.sequences.committing:
         raise YtError(
             f'Cannot abort since transaction {transaction_id} is in "committing" state',
             Code.INVALID_TRANSACTION_STATE,
@@ -64,7 +64,7 @@ def commit_transaction(call: Call) -> None:
     """Commit a transaction; modifications with a gap before them are refused."""
     transaction_id = call.context.parameters["transaction_id"]
     if not master_transactions.is_master(transaction_id):
-        call.state.sequences.check_complete(call.context.proxy.transactions.get(transaction_id))
+        call.sequences.check_complete(call.context.proxy.transactions.get(transaction_id))
     answer = call.execute()
     by_cell = answer["commit_timestamps"]
     split = {"cell_tags": by_cell.keys(), "timestamps": by_cell.values()}
@@ -87,7 +87,7 @@ def attach_transaction(call: Call) -> None:
     response.atomicity = int(transaction.atomicity == "none")
     response.start_timestamp = transaction.start_timestamp or 0
     response.timeout = int(transaction.timeout * _MICROSECONDS)
-    response.sequence_number_source_id = call.state.sequences.new_source(transaction)
+    response.sequence_number_source_id = call.sequences.new_source(transaction)
 
 
 @method("DetachTransaction", "ping_transaction")
