@@ -7,7 +7,7 @@ import re
 
 import click
 
-from yt_exactly_once.cli import exit_codes
+from yt_exactly_once.cli.output import ExitCode
 from yt_exactly_once.cli.program import NAME, program
 
 _WIDTH = 100
@@ -57,7 +57,7 @@ def _sections(command: click.Command, context: click.Context) -> list[str]:
     return sections
 
 
-def _exit_codes() -> list[tuple[exit_codes.ExitCode, str]]:
+def _exit_codes() -> list[tuple[ExitCode, str]]:
     """Return every code with the text below it in the source."""
-    texts = re.findall(r'"""(.+?)"""', inspect.getsource(exit_codes.ExitCode))
-    return list(zip(exit_codes.ExitCode, texts[1:], strict=True))
+    texts = re.findall(r'"""(.+?)"""', inspect.getsource(ExitCode))
+    return list(zip(ExitCode, texts[1:], strict=True))

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from yt_exactly_once.cli.exit_codes import ExitCode
 from yt_exactly_once.cli.options import ClusterOptions, cluster_options, option
-from yt_exactly_once.cli.output import print_json
+from yt_exactly_once.cli.output import ExitCode, print_json
 from yt_exactly_once.operations.view import console, shown
 
 if TYPE_CHECKING:

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import click
 
-from yt_exactly_once.cli.exit_codes import ExitCode
 from yt_exactly_once.cli.options import ClusterOptions, cluster_options, flag, option, several
-from yt_exactly_once.cli.output import print_json
+from yt_exactly_once.cli.output import ExitCode, print_json
 from yt_exactly_once.operations.view import console, shown
 
 

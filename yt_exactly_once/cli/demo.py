@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from yt_exactly_once.cli.exit_codes import ExitCode
 from yt_exactly_once.cli.extras import require_extra
 from yt_exactly_once.cli.options import (
     backend_option,
@@ -18,8 +17,7 @@ from yt_exactly_once.cli.options import (
     mode_option,
     option,
 )
-from yt_exactly_once.cli.output import print_json, require_folder
-from yt_exactly_once.cli.signals import ended_by_sigterm
+from yt_exactly_once.cli.output import ExitCode, ended_by_sigterm, print_json, require_folder
 from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.operations.view import console
 

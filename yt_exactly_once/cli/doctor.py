@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from yt_exactly_once.cli.exit_codes import ExitCode
 from yt_exactly_once.cli.options import (
     ClusterOptions,
     cluster_options,
@@ -17,7 +16,7 @@ from yt_exactly_once.cli.options import (
     option,
     several,
 )
-from yt_exactly_once.cli.output import print_json
+from yt_exactly_once.cli.output import ExitCode, print_json
 from yt_exactly_once.config import ROWS_PER_TABLET_LIMIT, DeliveryMode
 from yt_exactly_once.operations.view import console
 

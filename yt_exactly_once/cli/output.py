@@ -1,14 +1,37 @@
-"""Where commands print and write to: JSON for programs, files. Text for people goes to `view.console`."""
+"""How commands end and what they write: exit codes, signals, JSON for programs, files.
+
+Text for people goes to `view.console`.
+"""
 
 from __future__ import annotations
 
 import json
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
 import click
 
 from yt_exactly_once.errors import ConfigError
+
+
+class ExitCode(IntEnum):
+    """How a command ended, as `diff` and `grep` say it."""
+
+    OK = 0
+    """The command did what it promises, and what it checked is right."""
+
+    FAULT_FOUND = 1
+    """The command worked, and what it checked is not right."""
+
+    FAILED = 2
+    """The command could not do it: wrong arguments, or an error that it printed."""
+
+    INTERRUPTED = 130
+    """Ctrl-C."""
 
 
 def print_json(value: Any) -> None:
@@ -24,3 +47,13 @@ def require_folder(file: Path | None, option: str) -> None:
             remedy=f"Create it, or pass another path to {option}",
             path=file,
         )
+
+
+@contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM do what Ctrl-C does, so that a command cleans up after itself."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

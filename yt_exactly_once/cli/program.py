@@ -15,7 +15,7 @@ from importlib import import_module
 
 import click
 
-from yt_exactly_once.cli.exit_codes import ExitCode
+from yt_exactly_once.cli.output import ExitCode
 from yt_exactly_once.errors import ExactlyOnceError
 from yt_exactly_once.operations.view import visible
 from yt_exactly_once.version import VERSION
@@ -55,7 +55,9 @@ _SHARED = {
     **dict.fromkeys(
         ("create_consumer", "create_ledger", "create_queue", "create_table"), "creating"
     ),
-    **dict.fromkeys(("rewind", "skip"), "moving"),
+    **dict.fromkeys(("repair", "rewind", "skip"), "moving"),
+    **dict.fromkeys(("checkpoints", "local"), "serving"),
+    "history": "ledger",
 }
 
 COMMANDS = {name: what for group in GROUPS.values() for name, what in group.items()}

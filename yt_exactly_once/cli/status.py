@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from yt_exactly_once.cli.exit_codes import ExitCode
 from yt_exactly_once.cli.options import (
     ClusterOptions,
     cluster_options,
@@ -18,7 +17,7 @@ from yt_exactly_once.cli.options import (
     option,
     query_option,
 )
-from yt_exactly_once.cli.output import print_json, require_folder
+from yt_exactly_once.cli.output import ExitCode, print_json, require_folder
 from yt_exactly_once.operations.view import console, remarks, rendered
 
 if TYPE_CHECKING:

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from yt_exactly_once.cli.exit_codes import ExitCode
 from yt_exactly_once.cli.options import BACKENDS, file_option, json_option, option, proxy_option
-from yt_exactly_once.cli.output import print_json, require_folder
-from yt_exactly_once.cli.signals import ended_by_sigterm
+from yt_exactly_once.cli.output import ExitCode, ended_by_sigterm, print_json, require_folder
 from yt_exactly_once.config import ClusterConfig
 
 if TYPE_CHECKING:

@@ -1,9 +1,13 @@
-"""`local`: an embedded cluster in the foreground."""
+"""`checkpoints` and `local`: servers in the foreground, and the files with their secrets.
+
+A command line is shown to every user of the machine, so a secret is kept in a file.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import secrets
 import signal
 import threading
 from pathlib import Path
@@ -12,17 +16,94 @@ from typing import Any
 import click
 
 from yt_exactly_once.cli.extras import require_extra
-from yt_exactly_once.cli.options import file_option, option, several
+from yt_exactly_once.cli.options import file_option, option, proxy_option, several
 from yt_exactly_once.cli.output import require_folder
-from yt_exactly_once.cli.secret_file import kept_secret
 from yt_exactly_once.errors import ConfigError
 
 TOKEN_VARIABLE = "YT_LOCAL_TOKEN"  # noqa: S105 - the name of a variable
+
+_STOPPING = {signal.SIGINT, signal.SIGTERM}
+_SECRET_BYTES = 16
 
 _FAULT_NAMES = (
     "command, count (1; null means no limit), after, probability, seed, seconds, code, message, when, "
     "proxy, match.PARAMETER"
 )
+
+
+def _kept_secret(file: Path, option: str) -> str:
+    """Return the secret in a file, created if missing; raise `ConfigError` if it cannot serve."""
+    try:
+        try:
+            descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            return _read(file, option)
+        secret = secrets.token_urlsafe(_SECRET_BYTES)
+        with os.fdopen(descriptor, "w") as opened:
+            opened.write(secret + "\n")
+    except OSError as error:
+        raise ConfigError(
+            f"The file with the secret cannot be used: {error.strerror}",
+            remedy=f"Pass another path to {option}",
+            path=file,
+        ) from error
+    return secret
+
+
+def _read(file: Path, option: str) -> str:
+    if file.stat().st_mode & 0o077:
+        raise ConfigError(
+            "Other users of the machine can read the file with the secret",
+            remedy=f"Run: chmod 600 {file}",
+            path=file,
+        )
+    secret = file.read_text().strip()
+    if not secret:
+        raise ConfigError(
+            "The file with the secret is empty",
+            remedy=f"Remove it, and {option} creates another one",
+            path=file,
+        )
+    return secret
+
+
+@click.command("checkpoints")
+@several(
+    "--root roots", "PATH", "Folder in Cypress that is served, with everything below", required=True
+)
+@option(
+    "--host", "A", "Address of this machine to listen on; 0.0.0.0 means all.", default="127.0.0.1"
+)
+@option("--port", "P", "Port; 0 takes any.", type=int, default=9870)
+@option(
+    "--address",
+    "HOST[:PORT]",
+    "Under which Spark's driver and executors reach the gateway.  [default: --host]",
+)
+@file_option(
+    "--secret-file",
+    "Where the secret is kept. A missing file is created, so the locations survive a restart.  "
+    "[default: a new secret with each start]",
+)
+@proxy_option
+def checkpoints(roots: tuple[str, ...], secret_file: Path | None, **address: Any) -> None:
+    """Let Spark keep checkpoints on YTsaurus, until Ctrl-C.
+
+    Prints one location per root. It contains the secret: who knows it can read and change the checkpoints.
+    """
+    require_extra("checkpoints")
+    from yt_exactly_once.checkpoints import checkpoints as open_checkpoints  # noqa: PLC0415 - needs the extra
+
+    secret = None if secret_file is None else _kept_secret(secret_file, "--secret-file")
+    # All threads inherit the mask, so no other thread takes the signal that this one waits for.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
+    try:
+        with open_checkpoints(secret=secret, roots=roots, **address) as store:
+            for root in roots:
+                click.echo(f"{root} {store.url(root)}")
+            signal.sigwait(_STOPPING)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _list_features(context: click.Context, _option: click.Parameter, wanted: bool) -> None:
@@ -86,7 +167,7 @@ def _fault_rules(
 )
 @file_option("--replay-faults", "Repeat the faults of a recorded plan.")
 @file_option("--record-faults", "At the end, write which request met which fault.")
-def command(
+def local(
     data_dir: Path,
     token_file: Path | None,
     feature_texts: tuple[str, ...],
@@ -112,7 +193,7 @@ def command(
         ) from error
     token = os.environ.get(TOKEN_VARIABLE) or None
     if token_file is not None:
-        token = kept_secret(token_file, "--token-file")
+        token = _kept_secret(token_file, "--token-file")
     rules = [*rules, *_recorded_faults(replay_faults)]
     require_folder(record_faults, "--record-faults")
     told_to_stop = threading.Event()
@@ -140,16 +221,12 @@ def _recorded_faults(plan: Path | None) -> list[Any]:
         return []
     try:
         rules = json.loads(plan.read_text())
-    except (OSError, ValueError) as error:
+        if not isinstance(rules, list):
+            raise TypeError("it is not a list of rules")  # noqa: TRY301 - as if it could not be read
+    except (OSError, TypeError, ValueError) as error:
         raise ConfigError(
             f"The plan of faults cannot be read: {error}",
             remedy="Pass --replay-faults a file that --record-faults has written",
             path=plan,
         ) from error
-    if not isinstance(rules, list):
-        raise ConfigError(
-            "The plan of faults is not a list of rules",
-            remedy="Pass --replay-faults a file that --record-faults has written",
-            path=plan,
-        )
     return rules
