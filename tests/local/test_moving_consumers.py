@@ -7,7 +7,7 @@ import pytest
 
 from tests.local.pipelines import Pipeline
 from yt_exactly_once.errors import ConfigError, ConflictError, OffsetConflictError
-from yt_exactly_once.operations.moves import Direction, move_consumer, plan_move, require_stopped
+from yt_exactly_once.operations.moves import move_consumer, plan_move, require_stopped
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def pipeline(cluster, tmp):
 def plan(pipeline, direction, to, **options):
     return plan_move(
         pipeline.connection,
-        Direction(direction),
+        direction,
         pipeline.queue,
         pipeline.consumer,
         to,
@@ -51,9 +51,9 @@ def test_consumer_is_moved_in_every_partition(pipeline, direction, to, moved):
     at_stake = found.repeated if direction == "rewind" else found.lost
     assert at_stake == sum(abs(6 - offset) for offset in moved.values())
     assert found.repeated + found.lost == at_stake
-    (affected,) = found.affected
-    assert (affected.row.entry.query_id, affected.row.entry.batch_id) == (pipeline.query, 0)
-    assert ("be there twice" in affected.meaning) == (direction == "rewind")
+    ((row, meaning),) = found.affected
+    assert (row.entry.query_id, row.entry.batch_id) == (pipeline.query, 0)
+    assert ("be there twice" in meaning) == (direction == "rewind")
     move_consumer(pipeline.connection, found.source)
     assert offsets(pipeline) == moved
     pipeline.feed(10)
@@ -90,9 +90,11 @@ def test_running_query_is_noticed(pipeline):
     found = plan(pipeline, "rewind", "earliest")
     connection = pipeline.connection
     with pytest.raises(ConflictError, match="less than 60 s ago"):
-        require_stopped(connection, found, look_seconds=0)
+        require_stopped(connection, found, look_seconds=0, quiet_seconds=60)
     with pytest.raises(ConflictError, match="is running"):
-        require_stopped(connection, found, quiet_seconds=0, sleep=lambda _: pipeline.run(1))
+        require_stopped(
+            connection, found, look_seconds=5, quiet_seconds=0, sleep=lambda _: pipeline.run(1)
+        )
     with pytest.raises(ConflictError, match="Stop the query"):
         move_consumer(connection, found.source)
     assert offsets(pipeline) == {0: 7, 1: 7}

@@ -12,7 +12,7 @@ from yt_exactly_once.cli.output import ExitCode, print_json
 from yt_exactly_once.operations.view import console, seconds, shown
 
 if TYPE_CHECKING:
-    from yt_exactly_once.operations.ledgers import Judged, LedgerRow
+    from yt_exactly_once.operations.ledgers import LedgerRow
 
 
 _FORMATS = ["%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d"]
@@ -143,10 +143,20 @@ def prune(
     unknown = set(queries) - {one.row.entry.query_id for one in judged}
     if unknown:
         raise click.UsageError(f"The ledger has no query {', '.join(sorted(unknown))}")
-    told = [{**one.to_json(), "removed": one in chosen} for one in judged]
+    told = [
+        {
+            "query": one.row.entry.query_id,
+            "target": one.row.entry.target,
+            "batch": one.row.entry.batch_id,
+            "verdict": one.use.value,
+            "why": one.why,
+            "removed": one in chosen,
+            "ledger": one.row.ledger,
+        }
+        for one in judged
+    ]
     if not as_json:
-        cells = (_judged_cells(one, removed=one in chosen) for one in judged)
-        console().print(shown(cells, "no entries"))
+        console().print(shown(told, "no entries"))
     if chosen and not yes:
         click.confirm(f"Remove {len(chosen)} entries?", abort=True, err=True)
     for one in chosen:
@@ -155,16 +165,6 @@ def prune(
         print_json(told)
     elif chosen:
         click.echo(f"removed {len(chosen)} entries")
-
-
-def _judged_cells(one: Judged, *, removed: bool) -> dict[str, Any]:
-    known = _cells(one.row)
-    return {
-        **{name: known[name] for name in ("query", "target", "batch>", "age>")},
-        "verdict": one.use.value,
-        "why": one.why,
-        "removed": "yes" if removed else "no",
-    }
 
 
 @click.command("history")
@@ -211,9 +211,7 @@ def _batch_cells(row: LedgerRow) -> dict[str, Any]:
         "query": entry.query_id[:8],
         "target": entry.target,
         "batch>": entry.batch_id,
-        "source rows>": sum(
-            part.end - part.start for parts in entry.offsets.values() for part in parts.values()
-        ),
+        "source rows>": entry.source_rows,
         "rows>": tally.rows,
         "rejected>": tally.rejected_rows,
         "bytes>": tally.bytes,

@@ -20,7 +20,7 @@ from yt_exactly_once.cli.output import ExitCode, print_json
 from yt_exactly_once.operations.view import console, shown
 
 if TYPE_CHECKING:
-    from yt_exactly_once.operations.moves import Plan
+    from yt_exactly_once.operations.moves import Direction, Plan
     from yt_exactly_once.operations.repair import Repair
 
 
@@ -51,7 +51,7 @@ batch has left it. Otherwise it stops with OffsetConflictError. What is said fir
 """
 
 
-def _moving(direction: str, how: str) -> click.Command:
+def _moving(direction: Direction, how: str) -> click.Command:
     @click.command(direction, help=_EXPLAINED.format(how))
     @click.argument("consumer")
     @click.argument("queue")
@@ -119,7 +119,7 @@ def _moving(direction: str, how: str) -> click.Command:
         connection = cluster.connect()
         plan = moves.plan_move(
             connection,
-            moves.Direction(direction),
+            direction,
             queue,
             consumer,
             to,
@@ -158,10 +158,10 @@ def _print(plan: Plan) -> None:
         f"with a new checkpoint, {plan.repeated} committed rows are read again, and {plan.lost} rows that "
         "are not committed are never read"
     )
-    for one in plan.affected:
-        entry = one.row.entry
+    for row, meaning in plan.affected:
+        entry = row.entry
         click.echo(
-            f"query {entry.query_id}, target {entry.target}, batch {entry.batch_id}: {one.meaning}."
+            f"query {entry.query_id}, target {entry.target}, batch {entry.batch_id}: {meaning}."
         )
     if not plan.affected:
         click.echo("No ledger that was found has a query with this consumer.")
@@ -219,9 +219,7 @@ def repair(
         if not as_json:
             _print_repairs(plans)
         if is_applied:
-            repairing.accept(plans, repeated=accept_repeated, lost=accept_lost)
-            for plan in plans:
-                repairing.apply(connection, plan)
+            repairing.apply(connection, plans, repeated=accept_repeated, lost=accept_lost)
     if as_json:
         print_json([{**plan.to_json(), "applied": is_applied} for plan in shown])
     elif is_applied:

@@ -236,6 +236,12 @@ class LedgerEntry:
         """Rows of the batch in all targets whose tallies are known, rejected ones included."""
         return sum(tally.rows + tally.rejected_rows for tally in self.tallies.values())
 
+    @property
+    def source_rows(self) -> int:
+        """Rows of the queues in the batch."""
+        every = (part for parts in self.offsets.values() for part in parts.values())
+        return sum(part.end - part.start for part in every)
+
     def offset(self, source: SourceKey, partition: int) -> PartitionOffset | None:
         """Return where the batch left a partition, if it knew it."""
         return self.offsets.get(source, {}).get(partition)

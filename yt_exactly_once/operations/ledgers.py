@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from yt_exactly_once import advice, errors
 from yt_exactly_once.commit.entry import (
@@ -251,19 +251,12 @@ class Use(StrEnum):
     """The target does not exist any more."""
 
 
-@dataclass(frozen=True)
-class Judged:
+class Judged(NamedTuple):
     """An entry, and who may need it."""
 
     row: LedgerRow
     use: Use
     why: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what decides about the entry, for programs."""
-        batch = {"ledger": self.row.ledger, "batch": self.row.entry.batch_id}
-        names = {"query": self.row.entry.query_id, "target": self.row.entry.target}
-        return {**batch, **names, "verdict": self.use.value, "why": self.why}
 
 
 def judge_entries(connection: Connection, ledger: str) -> list[Judged]:

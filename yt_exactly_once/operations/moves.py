@@ -12,8 +12,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
@@ -37,39 +36,15 @@ from yt_exactly_once.ytsaurus.tables import describe_table
 if TYPE_CHECKING:
     from yt_exactly_once.ytsaurus.client import Connection
 
-QUIET_SECONDS = 60.0
-"""A query whose ledger entry is younger is taken for running."""
-
-LOOK_SECONDS = 5.0
-"""Time between the two looks at the consumer and the ledgers."""
-
 EARLIEST, LATEST, LEDGER = "earliest", "latest", "ledger"
 
 To = int | str | datetime
 """An offset, `earliest`, `latest`, `ledger`, or a time with a zone: the first row that is not older."""
 
 _STAMP = pa.schema([pulled_field("stamp", pa.uint64(), TIMESTAMP_COLUMN)])
+Direction = Literal["rewind", "skip"]
+
 _AT_STAKE = {"repeated": "get into a target twice", "lost": "never get into a target"}
-
-
-class Direction(StrEnum):
-    """Where a consumer is moved."""
-
-    REWIND = "rewind"
-    SKIP = "skip"
-
-
-@dataclass(frozen=True)
-class Affected:
-    """A query whose consumer moves, and what that does to its target and its checkpoint."""
-
-    row: LedgerRow
-    meaning: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Return everything, for programs."""
-        batch = {"ledger": self.row.ledger, "batch": self.row.entry.batch_id}
-        return {**self.row.key, **batch, "meaning": self.meaning}
 
 
 @dataclass(frozen=True)
@@ -79,7 +54,8 @@ class Plan:
     Attributes:
         source: the consumer, and where it is and will be in each partition that it moves in.
         stays: partitions that are already there or beyond.
-        affected: the queries that read with this consumer, as far as ledgers say.
+        affected: the queries that read with this consumer, as far as ledgers say, and what the move does to
+            the target and the checkpoint of each.
         repeated: rows that are in a target, and that a new checkpoint reads again.
         lost: rows that are in no target, and that a new checkpoint never reads.
     """
@@ -87,7 +63,7 @@ class Plan:
     direction: Direction
     source: SourceRange
     stays: tuple[int, ...]
-    affected: tuple[Affected, ...]
+    affected: tuple[tuple[LedgerRow, str], ...]
     repeated: int
     lost: int
 
@@ -95,12 +71,16 @@ class Plan:
         """Return everything, for programs."""
         source = self.source
         moves = [{"partition": one, "old": old, "new": new} for one, old, new in source.partitions]
+        affected = [
+            {**row.key, "ledger": row.ledger, "batch": row.entry.batch_id, "meaning": meaning}
+            for row, meaning in self.affected
+        ]
         return {
             **{name: getattr(source, name) for name in ("cluster", "queue", "consumer")},
             **{name: getattr(self, name) for name in ("stays", "repeated", "lost")},
-            "direction": self.direction.value,
+            "direction": self.direction,
             "moves": moves,
-            "affected": [one.to_json() for one in self.affected],
+            "affected": affected,
         }
 
 
@@ -108,8 +88,8 @@ def require_stopped(
     connection: Connection,
     plan: Plan,
     *,
-    look_seconds: float = LOOK_SECONDS,
-    quiet_seconds: float = QUIET_SECONDS,
+    look_seconds: float,
+    quiet_seconds: float,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
     """Check that no query moves the consumer or writes its ledger.
@@ -117,6 +97,10 @@ def require_stopped(
     It looks twice, and wants the last batch of each query to be old enough, or raises `ConflictError`. A
     running query without new rows, or with a trigger that is longer than both times, cannot be told from a
     stopped one.
+
+    Args:
+        look_seconds: time between the two looks.
+        quiet_seconds: a query whose ledger entry is younger is taken for running.
     """
     before = _seen(connection, plan)
     young = [
@@ -181,7 +165,7 @@ def _seen(connection: Connection, plan: Plan) -> tuple[Mapping[int, int], list[L
     source = plan.source
     remote = RemoteQueue(connection, source.queue, source.consumer)
     at = remote.stored_offsets(source.cluster, [part.partition for part in source.partitions])
-    wanted = [(one.row.ledger, one.row.key) for one in plan.affected]
+    wanted = [(row.ledger, row.key) for row, _ in plan.affected]
     rows = [
         row
         for row in read_ledger(connection, *sorted({ledger for ledger, _ in wanted}))
@@ -261,16 +245,15 @@ def plan_move(
         else:
             new = _place(connection, queue, partition, bounds[partition], to)
         forward = new > old
-        if new == old or forward != (direction is Direction.SKIP):
+        if new == old or forward != (direction == "skip"):
             stays.append(partition)
         else:
             moves.append(PartitionRange(partition, old, new))
     if not moves:
-        other = Direction.SKIP if direction is Direction.REWIND else Direction.REWIND
+        other = "skip" if direction == "rewind" else "rewind"
         raise ConfigError(
-            f"There is nothing to {direction.value}: the consumer is already there, or would move the "
-            "other way",
-            remedy=f"Look at it: yt-exactly-once status. Or use {other.value}",
+            f"There is nothing to {direction}: the consumer is already there, or would move the other way",
+            remedy=f"Look at it: yt-exactly-once status. Or use {other}",
             queue=queue,
             consumer=consumer,
         )
@@ -286,7 +269,9 @@ def plan_move(
         direction=direction,
         source=SourceRange(cluster, queue, consumer, tuple(moves)),
         stays=tuple(stays),
-        affected=tuple(_affected(connection, row, parts, places, repeated) for row, parts in reads),
+        affected=tuple(
+            (row, _meaning(connection, row, parts, places, repeated)) for row, parts in reads
+        ),
         repeated=0 if to == LEDGER else repeated,
         lost=0 if to == LEDGER else lost,
     )
@@ -303,30 +288,25 @@ def _read(
     }
 
 
-def _affected(
+def _meaning(
     connection: Connection,
     row: LedgerRow,
     parts: Mapping[int, PartitionOffset] | None,
     places: Mapping[int, int],
     repeated: int,
-) -> Affected:
+) -> str:
+    """Say what a move does to a query's target and checkpoint."""
     if parts is None:
-        meaning = (
+        return (
             "It has read another queue that was there, and no row of this one. With "
             "fail_on_data_loss=false in the source, its checkpoint continues at the first row. Leave the "
             "consumer where it is: the source moves it"
         )
-    elif all(part.left <= places.get(n, 0) <= part.end for n, part in parts.items()):
-        meaning = "Its checkpoint continues: start the query as it was"
-    else:
-        meaning = _meaning(connection, row.entry.target, repeated)
-    return Affected(row, meaning)
-
-
-def _meaning(connection: Connection, target: str, repeated: int) -> str:
+    if all(part.left <= places.get(n, 0) <= part.end for n, part in parts.items()):
+        return "Its checkpoint continues: start the query as it was"
     checkpoint = "Its checkpoint then stops with OffsetConflictError: start with a new one"
     try:
-        is_sorted = describe_table(connection, target).is_sorted
+        is_sorted = describe_table(connection, row.entry.target).is_sorted
     except TableError:
         return f"There is no target to write to. {checkpoint}"
     if not repeated:

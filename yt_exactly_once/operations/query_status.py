@@ -17,11 +17,11 @@ STUCK_SECONDS = 300.0
 """A query with rows to read that has committed nothing for so long, and for ten batches, is reported."""
 
 _OF_ENTRY = (
-    *("query_id", "run_id", "transaction_id", "application"),
+    *("query_id", "run_id", "transaction_id", "application", "source_rows"),
     *("mode", "attempts", "committed_at", "seconds"),
 )
 _OF_QUERY = (
-    *("age_seconds", "source_rows", "successor", "lag_rows"),
+    *("age_seconds", "successor", "lag_rows"),
     *("rows_in", "rows_out", "catch_up_seconds", "hints", "problems"),
 )
 _LONG = 10
@@ -160,12 +160,6 @@ class QueryStatus:
         return self.entry.application or self.entry.query_id[:8]
 
     @property
-    def source_rows(self) -> int:
-        """Rows of the queues in the last batch."""
-        every = (part for parts in self.entry.offsets.values() for part in parts.values())
-        return sum(part.end - part.start for part in every)
-
-    @property
     def lag_rows(self) -> int:
         """Rows that are not committed, in all queues."""
         return sum(queue.lag_rows for queue in self.queues)
@@ -173,7 +167,7 @@ class QueryStatus:
     @property
     def rows_out(self) -> float | None:
         """Rows of the queues that the last batch has taken per second; at most, as Spark needs time too."""
-        return self.source_rows / self.entry.seconds if self.entry.seconds else None
+        return self.entry.source_rows / self.entry.seconds if self.entry.seconds else None
 
     @property
     def rows_in(self) -> float | None:
@@ -202,7 +196,7 @@ class QueryStatus:
                 f"{self.rows_in:.0f} rows per second arrive, and its last batch took {self.rows_out:.0f}: "
                 "the lag grows"
             )
-        took, rows = self.entry.seconds, self.source_rows
+        took, rows = self.entry.seconds, self.entry.source_rows
         if 0 < rows * _SMALL_PART < self.lag_rows and took < _SHORT_SECONDS:
             found.append(
                 f"its last batch had {rows} rows, and {self.lag_rows} wait. Larger batches are "

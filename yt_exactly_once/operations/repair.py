@@ -270,8 +270,15 @@ def plan_repairs(
     return found
 
 
-def accept(repairs: Sequence[Repair], *, repeated: int, lost: int) -> None:
-    """Check that the rows at stake were accepted; raise `ConfigError` if not, or if a person must decide."""
+def apply(
+    connection: Connection, repairs: Sequence[Repair], *, repeated: int = 0, lost: int = 0
+) -> None:
+    """Do the steps of all plans, in order, if the rows at stake were accepted.
+
+    Raises:
+        ConfigError: they were not, or a person must decide. Nothing was changed.
+        ConflictError: a query or its consumer has moved since.
+    """
     for repair in repairs:
         if repair.open:
             raise ConfigError(
@@ -283,9 +290,6 @@ def accept(repairs: Sequence[Repair], *, repeated: int, lost: int) -> None:
         repeated=(sum(one.repeated for one in repairs), repeated),
         lost=(sum(one.lost for one in repairs), lost),
     )
-
-
-def apply(connection: Connection, repair: Repair) -> None:
-    """Do the steps of a plan, in order; raise `ConflictError` if query or consumer have moved since."""
-    for step in repair.steps:
-        step.act(connection, repair.row)
+    for repair in repairs:
+        for step in repair.steps:
+            step.act(connection, repair.row)
