@@ -22,9 +22,8 @@ from yt_exactly_once.errors import AccessError, ClusterUnavailableError
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.operations.doctor import cluster as around
 from yt_exactly_once.operations.doctor import machine, spark_settings
-from yt_exactly_once.operations.doctor.finding import Level
 from yt_exactly_once.operations.doctor.run import examine
-from yt_exactly_once.operations.doctor.subject import Queue, Subject
+from yt_exactly_once.operations.doctor.subject import Level, Queue, Subject
 from yt_exactly_once.ytsaurus.client import Connection
 
 TEXT = {"name": "v", "type": "string"}
@@ -173,9 +172,8 @@ def test_fault_in_tables_is_found(client, healthy, fault):
         ({"frame": pa.schema([("v", pa.int64())])}, "columns", FAIL),
         ({"conf": {RETAINED: "2"}}, RETAINED, WARN),
         ({"conf": {RETAINED: " ", SPECULATION: ""}}, RETAINED, FAIL),
-        ({"conf": {"spark.driver.maxResultSize": "1m"}}, "spark.driver.maxResultSize", FAIL),
+        ({"conf": {"spark.driver.maxResultSize": "1m"}}, "spark.driver.maxResultSize", WARN),
         ({"conf": {"spark.driver.maxResultSize": "much"}}, "spark.driver.maxResultSize", FAIL),
-        ({"conf": {"spark.executor.pyspark.memory": "1"}}, "spark.executor.pyspark.memory", WARN),
         ({"conf": {"spark.yt.write.dynBatchSize": "many"}}, "spark.yt.write.dynBatchSize", FAIL),
         ({"conf": {SPECULATION: "true"}, "mode": DeliveryMode.AT_LEAST_ONCE}, SPECULATION, WARN),
     ],

@@ -21,7 +21,7 @@ from yt_exactly_once.config import ROWS_PER_TABLET_LIMIT, DeliveryMode
 from yt_exactly_once.operations.view import console
 
 if TYPE_CHECKING:
-    from yt_exactly_once.operations.doctor.finding import Finding, Level
+    from yt_exactly_once.operations.doctor.subject import Finding, Level
 
 _COLOURS = {
     "ok": "green",
@@ -103,9 +103,8 @@ def command(
     """
     from yt_exactly_once.operations.creating import parse_schema  # noqa: PLC0415 - needs the client
     from yt_exactly_once.operations.doctor import spark_settings  # noqa: PLC0415 - needs the client
-    from yt_exactly_once.operations.doctor.finding import Level  # noqa: PLC0415
     from yt_exactly_once.operations.doctor.run import examine  # noqa: PLC0415
-    from yt_exactly_once.operations.doctor.subject import Queue, Subject  # noqa: PLC0415
+    from yt_exactly_once.operations.doctor.subject import Level, Queue, Subject  # noqa: PLC0415
 
     if len(consumers) not in {0, 1, len(queues)}:
         raise click.UsageError("Give one --consumer for all queues, or one for each --queue")

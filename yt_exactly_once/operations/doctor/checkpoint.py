@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 from yt_exactly_once import advice
 from yt_exactly_once.commit.notes import FOLDER, Note, NoteKind, digest_of_path, lack_notes
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.operations.doctor.finding import Finding, note, ok, problem, warning
 from yt_exactly_once.operations.doctor.queries import rows_of_targets
+from yt_exactly_once.operations.doctor.subject import Finding, Subject, note, ok, problem, warning
 from yt_exactly_once.spark.query.offset_log import QueueOffset
 from yt_exactly_once.spark.storage import open_storage, shown
 from yt_exactly_once.ytsaurus.browsing import attributes_of, cluster_of
 
 if TYPE_CHECKING:
-    from yt_exactly_once.operations.doctor.subject import Subject
     from yt_exactly_once.operations.ledgers import LedgerRow
     from yt_exactly_once.spark.storage import Storage
     from yt_exactly_once.ytsaurus.client import Connection

@@ -11,8 +11,9 @@ from urllib.parse import urlsplit
 
 from yt_exactly_once import advice
 from yt_exactly_once.errors import AccessError, ExactlyOnceError
-from yt_exactly_once.operations.doctor.finding import (
+from yt_exactly_once.operations.doctor.subject import (
     Finding,
+    Subject,
     note,
     ok,
     problem,
@@ -24,7 +25,6 @@ from yt_exactly_once.ytsaurus.browsing import attributes_of, may, now, proxies_o
 from yt_exactly_once.ytsaurus.reach import Address, require_proxy
 
 if TYPE_CHECKING:
-    from yt_exactly_once.operations.doctor.subject import Subject
     from yt_exactly_once.ytsaurus.client import Connection
 
 Need = tuple[str, str, str]

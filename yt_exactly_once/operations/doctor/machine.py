@@ -6,17 +6,13 @@ import platform
 from collections.abc import Iterator
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, requires, version
-from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 
 from yt_exactly_once.errors import JavaNotFoundError
-from yt_exactly_once.operations.doctor.finding import Finding, note, ok, problem, warning
+from yt_exactly_once.operations.doctor.subject import Finding, Subject, note, ok, problem, warning
 from yt_exactly_once.spark.executors import unfit_python
 from yt_exactly_once.spark.java import require_java
-
-if TYPE_CHECKING:
-    from yt_exactly_once.operations.doctor.subject import Subject
 
 _PACKAGE = "yt-exactly-once"
 _DRIVER = "ytsaurus-rpc-driver"

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.errors import ExactlyOnceError
-from yt_exactly_once.operations.doctor.finding import Finding, counted, ok, problem, warning
+from yt_exactly_once.operations.doctor.subject import (
+    Finding,
+    Subject,
+    counted,
+    ok,
+    problem,
+    warning,
+)
 from yt_exactly_once.operations.ledgers import LedgerRow, entries_of, overlaps_and_gaps
 from yt_exactly_once.operations.query_status import QueryStatus
 from yt_exactly_once.operations.status import statuses
 from yt_exactly_once.ytsaurus.browsing import attributes_of
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.rows import session_prefix, sessions_of
-
-if TYPE_CHECKING:
-    from yt_exactly_once.operations.doctor.subject import Subject
 
 Commands = dict[tuple[str, str], str]
 

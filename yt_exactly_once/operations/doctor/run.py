@@ -15,12 +15,11 @@ from yt_exactly_once.operations.doctor import (
     spark_settings,
     tables,
 )
-from yt_exactly_once.operations.doctor.finding import Finding, refused, unknown
+from yt_exactly_once.operations.doctor.subject import Finding, Subject, refused, unknown
 from yt_exactly_once.ytsaurus.client import Connection
 
 if TYPE_CHECKING:
     from yt_exactly_once.config import ClusterConfig
-    from yt_exactly_once.operations.doctor.subject import Subject
 
 
 def examine(

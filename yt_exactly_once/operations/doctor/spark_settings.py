@@ -15,17 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.operations.doctor.finding import Finding, note, ok, problem, warning
+from yt_exactly_once.operations.doctor.subject import Finding, Subject, note, ok, problem, warning
 from yt_exactly_once.ytsaurus.browsing import attributes_of
 
 if TYPE_CHECKING:
-    from yt_exactly_once.operations.doctor.subject import Subject
     from yt_exactly_once.ytsaurus.client import Connection
 
 RETAINED = "spark.sql.streaming.minBatchesToRetain"
 RESULT_SIZE = "spark.driver.maxResultSize"
-PYTHON_MEMORY = "spark.executor.pyspark.memory"
-OVERHEAD = "spark.executor.memoryOverhead"
 SPECULATION = "spark.speculation"
 BATCH_ROWS = "spark.yt.write.dynBatchSize"
 
@@ -33,14 +30,9 @@ _WANTED = {
     RETAINED: "a number of batches",
     BATCH_ROWS: "a positive number of rows",
     RESULT_SIZE: "a size such as 2g",
-    PYTHON_MEMORY: "a size such as 1g",
-    OVERHEAD: "a size such as 1g",
 }
 _DEFAULTS = {RETAINED: "100", RESULT_SIZE: "1g", SPECULATION: "false"}
 _FEW_BATCHES = 10
-_PYTHON_ROOM = 4
-"""How many times a Python worker holds the bytes of a partition: as pulled, as Arrow, and in between."""
-
 _SIZE = re.compile(r"(\d+)\s*([kmgtp]?)i?b?", re.IGNORECASE)
 _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 
@@ -75,14 +67,10 @@ def examine(subject: Subject, connection: Connection | None) -> Iterator[Finding
             "Every speculative copy of a task writes its rows again",
             f"--conf {SPECULATION}=false, or another mode",
         )
-    size = None if connection is None else _batch_bytes(subject, connection)
     limit = _number(known, RESULT_SIZE)
     if limit and subject.mode.traits.through_driver:
-        yield _result_size(subject, known[RESULT_SIZE], limit, size)
-    for name in (PYTHON_MEMORY, OVERHEAD):
-        room = _number(known, name) if name in known else None
-        if room is not None:
-            yield _python_memory(name, known[name], room, size)
+        size = None if connection is None else _batch_bytes(subject, connection)
+        yield _result_size(known[RESULT_SIZE], limit, size)
 
 
 def _number(known: Mapping[str, str], name: str) -> int | None:
@@ -92,8 +80,7 @@ def _number(known: Mapping[str, str], name: str) -> int | None:
     found = _SIZE.fullmatch(known[name])
     if found is None:
         return None
-    unit = found[2].lower() or ("" if name == RESULT_SIZE else "m")
-    return int(found[1]) << (10 * _UNITS[unit])
+    return int(found[1]) << (10 * _UNITS[found[2].lower()])
 
 
 def _retained(text: str) -> Finding:
@@ -107,11 +94,11 @@ def _retained(text: str) -> Finding:
     return ok(RETAINED, f"Spark keeps the log of {text} batches")
 
 
-def _batch_bytes(subject: Subject, connection: Connection) -> tuple[int, int] | None:
-    """Estimate the bytes of the largest batch, and of its largest partition, from the queues' statistics."""
+def _batch_bytes(subject: Subject, connection: Connection) -> int | None:
+    """Estimate the bytes of the largest batch from the queues' statistics."""
     if subject.max_rows_per_partition is None:
         return None
-    batch = partition = 0
+    batch = 0
     for queue in subject.queues:
         names = ["tablet_count", "row_count", "uncompressed_data_size"]
         found = attributes_of(connection, queue.path, names) or {}
@@ -119,34 +106,21 @@ def _batch_bytes(subject: Subject, connection: Connection) -> tuple[int, int] | 
         if not rows or "uncompressed_data_size" not in found:
             return None
         row = int(found["uncompressed_data_size"]) / rows
-        of_one = int(row * subject.max_rows_per_partition)
-        batch += of_one * int(found["tablet_count"])
-        partition = max(partition, of_one)
-    return (batch, partition) if batch else None
+        batch += int(row * subject.max_rows_per_partition) * int(found["tablet_count"])
+    return batch or None
 
 
-def _result_size(subject: Subject, text: str, limit: int, size: tuple[int, int] | None) -> Finding:
-    if size is None or size[0] <= limit:
+def _result_size(text: str, limit: int, size: int | None) -> Finding:
+    if size is None or size <= limit:
         return ok(RESULT_SIZE, f"{RESULT_SIZE} is {text}")
-    return problem(
-        RESULT_SIZE,
-        f"{RESULT_SIZE} is {text}, and a full batch has about {_shown(size[0])}, by the average row of the "
-        "queues",
-        f"In {subject.mode} mode the rows of a batch go through the driver. Spark ends a job that brings "
-        "more",
-        f"--conf {RESULT_SIZE}={_shown(2 * size[0])}, with as much more spark.driver.memory, or a smaller "
-        "max_rows_per_partition",
-    )
-
-
-def _python_memory(name: str, text: str, limit: int, size: tuple[int, int] | None) -> Finding:
-    if size is None or size[1] * _PYTHON_ROOM <= limit:
-        return ok(name, f"{name} is {text}")
     return warning(
-        name,
-        f"{name} is {text}, and a partition of a full batch has about {_shown(size[1])}",
-        "The source reads a partition in a Python worker, which holds it several times",
-        f"--conf {name}={_shown(size[1] * _PYTHON_ROOM)}, or a smaller max_rows_per_partition",
+        RESULT_SIZE,
+        f"{RESULT_SIZE} is {text}, and a full batch has about {_shown(size)}, by the average row of the "
+        "queues",
+        "Spark ends a job that brings more to the driver. The tasks then send the rows, but they cannot if "
+        "the query keeps state, shuffles, or writes in another way than rows of one target",
+        f"--conf {RESULT_SIZE}={_shown(2 * size)}, with as much more spark.driver.memory, or a smaller "
+        "max_rows_per_partition",
     )
 
 

@@ -10,8 +10,10 @@ from yt_exactly_once.codec.rejects import REJECT_SCHEMA
 from yt_exactly_once.codec.schema import TableSchema, check_frame
 from yt_exactly_once.commit.entry import LEDGER_MARK, LEDGER_SCHEMA, require_known_ledger
 from yt_exactly_once.errors import NewerFormatError, SchemaMismatchError, TableError
-from yt_exactly_once.operations.doctor.finding import (
+from yt_exactly_once.operations.doctor.queries import repair_commands
+from yt_exactly_once.operations.doctor.subject import (
     Finding,
+    Subject,
     counted,
     note,
     ok,
@@ -19,13 +21,11 @@ from yt_exactly_once.operations.doctor.finding import (
     refused,
     warning,
 )
-from yt_exactly_once.operations.doctor.queries import repair_commands
 from yt_exactly_once.ytsaurus import tables
 from yt_exactly_once.ytsaurus.browsing import attributes_of, cluster_of, registration
 from yt_exactly_once.ytsaurus.queues import RemoteQueue, require_consumer
 
 if TYPE_CHECKING:
-    from yt_exactly_once.operations.doctor.subject import Subject
     from yt_exactly_once.ytsaurus.client import Connection
 
 _WHY = "Rows are written in tablet transactions, and only mounted dynamic tables take part in them"
