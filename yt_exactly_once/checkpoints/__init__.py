@@ -3,6 +3,6 @@
 Stock Spark has a client for WebHDFS, so `checkpointLocation` can lie on YTsaurus without a jar.
 """
 
-from yt_exactly_once.checkpoints.store import Checkpoints, RunningGateway, checkpoints, gateway_at
+from yt_exactly_once.checkpoints.store import Checkpoints, checkpoints, gateway_at
 
-__all__ = ["Checkpoints", "RunningGateway", "checkpoints", "gateway_at"]
+__all__ = ["Checkpoints", "checkpoints", "gateway_at"]

@@ -85,10 +85,6 @@ class Places:
         """Serve another folder."""
         self._roots.add(root)
 
-    def serves(self, parts: Parts) -> bool:
-        """Return whether a path is in a served folder, or is one."""
-        return self.root_of(parts) is not None
-
     def root_of(self, parts: Parts) -> Parts | None:
         """Return the served folder that a path is in; the innermost one of several."""
         found = [root for root in self._roots if parts[: len(root)] == root]
@@ -109,7 +105,7 @@ class Places:
                 "--secret-file it has another secret after each start",
             )
         parts = names[1:]
-        if ".." in parts or not self.serves(parts):
+        if ".." in parts or self.root_of(parts) is None:
             raise AccessError(
                 "The gateway does not serve this path",
                 remedy="Ask store.url() for each checkpoint, or start the gateway with a --root that "

@@ -11,8 +11,9 @@ import asyncio
 import resource
 import socket
 import threading
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from tempfile import SpooledTemporaryFile
@@ -124,22 +125,22 @@ class _Connection(HttpToolsProtocol):
             self._deadline = None
 
 
-class GatewayServer:
-    """Listens from its construction, or raises `ConfigError`, and serves between `start` and `stop`."""
+@contextmanager
+def serving(webhdfs: WebHdfs, host: str, port: int) -> Iterator[int]:
+    """Serve in a thread, and give the port; raise `ConfigError` if the address cannot be listened on.
 
-    def __init__(self, webhdfs: WebHdfs, host: str, port: int) -> None:
-        self._webhdfs = webhdfs
-        try:
-            self._listener = socket.create_server((host, port), backlog=_BACKLOG)
-        except OSError as error:
-            raise ConfigError(
-                f"The checkpoint gateway cannot listen on {host}:{port}: {error}",
-                remedy="Pass an address of this machine and a free port; port 0 takes any",
-            ) from error
-        self.port: int = self._listener.getsockname()[1]
-        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="yt-checkpoints")
+    At the end the requests under way are finished.
+    """
+    try:
+        listener = socket.create_server((host, port), backlog=_BACKLOG)
+    except OSError as error:
+        raise ConfigError(
+            f"The checkpoint gateway cannot listen on {host}:{port}: {error}",
+            remedy="Pass an address of this machine and a free port; port 0 takes any",
+        ) from error
+    with listener, ThreadPoolExecutor(_THREADS, thread_name_prefix="yt-checkpoints") as pool:
         config = uvicorn.Config(
-            self._application,
+            _Application(webhdfs, pool),
             http=partial(_Connection, _Door()),  # type: ignore[arg-type]
             loop="asyncio",
             interface="asgi3",
@@ -152,34 +153,38 @@ class GatewayServer:
             server_header=False,
             timeout_graceful_shutdown=_GRACE_SECONDS,
         )
-        self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(
-            target=self._serve, name="yt-checkpoints-server", daemon=True
+        server = uvicorn.Server(config)
+        thread = threading.Thread(
+            target=server.run, args=([listener],), name="yt-checkpoints-server", daemon=True
         )
+        thread.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            server.should_exit = True
+            thread.join(_GRACE_SECONDS + _START_SECONDS)
+            pool.shutdown(cancel_futures=True)
 
-    def start(self) -> None:
-        """Serve in a thread."""
-        self._thread.start()
 
-    def stop(self) -> None:
-        """Finish the requests under way, and serve no more."""
-        self._server.should_exit = True
-        self._thread.join(_GRACE_SECONDS + _START_SECONDS)
-        self._pool.shutdown(wait=True, cancel_futures=True)
-        self._listener.close()
+class _Application:
+    """The gateway for one request after the other, as ASGI wants it."""
 
-    def _serve(self) -> None:
-        asyncio.run(self._server.serve([self._listener]))
+    def __init__(self, webhdfs: WebHdfs, pool: ThreadPoolExecutor) -> None:
+        self._webhdfs = webhdfs
+        self._pool = pool
 
-    async def _application(
-        self, scope: MutableMapping[str, Any], receive: Receive, send: Send
-    ) -> None:
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         connection: _Connection = scope["yt.connection"]
         with SpooledTemporaryFile(max_size=_IN_MEMORY) as body:
             request = _request(scope, body)
             has_body = _has_body(scope)
             try:
-                answer = self._without_cluster(scope, request)
+                if not scope["path"].startswith(f"{PREFIX}/"):
+                    raise RequestRefusedError(
+                        "This is a gateway for Spark's checkpoints, and it speaks WebHDFS only",
+                        remedy="Use a location that store.configure or store.url gives to Spark",
+                    )
+                answer = self._webhdfs.without_cluster(request)
                 if answer is None:
                     connection.is_trusted = True
                     if request.takes_body:
@@ -213,14 +218,6 @@ class GatewayServer:
 
     async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)
-
-    def _without_cluster(self, scope: MutableMapping[str, Any], request: Request) -> Answer | None:
-        if not scope["path"].startswith(f"{PREFIX}/"):
-            raise RequestRefusedError(
-                "This is a gateway for Spark's checkpoints, and it speaks WebHDFS only",
-                remedy="Use a location that store.configure or store.url gives to Spark",
-            )
-        return self._webhdfs.without_cluster(request)
 
 
 class _BrokenOffError(Exception):
@@ -271,6 +268,5 @@ def _request(scope: MutableMapping[str, Any], body: Any) -> Request:
         query={name.lower(): value for name, value in parse_qsl(query, keep_blank_values=True)},
         body=body,
         size=0,
-        origin=f"{scope['scheme']}://{host}",
-        target=f"{raw_path}?{query}",
+        url=f"{scope['scheme']}://{host}{raw_path}?{query}",
     )

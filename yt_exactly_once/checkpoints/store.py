@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 LOOPBACK = "127.0.0.1"
 _ANY = ("", "0.0.0.0", "::")  # noqa: S104 - addresses to refuse
 
+_OPTION = "path of a checkpoint"
 _IMPATIENT = RetryPolicy(attempts=3, deadline=timedelta(seconds=5))
 
 HADOOP_SETTINGS = {
@@ -39,15 +39,26 @@ _VIEW = "org.apache.hadoop.fs.viewfs.ViewFileSystemOverloadScheme"
 _MOUNT_TABLE = "fs.viewfs.mounttable.default"
 
 
-class _Reached(ABC):
-    """A gateway under an address."""
+class Checkpoints:
+    """A gateway, with the `address` under which Spark reaches it: `host:port`."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, locate: Callable[[str], str]) -> None:
         self.address = address
+        self._locate = locate
 
-    @abstractmethod
     def url(self, path: str) -> str:
-        """Return the `checkpointLocation` of a checkpoint at a Cypress path."""
+        """Return the `checkpointLocation` of a checkpoint at a Cypress path. It contains the secret.
+
+        Args:
+            path: a folder of the query's own; Spark creates it, with everything above it.
+
+        Raises:
+            ConfigError: the path is not absolute, has names that Hadoop or YPath reads differently, or is
+                outside the roots of a gateway in this process.
+            AccessError: the secret is wrong, or the path is outside the roots of a gateway elsewhere.
+            RetriesExhaustedError: the gateway elsewhere, or the cluster behind it, does not answer.
+        """
+        return self._locate(path)
 
     def configure(self, spark: SparkSession, *roots: str) -> None:
         """Let the jobs of a session reach checkpoints below some folders as `yt:///…`.
@@ -92,32 +103,8 @@ class _Reached(ABC):
         return f"{type(self).__name__}({self.address!r})"
 
 
-class RunningGateway(_Reached):
-    """A gateway that another process runs at an `address`, which is `host:port`; use `gateway_at`."""
-
-    def __init__(self, location: str) -> None:
-        super().__init__(urlsplit(location).netloc)
-        self._base = f"{SCHEME}://{self.address}/{urlsplit(location).path.split('/')[1]}"
-
-    def url(self, path: str) -> str:
-        """Return the `checkpointLocation` of a checkpoint at a Cypress path. It contains the secret.
-
-        Args:
-            path: a folder of the query's own, below a root of the gateway.
-
-        Raises:
-            ConfigError: the path is not absolute, or has names that Hadoop or YPath reads differently.
-            AccessError: the secret is wrong, or the path is outside the roots of the gateway.
-            RetriesExhaustedError: the gateway, or the cluster behind it, does not answer.
-        """
-        location = "/".join((self._base, *parse_path(path, "path of a checkpoint")))
-        # Here an error has its name and remedy, and not deep inside Spark.
-        WebHdfsFolder(location, _IMPATIENT).exists("")
-        return location
-
-
-def gateway_at(location: str) -> RunningGateway:
-    """Return the gateway that `yt-exactly-once checkpoints` runs.
+def gateway_at(location: str) -> Checkpoints:
+    """Return the gateway that another process runs by `yt-exactly-once checkpoints`.
 
     Args:
         location: any location that the command printed.
@@ -131,37 +118,15 @@ def gateway_at(location: str) -> RunningGateway:
             "This is no location of a gateway for checkpoints",
             remedy="Pass a location that the gateway prints: it begins with webhdfs://",
         )
-    return RunningGateway(location)
+    base = f"{SCHEME}://{parts.netloc}/{parts.path.split('/')[1]}"
 
+    def locate(path: str) -> str:
+        found = "/".join((base, *parse_path(path, _OPTION)))
+        # Here an error has its name and remedy, and not deep inside Spark.
+        WebHdfsFolder(found, _IMPATIENT).exists("")
+        return found
 
-class Checkpoints(_Reached):
-    """A gateway in this process, with the `address` under which Spark reaches it: `host:port`."""
-
-    def __init__(self, address: str, places: Places, *, adds_paths: bool) -> None:
-        super().__init__(address)
-        self._places = places
-        self._adds_paths = adds_paths
-
-    def url(self, path: str) -> str:
-        """Return the `checkpointLocation` of a checkpoint at a Cypress path. It contains the secret.
-
-        Args:
-            path: a folder of the query's own; Spark creates it, with everything above it.
-
-        Raises:
-            ConfigError: the path is not absolute, has names that Hadoop or YPath reads differently, or is
-                outside the roots of the gateway.
-        """
-        parts = parse_path(path, "path of a checkpoint")
-        if self._adds_paths:
-            self._places.serve(parts)
-        elif not self._places.serves(parts):
-            raise ConfigError(
-                "The path is outside the roots of the gateway",
-                remedy="Choose a path below a root, or add a root",
-                path=path,
-            )
-        return f"{SCHEME}://{self.address}{self._places.url_path(parts)}"
+    return Checkpoints(parts.netloc, locate)
 
 
 @contextmanager
@@ -201,7 +166,7 @@ def checkpoints(
         RetriesExhaustedError: the cluster does not answer.
     """
     try:
-        from yt_exactly_once.checkpoints.server import GatewayServer  # noqa: PLC0415
+        from yt_exactly_once.checkpoints.server import serving  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"The gateway for checkpoints needs a package that is not installed: {error.name}",
@@ -221,11 +186,20 @@ def checkpoints(
     files = CypressFiles(Connection(config), emitter(listener, component="checkpoints"))
     # A wrong address or token is to fail here, and not deep inside Spark.
     files.describe(())
-    server = GatewayServer(WebHdfs(files, places), host, port)
-    server.start()
-    try:
+    with serving(WebHdfs(files, places), host, port) as taken_port:
         reached = address or host
-        reached = reached if ":" in reached else f"{reached}:{server.port}"
-        yield Checkpoints(reached, places, adds_paths=not roots)
-    finally:
-        server.stop()
+        reached = reached if ":" in reached else f"{reached}:{taken_port}"
+
+        def locate(path: str) -> str:
+            parts = parse_path(path, _OPTION)
+            if not roots:
+                places.serve(parts)
+            elif places.root_of(parts) is None:
+                raise ConfigError(
+                    "The path is outside the roots of the gateway",
+                    remedy="Choose a path below a root, or add a root",
+                    path=path,
+                )
+            return f"{SCHEME}://{reached}{places.url_path(parts)}"
+
+        yield Checkpoints(reached, locate)

@@ -71,8 +71,7 @@ class Request:
         path: of the file, with the secret and without `PREFIX`.
         query: parameters; names in lower case.
         body: of the request, from its start.
-        origin: scheme and address that the client used, such as `http://127.0.0.1:9870`.
-        target: path and query as they were sent.
+        url: as the client sent it.
     """
 
     method: str
@@ -80,8 +79,7 @@ class Request:
     query: Mapping[str, str] = field(repr=False)
     body: IO[bytes]
     size: int
-    origin: str = ""
-    target: str = field(default="", repr=False)
+    url: str = field(repr=False)
 
     @property
     def operation(self) -> str:
@@ -294,7 +292,7 @@ class WebHdfs:
     def _create(self, request: Request, parts: Parts) -> Answer:
         if not request.takes_body:
             # The client sends its data only where it is sent to.
-            return Answer(307, {"Location": f"{request.origin}{request.target}&data=true"})
+            return Answer(307, {"Location": f"{request.url}&data=true"})
         self._files.write(
             parts,
             request.body,
