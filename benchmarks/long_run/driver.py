@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
-from collections.abc import Callable
+from multiprocessing.connection import Connection
 from typing import Any
 
 from benchmarks.modes.session import session
@@ -20,17 +19,16 @@ def main() -> None:
     """Copy until all rows are committed."""
     spec: dict[str, Any] = json.loads(sys.argv[1])
     copied = 0
-    with os.fdopen(spec["report"], "w", buffering=1) as report, session() as spark:
+    with Connection(spec["report"], readable=False) as report, session() as spark:
         gateway: Any = spark.sparkContext._gateway  # noqa: SLF001 - there is no other way to the JVM
-        tell = _teller(report.write)
-        tell(jvm=gateway.proc.pid)
+        report.send({"jvm": gateway.proc.pid})
         register_source(spark)
 
         def listen(event: str, fields: dict[str, Any]) -> None:
             nonlocal copied
             if event == Event.BATCH_COMMITTED:
                 copied += fields["rows"]
-                tell(rows=copied)
+                report.send({"at": time.monotonic(), "rows": copied})
 
         sink = TransactionalSink(
             spec["target"], mode=spec["mode"], proxy=spec["proxy"], listener=listen
@@ -50,13 +48,6 @@ def main() -> None:
             time.sleep(_LOOK_SECONDS)
         query.processAllAvailable()
         query.stop()
-
-
-def _teller(write: Callable[[str], Any]) -> Callable[..., None]:
-    def tell(**fields: Any) -> None:
-        write(json.dumps({"at": time.monotonic(), **fields}) + "\n")
-
-    return tell
 
 
 if __name__ == "__main__":

@@ -9,19 +9,23 @@ from yt_exactly_once.demo.child import Child, ChildFailedError, session_members
 _PATIENCE = 60.0
 
 _TALKER = """
-import json, os, sys
-os.write(int(sys.argv[1]), b'{"event": "one"}\\n{"event": "two"}\\n')
+import sys
+from multiprocessing.connection import Connection
+report = Connection(int(sys.argv[1]), readable=False)
+report.send({"event": "one"})
+report.send({"event": "two"})
 """
 
 _FAMILY = """
-import json, os, subprocess, sys
+import subprocess, sys
+from multiprocessing.connection import Connection
 # A member of the same session that has left the process group, as Spark's worker daemon does.
 code = "import os, sys; os.setpgid(0, 0); print('ready', flush=True); sys.stdin.read()"
 other = subprocess.Popen(
     [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
 )
 other.stdout.readline()
-os.write(int(sys.argv[1]), json.dumps({"event": "born", "pid": other.pid}).encode() + b"\\n")
+Connection(int(sys.argv[1]), readable=False).send({"event": "born", "pid": other.pid})
 sys.stdin.read()
 """
 

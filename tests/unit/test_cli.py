@@ -33,7 +33,8 @@ def test_help_loads_neither_spark_nor_the_client():
         ["dance"],
         ["demo", "--mode", "maybe"],
         ["demo", "--backend", "grpc"],
-        ["demo", "--rows", "all"],
+        ["demo", "--rows", "0"],
+        ["demo", "--kills", "-1"],
         ["demo", "--watch", "--json"],
         ["local"],
         ["create-table", "//tmp/t"],
@@ -57,8 +58,6 @@ def test_misspelt_command_names_the_one_that_was_meant(capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--rows", "0"], "Cannot load 0 rows"),
-        (["--kills", "-1"], "Cannot kill -1 times"),
         (["--rows", "50"], "5 kills need 18 batches"),
         (["--report", "/nowhere/at/all.html"], "directory of the file does not exist"),
     ],

@@ -25,8 +25,8 @@ _LARGEST_SEED = 2**31
 
 
 @click.command("demo")
-@option("--rows", "N", "Load the first N flights.  [default: all]", type=int)
-@option("--kills", "K", "Number of kills.", type=int, default=5)
+@option("--rows", "N", "Load the first N flights.  [default: all]", type=click.IntRange(min=1))
+@option("--kills", "K", "Number of kills.", type=click.IntRange(min=0), default=5)
 @option("--seed", "S", "Seed of the random moments of the kills.", type=int)
 @file_option(
     "--data-dir", "New directory for all files, which is kept.  [default: a temporary one]", "D"

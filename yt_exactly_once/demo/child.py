@@ -8,16 +8,14 @@ what is killed.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import queue
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any
 
@@ -43,31 +41,17 @@ class Child(contextlib.AbstractContextManager["Child"]):
 
     def __init__(self, module: str, argument: Callable[[int], str], log: Path) -> None:
         self._log = log
-        self._heard: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
-        pipe, report = os.pipe()
-        try:
-            with log.open("ab") as output:
-                self._process = subprocess.Popen(
-                    [sys.executable, "-m", module, argument(report)],
-                    stdin=subprocess.PIPE,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    env=_environment(),
-                    pass_fds=[report],
-                    start_new_session=True,
-                )
-        finally:
-            os.close(report)
-        self._listener = threading.Thread(target=self._listen, args=(pipe,), daemon=True)
-        self._listener.start()
-
-    def _listen(self, pipe: int) -> None:
-        with os.fdopen(pipe, "rb") as lines:
-            for line in lines:
-                # It may be killed in the middle of its last one.
-                if line.endswith(b"\n"):
-                    self._heard.put(json.loads(line))
-        self._heard.put(None)
+        self._events, report = Pipe(duplex=False)
+        with log.open("ab") as output, report:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", module, argument(report.fileno())],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=_environment(),
+                pass_fds=[report.fileno()],
+                start_new_session=True,
+            )
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -78,7 +62,7 @@ class Child(contextlib.AbstractContextManager["Child"]):
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
-        self._listener.join(_DEATH_SECONDS)
+        self._events.close()
 
     @property
     def pid(self) -> int:
@@ -98,13 +82,13 @@ class Child(contextlib.AbstractContextManager["Child"]):
         Raises:
             EOFError: it has ended and told all.
         """
-        try:
-            event = self._heard.get(timeout=max(timeout, 0.0))
-        except queue.Empty:
+        if not self._events.poll(max(timeout, 0.0)):
             return None
-        if event is None:
-            self._heard.put(None)
-            raise EOFError
+        try:
+            event: dict[str, Any] = self._events.recv()
+        except OSError as error:
+            # It was killed in the middle of its last one.
+            raise EOFError from error
         return event
 
     def require_success(self) -> None:

@@ -1,14 +1,14 @@
-"""What parent and child say to each other: an argument and one line down, one line per event up.
+"""What parent and child say to each other: an argument and one line down, the events up.
 
 It imports neither Spark nor the cluster, so the parent can listen without loading them.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from typing import Any
 
 from yt_exactly_once.demo.layout import Query
@@ -36,19 +36,17 @@ class Work:
 
 
 class Report:
-    """Tells the parent what happens, one JSON object per line, by a pipe that the JVM does not inherit."""
+    """Tells the parent what happens, by a pipe that the JVM does not inherit."""
 
     def __init__(self, descriptor: int) -> None:
         os.set_inheritable(descriptor, False)
-        self._pipe = os.fdopen(descriptor, "w")
+        self._pipe = Connection(descriptor, readable=False)
         self._lock = threading.Lock()
 
     def tell(self, event: str, **fields: Any) -> None:
         """Send one event; each query tells from a thread of its own."""
-        line = json.dumps({EVENT: event, **fields}) + "\n"
         with self._lock:
-            self._pipe.write(line)
-            self._pipe.flush()
+            self._pipe.send({EVENT: event, **fields})
 
     def of(self, query: Query) -> Listener:
         """Return the listener of a query's sink."""

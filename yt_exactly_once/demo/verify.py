@@ -7,7 +7,7 @@ exist; every one of them is counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -123,32 +123,24 @@ def read_ordered(client: YtClient, path: str, types: dict[str, str]) -> pd.DataF
         ):
             pages.append(page)
             start = page[-1]["$row_index"] + 1
-    return _frame(iter(pages), types)
+    return _frame(pages, types)
 
 
 def read_sorted(client: YtClient, path: str, types: dict[str, str]) -> pd.DataFrame:
     """Return every row of a sorted dynamic table."""
-    return _frame(iter([_select(client, f"* from [{path}]")]), types)
+    return _frame([_select(client, f"* from [{path}]")], types)
 
 
-def consumer_offsets(client: YtClient, consumer: str, queue: str) -> dict[int, int]:
-    """Return the offsets of a consumer, per queue partition."""
-    rows = _select(
-        client, f'partition_index, [offset] from [{consumer}] where queue_path = "{queue}"'
-    )
-    return {int(row["partition_index"]): int(row["offset"]) for row in rows}
+def consumed_rows(client: YtClient, consumer: str, queue: str) -> int:
+    """Return how many rows a consumer has passed, in all queue partitions."""
+    rows = _select(client, f'[offset] from [{consumer}] where queue_path = "{queue}"')
+    return sum(row["offset"] for row in rows)
 
 
 def _select(client: YtClient, query: str) -> list[dict[str, Any]]:
     return list(client.select_rows(query, format=YsonFormat()))
 
 
-def _frame(pages: Iterator[list[dict[str, Any]]], types: dict[str, str]) -> pd.DataFrame:
-    frames = [
-        canonical(pd.DataFrame.from_records(page, columns=list(types)), types)
-        for page in pages
-        if page
-    ]
-    if not frames:
-        return canonical(pd.DataFrame(columns=list(types)), types)
-    return pd.concat(frames, ignore_index=True)
+def _frame(pages: Sequence[list[dict[str, Any]]], types: dict[str, str]) -> pd.DataFrame:
+    frames = [pd.DataFrame.from_records(page, columns=list(types)) for page in pages or [[]]]
+    return pd.concat([canonical(frame, types) for frame in frames], ignore_index=True)
