@@ -24,9 +24,8 @@ IS_NULL = "it is null, and null is not allowed here"
 NOT_UTF8 = "its bytes are not valid UTF-8"
 UUID_BYTES = 16
 
-_TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_UNITS = ("s", "ms", "us", "ns")
 _UNIT_NAMES = {"s": "second", "us": "microsecond"}
-_MICROSECONDS = scalar(_TICKS_PER_SECOND["us"], pa.int64())
 _MAY_BE_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 Bounds = tuple[int, int]
@@ -96,15 +95,24 @@ def converted(array: pa.Array, convert: Callable[[pa.Array], pa.Array], problem:
         return convert(array)
     except pa.ArrowInvalid:
         # Not chained: Arrow's messages quote the value.
-        raise UnfitValueError(_first_refused(array, convert), problem) from None
+        raise UnfitValueError(first_refused(array, convert, pa.ArrowInvalid), problem) from None
 
 
-def _first_refused(array: pa.Array, convert: Callable[[pa.Array], pa.Array]) -> int:
-    for row in range(len(array)):
+def first_refused(values: Any, convert: Callable[[Any], Any], refusals: Any) -> int:
+    """Return the position of the first value that is refused, where all of them together are."""
+    first, past = 0, len(values)
+    while past - first > 1:
+        half = (first + past) // 2
         try:
-            convert(array.slice(row, 1))
-        except pa.ArrowInvalid:
-            return row
+            convert(values[first:half])
+        except refusals:
+            past = half
+        else:
+            first = half
+    try:
+        convert(values[first:past])
+    except refusals:
+        return first
     raise AssertionError("each value is convertible, and together they are not")
 
 
@@ -120,48 +128,28 @@ def to_integers(
         name: of the column's type, for messages.
         unit: what the column counts: `D` for days, `s`, `us`; empty for plain numbers.
     """
-    ticks = _ticks(array, name, bounds, unit)
-    _check_bounds(ticks, name, bounds)
-    return ticks.cast(target)
-
-
-def _ticks(array: pa.Array, name: str, bounds: Bounds, unit: str) -> pa.Array:
-    """Count dates, instants and durations in the unit of the column."""
     kind = array.type
     if pa.types.is_date32(kind):
-        return array.cast(pa.int32())
-    if not (pa.types.is_timestamp(kind) or pa.types.is_duration(kind)):
-        return array
-    have, want = _TICKS_PER_SECOND[kind.unit], _TICKS_PER_SECOND[unit]
-    ticks = array.cast(pa.int64())
-    if have == want:
-        return ticks
-    if have > want:
-        return _coarser(ticks, have // want, _UNIT_NAMES[unit])
-    factor = want // have
-    _check_bounds(ticks, name, bounds, factor)
-    return pc.multiply(ticks, scalar(factor, pa.int64()))
-
-
-def _coarser(ticks: pa.Array, divisor: int, unit: str) -> pa.Array:
-    step = scalar(divisor, pa.int64())
-    whole = pc.divide(ticks, step)
-    cut = first_true(pc.not_equal(pc.multiply(whole, step), ticks))
-    if cut is not None:
-        raise UnfitValueError(
-            cut, f"it is finer than one {unit}; cut it in the query: date_trunc('{unit}', ...)"
-        )
-    return whole
-
-
-def _check_bounds(array: pa.Array, name: str, bounds: Bounds, factor: int = 1) -> None:
-    """Check integers, and whole decimals, that count `factor` units each."""
+        array = array.cast(pa.int32())
+    elif pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
+        counted = pa.duration(unit) if pa.types.is_duration(kind) else pa.timestamp(unit, kind.tz)
+        problem = _out_of_range(name)
+        if _UNITS.index(kind.unit) > _UNITS.index(unit):
+            second = _UNIT_NAMES[unit]
+            problem = (
+                f"it is finer than one {second}; cut it in the query: date_trunc('{second}', ...)"
+            )
+        array = converted(array, lambda part: part.cast(counted), problem).cast(pa.int64())
     low, high = bounds
     ends = pc.min_max(array)
     for end in (ends["min"], ends["max"]):
-        if end.is_valid and not low <= int(end.as_py()) * factor <= high:
-            row = int(pc.index(array, end).as_py())
-            raise UnfitValueError(row, f"it is outside the range of {name}")
+        if end.is_valid and not low <= int(end.as_py()) <= high:
+            raise UnfitValueError(int(pc.index(array, end).as_py()), _out_of_range(name))
+    return array.cast(target)
+
+
+def _out_of_range(name: str) -> str:
+    return f"it is outside the range of {name}"
 
 
 def to_decimals(array: pa.Array, target: pa.DataType) -> pa.Array:
@@ -265,7 +253,7 @@ def as_asked(plain: pa.Array, asked: pa.DataType, unit: str = "") -> pa.Array:
         if unit:
             part = part.cast(pa.int32() if unit == "D" else pa.int64())
         if unit == "s":
-            part = pc.multiply_checked(part, _MICROSECONDS)
+            part = part.cast(pa.timestamp("s", asked.tz))
         return part.cast(asked)
 
     return converted(plain, convert, f"it does not fit {asked}")

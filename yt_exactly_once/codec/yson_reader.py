@@ -7,7 +7,7 @@ step by step, without an object for each of its parts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Sized
+from collections.abc import Sequence, Sized
 from itertools import chain, islice
 from typing import Any
 
@@ -20,7 +20,7 @@ from yt_exactly_once.codec.arrow_types import Wanted, struct_fields
 from yt_exactly_once.codec.buffers import concatenated, list_array, struct_array
 from yt_exactly_once.codec.room import MOST_COLUMNS, Room
 from yt_exactly_once.codec.scalars import Scalar
-from yt_exactly_once.codec.values import IS_NULL, UnfitValueError, located
+from yt_exactly_once.codec.values import IS_NULL, UnfitValueError, first_refused, located
 
 _NO_MAP = "a row is not a map"
 _LONG_TEXT = 1 << 16
@@ -152,17 +152,8 @@ def _simple(values: list[Any], scalar: Scalar, kind: pa.DataType) -> pa.Array:
         array = plain(values)
     except _MISFITS:
         # Not chained: Arrow's messages quote the value.
-        raise UnfitValueError(_first_misfit(values, plain), _MISFIT) from None
+        raise UnfitValueError(first_refused(values, plain, _MISFITS), _MISFIT) from None
     return scalar.from_plain(array, kind)
-
-
-def _first_misfit(values: list[Any], plain: Callable[[list[Any]], pa.Array]) -> int:
-    for row, value in enumerate(values):
-        try:
-            plain([value])
-        except _MISFITS:
-            return row
-    raise AssertionError("each value fits, and together they do not")
 
 
 def _require(values: list[Any], kind: type[Sized], count: int | None = None) -> None:
