@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -241,6 +241,11 @@ def _pass_on(frame: DataFrame) -> DataFrame:
     )
 
 
+def numbered(frame: DataFrame) -> DataFrame:
+    """Give the rows the columns that tell where they come from."""
+    return frame.selectExpr("*", f"part as {PARTITION_COLUMN}", f"row as {ROW_COLUMN}")
+
+
 def passed_on(queue: Queue, _batch_size: int = 0) -> Rows:
     """Return what the stateless query makes of a queue."""
     return [
@@ -326,6 +331,8 @@ STATELESS = Query(
     _pass_on,
     passed_on,
 )
+NUMBERED = replace(STATELESS, build=lambda frame: numbered(_pass_on(frame)))
+"""Rows carry their source, so that idempotent mode can number them by it."""
 AGGREGATION = Query(
     "aggregation",
     {"key": "int64?", "n": "int64", "total": "int64?", "latest": "int64?"},

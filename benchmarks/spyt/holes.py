@@ -170,7 +170,9 @@ SCENARIOS = {
     scenario.name: scenario
     for scenario in (
         Scenario(kill_copy, _KILLED),
-        Scenario(receiver, "integration/test_writing_tasks.py::test_upserts_may_be_repeated"),
+        Scenario(
+            receiver, "integration/test_batch_writer.py::test_tasks_write_a_job_into_a_sorted_table"
+        ),
         Scenario(random_kills, _KILLED),
         Scenario(kill_dedup, _KILLED),
         Scenario(kill_two),

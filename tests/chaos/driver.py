@@ -39,7 +39,7 @@ from tests.chaos.messages import (
 )
 from tests.chaos.session import open_session
 from tests.chaos.trouble import Trouble
-from tests.flows import PARTITION_COLUMN, QUERIES, ROW_COLUMN, read_queue
+from tests.flows import NUMBERED, QUERIES, read_queue
 from yt_exactly_once import RetryPolicy, TransactionalSink, config, register_source
 from yt_exactly_once.demo.messages import Report
 from yt_exactly_once.demo.nursery import open_nursery
@@ -125,10 +125,8 @@ class Queries:
             backend=self._backend,
         )
         rows = rows.mapInArrow(Trouble(task.trouble), rows.schema)
-        kind = QUERIES[query.kind]
+        kind = NUMBERED if query.by_source else QUERIES[query.kind]
         frame = kind.build(rows)
-        if query.by_source:
-            frame = frame.withColumns({PARTITION_COLUMN: sf.col("part"), ROW_COLUMN: sf.col("row")})
         sink = TransactionalSink(
             query.target,
             mode=task.mode,

@@ -14,9 +14,8 @@ from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as sf
 
-from tests.flows import PARTITION_COLUMN, QUERIES, ROW_COLUMN, read_queue
+from tests.flows import NUMBERED, QUERIES, read_queue
 from yt_exactly_once import Target, TransactionalSink, exactly_once_error, register_source
 
 PATIENCE_SECONDS = 280
@@ -106,9 +105,7 @@ class Queries:
         rows = read_queue(
             self._spark, proxy, queue, consumer, max_rows_per_partition=rows_per_partition, **source
         )
-        frame = QUERIES[kind].build(rows)
-        if numbered:
-            frame = frame.withColumns({PARTITION_COLUMN: sf.col("part"), ROW_COLUMN: sf.col("row")})
+        frame = (NUMBERED if numbered else QUERIES[kind]).build(rows)
         writer = (
             frame.writeStream.outputMode(output_mode)
             .option("checkpointLocation", checkpoint)

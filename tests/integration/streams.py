@@ -1,14 +1,17 @@
 """One query from a queue into a target, run again and again on one checkpoint."""
 
+import os
+import signal
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow import RecordBatch
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -179,14 +182,6 @@ class Stream:
         """Run the query to the end of the queue with the format yt."""
         finish(self.start_writer(**options))
 
-    def refuse(self, error: str, **options: Any) -> str:
-        """Run the query with the format yt, which must end with an error of that class; return its text."""
-        with pytest.raises(StreamingQueryException) as caught:
-            self.write(**options)
-        text = str(caught.value)
-        assert f"yt_exactly_once.errors.{error}: " in text
-        return text
-
     def run(
         self, act: Callable[[str, dict[str, Any]], None] | None = None, **options: Any
     ) -> Heard:
@@ -195,10 +190,10 @@ class Stream:
         finish(self.start(self.sink(heard, **options)))
         return heard
 
-    def fail(self, error: str, **options: Any) -> str:
+    def fail(self, error: str, *, by_format: bool = False, **options: Any) -> str:
         """Run the query, which must end with an error of that class; return its text."""
         with pytest.raises(StreamingQueryException) as caught:
-            self.run(**options)
+            (self.write if by_format else self.run)(**options)
         text = str(caught.value)
         assert f"yt_exactly_once.errors.{error}: " in text
         return text
@@ -264,16 +259,20 @@ def forget_last_batch(checkpoint: Path) -> int:
     return last
 
 
-def counted(spark):
-    """Return a change of a frame that counts the rows it computes, and the count."""
-    seen = spark.sparkContext.accumulator(0)
+def failing_once(
+    flag: str, how: str = "task fails", **options: Any
+) -> Callable[[DataFrame], DataFrame]:
+    """Return a change of a frame whose first task breaks down once, after a part of its rows."""
 
-    def change(frame):
-        def count(batches):
-            for batch in batches:
-                seen.add(batch.num_rows)
-                yield batch
+    def rows(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
+        for batch in batches:
+            half = batch.num_rows // 2
+            yield batch.slice(0, half)
+            if not Path(flag).exists():
+                Path(flag).touch()
+                if how == "worker is killed":
+                    os.kill(os.getpid(), signal.SIGKILL)
+                raise ZeroDivisionError
+            yield batch.slice(half)
 
-        return frame.mapInArrow(count, frame.schema)
-
-    return change, seen
+    return lambda frame: frame.mapInArrow(rows, frame.schema, **options)

@@ -5,10 +5,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql.types import DecimalType, LongType, StringType, StructType
 
-from tests.flows import STATELESS, columns, create_table
-from tests.integration.streams import finish
+from tests.flows import columns, create_table
 from tests.kinds import decimal, optional
-from tests.tiers import first_of
 from yt_exactly_once import cli, errors
 from yt_exactly_once import create_table as make
 from yt_exactly_once.codec.spark_types import parse_columns
@@ -66,12 +64,6 @@ def test_tablets_of_a_sorted_table_share_the_range_of_the_first_key(create, clie
     client.insert_rows(f"{tmp}/unsigned", [{"hash": 2**63 + 5, "value": 1}])
 
 
-def test_pivot_keys_cut_a_sorted_table(create, client, tmp):
-    """By any column."""
-    create(key_columns=["name", "id"], pivot_keys=[[], ["m"], ["m", 7]])
-    assert client.get(f"{tmp}/table/@pivot_keys") == [[], ["m"], ["m", 7]]
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -88,11 +80,13 @@ def test_impossible_shape_is_refused(create, client, tmp, options, message):
     assert client.list(tmp) == []
 
 
-def test_pivot_keys_the_cluster_refuses_are_an_error(create, client, tmp):
-    """What only the cluster can tell; no table is left behind."""
+def test_pivot_keys_cut_a_sorted_table_unless_the_cluster_refuses_them(create, client, tmp):
+    """By any column. No table is left behind where only the cluster can tell."""
     with pytest.raises(errors.RequestRefusedError):
         create(key_columns=["id"], pivot_keys=[[], [7], [3]])
     assert client.list(tmp) == []
+    create(key_columns=["name", "id"], pivot_keys=[[], ["m"], ["m", 7]])
+    assert client.get(f"{tmp}/table/@pivot_keys") == [[], ["m"], ["m", 7]]
 
 
 @pytest.mark.parametrize(
@@ -140,28 +134,6 @@ def test_something_else_at_the_path_is_refused(create, client, tmp):
         create(name="static")
 
 
-@pytest.mark.parametrize("is_sorted", first_of([False, True]), ids=["ordered", "sorted"])
-def test_frame_of_a_query_is_written_into_the_table_made_for_it(stream, cluster, is_sorted):
-    """With the service columns in the frame, which are no columns of the table."""
-    flow = stream(rows=200, is_sorted=is_sorted)
-    flow.client.remove(flow.target)
-
-    def frame():
-        return flow.frame().selectExpr("*", "part as __spyt_streaming_src_tablet_index")
-
-    keys = STATELESS.keys if is_sorted else ()
-    options = {"key_columns": keys, "tablet_count": 3, "proxy": cluster.proxy_urls[0]}
-    assert make(flow.target, frame().schema, **options)
-    finish(
-        frame()
-        .writeStream.foreachBatch(flow.sink())
-        .option("checkpointLocation", str(flow.checkpoint))
-        .trigger(availableNow=True)
-        .start()
-    )
-    flow.assert_exact()
-
-
 def command(cluster, capsys, *arguments):
     code = cli.main(["create-table", *arguments, "--proxy", cluster.proxy_urls[0]])
     return code, "".join(capsys.readouterr())
@@ -198,7 +170,7 @@ def test_command_creates_a_table_for_a_frame(cluster, client, capsys, tmp, tmp_p
         assert client.get(f"{path}/@schema") == client.get(f"{tmp}/table-0/@schema")
 
 
-@pytest.mark.parametrize("text", ["{", "{}", '{"type": "struct"}', "id thing", "@/nowhere"])
+@pytest.mark.parametrize("text", ["id thing", "@/nowhere"])
 def test_command_refuses_what_is_no_schema(cluster, client, capsys, tmp, text):
     """Saying what is one."""
     code, told = command(cluster, capsys, f"{tmp}/table", "--schema", text)

@@ -6,7 +6,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from tests.tiers import first_of
-from yt_exactly_once import Event, cli
+from yt_exactly_once import cli
 
 MODES = ["transactional", "at-least-once", "idempotent"]
 REVOKED = (("consumer", "read"), ("target", "read"), ("target", "write"), ("ledger", "write"))
@@ -87,22 +87,4 @@ def test_each_missing_right_is_named_and_all_are_enough(robot, mode):
             robot.flow.run(mode=mode)
         robot.assert_named(str(caught.value), name, permission)
         robot.restore(name)
-    robot.assert_complete(mode)
-
-
-@pytest.mark.parametrize(
-    ("robot", "mode"), first_of([(mode, mode) for mode in MODES]), indirect=["robot"]
-)
-@pytest.mark.parametrize("name", ["target", "ledger"])
-def test_right_that_goes_in_mid_run_stops_the_query(robot, mode, name):
-    """And a restart after it is back continues exactly."""
-
-    def revoke(event, fields):
-        if event == Event.BATCH_COMMITTED and fields["batch"] == 0:
-            robot.take(name, "write")
-
-    with pytest.raises(PySparkException, match="AccessError") as caught:
-        robot.flow.run(revoke, mode=mode)
-    robot.assert_named(str(caught.value), name, "write")
-    robot.restore(name)
     robot.assert_complete(mode)

@@ -109,15 +109,6 @@ def test_proxy_that_dies_is_left_for_another(cluster, client, tmp, command, when
     assert sender.send(1).attempts == 1
 
 
-def test_transactions_keep_to_their_proxy_while_it_lives(cluster, client, tmp):
-    """Every request of ten batches goes to one address."""
-    sender = Sender(client, tmp, pinned_elsewhere(cluster))
-    url = sender.connection.pinned().url
-    for number in range(10):
-        assert sender.send(number).attempts == 1
-        assert sender.connection.pinned().url == url
-
-
 @contextmanager
 def listing(*hosts):
     """Serve `/hosts` with these addresses and itself, a banned proxy, and answer nothing else."""

@@ -7,17 +7,16 @@ import subprocess
 import sys
 import time
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from pyspark.errors import StreamingQueryException
 
+from tests.integration.streams import failing_once
 from tests.tiers import first_of
 from yt_exactly_once import Event, RetryPolicy, config
 from yt_exactly_once.commit.entry import DRIVER, TASKS
 from yt_exactly_once.errors import TransactionLostError
 from yt_exactly_once.local import LocalCluster
-from yt_exactly_once.spark.sink import sender
 from yt_exactly_once.spark.sink.modes import transactional
 from yt_exactly_once.spark.sink.modes.tasks import JoinedInsertTask
 
@@ -44,17 +43,6 @@ def test_tasks_send_rows_into_the_transaction_and_a_replay_is_skipped(stream):
     flow.assert_exact()
     flow.forget_last_batch()
     assert flow.run(sent_by="tasks").count(Event.BATCH_SKIPPED) == 1
-    flow.assert_exact()
-
-
-@pytest.mark.further
-def test_large_batches_are_sent_by_tasks_and_small_ones_by_the_driver(stream, monkeypatch):
-    """The sink goes by the batch before, in a later run by the ledger; of the first one it knows nothing."""
-    monkeypatch.setattr(sender, "LARGE", 5_000)
-    flow = stream(rows=300, rows_per_partition=100, is_sorted=True)
-    assert senders(flow.run()) == [DRIVER, TASKS, TASKS]
-    flow.queue.append(100, 0)
-    assert senders(flow.run()) == [TASKS]
     flow.assert_exact()
 
 
@@ -137,21 +125,6 @@ def test_lease_is_renewed_while_tasks_have_nothing_to_send(stream, monkeypatch):
     heard = flow.run(sent_by="tasks")
     flow.assert_exact()
     assert senders(heard) == [TASKS]
-
-
-def failing_once(flag, **options):
-    """Return what raises in the first task that comes, after a part of its rows."""
-
-    def rows(batches):
-        for batch in batches:
-            half = batch.num_rows // 2
-            yield batch.slice(0, half)
-            if not Path(flag).exists():
-                Path(flag).touch()
-                raise ZeroDivisionError
-            yield batch.slice(half)
-
-    return lambda frame: frame.mapInArrow(rows, frame.schema, **options)
 
 
 @pytest.mark.further
@@ -237,18 +210,6 @@ def test_insert_without_an_answer_fails_its_task_and_is_not_sent_again(stream, f
     flow.assert_exact()
     assert senders(heard) == [DRIVER, TASKS]
     assert len(reasons(heard)) == 1
-
-
-@pytest.mark.further
-def test_rows_that_are_shuffled_stay_with_the_driver(stream, monkeypatch):
-    """A stage with an input from another one may run again. The sink tries once in a run."""
-    monkeypatch.setattr(sender, "LARGE", 1)
-    flow = stream(rows=600, rows_per_partition=200)
-    flow.change = lambda frame: frame.repartition(3, "key")
-    heard = flow.run()
-    flow.assert_exact()
-    assert senders(heard) == [DRIVER] * 3
-    assert reasons(heard) == ["ConfigError"]
 
 
 LARGE_BATCH = """

@@ -1,9 +1,6 @@
 """Commits whose answer is lost, late or refused: the ledger tells what became of them."""
 
-import threading
-
 import pytest
-from yt.common import YtError
 
 from tests.flows import AGGREGATION
 from tests.tiers import NIGHTLY, first_of
@@ -23,32 +20,6 @@ def test_commit_applied_with_its_answer_lost_is_found_in_the_ledger(stream, faul
     assert told.count(Event.COMMIT_OUTCOME_RESOLVED) == 2
     assert {fields["attempts"] for fields in told.of(Event.BATCH_COMMITTED)} == {1}
     flow.assert_exact()
-
-
-@pytest.mark.further
-def test_old_commit_landing_after_the_new_one_is_refused(stream, faults):
-    """Both write the ledger row, so the late one changes nothing."""
-    flow = stream(rows=2_000)
-    faults.inject("hold", COMMIT, after=1, seconds=1)
-    told = flow.run()
-    (lost,) = told.of(Event.COMMIT_OUTCOME_UNKNOWN)
-    wait_until_ended(faults, lost["transaction"])
-    assert flow.entry().transaction_id != lost["transaction"]
-    flow.assert_exact()
-
-
-def wait_until_ended(cluster, transaction):
-    """Wait until no proxy has the transaction any more: its commit has been answered."""
-    pause = threading.Event()
-    for index in range(len(cluster.proxy_urls)):
-        client = cluster.client(index, proxy={"retries": {"enable": False}})
-        while True:
-            try:
-                client.ping_transaction(transaction)
-            except YtError as error:
-                assert error.contains_code(11000)  # noqa: PT017 - nothing else may end the wait
-                break
-            pause.wait(0.05)
 
 
 @pytest.mark.further

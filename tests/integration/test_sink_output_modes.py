@@ -17,7 +17,6 @@ from yt_exactly_once import Event
 
 pytestmark = pytest.mark.further
 
-GROUPS = 7
 COMPLETE = {"write": "replace"}
 
 
@@ -68,24 +67,6 @@ PAIRS = Query(
     lambda frame: frame.selectExpr("id div 2 as pair", "at").withWatermark("at", "30 seconds")
     .dropDuplicatesWithinWatermark(["pair"]).select("pair"),
     lambda queue, _: [(pair,) for pair in {row["id"] // 2 for row in queue.all_rows()}],
-)  # fmt: skip
-
-
-def _named_groups(frame: DataFrame) -> DataFrame:
-    groups = frame.sparkSession.range(61).selectExpr("id as its_key", f"id % {GROUPS} as part_of")
-    return frame.join(sf.broadcast(groups), sf.col("key") == sf.col("its_key"))
-
-
-JOINED = Query(
-    "stream-static join", {"id": "int64", "part_of": "int64?"}, ("id",), "append",
-    lambda frame: _named_groups(frame).select("id", "part_of"),
-    lambda queue, _: [(row["id"], row["key"] % GROUPS) for row in queue.all_rows()],
-)  # fmt: skip
-
-GROUPED = Query(
-    "join, then totals", {"part_of": "int64?", "n": "int64"}, ("part_of",), "complete",
-    lambda frame: _named_groups(frame).groupBy("part_of").agg(sf.count("id").alias("n")),
-    lambda queue, _: list(Counter(row["key"] % GROUPS for row in queue.all_rows()).items()),
 )  # fmt: skip
 
 
@@ -149,7 +130,6 @@ ORDERED, SORTED = False, True
 
 MATRIX = [
     (PAIRS, ORDERED, {}),
-    (JOINED, ORDERED, {}),
     (_with_state("append"), ORDERED, {}),
     # As above with another target or output mode, or in tests of replays.
     (AGGREGATION, ORDERED, {}),
@@ -160,12 +140,10 @@ MATRIX = [
     (AGGREGATION, SORTED, {}),
     (UPDATED_WINDOWS, SORTED, {}),
     (replace(DEDUP, output_mode="update"), ORDERED, {}),
-    (replace(JOINED, output_mode="update"), SORTED, {}),
     (_with_state("update"), SORTED, {}),
     (EVERY_TOTAL, ORDERED, {}),
     (EVEN_TOTALS, SORTED, COMPLETE),
     (replace(WINDOWED, output_mode="complete", expected=_all_windows), SORTED, COMPLETE),
-    (GROUPED, SORTED, COMPLETE),
 ]
 
 

@@ -12,19 +12,6 @@ from yt_exactly_once.spark.sink import transactional_sink
 SPLIT = {"split_oversized": True, "rows_per_tablet_limit": 1_500, "dyn_batch_size": 500}
 
 
-def broken_after_parts(flow, count):
-    """Break a run off when so many parts of the first batch are committed."""
-    left = [count]
-
-    def break_off(event, _fields):
-        left[0] -= event == Event.TRANSACTION_COMMITTED
-        if not left[0]:
-            raise Broken
-
-    with pytest.raises(StreamingQueryException, match="Broken"):
-        flow.run(break_off, **SPLIT)
-
-
 @pytest.mark.parametrize("is_sorted", first_of([False, True]), ids=["ordered", "sorted"])
 def test_oversized_batch_is_written_in_parts_on_request(stream, is_sorted):
     """All rows once, and the consumer moved with the last part."""
@@ -51,25 +38,6 @@ def test_partitions_that_pass_for_one_are_told_apart_again(
     flow.assert_exact()
     tablets = client.get_tablet_infos(flow.target, [0, 1, 2])["tablets"]
     assert [tablet["total_row_count"] for tablet in tablets] == rows
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(
-    "changed",
-    first_of([{"mode": "at-least-once"}, {"mode": "idempotent"}, {}]),
-    ids=lambda changed: changed.get("mode", "in one part"),
-)
-def test_batch_begun_in_parts_is_not_started_in_another_way(stream, changed):
-    """In another mode its tasks would write the parts that are there again."""
-    flow = stream(rows=4_000, rows_per_partition=4_000)
-    broken_after_parts(flow, 1)
-    before = flow.found()
-    assert "split_oversized=True" in flow.fail(
-        "ConfigError", **SPLIT | {"split_oversized": False} | changed
-    )
-    assert flow.found() == before
-    flow.run(**SPLIT)
-    flow.assert_exact()
 
 
 @pytest.mark.nightly
@@ -147,24 +115,4 @@ def test_limit_that_is_lowered_in_mid_run_loses_nothing(stream, client, options,
         mode = options.get("mode", "transactional")
         split = {} if "mode" in options else {"split_oversized": True, "rows_per_tablet_limit": 100}
         flow.run(mode=mode, dyn_batch_size=50, **split)
-    flow.assert_exact()
-
-
-@pytest.mark.further
-@pytest.mark.parametrize("tablets", [1, 5], ids=["fewer", "more"])
-def test_tablets_that_change_in_mid_run_lose_nothing(stream, client, tablets):
-    """A commit of the driver for a tablet that is gone is refused, and the error names the change."""
-    flow = stream(rows=900, rows_per_partition=300, tablets=3)
-
-    def reshard(event, fields):
-        if (event, fields["batch"]) == (Event.BATCH_COMMITTED, 0):
-            client.unmount_table(flow.target, sync=True)
-            client.reshard_table(flow.target, tablet_count=tablets, sync=True)
-            client.mount_table(flow.target, sync=True)
-
-    if tablets == 1:
-        error = flow.fail("RequestRefusedError", act=reshard, sent_by="driver")
-        assert "has changed its columns or tablets since the run looked at it" in error
-        assert "Start the query again" in error
-    flow.run(None if tablets == 1 else reshard, sent_by="driver")
     flow.assert_exact()

@@ -4,10 +4,9 @@ import json
 
 import pytest
 
-from tests.flows import STATELESS, columns, create_table, differences, passed_on
-from tests.integration.streams import Heard, finish
+from tests.flows import NUMBERED, differences, passed_on
 from tests.tiers import first_of
-from yt_exactly_once import Event, TransactionalSink
+from yt_exactly_once import Event
 from yt_exactly_once.operations.ledgers import read_ledger
 
 COMMIT = "commit_transaction"
@@ -16,25 +15,12 @@ COMMIT = "commit_transaction"
 @pytest.fixture
 def flow(stream):
     """One row in fifty has no value, which the target requires; the frame tells its source."""
-    flow = stream(rows=700, rows_per_partition=300)
+    flow = stream(NUMBERED, rows=700, rows_per_partition=300)
     flow.change = lambda frame: frame.selectExpr(
         "* except (value)", "if(id % 50 = 7, null, value) as value"
     )
     flow.rejects = f"{flow.target}_rejects"
-    flow.open = lambda: flow.frame().selectExpr(
-        "*", "part as __spyt_streaming_src_tablet_index", "row as __spyt_streaming_src_row_index"
-    )
     return flow
-
-
-def run(flow, sink):
-    finish(
-        flow.open()
-        .writeStream.foreachBatch(sink)
-        .option("checkpointLocation", str(flow.checkpoint))
-        .trigger(availableNow=True)
-        .start()
-    )
 
 
 def bad(row):
@@ -77,15 +63,14 @@ def test_bad_rows_go_to_the_reject_table_once(flow, faults, options):
     """With their batch: over lost answers, lost requests, and a replay."""
     faults.inject("lose_answer", COMMIT, after=1)
     faults.inject("lose_request", COMMIT, after=3)
-    heard = Heard()
     options = {"dead_letter_path": flow.rejects, "digest": True, **options}
-    run(flow, flow.sink(heard, **options))
+    heard = flow.run(**options)
     assert_rejected(flow)
     told = [fields["rows"] for fields in heard.of(Event.ROWS_REJECTED)]
     assert sum(told) == len(rejected(flow)) == 42
     flow.forget_last_batch()
     flow.queue.append(200)
-    run(flow, flow.sink(**options))
+    flow.run(**options)
     assert_rejected(flow)
     # The ledger counts them apart, and its digest has the rows of the target alone.
     flow.assert_proven()
@@ -95,17 +80,3 @@ def test_bad_rows_go_to_the_reject_table_once(flow, faults, options):
         len(rejected(flow)),
         len(flow.found()),
     )
-
-
-@pytest.mark.further
-def test_rows_of_several_targets_are_rejected_one_by_one(flow, client, tmp):
-    """One target may take what the other cannot."""
-    types = STATELESS.types | {"value": "int64?"}
-    lenient = create_table(client, f"{tmp}/lenient", columns(types), tablet_count=3)
-    targets = [flow.target, lenient]
-    where = {"proxy": flow.cluster.proxy_urls[0], "dead_letter_path": flow.rejects}
-    run(flow, TransactionalSink(targets, **where))
-    assert_rejected(flow)
-    everything = [(*row[:4], None if bad(row) else row[4], row[5]) for row in passed_on(flow.queue)]
-    found = client.select_rows(f"part, row, id, key, value, name from [{lenient}]")
-    assert differences([tuple(row.values()) for row in found], everything) == ""

@@ -5,7 +5,6 @@
 
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from typing import Any
 from weakref import WeakSet
 
@@ -13,12 +12,10 @@ import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 from structlog.testing import capture_logs
 
-from tests.flows import QUEUE_TYPES, Queue, columns
+from tests.flows import QUEUE_TYPES, Queue
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.spark import warm_up
 from yt_exactly_once.spark.registration import register_source
-
-QUEUE_PATH, COMMITTED = "__spyt_streaming_src_queue_path", "__spyt_streaming_src_timestamp"
 
 
 @pytest.fixture
@@ -32,13 +29,6 @@ def append(queue, count, partition=0):
     queue.append(count, partition)
     queue.client.get_tablet_infos(queue.path, [partition])
     return [row["id"] for row in queue.rows[partition][first:]]
-
-
-def alter(queue, *more):
-    """Give the queue more columns."""
-    queue.client.unmount_table(queue.path, sync=True)
-    queue.client.alter_table(queue.path, schema=[*columns(QUEUE_TYPES), *more])
-    queue.client.mount_table(queue.path, sync=True)
 
 
 @pytest.fixture
@@ -117,25 +107,6 @@ def test_rows_arrive_once_and_in_order_per_partition(client, tmp, read, tmp_path
     assert set(rows[0].asDict()) == set(QUEUE_TYPES)
 
 
-@pytest.mark.further
-def test_queue_path_and_commit_time_come_on_request(client, tmp, read, tmp_path):
-    """Of each of several queues, in front of their columns."""
-    queues = [Queue.create(client, tmp, name, partitions=1) for name in ("one", "other")]
-    began = datetime.now(UTC) - timedelta(seconds=5)
-    for queue in queues:
-        alter(queue, *columns({"$timestamp": "uint64?"}))
-        append(queue, 2)
-    options = {"include_queue_path": True, "include_timestamp": True}
-    one, other = (read(queue, **options) for queue in queues)
-    assert one.dtypes[:2] == [(QUEUE_PATH, "string"), (COMMITTED, "timestamp")]
-    rows = run(one.union(other), tmp_path).rows
-    assert [(row[QUEUE_PATH], row.id) for row in rows] == [
-        (queue.path, number) for queue in queues for number in (0, 1)
-    ]
-    # Python shows an instant in the time zone of the machine.
-    assert all(began < row[COMMITTED].astimezone(UTC) <= datetime.now(UTC) for row in rows)
-
-
 def test_rows_that_arrive_later_come_in_later_batches(queue, read, tmp_path):
     """A running query sees new rows, and its consumer is at their end when it is idle."""
     with running(read(queue), tmp_path) as (query, batches):
@@ -178,21 +149,6 @@ def test_replay_of_trimmed_rows_is_planned_and_fails_only_when_read(queue, read,
 
     run(read(queue), tmp_path, skipping)
     assert batches.ids == later
-
-
-@pytest.mark.further
-def test_schema_changed_under_a_running_query_is_an_error(queue, read, tmp_path):
-    """And a restart reads the batch with the new columns."""
-    append(queue, 5)
-    with running(read(queue), tmp_path) as (query, _):
-        query.processAllAvailable()
-        alter(queue, *columns({"more": "int64?"}))
-        later = append(queue, 2)
-        text = fails("SchemaMismatchError", "more was added", query.processAllAvailable)
-        assert "Load the queue again" in text
-    batches = run(read(queue), tmp_path)
-    assert batches.ids == later
-    assert batches.rows[0].more is None
 
 
 def test_wrong_token_is_refused_and_not_shown(spark):

@@ -5,23 +5,14 @@ from dataclasses import replace
 
 import pytest
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import functions as sf
 
-from tests.flows import AGGREGATION, DEDUP, PARTITION_COLUMN, ROW_COLUMN, STATELESS
+from tests.flows import AGGREGATION, DEDUP, NUMBERED
 from tests.integration.streams import finish
 from tests.tiers import first_of
-from yt_exactly_once import exactly_once_error, register_source
+from yt_exactly_once import register_source
 from yt_exactly_once.errors import ConfigError
 
 MODES = ["transactional", "idempotent", "at-least-once"]
-
-NUMBERED = replace(
-    STATELESS,
-    build=lambda frame: STATELESS.build(frame).withColumns(
-        {PARTITION_COLUMN: sf.col("part"), ROW_COLUMN: sf.col("row")}
-    ),
-)
-"""Rows carry their source, so that idempotent mode can number them."""
 
 
 @pytest.mark.parametrize("mode", first_of(MODES))
@@ -68,25 +59,10 @@ def test_mode_that_returns_in_one_driver_finds_what_the_other_has_pushed(stream,
     flow.write(mode="transactional")
     _fail_to_commit(flow, faults, mode="idempotent")
     pushed = len(flow.found())
-    flow.refuse("ConfigError", mode="transactional")
+    flow.fail("ConfigError", by_format=True, mode="transactional")
     assert len(flow.found()) == pushed
     flow.write(mode="idempotent")
     assert flow.wrong() == ""
-
-
-@pytest.mark.nightly
-def test_reason_of_a_stop_survives_the_abort(stream, faults):
-    """Spark makes a writer to abort, too. What it would find wrong is not why the batch failed."""
-    flow = stream(NUMBERED, rows=900)
-    flow.write()
-    flow.queue.append(300)
-    faults.inject("error", "start_transaction", code=901, message="No access", count=None)
-    faults.inject("error", "lookup_rows", code=901, message="No access", count=None, after=1)
-    with pytest.raises(StreamingQueryException) as caught:
-        flow.write()
-    error = exactly_once_error(caught.value)
-    assert error is not None
-    assert "No access" in str(error)
 
 
 @pytest.mark.nightly
@@ -106,20 +82,6 @@ def test_complete_result_is_replaced_under_another_name_of_the_format(stream, sp
         another_thread.submit(write).result()
     assert flow.wrong() == ""
     flow.assert_proven()
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"dyn_batch_sise": "5"}, "Did you mean dyn_batch_size"),
-        ({"mode": "exactly"}, "Unknown mode"),
-    ],
-)
-def test_bad_options_stop_the_query_before_the_first_row(stream, options, message):
-    """Nothing is written."""
-    flow = stream(rows=10)
-    assert message in flow.refuse("ConfigError", **options)
-    flow.assert_untouched()
 
 
 def test_checkpoint_that_only_the_session_knows_is_refused(stream, spark, tmp_path):

@@ -22,8 +22,6 @@ from tests.integration.streams import finish, forget_last_batch
 from tests.tiers import first_of
 from yt_exactly_once import Target, TransactionalSink
 
-pytestmark = pytest.mark.further
-
 FILES, ROWS = 3, 200
 MODES = ["transactional", "at-least-once", "idempotent"]
 
@@ -98,6 +96,7 @@ def test_every_mode_is_exact_over_a_replay(flow, mode, is_sorted):
     assert entry["batch_id"] == FILES - 1
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("kind", first_of(["update", "complete", "dedup"]))
 def test_stateful_replay_is_exact(flow, kind):
     """State and output agree after a replay, and in the batches after it."""

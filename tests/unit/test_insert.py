@@ -10,7 +10,8 @@ from tests.model.tasks import COLUMNS, prepared_target, task_context
 from yt_exactly_once import RetryPolicy, Target
 from yt_exactly_once.codec.row_hash import added, row_hashes
 from yt_exactly_once.commit.entry import DRIVER, TASKS
-from yt_exactly_once.errors import ClusterUnavailableError
+from yt_exactly_once.errors import ClusterUnavailableError, RequestRefusedError
+from yt_exactly_once.spark.sink import targets
 from yt_exactly_once.spark.sink.modes import tasks
 from yt_exactly_once.spark.sink.modes.mode import Plan, TargetBatch, TaskSettings
 from yt_exactly_once.spark.sink.modes.tasks import ChunkReport, InsertTask
@@ -51,3 +52,18 @@ def test_task_reports_rows_bytes_and_digest_of_what_it_has_written(sent, digest)
     assert written.sent_by == (DRIVER if digest else TASKS)
     assert written.digest == (expected if digest else None)
     assert written.byte_count == report.byte_count
+
+
+def test_refusal_of_a_target_that_has_changed_says_so(monkeypatch):
+    """With a remedy. The commits of the driver have a test of their own."""
+
+    def refuse(*_, **__):
+        raise RequestRefusedError("Invalid tablet index")
+
+    monkeypatch.setattr(tasks, "insert_payload", refuse)
+    monkeypatch.setattr(targets, "are_the_same", lambda *_: False)
+    settings = TaskSettings(
+        COLUMNS, prepared_target("//t", is_sorted=False), None, RetryPolicy(), 1
+    )
+    with task_context(0), pytest.raises(RequestRefusedError, match="has changed its columns"):
+        list(InsertTask(settings, unique_keys=False)([ROWS]))

@@ -134,3 +134,10 @@ def test_tasks_write_into_one_transaction_if_none_can_start_twice(text, plan, wh
         return
     with pytest.raises(ConfigError, match=why):
         require_one_stage(frame, batch)
+
+
+def test_shuffle_that_cannot_be_known_is_refused():
+    """On Spark Connect there is no plan to look at."""
+    frame = SimpleNamespace(sparkSession=SimpleNamespace())
+    with pytest.raises(ConfigError, match="cannot show whether rows are shuffled"):
+        require_straight(frame, MicroBatch("query", 0, "run"))

@@ -11,7 +11,7 @@ from yt_exactly_once.commit.consumers import offsets_of
 from yt_exactly_once.commit.entry import LedgerEntry, Tally
 from yt_exactly_once.commit.judgement import nothing_logged
 from yt_exactly_once.config import DeliveryMode
-from yt_exactly_once.errors import FencedError, LedgerDivergedError
+from yt_exactly_once.errors import ConfigError, FencedError, LedgerDivergedError
 from yt_exactly_once.spark.sink.look_up import look_up
 
 QUEUE = SourceRange("local", "//q", "//c", (PartitionRange(0, 10, 15),), "id")
@@ -45,6 +45,16 @@ def test_later_batch_is_another_drivers_once_this_run_has_agreed_with_the_ledger
     """Before, the checkpoint may be an older copy."""
     with pytest.raises(error):
         look_up(delivery(entry_of(7), agreed=agreed))
+
+
+def test_batch_begun_in_parts_is_not_started_in_another_way():
+    """In another mode its tasks would write the parts that are there again."""
+    begun = replace(entry_of(5), part=1, part_count=2)
+    with pytest.raises(ConfigError, match="split_oversized=True"):
+        look_up(delivery(begun))
+    in_parts = delivery(begun)
+    in_parts.mode.options.split_oversized = True
+    assert not look_up(in_parts).is_replay
 
 
 def test_replay_forgets_what_was_pushed_of_an_earlier_batch():

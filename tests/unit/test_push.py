@@ -8,6 +8,7 @@ from threading import Barrier, Event
 import pyarrow as pa
 import pytest
 from yt import yson
+from yt.common import YtError
 
 from tests.model.tasks import prepared_target, task_context
 from yt_exactly_once import RetryPolicy, Target
@@ -45,7 +46,8 @@ class Cluster:
 
     def push_queue_producer(self, _producer, _queue, name, epoch, body, *, user_meta, **_format):
         """Append the rows."""
-        assert self.sessions[name][0] == epoch
+        if self.sessions[name][0] != epoch:
+            raise YtError("The session has another epoch", code=3102)
         rows = list(yson.loads(body.read(), yson_type="list_fragment"))
         last = rows[-1]["$sequence_number"]
         self.sessions[name] = epoch, last, user_meta
@@ -62,12 +64,12 @@ def push(cluster, rows, **options):
     """Run one attempt of a task, two rows per request; return how many rows each report has."""
     return [
         told["row_count"]
-        for report in reports(cluster, rows, **options)
+        for report in attempted(cluster, rows, **options)
         for told in report.to_pylist()
     ]
 
 
-def reports(
+def attempted(
     cluster,
     rows,
     *,
@@ -81,15 +83,16 @@ def reports(
     tablets=None,
     connections=1,
     size=2,
+    retry=ONCE,
 ):
-    """Run one attempt of a task; return its reports."""
+    """Begin an attempt of a task; every step of it is one push, and gives its report."""
     source = SourceRange("cluster", "//queue", None, (), "id")
     target = prepared_target("//t", is_sorted=False)
     micro_batch = MicroBatch("query", batch, run, (source,))
     numbering = Numbering(micro_batch, by_source, target.plan)
     target = replace(target, options=Target("//t", digest=digest))
     task = PushTask(
-        TaskSettings(NAMES, replace(target, request_size=size), cluster, ONCE, connections, run),
+        TaskSettings(NAMES, replace(target, request_size=size), cluster, retry, connections, run),
         numbering,
         "//producer",
     )
@@ -98,7 +101,7 @@ def reports(
     arrays = [pa.array(column, pa.int64()) for column in values]
     frame = pa.RecordBatch.from_arrays(arrays, [f"c{place}" for place in range(len(NAMES))])
     with task_context(partition, attempt):
-        return list(task([frame]))
+        yield from task([frame])
 
 
 @pytest.mark.parametrize("by_source", [True, False])
@@ -111,14 +114,41 @@ def test_repeated_attempt_adds_what_is_missing(cluster, by_source):
 
 def test_repeated_attempt_reports_the_digest_of_all_rows_and_the_bytes_that_it_sends(cluster):
     """The ledger must account for the rows that the attempt before has pushed; only these cost bytes."""
-    whole = ChunkReport.of_all(reports(Cluster(), [1, 2, 3], digest=True))
-    reports(cluster, [1, 2], digest=True)
-    found = ChunkReport.of_all(reports(cluster, [1, 2, 3], attempt=1, digest=True))
+    whole = ChunkReport.of_all(attempted(Cluster(), [1, 2, 3], digest=True))
+    push(cluster, [1, 2], digest=True)
+    found = ChunkReport.of_all(attempted(cluster, [1, 2, 3], attempt=1, digest=True))
     assert (found.digest, found.row_count) == (whole.digest, 3)
     assert whole.digest != 0
     assert 0 < found.byte_count < whole.byte_count
-    plain = ChunkReport.of_all(reports(Cluster(), [1, 2, 3]))
+    plain = ChunkReport.of_all(attempted(Cluster(), [1, 2, 3]))
     assert plain == replace(whole, digest=0)
+
+
+def test_old_attempt_that_continues_adds_nothing(cluster):
+    """It is fenced, takes the session back, and finds there what a newer one has pushed."""
+    old = attempted(cluster, [1, 2, 3, 4, 5])
+    next(old)
+    push(cluster, [1, 2, 3, 4, 5], attempt=1)
+    list(old)
+    assert cluster.rows == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+def test_push_without_an_answer_counts_once(cluster, arrives):
+    """The session is asked what it has."""
+    send, sent = cluster.push_queue_producer, []
+
+    def lose_the_second(*given, **more):
+        sent.append(given)
+        answer = send(*given, **more) if arrives or len(sent) != 2 else None
+        if len(sent) == 2:
+            raise ConnectionResetError
+        return answer
+
+    cluster.push_queue_producer = lose_the_second
+    push(cluster, [1, 2, 3, 4, 5], retry=replace(ONCE, attempts=2))
+    assert cluster.rows == [1, 2, 3, 4, 5]
+    assert len(sent) == 3 + (not arrives)
 
 
 @pytest.mark.parametrize("by_source", [True, False])

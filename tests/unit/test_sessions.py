@@ -9,13 +9,22 @@ import pytest
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS, WritePlan
 from yt_exactly_once.commit.batch import MicroBatch, SourceRange
 from yt_exactly_once.config import RetryPolicy
-from yt_exactly_once.errors import ConfigError, NewerFormatError, NotOneToOneError
+from yt_exactly_once.errors import (
+    ConfigError,
+    NewerFormatError,
+    NotOneToOneError,
+    TableNotDynamicError,
+    TableNotFoundError,
+    TableNotMountedError,
+)
 from yt_exactly_once.spark.sink import look_up
 from yt_exactly_once.spark.sink.modes.idempotent import Idempotent
 from yt_exactly_once.spark.sink.modes.push import RehearsalTask
 from yt_exactly_once.spark.sink.modes.sessions import POSITION_BITS, SESSION_VERSION, Numbering
 from yt_exactly_once.spark.sink.modes.transactional import Transactional
+from yt_exactly_once.ytsaurus import rows
 from yt_exactly_once.ytsaurus.rows import SessionState
+from yt_exactly_once.ytsaurus.tables import TableInfo
 
 BATCH = MicroBatch("query", 7, "run", (SourceRange("cluster", "//queue", None, ()),))
 TARGET = "//target"
@@ -73,6 +82,27 @@ def test_session_of_a_newer_version_is_refused(batch):
         assert begun({name: pushed(format=known)})[TARGET].keys() == {"partition-0"}
     with pytest.raises(NewerFormatError, match="A producer session has format version"):
         begun({name: pushed(batch, format=SESSION_VERSION + 1)})
+
+
+def info(*names, state="mounted"):
+    return TableInfo("//p", "1-2", True, 1, state, [{"name": name} for name in names])
+
+
+SESSION = ("session_id", "sequence_number", "user_meta")
+
+
+@pytest.mark.parametrize(
+    "there", [TableNotFoundError("none"), TableNotDynamicError("static"), info("id", "value")]
+)
+def test_what_is_no_producer_has_no_sessions(there):
+    """The path is a default that nobody has chosen. Of an unmounted producer nobody knows."""
+    with mock.patch.object(rows, "describe_table", side_effect=[there]):
+        assert rows.sessions_of(None, "//p", "query:") == {}
+    with (
+        mock.patch.object(rows, "describe_table", return_value=info(*SESSION, state="unmounted")),
+        pytest.raises(TableNotMountedError, match="yt mount-table //p --sync"),
+    ):
+        rows.sessions_of(None, "//p", "query:")
 
 
 def numbered(*chunks, by_source):
