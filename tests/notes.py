@@ -1,6 +1,7 @@
-"""Notes of a query that live in memory, and notes that nobody keeps."""
+"""Notes and events of a query that live in memory, and notes that nobody keeps."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from yt_exactly_once.commit.notes import Note
 
@@ -26,3 +27,13 @@ class MemoryNotes:
 
     def add(self, note: Note, text: str) -> None:
         self.texts[note] = text
+
+
+class Told(list[tuple[str, dict[str, Any]]]):
+    """Takes the place of an emitter, and keeps every event with its fields."""
+
+    def __call__(self, event: str, /, **fields: Any) -> None:
+        self.append((event, fields))
+
+    def of(self, *events: str) -> list[dict[str, Any]]:
+        return [fields for event, fields in self if event in events]

@@ -10,6 +10,7 @@ from functools import cache, partial
 import pyarrow as pa
 import pytest
 
+from tests.notes import Told
 from yt_exactly_once.codec.rows import row_fragments
 from yt_exactly_once.codec.schema import TableSchema, check_frame
 from yt_exactly_once.commit import transactional
@@ -162,14 +163,6 @@ class Transaction:
         self.ask("abort")
 
 
-class Log(list):
-    def __call__(self, event, **fields):
-        self.append((event, fields))
-
-    def of(self, *events):
-        return [fields for event, fields in self if event in events]
-
-
 def committer(cluster, log=lambda *_, **__: None, *, of=None, attempts=3, advance=True, **options):
     return BatchCommit(
         CommitLedger("//ledger", "query", ["//t"]),
@@ -192,7 +185,7 @@ WRITES = [
 
 def test_a_batch_is_read_written_advanced_recorded_and_committed():
     """Each request once, and an event after each step."""
-    cluster, log = Cluster(), Log()
+    cluster, log = Cluster(), Told()
     done = committer(cluster, log, of=batch(others="digest")).commit(whole([ROWS]))
     assert done == Committed("tx1", 1)
     assert cluster.requests == [*READS, *WRITES, ("commit",)]
@@ -214,7 +207,7 @@ def test_a_batch_is_read_written_advanced_recorded_and_committed():
 
 def test_rows_that_the_tasks_wrote_are_not_told_as_written():
     """They were, when the tasks wrote them."""
-    log = Log()
+    log = Told()
     committer(Cluster(), log).commit(whole([TargetRows("//t", [], "yson", 3)]))
     assert log.of(Event.ROWS_WRITTEN) == []
 
@@ -237,7 +230,7 @@ def test_options_of_a_target_are_those_of_its_requests():
 )  # fmt: skip
 def test_a_consumer_that_does_not_move_is_not_asked(sources, advance):
     """Without a consumer, without new rows, or when another sink moves it."""
-    cluster, log = Cluster(entry=None), Log()
+    cluster, log = Cluster(entry=None), Told()
     committer(cluster, log, of=batch(*sources), advance=advance).commit(whole([ROWS]))
     assert cluster.requests == [READS[0], *WRITES[:2], WRITES[3], ("commit",)]
     assert log.of(Event.OFFSETS_ADVANCED) == [{"partitions": 0}]
@@ -262,7 +255,7 @@ def test_rows_of_batches_that_never_came_are_told(at, accepted, told):
     """
     read = replace(QUEUE, partitions=tuple(PartitionRange(one, 0, end) for one, end in at))
     entry = entry_of(batch(read, number=2))
-    log = Log()
+    log = Told()
     conflict = ("write", ConflictError("told"))
     cluster = Cluster(conflict, entry=entry, at=[end for _, end in at] + [4] * (2 - len(at)))
     sources = QUEUE if at[0][1] <= 10 else replace(QUEUE, partitions=(PartitionRange(0, 12, 15),))
@@ -278,7 +271,7 @@ def test_rows_of_batches_that_never_came_are_told(at, accepted, told):
 @pytest.mark.parametrize("request_", ["lookup", "write", "insert"])
 def test_a_failed_attempt_is_aborted_and_made_again(request_, error, unpinned):
     """Through another proxy, unless the cluster itself has answered."""
-    cluster, log = Cluster((request_, error("told"))), Log()
+    cluster, log = Cluster((request_, error("told"))), Told()
     done = committer(cluster, log).commit(whole([ROWS]))
     assert done == Committed("tx2", 2)
     ended = cluster.requests.index(("abort",))
@@ -297,7 +290,7 @@ def test_a_refusal_is_aborted_and_not_made_again():
 
 def test_a_refused_commit_is_neither_aborted_nor_looked_up():
     """The transaction is gone, and the answer says that nothing was written."""
-    cluster, log = Cluster(("commit", ConflictError("told")), applied=False), Log()
+    cluster, log = Cluster(("commit", ConflictError("told")), applied=False), Told()
     assert committer(cluster, log).commit(whole([ROWS])).attempts == 2
     assert ("abort",) not in cluster.requests
     assert log.of(Event.COMMIT_OUTCOME_UNKNOWN, Event.COMMIT_OUTCOME_RESOLVED) == []
@@ -306,7 +299,7 @@ def test_a_refused_commit_is_neither_aborted_nor_looked_up():
 
 def test_an_unknown_commit_that_the_ledger_has_is_done():
     """It is looked up through another proxy, outside the transaction."""
-    cluster, log = Cluster(("commit", CommitOutcomeUnknownError("told"))), Log()
+    cluster, log = Cluster(("commit", CommitOutcomeUnknownError("told"))), Told()
     sent = {}
     done = committer(cluster, log, commits_sent=sent).commit(whole([ROWS]))
     assert done == Committed("tx1", 1)
@@ -323,7 +316,7 @@ def test_an_unknown_commit_that_the_ledger_has_is_done():
 def test_an_unknown_commit_that_the_ledger_lacks_is_made_again(entry):
     """Also when the ledger has the entry of another transaction."""
     fails = ("commit", CommitOutcomeUnknownError("told"))
-    cluster, log = Cluster(fails, entry=entry, at=(None, None), applied=False), Log()
+    cluster, log = Cluster(fails, entry=entry, at=(None, None), applied=False), Told()
     sources = () if entry is None else (QUEUE,)
     cluster.at = {0: 10, 1: 4}
     done = committer(cluster, log, of=batch(*sources)).commit(whole([ROWS]))
@@ -344,7 +337,7 @@ class Late(Cluster):
 
 def test_a_commit_that_is_applied_late_is_found_by_the_next_attempt():
     """Its transaction is one of ours, and the rows are not written again."""
-    cluster, log = Late(("commit", CommitOutcomeUnknownError("told")), applied=False), Log()
+    cluster, log = Late(("commit", CommitOutcomeUnknownError("told")), applied=False), Told()
     done = committer(cluster, log).commit(whole([ROWS]))
     assert done == Committed("tx1", 2)
     assert cluster.requests[-3:] == [*READS, ("abort",)]
@@ -353,7 +346,7 @@ def test_a_commit_that_is_applied_late_is_found_by_the_next_attempt():
 
 def test_a_batch_that_an_earlier_run_committed_is_found():
     """Between the look-up of this run and its transaction."""
-    cluster, log = Cluster(entry=entry_of(batch(), "theirs", run="earlier")), Log()
+    cluster, log = Cluster(entry=entry_of(batch(), "theirs", run="earlier")), Told()
     assert committer(cluster, log).commit(whole([ROWS])) == Committed("theirs", 1)
     assert cluster.requests == [*READS, ("abort",)]
     assert log.of(Event.COMMIT_OUTCOME_RESOLVED) == [{"transaction": "theirs", "own": False}]
@@ -423,7 +416,7 @@ def test_the_late_commit_of_a_failed_call_is_met_by_the_next_one(data, remembers
 
 def test_a_transaction_that_was_opened_ahead_is_the_one_of_the_first_attempt():
     """It is opened and read before the rows are known. The next attempt opens its own, with the same rows."""
-    cluster, log = Cluster(("commit", ConflictError("told")), applied=False), Log()
+    cluster, log = Cluster(("commit", ConflictError("told")), applied=False), Told()
     commit = committer(cluster, log)
     with commit.ahead():
         assert (cluster.requests, log) == (READS, [])
@@ -447,7 +440,7 @@ INSIDE = replace(ROWS, lanes=(), sent_bytes=9, sent_by=TASKS, inside="tx1")
 
 def test_rows_that_tasks_have_written_are_committed_with_their_transaction():
     """The driver sends the consumers and the ledger entry, and whatever else is not there."""
-    cluster, log = Cluster(), Log()
+    cluster, log = Cluster(), Told()
     commit = committer(cluster, log)
     with commit.ahead() as begun:
         assert (begun.transaction().id, begun.transaction().proxy) == ("tx1", "proxy")
@@ -650,7 +643,7 @@ def test_digest_counts_a_batch_once_whatever_its_attempts(fails, applied):
 
 def test_parts_are_committed_in_turn_and_the_consumer_moves_with_the_last():
     """Every part records the digests up to its own."""
-    cluster, log = Cluster(), Log()
+    cluster, log = Cluster(), Told()
     sent = {}
     done = committer(cluster, log, commits_sent=sent).commit(PARTS)
     assert done == Committed("tx2", 2)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.notes import MemoryNotes
+from tests.notes import MemoryNotes, Told
 from yt_exactly_once import errors
 from yt_exactly_once.commit.notes import NOTES_VERSION, Note, NoteKind, missing_batches
 from yt_exactly_once.observability import Event
@@ -24,16 +24,13 @@ class Run:
         self.calls, self.notes, self.run = calls or Calls(), notes or MemoryNotes(), run
         self.spare = MemoryNotes()
         self.query = query
-        self.told = []
+        self.told = Told()
 
     def __call__(self, number, *keys, body=None):
         place = Place(self.query, self.run, number, SimpleNamespace(notes=self.notes))
-        with self.calls.call(place, keys or (ONE,), self.emit, self.spare) as call:
+        with self.calls.call(place, keys or (ONE,), self.told, self.spare) as call:
             if body is not None:
                 body(call)
-
-    def emit(self, event, **fields):
-        self.told.append((event, fields))
 
     def fails(self, number, *keys):
         def body(_call):

@@ -178,26 +178,6 @@ def test_rows_of_two_partitions_meet_in_one_chunk_only_if_few_and_in_any_order(
 
 
 @given(
-    sizes=st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=3), min_size=1, max_size=5),
-    size=st.integers(1, 25),
-)
-def test_rows_keep_their_order_when_spark_gives_them_all_one_partition(sizes, size):
-    """Several tasks compute rows that the driver had, and Spark says 0 for the partition of each."""
-    batches, first = [], 0
-    for task in sizes:
-        batches += batches_of(task, 0, first)
-        first += sum(task)
-    columns = [{"name": name, "type": "int64"} for name in ("id", PARTITION_COLUMN)]
-    plan = WritePlan("//t", TableSchema.from_yt(columns).columns)
-    encoder = encoder_of(plan, WireFormat.YSON, Placement(None), request_size=size)
-    with patch.object(encode, "SMALL_BATCH", 3):
-        encode.encode_batches(batches, encoder)
-    (payloads,) = encoder.lanes.values()
-    rows = [yt.yson.loads(one.data, yson_type="list_fragment") for one in payloads]
-    assert [row["id"] for part in rows for row in part] == list(range(first))
-
-
-@given(
     partitions=st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=3), max_size=9),
     tablets=st.one_of(st.none(), st.integers(1, 7)),
     rule=st.sampled_from([BY_PARTITION, ROUND_ROBIN]),

@@ -1,7 +1,9 @@
 """Batches as payloads, read back by the C++ parser and by Arrow."""
 
 import datetime as dt
+import importlib
 import pickle
+import sys
 from decimal import Decimal
 
 import pyarrow as pa
@@ -10,6 +12,7 @@ import yt.yson
 from yt.yson.yson_types import YsonUint64
 
 from tests.kinds import decimal, dict_of, listed, optional, struct, tuple_of, variant
+from yt_exactly_once.codec import bindings
 from yt_exactly_once.codec.rows import WireFormat, encode, encode_empty, row_fragments
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS, TableSchema, check_frame
 from yt_exactly_once.errors import ConfigError, EncodingError
@@ -401,3 +404,11 @@ def test_column_that_arrow_cannot_carry_is_a_configuration_error(array, descript
     with pytest.raises(ConfigError, match=reason):
         encode_empty(plan, WireFormat.ARROW)
     assert encode_empty(plan, WireFormat.YSON) == b""
+
+
+def test_missing_bindings_are_a_configuration_error(monkeypatch):
+    """The error names the package to install."""
+    monkeypatch.setitem(sys.modules, "yt_yson_bindings", None)
+    monkeypatch.delitem(sys.modules, bindings.__name__)
+    with pytest.raises(ConfigError, match="pip install ytsaurus-yson"):
+        importlib.import_module(bindings.__name__)

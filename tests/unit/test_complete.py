@@ -80,12 +80,6 @@ def test_nothing_is_deleted_when_all_rows_stay():
     assert surplus([], [1])[0] == []
 
 
-def test_empty_result_deletes_everything():
-    """In requests of bounded size."""
-    found, _ = surplus([1, 2, 3], [])
-    assert [count for count, _ in found] == [3]
-
-
 def test_deletes_are_cut_into_requests(monkeypatch):
     """As writes are."""
     monkeypatch.setattr(parts, "ROWS_PER_DELETE", 2)

@@ -52,12 +52,6 @@ def test_what_the_table_says_is_right_and_one_row_less_is_not(point, mode, is_so
     assert wrong(rows[1:]) != ""
 
 
-def test_point_that_a_mode_never_passes_has_no_account():
-    """Asking for one is a mistake in a test."""
-    with pytest.raises(AssertionError, match="never passes"):
-        account_of("idempotent").wrong_after(CrashPoint.ROWS_WRITTEN, BATCH, remains([], BATCH))
-
-
 @pytest.mark.parametrize("mode", list(DeliveryMode))
 def test_rows_that_come_twice_are_wrong_but_where_they_may(mode):
     """At-least-once mode writes a batch again whose rows were there and whose entry was not."""

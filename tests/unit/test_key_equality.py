@@ -6,12 +6,9 @@ import pyarrow as pa
 import pytest
 
 from tests.kinds import listed, optional, tuple_of
-from yt_exactly_once.codec.changes import changes
 from yt_exactly_once.codec.rows import WireFormat, encode, row_fragments
 from yt_exactly_once.codec.schema import TableSchema, check_frame
 from yt_exactly_once.commit.parts import CompleteResult
-from yt_exactly_once.errors import AmbiguousOrderError
-from yt_exactly_once.spark.sink.modes import transactional
 
 LIST = listed("double")
 PAIR = tuple_of("int8", LIST)
@@ -70,23 +67,6 @@ def test_values_and_written_keys_keep_their_zero():
     plan = planned("double", pa.float64())
     payload = encode(rows(ZEROS, pa.float64()), plan, WireFormat.YSON)
     assert payload.count(struct.pack("<d", -0.0)) == 3
-
-
-def test_last_row_of_a_key_counts_whichever_zero_it_has():
-    """Else a delete would leave the row that it is meant for."""
-    plan = planned("double", pa.float64()).keys
-    gone = changes(rows(ZEROS, pa.float64(), marked=[1]), plan, "gone")
-    assert (len(gone.keys), len(gone.deleted), gone.written.num_rows) == (1, 1, 0)
-    kept = changes(rows(ZEROS, pa.float64(), marked=[0]), plan, "gone")
-    assert (len(kept.keys), len(kept.deleted), kept.written.num_rows) == (1, 1, 1)
-
-
-def test_key_in_two_spark_partitions_is_found_whichever_zero_it_has():
-    """Its last row is not known."""
-    plan = planned("double", pa.float64()).keys
-    parts = [[row_fragments(rows([zero], pa.float64()), plan)] for zero in ZEROS]
-    with pytest.raises(AmbiguousOrderError):
-        transactional._distinct_keys(parts, "//t", unique=False)
 
 
 @pytest.mark.parametrize(("there", "wanted"), [(0.0, -0.0), (-0.0, 0.0)])

@@ -1,5 +1,6 @@
 """The ledger: what an entry says about a batch, and what it refuses to guess."""
 
+from contextlib import nullcontext
 from dataclasses import make_dataclass, replace
 
 import pytest
@@ -108,19 +109,19 @@ def test_batch_of_which_nothing_is_said_keeps_no_state_and_moves_no_queue():
     assert not batch(0, (0, 0), (3, 3)).moves
 
 
-def test_no_entry_means_a_new_batch():
-    """The first batch of a query finds an empty ledger."""
-    assert verdict(None, batch(0, (0, 5))) is Verdict.NEW
-
-
-def test_same_batch_with_same_offsets_is_a_replay():
-    """What was committed is found again."""
-    assert verdict(entry(batch(3, (0, 5))), batch(3, (0, 5))) is Verdict.REPLAY
-
-
-def test_next_batch_that_continues_is_new():
-    """Consecutive ranges are the normal case."""
-    assert verdict(entry(batch(3, (0, 5), (7, 7))), batch(4, (5, 9), (7, 8))) is Verdict.NEW
+@pytest.mark.parametrize(
+    ("known", "now", "expected"),
+    [
+        (None, batch(0, (0, 5)), Verdict.NEW),
+        (entry(batch(3, (0, 5))), batch(3, (0, 5)), Verdict.REPLAY),
+        (entry(batch(3, (0, 5), (7, 7))), batch(4, (5, 9), (7, 8)), Verdict.NEW),
+        (entry(batch(3, (0, 5))), batch(4, (5, 9), (0, 8)), Verdict.NEW),
+    ],
+    ids=["empty ledger", "same offsets", "next batch", "queue with more partitions"],
+)
+def test_batch_that_agrees_with_the_ledger_is_new_or_a_replay(known, now, expected):
+    """Consecutive ranges are the normal case; what was committed is found again."""
+    assert verdict(known, now) is expected
 
 
 def test_recreated_queue_is_another_queue():
@@ -129,11 +130,6 @@ def test_recreated_queue_is_another_queue():
     assert verdict(entry(before), after) is Verdict.NEW
     assert plan_moves(after.sources[0], {0: 2}, entry(before), after, "//ledger") == {0: 7}
     assert LedgerEntry.from_row(entry(after).to_row()) == entry(after)
-
-
-def test_partition_that_appears_later_is_new():
-    """A queue may be resharded to more partitions."""
-    assert verdict(entry(batch(3, (0, 5))), batch(4, (5, 9), (0, 8))) is Verdict.NEW
 
 
 @pytest.mark.parametrize(
@@ -219,26 +215,27 @@ def moves(now, stands, before=None):
     return plan_moves(now.sources[0], dict(enumerate(stands)), before, now, "//ledger")
 
 
-def test_stateless_batch_moves_the_consumer_to_its_end():
-    """Everything the batch read is consumed."""
-    assert moves(batch(4, (5, 9), (7, 7)), [5, 7], entry(batch(3, (0, 5), (7, 7)))) == {0: 9}
+STATEFUL = entry(batch(3, (0, 5), stateful=True))
 
 
-def test_stateful_batch_moves_the_consumer_only_to_its_start():
-    """A replay must rebuild the state from these very rows, so they may not be trimmed yet."""
-    then = entry(batch(3, (0, 5), stateful=True))
-    assert moves(batch(4, (5, 9), stateful=True), [0], then) == {0: 5}
-
-
-def test_stateful_batch_accepts_a_consumer_that_the_source_moved():
-    """Once Spark has logged a batch, the source moves the consumer to its end."""
-    then = entry(batch(3, (0, 5), stateful=True))
-    assert moves(batch(4, (5, 9), stateful=True), [5], then) == {}
-
-
-def test_first_batch_accepts_a_consumer_behind_its_start():
-    """A query may begin later than its consumer stands."""
-    assert moves(batch(0, (5, 9)), [3]) == {0: 9}
+@pytest.mark.parametrize(
+    ("now", "stands", "before", "expected"),
+    [
+        (batch(4, (5, 9), (7, 7)), [5, 7], entry(batch(3, (0, 5), (7, 7))), {0: 9}),
+        # A replay must rebuild the state from these very rows, so they may not be trimmed yet.
+        (batch(4, (5, 9), stateful=True), [0], STATEFUL, {0: 5}),
+        # Once Spark has logged a batch, the source moves the consumer to its end.
+        (batch(4, (5, 9), stateful=True), [5], STATEFUL, {}),
+        # A query may begin later than its consumer stands.
+        (batch(0, (5, 9)), [3], None, {0: 9}),
+    ],
+    ids=["stateless", "stateful", "moved by the source", "first batch"],
+)
+def test_batch_moves_the_consumer_to_its_end_or_with_state_to_its_start(
+    now, stands, before, expected
+):
+    """Everything that no replay will need is consumed."""
+    assert moves(now, stands, before) == expected
 
 
 @pytest.mark.parametrize(
@@ -257,40 +254,43 @@ def test_consumer_that_somebody_moved_is_an_error(now, stands, before):
         moves(now, [stands], before)
 
 
-def test_batches_the_sink_was_not_called_for_are_no_other_checkpoint():
-    """A function that leaves empty batches out is common; Spark's log tells that it is the same query."""
-    committed, now = batch(3, (0, 5)), batch(6, (9, 12))
+READ = batch(3, (0, 5)).sources
+OTHERWISE = batch(3, (0, 7)).sources
+
+
+@pytest.mark.parametrize(
+    ("number", "logged", "accepted", "refused"),
+    [
+        (6, READ, (), ""),
+        (5, READ, (), ""),
+        (6, (), (4, 5), ""),
+        (6, (), (), "call it for every batch"),
+        (6, OTHERWISE, (), "call it for every batch"),
+        (6, (), (4,), "starts at 9"),
+        (6, (), (5,), "starts at 9"),
+        (4, READ, (), "starts at 9"),
+    ],
+    ids=[
+        *("logged", "one batch", "accepted", "forgotten", "logged otherwise"),
+        *("first accepted", "last accepted", "no batch is missing"),
+    ],
+)
+def test_gap_is_settled_by_the_log_or_by_a_person(number, logged, accepted, refused):
+    """A function that leaves empty batches out is common; Spark's log tells that it is the same query.
+
+    Without it, it may be another checkpoint, and rows may be missing. All batches in the gap need to be
+    accepted. Where no batch is missing, a gap between the rows has no excuse.
+    """
     asked = []
 
-    def logged(number):
+    def told(number):
         asked.append(number)
-        return committed.sources
+        return logged
 
-    assert judge(entry(committed), now, ledger="//l", logged=logged) is Verdict.NEW
-    assert asked == [3]
-
-
-@pytest.mark.parametrize("logged", [(), batch(3, (0, 7)).sources], ids=["forgotten", "otherwise"])
-def test_gap_that_the_log_does_not_explain_is_refused(logged):
-    """Then it may be another checkpoint, and rows may be missing."""
-    with pytest.raises(LedgerDivergedError, match="call it for every batch"):
-        judge(entry(batch(3, (0, 5))), batch(6, (9, 12)), ledger="//l", logged=lambda _: logged)
-
-
-@pytest.mark.parametrize("accepted", [(), (4,), (5,)])
-def test_gap_needs_every_batch_in_it_accepted(accepted):
-    """The first of them and the last."""
-    with pytest.raises(LedgerDivergedError, match="starts at 9"):
-        judge(entry(batch(3, (0, 5))), batch(6, (9, 12)), ledger="//l", accepted=accepted)
-    now = batch(6, (9, 12))
-    assert judge(entry(batch(3, (0, 5))), now, ledger="//l", accepted=(4, 5)) is Verdict.NEW
-
-
-def test_gap_of_one_batch_is_a_gap():
-    """The log settles it."""
-    committed = batch(3, (0, 5))
-    now, logged = batch(5, (9, 12)), lambda _: committed.sources
-    assert judge(entry(committed), now, ledger="//l", logged=logged) is Verdict.NEW
+    known = {"ledger": "//l", "logged": told, "accepted": accepted}
+    with pytest.raises(LedgerDivergedError, match=refused) if refused else nullcontext():
+        assert judge(entry(batch(3, (0, 5))), batch(number, (9, 12)), **known) is Verdict.NEW
+        assert asked in ([3], [])
 
 
 def test_gap_is_refused_where_there_is_no_log():
@@ -305,13 +305,6 @@ def test_batch_after_an_unfinished_one_is_refused():
     with pytest.raises(LedgerDivergedError, match="Only 1 of 2 parts of batch 3"):
         verdict(unfinished, batch(4, (5, 9)))
     assert verdict(unfinished, batch(3, (0, 5))) is Verdict.PARTIAL
-
-
-def test_next_batch_must_continue_whatever_the_log_says():
-    """Where no batch is missing, a gap between the rows has no excuse."""
-    committed = batch(3, (0, 5))
-    with pytest.raises(LedgerDivergedError):
-        judge(entry(committed), batch(4, (9, 12)), ledger="//l", logged=lambda _: committed.sources)
 
 
 def test_same_batch_with_other_rows_of_other_sources_is_refused():

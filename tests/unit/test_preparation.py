@@ -18,11 +18,9 @@ from yt_exactly_once.errors import (
     BatchTooLargeError,
     ConfigError,
     ConsumerNotRegisteredError,
-    LedgerError,
     NewerFormatError,
     RequestRefusedError,
     SchemaMismatchError,
-    TableNotMountedError,
 )
 from yt_exactly_once.observability import Event
 from yt_exactly_once.spark.schema import spark_schema_of
@@ -174,14 +172,6 @@ def test_ledger_of_a_newer_version_is_refused():
             start()
 
 
-def test_table_that_is_no_ledger_is_refused():
-    """It may be somebody's data."""
-    cluster = Cluster()
-    cluster.table(LEDGER, [KEY])
-    with pytest.raises(LedgerError, match="cannot serve as a ledger"):
-        prepared(cluster, batch())
-
-
 def test_dead_letter_table_is_created_where_it_is_asked_for():
     """Not otherwise; it is ready for the first rejected row."""
     cluster = Cluster()
@@ -191,14 +181,6 @@ def test_dead_letter_table_is_created_where_it_is_asked_for():
         prepared(cluster, batch(), dead_letter_path=REJECTED)
     found = cluster.tables[REJECTED]
     assert (found["schema"], found["tablet_state"]) == (REJECT_SCHEMA, "mounted")
-
-
-def test_table_that_is_no_dead_letter_table_is_refused():
-    """Its rows would have no place for the reason."""
-    cluster = Cluster()
-    cluster.table(REJECTED, [ID])
-    with pytest.raises(ConfigError, match="cannot serve as a dead-letter table"):
-        prepared(cluster, batch(), dead_letter_path=REJECTED)
 
 
 def test_consumer_must_be_registered_if_the_sink_advances_it(monkeypatch):
@@ -285,14 +267,6 @@ def test_delete_marker_is_no_column_of_the_table():
     """It travels with the rows and is not written."""
     found = target(with_target(KEY, SUM), more=["gone"], delete_marker="gone")
     assert set(found.plan.names) == {"id", "n"}
-
-
-def test_target_that_is_not_mounted_is_refused():
-    """With the command that mounts it."""
-    cluster = with_target(ID)
-    cluster.tables[TARGET]["tablet_state"] = "unmounted"
-    with pytest.raises(TableNotMountedError):
-        target(cluster)
 
 
 @pytest.mark.parametrize(

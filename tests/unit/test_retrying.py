@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from tests.notes import Told
 from yt_exactly_once.config import RetryPolicy
 from yt_exactly_once.errors import (
     ConflictError,
@@ -15,14 +16,6 @@ from yt_exactly_once.errors import (
 )
 from yt_exactly_once.observability import Event
 from yt_exactly_once.retrying import run_attempts
-
-
-class Recorder:
-    def __init__(self):
-        self.events = []
-
-    def __call__(self, event, /, **fields):
-        self.events.append((event, fields))
 
 
 def failing(times, error):
@@ -36,23 +29,23 @@ def failing(times, error):
 
 def test_transient_error_is_repeated_and_every_retry_is_an_event():
     """Two conflicts cost two retries, told with attempt and reason."""
-    record, waits = Recorder(), []
+    record, waits = Told(), []
     result = run_attempts(
         failing(2, ConflictError("lost the race")), RetryPolicy(), record, sleep=waits.append
     )
     assert result == 3
     assert len(waits) == 2
-    assert [event for event, _ in record.events] == [Event.RETRY_SCHEDULED] * 2
-    assert record.events[0][1]["attempt"] == 1
-    assert record.events[0][1]["reason"] == "ConflictError"
+    assert [event for event, _ in record] == [Event.RETRY_SCHEDULED] * 2
+    assert record[0][1]["attempt"] == 1
+    assert record[0][1]["reason"] == "ConflictError"
 
 
 def test_fatal_error_is_raised_at_once():
     """What a person must decide is never repeated."""
-    record = Recorder()
+    record = Told()
     with pytest.raises(FencedError):
         run_attempts(failing(1, FencedError("stop")), RetryPolicy(), record, sleep=lambda _: None)
-    assert record.events == []
+    assert record == []
 
 
 def test_the_last_error_tells_the_whole_story():
@@ -66,7 +59,7 @@ def test_the_last_error_tells_the_whole_story():
     def attempt(_number):
         raise next(errors)
 
-    record, waits = Recorder(), []
+    record, waits = Told(), []
     with pytest.raises(RetriesExhaustedError) as raised:
         run_attempts(attempt, RetryPolicy(attempts=3), record, sleep=waits.append)
     error = raised.value
@@ -78,7 +71,7 @@ def test_the_last_error_tells_the_whole_story():
         "  2 times ConflictError: Lost the race [target=//t]\n"
     )
     assert error.remedy == "Hurry"
-    assert len(record.events) == 2
+    assert len(record) == 2
 
 
 def test_waits_are_random_and_grow_up_to_their_limit():
@@ -88,7 +81,7 @@ def test_waits_are_random_and_grow_up_to_their_limit():
     )
     waits = []
     with pytest.raises(RetriesExhaustedError):
-        run_attempts(failing(99, ConflictError("x")), policy, Recorder(), sleep=waits.append)
+        run_attempts(failing(99, ConflictError("x")), policy, Told(), sleep=waits.append)
     limits = [min(0.1 * 2**number, 1.0) for number in range(39)]
     assert all(0 <= wait <= limit for wait, limit in zip(waits, limits, strict=True))
     assert len(set(waits)) == 39
@@ -105,7 +98,7 @@ def test_no_attempt_begins_after_the_deadline():
     )
     waits = []
     with pytest.raises(RetriesExhaustedError, match="after 1 attempts"):
-        run_attempts(failing(9, ConflictError("x")), policy, Recorder(), sleep=waits.append)
+        run_attempts(failing(9, ConflictError("x")), policy, Told(), sleep=waits.append)
     assert waits == []
 
 
@@ -120,4 +113,4 @@ def test_the_deadline_counts_the_time_that_attempts_take(monkeypatch):
 
     policy = RetryPolicy(deadline=timedelta(seconds=25))
     with pytest.raises(RetriesExhaustedError, match=r"after 3 attempts in 30\.0 s"):
-        run_attempts(attempt, policy, Recorder(), sleep=lambda _: None)
+        run_attempts(attempt, policy, Told(), sleep=lambda _: None)

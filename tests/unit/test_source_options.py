@@ -2,7 +2,6 @@
 
 import pytest
 
-from yt_exactly_once.config import Secret
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.spark.source.options import OPTION_NAMES, SourceOptions, StartingPoint
 from yt_exactly_once.ytsaurus import backends
@@ -110,27 +109,12 @@ def test_value_that_is_not_understood_is_refused_by_name(name, values, told):
         assert caught.value.where["option"] == name, value
 
 
-def test_missing_proxy_is_refused():
-    """The error names the option and the environment variable."""
-    with pytest.raises(ConfigError, match=r"proxy.*YT_PROXY"):
-        SourceOptions.parse({"path": QUEUE})
-
-
 @pytest.mark.parametrize("name", ["proxy", "token"])
 def test_empty_proxy_or_token_is_refused(name, monkeypatch):
     """An empty value must not silently mean the one of the environment."""
     monkeypatch.setenv(f"YT_{name.upper()}", "from-environment")
     with pytest.raises(ConfigError, match=f"option {name} is empty"):
         parse(**{name: " "})
-
-
-def test_proxy_and_token_come_from_the_environment(monkeypatch):
-    """As for every YTsaurus tool."""
-    monkeypatch.setenv("YT_PROXY", "proxy.example:80")
-    monkeypatch.setenv("YT_TOKEN", "secret-token")
-    cluster = SourceOptions.parse({"path": QUEUE}).cluster
-    assert cluster.proxy == "proxy.example:80"
-    assert cluster.token == Secret("secret-token")
 
 
 @pytest.mark.parametrize(
@@ -152,11 +136,6 @@ def test_unknown_option_is_refused_with_the_list():
     with pytest.raises(ConfigError, match="The options are") as caught:
         parse(zzz="1")
     assert all(name in str(caught.value) for name in OPTION_NAMES)
-
-
-def test_token_is_not_shown_by_the_options():
-    """Options may end up in logs."""
-    assert "secret-token" not in repr(parse(token="secret-token"))
 
 
 def test_backend_and_configuration_reach_the_client(monkeypatch):

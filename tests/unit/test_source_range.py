@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.notes import Told
 from yt_exactly_once.commit.batch import PartitionRange
 from yt_exactly_once.config import RetryPolicy
 from yt_exactly_once.errors import ClusterUnavailableError, DataLossError, RetriesExhaustedError
@@ -55,16 +56,6 @@ class FakeQueue:
         return QueueState("1-2-3-4", [PartitionBounds(self.lower, self.upper)] * self.count, [])
 
 
-class Log:
-    """Keeps events."""
-
-    def __init__(self):
-        self.events = []
-
-    def __call__(self, event, /, **fields):
-        self.events.append((event, fields))
-
-
 class AtOnce:
     """Runs a pull that is ahead when it begins, so that tests know what was asked."""
 
@@ -84,7 +75,7 @@ def decoded(*pulls):
 
 
 def reader(queue, **options):
-    log = Log()
+    log = Told()
     waits = []
     options = {"policy": RetryPolicy(attempts=4), "pool": AtOnce} | options
     made = RangeReader(queue, decode=decoded, emit=log, sleep=waits.append, **options)
@@ -132,7 +123,7 @@ def test_pull_ahead_runs_while_rows_are_decoded(monkeypatch):
         begun.append(len(queue.asked))
         return decoded(payload)
 
-    list(RangeReader(queue, decode, Log(), pool=AtOnce).read([PartitionRange(0, 0, 30)]))
+    list(RangeReader(queue, decode, Told(), pool=AtOnce).read([PartitionRange(0, 0, 30)]))
     assert begun == [1, 3, 4, 5, 5]
 
 
@@ -150,9 +141,9 @@ def test_error_of_a_pull_ahead_is_met_where_its_rows_are_wanted():
     made, log, _ = reader(queue)
     pieces = made.read([PartitionRange(0, 10, 20)])
     assert next(pieces) == [10, 11, 12, 13]
-    assert log.events == []
+    assert log == []
     assert flat(pieces) == list(range(14, 20))
-    assert [event for event, _ in log.events] == [Event.RETRY_SCHEDULED]
+    assert [event for event, _ in log] == [Event.RETRY_SCHEDULED]
 
 
 def short_ranges(count):
@@ -193,7 +184,7 @@ def test_short_ranges_with_a_gap_are_read_one_by_one(trouble):
             flat(made.read(short_ranges(6)))
         return
     assert flat(made.read(short_ranges(6))) == SHORT
-    assert all(event is Event.RETRY_SCHEDULED for event, _ in log.events)
+    assert all(event is Event.RETRY_SCHEDULED for event, _ in log)
 
 
 def test_rows_of_another_partition_are_not_taken_for_a_short_range():
@@ -215,7 +206,7 @@ def test_rows_that_are_late_are_waited_for():
     made, log, waits = reader(queue)
     assert flat(made.read([PartitionRange(0, 10, 20)])) == list(range(10, 20))
     assert len(waits) == 2
-    assert [event for event, _ in log.events] == [Event.RETRY_SCHEDULED] * 2
+    assert [event for event, _ in log] == [Event.RETRY_SCHEDULED] * 2
 
 
 def test_rows_that_never_come_end_in_an_error():
@@ -241,7 +232,7 @@ def test_trimmed_rows_are_a_loss_or_stepped_over_when_asked_to(lower, upper, gon
         list(reader(FakeQueue(upper=upper, lower=lower))[0].read(wanted))
     made, log, _ = reader(FakeQueue(upper=upper, lower=lower), fail_on_data_loss=False)
     assert flat(made.read(wanted)) == list(range(gone, 20))
-    ((event, fields),) = log.events
+    ((event, fields),) = log
     assert event is Event.SOURCE_ROWS_SKIPPED
     assert (fields["start"], fields["end"], fields["rows"]) == (10, gone, gone - 10)
 

@@ -16,6 +16,7 @@ from structlog.testing import capture_logs
 from yt_exactly_once import errors
 from yt_exactly_once.config import Secret
 from yt_exactly_once.observability import Event, channel, listen
+from yt_exactly_once.spark import versions
 from yt_exactly_once.spark.data_source import YtDataSource
 from yt_exactly_once.spark.source import planning
 from yt_exactly_once.spark.source.opening import OpenedQueue
@@ -727,3 +728,25 @@ def test_reader_is_passed_on_without_the_client():
         OpenedQueue(options, FakeQueue(10), LOCAL, table(), RowFormat(columns, options))
     )
     subprocess.run([sys.executable, "-c", code], input=pickle.dumps(source), check=True)
+
+
+def packed():
+    options = SourceOptions.parse({"path": QUEUE, "proxy": "localhost:80"})
+    return PackedQueue(
+        OpenedQueue(options, None, LOCAL, None, SimpleNamespace(spark_schema=COLUMNS))
+    )
+
+
+@pytest.mark.parametrize(
+    ("has_admission_control", "kind"), [(True, QueueStreamReader), (False, SelfLimitingReader)]
+)
+def test_reader_is_of_the_kind_that_spark_asks(monkeypatch, has_admission_control, kind):
+    """Older versions do not ask for a limit."""
+    monkeypatch.setattr(versions, "HAS_ADMISSION_CONTROL", has_admission_control)
+    assert type(reader_of(packed(), COLUMNS, {})) is kind
+
+
+def test_schema_of_the_users_own_is_refused():
+    """It could only rename or retype silently."""
+    with pytest.raises(errors.SchemaMismatchError, match="Leave"):
+        reader_of(packed(), StructType().add("other", LongType()), {})

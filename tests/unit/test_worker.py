@@ -8,6 +8,7 @@ from types import ModuleType
 
 import pytest
 
+from yt_exactly_once.importing import uncollected
 from yt_exactly_once.spark import worker
 from yt_exactly_once.spark.sink import stream_writer
 from yt_exactly_once.spark.sink.modes import mode
@@ -107,3 +108,15 @@ def test_memory_of_a_pull_serves_the_next_one():
     """Otherwise the kernel clears its pages again for each of four pulls: 28 000 in all."""
     told = subprocess.run([sys.executable, "-c", _PULLS], capture_output=True, check=True)
     assert int(told.stdout) < 1_000
+
+
+@pytest.mark.parametrize("was_enabled", [True, False])
+def test_collector_is_off_meanwhile_and_then_as_it_was(monkeypatch, was_enabled):
+    """A program may have switched it off for good, and a module may be absent."""
+    calls = []
+    monkeypatch.setattr(gc, "isenabled", lambda: was_enabled)
+    monkeypatch.setattr(gc, "disable", lambda: calls.append("disable"))
+    monkeypatch.setattr(gc, "enable", lambda: calls.append("enable"))
+    with pytest.raises(ModuleNotFoundError), uncollected():
+        import no_such_module  # noqa: F401
+    assert calls == ["disable", *(["enable"] if was_enabled else [])]
