@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from yt_exactly_once.local import table_nodes
-from yt_exactly_once.local.cypress import dynamic, master_transactions, seeds
-from yt_exactly_once.local.cypress.accesses import Accesses
+from yt_exactly_once.local.cypress import clock, dynamic, master_transactions, seeds
 from yt_exactly_once.local.cypress.ids import is_id
 from yt_exactly_once.local.cypress.layout import CLUSTER_NAME
 from yt_exactly_once.local.errors import Code, YtError
@@ -61,7 +60,7 @@ class Proxy:
         dynamic.register(table_nodes)
         with self.store.write() as connection:
             seeds.plant(connection)
-        self.accesses = Accesses(self.store)
+        self.accesses = clock.Accesses(self.store)
         manner = commit.Manner(
             random.Random(self.features["random_tablet_seed"]),  # noqa: S311 - no secret
             self.features["visibility_delay_seconds"],

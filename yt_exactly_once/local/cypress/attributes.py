@@ -12,7 +12,6 @@ from yt import yson
 
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.cypress import (
-    accesses,
     chunks,
     clock,
     dynamic,
@@ -87,9 +86,9 @@ def _common(view: View, node: Node) -> Computed:
         ],
         "user_attribute_keys": lambda: sorted(user_attributes(view, node)),
         "user_attributes": lambda: user_attributes(view, node),
-        "access_counter": lambda: accesses.known(view.connection, node.id)[0],
+        "access_counter": lambda: clock.accesses(view.connection, node.id)[0],
         "access_time": lambda: max(
-            str(node.attributes.get("access_time", "")), accesses.known(view.connection, node.id)[1]
+            str(node.attributes.get("access_time", "")), clock.accesses(view.connection, node.id)[1]
         ),
         "annotation": lambda: _annotation(view, node)[0],
         "annotation_path": lambda: _annotation(view, node)[1],

@@ -1,17 +1,21 @@
-"""Times and revisions of nodes: what is stamped on a node when it is created or changed."""
+"""Times and revisions of nodes: what is stamped on a node when it is created, changed or read."""
 
 from __future__ import annotations
 
 import sqlite3
+import time
+from contextlib import suppress
 from datetime import UTC, datetime
+from threading import Lock, Timer
 from typing import Any
 
 from yt import yson
 
 from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.formats.structured import dump_yson
-from yt_exactly_once.local.store import next_timestamp
+from yt_exactly_once.local.store import Store, next_timestamp
 
+_FLUSH_SECONDS = 0.5
 _REVISIONS = ("revision", "attribute_revision", "content_revision")
 
 
@@ -63,3 +67,42 @@ def restamp(connection: sqlite3.Connection, tx: str) -> None:
         " AND name IN ('revision', 'attribute_revision', 'content_revision')",
         (dump_yson(revision(connection)), tx),
     )
+
+
+class Accesses:
+    """Who was read, how often and when: `@access_counter` and `@access_time`.
+
+    A proxy collects accesses and writes them down a moment later, as masters do, so that reads stay reads.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock = Lock()
+        self._seen: dict[str, tuple[int, float]] = {}
+
+    def record(self, node_id: str) -> None:
+        """Count an access."""
+        with self._lock:
+            if not self._seen:
+                timer = Timer(_FLUSH_SECONDS, self._flush)
+                timer.daemon = True
+                timer.start()
+            count, _ = self._seen.get(node_id, (0, 0.0))
+            self._seen[node_id] = count + 1, time.time()
+
+    def _flush(self) -> None:
+        with self._lock:
+            seen, self._seen = self._seen, {}
+        # The proxy may be gone by now, and its store with it.
+        with suppress(sqlite3.Error), self._store.write() as connection:
+            connection.executemany(
+                "INSERT INTO cypress_accesses VALUES (?, ?, ?) ON CONFLICT (node_id)"
+                " DO UPDATE SET count = count + excluded.count, at = max(at, excluded.at)",
+                [(each, count, spell_unix(at)) for each, (count, at) in seen.items()],
+            )
+
+
+def accesses(connection: sqlite3.Connection, node_id: str) -> tuple[int, str]:
+    """Return how often a node was accessed, and when last; without any access that is very early."""
+    query = "SELECT count, at FROM cypress_accesses WHERE node_id = ?"
+    return connection.execute(query, (node_id,)).fetchone() or (0, "")

@@ -17,14 +17,13 @@ from yt_exactly_once.local.cypress.ids import make_id
 from yt_exactly_once.local.cypress.layout import TRUNK, VERSIONED
 from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.store import scalar, scalars
+from yt_exactly_once.local.store import scalar
 
 SNAPSHOT = "snapshot"
 SHARED = "shared"
 EXCLUSIVE = "exclusive"
 MODES = frozenset((SNAPSHOT, SHARED, EXCLUSIVE))
-_HELD = "node_id = ? AND state = 'acquired'"
-_COLUMNS = "id, node_id, tx, mode, child_key, attribute_key, state, explicit, created, acquired"
+_ACQUIRED = "acquired"
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class Lock:
     mode: str
     child_key: str | None = None
     attribute_key: str | None = None
-    state: str = "acquired"
+    state: str = _ACQUIRED
     explicit: bool = False
     created: float = 0.0
     acquired: float | None = None
@@ -63,13 +62,13 @@ def acquire(
         raise error
     if view.tx == TRUNK:
         return
-    for held in _select(view.connection, _HELD, node_id):
-        if held.tx == view.tx and (
-            held.mode == EXCLUSIVE
-            or (held.mode, held.child_key, held.attribute_key) == (mode, child_key, attribute_key)
-        ):
-            return
-    _insert(view.connection, wanted)
+    held = find(view.connection, node_id=node_id, tx=view.tx, state=_ACQUIRED)
+    same = mode, child_key, attribute_key
+    if not any(
+        each.mode == EXCLUSIVE or (each.mode, each.child_key, each.attribute_key) == same
+        for each in held
+    ):
+        _insert(view.connection, wanted)
 
 
 def add_node(
@@ -110,9 +109,7 @@ def take(
 
 def release_explicit(view: View, node_id: str) -> None:
     """Drop the locks that `take` gave to a transaction; refuse where it has changed the node."""
-    for held in _select(view.connection, "node_id = ?", node_id):
-        if held.tx != view.tx or not held.explicit:
-            continue
+    for held in find(view.connection, node_id=node_id, tx=view.tx, explicit=True):
         if held.mode == SNAPSHOT:
             drop_versions(view.connection, node_id, view.tx)
         elif _has_changes(view, node_id):
@@ -131,8 +128,8 @@ def drop_versions(connection: sqlite3.Connection, node_id: str, tx: str) -> None
 
 def of_node(view: View, node_id: str) -> list[Lock]:
     """Return the locks on a node, waiting ones last."""
-    held = _select(view.connection, "node_id = ?", node_id)
-    return sorted(held, key=lambda lock: lock.state != "acquired")
+    held = find(view.connection, node_id=node_id)
+    return sorted(held, key=lambda lock: lock.state != _ACQUIRED)
 
 
 def describe(lock: Lock) -> dict[str, Any]:
@@ -151,32 +148,18 @@ def describe(lock: Lock) -> dict[str, Any]:
     }
 
 
-def find(connection: sqlite3.Connection, lock_id: str) -> Lock | None:
-    """Return a lock by its id."""
-    return next(iter(_select(connection, "id = ?", lock_id)), None)
-
-
-def all_(connection: sqlite3.Connection) -> list[Lock]:
-    """Return every lock."""
-    return _select(connection, "true")
-
-
-def of_transaction(connection: sqlite3.Connection, tx: str) -> list[Lock]:
-    """Return the locks of a transaction."""
-    return _select(connection, "tx = ?", tx)
+def find(connection: sqlite3.Connection, **wanted: Any) -> list[Lock]:
+    """Return the locks whose fields have the wanted values, the oldest first."""
+    condition = " AND ".join(f"{name} = :{name}" for name in wanted) or "true"
+    rows = connection.execute(
+        f"SELECT * FROM cypress_locks WHERE {condition} ORDER BY created", wanted
+    )
+    return [Lock(*row) for row in rows]
 
 
 def frozen_nodes(connection: sqlite3.Connection, tx: str) -> set[str]:
     """Return the nodes that a transaction holds snapshots of."""
-    query = "SELECT node_id FROM cypress_locks WHERE tx = ? AND mode = ? AND state = 'acquired'"
-    return set(scalars(connection, query, tx, SNAPSHOT))
-
-
-def _select(connection: sqlite3.Connection, condition: str, *values: str) -> list[Lock]:
-    rows = connection.execute(
-        f"SELECT {_COLUMNS} FROM cypress_locks WHERE {condition} ORDER BY created", values
-    )
-    return [Lock(*row) for row in rows]
+    return {lock.node_id for lock in find(connection, tx=tx, mode=SNAPSHOT, state=_ACQUIRED)}
 
 
 def hand_over(connection: sqlite3.Connection, tx: str, parent_tx: str) -> None:
@@ -184,7 +167,7 @@ def hand_over(connection: sqlite3.Connection, tx: str, parent_tx: str) -> None:
 
     Snapshots end, and so do all locks where the parent is the trunk.
     """
-    nodes = [lock.node_id for lock in of_transaction(connection, tx)]
+    nodes = [lock.node_id for lock in find(connection, tx=tx)]
     ended = (tx, SNAPSHOT, parent_tx == TRUNK)
     connection.execute("DELETE FROM cypress_locks WHERE tx = ? AND (mode = ? OR ?)", ended)
     connection.execute("UPDATE cypress_locks SET tx = ? WHERE tx = ?", (parent_tx, tx))
@@ -194,7 +177,7 @@ def hand_over(connection: sqlite3.Connection, tx: str, parent_tx: str) -> None:
 def _insert(connection: sqlite3.Connection, lock: Lock) -> Lock:
     now = time.time()
     made = replace(
-        lock, id=make_id("lock"), created=now, acquired=now if lock.state == "acquired" else None
+        lock, id=make_id("lock"), created=now, acquired=now if lock.state == _ACQUIRED else None
     )
     connection.execute(
         "INSERT INTO cypress_locks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", astuple(made)
@@ -203,7 +186,7 @@ def _insert(connection: sqlite3.Connection, lock: Lock) -> Lock:
 
 
 def _conflict(view: View, wanted: Lock) -> YtError | None:
-    for held in _select(view.connection, _HELD, wanted.node_id):
+    for held in find(view.connection, node_id=wanted.node_id, state=_ACQUIRED):
         frozen = SNAPSHOT in {held.mode, wanted.mode} and held.mode != wanted.mode
         if held.tx == wanted.tx and frozen:
             code, how = Code.SAME_TRANSACTION_LOCK_CONFLICT, "already taken by same transaction"
@@ -269,7 +252,7 @@ def _freeze(view: View, node_id: str) -> None:
 
 def _grant_pending(connection: sqlite3.Connection, node_ids: list[str]) -> None:
     for node_id in dict.fromkeys(node_ids):
-        for waiting in _select(connection, "node_id = ? AND state = 'pending'", node_id):
+        for waiting in find(connection, node_id=node_id, state="pending"):
             view = View(connection, chain(connection, waiting.tx))
             if _conflict(view, waiting) is None:
                 if waiting.mode == SNAPSHOT:

@@ -224,9 +224,19 @@ def _merge(connection: sqlite3.Connection, tx: str, parent_tx: str) -> None:
     frozen = locks.frozen_nodes(connection, tx)
     for node_id in frozen:
         locks.drop_versions(connection, node_id, tx)
-    orphans = _merge_entries(connection, tx, parent_tx)
+    orphans = scalars(
+        connection,
+        "SELECT old.child_id FROM cypress_entries new JOIN cypress_entries old"
+        " USING (parent_id, name) WHERE new.tx = ? AND old.tx = ? AND old.child_id IS NOT NULL"
+        " AND old.child_id IS NOT new.child_id",
+        tx,
+        parent_tx,
+    )
     clock.restamp(connection, tx)
-    _merge_attributes(connection, tx, parent_tx)
+    for table, fact in (("cypress_entries", "child_id"), ("cypress_attributes", "value")):
+        connection.execute(f"UPDATE OR REPLACE {table} SET tx = ? WHERE tx = ?", (parent_tx, tx))
+        # What a transaction has removed is marked; the trunk just lacks it.
+        connection.execute(f"DELETE FROM {table} WHERE tx = '' AND {fact} IS NULL")
     for node_id in scalars(connection, "SELECT node_id FROM cypress_contents WHERE tx = ?", tx):
         chunks.merge(connection, node_id, tx, parent_tx)
     locks.hand_over(connection, tx, parent_tx)
@@ -264,44 +274,11 @@ def destroy_if_unreachable(connection: sqlite3.Connection, node_id: str) -> None
         " WHERE parent_id = ? AND child_id IS NOT NULL",
         node_id,
     )
-    if node_type == "table" and _is_dynamic(connection, node_id):
+    query = "SELECT 1 FROM cypress_attributes WHERE node_id = ? AND name = 'dynamic' AND value = ?"
+    if node_type == "table" and scalar(connection, query, node_id, dump_yson(True)):
         dynamic.tables().drop(connection, node_id)
     of_node = {**VERSIONED, "cypress_locks": "node_id", "cypress_accesses": "node_id"}
     for table, column in {**of_node, "cypress_nodes": "id"}.items():
         connection.execute(f"DELETE FROM {table} WHERE {column} = ?", (node_id,))
     for child_id in children:
         destroy_if_unreachable(connection, child_id)
-
-
-def _is_dynamic(connection: sqlite3.Connection, node_id: str) -> bool:
-    query = "SELECT DISTINCT tx FROM cypress_attributes WHERE node_id = ?"
-    versions = (View(connection, (tx,)) for tx in scalars(connection, query, node_id))
-    return any(version.attribute(node_id, "dynamic") for version in versions)
-
-
-def _merge_entries(connection: sqlite3.Connection, tx: str, parent_tx: str) -> set[str]:
-    """Merge the children of map nodes; return those that may have become unreachable."""
-    orphans: set[str] = set()
-    entries = connection.execute(
-        "SELECT parent_id, name, child_id FROM cypress_entries WHERE tx = ?", (tx,)
-    ).fetchall()
-    connection.execute("DELETE FROM cypress_entries WHERE tx = ?", (tx,))
-    for parent_id, name, child_id in entries:
-        parent = View(connection, (parent_tx,))
-        query = "SELECT child_id FROM cypress_entries WHERE parent_id = ? AND name = ? AND tx = ?"
-        old = scalar(connection, query, parent_id, name, parent_tx)
-        if old not in {None, child_id}:
-            orphans.add(old)
-        parent.put_child(parent_id, name, child_id)
-    return orphans
-
-
-def _merge_attributes(connection: sqlite3.Connection, tx: str, parent_tx: str) -> None:
-    connection.execute(
-        "INSERT OR REPLACE INTO cypress_attributes"
-        " SELECT node_id, ?, name, value FROM cypress_attributes WHERE tx = ?",
-        (parent_tx, tx),
-    )
-    connection.execute("DELETE FROM cypress_attributes WHERE tx = ?", (tx,))
-    if parent_tx == TRUNK:
-        connection.execute("DELETE FROM cypress_attributes WHERE tx = '' AND value IS NULL")

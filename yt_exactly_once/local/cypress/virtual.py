@@ -83,7 +83,7 @@ def find(view: View, path: YPath, proxies: Callable[[], list[str]]) -> Virtual |
     kind = path.steps[1] if len(path.steps) >= _PREFIX_LENGTH else None
     objects: _Objects = {}
     if kind == "locks":
-        objects = {lock.id: locks.describe(lock) for lock in locks.all_(view.connection)}
+        objects = {lock.id: locks.describe(lock) for lock in locks.find(view.connection)}
     elif kind in {"transactions", "topmost_transactions"}:
         kept = {"transaction", "nested_transaction" if kind == "transactions" else ""}
         objects = {name: of for name, of in _transactions(view).items() if of["type"] in kept}
@@ -115,8 +115,7 @@ def _by_id(view: View, path: YPath) -> Virtual | None:
 
 
 def _describe_lock(view: View, lock_id: str) -> dict[str, Any] | None:
-    lock = locks.find(view.connection, lock_id)
-    return None if lock is None else locks.describe(lock)
+    return next(map(locks.describe, locks.find(view.connection, id=lock_id)), None)
 
 
 def _describe_tablet(view: View, tablet_id: str) -> dict[str, Any] | None:
@@ -136,7 +135,7 @@ def _describe_transaction(view: View, transaction_id: str) -> dict[str, Any] | N
     except YtError:
         # Its lease, or that of an ancestor, has run out since.
         return None
-    held = locks.of_transaction(view.connection, transaction_id)
+    held = locks.find(view.connection, tx=transaction_id)
     return {
         **known,
         "depth": depth,
