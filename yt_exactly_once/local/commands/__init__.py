@@ -3,7 +3,7 @@
 from importlib import import_module
 from pkgutil import iter_modules
 
-from yt_exactly_once.local.commands.version import VERSION
+from yt_exactly_once.local.commands.registry import VERSION
 
 __all__ = ["VERSION"]
 

@@ -10,10 +10,9 @@ from yt import yson
 
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.commands import transactions
-from yt_exactly_once.local.commands.mutations import once, settled
 from yt_exactly_once.local.commands.registry import Context, command
 from yt_exactly_once.local.commands.service import create_object
-from yt_exactly_once.local.commands.sessions import note_access, path_of, view_of
+from yt_exactly_once.local.commands.sessions import note_access, once, path_of, settled, view_of
 from yt_exactly_once.local.cypress import (
     changes,
     copying,

@@ -7,17 +7,26 @@ proxy from them, so a wrong flag changes its behaviour.
 
 from __future__ import annotations
 
+import logging
+import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import wraps
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
+
+from yt.yson.yson_types import NotUnicodeError
 
 from yt_exactly_once.local import support
 from yt_exactly_once.local.cypress import permissions
 from yt_exactly_once.local.cypress.view import View
+from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.proxy import Proxy
 from yt_exactly_once.local.tables.schema import Column
 
+VERSION = "25.2.0-local"
+"""Of YTsaurus, which the embedded cluster claims to be."""
+
+Item = TypeVar("Item")
 DataType = Literal["null", "structured", "tabular", "binary"]
 
 
@@ -33,6 +42,32 @@ class Rows:
 
     rows: Iterable[dict[str, Any] | None]
     columns: tuple[Column, ...] = ()
+
+
+class Stream(Iterator[Item]):
+    """Items of an answer that hold something open.
+
+    Args:
+        release: closes what they need; called once, at the end or when the answer is given up.
+    """
+
+    def __init__(self, items: Iterator[Item], release: Callable[[], None] | None) -> None:
+        self._items = items
+        self._release = release
+
+    def __next__(self) -> Item:
+        """Return the next item; the end and every failure release what was open."""
+        try:
+            return next(self._items)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Give up; again is fine."""
+        release, self._release = self._release, None
+        if release is not None:
+            release()
 
 
 RowReader = Callable[..., Sequence[dict[str, Any]]]
@@ -75,6 +110,7 @@ class Context:
 
 
 Handler = Callable[[Context], Any]
+_LOGGER = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -134,3 +170,24 @@ def command(
         return handler
 
     return register
+
+
+def as_error(raised: Exception, context: Context | None = None) -> YtError:
+    """Turn anything that a handler raised into an error of the wire."""
+    if isinstance(raised, YtError):
+        error = raised
+    elif isinstance(raised, sqlite3.OperationalError) and "locked" in str(raised):
+        error = YtError("The store is busy; try again later", Code.UNAVAILABLE)
+    elif isinstance(raised, NotUnicodeError):
+        error = YtError(
+            "A parameter or the name of an attribute is not UTF-8; the embedded cluster takes other"
+            " bytes in values only"
+        )
+    else:
+        name = context.command if context else "request"
+        _LOGGER.error("Internal error in %s", name, exc_info=raised)
+        error = YtError("Internal error", exception=f"{type(raised).__name__}: {raised}")
+    path = context.parameters.get("path") if context else None
+    if isinstance(path, str):
+        error.attributes.setdefault("path", str(path))
+    return error

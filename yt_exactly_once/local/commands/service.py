@@ -12,11 +12,8 @@ from typing import Any
 from yt import yson
 
 from yt_exactly_once.local import arguments, authentication
-from yt_exactly_once.local.commands import failures
-from yt_exactly_once.local.commands.mutations import once
-from yt_exactly_once.local.commands.registry import Command, Context, command
-from yt_exactly_once.local.commands.sessions import path_of, view_of
-from yt_exactly_once.local.commands.version import VERSION
+from yt_exactly_once.local.commands.registry import VERSION, Command, Context, as_error, command
+from yt_exactly_once.local.commands.sessions import once, path_of, view_of
 from yt_exactly_once.local.cypress import locks, nodes, permissions, tree, ypath
 from yt_exactly_once.local.cypress.ids import make_id
 from yt_exactly_once.local.cypress.view import View
@@ -137,7 +134,7 @@ def _part(parent: Context, request: Any) -> dict[str, Any]:
         context.read_value = lambda: part.get("input")
         output = command.handler(context)
     except Exception as raised:  # noqa: BLE001 - as_error logs what it does not know
-        return {"error": failures.as_error(raised, context).to_dict()}
+        return {"error": as_error(raised, context).to_dict()}
     return {} if output is None or command.output_type == "null" else {"output": output}
 
 

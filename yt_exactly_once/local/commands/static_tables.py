@@ -7,16 +7,21 @@ tables of about one weight, for readers that work side by side.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from yt import yson
 
 from yt_exactly_once.local import arguments, support
-from yt_exactly_once.local.commands import streams, whole_tables
-from yt_exactly_once.local.commands.mutations import once
-from yt_exactly_once.local.commands.registry import Context, Rows, command
-from yt_exactly_once.local.commands.sessions import conversions_of, note_access, path_of, view_of
+from yt_exactly_once.local.commands import whole_tables
+from yt_exactly_once.local.commands.registry import Context, Item, Rows, Stream, command
+from yt_exactly_once.local.commands.sessions import (
+    conversions_of,
+    note_access,
+    once,
+    path_of,
+    view_of,
+)
 from yt_exactly_once.local.commands.whole_tables import Piece, Source, allowed
 from yt_exactly_once.local.cypress import (
     chunks,
@@ -127,7 +132,7 @@ def read_table(context: Context) -> Any:
             context.response_parameters["start_row_index"] = first
         return _answer(source, ranges, control, columns)
 
-    rows = streams.from_snapshot(context.proxy.store, read)
+    rows = _streamed(context, read)
     return Rows(rows, tuple(known))
 
 
@@ -273,7 +278,19 @@ def read_file(context: Context) -> Iterator[bytes]:
         note_access(context, node.id)
         return chunks.iterate(view, node.id, offset, length)
 
-    return streams.from_snapshot(context.proxy.store, read)
+    return _streamed(context, read)
+
+
+def _streamed(
+    context: Context, read: Callable[[sqlite3.Connection], Iterator[Item]]
+) -> Stream[Item]:
+    """Return a stream that reads one state of the store; what `read` checks at once fails it whole."""
+    snapshot = context.proxy.store.snapshot()
+    try:
+        return Stream(read(snapshot.connection), snapshot.close)
+    except BaseException:
+        snapshot.close()
+        raise
 
 
 @command(

@@ -10,9 +10,8 @@ from yt.yson import YsonUint64
 
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.commands import whole_tables
-from yt_exactly_once.local.commands.mutations import once
 from yt_exactly_once.local.commands.registry import Context, command
-from yt_exactly_once.local.commands.sessions import opened, path_of, table_of, view_of
+from yt_exactly_once.local.commands.sessions import once, opened, path_of, table_of, view_of
 from yt_exactly_once.local.cypress import (
     chunks,
     clock,

@@ -8,9 +8,8 @@ from typing import Any
 from yt.yson import YsonUint64
 
 from yt_exactly_once.local import arguments
-from yt_exactly_once.local.commands.mutations import once
 from yt_exactly_once.local.commands.registry import Context, command
-from yt_exactly_once.local.commands.sessions import atomicity_of
+from yt_exactly_once.local.commands.sessions import atomicity_of, once
 from yt_exactly_once.local.cypress import master_transactions, prerequisites
 from yt_exactly_once.local.cypress.ids import CELL_TAG, TYPES, is_id, type_number
 from yt_exactly_once.local.errors import Code, YtError

@@ -7,30 +7,11 @@ is their order. A change of a list locks it whole.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
 
-from yt_exactly_once.local.cypress import locks, values
+from yt_exactly_once.local.cypress import locks
 from yt_exactly_once.local.cypress.view import View
-from yt_exactly_once.local.cypress.ypath import Step
 
 LIST = "list_node"
-
-
-def find(view: View, list_id: str, step: str, where: str) -> int | None:
-    """Return the index of the item that a step names; None for no such item, or a place between two."""
-    order = view.order(list_id)
-    if values.is_insertion(step):
-        return None
-    index = values.parse_index(step, where)
-    index += len(order) if index < 0 else 0
-    return index if 0 <= index < len(order) else None
-
-
-def place_for(view: View, list_id: str, steps: Sequence[Step], where: str) -> int | None:
-    """Return the index that a new item gets; None when the steps name no place for one."""
-    if len(steps) != 1 or not isinstance(steps[0], str) or not values.is_insertion(steps[0]):
-        return None
-    return values.insertion_index(view.order(list_id), steps[0], where)
 
 
 def new_key() -> str:

@@ -7,6 +7,7 @@ of `reading`, copying that of `copying`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -168,9 +169,11 @@ def place(
         unlink(view, position.id)
     permissions.require_to_add(view, parent_id, given)
     if position.rest and position.type == lists.LIST:
-        index = lists.place_for(view, parent_id, position.rest, position.path)
-        if index is None:
+        step, *below = position.rest
+        if below or not isinstance(step, str):
             raise position.missing()
+        # Whatever else it may be was found as an item, or missed.
+        index = values.insertion_index(view.order(parent_id), step, position.path)
         if recursive:
             raise YtError(f'List node {position.path} does not support "recursive" option')
     elif position.rest:
@@ -403,11 +406,8 @@ def without_attributes(value: Any) -> Any:
     """Return a value without its own attributes."""
     if not getattr(value, "attributes", None):
         return value
-    if isinstance(value, yson.YsonUint64):
-        return yson.YsonUint64(int(value))
-    if isinstance(value, yson.YsonBoolean):
-        return bool(value)
     if isinstance(value, yson.YsonStringProxy):
         return yson.get_bytes(value)
-    kinds: tuple[Any, ...] = (int, float, str, bytes, list, dict)
-    return next((kind(value) for kind in kinds if isinstance(value, kind)), value)
+    bare = copy(value)
+    bare.attributes = {}
+    return bare

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from yt_exactly_once.local.cypress import layout, lists, ypath
+from yt_exactly_once.local.cypress import layout, lists, values, ypath
 from yt_exactly_once.local.cypress.ids import CELL_TAG, NULL, cell_tag, is_id
 from yt_exactly_once.local.cypress.view import Node, View
 from yt_exactly_once.local.cypress.ypath import Mark, Step, YPath
@@ -121,10 +121,11 @@ def _child(
     if node_type == "map_node":
         name, shown = step, ypath.escape(step)
     elif node_type == lists.LIST:
-        index = lists.find(view, node_id, step, where)
-        if index is None:
+        order = view.order(node_id)
+        if not values.exists(order, [step]):
             return None
-        name, shown = view.order(node_id)[index], str(index)
+        index = values.item_index(order, step, where)
+        name, shown = order[index], str(index)
     else:
         return None
     child_id = view.child(node_id, name)

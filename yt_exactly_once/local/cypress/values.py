@@ -129,21 +129,16 @@ def _child(value: Any, step: Step, where: str) -> Any:
 
 def item_index(items: Sequence[Any], step: str, where: str) -> int:
     """Return the index of the item that a step names, from the end if negative; raise 500 for none."""
-    index = parse_index(step, where)
+    try:
+        index = int(step)
+    except ValueError as error:
+        raise YtError(f'"{step}" is not a valid list index in {where}', Code.RESOLVE) from error
     found = index + len(items) if index < 0 else index
     if not 0 <= found < len(items):
         raise YtError(
             f"Node {where} has no child with index {index}: it has {len(items)} items", Code.RESOLVE
         )
     return found
-
-
-def parse_index(step: str, where: str) -> int:
-    """Read a list index; raise 500 when it is none."""
-    try:
-        return int(step)
-    except ValueError as error:
-        raise YtError(f'"{step}" is not a valid list index in {where}', Code.RESOLVE) from error
 
 
 def is_insertion(step: str) -> bool:

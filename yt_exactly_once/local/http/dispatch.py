@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from yt_exactly_once.local.commands import failures
-from yt_exactly_once.local.commands.registry import Command, Context, Rows
-from yt_exactly_once.local.commands.streams import Stream
+from yt_exactly_once.local.commands.registry import Command, Context, Rows, Stream, as_error
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats import row_formats, structured
 from yt_exactly_once.local.formats.structured import Format
@@ -97,7 +95,7 @@ def run(call: Call) -> Answer:
             return Answer(_NOT_MODIFIED, {"ETag": etag})
         answer = _answer(call, result)
     except Exception as raised:  # noqa: BLE001 - as_error logs what it does not know
-        return messages.error_answer(failures.as_error(raised, call.context), call.error_format)
+        return messages.error_answer(as_error(raised, call.context), call.error_format)
     return answer
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
-from yt_exactly_once.local.commands.streams import Stream
+from yt_exactly_once.local.commands.registry import Stream
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats import json_format, structured
 from yt_exactly_once.local.formats.structured import Format

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from yt_exactly_once.local import authentication, commands, fronts
-from yt_exactly_once.local.commands import failures, refused
-from yt_exactly_once.local.commands.registry import REGISTRY, Command
+from yt_exactly_once.local.commands import refused
+from yt_exactly_once.local.commands.registry import REGISTRY, Command, as_error
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.faults import Fault
 from yt_exactly_once.local.formats import structured
@@ -86,7 +86,7 @@ class Application(fronts.Front):
         except YtError as error:
             answer = messages.error_answer(error)
         except Exception as raised:  # noqa: BLE001 - as_error logs what it does not know
-            answer = messages.error_answer(failures.as_error(raised))
+            answer = messages.error_answer(as_error(raised))
         finally:
             self._in_flight -= 1
         if answer is None:
@@ -201,7 +201,7 @@ class Application(fronts.Front):
                 try:
                     piece = await self._in_thread(next, answer.rest, None)
                 except Exception as raised:
-                    _end_with_trailers(transport, messages.error_headers(failures.as_error(raised)))
+                    _end_with_trailers(transport, messages.error_headers(as_error(raised)))
                     raise _BrokenOffError from raised
         *parts, last = _slices(piece or b"")
         for part in parts:

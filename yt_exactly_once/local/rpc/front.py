@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from yt import yson
 
 from yt_exactly_once.local import authentication, fronts, support
-from yt_exactly_once.local.commands import failures
-from yt_exactly_once.local.commands.registry import Context
+from yt_exactly_once.local.commands.registry import Context, as_error
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.rpc import error_messages, message_types
 from yt_exactly_once.local.rpc.bus import envelopes
@@ -76,7 +75,7 @@ class Front(fronts.Front):
         except YtError as error:
             await exchange.fail(error)
         except Exception as raised:  # noqa: BLE001 - as_error logs what it does not know
-            await exchange.fail(error_messages.of_call(failures.as_error(raised)))
+            await exchange.fail(error_messages.of_call(as_error(raised)))
         finally:
             self._in_flight -= 1
 
@@ -196,7 +195,7 @@ def _execute(work: Run, call: Call) -> Any:
     try:
         return work(call)
     except Exception as raised:
-        error = failures.as_error(raised, call.context)
+        error = as_error(raised, call.context)
         raise error_messages.of_call(error) from raised
 
 
