@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Any
 
-from yt.yson import YsonUnicode
+from yt import yson
 
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.commands.registry import Context, Rows, command
@@ -234,6 +234,4 @@ def _session(context: Context) -> producers.Session:
 
 
 def _rich(place: Place) -> Any:
-    path = YsonUnicode(place.path)
-    path.attributes = {"cluster": place.cluster}
-    return path
+    return yson.to_yson_type(place.path, {"cluster": place.cluster})

@@ -174,20 +174,16 @@ def reading(context: Context) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-def _read_timestamp(context: Context) -> int | None:
-    """Return the moment to read at; a transaction reads at its start, whatever is asked."""
-    if arguments.identifier(context.parameters, "transaction_id") is not None:
-        return None
-    timestamp: int | None = arguments.integer(context.parameters, "timestamp", None, unsigned=True)
-    is_moment = timestamp is None or _MIN_TIMESTAMP <= timestamp <= _MAX_TIMESTAMP
-    if not is_moment and timestamp not in _LATEST:
-        raise YtError(f"Invalid read timestamp {timestamp:x}")
-    return timestamp
-
-
 def read_moments(context: Context) -> tuple[int | None, int | None]:
-    """Return the moments to read at and since when rows must have been written."""
-    at = _read_timestamp(context)
+    """Return the moments to read at and since when rows must have been written.
+
+    A transaction reads at its start, whatever is asked.
+    """
+    at: int | None = None
+    if arguments.identifier(context.parameters, "transaction_id") is None:
+        at = arguments.integer(context.parameters, "timestamp", None, unsigned=True)
+    if at is not None and not _MIN_TIMESTAMP <= at <= _MAX_TIMESTAMP and at not in _LATEST:
+        raise YtError(f"Invalid read timestamp {at:x}")
     # Zero is no moment.
     since = arguments.integer(context.parameters, "retention_timestamp", 0, unsigned=True) or None
     check_moments(at, since)

@@ -196,10 +196,7 @@ def _source_view(context: Context, connection: sqlite3.Connection, path: YPath) 
 @command("parse_ypath")
 def parse_ypath(context: Context) -> Any:
     """Return a path with its rich parts as attributes."""
-    text, attributes = ypath.split(context.parameters.get("path"), "path")
-    parsed = yson.YsonUnicode(text)
-    parsed.attributes = attributes
-    return {"path": parsed}
+    return {"path": yson.to_yson_type(*ypath.split(context.parameters.get("path"), "path"))}
 
 
 def _static(view: View, path: YPath) -> Node:
@@ -228,20 +225,14 @@ def _answer(
         if wanted.start == wanted.end:
             continue
         if control.get("enable_range_index"):
-            yield _control("range_index", number)
+            yield yson.to_yson_type(None, {"range_index": number})
         if control.get("enable_row_index"):
-            yield _control("row_index", wanted.start)
+            yield yson.to_yson_type(None, {"row_index": wanted.start})
         for rows in source.read(wanted):
             if columns is None:
                 yield from rows
             else:
                 yield from ({name: row[name] for name in columns if name in row} for row in rows)
-
-
-def _control(name: str, value: int) -> Any:
-    entity = yson.YsonEntity()
-    entity.attributes = {name: value}
-    return entity
 
 
 @command("write_file", input_type="binary", volatile=True, heavy=True)
@@ -383,10 +374,8 @@ def _shown(
             else:
                 joined.append(limits)
             past = piece.end
-        table = yson.YsonUnicode(path.text)
         kept = {name: value for name, value in path.attributes.items() if name not in _LIMITS}
-        table.attributes = {**kept, "ranges": joined}
-        table_ranges.append(table)
+        table_ranges.append(yson.to_yson_type(path.text, {**kept, "ranges": joined}))
     return {
         "table_ranges": table_ranges,
         "aggregate_statistics": {

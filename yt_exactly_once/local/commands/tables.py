@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 from yt.yson import YsonUint64
@@ -46,8 +47,27 @@ _TRANSITIONS: dict[str, tuple[states.Action, str]] = {
     "unfreeze_table": ("unfreeze", "mounted"),
     "unmount_table": ("unmount", "unmounted"),
 }
+_Change = Callable[[Context, sqlite3.Connection, Node, TableLayout], None]
 _INSTANT = "tablets change state at once, there are no transient states"
 _STATIC_ATTRIBUTES = ("schema", "schema_mode")
+
+
+def _of_tablets(change: _Change) -> Callable[[Context], Any]:
+    """Make a handler that changes a dynamic table once, even when the request comes twice."""
+
+    @once
+    def apply(context: Context, connection: sqlite3.Connection) -> None:
+        path, view = context.parameters.get("path"), View(connection, user=context.user)
+        position = tree.reach(view, ypath.parse(path))
+        if find_layout(connection, position.id, position.path) is None:
+            raise YtError(f"Cannot {context.command.removesuffix('_table')} a static table")
+        node, layout = open_node(connection, path)
+        _require_mount(view, node, is_forced=arguments.flag(context.parameters, "force"))
+        # Nobody else may hold the table; a change of tablets itself belongs to no transaction.
+        locks.acquire(view, node.id)
+        change(context, connection, node, layout)
+
+    return wraps(change)(apply)
 
 
 @command("freeze_table", volatile=True, partial=_INSTANT)
@@ -58,7 +78,10 @@ _STATIC_ATTRIBUTES = ("schema", "schema_mode")
     volatile=True,
     partial=f"{_INSTANT}; with `force` too, rows are flushed and none are lost",
 )
-def change_state(context: Context) -> Any:
+@_of_tablets
+def change_state(
+    context: Context, connection: sqlite3.Connection, node: Node, layout: TableLayout
+) -> None:
     """Mount, unmount, freeze or unfreeze tablets; with `freeze` mounted ones come up frozen."""
     parameters = context.parameters
     action, state = _TRANSITIONS[context.command]
@@ -68,29 +91,24 @@ def change_state(context: Context) -> Any:
     last = arguments.integer(parameters, "last_tablet_index", None)
     force = arguments.flag(parameters, "force")
     cell_id = arguments.identifier(parameters, "cell_id")
-
-    def change(connection: sqlite3.Connection, node: Node, layout: TableLayout) -> None:
-        if cell_id is not None and View(connection).node_type(cell_id) != "tablet_cell":
-            raise YtError(f"No such tablet cell {cell_id}", Code.RESOLVE)
-        indexes = shape.tablet_range(layout, first, last)
-        states.check_transition(layout, action, indexes, force=force)
-        states.change_state(connection, layout, state, node.attributes, indexes)
-        if state == "mounted" and layout.state == "unmounted":
-            quotas.check(View(connection), node.id, "tablet_static_memory")
-
-    return _run(context, change, f"Cannot {action.removesuffix('_frozen')} a static table")
+    if cell_id is not None and View(connection).node_type(cell_id) != "tablet_cell":
+        raise YtError(f"No such tablet cell {cell_id}", Code.RESOLVE)
+    indexes = shape.tablet_range(layout, first, last)
+    states.check_transition(layout, action, indexes, force=force)
+    states.change_state(connection, layout, state, node.attributes, indexes)
+    if state == "mounted" and layout.state == "unmounted":
+        quotas.check(View(connection), node.id, "tablet_static_memory")
 
 
 @command("remount_table", volatile=True)
-def remount_table(context: Context) -> Any:
+@_of_tablets
+def remount_table(
+    _context: Context, connection: sqlite3.Connection, node: Node, layout: TableLayout
+) -> None:
     """Let the settings of the table take effect."""
-
-    def change(connection: sqlite3.Connection, node: Node, layout: TableLayout) -> None:
-        remounted = states.remount(connection, layout, node.attributes)
-        if any(name in node.attributes for name in _FORCED_COMPACTION):
-            retention.compact(connection, remounted, next_timestamp(connection))
-
-    return _run(context, change, "Cannot remount a static table")
+    remounted = states.remount(connection, layout, node.attributes)
+    if any(name in node.attributes for name in _FORCED_COMPACTION):
+        retention.compact(connection, remounted, next_timestamp(connection))
 
 
 @command(
@@ -98,18 +116,17 @@ def remount_table(context: Context) -> Any:
     volatile=True,
     partial="sorted tables are cut by pivot keys, by rows, or without rows evenly by key",
 )
-def reshard_table(context: Context) -> Any:
+@_of_tablets
+def reshard_table(
+    context: Context, connection: sqlite3.Connection, node: Node, layout: TableLayout
+) -> None:
     """Cut a range of unmounted tablets again."""
     parameters = context.parameters
     first = arguments.integer(parameters, "first_tablet_index", None)
     last = arguments.integer(parameters, "last_tablet_index", None)
     count = arguments.integer(parameters, "tablet_count", None)
-
-    def change(connection: sqlite3.Connection, node: Node, layout: TableLayout) -> None:
-        shape.reshard(connection, layout, (first, last), count, parameters)
-        quotas.check(View(connection), node.id, "tablet_count")
-
-    return _run(context, change, "Cannot reshard a static table")
+    shape.reshard(connection, layout, (first, last), count, parameters)
+    quotas.check(View(connection), node.id, "tablet_count")
 
 
 @command("trim_rows", volatile=True, heavy=True)
@@ -164,28 +181,6 @@ def get_table_pivot_keys(context: Context) -> list[Any]:
         return [list(pivot) for pivot in layout.pivot_keys]
     names = [column.name for column in layout.key_columns]
     return [dict(zip(names, pivot, strict=False)) for pivot in layout.pivot_keys]
-
-
-def _run(
-    context: Context,
-    change: Callable[[sqlite3.Connection, Node, TableLayout], None],
-    static_table: str,
-) -> Any:
-    """Change a dynamic table once, even when the request comes twice."""
-
-    @once
-    def apply(context: Context, connection: sqlite3.Connection) -> None:
-        path, view = context.parameters.get("path"), View(connection, user=context.user)
-        position = tree.reach(view, ypath.parse(path))
-        if find_layout(connection, position.id, position.path) is None:
-            raise YtError(static_table)
-        node, layout = open_node(connection, path)
-        _require_mount(view, node, is_forced=arguments.flag(context.parameters, "force"))
-        # Nobody else may hold the table; a change of tablets itself belongs to no transaction.
-        locks.acquire(view, node.id)
-        change(connection, node, layout)
-
-    return apply(context)
 
 
 def _require_mount(view: View, node: Node, *, is_forced: bool) -> None:

@@ -58,7 +58,7 @@ _OF_LOCKS = ("id", "state", "transaction_id", "mode", "child_key", "attribute_ke
 """What `@locks` says of each; the lock itself has more."""
 
 
-def _known(view: View, node: Node) -> Computed:
+def known(view: View, node: Node) -> Computed:
     """Return what gives each attribute of a node; what is worked out goes before what is stored."""
     return {**_constants(node.attributes), **_computed(view, node)}
 
@@ -223,13 +223,13 @@ def _tabular(view: View, node: Node, listed: Sequence[chunks.Chunk], size: int) 
 
 def read_all(view: View, node: Node) -> dict[str, Any]:
     """Return what `@` shows: everything, with opaque attributes as entities."""
-    known = sorted(_known(view, node).items())
-    return {name: None if name in _OPAQUE else compute() for name, compute in known}
+    found = sorted(known(view, node).items())
+    return {name: None if name in _OPAQUE else compute() for name, compute in found}
 
 
 def read(view: View, node: Node, name: str) -> Any:
     """Return one attribute; raise `YtError` 500 when the node has none of that name."""
-    compute = _known(view, node).get(name)
+    compute = known(view, node).get(name)
     if compute is None:
         raise YtError(f'Attribute "{name}" is not found', Code.RESOLVE)
     return compute()
@@ -237,13 +237,8 @@ def read(view: View, node: Node, name: str) -> Any:
 
 def read_some(view: View, node: Node, names: Sequence[str]) -> dict[str, Any]:
     """Return those of the named attributes that the node has."""
-    known = _known(view, node)
-    return {name: known[name]() for name in names if name in known}
-
-
-def names(view: View, node: Node) -> list[str]:
-    """Return the names of all attributes."""
-    return sorted(_known(view, node))
+    found = known(view, node)
+    return {name: found[name]() for name in names if name in found}
 
 
 def user_attributes(view: View, node: Node) -> dict[str, Any]:
@@ -259,11 +254,6 @@ def user_attributes(view: View, node: Node) -> dict[str, Any]:
     return {**options, **own}
 
 
-def exists(view: View, node: Node, name: str) -> bool:
-    """Tell whether a node has an attribute."""
-    return name in _known(view, node)
-
-
 def _annotation(view: View, node: Node) -> tuple[Any, Any]:
     """Return the text on a node, or on the nearest folder above it, and where it is."""
     found = ((view.attribute(each, "annotation"), each) for each in view.above(node.id))
@@ -275,8 +265,8 @@ def check_settable(view: View, node: Node, name: str) -> None:
     if name in SETTABLE_SYSTEM:
         return
     # What a dynamic table computes it has checked itself.
-    known = _common(view, node) if is_dynamic(node) else _computed(view, node)
-    if name in STORED or name in known:
+    computed = _common(view, node) if is_dynamic(node) else _computed(view, node)
+    if name in STORED or name in computed:
         raise YtError(f'Builtin attribute "{name}" cannot be set')
 
 

@@ -63,7 +63,7 @@ def write(view: View, node: Node, steps: Sequence[Step], value: Any) -> None:
         value = values.set_(whole, inside, value, f"{node.path}/@{name}")
     permissions.require_to_change(view, node.id, name, value)
     attributes.check_settable(view, node, name)
-    check_value(view, node.type, name, value)
+    value = checked(view, node.type, name, value)
     if name in permissions.EXPIRATION and node.id == ROOT_ID:
         raise YtError(f'Cannot set "{name}" for the root')
     if name in _ACCESS_CONTROL and view.tx != TRUNK:
@@ -71,7 +71,7 @@ def write(view: View, node: Node, steps: Sequence[Step], value: Any) -> None:
     _hold(view, node, name, value)
     if name == "account":
         _pin_account_below(view, node)
-    view.put_attribute(node.id, name, normalized(view, name, value))
+    view.put_attribute(node.id, name, value)
     quotas.check(view, node.id, *_CHARGED.get(name, ()))
 
 
@@ -100,8 +100,13 @@ def _hold(view: View, node: Node, name: str, *value: Any) -> None:
     clock.touch(view, node.id, "attribute")
 
 
-def normalized(view: View, name: str, value: Any) -> Any:
-    """Return an attribute as it is kept; refuse wrong access control, owners and ends of nodes."""
+def checked(view: View, node_type: str, name: str, value: Any) -> Any:
+    """Return an attribute as it is kept; refuse a value that no node of the type can have."""
+    support.check_attribute(name, value)
+    limits.check_attribute(view, name, value)
+    limits.check(view, name, value)
+    if node_type == "table" and name == MOUNT_CONFIG:
+        mount_options.check_values(value)
     if name == "acl":
         return permissions.parse(view.trunk, value)
     if name == "expiration_time":
@@ -113,15 +118,6 @@ def normalized(view: View, name: str, value: Any) -> Any:
     if name == "owner" and permissions.find_subject(view.trunk, value) is None:
         raise YtError(f'No such subject "{value}"')
     return value
-
-
-def check_value(view: View, node_type: str, name: str, value: Any) -> None:
-    """Refuse a value that no node of the type can have as this attribute."""
-    support.check_attribute(name, value)
-    limits.check_attribute(view, name, value)
-    limits.check(view, name, value)
-    if node_type == "table" and name == MOUNT_CONFIG:
-        mount_options.check_values(value)
 
 
 def _pin_account_below(view: View, node: Node) -> None:
@@ -145,7 +141,7 @@ def delete(view: View, node: Node, steps: Sequence[Step], *, force: bool) -> Non
     elif node.type == "document" and name == "value":
         rest = values.remove(view.value(node.id), inside, node.path, force=force)
         put_value(view, node.id, rest)
-    elif not force or attributes.exists(view, node, name):
+    elif not force or name in attributes.known(view, node):
         whole = attributes.read(view, node, name)
         rest = values.remove(whole, inside, f"{node.path}/@{name}", force=force)
         write(view, node, [name], rest)
@@ -154,7 +150,7 @@ def delete(view: View, node: Node, steps: Sequence[Step], *, force: bool) -> Non
 def _delete_whole(view: View, node: Node, name: str, *, force: bool) -> None:
     permissions.require_to_change(view, node.id, name)
     is_stored = name in node.attributes
-    if name in attributes.STORED or (not is_stored and attributes.exists(view, node, name)):
+    if name in attributes.STORED or (not is_stored and name in attributes.known(view, node)):
         raise YtError(f'Builtin attribute "{name}" cannot be removed')
     if is_stored:
         _hold(view, node, name)

@@ -144,19 +144,15 @@ def add_refs(view: View, node_id: str, ids: Iterable[int | None]) -> None:
 
 def merge(connection: sqlite3.Connection, node_id: str, tx: str, parent_tx: str) -> None:
     """Move the content that a node has in a transaction into the parent transaction."""
-    mode, value = connection.execute(
-        "SELECT mode, value FROM cypress_contents WHERE node_id = ? AND tx = ?", (node_id, tx)
-    ).fetchone()
-    connection.execute("DELETE FROM cypress_contents WHERE node_id = ? AND tx = ?", (node_id, tx))
+    of_node = "WHERE node_id = ? AND tx = ?"
+    mode = scalar(connection, f"SELECT mode FROM cypress_contents {of_node}", node_id, tx)
     if mode == OVERWRITE:
-        connection.execute(
-            "DELETE FROM chunk_refs WHERE node_id = ? AND tx = ?", (node_id, parent_tx)
-        )
+        connection.execute(f"DELETE FROM chunk_refs {of_node}", (node_id, parent_tx))
     connection.execute(
-        f"INSERT OR {'REPLACE' if mode == OVERWRITE else 'IGNORE'}"
-        " INTO cypress_contents VALUES (?, ?, ?, ?)",
-        (node_id, parent_tx, OVERWRITE if parent_tx == TRUNK else mode, value),
+        f"UPDATE OR {'REPLACE' if mode == OVERWRITE else 'IGNORE'} cypress_contents SET tx = ? {of_node}",
+        (parent_tx, node_id, tx),
     )
+    connection.execute(f"DELETE FROM cypress_contents {of_node}", (node_id, tx))
     connection.execute(
         "UPDATE chunk_refs SET tx = ?, position = position + ? WHERE node_id = ? AND tx = ?",
         (parent_tx, _next_position(connection, node_id, parent_tx), node_id, tx),

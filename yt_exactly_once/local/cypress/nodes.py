@@ -210,8 +210,7 @@ def _fill(view: View, node_id: str, node_type: str, given: dict[str, Any]) -> No
     if node_type in limits.INHERITABLE:
         above = limits.inherited(view, node_id, node_type)
         given = {**above, **mount_options.fold(given)}
-    for name, value in given.items():
-        changes.check_value(view, node_type, name, value)
+    given = {name: changes.checked(view, node_type, name, of) for name, of in given.items()}
     if node_type in SCALAR_DEFAULTS:
         view.put_value(node_id, SCALAR_DEFAULTS[node_type])
     elif node_type == tree.DOCUMENT:
@@ -225,15 +224,10 @@ def _fill(view: View, node_id: str, node_type: str, given: dict[str, Any]) -> No
     elif node_type == "table":
         given = _static_table(view, given)
     if not given.get("dynamic"):
-        _check_given(view, Position(node_id, node_type, "", (), ""), given)
-    stored = {name: changes.normalized(view, name, value) for name, value in given.items()}
-    view.put_attributes(node_id, stored)
-
-
-def _check_given(view: View, position: Position, given: dict[str, Any]) -> None:
-    node = tree.load(view, position)
-    for name in given.keys() - {"schema", "schema_mode", "dynamic"}:
-        attributes.check_settable(view, node, name)
+        node = tree.load(view, Position(node_id, node_type, "", (), ""))
+        for name in given.keys() - {"schema", "schema_mode", "dynamic"}:
+            attributes.check_settable(view, node, name)
+    view.put_attributes(node_id, given)
 
 
 def _link_target(target: Any) -> str:
@@ -337,8 +331,8 @@ def set_(view: View, path: YPath, value: Any, *, recursive: bool, force: bool) -
 def _plant(view: View, value: Any) -> str:
     """Create a node, or a tree of nodes, from a value; return its id."""
     node_type = type_of(value)
-    given = {str(k): v for k, v in (getattr(value, "attributes", None) or {}).items()}
-    given = {name: changes.normalized(view, name, item) for name, item in given.items()}
+    given = (getattr(value, "attributes", None) or {}).items()
+    given = {str(name): changes.checked(view, node_type, str(name), of) for name, of in given}
     node_id = locks.add_node(view, node_type, given)
     if node_type in COMPOSITE:
         _plant_children(view, node_id, node_type, value)

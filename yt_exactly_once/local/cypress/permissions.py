@@ -168,26 +168,24 @@ def check_user(view: View) -> None:
 
 def effective(view: View, node_id: str) -> list[dict[str, Any]]:
     """Return the entries that count for an object, its own ones first."""
-    return [
-        {**entry, "inheritance_mode": mode}
-        for entry, _, depth in _entries(view, node_id)
-        if (mode := _inherited(entry.get("inheritance_mode", _ALL), depth)) is not None
-    ]
+    return [{**entry, "inheritance_mode": mode} for entry, _, mode in _entries(view, node_id)]
 
 
-def _entries(view: View, node_id: str) -> Iterator[tuple[dict[str, Any], str, int]]:
-    """Yield the entries of an object and of those above it, each with its object and their distance."""
+def _entries(view: View, node_id: str) -> Iterator[tuple[dict[str, Any], str, str]]:
+    """Yield the entries that count for an object, each with its holder and the mode it has here."""
     current, depth = node_id, 0
     while True:
         for entry in view.attribute(current, "acl") or ():
-            yield entry, current, depth
+            mode = _inherited(entry.get("inheritance_mode", _ALL), depth)
+            if mode is not None:
+                yield entry, current, mode
         if view.attribute(current, "inherit_acl") is False:
             return
         place = None if view.node_type(current) in _OBJECTS else view.place(current)
         if place is None:
             if current != ROOT_ID:
                 # Objects get it from their schema, and nodes without a parent by decree.
-                yield _FOR_ALL, current, depth
+                yield _FOR_ALL, current, _ALL
             return
         current, depth = place[0], depth + 1
 
@@ -215,12 +213,8 @@ def check(
         return Verdict("allow")
     wanted = {"read" if name == "full_read" else name for name in permissions}
     verdict = Verdict("deny")
-    for entry, holder, depth in _entries(view, node_id):
-        if (
-            wanted.isdisjoint(entry["permissions"])
-            or _inherited(entry.get("inheritance_mode", _ALL), depth) is None
-            or (vital and not entry.get("vital"))
-        ):
+    for entry, holder, _ in _entries(view, node_id):
+        if wanted.isdisjoint(entry["permissions"]) or (vital and not entry.get("vital")):
             continue
         for named in entry["subjects"]:
             subject = view.attribute(node_id, "owner") if named == _OWNER else named

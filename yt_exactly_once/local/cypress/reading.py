@@ -61,7 +61,7 @@ def list_(view: View, path: YPath, names: Sequence[str], max_size: int | None) -
     if position.is_attribute:
         node = tree.load(view, position)
         if len(position.rest) == 1:
-            return attributes.names(view, node)
+            return sorted(attributes.known(view, node))
         return values.keys(_get_attribute(view, position, []), position.given)
     if position.type == tree.DOCUMENT:
         inner = values.get(view.value(position.id), position.rest, position.path)
@@ -94,10 +94,9 @@ def _attribute_exists(view: View, position: Position) -> bool:
     _, *steps = position.rest
     if not steps:
         return True
-    node, name = tree.load(view, position), attributes.attribute_name(steps[0])
-    if len(steps) == 1 or not attributes.exists(view, node, name):
-        return attributes.exists(view, node, name)
-    return values.exists(attributes.read(view, node, name), steps[1:])
+    known, name = attributes.known(view, tree.load(view, position)), steps[0]
+    attributes.attribute_name(name)
+    return name in known and (len(steps) == 1 or values.exists(known[name](), steps[1:]))
 
 
 def _show(

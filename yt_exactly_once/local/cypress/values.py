@@ -23,7 +23,10 @@ def get(value: Any, steps: Sequence[Step], where: str) -> Any:
     for step in steps:
         if is_name and step not in value:
             raise YtError(f'Attribute "{step}" is not found at {where}', Code.RESOLVE)
-        value = value[step] if is_name else _child(value, step, where)
+        if step is Mark.ATTRIBUTE:
+            value = dict(getattr(value, "attributes", None) or {})
+        else:
+            value = value[step if is_name else _place(value, step, where)]
         is_name = step is Mark.ATTRIBUTE
         where = _below(where, step)
     return value
@@ -60,14 +63,9 @@ def _with(value: Any, steps: Sequence[Step], new: Any, where: str, *, recursive:
             return value
         if isinstance(value, dict) and step not in value and (recursive or not rest):
             value[step] = {}
-    child, place = _child(value, step, where), _place(value, step, where)
-    value[place] = _with(child, rest, new, _below(where, step), recursive=recursive)
+    place = _place(value, step, where)
+    value[place] = _with(value[place], rest, new, _below(where, step), recursive=recursive)
     return value
-
-
-def _place(value: Any, step: Step, where: str) -> Any:
-    """Return the key or the index of an existing child."""
-    return step if isinstance(value, dict) else item_index(value, str(step), where)
 
 
 def _attributes_stay(where: str) -> YtError:
@@ -96,9 +94,9 @@ def remove(value: Any, steps: Sequence[Step], where: str, *, force: bool = False
         return value
     if force and not exists(value, [step]):
         return value
-    child, place = _child(value, step, where), _place(value, step, where)
+    place = _place(value, step, where)
     if rest:
-        value[place] = remove(child, rest, _below(where, step), force=force)
+        value[place] = remove(value[place], rest, _below(where, step), force=force)
     else:
         del value[place]
     return value
@@ -115,15 +113,14 @@ def _below(where: str, step: Step) -> str:
     return f"{where}/{step.value if isinstance(step, Mark) else step}".replace("/@/", "/@")
 
 
-def _child(value: Any, step: Step, where: str) -> Any:
-    if step is Mark.ATTRIBUTE:
-        return dict(getattr(value, "attributes", None) or {})
+def _place(value: Any, step: Step, where: str) -> Any:
+    """Return the key or the index of the child that a step leads to; raise 500 for none."""
     if isinstance(value, dict) and isinstance(step, str):
         if step in value:
-            return value[step]
+            return step
         raise YtError(f'Node {where} has no child with key "{step}"', Code.RESOLVE)
     if isinstance(value, list) and isinstance(step, str):
-        return value[item_index(value, step, where)]
+        return item_index(value, step, where)
     raise YtError(f"{where} cannot have children", Code.RESOLVE)
 
 

@@ -16,10 +16,8 @@ from yt_exactly_once.local.cypress import chunks, dynamic, locks, master_transac
 from yt_exactly_once.local.cypress.ids import TYPES, is_id, type_number
 from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.cypress.ypath import Mark, Step, YPath
-from yt_exactly_once.local.errors import YtError
 
 _PREFIX_LENGTH = 2
-_Objects = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -50,24 +48,19 @@ class Virtual:
         if self.steps:
             return values.keys(self.get(), self.where)
         shown = self.get(names).items()
-        return [_with(yson.YsonUnicode(name), child.attributes) for name, child in shown]
+        return [yson.to_yson_type(name, child.attributes) for name, child in shown]
 
     def exists(self) -> bool:
         """Tell whether the path leads to something."""
         return self.whole is not None and values.exists(self.whole, self.steps)
 
 
-def _with(value: Any, attributes: dict[str, Any]) -> Any:
-    value.attributes = attributes
-    return value
-
-
 def _shown(value: Any, names: Sequence[str]) -> Any:
     """Return a map or an entity with the named attributes only."""
-    bare = yson.YsonEntity()
+    bare = None
     if isinstance(value, dict):
-        bare = yson.YsonMap({name: _shown(child, names) for name, child in value.items()})
-    return _with(bare, _chosen(value.attributes, names))
+        bare = {name: _shown(child, names) for name, child in value.items()}
+    return yson.to_yson_type(bare, _chosen(value.attributes, names))
 
 
 def _chosen(attributes: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
@@ -81,26 +74,23 @@ def find(view: View, path: YPath, proxies: Callable[[], list[str]]) -> Virtual |
     if path.steps[:1] != ("sys",):
         return None
     kind = path.steps[1] if len(path.steps) >= _PREFIX_LENGTH else None
-    objects: _Objects = {}
+    objects: dict[str, dict[str, Any]] = {}
     if kind == "locks":
         objects = {lock.id: locks.describe(lock) for lock in locks.find(view.connection)}
     elif kind in {"transactions", "topmost_transactions"}:
         kept = {"transaction", "nested_transaction" if kind == "transactions" else ""}
-        objects = {name: of for name, of in _transactions(view).items() if of["type"] in kept}
+        for name in master_transactions.all_ids(view.connection):
+            found = _describe_transaction(view, name)
+            if found is not None and found["type"] in kept:
+                objects[name] = found
     elif kind in {"http_proxies", "proxies"}:
         proxy = {"type": "map_node", "role": "data", "banned": False}
         objects = {address: {**proxy, "address": address} for address in proxies()}
     else:
         return None
-    content = yson.YsonMap({name: _with(yson.YsonEntity(), of) for name, of in objects.items()})
-    whole = _with(content, {"type": "map_node", "count": len(content)})
+    content = {name: yson.to_yson_type(None, of) for name, of in objects.items()}
+    whole = yson.to_yson_type(content, {"type": "map_node", "count": len(content)})
     return Virtual(whole, f"//sys/{path.steps[1]}", path.steps[_PREFIX_LENGTH:])
-
-
-def _transactions(view: View) -> _Objects:
-    living = master_transactions.all_ids(view.connection)
-    described = {each: _describe_transaction(view, each) for each in living}
-    return {name: found for name, found in described.items() if found is not None}
 
 
 def _by_id(view: View, path: YPath) -> Virtual | None:
@@ -110,12 +100,8 @@ def _by_id(view: View, path: YPath) -> Virtual | None:
     if describe is None:
         return None
     known = describe(view, path.root)
-    whole = None if known is None else _with(yson.YsonMap(), known)
+    whole = None if known is None else yson.to_yson_type({}, known)
     return Virtual(whole, f"#{path.root}", path.steps)
-
-
-def _describe_lock(view: View, lock_id: str) -> dict[str, Any] | None:
-    return next(map(locks.describe, locks.find(view.connection, id=lock_id)), None)
 
 
 def _describe_tablet(view: View, tablet_id: str) -> dict[str, Any] | None:
@@ -130,15 +116,10 @@ def _describe_transaction(view: View, transaction_id: str) -> dict[str, Any] | N
     known = master_transactions.describe(view.connection, transaction_id)
     if known is None:
         return None
-    try:
-        depth = len(master_transactions.chain(view.connection, transaction_id)) - 2
-    except YtError:
-        # Its lease, or that of an ancestor, has run out since.
-        return None
     held = locks.find(view.connection, tx=transaction_id)
     return {
         **known,
-        "depth": depth,
+        "depth": len(locks.chain(view.connection, known["id"])) - 2,
         "cypress_transaction": True,
         "dependent_transaction_ids": master_transactions.dependent(view.connection, transaction_id),
         "lock_ids": [lock.id for lock in held],
@@ -149,6 +130,8 @@ def _describe_transaction(view: View, transaction_id: str) -> dict[str, Any] | N
 _BY_TYPE: dict[int, Callable[[View, str], dict[str, Any] | None]] = {
     **dict.fromkeys(master_transactions.MASTER_TYPES, _describe_transaction),
     TYPES["chunk"]: chunks.describe,
-    TYPES["lock"]: _describe_lock,
+    TYPES["lock"]: lambda view, lock_id: next(
+        map(locks.describe, locks.find(view.connection, id=lock_id)), None
+    ),
     TYPES["tablet"]: _describe_tablet,
 }
