@@ -8,7 +8,7 @@ import pytest
 from yt.yson import YsonUint64
 
 from tests.contract.tables import columns, key_columns
-from tests.local.ql_tables import Tables
+from tests.local.ql_tables import Tables, opened
 from yt_exactly_once.local.ql.functions.farm_hash import fingerprint_of_value
 
 U = YsonUint64
@@ -31,20 +31,19 @@ ROW: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def tables() -> Iterator[Tables]:
-    found = Tables()
-    names = {
-        "int64": ("i", "minus", "low", "high", "n"),
-        "uint64": ("u", "top", "un"),
-        "double": ("d", "nan", "dn"),
-        "boolean": ("yes", "no", "bn"),
-        "string": ("s", "sn"),
-        "any": ("doc",),
-    }
-    types = {name: kind for kind, some in names.items() for name in some}
-    schema = [*key_columns(k="int64"), *columns(**types)]
-    found.create("//one", schema, [{"k": 1, **ROW}])
-    yield found
-    found.close()
+    with opened() as found:
+        names = {
+            "int64": ("i", "minus", "low", "high", "n"),
+            "uint64": ("u", "top", "un"),
+            "double": ("d", "nan", "dn"),
+            "boolean": ("yes", "no", "bn"),
+            "string": ("s", "sn"),
+            "any": ("doc",),
+        }
+        types = {name: kind for kind, some in names.items() for name in some}
+        schema = [*key_columns(k="int64"), *columns(**types)]
+        found.create("//one", schema, [{"k": 1, **ROW}])
+        yield found
 
 
 VALUES: dict[str, list[tuple[str, Any]]] = {

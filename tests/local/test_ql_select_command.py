@@ -6,20 +6,14 @@ import pytest
 from yt import yson
 from yt.wrapper import YtResponseError
 
-from yt_exactly_once.local.errors import Code
+from tests.contract.tables import columns, create, key_columns
 
 ROWS = [{"k": k, "v": None if k % 2 else k} for k in range(4)]
 
 
 @pytest.fixture
 def table(client: Any, tmp: str) -> str:
-    path = f"{tmp}/t"
-    schema = [
-        {"name": "k", "type": "int64", "sort_order": "ascending"},
-        {"name": "v", "type": "int64"},
-    ]
-    client.create("table", path, attributes={"dynamic": True, "schema": schema})
-    client.mount_table(path, sync=True)
+    path: str = create(client, f"{tmp}/t", [*key_columns(k="int64"), *columns(v="int64")])
     client.insert_rows(path, ROWS)
     return path
 
@@ -29,33 +23,6 @@ def test_unsigned_result_arrives_unsigned(client: Any, table: str) -> None:
     ((row),) = client.select_rows(f"uint64(k) - 1u as x from [{table}] where k = 0")
     assert row["x"] == 2**64 - 1
     assert isinstance(row["x"], yson.YsonUint64)
-
-
-@pytest.mark.parametrize(
-    ("options", "code"),
-    [
-        ({"input_row_limit": 4}, Code.QUERY_INPUT_ROW_LIMIT_EXCEEDED),
-        ({"output_row_limit": 3}, Code.QUERY_OUTPUT_ROW_LIMIT_EXCEEDED),
-    ],
-)
-def test_limit_is_an_error_with_its_code_unless_allowed(
-    client: Any, table: str, options: dict[str, int], code: Code
-) -> None:
-    """An incomplete answer must be asked for."""
-    query = f"k from [{table}]"
-    with pytest.raises(YtResponseError) as caught:
-        list(client.select_rows(query, **options))
-    assert caught.value.contains_code(code)
-    allowed = client.select_rows(query, fail_on_incomplete_result=False, **options)
-    assert [row["k"] for row in allowed] == list(range(max(options.values())))[:4]
-
-
-def test_full_scan_can_be_forbidden(client: Any, table: str) -> None:
-    """The refusal is made before anything is read."""
-    with pytest.raises(YtResponseError, match="full scan"):
-        client.select_rows(f"k from [{table}] where v = 1", allow_full_scan=False)
-    found = client.select_rows(f"k from [{table}] where k = 1", allow_full_scan=False)
-    assert list(found) == [{"k": 1}]
 
 
 def test_statistics_come_on_request(client: Any, table: str) -> None:

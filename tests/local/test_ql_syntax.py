@@ -5,18 +5,17 @@ from collections.abc import Iterator
 import pytest
 
 from tests.contract.tables import columns
-from tests.local.ql_tables import Tables
+from tests.local.ql_tables import Tables, opened
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def tables() -> Iterator[Tables]:
-    found = Tables()
-    schema = columns(a="int64", b="int64", s="string")
-    schema += [{"name": name, "type": "int64"} for name in ("odd name", "x-y[0]", "select")]
-    row = {"a": 1, "b": 2, "s": b"text", "odd name": 3, "x-y[0]": 4, "select": 5}
-    found.create("//one", schema, [row])
-    yield found
-    found.close()
+    with opened() as found:
+        schema = columns(a="int64", b="int64", s="string")
+        schema += [{"name": name, "type": "int64"} for name in ("odd name", "x-y[0]", "select")]
+        row = {"a": 1, "b": 2, "s": b"text", "odd name": 3, "x-y[0]": 4, "select": 5}
+        found.create("//one", schema, [row])
+        yield found
 
 
 @pytest.mark.parametrize(
