@@ -300,65 +300,46 @@ def translated(
         denied = _denial(error)
         if denied is None:
             raise _error(find_failure(error), action, _deepest(error), where) from error
-        raise _refused(denied, action, where, _forbidden(denied, asked, among)) from error
-
-
-@dataclass(frozen=True)
-class _Denial:
-    """A missing permission, as the cluster tells it."""
-
-    text: str
-    user: str
-    permission: str
-    path: str | None
+        raise _refused(denied, action, where, asked, among) from error
 
 
 _NOT_IN_CYPRESS = re.compile(r' for (account|tablet cell bundle) "([^"]+)"')
 """Objects that an error names by their name; they are in `//sys`, in a folder of their kind."""
 
 
-def _denial(error: YtError) -> _Denial | None:
-    """Return the missing permission that an error tells of, if it tells of one."""
+def _denial(error: YtError) -> dict[str, Any] | None:
+    """Return the missing permission that an error tells of, if it tells of one, as the cluster does."""
     matching = error.find_matching_error(code=901)
-    found = None if matching is None else matching.simplify()
+    found: dict[str, Any] | None = None if matching is None else matching.simplify()
     while found is not None and not {"user", "permission"} <= found.get("attributes", {}).keys():
         found = next(iter(found.get("inner_errors") or ()), None)
-    if found is None:
-        return None
-    attributes = found["attributes"]
-    given = attributes["permission"]
-    permission = str(given if isinstance(given, str) else next(iter(given), ""))
-    text = str(found["message"]).strip()
-    named = _NOT_IN_CYPRESS.search(text)
-    path = f"//sys/{named[1].replace(' ', '_')}s/{named[2]}" if named else attributes.get("path")
-    return _Denial(text, str(attributes["user"]), permission, path)
-
-
-def _forbidden(
-    denied: _Denial, asked: Callable[[], Any] | None, among: Sequence[str]
-) -> str | None:
-    """Return the object that the permission is missing on, where the cluster can say it."""
-    if denied.path is not None or asked is None:
-        return denied.path
-    # The error of the request matters more than one of this look.
-    with suppress(YtError, *TRANSPORT_ERRORS):
-        for path in among:
-            answer = asked().check_permission(denied.user, denied.permission, path)
-            if str(answer["action"]) == "deny":
-                return path
-    return None
+    return found
 
 
 def _refused(
-    denied: _Denial, action: str, where: dict[str, Any], path: str | None
+    denied: dict[str, Any],
+    action: str,
+    where: dict[str, Any],
+    asked: Callable[[], Any] | None,
+    among: Sequence[str],
 ) -> ExactlyOnceError:
-    """Return the error of a missing permission, with the command that grants it."""
+    """Return the error of a missing permission: the object, and the command that grants it."""
+    attributes, text = denied["attributes"], str(denied["message"]).strip()
+    user, given = str(attributes["user"]), attributes["permission"]
+    permission = str(given if isinstance(given, str) else next(iter(given), ""))
+    named = _NOT_IN_CYPRESS.search(text)
+    path = f"//sys/{named[1].replace(' ', '_')}s/{named[2]}" if named else attributes.get("path")
+    if path is None and asked is not None:
+        # The error of the request matters more than one of this look.
+        with suppress(YtError, *TRANSPORT_ERRORS):
+            answers = ((each, asked().check_permission(user, permission, each)) for each in among)
+            path = next((each for each, told in answers if str(told["action"]) == "deny"), None)
     places = (where.get(name) for name in ("path", "consumer", "queue", "producer"))
     path = path or next((str(place) for place in places if place), None)
-    detail = denied.text if path is None or path in denied.text else f"{denied.text} ({path})"
+    detail = text if path is None or path in text else f"{text} ({path})"
     return errors.AccessError(
         f"Could not {action}: {detail}",
-        remedy=advice.grant(denied.user, denied.permission, path or "PATH"),
+        remedy=advice.grant(user, permission, path or "PATH"),
         **where,
     )
 
