@@ -10,6 +10,7 @@ that all clients of a transaction share one.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +22,7 @@ from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from yt.common import update
+from yt.logger import LOGGER
 from yt.wrapper import YsonFormat, YtClient
 from yt.wrapper.config import set_option
 from yt.wrapper.http_driver import HeavyProxyProvider
@@ -83,7 +85,9 @@ class PinnedProxy:
         """Return what sends the commands of transactions over the client of a lane."""
         while len(self.lanes) <= number:
             self.lanes.append(lane_of(self.client(len(self.lanes))))
-        return self.lanes[number]
+        # Only the client writes its debug log, which somebody reads then.
+        is_watched = LOGGER.isEnabledFor(logging.DEBUG)
+        return self.clients[number] if is_watched else self.lanes[number]
 
     def senders(self, count: int) -> list[Any]:
         """Return what sends for the lanes of a transaction: all but the first one."""

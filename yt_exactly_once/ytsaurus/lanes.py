@@ -9,16 +9,13 @@ own functions judge the answer, so errors are the same too. It never retries, as
 from __future__ import annotations
 
 import json
-import logging
 import secrets
 import struct
-from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
+from collections.abc import Mapping, Sequence
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from yt import yson
-from yt.logger import LOGGER
 from yt.packages.requests import ConnectionError as NoConnectionError
 from yt.packages.requests import PreparedRequest
 from yt.packages.requests.cookies import RequestsCookieJar
@@ -54,8 +51,6 @@ else:
 
 if TYPE_CHECKING:
     from yt.wrapper.format import Format
-
-T = TypeVar("T")
 
 _API = "v4"
 _NO_TRANSACTION = "0-0-0-0"
@@ -118,19 +113,6 @@ class Unread:
         return bytes(taken)
 
 
-def _unless_watched(command: Callable[..., T]) -> Callable[..., T]:
-    """Leave a command to the client while somebody reads its debug log, to which only the client writes."""
-
-    @wraps(command)
-    def called(lane: Any, *given: Any, **options: Any) -> T:
-        if LOGGER.isEnabledFor(logging.DEBUG):
-            left: T = getattr(lane._client, command.__name__)(*given, **options)  # noqa: SLF001 - a method's
-            return left
-        return command(lane, *given, **options)
-
-    return called
-
-
 class Lane:
     """A client that sends the commands of rows itself; other commands it passes on.
 
@@ -171,7 +153,6 @@ class Lane:
         """Let the client do everything else."""
         return getattr(self._client, name)
 
-    @_unless_watched
     def start_transaction(self, **options: Any) -> str:
         """See the official client; takes `type`, `sticky` and `timeout`."""
         if self._started_by is None:
@@ -185,17 +166,16 @@ class Lane:
         answer = self._change("start_transaction", params)
         return str(yson.loads(answer)["transaction_id"])
 
-    @_unless_watched
     def commit_transaction(self, transaction: str) -> None:
         """See the official client."""
-        self._end("commit_transaction", transaction)
+        joined = get_option("COMMAND_PARAMS", self._client)
+        self._change("commit_transaction", {**joined, "transaction_id": transaction})
 
-    @_unless_watched
     def abort_transaction(self, transaction: str) -> None:
         """See the official client."""
-        self._end("abort_transaction", transaction)
+        joined = get_option("COMMAND_PARAMS", self._client)
+        self._change("abort_transaction", {**joined, "transaction_id": transaction})
 
-    @_unless_watched
     def lookup_rows(self, path: str, keys: Sequence[Mapping[str, Any]], **options: Any) -> Any:
         """See the official client; takes `format` and `keep_missing_rows`."""
         kind: Format = options.pop("format")
@@ -209,7 +189,6 @@ class Lane:
         answer = self._put("lookup_rows", params, kind.dumps_rows(keys), stream=True)
         return kind.load_rows(BytesIO(answer))
 
-    @_unless_watched
     def select_rows(self, query: str, **options: Any) -> Any:
         """See the official client; takes `format`, `raw=True` and limits."""
         kind, _ = options.pop("format"), options.pop("raw")
@@ -224,17 +203,14 @@ class Lane:
         headers = {"X-YT-Parameters": _dumped(params)}
         return BytesIO(self._send("GET", "select_rows", headers, b"", self._heavy, stream=True))
 
-    @_unless_watched
     def insert_rows(self, path: str, rows: Any, **options: Any) -> None:
         """See the official client; takes `format`, `raw`, `update` and `aggregate`."""
         self._change_rows("insert_rows", path, rows, **options)
 
-    @_unless_watched
     def delete_rows(self, path: str, rows: Any, **options: Any) -> None:
         """See the official client; takes `format` and `raw`."""
         self._change_rows("delete_rows", path, rows, **options)
 
-    @_unless_watched
     def create_queue_producer_session(
         self, producer_path: str, queue_path: str, session_id: str
     ) -> dict[str, Any]:
@@ -243,7 +219,6 @@ class Lane:
         params = {**self._common(), **session}
         return dict(yson.loads(self._change("create_queue_producer_session", params)))
 
-    @_unless_watched
     def push_queue_producer(
         self,
         producer_path: str,
@@ -286,10 +261,6 @@ class Lane:
             "session_id": session_id,
             "output_format": _YSON,
         }
-
-    def _end(self, command: str, transaction: str) -> None:
-        joined = get_option("COMMAND_PARAMS", self._client)
-        self._change(command, {**joined, "transaction_id": transaction})
 
     def _change(self, command: str, params: Mapping[str, Any]) -> bytes:
         """Send a command whose parameters are its body."""
