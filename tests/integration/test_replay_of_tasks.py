@@ -4,7 +4,6 @@ A run ends when the tasks have pushed rows of a batch and the driver has not rec
 the batch in another form.
 """
 
-import json
 from contextlib import contextmanager
 from typing import Any
 from unittest import mock
@@ -13,7 +12,7 @@ import pyspark.sql.functions as sf
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from tests.flows import PARTITION_COLUMN, ROW_COLUMN
+from tests.flows import numbered
 from tests.integration.streams import finish
 from tests.tiers import first_of
 from yt_exactly_once.commit.transactional import BatchCommit
@@ -52,14 +51,9 @@ def as_read(frame):
     return frame
 
 
-def by_source(frame):
-    """Give the rows the columns that tell where they come from."""
-    return frame.withColumns({PARTITION_COLUMN: sf.col("part"), ROW_COLUMN: sf.col("row")})
-
-
 def of_source(change):
     """Change rows that carry their source."""
-    return lambda frame: change(by_source(frame))
+    return lambda frame: change(numbered(frame))
 
 
 def in_one_task(frame):
@@ -70,38 +64,17 @@ def in_two_tasks(frame):
     return frame.coalesce(2)
 
 
-@pytest.mark.parametrize("is_logged", first_of([True, False]))
-def test_tasks_that_share_queue_partitions_come_again(stream, is_logged):
-    """Spark's log has them, so positions hold whatever the options say; without it a replay is refused."""
+def test_tasks_that_share_queue_partitions_come_again(stream):
+    """Spark's log has them, so positions hold whatever the options say."""
     flow = stream(rows=100)
     flow.shared_task_rows = 200
     pushed = begin(flow, as_read)
-    tasks = {row["tablet"] for row in tablets_of(flow)}
-    assert len(tasks) == 2
+    rows = flow.client.select_rows(f"[$tablet_index] as tablet from [{flow.target}]")
+    assert len({row["tablet"] for row in rows}) == 2
     flow.shared_task_rows = 1
-    if not is_logged:
-        forget_shared_tasks(flow)
-        with pytest.raises(StreamingQueryException, match=r"NotOneToOneError.*pushed before"):
-            run(flow, as_read)
-        return
     run(flow, as_read)
     assert flow.found() == pushed
     assert flow.entry().ends[flow.queue.path] == flow.queue.ends()
-
-
-def tablets_of(flow):
-    """Return the tablet of every row in the target."""
-    return list(flow.client.select_rows(f"[$tablet_index] as tablet from [{flow.target}]"))
-
-
-def forget_shared_tasks(flow):
-    """Make Spark's log as an older version of this package has written it."""
-    log = flow.checkpoint / "offsets" / "0"
-    *head, offset = log.read_text().splitlines()
-    older = json.loads(offset)
-    assert older.pop("shared") == [[0, 1]]
-    log.write_text("\n".join([*head, json.dumps(older)]))
-    (log.parent / ".0.crc").unlink()
 
 
 @pytest.mark.parametrize("then", first_of([in_one_task, in_two_tasks, as_read]))
