@@ -8,18 +8,25 @@ twice. There is no answer for other rows: a parser reads them, and says what is 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from io import BytesIO
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from yt import yson
 
 from yt_exactly_once.local.tables import yson_tokens
 from yt_exactly_once.local.tables.columnar import ColumnarRows
+from yt_exactly_once.local.tables.large_values import PARSE_ERRORS
+from yt_exactly_once.local.tables.values import dump_yson
 from yt_exactly_once.local.tables.yson_tokens import UnknownSpellingError, require
 
 _MOST_BYTES = 1 << 31
+_MOST_OF_A_ROW = 1 << 18
+"""Bytes in which the first row must end: it becomes objects."""
+
 _MARKS = {**yson_tokens.MARKS, "boolean": yson_tokens.TRUE}
-_OPEN, _CLOSE, _EQUALS = b"{}="
+_OPEN, _CLOSE = b"{}"
 _EMPTY = b"{};"
 
 
@@ -48,43 +55,17 @@ def scan(data: bytes, schema: Sequence[Mapping[str, Any]]) -> ColumnarRows | Non
             rows.pass_over(b";")
         rows.pass_over(b"};")
         rows.check_gaps()
-    except (UnknownSpellingError, IndexError, UnicodeDecodeError, pa.ArrowException):
+    except (UnknownSpellingError, IndexError, pa.ArrowException, *PARSE_ERRORS):
         return None
     return ColumnarRows(columns, rows.count)
 
 
 def _first_keys(data: bytes) -> dict[str, bytes]:
     """Return the names of the columns of the first row, each with the bytes before its value."""
-    keys: dict[str, bytes] = {}
-    place = 1
-    require(data[0] == _OPEN)
-    while data[place] != _CLOSE:
-        start, place = place, _past(data, place)
-        require(data[start] == yson_tokens.STRING and data[place] == _EQUALS)
-        size = 2
-        while data[start + size - 1] >= 0x80:  # noqa: PLR2004 - the flag of a further byte
-            size += 1
-        name = data[start + size : place].decode()
-        require(name not in keys)
-        keys[name] = data[start : place + 1]
-        place = _past(data, place + 1)
-        require(data[place] == yson_tokens.SEPARATOR)
-        place += 1
-    return keys
-
-
-def _past(data: bytes, place: int) -> int:
-    """Return where a plain value ends."""
-    one = np.frombuffer(data[place : place + 16] + yson_tokens.PADDING, np.uint8)
-    mark = int(one[0])
-    if mark in (yson_tokens.ENTITY, yson_tokens.FALSE, yson_tokens.TRUE):
-        return place + 1
-    if mark == yson_tokens.DOUBLE:
-        return place + 9
-    require(mark in (yson_tokens.STRING, yson_tokens.INT64, yson_tokens.UINT64))
-    numbers, sizes = yson_tokens.varints(one, np.array([1]))
-    length = int(numbers[0]) >> 1 if mark == yson_tokens.STRING else 0
-    return place + 1 + int(sizes[0]) + length
+    start = BytesIO(data[:_MOST_OF_A_ROW])
+    first = next(yson.load(start, yson_type="list_fragment", encoding=None), None)
+    require(isinstance(first, dict))
+    return {name.decode(): dump_yson(name) + b"=" for name in first}
 
 
 class _Rows:
@@ -94,6 +75,7 @@ class _Rows:
         self._size = len(data)
         self._data = np.frombuffer(data + yson_tokens.PADDING + bytes(len(opening)), np.uint8)
         self._starts = self._find(opening)
+        require(not self._starts[0])
         self._ends = np.append(self._starts[1:], self._size)
         self._places = self._starts + 1
         self.count = len(self._starts)
