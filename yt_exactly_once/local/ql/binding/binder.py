@@ -7,18 +7,16 @@ version 1 (`yt/yt/library/query/base/expr_builder_v1.cpp`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql.arithmetic import RELATIONS
 from yt_exactly_once.local.ql.binding import operators
-from yt_exactly_once.local.ql.binding.bound import Aggregate, Apply, Bound, GroupValue, InSet
+from yt_exactly_once.local.ql.binding.bound import Aggregate, Bound, GroupValue, InSet
 from yt_exactly_once.local.ql.binding.operators import Untyped
 from yt_exactly_once.local.ql.functions.general import AGGREGATES, LACKING, SCALARS
-from yt_exactly_once.local.ql.functions.signatures import infer
 from yt_exactly_once.local.ql.text import syntax
 from yt_exactly_once.local.ql.text.naming import (
     column_name,
@@ -31,7 +29,6 @@ from yt_exactly_once.local.ql.value_types import ALL_TYPES, Type, TypeSet, descr
 
 if TYPE_CHECKING:
     from yt_exactly_once.local.ql.binding.source import Source
-    from yt_exactly_once.local.ql.functions.signatures import Function
     from yt_exactly_once.local.ql.text.syntax import Expression, Expressions
 
 MAX_EXPRESSION_DEPTH = 50
@@ -168,7 +165,7 @@ class Binder:
                     "rewrite the query without it"
                 )
             raise YtError(f'Undefined function "{name}"')
-        return self._inferred(call, function, partial(Apply, function=function))
+        return operators.applied(function, self._each(call.arguments), call)
 
     def _aggregate(self, call: syntax.Call, name: str) -> Untyped:
         group, self._group = self._group, None
@@ -181,54 +178,29 @@ class Binder:
             return group.aggregate(Aggregate(AGGREGATES[name], argument, kind, text))
 
         try:
-            return self._inferred(call, AGGREGATES[name], build)
+            return operators.applied(AGGREGATES[name], self._each(call.arguments), call, build)
         finally:
             self._group = group
 
-    def _inferred(
-        self, call: syntax.Call, function: Function, build: Callable[..., Bound]
-    ) -> Untyped:
-        """Type a call; `build` makes it from the type of its result and its arguments."""
-        arguments = [self._bind(argument) for argument in call.arguments]
-        types, choose = infer(function, [a.types for a in arguments], expression_text(call))
-
-        def generate(result: Type) -> Bound:
-            chosen = zip(arguments, choose(result), strict=True)
-            return build(result, arguments=tuple(a.generate(kind) for a, kind in chosen))
-
-        return Untyped(types, generate)
+    def _each(self, expressions: Expressions) -> list[Untyped]:
+        return [self._bind(expression) for expression in expressions]
 
     def _unary(self, unary: syntax.Unary) -> Untyped:
         if len(unary.operand) != 1:
             raise YtError(f'Unary operator "{unary.operator}" must have exactly one argument')
-        return operators.unary(
-            unary.operator, self._bind(unary.operand[0]), expression_text(unary.operand[0])
-        )
+        return operators.applied(operators.UNARY[unary.operator], self._each(unary.operand), unary)
 
     def _binary(self, binary: syntax.Binary) -> Untyped:
         if binary.operator not in RELATIONS:
-            left, right = scalar(binary.left), scalar(binary.right)
-            return operators.binary(
-                binary.operator,
-                self._bind(left),
-                self._bind(right),
-                (expression_text(left), expression_text(right)),
-            )
+            operands = self._each((scalar(binary.left), scalar(binary.right)))
+            return operators.applied(operators.BINARY[binary.operator], operands, binary)
         if len(binary.left) != len(binary.right):
             raise YtError(
                 f"Tuples of same size are expected but got {len(binary.left)} "
                 f"vs {len(binary.right)}",
                 source=expression_text(binary),
             )
-        return operators.compare_tuples(
-            binary.operator,
-            [self._bind(item) for item in binary.left],
-            [self._bind(item) for item in binary.right],
-            [
-                (expression_text(left), expression_text(right))
-                for left, right in zip(binary.left, binary.right, strict=True)
-            ],
-        )
+        return operators.compare_tuples(binary, self._each(binary.left), self._each(binary.right))
 
     def _in(self, node: syntax.In) -> Untyped:
         """Every operand decides its own type."""

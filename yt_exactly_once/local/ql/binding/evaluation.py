@@ -48,7 +48,10 @@ def compiled(bound: Bound, places: Mapping[str, int]) -> Compute:
         case GroupValue(index=index):
             return itemgetter(index)
         case Apply(function=function, arguments=arguments):
-            return _call(function, [compiled(each, places) for each in arguments])
+            python = function.python
+            if function.typed:
+                python = partial(python, arguments[0].type)
+            return _call(function, python, [compiled(each, places) for each in arguments])
     operands = [compiled(each, places) for each in bound.operands]
     known = frozenset(bound.values)
     return lambda row: tuple([operand(row) for operand in operands]) in known
@@ -76,8 +79,7 @@ def _converted(compute: Compute, convert: Callable[[Any], Any] | None) -> Comput
     return lambda row: None if (value := compute(row)) is None else convert(value)
 
 
-def _call(function: Function, arguments: Sequence[Compute]) -> Compute:
-    python = function.python
+def _call(function: Function, python: Callable[..., Any], arguments: Sequence[Compute]) -> Compute:
     if function.lazy:
         return lambda row: python(*[partial(argument, row) for argument in arguments])
     if function.takes_null:

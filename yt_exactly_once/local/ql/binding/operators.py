@@ -7,9 +7,10 @@ another numeric type. Those of IN take the types of its operands.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.errors import YtError
@@ -17,42 +18,42 @@ from yt_exactly_once.local.ql import arithmetic
 from yt_exactly_once.local.ql.arithmetic import RELATIONS, convert_constant
 from yt_exactly_once.local.ql.binding.bound import Apply, Bound, Constant
 from yt_exactly_once.local.ql.binding.evaluation import compiled
-from yt_exactly_once.local.ql.functions.signatures import Function
-from yt_exactly_once.local.ql.value_types import (
-    INTEGRAL,
-    NUMERIC,
-    SCALAR,
-    Type,
-    TypeSet,
-    describe,
-    only,
-)
+from yt_exactly_once.local.ql.functions.signatures import Function, infer
+from yt_exactly_once.local.ql.value_types import INTEGRAL, NUMERIC, SCALAR, Type, TypeSet, only
 
 if TYPE_CHECKING:
-    from yt_exactly_once.local.ql.text.syntax import Constants, Literal
+    from yt_exactly_once.local.ql.text.syntax import Binary, Constants, Expression, Literal
 
-_NAMES = {
-    "+": "Plus",
-    "-": "Minus",
-    "*": "Multiply",
-    "/": "Divide",
-    "%": "Modulo",
-    "AND": "And",
-    "OR": "Or",
-    "NOT": "Not",
-    "=": "Equal",
-    "!=": "NotEqual",
-    "<": "Less",
-    "<=": "LessOrEqual",
-    ">": "Greater",
-    ">=": "GreaterOrEqual",
+_ARITHMETIC = {"+": "Plus", "-": "Minus", "*": "Multiply", "/": "Divide", "%": "Modulo"}
+_RELATIONAL = ("Equal", "NotEqual", "Less", "LessOrEqual", "Greater", "GreaterOrEqual")
+_TRUTH = only(Type.BOOLEAN)
+
+
+def _operator(
+    symbol: str, name: str, among: TypeSet, python: Callable[..., Any], count: int = 2, **named: Any
+) -> Function:
+    given = {"parameters": ("value",) * count, "result": "value", **named}
+    return Function(symbol, python=python, among=among, operator=name, **given)
+
+
+UNARY = {
+    "+": _operator("+", "Plus", NUMERIC, lambda value: value, 1),
+    "-": _operator("-", "Minus", NUMERIC, arithmetic.negate, 1, typed=True),
+    "NOT": _operator("NOT", "Not", _TRUTH, operator.not_, 1),
 }
-_OPERANDS: dict[str, TypeSet] = {
-    **dict.fromkeys(("+", "-", "*", "/"), NUMERIC),
-    "%": INTEGRAL,
-    **dict.fromkeys(("AND", "OR", "NOT"), only(Type.BOOLEAN)),
-    **dict.fromkeys(RELATIONS, SCALAR),
+BINARY = {
+    "AND": _operator("AND", "And", _TRUTH, partial(arithmetic.logical, False), lazy=True),
+    "OR": _operator("OR", "Or", _TRUTH, partial(arithmetic.logical, True), lazy=True),
 }
+for _symbol, _name in _ARITHMETIC.items():
+    _among = INTEGRAL if _symbol == "%" else NUMERIC
+    _python = partial(arithmetic.calculate, _symbol)
+    BINARY[_symbol] = _operator(_symbol, _name, _among, _python, typed=True)
+for _symbol, _name in zip(RELATIONS, _RELATIONAL, strict=True):
+    _python = partial(arithmetic.relate, _symbol)
+    BINARY[_symbol] = _operator(
+        _symbol, _name, SCALAR, _python, result=Type.BOOLEAN, takes_null=True
+    )
 
 
 @dataclass(frozen=True)
@@ -84,80 +85,49 @@ class Untyped:
         return cls(types, generate, is_constant=True)
 
 
-def unary(operator: str, operand: Untyped, source: str) -> Untyped:
-    """Type a unary operator."""
-    return _applied(operator, (operand,), {"op_source": source})
-
-
-def binary(operator: str, left: Untyped, right: Untyped, sources: tuple[str, str]) -> Untyped:
-    """Type a binary operator on scalars.
+def applied(
+    function: Function,
+    arguments: Sequence[Untyped],
+    call: Expression,
+    build: Callable[[Type, tuple[Bound, ...]], Bound] | None = None,
+) -> Untyped:
+    """Type a call of a function or an operator; operators on constants are computed at once.
 
     Args:
-        sources: text of the operands, for errors.
+        call: what errors quote.
+        build: makes the call from the type of its result and its arguments.
     """
-    where = {"lhs_source": sources[0], "rhs_source": sources[1]}
-    return _applied(operator, (left, right), where)
-
-
-def _applied(operator: str, operands: Sequence[Untyped], where: dict[str, str]) -> Untyped:
-    common = _OPERANDS[operator]
-    for operand in operands:
-        if not common & operand.types:
-            raise YtError(
-                f'Type mismatch in expression "{_NAMES[operator]}": '
-                f'expected "{describe(common)}", got "{describe(operand.types)}"',
-                attributes=where,
-            )
-        common &= operand.types
-    result = only(Type.BOOLEAN) if operator in RELATIONS else common
+    types, choose = infer(function, [argument.types for argument in arguments], call)
 
     def generate(kind: Type) -> Bound:
-        operand_type = min(common) if operator in RELATIONS else kind
-        function = _function(operator, operand_type, len(operands))
-        return Apply(kind, function, tuple(each.generate(operand_type) for each in operands))
+        chosen = zip(arguments, choose(kind), strict=True)
+        given = tuple(argument.generate(wanted) for argument, wanted in chosen)
+        return Apply(kind, function, given) if build is None else build(kind, given)
 
-    if not all(operand.is_constant for operand in operands):
-        return Untyped(result, generate)
-    kind = min(result)
-    return Untyped.of_constant(Constant(kind, compiled(generate(kind), {})(())), result)
-
-
-@cache
-def _function(operator: str, kind: Type, operands: int) -> Function:
-    """Return an operator on operands of a type."""
-    if operator in RELATIONS:
-        relate = partial(arithmetic.relate, operator)
-        return Function(operator, (), Type.BOOLEAN, relate, takes_null=True)
-    if operator in ("AND", "OR"):
-        logical = partial(arithmetic.logical, operator == "OR")
-        return Function(operator, (), kind, logical, lazy=True)
-    if operands > 1:
-        return Function(operator, (), kind, partial(arithmetic.calculate, operator, kind))
-    python: dict[str, Callable[[Any], Any]] = {
-        "+": lambda value: value,
-        "-": partial(arithmetic.negate, kind),
-        "NOT": lambda value: not value,
-    }
-    return Function(operator, (), kind, python[operator])
+    if not function.operator or not all(argument.is_constant for argument in arguments):
+        return Untyped(types, generate)
+    kind = min(types)
+    return Untyped.of_constant(Constant(kind, compiled(generate(kind), {})(())), types)
 
 
 def compare_tuples(
-    operator: str,
-    left: Sequence[Untyped],
-    right: Sequence[Untyped],
-    sources: Sequence[tuple[str, str]],
+    comparison: Binary, left: Sequence[Untyped], right: Sequence[Untyped]
 ) -> Untyped:
     """Spell a comparison of tuples with comparisons of their items, from the last one outwards."""
-    nowhere = ("", "")
-    result = binary(operator, left[-1], right[-1], sources[-1])
-    for index in range(len(left) - 2, -1, -1):
-        sides = (left[index], right[index], sources[index])
-        if operator == "!=":
-            result = binary("OR", binary("!=", *sides), result, nowhere)
+
+    def joined(symbol: str, first: Untyped, second: Untyped) -> Untyped:
+        return applied(BINARY[symbol], (first, second), comparison)
+
+    symbol = comparison.operator
+    *pairs, last = zip(left, right, strict=True)
+    result = joined(symbol, *last)
+    for pair in reversed(pairs):
+        if symbol == "!=":
+            result = joined("OR", joined("!=", *pair), result)
             continue
-        result = binary("AND", binary("=", *sides), result, nowhere)
-        if operator != "=":
-            result = binary("OR", binary(operator[0], *sides), result, nowhere)
+        result = joined("AND", joined("=", *pair), result)
+        if symbol != "=":
+            result = joined("OR", joined(symbol[0], *pair), result)
     return result
 
 

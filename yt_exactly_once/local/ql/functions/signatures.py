@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.ql.text.naming import expression_text
 from yt_exactly_once.local.ql.value_types import ALL_TYPES, Type, TypeSet, describe, only
+
+if TYPE_CHECKING:
+    from yt_exactly_once.local.ql.text.syntax import Expression
 
 Parameter = Type | TypeSet | Literal["value"]
 """What a parameter accepts: a type, one of several, or what the type variable `value` stands for."""
@@ -32,6 +36,8 @@ class Function:
         takes_null: whether a null argument is an ordinary one; otherwise the result of a null is null,
             without a call.
         lazy: whether `python` gets what computes its arguments, as it may not need all of them.
+        typed: whether `python` first gets the type of the first argument.
+        operator: what errors call it; empty for what is no operator.
     """
 
     name: str
@@ -42,16 +48,18 @@ class Function:
     among: TypeSet = ALL_TYPES
     takes_null: bool = False
     lazy: bool = False
+    typed: bool = False
+    operator: str = ""
 
 
 def infer(
-    function: Function, arguments: Sequence[TypeSet], source: str
+    function: Function, arguments: Sequence[TypeSet], call: Expression
 ) -> tuple[TypeSet, Callable[[Type], tuple[Type, ...]]]:
-    """Infer the types of a call of a scalar function or an aggregate.
+    """Infer the types of a call.
 
     Args:
         arguments: types every argument could have.
-        source: text of the call, for errors.
+        call: what errors quote.
 
     Returns:
         Types that the result could have, and what chooses the types of the arguments by that of the result.
@@ -65,7 +73,7 @@ def infer(
             f'No matching function "{function.name}"',
             expected_arguments=len(function.parameters),
             actual_arguments=len(arguments),
-            expression=source,
+            expression=expression_text(call),
         )
     # The first slot is that of the type variable.
     slots = [function.among]
@@ -80,13 +88,19 @@ def infer(
     argument_slots = tuple(map(slot, parameters))
     for index, (place, actual) in enumerate(zip(argument_slots, arguments, strict=True)):
         common = slots[place] & actual
+        if not common and function.operator:
+            raise YtError(
+                f'Type mismatch in expression "{function.operator}": '
+                f'expected "{describe(slots[place])}", got "{describe(actual)}"',
+                expression=expression_text(call),
+            )
         if not common:
             raise YtError(
                 f'No matching function "{function.name}"',
                 argument_index=index + 1,
                 expected_type=describe(slots[place]),
                 actual_type=describe(actual),
-                expression=source,
+                expression=expression_text(call),
             )
         slots[place] = common
     result_slot = slot(function.result)
