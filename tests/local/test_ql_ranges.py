@@ -7,8 +7,6 @@ import pytest
 from tests.contract.tables import columns, key_columns
 from tests.local.ql_tables import Tables, opened
 from yt_exactly_once.local.errors import Code
-from yt_exactly_once.local.tables.keys import decode_first, encode_prefix
-from yt_exactly_once.local.tables.schema import parse_schema
 
 TABLETS = 3
 
@@ -162,23 +160,6 @@ def test_incomplete_answer_is_accepted_on_request(tables: Tables) -> None:
     assert tables.column(query, input_row_limit=10, **partial) == [10]
     error = tables.refusal(query, output_row_limit=-1)
     assert error.message == "Negative output row limit is forbidden"
-
-
-@pytest.mark.parametrize(
-    ("kind", "stored"),
-    [
-        ("int64", [None, -(2**63), -1, 0, 2**63 - 1]),
-        ("uint64", [None, 0, 1, -1, -(2**63)]),
-        ("double", [None, -1.5, 0.0, 2.0**-1074, float("inf"), float("-inf")]),
-        ("boolean", [None, 0, 1]),
-        ("string", [None, b"", b"\0", b"a\0b", b"\0\xff", b"\xff\0", b"ab"]),
-    ],
-)
-def test_first_value_of_an_encoded_key_comes_back(kind: str, stored: list[object]) -> None:
-    """Computed columns are worked out from the values that a condition fixes."""
-    (column,) = parse_schema(key_columns(k=kind)).columns
-    for value in stored:
-        assert decode_first(encode_prefix((column,), (value,))) == value
 
 
 def test_computed_column_is_fixed_by_its_arguments(tables: Tables) -> None:

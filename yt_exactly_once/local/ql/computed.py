@@ -18,7 +18,6 @@ from yt_exactly_once.local.ql.binding.query import bind_query
 from yt_exactly_once.local.ql.text import syntax
 from yt_exactly_once.local.ql.text.parser import parse
 from yt_exactly_once.local.tables.encoding import encode_column
-from yt_exactly_once.local.tables.keys import decode_first, encode_prefix
 from yt_exactly_once.local.tables.layout import TableLayout
 from yt_exactly_once.local.tables.schema import Column, TableSchema
 from yt_exactly_once.local.tables.values import decode_value
@@ -88,13 +87,11 @@ def fill(
     return filled
 
 
-def infer(
-    key_columns: Sequence[Column], points: Sequence[dict[int, bytes]]
-) -> list[dict[int, bytes]]:
-    """Return the encoded values of computed key columns by column number, one map per given map.
+def infer(key_columns: Sequence[Column], points: Sequence[dict[int, Any]]) -> list[dict[int, Any]]:
+    """Return the stored values of computed key columns by column number, one map per given map.
 
     Args:
-        points: encoded values that are known, by number of the key column.
+        points: values that are known, by number of the key column.
     """
     numbers = {column.name: number for number, column in enumerate(key_columns)}
     wanted = {
@@ -106,7 +103,7 @@ def infer(
     if not any(known):
         return [{} for _ in points]
     given: dict[str, list[Any]] = {
-        column.name: [decode_first(box[number]) if number in box else None for box in points]
+        column.name: [box.get(number) for box in points]
         for number, column in enumerate(key_columns)
         if column.expression is None
     }
@@ -116,12 +113,7 @@ def infer(
         # What cannot be computed excludes no row.
         return [{} for _ in points]
     return [
-        {
-            number: encode_prefix(
-                (key_columns[number],), (filled[key_columns[number].name][index],)
-            )
-            for number in determined
-        }
+        {number: filled[key_columns[number].name][index] for number in determined}
         for index, determined in enumerate(known)
     ]
 

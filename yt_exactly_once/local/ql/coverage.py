@@ -24,11 +24,24 @@ if TYPE_CHECKING:
     from yt_exactly_once.local.ql.binding.query import BoundQuery
     from yt_exactly_once.local.ql.binding.source import Source
 
-Interval = tuple[bytes, bytes]
-Box = dict[int, Interval]
+
+class _Interval(NamedTuple):
+    """Encoded values of a key column, and the value that the first one encodes, if any does."""
+
+    low: bytes
+    high: bytes
+    first: tuple[Any, ...] = ()
+
+    @property
+    def is_point(self) -> bool:
+        """Whether there is only one value."""
+        return bool(self.first) and self.high == self.low + AFTER
+
+
+Box = dict[int, _Interval]
 """Intervals of key columns by their number; a missing column is free."""
 
-EVERYTHING: Interval = (b"", AFTER)
+_EVERYTHING = _Interval(b"", AFTER)
 _MAX_BOXES = 10_000
 _REVERSED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
@@ -123,11 +136,11 @@ class _KeyRanges:
 
     def _with_computed(self) -> list[Box]:
         points = [
-            {number: low for number, (low, high) in box.items() if low and high == low + AFTER}
+            {number: found.first[0] for number, found in box.items() if found.is_point}
             for box in self._boxes
         ]
         inferred = [
-            {number: (value, value + AFTER) for number, value in found.items()}
+            {number: self._point(number, value) for number, value in found.items()}
             for found in infer(self._source.key_columns, points)
         ]
         narrowed = map(_narrowed, self._boxes, inferred)
@@ -149,10 +162,10 @@ class _KeyRanges:
     def _range(self, box: Box) -> KeyRange:
         prefix = b""
         for number in range(len(self._numbers)):
-            low, high = box.get(number, EVERYTHING)
-            if not low or high != low + AFTER:
-                return KeyRange(prefix + low, prefix + high)
-            prefix += low
+            found = box.get(number, _EVERYTHING)
+            if not found.is_point:
+                return KeyRange(prefix + found.low, prefix + found.high)
+            prefix += found.low
         return KeyRange(prefix, prefix + AFTER)
 
     def _constrain(self, condition: Bound) -> list[Box]:
@@ -185,22 +198,22 @@ class _KeyRanges:
     def _number(self, column: Bound) -> int | None:
         return self._numbers.get(column.name) if isinstance(column, Column) else None
 
-    def _encode(self, number: int, value: Any) -> bytes:
-        return encode_prefix((self._source.key_columns[number],), (value,))
+    def _point(self, number: int, value: Any) -> _Interval:
+        encoded = encode_prefix((self._source.key_columns[number],), (value,))
+        return _Interval(encoded, encoded + AFTER, (value,))
 
     def _relation(self, operator: str, column: Column, constant: Constant) -> list[Box]:
         number = self._number(column)
         # NaN has no place in the order; comparing with it is an error that the scan will raise.
         if number is None or constant.value != constant.value:
             return [{}]
-        point = self._encode(number, constant.value)
-        lowest, highest = EVERYTHING
+        point = self._point(number, constant.value)
         interval = {
-            "=": (point, point + AFTER),
-            "<": (lowest, point),
-            "<=": (lowest, point + AFTER),
-            ">": (point + AFTER, highest),
-            ">=": (point, highest),
+            "=": point,
+            "<": _Interval(b"", point.low),
+            "<=": _Interval(b"", point.high),
+            ">": _Interval(point.high, AFTER),
+            ">=": point._replace(high=AFTER),
         }.get(operator)
         return [{}] if interval is None else [{number: interval}]
 
@@ -213,8 +226,7 @@ class _KeyRanges:
             box: Box = {}
             for number, value in zip(numbers, row, strict=True):
                 if number is not None:
-                    point = self._encode(number, value)
-                    box[number] = (point, point + AFTER)
+                    box[number] = self._point(number, value)
             boxes.append(box)
         return boxes
 
@@ -225,8 +237,8 @@ class _KeyRanges:
         if prefix is None:
             return []
         # Without the terminator the encoding of a string is a prefix of its continuations.
-        low = self._encode(number, prefix)[:-1]
-        return [{number: (low, _successor(low))}]
+        low = self._point(number, prefix).low[:-1]
+        return [{number: _Interval(low, _successor(low))}]
 
 
 def _intersection(left: list[Box], right: list[Box]) -> list[Box]:
@@ -238,12 +250,12 @@ def _intersection(left: list[Box], right: list[Box]) -> list[Box]:
 
 def _narrowed(left: Box, right: Box) -> Box | None:
     box = dict(left)
-    for number, (low, high) in right.items():
-        known_low, known_high = box.get(number, EVERYTHING)
-        interval = (max(low, known_low), min(high, known_high))
-        if interval[0] >= interval[1]:
+    for number, found in right.items():
+        known = box.get(number, _EVERYTHING)
+        both = max(found, known)._replace(high=min(found.high, known.high))
+        if both.low >= both.high:
             return None
-        box[number] = interval
+        box[number] = both
     return box
 
 

@@ -139,25 +139,6 @@ def _column_encoder(column: Column) -> Callable[[Sequence[Any]], list[bytes]]:
     ]
 
 
-def decode_first(encoded: bytes) -> Any:
-    """Return the first stored value of an encoded key."""
-    tag = encoded[0]
-    if tag == NULL_KEY[0]:
-        return None
-    if tag == _STRING_TAG[0]:
-        parts = encoded[1:].split(b"\0\xff")
-        return b"\0".join([*parts[:-1], parts[-1].split(b"\0")[0]])
-    if tag == _BOOLEAN_TAG[0]:
-        return encoded[1]
-    _, number = _TAGGED.unpack_from(encoded)
-    if tag == _INT64_TAG:
-        return number - _TWO_63
-    if tag == _UINT64_TAG:
-        return number if number < _TWO_63 else number - _TWO_64
-    bits = number ^ _TWO_63 if number >= _TWO_63 else _TWO_64 - 1 - number
-    return _DOUBLE.unpack(_UINT64.pack(bits))[0]
-
-
 def key_encoder(key_columns: Sequence[Column]) -> Callable[[Sequence[Sequence[Any]]], list[bytes]]:
     """Return a function from stored key columns (one sequence per column) to one blob per row.
 
