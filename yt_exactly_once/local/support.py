@@ -69,14 +69,7 @@ REFUSED_FORMATS: dict[str, dict[str, tuple[Any, str]]] = {
     "arrow": {
         "enable_complex_types": (False, "composite values are YSON"),
         "enable_tz_index": (False, "values with a time zone cannot be read as Arrow"),
-    },
-    "schemaful_dsv": {
-        "enable_column_names_header": (False, "name the columns in the format"),
-        "enable_escaping": (True, "values are always escaped"),
-        "escaping_symbol": ("\\", "values are escaped with backslashes"),
-        "enable_table_index": (False, "there is one table"),
-        "skip_unsupported_types": (False, "composite values are refused"),
-    },
+    }
 }
 """By format, the attributes that are refused with another value than this one, and why."""
 

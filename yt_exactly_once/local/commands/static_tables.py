@@ -103,7 +103,7 @@ def _rows_to_write(context: Context, columns: list[Any]) -> Sequence[Any]:
     "read_table",
     output_type="tabular",
     heavy=True,
-    partial="answers in YSON, JSON, Arrow and schemaful DSV only;"
+    partial="answers in YSON, JSON and Arrow only;"
     " of a mounted dynamic table rows are read that a real one might not have flushed yet",
 )
 def read_table(context: Context) -> Any:

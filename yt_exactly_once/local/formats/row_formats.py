@@ -6,7 +6,6 @@ wherever the format allows it. Which columns and types are fine is not decided h
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -77,11 +76,8 @@ def dumps(rows: Iterable[dict[str, Any] | None], target: Format) -> bytes:
         return encoded
     if target.name == "json":
         return b"".join(json_format.dump_rows(rows, target.attributes))
-    if target.name == "schemaful_dsv":
-        return _dumps_dsv(rows, target)
     raise YtError(
-        f'Unsupported output format "{target.name}"; use yson, json, arrow or schemaful_dsv',
-        Code.INVALID_FORMAT,
+        f'Unsupported output format "{target.name}"; use yson, json or arrow', Code.INVALID_FORMAT
     )
 
 
@@ -159,62 +155,3 @@ def _by_columns(parsed: list[Any]) -> Sequence[dict[str, Any]]:
         columns = {column_name(name): [row[name] for row in parsed] for name in parsed[0]}
         return ColumnarRows(columns, len(parsed))
     return [{column_name(name): value for name, value in row.items()} for row in parsed]
-
-
-def _separator(form: Format, name: str, default: str) -> str:
-    value = str(form.attributes.get(name, default))
-    if len(value) != 1:
-        raise YtError(f'Format attribute "{name}" must be one character', Code.INVALID_FORMAT)
-    return value
-
-
-_ESCAPES = {"\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\0": "\\0", "=": "\\="}
-
-
-def _escape(text: str) -> str:
-    return "".join(_ESCAPES.get(char, char) for char in text)
-
-
-_MISSING = ("fail", "skip_row", "print_sentinel")
-"""What `missing_value_mode` may be."""
-
-
-def _dumps_dsv(rows: Iterable[dict[str, Any] | None], target: Format) -> bytes:
-    field = _separator(target, "field_separator", "\t")
-    record = _separator(target, "record_separator", "\n")
-    columns = target.attributes.get("columns")
-    if not isinstance(columns, list) or not columns:
-        raise YtError('Format "schemaful_dsv" needs the attribute "columns"', Code.INVALID_FORMAT)
-    missing = str(target.attributes.get("missing_value_sentinel", ""))
-    mode = str(target.attributes.get("missing_value_mode", "fail"))
-    if mode not in _MISSING:
-        raise YtError(
-            f'Format attribute "missing_value_mode" must be one of {_MISSING}', Code.INVALID_FORMAT
-        )
-    lines = []
-    for row in rows:
-        if row is None:
-            continue
-        values = [row.get(str(column)) for column in columns]
-        if None in values and mode == "skip_row":
-            continue
-        if None in values and mode == "fail":
-            raise YtError(
-                f'Column "{columns[values.index(None)]}" is in the format and missing in a row; set'
-                ' "missing_value_mode" to "skip_row" or "print_sentinel"'
-            )
-        parts = [missing if value is None else _dsv_value(value) for value in values]
-        lines.append(field.join(parts) + record)
-    return "".join(lines).encode("latin-1")
-
-
-def _dsv_value(value: Any) -> str:
-    if isinstance(value, bytes):
-        return _escape(value.decode("latin-1"))
-    if isinstance(value, str):
-        return _escape(value.encode().decode("latin-1"))
-    if isinstance(value, bool | yson.YsonBoolean):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return json.dumps(value)
-    raise YtError("Composite values are not supported by the chosen format", Code.INVALID_FORMAT)

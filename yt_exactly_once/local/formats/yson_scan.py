@@ -63,7 +63,7 @@ def scan(data: bytes, schema: Sequence[Mapping[str, Any]]) -> ColumnarRows | Non
 def _first_keys(data: bytes) -> dict[str, bytes]:
     """Return the names of the columns of the first row, each with the bytes before its value."""
     start = BytesIO(data[:_MOST_OF_A_ROW])
-    first = next(yson.load(start, yson_type="list_fragment", encoding=None), None)
+    first: Any = next(yson.load(start, yson_type="list_fragment", encoding=None), None)
     require(isinstance(first, dict))
     return {name.decode(): dump_yson(name) + b"=" for name in first}
 

@@ -16,7 +16,7 @@ from yt_exactly_once.local.ql.arithmetic import RELATIONS
 from yt_exactly_once.local.ql.binding import operators
 from yt_exactly_once.local.ql.binding.bound import Aggregate, Bound, GroupValue, InSet
 from yt_exactly_once.local.ql.binding.operators import Untyped
-from yt_exactly_once.local.ql.functions.general import AGGREGATES, LACKING, SCALARS
+from yt_exactly_once.local.ql.functions.general import AGGREGATES, SCALARS
 from yt_exactly_once.local.ql.text import syntax
 from yt_exactly_once.local.ql.text.naming import (
     column_name,
@@ -159,12 +159,10 @@ class Binder:
             return self._aggregate(call, name)
         function = SCALARS.get(name)
         if function is None:
-            if name in LACKING:
-                raise YtError(
-                    f'Function "{name}" is not supported by the embedded cluster; '
-                    "rewrite the query without it"
-                )
-            raise YtError(f'Undefined function "{name}"')
+            raise YtError(
+                f'Undefined function "{name}": there is none, or it is not supported by the embedded'
+                " cluster; rewrite the query without it"
+            )
         return operators.applied(function, self._each(call.arguments), call)
 
     def _aggregate(self, call: syntax.Call, name: str) -> Untyped:

@@ -21,24 +21,6 @@ from yt_exactly_once.local.ql.value_types import NUMERIC, SCALAR, Type
 _INT64_END = 1 << 63
 _UINT64_END = 1 << 64
 
-_LACKING = """
-    abs acos asin atan2 bit_count cbrt ceil cos cot degrees even exp factorial floor gamma gcd
-    is_finite is_inf lcm lgamma ln log log10 log2 pow radians round sign signbit sin sqrt tan trunc xor
-    format_guid format_timestamp format_timestamp_tz is_valid_utf8 numeric_to_string parse_double parse_int64
-    parse_uint64 regex_escape regex_extract regex_full_match regex_partial_match regex_replace_all
-    regex_replace_first to_valid_utf8 yson_string_to_any any_to_yson_string to_any
-    get_any get_boolean get_double get_int64 get_string get_uint64
-    try_get_any try_get_boolean try_get_double try_get_int64 try_get_string try_get_uint64
-    timestamp_floor_day timestamp_floor_day_tz timestamp_floor_hour timestamp_floor_hour_tz
-    timestamp_floor_month timestamp_floor_month_tz timestamp_floor_quarter timestamp_floor_quarter_tz
-    timestamp_floor_week timestamp_floor_week_tz timestamp_floor_year timestamp_floor_year_tz
-    argmax argmin array_agg cardinality first greatest
-    hll_7 hll_8 hll_9 hll_10 hll_11 hll_12 hll_13 hll_14
-    list_contains list_has_intersection make_entity make_list make_map yson_length
-"""
-LACKING = frozenset(_LACKING.split())
-"""Functions and aggregates that a server has."""
-
 
 def _cast(target: Type, value: Any) -> float:
     if target is Type.DOUBLE:
