@@ -70,25 +70,6 @@ def test_impossible_places_are_refused(client, tmp, source, verb):
     assert client.get(f"{tmp}/a/b/scalar") == 5
 
 
-def test_forced_move_replaces_the_destination_at_once(client, tmp, source):
-    """Readers see the old or the new, never nothing."""
-    client.set(f"{tmp}/target", {"old": 1})
-    with client.Transaction():
-        client.move(source, f"{tmp}/target", force=True)
-        assert client.get(f"{tmp}/target/scalar") == 5
-    assert client.get(f"{tmp}/target/scalar") == 5
-    assert not client.exists(source)
-
-
-def test_copy_in_a_transaction_is_undone_by_abort(client, tmp, source, aborted):
-    """Copies are changes like others."""
-    with aborted(client):
-        client.copy(source, f"{tmp}/copy")
-        client.move(f"{source}/file", f"{tmp}/file")
-    assert client.list(tmp) == ["source"]
-    assert client.read_file(f"{source}/file").read() == b"content"
-
-
 def test_copy_of_an_unmounted_dynamic_table_has_its_rows(client, tmp):
     """Mounted tables are refused, as on a real cluster."""
     create(client, f"{tmp}/t")

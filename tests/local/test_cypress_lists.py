@@ -116,16 +116,6 @@ def test_change_of_a_list_belongs_to_its_transaction(client, items):
     assert client.get(items) == [{"k": [1, 2]}, 3, 4]
 
 
-def test_aborted_change_of_a_list_is_undone(client, aborted, items):
-    """Items put, moved and removed."""
-    with aborted(client):
-        client.set(f"{items}/end", 4)
-        client.move(f"{items}/0", f"{items}/end")
-        client.remove(f"{items}/0", recursive=True)
-        assert client.get(items) == [3, 4, "a"]
-    assert client.get(items) == ["a", {"k": [1, 2]}, 3]
-
-
 def test_snapshot_keeps_items(client, items):
     """As it keeps the children of a map."""
     with client.Transaction(timeout=60_000):

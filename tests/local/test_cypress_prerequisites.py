@@ -104,20 +104,6 @@ def test_commands_run_while_the_node_is_unchanged(client, conditional, tmp):
     assert client.get(f"{tmp}/b") == 1
 
 
-def test_compare_and_set_of_a_document(client, conditional, tmp):
-    """Of two writers that have read the same revision one wins."""
-    path = f"{tmp}/d"
-    client.create("document", path, attributes={"value": {"n": 0}})
-    seen = yt.create_revision_parameter(path, client=client)
-    for number, wins in ((1, True), (2, False)):
-        writer = conditional(prerequisite_revisions=[seen])
-        if wins:
-            writer.set(path, {"n": number})
-        else:
-            _refused(writer.set, path, {"n": number})
-    assert client.get(path) == {"n": 1}
-
-
 @pytest.mark.parametrize(
     "parameters",
     [

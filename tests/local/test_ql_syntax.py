@@ -19,38 +19,34 @@ def tables() -> Iterator[Tables]:
 
 
 @pytest.mark.parametrize(
-    "query",
+    ("query", "row"),
     [
-        "a from [//one]",
-        "SELECT a FROM [//one]",
-        "select a from `//one`",
-        "sElEcT\n\ta\nFROM [//one]\n",
-        "t.a as a from [//one] as t",
-        "t.a as a from [//one] t",
+        # SELECT is optional, keywords have no case, a path has brackets or backticks.
+        ("a from [//one]", {"a": 1}),
+        ("SELECT a FROM [//one]", {"a": 1}),
+        ("select a from `//one`", {"a": 1}),
+        ("sElEcT\n\ta\nFROM [//one]\n", {"a": 1}),
+        ("t.a as a from [//one] as t", {"a": 1}),
+        ("t.a as a from [//one] t", {"a": 1}),
+        # Names that are no identifiers are quoted, and come back without quotes.
+        ("[odd name] from [//one]", {"odd name": 3}),
+        ("`odd name` from [//one]", {"odd name": 3}),
+        ("[x-y[0]] from [//one]", {"x-y[0]": 4}),
+        ("`x-y[0]` from [//one]", {"x-y[0]": 4}),
+        ("`select` from [//one]", {"select": 5}),
+        ("[$row_index] from [//one]", {"$row_index": 0}),
+        ("`$tablet_index` from [//one]", {"$tablet_index": 0}),
+        # A name given anywhere can be used anywhere, and hides a column only outside itself.
+        (
+            "a + 1 as a, a + 10 as more from [//one] where more = 12 order by more limit 1",
+            {"a": 2, "more": 12},
+        ),
+        (f"a from [//one] where {' and '.join(['a = 1'] * 49)}", {"a": 1}),
     ],
 )
-def test_every_spelling_of_a_query_reads_the_table(tables: Tables, query: str) -> None:
-    """SELECT is optional, keywords have no case, a path has brackets or backticks."""
-    assert tables.select(query) == [{"a": 1}]
-
-
-@pytest.mark.parametrize(
-    ("quoted", "name", "value"),
-    [
-        ("[odd name]", "odd name", 3),
-        ("`odd name`", "odd name", 3),
-        ("[x-y[0]]", "x-y[0]", 4),
-        ("`x-y[0]`", "x-y[0]", 4),
-        ("`select`", "select", 5),
-        ("[$row_index]", "$row_index", 0),
-        ("`$tablet_index`", "$tablet_index", 0),
-    ],
-)
-def test_quoted_identifier_names_its_column(
-    tables: Tables, quoted: str, name: str, value: int
-) -> None:
-    """Names that are no identifiers are quoted, and come back without quotes."""
-    assert tables.select(f"{quoted} from [//one]") == [{name: value}]
+def test_every_spelling_of_a_query_is_read(tables: Tables, query: str, row: dict[str, int]) -> None:
+    """Paths, identifiers and aliases, fifty conditions deep."""
+    assert tables.select(query) == [row]
 
 
 def test_brackets_in_syntax_version_2_are_refused(tables: Tables) -> None:
@@ -142,12 +138,6 @@ def test_output_column_without_alias_is_named_by_its_text(
     assert list(row) == [name]
 
 
-def test_alias_is_known_in_other_clauses(tables: Tables) -> None:
-    """A name given anywhere can be used anywhere, and hides a column only outside itself."""
-    query = "a + 1 as a, a + 10 as more from [//one] where more = 12 order by more limit 1"
-    assert tables.select(query) == [{"a": 2, "more": 12}]
-
-
 @pytest.mark.parametrize(
     ("query", "message"),
     [
@@ -167,8 +157,3 @@ def test_what_has_no_meaning_or_is_too_deep_is_refused(
 ) -> None:
     """No number is silently cut, no name has two meanings, and depth is bounded as on the server."""
     assert message in tables.refusal(query).message
-
-
-def test_nesting_below_the_limit_is_read(tables: Tables) -> None:
-    """Fifty conditions are not too deep."""
-    assert tables.select(f"a from [//one] where {' and '.join(['a = 1'] * 49)}") == [{"a": 1}]
