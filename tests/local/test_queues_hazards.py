@@ -271,3 +271,12 @@ def test_committed_rows_appear_before_their_tablet_changes(start, action):
     run(action, path=QUEUE)
     run("freeze_table" if action == "freeze_table" else "mount_table", path=QUEUE)
     assert run.pull() == [0, 1]
+
+
+def test_rows_appear_when_a_cluster_starts_without_the_delay(start, tmp_path):
+    """Later rows come after them."""
+    start(visibility_delay_seconds=30).append(2)
+    run = Queue(tmp_path)
+    run.append(1)
+    assert run.pull() == [0, 1, 2]
+    run.close()

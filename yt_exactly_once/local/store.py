@@ -34,8 +34,8 @@ _WRITER_CACHE = 32_000
 _READER_CACHE = 4_000
 """Kilobytes; there is a reader for every thread and every open transaction."""
 
-_FORMAT = 4
-"""Of the data in the file, kept as `user_version`: from 4 on blocks have `passed`."""
+_FORMAT = 5
+"""Of the data in the file, kept as `user_version`: from 5 on blocks say what they consist of."""
 
 _PAGE_BYTES = 16_384
 """Rows of a kilobyte then lie within a page; with SQLite's default they take four times as long."""

@@ -1,91 +1,98 @@
 """Appends to ordered tables: row indexes, system columns, and rows that appear later than committed.
 
-Owns the counters of tablets. Row indexes are given when rows are applied, contiguous per tablet in the
-order of the batches. It never checks anything: what arrives here is part of a successful commit.
+Owns the counters of tablets. Row indexes are contiguous per tablet in the order of the commits. It never
+checks anything: what arrives here is part of a successful commit.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain, groupby
 from sqlite3 import Connection
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from yt_exactly_once.local.store import Store
-from yt_exactly_once.local.tables import values
 from yt_exactly_once.local.tables.layout import TableLayout
 from yt_exactly_once.local.tables.packed import unpacked
 from yt_exactly_once.local.tablets import blocks, counters
 from yt_exactly_once.local.tablets.block_bodies import Page
-from yt_exactly_once.local.tablets.catalog import find_layout
 from yt_exactly_once.local.tablets.modifications import Part
 
 
 def append(
     connection: Connection,
     layout: TableLayout,
-    parts: Mapping[int, Sequence[Part]],
+    index: int,
+    pages: Sequence[Page],
     timestamp: int,
-    delay: float,
+    delay: float = 0.0,
 ) -> None:
-    """Append the rows of one commit, given by tablet; with a delay in seconds they only appear after it."""
-    pages = {index: pack(layout, several) for index, several in parts.items()}
+    """Give rows their indexes and system columns, and write those of one commit for one tablet together.
+
+    With a delay in seconds nobody sees them before it is over: tablets count them then.
+    """
+    tablet_id = layout.tablets[index].tablet_id
+    counted = (
+        delay
+        and connection.execute(
+            "SELECT total_rows, total_weight FROM pending_appends"
+            " WHERE node_id = ? AND tablet_index = ? ORDER BY id DESC LIMIT 1",
+            (layout.node_id, index),
+        ).fetchone()
+    )
+    total, weight = counted or counters.of(connection, layout, index, "total_rows", "total_weight")
+    total, weight = blocks.append(connection, layout, tablet_id, pages, total, weight, timestamp)
+    now = time.time()
     if not delay:
-        apply(connection, layout, pages, timestamp)
+        counters.put(
+            connection,
+            layout,
+            index,
+            total_rows=total,
+            total_weight=weight,
+            last_write_ts=timestamp,
+            written_at=now,
+        )
         return
     connection.execute(
-        "INSERT INTO pending_appends (due, node_id, ts, body) VALUES (?, ?, ?, ?)",
-        (time.time() + delay, layout.node_id, timestamp, _dump(pages)),
+        "INSERT INTO pending_appends (due, node_id, tablet_index, total_rows, total_weight, ts)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
+        (now + delay, layout.node_id, index, total, weight, timestamp),
     )
 
 
-def apply_due(store: Store, now: float | None = None) -> None:
+def apply_due(store: Store) -> None:
     """Let rows appear whose delay is over; every read of an ordered table calls this first."""
-    moment = time.time() if now is None else now
+    is_due = "due <= ?", time.time()
     with store.read() as connection:
-        if not _due(connection, moment):
+        if not _pending(connection, *is_due):
             return
     with store.write() as connection:
-        _apply_pending(connection, _due(connection, moment))
+        apply_pending(connection, *is_due)
 
 
-def apply_pending(connection: Connection, layout: TableLayout) -> None:
-    """Let all rows of a table appear; a tablet is only unmounted when its transactions are through."""
-    pending = connection.execute(
-        "SELECT id, node_id, ts, body FROM pending_appends WHERE node_id = ? ORDER BY id",
-        (layout.node_id,),
-    )
-    _apply_pending(connection, pending.fetchall())
-
-
-def _apply_pending(connection: Connection, pending: Sequence[tuple[int, str, int, bytes]]) -> None:
-    for number, node_id, timestamp, body in pending:
-        layout = find_layout(connection, node_id, node_id)
-        if layout is not None:
-            apply(connection, layout, _load(body), timestamp)
+def apply_pending(connection: Connection, condition: str = "true", *values: Any) -> None:
+    """Let rows appear before their time, all or those that a condition names."""
+    for number, *counted in _pending(connection, condition, *values):
+        connection.execute(
+            "UPDATE tablets SET total_rows = ?, total_weight = ?, last_write_ts = ?, written_at = ?"
+            " WHERE node_id = ? AND tablet_index = ?",
+            counted,
+        )
         connection.execute("DELETE FROM pending_appends WHERE id = ?", (number,))
 
 
-def _due(connection: Connection, moment: float) -> list[tuple[int, str, int, bytes]]:
+def _pending(connection: Connection, condition: str, *values: Any) -> list[Any]:
+    """Return what appends that have not appeared will be counted as."""
     return connection.execute(
-        "SELECT id, node_id, ts, body FROM pending_appends WHERE due <= ? ORDER BY id", (moment,)
+        "SELECT id, total_rows, total_weight, ts, due, node_id, tablet_index FROM pending_appends"
+        f" WHERE {condition} ORDER BY id",
+        values,
     ).fetchall()
-
-
-def _dump(pages: Mapping[int, Sequence[Page]]) -> bytes:
-    return values.dump_yson(
-        [
-            [index, [[*page[:-1], memoryview(page.body).tobytes()] for page in listed]]
-            for index, listed in pages.items()
-        ]
-    )
-
-
-def _load(body: bytes) -> dict[int, list[Page]]:
-    return {index: [Page(*page) for page in listed] for index, listed in values.load_yson(body)}
 
 
 def pack(layout: TableLayout, parts: Sequence[Part]) -> list[Page]:
@@ -110,24 +117,3 @@ def pack(layout: TableLayout, parts: Sequence[Part]) -> list[Page]:
         weights = np.concatenate([part.weights for part in several])
         pages += blocks.pack(layout, columns, weights)
     return pages
-
-
-def apply(
-    connection: Connection, layout: TableLayout, pages: Mapping[int, Sequence[Page]], timestamp: int
-) -> None:
-    """Give rows their indexes and system columns, and write those of each tablet together."""
-    for index, listed in pages.items():
-        total, weight = counters.of(connection, layout, index, "total_rows", "total_weight")
-        tablet_id = layout.tablets[index].tablet_id
-        total, weight = blocks.append(
-            connection, layout, tablet_id, listed, total, weight, timestamp
-        )
-        counters.put(
-            connection,
-            layout,
-            index,
-            total_rows=total,
-            total_weight=weight,
-            last_write_ts=timestamp,
-            written_at=time.time(),
-        )

@@ -12,7 +12,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
+from functools import lru_cache
 from sqlite3 import Connection
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -68,7 +68,7 @@ class Block(NamedTuple):
         weight: data weight of its rows.
         oldest: the first timestamp of a row; that of all of them if the body has none.
         newest: the last one.
-        columns: number of its `Fields`.
+        columns: what it consists of, see `Fields`.
         size: bytes of the body before it was compressed; 0 if it is not.
         passed: what is to be added to the cumulative weights in the body.
     """
@@ -79,7 +79,7 @@ class Block(NamedTuple):
     weight: int
     oldest: int
     newest: int
-    columns: int
+    columns: str
     size: int
     passed: int
 
@@ -89,7 +89,7 @@ class Page(NamedTuple):
 
     rows: int
     weight: int
-    columns: int
+    columns: str
     size: int
     body: Any
 
@@ -110,7 +110,7 @@ def packed(fields: Fields, arrays: Sequence[Any], count: int, weight: int) -> Pa
     if body.size >= _COMPRESSED_FROM:
         size = body.size
         body = compress(body)
-    return Page(count, weight, fields.number, size, body)
+    return Page(count, weight, fields.described, size, body)
 
 
 @dataclass(frozen=True)
@@ -118,13 +118,11 @@ class Fields:
     """What the blocks of a table consist of.
 
     Attributes:
-        number: stands for it in the store; the same columns of any table have the same one.
-        described: names and types.
+        described: names and types, as the store keeps them.
         schema: of a record batch.
         positions: of the columns in a record batch by name.
     """
 
-    number: int
     described: str
     schema: Any
     positions: dict[str, int]
@@ -139,22 +137,17 @@ class Fields:
                 for column in layout.columns
                 if column.name != TIMESTAMP_COLUMN
             ]
-            known = cls._numbered(pairs), cls._numbered([(_STAMPS, "int64"), *pairs])
+            known = cls.load(json.dumps(pairs)), cls.load(json.dumps([(_STAMPS, "int64"), *pairs]))
             _known_layouts[layout] = known
         return known
 
     @classmethod
-    def _numbered(cls, pairs: Sequence[tuple[str, str]]) -> Fields:
-        described = json.dumps(pairs)
-        number = int.from_bytes(blake2b(described.encode(), digest_size=7).digest(), "big")
-        return cls.load(number, described)
-
-    @classmethod
-    def load(cls, number: int, described: str) -> Fields:
+    @lru_cache(1000)
+    def load(cls, described: str) -> Fields:
         """Return the fields that the store describes."""
         pairs = json.loads(described)
         schema = pa.schema([(name, _TYPES[kind]) for name, kind in pairs])
-        return cls(number, described, schema, {name: at for at, (name, _) in enumerate(pairs)})
+        return cls(described, schema, {name: at for at, (name, _) in enumerate(pairs)})
 
 
 _STAMPS = ""
@@ -162,18 +155,6 @@ _STAMPS = ""
 
 _TYPES = {str(kind): kind for kind in vectors.ARROW_TYPES.values()}
 _known_layouts: WeakKeyDictionary[TableLayout, tuple[Fields, Fields]] = WeakKeyDictionary()
-_known_fields: dict[int, Fields] = {}
-
-
-def _fields_of(connection: Connection, number: int) -> Fields:
-    """Return the fields with a number, which never changes its meaning."""
-    known = _known_fields.get(number)
-    if known is None:
-        (described,) = connection.execute(
-            "SELECT described FROM block_columns WHERE id = ?", (number,)
-        ).fetchone()
-        known = _known_fields[number] = Fields.load(number, described)
-    return known
 
 
 def open_block(
@@ -184,7 +165,7 @@ def open_block(
     past: int | None = None,
 ) -> Rows:
     """Return rows of a block, in a range of indexes; columns that the table got later are null."""
-    fields = _fields_of(connection, block.columns)
+    fields = Fields.load(block.columns)
     batch = _cache.get(block.key)
     if batch is None:
         batch = _load(connection, block, fields.schema)

@@ -47,14 +47,6 @@ _FAN_IN_BITS = 4
 _NAMED = "key, first, past, weight, oldest, newest, columns, size, passed"
 
 
-def remember_columns(connection: Connection, layout: TableLayout) -> None:
-    """Note what blocks of a table consist of from now on; a new schema needs it before rows come."""
-    connection.executemany(
-        "INSERT OR IGNORE INTO block_columns VALUES (?, ?)",
-        [(fields.number, fields.described) for fields in Fields.of(layout)],
-    )
-
-
 def pack(layout: TableLayout, given: Mapping[str, Any], weights: Any) -> list[Page]:
     """Pack rows of one commit for one tablet; columns that are not given are null."""
     fields, _ = Fields.of(layout)

@@ -32,7 +32,7 @@ def load(
         weights = vectors.weigh(layout.columns, list(arrays.values()), count)
         pages = blocks.pack(layout, arrays, weights)
         first = flushed.until(connection, tablet.tablet_id)
-        appends.apply(connection, layout, {tablet.index: pages}, timestamp)
+        appends.append(connection, layout, tablet.index, pages, timestamp)
         flushed.add(
             connection, tablet.tablet_id, flushed.Chunk(chunk.object_id, first, first + count)
         )

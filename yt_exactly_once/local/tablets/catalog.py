@@ -20,7 +20,9 @@ from yt_exactly_once.local.tables.schema import TableSchema, parse_schema
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS dynamic_tables (
-    node_id TEXT PRIMARY KEY, version TEXT NOT NULL, body BLOB NOT NULL
+    node_id TEXT PRIMARY KEY, version TEXT NOT NULL, pruned_at INTEGER NOT NULL DEFAULT 0,
+    retained_from INTEGER NOT NULL DEFAULT 0, checked_from INTEGER NOT NULL DEFAULT 0,
+    body BLOB NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS tablets (
     node_id TEXT NOT NULL, tablet_index INTEGER NOT NULL, tablet_id TEXT NOT NULL,
@@ -37,8 +39,9 @@ CREATE TABLE IF NOT EXISTS chunk_lists (
     PRIMARY KEY (tablet_id, position)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS pending_appends (
-    id INTEGER PRIMARY KEY, due REAL NOT NULL, node_id TEXT NOT NULL, ts INTEGER NOT NULL,
-    body BLOB NOT NULL
+    id INTEGER PRIMARY KEY, due REAL NOT NULL, node_id TEXT NOT NULL,
+    tablet_index INTEGER NOT NULL, total_rows INTEGER NOT NULL, total_weight INTEGER NOT NULL,
+    ts INTEGER NOT NULL
 );
 CREATE TABLE IF NOT EXISTS row_locks (
     node_id TEXT NOT NULL, key BLOB NOT NULL, lock TEXT NOT NULL,
@@ -46,18 +49,13 @@ CREATE TABLE IF NOT EXISTS row_locks (
     shared_ts INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (node_id, key, lock)
 ) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS retention (
-    node_id TEXT PRIMARY KEY, pruned_at INTEGER NOT NULL, retained_from INTEGER NOT NULL,
-    checked_from INTEGER NOT NULL
-) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS blocks (
     key INTEGER PRIMARY KEY, tablet_id TEXT NOT NULL, first INTEGER NOT NULL,
     past INTEGER NOT NULL, weight INTEGER NOT NULL, oldest INTEGER NOT NULL,
-    newest INTEGER NOT NULL, columns INTEGER NOT NULL, size INTEGER NOT NULL,
+    newest INTEGER NOT NULL, columns TEXT NOT NULL, size INTEGER NOT NULL,
     passed INTEGER NOT NULL, body BLOB NOT NULL
 );
-CREATE UNIQUE INDEX IF NOT EXISTS blocks_by_row ON blocks (tablet_id, first);
-CREATE TABLE IF NOT EXISTS block_columns (id INTEGER PRIMARY KEY, described TEXT NOT NULL)
+CREATE UNIQUE INDEX IF NOT EXISTS blocks_by_row ON blocks (tablet_id, first)
 """
 
 
@@ -121,7 +119,9 @@ def save_layout(
         {"schema": schema.to_yson(), "sql_names": list(sql_names), "options": options}
     )
     connection.execute(
-        "INSERT OR REPLACE INTO dynamic_tables VALUES (?, ?, ?)", (node_id, new_version(), body)
+        "INSERT INTO dynamic_tables (node_id, version, body) VALUES (?, ?, ?)"
+        " ON CONFLICT DO UPDATE SET version = excluded.version, body = excluded.body",
+        (node_id, new_version(), body),
     )
 
 

@@ -251,7 +251,9 @@ def _append(connection: Connection, target: _Target, timestamp: int, delay: floa
     limit = target.layout.options.get("max_ordered_tablet_data_weight")
     if limit is not None:
         _check_not_full(connection, target, limit)
-    appends.append(connection, target.layout, target.parts, timestamp, delay)
+    for index, parts in target.parts.items():
+        pages = appends.pack(target.layout, parts)
+        appends.append(connection, target.layout, index, pages, timestamp, delay)
 
 
 def _check_not_full(connection: Connection, target: _Target, limit: int) -> None:

@@ -87,7 +87,7 @@ def drop(connection: Connection, node_id: str) -> None:
     tablet_ids = [tablet.tablet_id for tablet in layout.tablets]
     flushed.forget(connection, tablet_ids)
     blocks.forget(connection, tablet_ids)
-    for table in ("tablets", "dynamic_tables", "pending_appends", "row_locks", "retention"):
+    for table in ("tablets", "dynamic_tables", "pending_appends", "row_locks"):
         connection.execute(f"DELETE FROM {table} WHERE node_id = ?", (node_id,))
 
 

@@ -15,12 +15,13 @@ from sqlite3 import Connection
 from typing import Any
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS
+from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS, scalar
 from yt_exactly_once.local.tables.layout import TableLayout, Tablet, quote
 from yt_exactly_once.local.tablets import blocks, counters, flushed
 
 KEPT_SECONDS = 600
 _PRUNE_EVERY_SECONDS = 60
+_MOMENTS = ("pruned_at", "retained_from", "checked_from")
 CANNOT_CHECK_CONFLICTS = 1729
 
 
@@ -30,18 +31,15 @@ def retained_from(connection: Connection, node_id: str) -> int:
 
 
 def _known(connection: Connection, node_id: str, column: str) -> int:
-    found = connection.execute(
-        f"SELECT {column} FROM retention WHERE node_id = ?", (node_id,)
-    ).fetchone()
-    return int(found[0]) if found else 0
+    return (
+        scalar(connection, f"SELECT {column} FROM dynamic_tables WHERE node_id = ?", node_id) or 0
+    )
 
 
 def copy(connection: Connection, source_id: str, new_id: str) -> None:
     """Let the copy of a table know as much of the past as its source."""
-    connection.execute(
-        "INSERT INTO retention SELECT ?, pruned_at, retained_from, checked_from FROM retention"
-        " WHERE node_id = ?",
-        (new_id, source_id),
+    _remember(
+        connection, new_id, **{name: _known(connection, source_id, name) for name in _MOMENTS}
     )
 
 
@@ -180,10 +178,8 @@ def _span(milliseconds: int) -> int:
 
 
 def _remember(connection: Connection, node_id: str, **moments: int) -> None:
-    known = {"pruned_at": 0, "retained_from": 0, "checked_from": 0} | moments
-    changes = ", ".join(f"{name} = {moment}" for name, moment in moments.items())
+    changes = ", ".join(f"{name} = :{name}" for name in moments)
     connection.execute(
-        "INSERT INTO retention VALUES (:node_id, :pruned_at, :retained_from, :checked_from)"
-        f" ON CONFLICT (node_id) DO UPDATE SET {changes}",
-        {"node_id": node_id, **known},
+        f"UPDATE dynamic_tables SET {changes} WHERE node_id = :node_id",
+        {"node_id": node_id, **moments},
     )

@@ -98,8 +98,6 @@ def alter(connection: Connection, layout: TableLayout, raw_schema: Any) -> None:
     known = dict(zip((c.name for c in layout.columns), layout.sql_names, strict=True))
     names = sql_names(schema, known)
     altered = TableLayout(layout.node_id, layout.path, schema, names, layout.tablets)
-    if not layout.sorted:
-        blocks.remember_columns(connection, altered)
     tables = [layout.sql_table, layout.history_table] if layout.sorted else []
     for table in tables:
         for name in names:

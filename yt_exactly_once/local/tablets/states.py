@@ -67,7 +67,7 @@ def change_state(
     """
     revision = next_timestamp(connection)
     if state != "mounted":
-        appends.apply_pending(connection, layout)
+        appends.apply_pending(connection, "node_id = ?", layout.node_id)
     compacted = False
     for index in range(layout.tablet_count) if indexes is None else indexes:
         tablet = layout.tablets[index]

@@ -19,7 +19,7 @@ from yt_exactly_once.local.tables import keys, values
 from yt_exactly_once.local.tables.encoding import Conversions, encode_column
 from yt_exactly_once.local.tables.layout import VERSION_COLUMNS, TableLayout, quote
 from yt_exactly_once.local.tables.schema import TableSchema
-from yt_exactly_once.local.tablets import blocks, flushed
+from yt_exactly_once.local.tablets import flushed
 
 TRIMMED = ("trimmed_row_counts", "cumulative_data_weights")
 """What new tablets of an ordered table begin with; one number for each."""
@@ -62,12 +62,11 @@ def create_storage(
             f"The embedded cluster keeps dynamic tables of up to {_MAX_COLUMNS} columns, "
             f"and this schema has {len(names)}"
         )
+    if not schema.is_sorted:
+        return
     layout = TableLayout(node_id, node_id, schema, tuple(names), ())
     columns = "".join(f", {quote(name)}" for name in names)
     table = quote(layout.sql_table)
-    if not layout.sorted:
-        blocks.remember_columns(connection, layout)
-        return
     connection.execute(
         f'CREATE TABLE {table} ("$key" BLOB PRIMARY KEY, "$ts" INTEGER NOT NULL,'
         f' "$deleted" INTEGER NOT NULL, "$stamps" TEXT{columns}) WITHOUT ROWID'

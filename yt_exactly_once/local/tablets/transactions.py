@@ -16,7 +16,7 @@ from sqlite3 import Connection
 from yt_exactly_once.local.cypress.ids import make_id
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.store import Snapshot, Store, last_timestamp
-from yt_exactly_once.local.tablets import catalog, commit
+from yt_exactly_once.local.tablets import appends, catalog, commit
 from yt_exactly_once.local.tablets.commit import Manner
 from yt_exactly_once.local.tablets.modifications import Batch
 
@@ -172,10 +172,13 @@ class TransactionPool:
         max_timeout: float = math.inf,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        with store.write() as connection:
-            catalog.initialize(connection)
         self._store = store
         self._manner = manner or Manner()
+        with store.write() as connection:
+            catalog.initialize(connection)
+            if not self._manner.visibility_delay:
+                # Of an earlier run that had one.
+                appends.apply_pending(connection)
         self._max_timeout = max_timeout
         self._clock = clock
         self._entries: dict[str, TabletTransaction] = {}
