@@ -93,10 +93,6 @@ class _Server(uvicorn.Server):
         sys.stdout.write(json.dumps(ready) + "\n")
         sys.stdout.flush()
 
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._rpc.close()
-        await super().shutdown(sockets)
-
 
 def main(arguments: list[str] | None = None) -> int:
     """Serve until told to stop; return the exit code."""

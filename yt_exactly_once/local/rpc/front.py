@@ -43,27 +43,12 @@ class Front(fronts.Front):
     def __init__(self, proxy: Proxy) -> None:
         super().__init__(proxy)
         self._sequences = Sequences()
-        self._server: asyncio.Server | None = None
-        self._connections: set[Connection] = set()
 
     async def start(self, listener: socket.socket) -> None:
         """Begin to accept connections."""
-        self._server = await asyncio.start_server(self._accept, sock=listener, limit=_READ_LIMIT)
-
-    def close(self) -> None:
-        """Accept no more connections and end those that are there."""
-        if self._server is not None:
-            self._server.close()
-        for connection in list(self._connections):
-            connection.reset()
-
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connection = Connection(self.serve, reader, writer)
-        self._connections.add(connection)
-        try:
-            await connection.run()
-        finally:
-            self._connections.discard(connection)
+        await asyncio.start_server(
+            lambda *ends: Connection(self.serve, *ends).run(), sock=listener, limit=_READ_LIMIT
+        )
 
     async def serve(self, exchange: Exchange) -> None:
         """Serve one request; every failure is an answer."""
