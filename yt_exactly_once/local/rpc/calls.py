@@ -112,9 +112,18 @@ def method(
 
 
 def plain(
-    name: str, command: str, parameters: Parameters = options.parameters, **traits: Any
+    name: str,
+    command: str,
+    parameters: Parameters = options.parameters,
+    *,
+    answer: Callable[[Any], dict[str, Any]] = lambda found: found or {},
+    **traits: Any,
 ) -> None:
-    """Register a method that answers with what its command returns; see `method`."""
+    """Register a method that answers with the fields that its command returns; see `method`.
+
+    Args:
+        answer: makes the fields of what the command returns.
+    """
     method(name, command, parameters, **traits)(
-        lambda call: options.fill(call.response, call.execute() or {})
+        lambda call: options.fill(call.response, answer(call.execute()))
     )

@@ -28,32 +28,27 @@ TAttributeFilter: keys=1 string*, paths=2 string*
 TReadRequestComplexityLimits: node_count=1 int64, result_size=2 int64
 
 [NYT.NBus.NProto]
-THandshake: connection_id=1 TGuid!, multiplexing_band=2 int32, encryption_mode=3 int32, \
-    verification_mode=4 int32
+THandshake: connection_id=1 TGuid!, encryption_mode=3 int32
 
 [NYT.NRpc.NProto]
-TStreamingParameters: window_size=1 int64, read_timeout=2 int64, write_timeout=3 int64
+TStreamingParameters: window_size=1 int64
 TCredentialsExt: token=2 string
-TRequestHeader: request_id=1 TGuid, service=2 string!, method=3 string!, protocol_version_major=9 int32, \
-    protocol_version_minor=19 int32, timeout=10 int64, user=12 string, mutation_id=13 TGuid, \
-    retry=11 bool, request_codec=23 int32, response_codec=24 int32, \
-    server_attachments_streaming_parameters=33 TStreamingParameters, \
-    required_server_feature_ids=37 int32*, credentials_ext=110 TCredentialsExt
-TResponseHeader: request_id=1 TGuid, error=2 TError, format=3 int32, codec=6 int32
+TRequestHeader: request_id=1 TGuid, service=2 string!, method=3 string!, user=12 string, \
+    request_codec=23 int32, response_codec=24 int32, \
+    server_attachments_streaming_parameters=33 TStreamingParameters, credentials_ext=110 TCredentialsExt
+TResponseHeader: request_id=1 TGuid, error=2 TError, codec=6 int32
 TRequestCancelationHeader: request_id=1 TGuid!, service=2 string!, method=3 string!
 TStreamingPayloadHeader: request_id=1 TGuid!, service=2 string!, method=3 string!, \
     sequence_number=5 int32!, codec=6 int32
 TStreamingFeedbackHeader: request_id=1 TGuid!, service=2 string!, method=3 string!, \
     read_position=5 int64!
-TReqDiscover: reply_delay=1 int64
-TRspDiscover: up=1 bool!, suggested_addresses=2 string*
+TRspDiscover: up=1 bool!
 
 [NYT.NChaosClient.NProto]
 TReplicationProgress:
 
 [NYT.NChunkClient.NProto]
-TDataStatistics: uncompressed_data_size=1 int64=0, compressed_data_size=2 int64=0, row_count=3 int64=0, \
-    chunk_count=4 int64=0, data_weight=8 int64=0
+TDataStatistics: row_count=3 int64=0
 
 [NYT.NHiveClient.NProto]
 TTimestampMap: cell_tags=1 int32*, timestamps=2 uint64*
@@ -65,7 +60,7 @@ TVersionedReadOptions: read_mode=1 int32!
 TLockMask: bitmap=1 uint64*, size=2 int32!
 
 [NYT.NApi.NRpcProxy.NProto]
-TColumnSchema: name=1 string!, stable_name=12 string, type=2 int32, logical_type=3 int32, \
+TColumnSchema: name=1 string!, type=2 int32, logical_type=3 int32, \
     type_v3=11 bytes, lock=4 string, expression=5 string, aggregate=6 string, sort_order=7 int32, \
     group=8 string, required=9 bool=false
 TTableSchema: columns=1 TColumnSchema*, strict=2 bool=true, unique_keys=3 bool=false

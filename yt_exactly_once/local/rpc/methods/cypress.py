@@ -20,12 +20,7 @@ _TYPE_NAMES = {
 _ACTIONS = {"allow": 1, "deny": 2}
 
 
-@method("ExistsNode", "exists")
-def exists_node(call: Call) -> None:
-    """Tell whether a path leads to something."""
-    call.response.exists = bool(call.execute()["value"])
-
-
+plain("ExistsNode", "exists", answer=lambda found: {"exists": found["value"]})
 plain("GetNode", "get")
 plain("ListNode", "list")
 
@@ -70,9 +65,9 @@ plain("RemoveMember", "remove_member")
 plain("CheckClusterLiveness", "check_cluster_liveness")
 
 
-@method("CheckPermission", "check_permission")
-def check_permission(call: Call) -> None:
-    """Check a permission of a user on an existing path."""
-    answer = {"object_id": NULL, "subject_id": NULL, **call.execute()}
-    answer["action"] = _ACTIONS[answer["action"]]
-    options.fill(call.response, {"result": answer})
+def _permission(found: dict[str, Any]) -> dict[str, Any]:
+    action = _ACTIONS[found["action"]]
+    return {"result": {"object_id": NULL, "subject_id": NULL, **found, "action": action}}
+
+
+plain("CheckPermission", "check_permission", answer=_permission)

@@ -21,18 +21,13 @@ def pull(call: Call) -> None:
 
 plain("AdvanceQueueConsumer", "advance_queue_consumer")
 plain("AdvanceConsumer", "advance_consumer", messages="AdvanceQueueConsumer")
-
-
 plain("RegisterQueueConsumer", "register_queue_consumer")
 plain("UnregisterQueueConsumer", "unregister_queue_consumer")
-
-
-@method("ListQueueConsumerRegistrations", "list_queue_consumer_registrations")
-def list_queue_consumer_registrations(call: Call) -> None:
-    """List registrations."""
-    options.fill(call.response, {"registrations": call.execute()})
-
-
+plain(
+    "ListQueueConsumerRegistrations",
+    "list_queue_consumer_registrations",
+    answer=lambda found: {"registrations": found},
+)
 plain("CreateQueueProducerSession", "create_queue_producer_session")
 plain("RemoveQueueProducerSession", "remove_queue_producer_session")
 

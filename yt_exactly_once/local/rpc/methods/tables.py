@@ -97,8 +97,4 @@ def _trimming(request: Any) -> dict[str, Any]:
 
 plain("TrimTable", "trim_rows", _trimming)
 
-
-@method("GetTablePivotKeys", "get_table_pivot_keys")
-def get_table_pivot_keys(call: Call) -> None:
-    """Return the first key of every tablet."""
-    options.fill(call.response, {"value": call.execute()})
+plain("GetTablePivotKeys", "get_table_pivot_keys", answer=lambda found: {"value": found})
