@@ -32,7 +32,6 @@ from yt_exactly_once.codec.types import (
     Member,
     OptionalType,
     StructType,
-    TaggedType,
     VariantType,
     numbered,
     scalar_of,
@@ -368,7 +367,6 @@ _COMPOSITE: tuple[LogicalType, ...] = (
     VariantType(_PARTS, named=True),
     VariantType(_UNNAMED, named=False),
     DictType(SCALARS["utf8"], SCALARS["int64"]),
-    TaggedType("label", SCALARS["int64"]),
     decimal(12, 3),
     OptionalType(SCALARS["yson"]),
 )
@@ -441,6 +439,7 @@ Each is read as the type beside it, and written from that type. Their parts foll
 {composite}
 
 - A variant has one field per alternative. Exactly one of them is not null.
+- A label (`tagged`) changes nothing: such a column is read and written as the type inside.
 - An optional inside an optional is a struct of one field, so its two nulls differ.
 - `yson` (`any`) is read as the bytes of its binary YSON. Numbers, strings, arrays, maps and structs are
   written into it as plain YSON. Bytes must be exactly one YSON value. Text YSON becomes binary. The sink

@@ -52,7 +52,6 @@ def types(max_digits=SPARK_DIGITS):
         return st.one_of(
             inner.map(yt_types.OptionalType),
             inner.map(yt_types.ListType),
-            inner.map(lambda item: yt_types.TaggedType("label", item)),
             members(inner).map(yt_types.StructType),
             unnamed(inner).map(lambda found: yt_types.StructType(found, named=False)),
             members(inner).map(lambda found: yt_types.VariantType(found, named=True)),
@@ -69,8 +68,6 @@ def types(max_digits=SPARK_DIGITS):
 def values(logical):  # noqa: PLR0911 - a case per kind
     """Draw triples: the value as Arrow takes it, and as YSON has it by name and by position."""
     match logical:
-        case yt_types.TaggedType(_, item):
-            return values(item)
         case Scalar() if not pa.types.is_decimal(logical.plain):
             return simple_values(logical.name)
         case Scalar(plain=kind):
@@ -232,8 +229,6 @@ def scaled(logical, value):  # noqa: PLR0911 - a case per kind
     match logical:
         case Scalar(name=name) if name in UNITS:
             return value * UNITS[name]
-        case yt_types.TaggedType(_, item):
-            return scaled(item, value)
         case _ if value is None:
             return None
         case yt_types.OptionalType(item) if yt_types.is_nullable(item):

@@ -13,7 +13,7 @@ from tests.arrow_streams import stream_of
 from tests.kinds import RAW_VALUES, decimal, dict_of, listed, optional, struct, tuple_of
 from tests.property.random_tables import ANY, SIMPLE, types, values
 from yt_exactly_once.codec.arrow_types import arrow_type_of
-from yt_exactly_once.codec.types import VariantType, render_type, scalar_of, untagged
+from yt_exactly_once.codec.types import VariantType, render_type, scalar_of
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats import arrow_rows
 from yt_exactly_once.local.tables import composite_columns, vectors, yson_tokens
@@ -73,10 +73,9 @@ def one_by_one(column, blobs):
 
 def parts_of(logical):
     """Yield a type and all types inside."""
-    yield untagged(logical)
-    inner = untagged(logical)
-    for name in getattr(inner, "__dataclass_fields__", ()):
-        part = getattr(inner, name)
+    yield logical
+    for name in getattr(logical, "__dataclass_fields__", ()):
+        part = getattr(logical, name)
         for one in part if isinstance(part, tuple) else (part,):
             if hasattr(one, "__dataclass_fields__"):
                 yield from parts_of(getattr(one, "type", one))

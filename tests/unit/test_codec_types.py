@@ -19,6 +19,7 @@ from yt_exactly_once.errors import EncodingError, SchemaMismatchError
 INT, TEXT = SCALARS["int64"], SCALARS["utf8"]
 A = types.Member("a", INT)
 PAIR = types.numbered((INT, TEXT))
+LABEL = {"type_name": "tagged", "tag": "t"}
 DESCRIBED = [
     ("int64", INT, "int64"),
     ({"type_name": "int64"}, INT, "int64"),
@@ -30,11 +31,7 @@ DESCRIBED = [
     (kinds.tuple_of("int64", "utf8"), types.StructType(PAIR, named=False), "tuple<int64, utf8>"),
     (kinds.variant(a="int64"), types.VariantType((A,), named=True), "variant<a: int64>"),
     (kinds.variant("int64"), types.VariantType(PAIR[:1], named=False), "variant<int64>"),
-    (
-        {"type_name": "tagged", "tag": "money", "item": "int64"},
-        types.TaggedType("money", INT),
-        "tagged<'money', int64>",
-    ),
+    ({**LABEL, "item": "int64"}, INT, "int64"),
 ]
 
 
@@ -94,7 +91,7 @@ def test_ranges_are_those_of_the_cluster():
 
 def test_nullability_and_plainness_look_through_labels():
     """A label changes neither whether null fits nor how a value travels."""
-    label = types.TaggedType("t", types.OptionalType(types.TaggedType("u", INT)))
+    label = types.parse_type({**LABEL, "item": optional({**LABEL, "item": "int64"})})
     assert types.is_nullable(label)
     assert types.required(label) == INT
     assert types.plain_scalar_of(label)

@@ -89,44 +89,23 @@ class DictType:
         return f"dict<{self.key}, {self.value}>"
 
 
-@dataclass(frozen=True, slots=True)
-class TaggedType:
-    """Another type with a label; values look exactly as those of the other type."""
-
-    tag: str
-    item: LogicalType
-
-    def __str__(self) -> str:
-        return f"tagged<{self.tag!r}, {self.item}>"
-
-
-LogicalType: TypeAlias = (
-    Scalar | OptionalType | ListType | StructType | VariantType | DictType | TaggedType
-)
-
-
-def untagged(logical: LogicalType) -> LogicalType:
-    """Peel the labels off: they never show in a value."""
-    while isinstance(logical, TaggedType):
-        logical = logical.item
-    return logical
+LogicalType: TypeAlias = Scalar | OptionalType | ListType | StructType | VariantType | DictType
+"""A type with a label (`tagged`) is the type inside: values look exactly alike."""
 
 
 def is_nullable(logical: LogicalType) -> bool:
     """Check whether null is a value of the type."""
-    bare = untagged(logical)
-    return isinstance(bare, OptionalType) or (isinstance(bare, Scalar) and bare.is_nothing)
+    return isinstance(logical, OptionalType) or (isinstance(logical, Scalar) and logical.is_nothing)
 
 
 def required(logical: LogicalType) -> LogicalType:
-    """Return the type of a present value: one optional and every label around it peeled off.
+    """Return the type of a present value: one optional peeled off.
 
     An optional stays if a present value must be distinguished from a null inside it.
     """
-    bare = untagged(logical)
-    if isinstance(bare, OptionalType) and not is_nullable(bare.item):
-        return untagged(bare.item)
-    return bare
+    if isinstance(logical, OptionalType) and not is_nullable(logical.item):
+        return logical.item
+    return logical
 
 
 def scalar_of(logical: LogicalType) -> Scalar | None:
@@ -171,7 +150,7 @@ def parse_column_type(column: Mapping[str, Any], *, by_type_v3: bool = True) -> 
     return OptionalType(logical)
 
 
-def render_type(logical: LogicalType) -> Any:  # noqa: PLR0911 - a case per kind
+def render_type(logical: LogicalType) -> Any:
     """Describe the tree as `type_v3`."""
     match logical:
         case Scalar():
@@ -186,8 +165,6 @@ def render_type(logical: LogicalType) -> Any:  # noqa: PLR0911 - a case per kind
             return {"type_name": "variant", **_rendered(logical)}
         case DictType(key, value):
             return {"type_name": "dict", "key": render_type(key), "value": render_type(value)}
-        case TaggedType(tag, item):
-            return {"type_name": "tagged", "tag": tag, "item": render_type(item)}
 
 
 def _rendered(whole: StructType | VariantType) -> dict[str, Any]:
@@ -213,7 +190,7 @@ def _parse(description: Any) -> LogicalType:  # noqa: PLR0911 - a case per kind
         case "dict":
             return DictType(_parse(description["key"]), _parse(description["value"]))
         case "tagged":
-            return TaggedType(str(description["tag"]), _parse(description["item"]))
+            return _parse(description["item"])
         case "decimal":
             return decimal(int(description["precision"]), int(description["scale"]))
         case _:
