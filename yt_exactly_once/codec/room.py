@@ -10,9 +10,6 @@ import pyarrow as pa
 
 from yt_exactly_once.codec.values import UnfitValueError
 
-MOST_COLUMNS = 1 << 15
-"""A table has fewer columns than that."""
-
 _PER_BYTE = 3
 _FLOOR = 2 << 20
 _NUMBER = 8

@@ -6,7 +6,7 @@ there is an `EncodingError` that names the column and where the row came from, n
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, TypeAlias
 
@@ -34,6 +34,9 @@ from yt_exactly_once.errors import ConfigError, EncodingError
 
 Fragments: TypeAlias = pa.LargeBinaryArray
 """Rows or keys as binary YSON, one fragment each."""
+
+_Places: TypeAlias = Mapping[str, int | pa.IntegerArray | None]
+"""Columns with the place of each row, by name; one number for all rows, or none at all."""
 
 TABLET_INDEX = "$tablet_index"
 ROW_INDEX = "$row_index"
@@ -80,10 +83,11 @@ def encode(
         EncodingError: a value that its column cannot take.
         ConfigError: the format cannot carry one of the columns.
     """
+    places = {TABLET_INDEX: tablet_index, SEQUENCE_NUMBER: sequence_numbers}
     if wire is WireFormat.ARROW:
-        payload: bytes | memoryview = _as_arrow(batch, plan, tablet_index, sequence_numbers)
+        payload: bytes | memoryview = _as_arrow(batch, plan, places)
     else:
-        payload = yson_parts.whole(_as_yson(batch, plan, tablet_index, sequence_numbers))
+        payload = yson_parts.whole(_as_yson(batch, plan, places))
     if limits.may_be_heavy(payload, plan):
         _require_light(batch, plan)
     return payload
@@ -108,7 +112,7 @@ def row_fragments(batch: pa.RecordBatch, plan: WritePlan) -> Fragments:
     Raises:
         EncodingError: a value that its column cannot take.
     """
-    return _as_yson(batch, plan, None, None, key_shape=Shape.KEY)
+    return _as_yson(batch, plan, {}, key_shape=Shape.KEY)
 
 
 def joined(fragments: Fragments) -> bytes:
@@ -124,23 +128,16 @@ def encode_empty(plan: WritePlan, wire: WireFormat) -> bytes | memoryview:
     return _stream(fields, [pa.nulls(0, field.type) for field in fields])
 
 
-def _as_arrow(
-    batch: pa.RecordBatch,
-    plan: WritePlan,
-    tablet_index: int | pa.IntegerArray | None,
-    sequence_numbers: pa.Int64Array | None,
-) -> memoryview:
+def _as_arrow(batch: pa.RecordBatch, plan: WritePlan, places: _Places) -> memoryview:
     fields, arrays = _arrow_fields(plan), []
     arrays += [_converted(batch, plan, column, WireFormat.ARROW) for column in plan.columns]
-    if sequence_numbers is not None:
-        fields.append(pa.field(SEQUENCE_NUMBER, pa.int64()))
-        arrays.append(sequence_numbers)
-    if tablet_index is not None:
-        fields.append(pa.field(TABLET_INDEX, pa.int64()))
-        if isinstance(tablet_index, int):
-            arrays.append(pa.repeat(scalar(tablet_index, pa.int64()), batch.num_rows))
-        else:
-            arrays.append(tablet_index.cast(pa.int64()))
+    for name, numbers in places.items():
+        if numbers is not None:
+            fields.append(pa.field(name, pa.int64()))
+            if isinstance(numbers, int):
+                arrays.append(pa.repeat(scalar(numbers, pa.int64()), batch.num_rows))
+            else:
+                arrays.append(numbers.cast(pa.int64()))
     return _stream(fields, arrays)
 
 
@@ -178,21 +175,14 @@ def _write_stream(rows: pa.RecordBatch, sink: pa.NativeFile) -> None:
 
 
 def _as_yson(
-    batch: pa.RecordBatch,
-    plan: WritePlan,
-    tablet_index: int | pa.IntegerArray | None,
-    sequence_numbers: pa.Int64Array | None,
-    *,
-    key_shape: Shape = Shape.NAMED,
+    batch: pa.RecordBatch, plan: WritePlan, places: _Places, *, key_shape: Shape = Shape.NAMED
 ) -> Fragments:
-    opening = b"{"
-    if isinstance(tablet_index, int):
-        opening += _key(TABLET_INDEX) + yson_parts.integer_literal(tablet_index) + b";"
-    parts: list[pa.Array | bytes] = [yson_parts.constant(opening, batch.num_rows)]
-    if isinstance(tablet_index, pa.Array):
-        parts += [_key(TABLET_INDEX), yson_parts.integers(tablet_index), b";"]
-    if sequence_numbers is not None:
-        parts += [_key(SEQUENCE_NUMBER), yson_parts.integers(sequence_numbers), b";"]
+    parts: list[pa.Array | bytes] = [yson_parts.constant(b"{", batch.num_rows)]
+    for name, numbers in places.items():
+        if isinstance(numbers, int):
+            parts.append(_key(name) + yson_parts.integer_literal(numbers) + b";")
+        elif numbers is not None:
+            parts += [_key(name), yson_parts.integers(numbers), b";"]
     for column in plan.columns:
         shape = key_shape if column.is_key else Shape.NAMED
         values = _converted(batch, plan, column, WireFormat.YSON, shape)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
 
 STRING, INT64, DOUBLE, FALSE, TRUE, UINT64 = range(1, 7)
 ENTITY, OPEN_LIST, CLOSE_LIST, OPEN_MAP, CLOSE_MAP, EQUALS, SEMICOLON = b"#[]{}=;"
 WITH_PARTS = b"[{<"
 """What begins a value that has parts, or attributes."""
+
+_MOST_COLUMNS = 1 << 15
+"""A table has fewer columns than that."""
 
 TOKEN = re.compile(rb"[#\x04\x05]|\x03.{8}|[\x02\x06][\x80-\xff]*[\x00-\x7f]", re.DOTALL)
 """A value without parts that is no string."""
@@ -68,3 +72,31 @@ def after(data: bytes | memoryview, place: int, most: int = sys.maxsize) -> int:
         if depth <= 0 and mark != b">"[0]:
             return place
     raise ValueError("the value has too many tokens")
+
+
+def members(data: bytes | memoryview, most: int = sys.maxsize) -> Iterator[tuple[int, slice, int]]:
+    """Yield where each key of a map begins, where its characters are, and where its value ends.
+
+    The value begins behind the equals sign that follows the key.
+
+    Args:
+        most: as `after` has it, for each value.
+
+    Raises:
+        ValueError: this is no map, has text for keys, or more of them than a table may have columns.
+        IndexError: it has no end.
+    """
+    place, count, is_next = 1, 0, True
+    if data[0] != OPEN_MAP:
+        raise ValueError("it is no map")
+    while data[place] != CLOSE_MAP:
+        count += 1
+        if not is_next or data[place] != STRING or count > _MOST_COLUMNS:
+            raise ValueError("a key of a map is text, or there are too many")
+        key = string_at(data, place)
+        if data[key.stop] != EQUALS:
+            raise ValueError("a key of a map has no value")
+        end = after(data, key.stop + 1, most)
+        yield place, key, end
+        is_next = data[end] == SEMICOLON
+        place = end + is_next

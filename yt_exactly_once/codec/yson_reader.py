@@ -18,7 +18,7 @@ from yt_exactly_once.codec import bindings, types
 from yt_exactly_once.codec import yson_marks as yson
 from yt_exactly_once.codec.arrow_types import Wanted, struct_fields
 from yt_exactly_once.codec.buffers import concatenated, list_array, struct_array
-from yt_exactly_once.codec.room import MOST_COLUMNS, Room
+from yt_exactly_once.codec.room import Room
 from yt_exactly_once.codec.scalars import Scalar
 from yt_exactly_once.codec.values import IS_NULL, UnfitValueError, first_refused, located
 
@@ -232,24 +232,6 @@ def _inside(raw: memoryview) -> memoryview:
 
 
 def _cells(row: memoryview, wanted: frozenset[bytes]) -> dict[bytes, memoryview]:
-    """Return values of a long map that is known to be YSON, not parsed.
-
-    Raises:
-        ValueError: this is no map, has text for keys, or more of them than a table may have columns.
-    """
-    place, count, end = 1, 0, _end(row) - 1
-    if row[0] != yson.OPEN_MAP:
-        raise ValueError(_NO_MAP)
-    found = {}
-    while place < end:
-        count += 1
-        if row[place] != yson.STRING or count > MOST_COLUMNS:
-            raise ValueError("a key of a long map is text, or there are too many")
-        bounds = yson.string_at(row, place)
-        start = bounds.stop + 1
-        place = yson.after(row, start)
-        key = bytes(row[bounds])
-        if key in wanted:
-            found[key] = row[start:place]
-        place += row[place] == yson.SEMICOLON
-    return found
+    """Return values of a long map that is known to be YSON, not parsed; raises as `yson.members` does."""
+    cells = ((bytes(row[key]), row[key.stop + 1 : end]) for _, key, end in yson.members(row))
+    return {name: value for name, value in cells if name in wanted}

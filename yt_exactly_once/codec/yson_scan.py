@@ -16,7 +16,7 @@ from yt_exactly_once.codec import types, yson_composites
 from yt_exactly_once.codec import yson_marks as yson
 from yt_exactly_once.codec.arrow_types import Wanted
 from yt_exactly_once.codec.buffers import concatenated
-from yt_exactly_once.codec.room import MOST_COLUMNS, Room
+from yt_exactly_once.codec.room import Room
 from yt_exactly_once.codec.scalars import Scalar
 from yt_exactly_once.codec.values import UnfitValueError
 from yt_exactly_once.codec.yson_marks import UnevenError, require
@@ -65,21 +65,11 @@ def _first_row(rows: bytes) -> _Layout:
     Raises:
         UnevenError, ValueError, IndexError: the row is no map of values in binary YSON.
     """
-    names: list[str] = []
-    literals: list[bytes] = []
-    place, trailing = 1, False
-    require(rows[0] == yson.OPEN_MAP)
-    while rows[place] != yson.CLOSE_MAP:
-        require(trailing or not names)
-        require(rows[place] == yson.STRING)
-        start, key = place, yson.string_at(rows, place)
-        require(rows[key.stop] == yson.EQUALS)
+    names, literals, trailing = [], [], False
+    for start, key, end in yson.members(rows, _MOST_TOKENS):
+        trailing = rows[end] == yson.SEMICOLON
         literals.append(rows[start : key.stop + 1])
         names.append(rows[key].decode())
-        require(len(names) <= MOST_COLUMNS)
-        place = yson.after(rows, key.stop + 1, _MOST_TOKENS)
-        trailing = rows[place] == yson.SEMICOLON
-        place += trailing
     require(bool(names) and len(set(names)) == len(names))
     return _Layout(tuple(names), tuple(literals), trailing)
 

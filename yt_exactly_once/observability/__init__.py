@@ -67,7 +67,7 @@ class GuardedListener:
                 write(Event.LISTENER_FAILED, {"of": event, "error": repr(error)})
 
 
-_listeners: tuple[GuardedListener, ...] = ()
+_listeners: dict[GuardedListener, None] = {}
 """What listens to every event of this process, whichever sink it is of."""
 
 
@@ -77,20 +77,14 @@ def listen(listener: Listener) -> Callable[[], None]:
     Returns:
         Ends it.
     """
-    global _listeners  # noqa: PLW0603 - telemetry is of the process, as logging is
     guarded = GuardedListener(listener)
-    _listeners = (*_listeners, guarded)
-
-    def end() -> None:
-        global _listeners  # noqa: PLW0603
-        _listeners = tuple(other for other in _listeners if other is not guarded)
-
-    return end
+    _listeners[guarded] = None
+    return lambda: _listeners.pop(guarded, None)
 
 
 def publish(event: str, fields: dict[str, Any]) -> None:
     """Call the listeners of this process with an event; it never raises."""
-    for each in _listeners:
+    for each in tuple(_listeners):
         each(event, fields)
 
 
