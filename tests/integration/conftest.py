@@ -11,11 +11,13 @@ import pytest
 from tests.cluster_fixtures import HazardousCluster
 
 _NURSERY = """
-import sys
-from yt_exactly_once.demo.nursery import main
+import os, pathlib, signal, sys
+from yt_exactly_once.demo.nursery import open_nursery
 from yt_exactly_once.ytsaurus import queues
 queues._PAUSE_SECONDS = 0.05
-main(sys.argv[1])
+print(open_nursery(pathlib.Path(sys.argv[1]), os.open(os.devnull, os.O_RDONLY)), flush=True)
+sys.stdin.read()
+os.killpg(0, signal.SIGKILL)
 """
 """A nursery whose processes do not wait for long until a consumer counts as not registered."""
 
@@ -26,7 +28,9 @@ def interpreter(tmp_path_factory):
     folder = tmp_path_factory.mktemp("nursery")
     command = [sys.executable, "-c", _NURSERY, str(folder)]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as nursery:
+    with subprocess.Popen(
+        command, stdin=pipe, stdout=pipe, text=True, start_new_session=True
+    ) as nursery:
         yield nursery.stdout.readline().strip()
         nursery.stdin.close()
 

@@ -6,8 +6,7 @@ files to the nursery, which forks a process that goes on as the interpreter woul
 holds the token, and any user may take an abstract address: each end checks whose process the other one is.
 
 A driver that is killed forks its nursery off itself: all of them stay in its session, and are killed and
-stopped with it. `python -m yt_exactly_once.demo.nursery FOLDER` is one that prints the path of the program
-and ends with its standard input. It needs Linux. The demo and the tests use it, and nothing else does.
+stopped with it. It needs Linux. The demo and the tests use it, and nothing else does.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ import json
 import os
 import random
 import runpy
-import selectors
 import signal
 import socket
 import struct
@@ -67,49 +65,27 @@ def open_nursery(folder: Path, report: int) -> Path:
         folder: for the interpreter.
         report: file descriptor whose end must be noticed, and that nobody else may hold.
     """
-    listener, program = _listen(folder)
-    if os.fork() == 0:
-        os.close(report)
-        _serve(listener)
-    listener.close()
-    return program
-
-
-def main(folder: str) -> None:
-    """Be a nursery until standard input ends."""
-    listener, program = _listen(Path(folder))
-    sys.stdout.write(f"{program}\n")
-    sys.stdout.flush()
-    # Whoever is forked has streams of its own; only the parent's end must count here.
-    _serve(listener, os.dup(sys.stdin.fileno()))
-
-
-def _listen(folder: Path) -> tuple[socket.socket, Path]:
-    """Import everything; return what requests come from, and the program that sends them."""
     for module in _IMPORTED:
         importlib.import_module(module)
     # An abstract address, as the names of working folders may be too long for one.
     address = f"\0yt-exactly-once-nursery-{os.getpid()}"
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    listener.bind(address)
-    listener.listen()
     program = folder / f"python-{os.getpid()}"
-    program.write_text(_INTERPRETER.format(python=sys.executable, address=address))
-    program.chmod(0o700)
-    return listener, program
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(address)
+        listener.listen()
+        program.write_text(_INTERPRETER.format(python=sys.executable, address=address))
+        program.chmod(0o700)
+        if os.fork() == 0:
+            os.close(report)
+            _serve(listener)
+    return program
 
 
-def _serve(listener: socket.socket, parent: int | None = None) -> NoReturn:
-    """Fork a process per request, until a file descriptor ends or for ever."""
+def _serve(listener: socket.socket) -> NoReturn:
+    """Fork a process per request, for ever."""
     # Nobody waits for the children here: the one who asked for a process waits for its word.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    ready = selectors.DefaultSelector()
-    ready.register(listener, selectors.EVENT_READ)
-    if parent is not None:
-        ready.register(parent, selectors.EVENT_READ)
     while True:
-        if any(key.fileobj == parent for key, _ in ready.select()):
-            os._exit(0)
         connection, _ = listener.accept()
         # An abstract address has no permissions: any user of this machine may connect.
         if not _is_own(connection):
@@ -165,7 +141,3 @@ def _run(arguments: list[str]) -> int:
         code: Any = end.code
         return code if isinstance(code, int) else int(code is not None)
     return 0
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])
