@@ -185,47 +185,31 @@ def shuffled(_client, real, path, keys, **options):
     return reversed(list(real(path, keys, **options)))
 
 
+OTHER = [
+    ("transaction.first-committer", "commit_transaction", recoded(1700, 1799), "expected ConflictError"),
+    ("transaction.snapshot", "lookup_rows", newest_rows, "committed after its start"),
+    ("transaction.ended", "commit_transaction", swallowed, "second commit of a transaction"),
+    ("transaction.ended", "commit_transaction", recoded(11000, 11099), "refused as RequestRefusedError"),
+    ("transaction.row-limit", "commit_transaction", small_limit, "BatchTooLargeError"),
+    ("transaction.unmounted", "commit_transaction", recoded(1702, 1799), "expected TransientError"),
+    ("consumer.unregistered", "pull_queue_consumer", reworded("registered for queue", "known to"),
+     "refused as AccessError"),
+    ("consumer.old-offset", "advance_queue_consumer", reworded("current_offset", "offset_there"),
+     "where the consumer is"),
+    ("producer.epochs", "push_queue_producer", any_epoch, "took over are accepted"),
+    ("rows.null-of-any", "insert_rows", plain_nulls, "YSON entity"),
+    ("rows.lookup", "lookup_rows", shuffled, "order of the keys"),
+]  # fmt: skip
+"""A fact, the method of the client that behaves otherwise, how, and what is seen of it."""
+
+
 @pytest.mark.further
 @pytest.mark.parametrize(
-    ("methods", "fact", "seen"),
-    [
-        (
-            {"commit_transaction": recoded(1700, 1799)},
-            "transaction.first-committer",
-            "expected ConflictError with 1700",
-        ),
-        ({"lookup_rows": newest_rows}, "transaction.snapshot", "committed after its start"),
-        ({"commit_transaction": swallowed}, "transaction.ended", "second commit of a transaction"),
-        (
-            {"commit_transaction": recoded(11000, 11099)},
-            "transaction.ended",
-            "refused as RequestRefusedError",
-        ),
-        ({"commit_transaction": small_limit}, "transaction.row-limit", "BatchTooLargeError"),
-        (
-            {"commit_transaction": recoded(1702, 1799)},
-            "transaction.unmounted",
-            "expected TransientError",
-        ),
-        (
-            {"pull_queue_consumer": reworded("is not registered for queue", "is a stranger to")},
-            "consumer.unregistered",
-            "refused as AccessError",
-        ),
-        (
-            {"advance_queue_consumer": reworded("current_offset", "offset_there")},
-            "consumer.old-offset",
-            "where the consumer is",
-        ),
-        ({"push_queue_producer": any_epoch}, "producer.epochs", "took over are accepted"),
-        ({"insert_rows": plain_nulls}, "rows.null-of-any", "YSON entity"),
-        ({"lookup_rows": shuffled}, "rows.lookup", "order of the keys"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
+    ("fact", "method", "change", "seen"), OTHER, ids=lambda one: one if isinstance(one, str) else ""
 )
-def test_other_behaviour_is_reported_with_its_meaning(running, methods, fact, seen):
+def test_other_behaviour_is_reported_with_its_meaning(running, fact, method, change, seen):
     """The verdict names what was seen, which modes it hits, and what to do."""
-    connect = type("Other", (Altered,), {"methods": methods})
+    connect = type("Other", (Altered,), {"methods": {method: change}})
     report = verify(running, fact, connect=connect)
     (result,) = report.results
     assert result.verdict is Verdict.DIFFERS

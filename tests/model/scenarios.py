@@ -7,6 +7,7 @@ prints what was explored.
 import os
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from tests.model.invariants import Kind
 from tests.model.scenario import Faults, Scenario, SinkSpec, Spread
@@ -58,6 +59,13 @@ _one_key = partial(
 TWO_SINKS = (SinkSpec(("//first",), advances=False), SinkSpec(("//last",)))
 TWO_TARGETS = (SinkSpec(("//first", "//second")),)
 
+
+def _both(name: str, plans: Any, **options: Any) -> tuple[Scenario, Scenario]:
+    """Return a scenario, and the same one with a query that keeps state."""
+    stateful = Scenario(f"{name}, stateful", plans, stateful=True, **options)
+    return Scenario(name, plans, **options), stateful
+
+
 SCENARIOS = (
     # One driver that crashes, and the network.
     Scenario("stateless", (ROW,) * 3),
@@ -68,9 +76,8 @@ SCENARIOS = (
     Scenario("one attempt, stateful", (ROW,) * 2, brief=1, budget=3, attempts=1, stateful=True),
     Scenario("filtered batch", (ROW,) * 3, brief=1, silent=frozenset({1})),
     Scenario("empty batch", (ROW, NO_ROW, ROW), brief=1, stateful=True),
-    Scenario("two queues", (FIRST, SECOND, FIRST), brief=1),
     # A queue does not move in a batch, and its consumer is not yet where the batch begins.
-    Scenario("two queues, stateful", (FIRST, SECOND, FIRST), brief=1, stateful=True),
+    *_both("two queues", (FIRST, SECOND, FIRST), brief=1),
     Scenario("two queues, explicit start", (FIRST, SECOND, FIRST), brief=1, begins=(5, 5)),
     Scenario("timeout batch", (ROW, NO_ROW, ROW), brief=1, stateful=True, speaking=frozenset({1})),
     Scenario(
@@ -81,34 +88,17 @@ SCENARIOS = (
         speaking=frozenset({0}),
         begins=(5,),
     ),
-    Scenario("two partitions", (FIRST, SECOND, FIRST), brief=1, partitioned=True, begins=(5, 5)),
-    Scenario(
-        "two partitions, stateful",
-        (FIRST, SECOND, FIRST),
-        brief=1,
-        partitioned=True,
-        begins=(5, 5),
-        stateful=True,
-    ),
+    *_both("two partitions", (FIRST, SECOND, FIRST), brief=1, partitioned=True, begins=(5, 5)),
     Scenario("two sinks", (ROW,) * 2, brief=1, sinks=TWO_SINKS),
     Scenario("two targets", (ROW,) * 2, brief=1, sinks=TWO_TARGETS),
-    Scenario("split", (ROW,) * 2, brief=1, split=True, attempts=2),
-    Scenario("split, stateful", (ROW,) * 2, brief=1, split=True, attempts=2, stateful=True),
+    *_both("split", (ROW,) * 2, brief=1, split=True, attempts=2),
     Scenario("split, no queue", (NO_QUEUE,) * 2, brief=1, split=True, attempts=2),
-    Scenario("AvailableNow", (ROW,) * 2, brief=1, catches_up=True),
-    Scenario("AvailableNow, stateful", (ROW,) * 2, brief=1, catches_up=True, stateful=True),
+    *_both("AvailableNow", (ROW,) * 2, brief=1, catches_up=True),
     # A driver dies with a commit in flight, which lands while the next run works on the same batch.
     Scenario("survivor, stateful", (ROW,) * 2, survivors=True, stateful=True),
     Scenario("survivor, no queue", (NO_QUEUE,) * 2, brief=1, survivors=True),
     # Spark forgets.
-    Scenario("commit log lost", (ROW,) * 3, brief=1, faults=Faults(commit_log=True)),
-    Scenario(
-        "commit log lost, stateful",
-        (ROW,) * 3,
-        brief=1,
-        faults=Faults(commit_log=True),
-        stateful=True,
-    ),
+    *_both("commit log lost", (ROW,) * 3, brief=1, faults=Faults(commit_log=True)),
     Scenario(
         "checkpoint restored", (ONE_OR_TWO, ROW), faults=Faults(restore=True), tolerated=PERSON
     ),

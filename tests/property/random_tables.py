@@ -8,7 +8,6 @@ from decimal import Context, Decimal
 
 import pyarrow as pa
 import yt.yson
-from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from yt.yson.yson_types import YsonUint64
 
@@ -294,42 +293,3 @@ def batch_of(schema, types_drawn, rows):
         drawn = [scaled(logical, row[place][0]) for row in rows]
         arrays.append(reinterpreted(pa.array(drawn, as_numbers(field.type)), field.type))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def drawn(count, number, max_digits=SPARK_DIGITS):
-    """Draw so many tables at once, the same for the same number."""
-    found = []
-
-    @seed(number)
-    @settings(
-        max_examples=count,
-        database=None,
-        deadline=None,
-        phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(tables(types(max_digits)))
-    def collect(table):
-        found.append(table)
-
-    collect()
-    assert len(found) >= count
-    return found[:count]
-
-
-def side_by_side(examples):
-    """Join tables into one, column by column; the rows of a shorter table come again and again."""
-    count = max(1, *(len(rows) for _, _, rows in examples))
-    columns, joined, values = [], [], []
-    for number, (_, types_drawn, rows) in enumerate(examples):
-        for place, logical in enumerate(types_drawn):
-            # A column without any value is one of nulls.
-            column = [rows[n % len(rows)][place] if rows else (None,) * 3 for n in range(count)]
-            kind = (
-                logical if rows or yt_types.is_nullable(logical) else yt_types.OptionalType(logical)
-            )
-            name = f"table{number}_column{place}"
-            columns.append({"name": name, "type_v3": yt_types.render_type(kind)})
-            joined.append(kind)
-            values.append(column)
-    return columns, joined, list(zip(*values, strict=True))

@@ -1,10 +1,9 @@
 """Random tables through a cluster and back: by either wire format the rows are those that were sent.
 
-`YT_EXACTLY_ONCE_EXAMPLES=10000` asks for as many examples as the release is held to.
+`--hypothesis-profile=deep` asks for as many examples as the release is held to.
 """
 
 import itertools
-import os
 from datetime import timedelta
 
 import pytest
@@ -12,11 +11,10 @@ import yt.yson
 from hypothesis import HealthCheck, given, settings
 
 from tests.contract.tables import create
-from tests.property.random_tables import batch_of, drawn, side_by_side, tables, types
+from tests.property.random_tables import batch_of, tables, types
 from yt_exactly_once.codec.row_hash import row_hashes
 from yt_exactly_once.codec.rows import ROW_INDEX, TABLET_INDEX, WireFormat, decode, encode
 from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of, check_frame
-from yt_exactly_once.codec.types import arrow_obstacle
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.config import ClusterConfig
 from yt_exactly_once.local import LocalCluster
@@ -24,9 +22,6 @@ from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.queues import RemoteQueue
 from yt_exactly_once.ytsaurus.tables import describe_table
 
-EXAMPLES = int(os.environ.get("YT_EXACTLY_ONCE_EXAMPLES", "0"))
-PER_ROUND = 1_000
-PER_TABLE = 20
 MAX_DIGITS = 76
 OLD_PROXIES = {"arrow_any_as_string": True, "arrow_wide_decimal_as_text": True}
 LEASE = timedelta(seconds=30)
@@ -47,7 +42,13 @@ def stored_rows(payload):
     return [yt.yson.dumps(row, yson_format="binary") for row in rows]
 
 
-def assert_kept(connection, table):
+@settings(
+    deadline=None,
+    max_examples=10_000 if settings.get_current_profile_name() == "deep" else 40,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(tables(types(MAX_DIGITS)))
+def test_rows_come_back_as_they_were_by_both_formats(connection, table):
     """Write rows as Arrow into partition 0 and as YSON into partition 1; bit for bit the same comes back."""
     columns, types_drawn, rows = table
     client = connection.reader
@@ -77,27 +78,3 @@ def assert_kept(connection, table):
         assert encode(found, plan, WireFormat.YSON) == sent
         hashes = [row_hashes(each, plan.columns).tolist() for each in (batch, found)]
         assert hashes[0] == hashes[1]
-
-
-@settings(
-    deadline=None,
-    max_examples=40,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
-@given(tables(types(MAX_DIGITS)))
-def test_rows_come_back_as_they_were_by_both_formats(connection, table):
-    """One table at a time, so that what fails is made small."""
-    assert_kept(connection, table)
-
-
-@pytest.mark.timeout(1_200)
-@pytest.mark.parametrize("number", range(EXAMPLES // PER_ROUND))
-def test_rows_of_many_tables_come_back_as_they_were(connection, number):
-    """Some tables share one in the cluster, side by side: those that Arrow carries, and the others."""
-    examples = drawn(PER_ROUND, number, MAX_DIGITS)
-    kinds = {True: [], False: []}
-    for example in examples:
-        kinds[any(map(arrow_obstacle, example[1]))].append(example)
-    for group in kinds.values():
-        for start in range(0, len(group), PER_TABLE):
-            assert_kept(connection, side_by_side(group[start : start + PER_TABLE]))
