@@ -7,8 +7,8 @@ repeated as a whole while the cluster does not answer, and a repeat never acts t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import IO, TYPE_CHECKING, Any, TypeVar
@@ -155,8 +155,8 @@ class CypressFiles:
                 put(client, {})
                 return
             try:
-                with _transaction(client) as transaction_id:
-                    put(client, {"transaction_id": transaction_id})
+                with client.Transaction(timeout=_LEASE, ping=False) as transaction:
+                    put(client, {"transaction_id": transaction.transaction_id})
             except Exception:
                 # The commit of this or an earlier attempt may have been applied. A repeat replaces
                 # the file, or finds it: then it must know that the file is its own.
@@ -243,18 +243,3 @@ def _node(name: str, attributes: Any) -> Node:
         modified=datetime.fromisoformat(attributes["modification_time"]),
         is_link=attributes["type"] == "link",
     )
-
-
-@contextmanager
-def _transaction(client: YtClient) -> Iterator[str]:
-    """Run commands in a master transaction, and commit it if they succeed; yield its id."""
-    transaction_id: str = client.start_transaction(timeout=int(_LEASE.total_seconds() * 1000))
-    try:
-        # Joining only adds the id to every command: no ping, no commit on exit.
-        with client.Transaction(transaction_id=transaction_id, ping=False, acquire=False):
-            yield transaction_id
-    except BaseException:
-        with suppress(Exception):
-            client.abort_transaction(transaction_id)
-        raise
-    client.commit_transaction(transaction_id)
