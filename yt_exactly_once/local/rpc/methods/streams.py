@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from itertools import islice
 from typing import Any
 
 from yt_exactly_once.local.commands import whole_tables
-from yt_exactly_once.local.commands.registry import REGISTRY, Context, Rows
+from yt_exactly_once.local.commands.registry import REGISTRY, Context
 from yt_exactly_once.local.commands.sessions import path_of
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats.row_formats import with_indexes
@@ -38,11 +39,10 @@ def _table_read(request: Any) -> dict[str, Any]:
 def read_table(call: Call) -> Iterator[bytes]:
     """Read a table, or the part that the path selects."""
     schema = _schema(call)
-    result: Rows = call.execute()
-    return _table_blocks(call, schema, result)
+    return _table_blocks(call, schema, call.execute().rows)
 
 
-def _table_blocks(call: Call, schema: TableSchema, result: Rows) -> Iterator[bytes]:
+def _table_blocks(call: Call, schema: TableSchema, found: Any) -> Iterator[bytes]:
     said = call.context.response_parameters
     total = said["approximate_row_count"]
     meta = message_types.new("TRspReadTableMeta")
@@ -51,15 +51,11 @@ def _table_blocks(call: Call, schema: TableSchema, result: Rows) -> Iterator[byt
     _fill_statistics(meta.statistics, total)
     yield message_types.dump(meta)
     writer = rowset_writer.LooseWriter(schema.columns)
-    rows = with_indexes(iter(result.rows))
-    try:
+    with closing(found):
+        rows = with_indexes(found)
         while batch := list(islice(rows, _ROWS_PER_BLOCK)):
             yield _block(writer, batch, total)
         yield _block(writer, [], total)
-    finally:
-        close = getattr(result.rows, "close", None)
-        if close is not None:
-            close()
 
 
 def _block(writer: rowset_writer.LooseWriter, rows: Sequence[dict[str, Any]], total: int) -> bytes:
@@ -162,12 +158,8 @@ def _file_blocks(call: Call, pieces: Any) -> Iterator[bytes]:
     wire_values.fill_id(meta.id, node_id)
     meta.revision = int(revision)
     yield message_types.dump(meta)
-    try:
-        for piece in pieces:
-            if piece:
-                yield piece
-    finally:
-        pieces.close()
+    with closing(pieces):
+        yield from filter(None, pieces)
 
 
 def _check_file(call: Call) -> list[bytes]:
