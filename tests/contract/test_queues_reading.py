@@ -315,3 +315,23 @@ def test_impossible_place_in_a_queue_is_refused(client, tmp, ask, message):
     fill(client, create(client, f"{tmp}/q"), 10)
     with pytest.raises(YtResponseError, match=message):
         ask(client, tmp)
+
+
+def test_trim_inside_a_transaction_happens_at_once(client, sticky, tmp):
+    """An abort does not bring the rows back."""
+    queue = create(client, f"{tmp}/q")
+    fill(client, queue, 3)
+    inside = sticky()
+    transaction_id = inside.start_transaction(type="tablet")
+    with inside.Transaction(transaction_id=transaction_id):
+        inside.trim_rows(queue, 0, 2)
+    inside.abort_transaction(transaction_id)
+    assert [row["v"] for row in pull(client, queue, 0)] == ["2"]
+
+
+def test_retried_append_without_a_transaction_doubles_rows(client, tmp):
+    """The server knows nothing of an earlier try."""
+    queue = create(client, f"{tmp}/q")
+    for _ in range(2):
+        client.insert_rows(queue, [{"v": "again"}])
+    assert [row["v"] for row in pull(client, queue, 0)] == ["again", "again"]

@@ -1,6 +1,8 @@
 """Tablet transactions: what they see, what they hide, and who wins."""
 
 import concurrent.futures
+from contextlib import nullcontext
+from itertools import product
 
 import pytest
 from yt.wrapper import YtResponseError
@@ -264,3 +266,66 @@ def test_conflicts_are_not_known_after_a_remount(client, sticky, tmp):
 def remount(client, table):
     client.unmount_table(table, sync=True)
     client.mount_table(table, sync=True)
+
+
+GROUPS = [{"name": name, "type": "int64", "lock": f"l{name}"} for name in "abc"]
+PLAIN = [{"name": "a", "type": "int64"}, {"name": "b", "type": "int64"}]
+
+READS, WRITES = ("shared_weak", "shared_strong"), ("shared_write", "exclusive")
+TYPES = (*READS, *WRITES)
+COMPATIBLE = {
+    *product(["shared_weak"], TYPES),
+    *product(["shared_strong"], READS),
+    ("shared_write", "shared_write"),
+}
+"""What may follow a committed lock in a transaction that started before that commit."""
+
+TEXTS = {
+    "shared_strong": "Write failed due to concurrent read lock",
+    "shared_write": "Row lock conflict due to concurrent shared write",
+    "exclusive": "Row lock conflict due to concurrent write",
+}
+NO_EXCLUSIVE = pytest.mark.only_over(
+    "http", "the C++ client does not send an exclusive lock of a row that it does not write"
+)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        pytest.param(*pair, marks=NO_EXCLUSIVE) if "exclusive" in pair else pair
+        for pair in product(TYPES, TYPES)
+    ],
+)
+def test_locks_of_overlapping_transactions(client, sticky, tmp, first, second):
+    """The conflict matrix, with locks that write nothing."""
+    table = create(client, f"{tmp}/t", [KEY, *GROUPS])
+    (one, winning), (two, losing) = opened(sticky), opened(sticky)
+    for inside, lock in ((one, first), (two, second)):
+        inside.lock_rows(table, [{"k": 1}], locks=["la"], lock_type=lock)
+    commit(winning)
+    if (first, second) in COMPATIBLE:
+        commit(losing)
+        return
+    with refused(1700) as caught:
+        commit(losing)
+    conflict = caught.value.find_matching_error(code=1700)
+    assert (conflict.message, conflict.attributes["lock"]) == (TEXTS[first], "la")
+
+
+@pytest.mark.parametrize(("first", "second"), [*product(WRITES, WRITES)])
+@pytest.mark.parametrize("columns", [PLAIN, GROUPS], ids=["plain", "groups"])
+def test_writes_of_overlapping_transactions(client, sticky, tmp, columns, first, second):
+    """Two shared writes both happen, the later commit wins; any other pair conflicts.
+
+    Servers before 24.2 allow shared writes only with the attribute `enable_shared_write_locks`.
+    """
+    table = create(client, f"{tmp}/t", [KEY, *columns])
+    (one, winning), (two, losing) = opened(sticky), opened(sticky)
+    for inside, lock, value in ((one, first, 1), (two, second, 2)):
+        inside.insert_rows(table, [{"k": 1, "a": value}], update=True, lock_type=lock)
+    commit(winning)
+    both = first == second == "shared_write"
+    with nullcontext() if both else refused(1700, TEXTS[first]):
+        commit(losing)
+    assert rows_of(client, table)[0]["a"] == (2 if both else 1)

@@ -285,3 +285,51 @@ def test_schema_changed_through_one_proxy_holds_on_the_other(client, sticky, tmp
     there.insert_rows(table, [{"k": 2, "v": "y", "w": 1}])
     here.insert_rows(table, [{"k": 3, "v": "z", "w": 2}])
     assert [row["w"] for row in there.select_rows(f"w from [{table}]")] == [None, 1, 2]
+
+
+@pytest.fixture
+def commit_while(raw):
+    """Return a function that commits while other transactions live, and gives the whole answer."""
+
+    def send(transaction_id, *others):
+        parameters = {
+            "transaction_id": transaction_id,
+            "prerequisite_transaction_ids": list(others),
+        }
+        return raw.command("POST", "commit_transaction", parameters)
+
+    return send
+
+
+@pytest.mark.parametrize("schema", [(KEY, VALUE), (VALUE,)], ids=["sorted", "queue"])
+@pytest.mark.parametrize("end", ["abort", "commit"])
+def test_ended_prerequisite_refuses_the_commit(client, sticky, tmp, commit_while, schema, end):
+    """A writer that lost its master transaction writes nothing, and its transaction is gone."""
+    table = create(client, f"{tmp}/t", schema)
+    lease = client.start_transaction()
+    getattr(client, f"{end}_transaction")(lease)
+    row = {column["name"]: {"k": 1, "v": "x"}[column["name"]] for column in schema}
+    _, transaction_id = written(sticky, table, [row])
+    answer = commit_while(transaction_id, lease)
+    assert answer.status == 400
+    assert YtResponseError(answer.error).contains_code(1000)
+    assert "Prerequisite check failed" in str(answer.error)
+    assert list(client.select_rows(f"* from [{table}]")) == []
+    assert commit_while(transaction_id).error["code"] == 11000
+
+
+def test_living_prerequisites_let_the_commit_through(client, sticky, tmp, commit_while):
+    """All of them must be alive; nested transactions count like others."""
+    table = create(client, f"{tmp}/t")
+    outer = client.start_transaction()
+    with inside(client, outer):
+        inner = client.start_transaction()
+
+    def status(*others):
+        _, transaction_id = written(sticky, table, [{"k": 1, "v": "x"}])
+        return commit_while(transaction_id, *others).status
+
+    assert status(outer, inner) == 200
+    client.abort_transaction(inner)
+    assert (status(outer), status(outer, inner)) == (200, 400)
+    client.abort_transaction(outer)

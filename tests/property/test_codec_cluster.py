@@ -42,6 +42,7 @@ def stored_rows(payload):
     return [yt.yson.dumps(row, yson_format="binary") for row in rows]
 
 
+@pytest.mark.timeout(7_200)
 @settings(
     deadline=None,
     max_examples=10_000 if settings.get_current_profile_name() == "deep" else 40,
