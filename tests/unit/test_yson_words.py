@@ -39,13 +39,12 @@ def test_number_of_more_than_64_bits_is_refused(spelled):
 def test_literals_of_every_length_are_found(length):
     """With the byte behind them; a byte that differs anywhere is noticed."""
     literal = bytes(range(1, length + 1))
-    assert Words(literal + b"!" + literal).begin(
+    begins, behind = Words(literal + b"!" + literal + b"?").behind(
         np.array([0, 1, length + 1]), literal
-    ).tolist() == [True, False, True]
-    assert Words(literal + b"!" + literal + b"?").behind(
-        np.array([0, length + 1]), literal
-    ).tolist() == list(b"!?")
+    )
+    assert begins.tolist() == [True, False, True]
+    assert behind[[0, 2]].tolist() == list(b"!?")
     for place in range(length):
         damaged = bytearray(literal)
         damaged[place] ^= 0x80
-        assert not Words(bytes(damaged)).begin(np.array([0]), literal).any()
+        assert not Words(bytes(damaged)).behind(np.array([0]), literal)[0].any()

@@ -30,20 +30,15 @@ def to_numpy(array: pa.Array) -> npt.NDArray[Any]:
     return np.frombuffer(array.buffers()[1], kind, len(array), array.offset * kind.itemsize)
 
 
-def single(value: int | bytes | None, kind: pa.DataType) -> pa.Array:
-    """Return an array of one value, of an integer or a binary type; or of one null of any type."""
+def scalar(value: int | bytes | None, kind: pa.DataType) -> pa.Scalar:
+    """Return one value, of an integer or a binary type; or a null of any type."""
     if value is None:
-        return pa.nulls(1, kind)
+        return pa.nulls(1, kind)[0]
     if isinstance(value, int):
-        return from_numpy(np.array([value], kind.to_pandas_dtype()))
+        return from_numpy(np.array([value], kind.to_pandas_dtype()))[0]
     width = np.int64 if pa.types.is_large_binary(kind) else np.int32
     bounds = np.array([0, len(value)], width)
-    return pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(bounds), pa.py_buffer(value)])
-
-
-def scalar(value: int | bytes | None, kind: pa.DataType) -> pa.Scalar:
-    """Return one value as a scalar, see `single`."""
-    return single(value, kind)[0]
+    return pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(bounds), pa.py_buffer(value)])[0]
 
 
 def struct_array(

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from yt_exactly_once.codec import bindings, decimals, matches, values, yson_parts
+from yt_exactly_once.codec import bindings, matches, values, yson_parts
 from yt_exactly_once.codec.matches import CHECKED, EXACT, TypeMatch
 from yt_exactly_once.codec.yson_text import any_keys, any_values
 
@@ -329,7 +329,7 @@ def decimal(precision: int, scale: int) -> Scalar:
         read_as=kind,
         plain=kind,
         to_plain=partial(values.to_decimals, target=kind),
-        to_yson=lambda array: yson_parts.fixed_strings(decimals.to_stored(array)),
-        from_plain=decimals.from_stored,
+        to_yson=lambda array: yson_parts.fixed_strings(values.to_stored(array)),
+        from_plain=values.from_stored,
         arrow_obstacle=wide if precision > _MOST_ARROW_DIGITS else None,
     )

@@ -15,10 +15,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from yt_exactly_once.codec.buffers import scalar
+from yt_exactly_once.codec.buffers import scalar, to_numpy
 
 IS_NULL = "it is null, and null is not allowed here"
 NOT_UTF8 = "its bytes are not valid UTF-8"
@@ -30,6 +31,15 @@ _MAY_BE_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 Bounds = tuple[int, int]
 """The first and the last integer of a type."""
+
+_WIDTHS = ((9, 4), (18, 8), (38, 16), (76, 32))
+"""Bytes of a stored decimal by its most digits: a big-endian two's complement number with its sign bit
+flipped, so that bytes sort as numbers do. Arrow keeps 16 or 32 little-endian bytes."""
+_SIGN = np.uint8(0x80)
+
+_PER_BYTE = 3
+_FLOOR = 2 << 20
+_NUMBER_BYTES = 8
 
 
 class UnfitValueError(Exception):
@@ -238,6 +248,22 @@ def _is_text(parsed: Any) -> bool:
     return True
 
 
+def stored_width(precision: int) -> int:
+    """Return how many bytes a decimal of that precision takes."""
+    return next(width for most, width in _WIDTHS if precision <= most)
+
+
+def to_stored(array: pa.Array) -> pa.Array:
+    """Encode a decimal array as YTsaurus stores it; nulls become arbitrary bytes."""
+    width = stored_width(array.type.precision)
+    own = array.type.byte_width
+    raw = np.frombuffer(array.buffers()[1], np.uint8, len(array) * own, array.offset * own)
+    # Little-endian: the low bytes lead. The high ones that are cut only repeat the sign.
+    stored = raw.reshape(-1, own)[:, width - 1 :: -1].copy()
+    stored[:, 0] ^= _SIGN
+    return pa.Array.from_buffers(pa.binary(width), len(array), [None, pa.py_buffer(stored)])
+
+
 # To a DataFrame. Each takes a plain array and the Arrow type asked for.
 
 
@@ -257,3 +283,58 @@ def as_asked(plain: pa.Array, asked: pa.DataType, unit: str = "") -> pa.Array:
         return part.cast(asked)
 
     return converted(plain, convert, f"it does not fit {asked}")
+
+
+def from_stored(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Decode stored bytes, nulls too; raise `UnfitValueError` for NaN, the infinities, another width."""
+    width = stored_width(target.precision)
+    lengths = pc.fill_null(pc.binary_length(array), scalar(width, pa.int32()))
+    odd = np.flatnonzero(to_numpy(lengths) != width)
+    if len(odd):
+        raise UnfitValueError(int(odd[0]), f"a {target} has {width} bytes")
+    valid = array.is_valid() if array.null_count else None
+    zero = scalar(bytes([_SIGN] + [0] * (width - 1)), pa.binary())
+    filled = pc.fill_null(array, zero).cast(pa.binary(width))
+    raw = np.frombuffer(filled.buffers()[1], np.uint8, len(array) * width, filled.offset * width)
+    decoded = pa.Array.from_buffers(
+        target, len(array), [None, pa.py_buffer(_widened(raw.reshape(-1, width), target))]
+    )
+    validated(decoded)
+    return decoded if valid is None else pc.if_else(valid, decoded, scalar(None, target))
+
+
+def _widened(stored: npt.NDArray[np.uint8], target: pa.DataType) -> npt.NDArray[np.uint8]:
+    """Flip the sign back, turn the bytes round and repeat the sign into the bytes above."""
+    width = stored.shape[1]
+    wide = np.empty((len(stored), target.byte_width), np.uint8)
+    wide[:, :width] = stored[:, ::-1]
+    wide[:, width - 1] ^= _SIGN
+    wide[:, width:] = np.where(wide[:, width - 1 : width] & _SIGN, np.uint8(0xFF), np.uint8(0))
+    return wide
+
+
+class Room:
+    """How much memory may be taken for nulls in rows of some bytes.
+
+    Most bytes of YSON become fewer bytes of Arrow, or about three times as many: `[1;1;1]`. Only what is
+    written briefly and takes the width of its type can become more: nulls of wide structs, and columns that
+    rows lack.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._left = _FLOOR + _PER_BYTE * size
+
+    def take(self, nulls: int, kind: pa.DataType) -> None:
+        """Count nulls of a type; raise `UnfitValueError` if nothing is left for them."""
+        self._left -= nulls * width(kind)
+        if self._left < 0:
+            raise UnfitValueError(
+                0, "the rows lack columns, or parts of it are null, and take too much memory"
+            )
+
+
+def width(kind: pa.DataType) -> int:
+    """Return how many bytes of Arrow a null may take."""
+    if pa.types.is_struct(kind):
+        return 1 + sum(width(field.type) for field in kind)
+    return _NUMBER_BYTES + 1

@@ -19,8 +19,8 @@ from yt_exactly_once.codec import types
 from yt_exactly_once.codec import yson_marks as yson
 from yt_exactly_once.codec.arrow_types import struct_fields
 from yt_exactly_once.codec.buffers import from_numpy, list_array, struct_array
-from yt_exactly_once.codec.room import Room, width
 from yt_exactly_once.codec.scalars import Scalar
+from yt_exactly_once.codec.values import Room, width
 from yt_exactly_once.codec.yson_marks import UnevenError, require
 from yt_exactly_once.codec.yson_words import Bytes, Mask, Numbers, Places, Words
 
@@ -321,5 +321,5 @@ class Composites:
             require(tokens.keys[keys].all() and not tokens.keys[values].any())
             require((tokens.marks[keys] == yson.STRING).all())
             require((tokens.numbers[keys] == len(name)).all())
-            require(tokens.words.begin(tokens.ends[keys] - len(name), name).all())
+            require(tokens.words.behind(tokens.ends[keys] - len(name), name)[0].all())
         return parts[1::2]

@@ -18,9 +18,8 @@ from yt_exactly_once.codec import bindings, types
 from yt_exactly_once.codec import yson_marks as yson
 from yt_exactly_once.codec.arrow_types import Wanted, struct_fields
 from yt_exactly_once.codec.buffers import concatenated, list_array, struct_array
-from yt_exactly_once.codec.room import Room
 from yt_exactly_once.codec.scalars import Scalar
-from yt_exactly_once.codec.values import IS_NULL, UnfitValueError, first_refused, located
+from yt_exactly_once.codec.values import IS_NULL, Room, UnfitValueError, first_refused, located
 
 _NO_MAP = "a row is not a map"
 _LONG_TEXT = 1 << 16

@@ -16,9 +16,8 @@ from yt_exactly_once.codec import types, yson_composites
 from yt_exactly_once.codec import yson_marks as yson
 from yt_exactly_once.codec.arrow_types import Wanted
 from yt_exactly_once.codec.buffers import concatenated
-from yt_exactly_once.codec.room import Room
 from yt_exactly_once.codec.scalars import Scalar
-from yt_exactly_once.codec.values import UnfitValueError
+from yt_exactly_once.codec.values import Room, UnfitValueError
 from yt_exactly_once.codec.yson_marks import UnevenError, require
 from yt_exactly_once.codec.yson_words import Bytes, Places, Words
 
@@ -113,7 +112,8 @@ class _Scan:
         self._places, self._limits = self._starts[chosen] + 1, past - 1
         found = {}
         for name, key in zip(self._names, self._keys, strict=True):
-            markers = self._words.behind(self._places, key)
+            begins, markers = self._words.behind(self._places, key)
+            require(begins.all())
             self._places += len(key)
             if name in self._wanted:
                 found[name] = self._column(markers, *self._wanted[name])
@@ -121,7 +121,7 @@ class _Scan:
                 self._composites()
             else:
                 self._simple(markers)
-        require(self._words.begin(self._places, self._end).all())
+        require(self._words.behind(self._places, self._end)[0].all())
         # There is nothing between the rows.
         require(np.array_equal(self._places + len(self._end) + 1, past))
         return found
@@ -137,7 +137,7 @@ class _Scan:
                 self._data[starts - 2] == yson.CLOSE_MAP
             )
             starts = starts[follows | (starts == 0)]
-            found.append(starts[self._words.begin(starts, opening)])
+            found.append(starts[self._words.behind(starts, opening)[0]])
         return np.concatenate(found, dtype=np.int64)
 
     def _advance(self, places: Places) -> None:

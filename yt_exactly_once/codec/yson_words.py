@@ -40,18 +40,8 @@ class Words:
         found[late] = self._tail[places[late] - self._late]
         return found
 
-    def begin(self, places: Places, literal: bytes) -> Mask:
-        """Tell at which places a literal begins."""
-        return self._behind(places, literal)[0]
-
-    def behind(self, places: Places, literal: bytes) -> Bytes:
-        """Return the byte behind the literal at each place; raise `UnevenError` if it is not everywhere."""
-        begins, words = self._behind(places, literal)
-        require(begins.all())
-        return np.asarray(words.view(np.uint8)[::_WORD])
-
-    def _behind(self, places: Places, literal: bytes) -> tuple[Mask, Numbers]:
-        """Tell where a literal begins, and return bytes that follow it."""
+    def behind(self, places: Places, literal: bytes) -> tuple[Mask, Bytes]:
+        """Tell at which places a literal begins, and return the byte behind it."""
         found = np.ones(len(places), np.bool_)
         full = len(literal) // _WORD * _WORD
         for start in range(0, full, _WORD):
@@ -61,7 +51,7 @@ class Words:
         words, rest = self.at(places + full), literal[full:]
         bits = 8 * len(rest)
         found &= words & np.uint64((1 << bits) - 1) == np.uint64(int.from_bytes(rest, "little"))
-        return found, words >> np.uint64(bits)
+        return found, (words >> np.uint64(bits)).view(np.uint8)[::_WORD]
 
     def varints(self, places: Places) -> tuple[Numbers, Places]:
         """Decode the varint at each place, and its size; raise `UnevenError` if one takes over 64 bits."""
