@@ -41,7 +41,7 @@ from tests.chaos.session import open_session
 from tests.chaos.trouble import Trouble
 from tests.flows import NUMBERED, QUERIES, read_queue
 from yt_exactly_once import RetryPolicy, TransactionalSink, config, register_source
-from yt_exactly_once.demo.messages import Report
+from yt_exactly_once.demo.child import Report
 from yt_exactly_once.demo.nursery import open_nursery
 from yt_exactly_once.observability import Listener
 from yt_exactly_once.spark.sink import sender

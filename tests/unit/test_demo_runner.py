@@ -10,10 +10,9 @@ from rich.console import Console
 
 from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.demo import runner
-from yt_exactly_once.demo.child import ChildFailedError
+from yt_exactly_once.demo.child import ERROR, EVENT, QUERY, QUERY_FAILED, ChildFailedError
 from yt_exactly_once.demo.display import Display
 from yt_exactly_once.demo.layout import QUERIES
-from yt_exactly_once.demo.messages import ERROR, EVENT, QUERY, QUERY_FAILED
 from yt_exactly_once.demo.schedule import LAST_LIFE_ROWS, Kind, Moment
 from yt_exactly_once.observability import Event
 

@@ -1,4 +1,4 @@
-"""A driver as a child process: started, listened to, and killed with everything it has started.
+"""A driver as a child process: told its work, listened to, and killed with everything it has started.
 
 The demo kills drivers, and so do the crash tests. A Spark driver is several processes: Python, the JVM, and
 the daemon of the Python workers, which makes itself a process group of its own. The session they share is
@@ -12,15 +12,30 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import yt_exactly_once
+from yt_exactly_once.demo.layout import Query
 from yt_exactly_once.errors import ExactlyOnceError
+from yt_exactly_once.observability import Listener
+
+EVENT = "event"
+QUERY = "query"
+SESSION_READY = "session.ready"
+"""Told once per life, when Spark is up."""
+QUERY_FAILED = "query.failed"
+"""The last thing a life tells that did not end by a kill; carries the error."""
+ERROR = "error"
+
+_TOLD_FIELDS = ("batch", "rows", "reason")
 
 _PROC = Path("/proc")
 _DEATH_SECONDS = 30.0
@@ -166,3 +181,36 @@ def _environment() -> dict[str, str]:
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a child does, as a line on its standard input. Before it, the child knows no cluster."""
+
+    proxies: list[str]
+    mode: str
+    backend: str
+    rows_per_partition: int
+
+
+class Report:
+    """Tells the parent what happens, by a pipe that the JVM does not inherit."""
+
+    def __init__(self, descriptor: int) -> None:
+        os.set_inheritable(descriptor, False)
+        self._pipe = Connection(descriptor, readable=False)
+        self._lock = threading.Lock()
+
+    def tell(self, event: str, **fields: Any) -> None:
+        """Send one event; each query tells from a thread of its own."""
+        with self._lock:
+            self._pipe.send({EVENT: event, **fields})
+
+    def of(self, query: Query) -> Listener:
+        """Return the listener of a query's sink."""
+
+        def listen(event: str, fields: dict[str, Any]) -> None:
+            told = {name: fields[name] for name in _TOLD_FIELDS if name in fields}
+            self.tell(event, **(told | {QUERY: query.name}))
+
+        return listen

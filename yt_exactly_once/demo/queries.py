@@ -25,7 +25,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 from yt_exactly_once import TransactionalSink, register_source
-from yt_exactly_once.demo import layout, messages
+from yt_exactly_once.demo import layout
+from yt_exactly_once.demo.child import QUERY_FAILED, SESSION_READY, Report, Work
 from yt_exactly_once.demo.data import read_airlines
 from yt_exactly_once.demo.nursery import open_nursery
 from yt_exactly_once.observability import LOGGER_NAME
@@ -62,17 +63,17 @@ def main(arguments: list[str]) -> int:
     orders = _listen()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger(LOGGER_NAME).setLevel("INFO")
-    report = messages.Report(options["report"])
+    report = Report(options["report"])
     spark = _session(files)
     register_source(spark)
     # As Arrow, the JVM has them. From a list, each batch would run a Python function to read them again.
     airlines = spark.createDataFrame(read_airlines())
-    work = messages.Work(**json.loads(orders.get()))
-    report.tell(messages.SESSION_READY)
+    work = Work(**json.loads(orders.get()))
+    report.tell(SESSION_READY)
     try:
         _run_to_the_end(spark, airlines, files, work, report)
     except StreamingQueryException as error:
-        report.tell(messages.QUERY_FAILED, error=str(error).partition(_SPARK_DETAILS)[0])
+        report.tell(QUERY_FAILED, error=str(error).partition(_SPARK_DETAILS)[0])
         return 1
     finally:
         for query in spark.streams.active:
@@ -82,11 +83,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _run_to_the_end(
-    spark: SparkSession,
-    airlines: DataFrame,
-    files: layout.DataDir,
-    work: messages.Work,
-    report: messages.Report,
+    spark: SparkSession, airlines: DataFrame, files: layout.DataDir, work: Work, report: Report
 ) -> None:
     # Each query talks to a proxy of its own; the two share one store.
     first, last = work.proxies[0], work.proxies[-1]
@@ -176,7 +173,7 @@ def _session(files: layout.DataDir) -> SparkSession:
     )
 
 
-def _read(spark: SparkSession, query: layout.Query, work: messages.Work, proxy: str) -> DataFrame:
+def _read(spark: SparkSession, query: layout.Query, work: Work, proxy: str) -> DataFrame:
     return (
         spark.readStream.format("yt")
         .option("proxy", proxy)
@@ -193,8 +190,8 @@ def _start(
     frame: DataFrame,
     query: layout.Query,
     files: layout.DataDir,
-    work: messages.Work,
-    report: messages.Report,
+    work: Work,
+    report: Report,
     *,
     proxy: str,
     output_mode: str,

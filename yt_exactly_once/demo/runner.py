@@ -17,8 +17,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from yt_exactly_once.demo import data, expected, layout, messages, verify
-from yt_exactly_once.demo.child import Child
+from yt_exactly_once.demo import data, expected, layout, verify
+from yt_exactly_once.demo.child import ERROR, EVENT, QUERY, QUERY_FAILED, SESSION_READY, Child, Work
 from yt_exactly_once.demo.display import Display
 from yt_exactly_once.demo.schedule import LAST_LIFE_ROWS, Countdown, Moment, moments, rows_per_batch
 from yt_exactly_once.errors import ConfigError
@@ -193,7 +193,7 @@ class Supervision:
         return Child(_CHILD, argument, self._files.log)
 
     def _work(self) -> str:
-        work = messages.Work(
+        work = Work(
             proxies=self._proxies,
             mode=self._options.mode.value,
             backend=self._options.backend,
@@ -219,7 +219,7 @@ class Supervision:
                 ) from None
             if event is not None:
                 now = time.monotonic()
-                countdown.notice(event[messages.EVENT], now)
+                countdown.notice(event[EVENT], now)
                 if countdown.is_over(now):
                     # Before anything is drawn: what it is to hit may take a millisecond.
                     child.kill()
@@ -242,15 +242,15 @@ class Supervision:
             _BusyMachineError: of a kind that a new start may repair.
         """
         self._display.noticed(event)
-        if event[messages.EVENT] == messages.QUERY_FAILED:
-            if _NO_WORKER in event[messages.ERROR]:
-                raise _BusyMachineError(event[messages.ERROR])
-            raise child.failure("The queries failed", event[messages.ERROR])
-        if event[messages.EVENT] == messages.SESSION_READY:
+        if event[EVENT] == QUERY_FAILED:
+            if _NO_WORKER in event[ERROR]:
+                raise _BusyMachineError(event[ERROR])
+            raise child.failure("The queries failed", event[ERROR])
+        if event[EVENT] == SESSION_READY:
             self._display.say("Spark is up, the queries run")
-        elif event[messages.EVENT] in {Event.BATCH_COMMITTED, Event.BATCH_SKIPPED}:
+        elif event[EVENT] in {Event.BATCH_COMMITTED, Event.BATCH_SKIPPED}:
             self.replays += event.get("reason") == "replay"
-            name = event[messages.QUERY]
+            name = event[QUERY]
             self._done[name] = max(self._done[name], event["batch"] + 1)
             self._display.advance(_task(name), self._done[name])
 
