@@ -368,19 +368,6 @@ def test_versioned_lookup_lists_every_version(client, tmp):
     assert before.attributes["delete_timestamps"] == []
 
 
-@pytest.mark.only_over("http", "the C++ driver does not know the option")
-def test_lookup_puts_timestamps_beside_values(client, tmp):
-    """Whoever merges copies of a table asks for them."""
-    path = create(client, f"{tmp}/t")
-    before = client.generate_timestamp()
-    client.insert_rows(path, [{"k": 1, "v": "x"}])
-    (row,) = client.lookup_rows(path, [{"k": 1}, {"k": 2}], with_timestamps=True)
-    assert list(row) == ["k", "v", "$timestamp:v"]
-    assert row["$timestamp:v"] > before
-    with pytest.raises(YtResponseError):
-        lookup(client, path, 1, with_timestamps=True, versioned=True)
-
-
 def test_missing_and_static_tables_are_told_apart(client, tmp):
     """A path that leads nowhere is a resolve error inside, a static table is not dynamic."""
     with refused(500) as caught:

@@ -42,7 +42,7 @@ def test_statistics_come_on_request(client: Any, table: str) -> None:
 @pytest.mark.parametrize(
     ("options", "remedy"),
     [
-        ({"versioned_read_options": {"read_mode": "latest_timestamp"}}, "look the rows up"),
+        ({"versioned_read_options": {"read_mode": "latest_timestamp"}}, "versioned=True"),
         ({"use_canonical_null_relations": True}, "say is_null"),
         ({"merge_versioned_rows": False}, "look the rows up"),
     ],

@@ -155,10 +155,6 @@ def test_each_value_has_the_timestamp_of_its_own_write(run):
                 [2, None, None],
                 [None, 3, None],
             ]
-        options = {"versioned_read_options": {"read_mode": "latest_timestamp"}}
-        found = run("lookup_rows", [{"k": 1}, {"k": 2}], **options, **keys)
-        moments = [[row[f"$timestamp:{name}"] for name in "uvw"] for row in found]
-        assert moments == [[second, first, None], [None, second, None]]
 
 
 def test_many_rows_go_into_columns_of_any_name(run):

@@ -14,9 +14,9 @@ from yt_exactly_once.local.commands.sessions import (
     note_access,
     read_moments,
     reading,
+    refuse_timestamps,
     table_of,
     transaction_of,
-    wants_timestamps,
 )
 from yt_exactly_once.local.cypress import permissions, ypath
 from yt_exactly_once.local.cypress.view import View
@@ -25,7 +25,7 @@ from yt_exactly_once.local.ql.coverage import Reading, tablets_in
 from yt_exactly_once.local.tables.layout import TableLayout
 from yt_exactly_once.local.tables.schema import Column
 from yt_exactly_once.local.tables.vectors import StoredRows
-from yt_exactly_once.local.tablets import modifications, query_rows, reads, validation, versions
+from yt_exactly_once.local.tablets import modifications, query_rows, reads, validation
 from yt_exactly_once.local.tablets.access import check_readable, open_table
 from yt_exactly_once.local.tablets.appends import apply_due
 
@@ -88,7 +88,8 @@ def lock_rows(context: Context) -> dict[str, Any]:
     input_type="tabular",
     output_type="tabular",
     heavy=True,
-    partial="old versions are kept for ten minutes; a write that aggregates counts as its result",
+    partial="old versions are kept for ten minutes; a write that aggregates counts as its result;"
+    " no timestamps beside values but those of versioned=true",
 )
 def lookup_rows(context: Context) -> Rows:
     """Read rows of a sorted table by key, at the start of the transaction if there is one."""
@@ -101,8 +102,11 @@ def lookup_rows(context: Context) -> Rows:
     keys = modifications.keys_of(layout, encoded)
     check_readable(layout, layout.tablets_of(keys))
     columns = _chosen_columns(layout, parameters.get("column_names"))
-    read = _reader(parameters)
-    if read is reads.lookup and not keep and len(keys) >= _MANY_KEYS:
+    refuse_timestamps(parameters)
+    read: Any = reads.lookup
+    if arguments.flag(parameters, "versioned"):
+        read = reads.versioned_lookup
+    elif not keep and len(keys) >= _MANY_KEYS:
         read = reads.lookup_stored
     note_access(context, layout.node_id)
     moments = read_moments(context)
@@ -115,16 +119,6 @@ def lookup_rows(context: Context) -> Rows:
         return Rows(found, columns)
     rows = list(found) if keep else [row for row in found if row is not None]
     return Rows(rows, columns)
-
-
-def _reader(parameters: dict[str, Any]) -> Any:
-    """Return the function that looks rows up, with versions or timestamps where they are wanted."""
-    stamped = wants_timestamps(parameters)
-    if not arguments.flag(parameters, "versioned"):
-        return reads.timestamped_lookup if stamped else reads.lookup
-    if stamped:
-        raise YtError("Versioned lookups do not support timestamp columns")
-    return versions.lookup
 
 
 def _sorted_table(context: Context, permission: str | None = None) -> TableLayout:
@@ -173,11 +167,7 @@ def select_rows(context: Context) -> Rows:
             "Queries over rows that are not merged are not supported by the embedded cluster;"
             " look the rows up with versioned=True"
         )
-    if wants_timestamps(context.parameters):
-        raise YtError(
-            "Timestamps beside the values of a query are not supported by the embedded cluster;"
-            " look the rows up"
-        )
+    refuse_timestamps(context.parameters)
     apply_due(context.proxy.store)
     try:
         with reading(context) as connection:

@@ -200,15 +200,19 @@ def check_moments(at: int | None, since: int | None) -> None:
         )
 
 
-def wants_timestamps(parameters: dict[str, Any]) -> bool:
-    """Tell whether `versioned_read_options` ask for a timestamp beside every value."""
+def refuse_timestamps(parameters: dict[str, Any]) -> None:
+    """Refuse `versioned_read_options` that ask for a timestamp beside every value."""
     options = arguments.mapping(
         parameters.get("versioned_read_options") or {}, "versioned_read_options"
     )
     mode = str(options.get("read_mode") or "default")
     if mode not in {"default", "latest_timestamp"}:
         raise YtError(f'Error parsing "read_mode": "{mode}" is not default or latest_timestamp')
-    return mode == "latest_timestamp"
+    if mode == "latest_timestamp":
+        raise YtError(
+            "Timestamps beside values are not supported by the embedded cluster; look the rows up"
+            " with versioned=True, where every value has its own"
+        )
 
 
 def conversions_of(context: Context, *, null_to_entity: bool = False) -> Conversions:

@@ -272,4 +272,4 @@ def _table(connection: sqlite3.Connection) -> TableLayout:
 
 
 def _commit(connection: sqlite3.Connection, batches: list[modifications.Batch]) -> None:
-    commit.apply(connection, batches, commit.Terms(REGISTRATIONS_ID, None, "full"))
+    commit.apply(connection, batches, commit.Terms(REGISTRATIONS_ID))

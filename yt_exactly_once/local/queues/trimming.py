@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.queues import consumers
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS, Store
 from yt_exactly_once.local.tables.layout import TableLayout
 from yt_exactly_once.local.tablets import blocks, modifications, reads, retention, validation
-from yt_exactly_once.local.tablets.access import check_readable, open_node, tablet_at
+from yt_exactly_once.local.tablets.access import check_readable, not_mounted, open_node, tablet_at
 from yt_exactly_once.local.tablets.appends import apply_due
 
 _LOGGER = logging.getLogger(__name__)
@@ -26,10 +26,8 @@ def trim(
     """Drop the rows of a mounted tablet before an index; a smaller index than before changes nothing."""
     tablet = tablet_at(layout, index)
     if tablet.state != "mounted":
-        raise YtError(
-            f'Cannot trim tablet {tablet.tablet_id} while it is in "{tablet.state}" state',
-            Code.TABLET_NOT_MOUNTED,
-            {"tablet_id": tablet.tablet_id, "is_tablet_unmounted": tablet.state == "unmounted"},
+        raise not_mounted(
+            tablet, f'Cannot trim tablet {tablet.tablet_id} while it is in "{tablet.state}" state'
         )
     _, total = reads.bounds(connection, layout, index)
     if trimmed_row_count > total:

@@ -69,12 +69,17 @@ def check_readable(layout: TableLayout, tablets: Iterable[Tablet]) -> None:
     """Refuse reads from tablets of a table that are not mounted."""
     for tablet in tablets:
         if not tablet.is_readable:
-            raise YtError(
+            raise not_mounted(
+                tablet,
                 f"Cannot read from tablet {tablet.tablet_id} of table {layout.path} "
                 f'while it is in "{tablet.state}" state',
-                Code.TABLET_NOT_MOUNTED,
-                {"tablet_id": tablet.tablet_id, "is_tablet_unmounted": tablet.state == "unmounted"},
             )
+
+
+def not_mounted(tablet: Tablet, message: str) -> YtError:
+    """Return the refusal of what a tablet does in another state only."""
+    attributes = {"tablet_id": tablet.tablet_id, "is_tablet_unmounted": tablet.state == "unmounted"}
+    return YtError(message, Code.TABLET_NOT_MOUNTED, attributes)
 
 
 def tablet_at(layout: TableLayout, index: int) -> Tablet:

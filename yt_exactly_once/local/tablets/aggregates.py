@@ -6,7 +6,6 @@ Functions on documents and on states of their own (`dict_sum`, `xdelta`, nested 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from sqlite3 import Connection
 from typing import Any
 
@@ -29,37 +28,16 @@ def register(connection: Connection) -> None:
 
 
 def combine(function: str, kind: str, current: Any, given: Any) -> Any:
-    """Combine two stored values."""
+    """Combine two stored values, as in `udf/*.c` of the server's query engine: NaN spreads in a sum only."""
     if current is None or given is None:
         return given if current is None else current
-    if kind == "double":
-        numbers = values.decode_double(current), values.decode_double(given)
-        return values.encode_double(_FUNCTIONS[function](kind, *numbers))
-    combined = _FUNCTIONS[function](kind, current, given)
-    if isinstance(combined, int):
+    if function == "first":
+        return current
+    if function == "sum" and kind != "double":
         # Integers wrap around as they do on the server.
-        return (combined + _TWO_63) % _TWO_64 - _TWO_63
-    return combined
-
-
-def _order(kind: str, value: Any) -> Any:
-    if kind == "uint64" and value < 0:
-        return value + _TWO_64
-    return value
-
-
-def _least(kind: str, current: Any, given: Any) -> Any:
-    return given if _order(kind, current) >= _order(kind, given) else current
-
-
-def _greatest(kind: str, current: Any, given: Any) -> Any:
-    return given if _order(kind, current) <= _order(kind, given) else current
-
-
-_FUNCTIONS: dict[str, Callable[[str, Any, Any], Any]] = {
-    "sum": lambda _kind, current, given: current + given,
-    "min": _least,
-    "max": _greatest,
-    "first": lambda _kind, current, _given: current,
-}
-"""As in `udf/*.c` of the server's query engine: NaN spreads in a sum, and replaces nothing otherwise."""
+        return (current + given + _TWO_63) % _TWO_64 - _TWO_63
+    decode = values.DECODERS.get(kind)
+    left, right = (decode(each) if decode else each for each in (current, given))
+    if function == "sum":
+        return values.encode_double(left + right)
+    return given if (left >= right if function == "min" else left <= right) else current

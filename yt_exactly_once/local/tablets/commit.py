@@ -23,6 +23,7 @@ from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS, last_timestamp, next_timestamp
 from yt_exactly_once.local.tables.layout import TableLayout, Tablet
 from yt_exactly_once.local.tablets import appends, counters, retention, sorted_writes
+from yt_exactly_once.local.tablets.access import not_mounted
 from yt_exactly_once.local.tablets.catalog import find_layout
 from yt_exactly_once.local.tablets.modifications import Batch, Part
 
@@ -45,15 +46,15 @@ class Manner:
     max_duration: float = math.inf
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Terms:
-    """Who commits, and how.
+    """Who commits, and how: a transaction, or what stands for one.
 
     Attributes:
-        transaction_id: id for error attributes.
+        id: of the transaction.
+        atomicity: `full`, or `none` for a transaction without conflicts.
         start_timestamp: the moment the transaction has read at; None when it has not read anything,
             so that nothing can have changed under it.
-        atomicity: `full`, or `none` for a transaction without conflicts.
         started: unix time at which the transaction started; the last commit before that, which
             `start_timestamp` is, may be much older.
         manner: how the cluster commits.
@@ -61,9 +62,9 @@ class Terms:
         user: who must be allowed to write each table.
     """
 
-    transaction_id: str
-    start_timestamp: int | None
-    atomicity: str
+    id: str
+    atomicity: str = "full"
+    start_timestamp: int | None = None
     started: float = field(default_factory=time.time)
     manner: Manner = field(default_factory=Manner)
     prerequisites: tuple[str, ...] = ()
@@ -178,10 +179,8 @@ def _choose(target: _Target, batch: Batch, fallback: int) -> None:
 
 def _check_mounted(layout: TableLayout, tablet: Tablet) -> None:
     if tablet.state != "mounted":
-        raise YtError(
-            f'Tablet {tablet.tablet_id} of table {layout.path} is in "{tablet.state}" state',
-            Code.TABLET_NOT_MOUNTED,
-            {"tablet_id": tablet.tablet_id, "is_tablet_unmounted": tablet.state == "unmounted"},
+        raise not_mounted(
+            tablet, f'Tablet {tablet.tablet_id} of table {layout.path} is in "{tablet.state}" state'
         )
 
 
@@ -276,9 +275,7 @@ def _check_not_full(connection: Connection, target: _Target, limit: int) -> None
 def _write_sorted(
     connection: Connection, target: _Target, terms: Terms, start: int, timestamp: int
 ) -> None:
-    writer = sorted_writes.SortedWriter(
-        connection, target.layout, terms.transaction_id, start, timestamp
-    )
+    writer = sorted_writes.SortedWriter(connection, target.layout, terms.id, start, timestamp)
     layout = target.layout
     keys = [key for batch in target.batches for key in batch.keys]
     tablets = layout.tablets_of(keys)

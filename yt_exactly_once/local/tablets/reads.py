@@ -7,16 +7,17 @@ snapshot of a transaction, or the newest state.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from sqlite3 import Connection
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from yt import yson
+from yt.yson import YsonUint64
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.tables import stamps, values, vectors
-from yt_exactly_once.local.tables.layout import TableLayout
+from yt_exactly_once.local.tables.layout import VERSION_COLUMNS, TableLayout, quote
 from yt_exactly_once.local.tables.schema import Column
 from yt_exactly_once.local.tables.vectors import StoredRows
 from yt_exactly_once.local.tablets import blocks, counters, retention, row_images, row_results
@@ -29,9 +30,6 @@ LATEST_TIMESTAMPS_FROM = 0x3FFFFFFFFFFFFF00
 """From here on timestamps are names: newest, synchronously or asynchronously committed."""
 
 _KEYS_PER_SELECT = 500
-
-_TIMESTAMP = Column("$ts", "uint64", "uint64", required=False)
-_STAMPS = Column("$stamps", "string", "string", required=False)
 
 INDEX_COLUMNS = tuple(
     Column(name, "int64", "int64", required=True) for name in ("$tablet_index", "$row_index")
@@ -115,26 +113,6 @@ def fetch(
     return found
 
 
-def timestamped_lookup(
-    connection: Connection, layout: TableLayout, keys: Sequence[bytes], columns: Sequence[Column]
-) -> list[Row | None]:
-    """Return rows as `lookup` does, with a column `$timestamp:x` for every value column `x`."""
-    places = [layout.value_columns.index(column) for column in columns if not column.is_key]
-    moments = [
-        replace(_TIMESTAMP, name=f"$timestamp:{layout.value_columns[place].name}")
-        for place in places
-    ]
-    found = fetch(connection, layout, keys, (*columns, _TIMESTAMP, _STAMPS))
-    stamped = []
-    for key in keys:
-        if key in found:
-            *row, timestamp, each = found[key]
-            every = stamps.every(each, timestamp, len(layout.value_columns))
-            stamped.append((*row, *(every[place] or None for place in places)))
-    rows = iter(values.decode_rows((*columns, *moments), stamped))
-    return [next(rows) if key in found else None for key in keys]
-
-
 def read_range(
     connection: Connection,
     layout: TableLayout,
@@ -198,3 +176,61 @@ def cell(
         found: int | None = rows.arrays[place][0].as_py()
         return found
     return None
+
+
+def versioned_lookup(
+    connection: Connection, layout: TableLayout, keys: Sequence[bytes], columns: Sequence[Column]
+) -> list[Any]:
+    """Return one row per key in the order of the keys, None where there is none.
+
+    A value column holds a list of values, the newest first, each with the attributes `timestamp` and
+    `aggregate`; the row has the attributes `write_timestamps` and `delete_timestamps`.
+    """
+    names = [*map(quote, VERSION_COLUMNS[1:]), *map(quote, layout.sql_names)]
+    until = LATEST_TIMESTAMPS_FROM if layout.read_timestamp is None else layout.read_timestamp
+    query = " UNION ALL ".join(
+        f'SELECT {", ".join(names)} FROM {quote(table)} WHERE "$key" = ?1 AND "$ts" BETWEEN ?2 AND ?3'
+        for table in (layout.sql_table, layout.history_table)
+    )
+    found = []
+    for key in keys:
+        bounds = (key, layout.retention_timestamp, until)
+        versions = connection.execute(f"{query} ORDER BY 1 DESC", bounds).fetchall()
+        found.append(_versions(layout, columns, versions) if versions else None)
+    return found
+
+
+def _versions(
+    layout: TableLayout, columns: Sequence[Column], versions: Sequence[tuple[Any, ...]]
+) -> Any:
+    deleted = [version[0] for version in versions if version[1]]
+    written = [
+        (stamps.every(each, timestamp, len(layout.value_columns)), row[len(layout.key_columns) :])
+        for timestamp, is_deleted, each, *row in versions
+        if not is_deleted
+    ]
+    shown: dict[str, Any] = {
+        column.name: values.decode_value(column, versions[0][len(VERSION_COLUMNS) - 1 + place])
+        for place, column in enumerate(layout.key_columns)
+        if column in columns
+    }
+    moments: set[int] = set()
+    for place, column in enumerate(layout.value_columns):
+        # The oldest version may hold a value of one that is no longer kept.
+        cells = {stamped[place]: row[place] for stamped, row in written if stamped[place]}
+        moments |= cells.keys()
+        if cells and column in columns:
+            shown[column.name] = [
+                yson.to_yson_type(
+                    values.decode_value(column, cell),
+                    {"timestamp": YsonUint64(moment), "aggregate": False},
+                )
+                for moment, cell in cells.items()
+            ]
+    return yson.to_yson_type(
+        shown,
+        {
+            "write_timestamps": [YsonUint64(each) for each in sorted(moments, reverse=True)],
+            "delete_timestamps": [YsonUint64(each) for each in deleted],
+        },
+    )

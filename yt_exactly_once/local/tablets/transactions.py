@@ -21,16 +21,15 @@ from yt_exactly_once.local.tablets.commit import Manner
 from yt_exactly_once.local.tablets.modifications import Batch
 
 DEFAULT_TIMEOUT_SECONDS = 30.0
+_LOOK_EVERY_SECONDS = 1.0
 
 _ACTIVE, _COMMITTING, _COMMITTED, _ABORTED = "active", "committing", "committed", "aborted"
 
 
-class TabletTransaction:
+class TabletTransaction(commit.Terms):
     """One transaction; a command's own one takes its snapshot at its first read.
 
     Attributes:
-        id: a new one unless one was chosen.
-        atomicity: `full` or `none`.
         timeout: length of the lease in seconds.
         progress: last sequence number pushed here per producer, queue and session.
         deadline: when the pool ends it, on the clock of the pool.
@@ -48,23 +47,17 @@ class TabletTransaction:
     ) -> None:
         kind = "atomic" if atomicity == "full" else "non_atomic"
         # Clients recognise the id of a tablet transaction by its type.
-        self.id = transaction_id or make_id(f"{kind}_tablet_transaction")
-        self.atomicity = atomicity
+        own_id = transaction_id or make_id(f"{kind}_tablet_transaction")
+        start = None if snapshot is None else snapshot.timestamp
+        super().__init__(own_id, atomicity, start, time.time(), user=user)
         self.timeout = timeout
         self.progress: dict[tuple[str, str, str], int] = {}
         self.lock = threading.Lock()
         self.state = _ACTIVE
         self.deadline = math.inf
-        self._user = user
-        self._started = time.time()
         self._store = store
         self._snapshot = snapshot
         self._batches: list[Batch] = []
-
-    @property
-    def start_timestamp(self) -> int | None:
-        """The moment it reads at; None before the first read of a command's own transaction."""
-        return None if self._snapshot is None else self._snapshot.timestamp
 
     @property
     def written(self) -> frozenset[str]:
@@ -84,6 +77,7 @@ class TabletTransaction:
             self._check_active("Cannot read since")
             if self._snapshot is None:
                 self._snapshot = self._store.snapshot()
+                self.start_timestamp = self._snapshot.timestamp
             snapshot = self._snapshot
         with snapshot.lock:
             if self.state != _ACTIVE:
@@ -102,8 +96,9 @@ class TabletTransaction:
         with self.lock:
             self._check_active("Cannot commit since")
             self.state = _COMMITTING
+        self.manner, self.prerequisites = manner, tuple(prerequisites)
         try:
-            timestamp = self._apply(manner, prerequisites)
+            timestamp = self._apply()
         except YtError as error:
             self.state = _ABORTED
             raise YtError(f"Error committing transaction {self.id}", inner=[error]) from error
@@ -122,23 +117,14 @@ class TabletTransaction:
             self.state = _ABORTED
         self._release()
 
-    def _apply(self, manner: Manner, prerequisites: Sequence[str]) -> int:
+    def _apply(self) -> int:
         if not self._batches:
             with self._store.read() as connection:
                 return last_timestamp(connection)
-        terms = commit.Terms(
-            self.id,
-            self.start_timestamp,
-            self.atomicity,
-            self._started,
-            manner,
-            tuple(prerequisites),
-            self._user,
-        )
         # A reader of older pages would keep the log of SQLite from ever beginning at its start again.
         self._close_snapshot()
         with self._store.write() as connection:
-            return commit.apply(connection, self._batches, terms)
+            return commit.apply(connection, self._batches, self)
 
     def _release(self) -> None:
         self._batches = []
@@ -182,10 +168,9 @@ class TransactionPool:
         self._max_timeout = max_timeout
         self._clock = clock
         self._entries: dict[str, TabletTransaction] = {}
-        self._changed = threading.Condition()
-        self._next_look = math.inf
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
         self._reaper: threading.Thread | None = None
-        self._closed = False
 
     def start(
         self,
@@ -209,7 +194,7 @@ class TransactionPool:
             timeout=min(timeout, self._max_timeout),
             user=user,
         )
-        with self._changed:
+        with self._lock:
             if transaction.id in self._entries:
                 transaction.abort()
                 raise YtError(
@@ -218,16 +203,15 @@ class TransactionPool:
                 )
             transaction.deadline = self._clock() + transaction.timeout
             self._entries[transaction.id] = transaction
-            self._start_reaper()
-            # Waking a thread costs more than all else here.
-            if transaction.deadline < self._next_look:
-                self._changed.notify()
+            if self._reaper is None:
+                self._reaper = threading.Thread(target=self._reap, name="leases", daemon=True)
+                self._reaper.start()
         return transaction
 
     def get(self, transaction_id: str) -> TabletTransaction:
         """Return a transaction and renew its lease; raise `YtError` 11000 when it is not here."""
         self.expire()
-        with self._changed:
+        with self._lock:
             found = self._entries.get(transaction_id)
             if found is None:
                 raise not_found(transaction_id)
@@ -269,18 +253,18 @@ class TransactionPool:
     def ids(self) -> list[str]:
         """Return the ids of the transactions that are alive here."""
         self.expire()
-        with self._changed:
+        with self._lock:
             return list(self._entries)
 
     def written(self, transaction_id: str) -> frozenset[str]:
         """Return the paths of the tables that a transaction has buffered rows for; none if it is not here."""
-        with self._changed:
+        with self._lock:
             found = self._entries.get(transaction_id.lower())
             return frozenset() if found is None else found.written
 
     def expire(self) -> None:
         """Abort every transaction whose lease has run out."""
-        with self._changed:
+        with self._lock:
             now = self._clock()
             late = [t for t in self._entries.values() if t.deadline <= now]
             late = [t for t in late if t.state != _COMMITTING]
@@ -291,34 +275,21 @@ class TransactionPool:
 
     def close(self) -> None:
         """Abort everything, as the end of the process would."""
-        with self._changed:
-            self._closed = True
+        with self._lock:
             entries, self._entries = list(self._entries.values()), {}
-            self._changed.notify()
+        self._closing.set()
         for entry in entries:
             _abort_quietly(entry)
         if self._reaper is not None:
             self._reaper.join()
 
     def _forget(self, transaction_id: str) -> None:
-        with self._changed:
+        with self._lock:
             self._entries.pop(transaction_id, None)
-
-    def _start_reaper(self) -> None:
-        if self._reaper is None:
-            self._reaper = threading.Thread(target=self._reap, name="leases", daemon=True)
-            self._reaper.start()
 
     def _reap(self) -> None:
         """Close snapshots of forgotten transactions, which would keep the log of SQLite growing."""
-        while True:
-            with self._changed:
-                if self._closed:
-                    return
-                now = self._clock()
-                deadlines = [entry.deadline for entry in self._entries.values()]
-                self._next_look = max(min(deadlines, default=math.inf), now + 0.05)
-                self._changed.wait(self._next_look - now if deadlines else None)
+        while not self._closing.wait(_LOOK_EVERY_SECONDS):
             self.expire()
 
 
