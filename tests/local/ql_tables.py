@@ -16,23 +16,29 @@ class Tables:
     """A few tables, and queries over them."""
 
     def __init__(self, folder: Path) -> None:
-        self._run = Commands(folder)
+        self.run = Commands(folder)
 
     def create(
-        self, path: str, schema: Iterable[Mapping[str, Any]], rows: Iterable[Mapping[str, Any]] = ()
+        self,
+        path: str,
+        schema: Iterable[Mapping[str, Any]],
+        rows: Iterable[Mapping[str, Any]] = (),
+        **attributes: Any,
     ) -> None:
         """Create a table; rows of an ordered one may name their tablet in `$tablet_index`."""
         given, rows = [dict(column) for column in schema], list(rows)
         placed = [row if "sort_order" in given[0] else {"$tablet_index": 0, **row} for row in rows]
         tablets = 1 + max((row.get("$tablet_index", 0) for row in placed), default=0)
-        self._run.table(path, given, **({"tablet_count": tablets} if tablets > 1 else {}))
+        if tablets > 1:
+            attributes["tablet_count"] = tablets
+        self.run.table(path, given, **attributes)
         self.insert(path, *placed)
 
     def insert(self, path: str, *rows: Mapping[str, Any]) -> None:
-        self._run("insert_rows", rows, path=path)
+        self.run("insert_rows", rows, path=path)
 
     def select(self, query: str, **options: Any) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = self._run("select_rows", query=query, **options)
+        rows: list[dict[str, Any]] = self.run("select_rows", query=query, **options)
         return rows
 
     def column(self, query: str, **options: Any) -> list[Any]:
@@ -53,7 +59,7 @@ class Tables:
     def scans(self, run: Callable[[], object]) -> bool:
         """Tell whether SQLite reads the whole of a sorted table in what a piece of code runs."""
         seen: list[str] = []
-        with self._run.proxy.store.read() as connection:
+        with self.run.proxy.store.read() as connection:
             connection.set_trace_callback(seen.append)
             run()
             connection.set_trace_callback(None)
@@ -63,7 +69,7 @@ class Tables:
         return any("SCAN s_" in str(step[-1]) for plan in plans for step in plan)
 
     def close(self) -> None:
-        self._run.close()
+        self.run.close()
 
 
 @contextmanager

@@ -228,22 +228,6 @@ def test_requests_are_counted_by_path(cluster, client):
     assert not any(path.startswith("/local") for path in met)
 
 
-def test_many_clients_at_once_lose_nothing(cluster, tmp):
-    """Writers on both proxies take turns on the store."""
-
-    def write(index):
-        client = cluster.client(index % 2)
-        for number in range(25):
-            client.set(f"{tmp}/{index}-{number}", number)
-
-    writers = [threading.Thread(target=write, args=(index,)) for index in range(8)]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join()
-    assert len(cluster.client().list(tmp)) == 200
-
-
 def test_data_of_another_version_are_refused(tmp_path):
     """The error names the directory, both formats and what to do."""
     with contextlib.closing(sqlite3.connect(tmp_path / "store.sqlite3")) as store:

@@ -46,13 +46,6 @@ def test_lost_request_or_answer_is_a_reset(cluster, client, put, tmp, action, wr
     assert bool(client.exists(f"{tmp}/x")) is written
 
 
-def test_retry_after_a_lost_answer_is_not_done_twice(cluster, client, tmp):
-    """The ordinary client repeats with the same mutation id and gets the kept answer."""
-    cluster.inject("lose_answer", "create")
-    node_id = client.create("map_node", f"{tmp}/x")
-    assert client.get(f"{tmp}/x/@id") == node_id
-
-
 def test_unavailable_proxy_says_when_to_come_back(cluster, raw, tmp):
     """503 with Retry-After and a retriable code; nothing is executed."""
     cluster.inject("unavailable", "set", match={"path": f"{tmp}/x"})

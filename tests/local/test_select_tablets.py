@@ -1,54 +1,32 @@
 """Reads touch the tablets they need, and only a needed tablet that is not mounted fails them."""
 
-import uuid
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from yt.wrapper import YtResponseError
 
-from yt_exactly_once.local import LocalCluster
-from yt_exactly_once.local.errors import Code
+from tests.contract.tables import columns, key_columns
+from tests.local.ql_tables import Tables, opened
+from yt_exactly_once.local.errors import Code, YtError
 
-SORTED = "sorted"
-ORDERED = "ordered"
-HASHED = "hashed"
-LAST = {"first_tablet_index": 2, "last_tablet_index": 2, "sync": True}
-
-
-def key(name: str, **more: Any) -> dict[str, Any]:
-    return {"name": name, "type": "int64", "sort_order": "ascending", **more}
-
-
-VALUE = {"name": "v", "type": "int64"}
+SORTED, ORDERED, HASHED = "//sorted", "//ordered", "//hashed"
+LAST = {"first_tablet_index": 2, "last_tablet_index": 2}
 
 
 @pytest.fixture(scope="module")
-def client(cluster: LocalCluster) -> Any:
-    """A client that reports a tablet that is not mounted at once."""
-    return cluster.client(dynamic_table_retries={"enable": False})
-
-
-@pytest.fixture(scope="module")
-def tables(client: Any) -> str:
-    """Return the folder of tables with three tablets; the last one of each is not mounted."""
-    folder = f"//tmp/select-tablets-{uuid.uuid4().hex[:8]}"
-    client.create("map_node", folder)
-
-    def create(name: str, schema: list[dict[str, Any]], rows: list[Any], **layout: Any) -> None:
-        path = f"{folder}/{name}"
-        client.create("table", path, attributes={"dynamic": True, "schema": schema})
-        client.reshard_table(path, sync=True, **layout)
-        client.mount_table(path, sync=True)
-        client.insert_rows(path, rows)
-        client.unmount_table(path, **LAST)
-
-    pivots = {"pivot_keys": [[], [3], [5]]}
+def tables() -> Iterator[Tables]:
+    """Tables with three tablets; the last one of each is not mounted."""
+    pivots, value = {"pivot_keys": [[], [3], [5]]}, columns(v="int64")
+    (computed,) = key_columns(h="int64")
+    hashed = [{**computed, "expression": "k * 2"}, *key_columns(k="int64"), *value]
     rows = [{"a": a, "b": b, "v": 10 * a + b} for a in range(7) for b in range(2)]
-    create(SORTED, [key("a"), key("b"), VALUE], rows, **pivots)
-    create(ORDERED, [VALUE], [{"$tablet_index": i, "v": i} for i in range(3)], tablet_count=3)
-    hashed = [key("h", expression="k * 2"), key("k"), VALUE]
-    create(HASHED, hashed, [{"k": k, "v": k} for k in range(4)], **pivots)
-    return folder
+    with opened() as found:
+        found.create(SORTED, [*key_columns(a="int64", b="int64"), *value], rows, **pivots)
+        found.create(ORDERED, value, [{"$tablet_index": i, "v": i} for i in range(3)])
+        found.create(HASHED, hashed, [{"k": k, "v": k} for k in range(4)], **pivots)
+        for path in (SORTED, ORDERED, HASHED):
+            found.run("unmount_table", path=path, **LAST)
+        yield found
 
 
 # What conditions say of the key, test_ql_ranges.py shows; here some of them meet tablets.
@@ -73,36 +51,37 @@ FAILING = [
 ]
 
 
-@pytest.mark.parametrize(("name", "condition"), FINE)
+@pytest.mark.parametrize(("path", "condition"), FINE)
 def test_tablet_outside_of_the_ranges_may_be_unmounted(
-    client: Any, tables: str, name: str, condition: str
+    tables: Tables, path: str, condition: str
 ) -> None:
     """The condition keeps the query away from it."""
-    path = f"{tables}/{name}"
-    found = list(client.select_rows(f"* from [{path}] where {condition}"))
-    client.mount_table(path, sync=True)
-    whole = list(client.select_rows(f"* from [{path}] where {condition}"))
-    client.unmount_table(path, **LAST)
-    assert found == whole
+    query = f"* from [{path}] where {condition}"
+    found = tables.select(query)
+    tables.run("mount_table", path=path)
+    assert found == tables.select(query)
+    tables.run("unmount_table", path=path, **LAST)
 
 
-@pytest.mark.parametrize(("name", "condition"), FAILING)
+@pytest.mark.parametrize(("path", "condition"), FAILING)
 def test_tablet_inside_of_the_ranges_must_be_mounted(
-    client: Any, tables: str, name: str, condition: str
+    tables: Tables, path: str, condition: str
 ) -> None:
     """It fails the query even if no row would have been found there."""
-    with pytest.raises(YtResponseError, match='while it is in "unmounted" state') as caught:
-        list(client.select_rows(f"* from [{tables}/{name}] where {condition}"))
-    assert caught.value.contains_code(Code.TABLET_NOT_MOUNTED)
+    error = tables.refusal(f"* from [{path}] where {condition}")
+    assert error.contains(Code.TABLET_NOT_MOUNTED)
+    assert 'while it is in "unmounted" state' in str(error)
 
 
-def test_lookup_needs_the_tablets_of_its_keys(client: Any, tables: str) -> None:
+def test_lookup_needs_the_tablets_of_its_keys(tables: Tables) -> None:
     """Computed columns count for the key."""
-    keys = [{"a": 4, "b": 0}, {"a": 0, "b": 1}]
-    found = client.lookup_rows(f"{tables}/{SORTED}", keys)
-    assert [row["v"] for row in found] == [40, 1]
-    assert list(client.lookup_rows(f"{tables}/{HASHED}", [{"k": 1}])) == [{"h": 2, "k": 1, "v": 1}]
-    for name, wanted in ((SORTED, {"a": 5, "b": 0}), (HASHED, {"k": 3})):
-        with pytest.raises(YtResponseError) as caught:
-            list(client.lookup_rows(f"{tables}/{name}", [wanted]))
-        assert caught.value.contains_code(Code.TABLET_NOT_MOUNTED)
+
+    def look(path: str, *keys: dict[str, int]) -> list[dict[str, Any]]:
+        return list(tables.run("lookup_rows", keys, path=path))
+
+    assert [row["v"] for row in look(SORTED, {"a": 4, "b": 0}, {"a": 0, "b": 1})] == [40, 1]
+    assert look(HASHED, {"k": 1}) == [{"h": 2, "k": 1, "v": 1}]
+    for path, wanted in ((SORTED, {"a": 5, "b": 0}), (HASHED, {"k": 3})):
+        with pytest.raises(YtError) as caught:
+            look(path, wanted)
+        assert caught.value.contains(Code.TABLET_NOT_MOUNTED)

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from yt import yson
 
 from tests.arrow_streams import stream_of
-from yt_exactly_once.local import commands
+from tests.in_process import Commands
 from yt_exactly_once.local.commands.registry import REGISTRY
 from yt_exactly_once.local.http.wire import Application
-from yt_exactly_once.local.proxy import Proxy
 
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "150"))
 ANSWER_SECONDS = 60
@@ -24,15 +23,14 @@ ANSWER_SECONDS = 60
 KEY = {"name": "k", "type": "int64", "sort_order": "ascending"}
 VALUE = {"name": "v", "type": "string"}
 SENTINEL = "//home/sentinel"
-ROWS = [{"k": number, "v": f"row {number}"} for number in range(5)]
+ROWS = [{"k": number, "v": b"row %d" % number} for number in range(5)]
 
 
-class Cluster:
+class Cluster(Commands):
     """One proxy in this process, spoken to through its ASGI application."""
 
-    def __init__(self, data_dir):
-        assert commands.VERSION
-        self.proxy = Proxy(data_dir, "localhost:1")
+    def __init__(self, folder):
+        super().__init__(folder)
         self.application = Application(self.proxy)
         self.loop = asyncio.new_event_loop()
 
@@ -67,17 +65,8 @@ class Cluster:
         found = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in start["headers"]}
         return start["status"], found, b"".join(piece.get("body", b"") for piece in rest)
 
-    def command(self, name, parameters, body=b""):
-        headers = {
-            "X-YT-Header-Format": b"<format=text>yson",
-            "X-YT-Parameters": yson.dumps(parameters, yson_format="text"),
-        }
-        status, _, answer = self.send("PUT", f"/api/v4/{name}", headers, body)
-        assert status == 200, answer
-        return answer
-
     def close(self):
-        self.proxy.close()
+        super().close()
         self.loop.close()
 
 
@@ -98,39 +87,28 @@ class _Transport:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
     running = Cluster(tmp_path_factory.mktemp("fuzz"))
-    _table(running, SENTINEL)
-    body = yson.dumps(ROWS, yson_type="list_fragment")
-    running.command("insert_rows", {"path": SENTINEL, "input_format": "yson"}, body)
+    running.table(SENTINEL, [KEY, VALUE])
+    running("insert_rows", ROWS, path=SENTINEL)
     yield running
     running.close()
 
 
-def _table(cluster, path, schema=(KEY, VALUE), **attributes):
-    given_attributes = {"dynamic": True, "schema": list(schema), **attributes}
-    created = {"type": "table", "path": path, "recursive": True, "ignore_existing": True}
-    cluster.command("create", {**created, "attributes": given_attributes})
-    cluster.command("mount_table", {"path": path})
-
-
 def _stage(cluster):
     """Make what a request may hit, as far as earlier requests have removed it."""
-    for name, schema in (("sorted", (KEY, VALUE)), ("queue", (VALUE,))):
-        exists = json.loads(cluster.command("exists", {"path": f"//tmp/{name}"}))["value"]
-        if not exists:
-            _table(cluster, f"//tmp/{name}", schema)
+    cluster("create", type="map_node", path="//tmp", ignore_existing=True)
+    for name, schema in (("sorted", [KEY, VALUE]), ("queue", [VALUE])):
+        if not cluster("exists", path=f"//tmp/{name}")["value"]:
+            cluster.table(f"//tmp/{name}", schema)
     for kind in ("queue_consumer", "queue_producer", "file", "map_node"):
-        path = f"//tmp/{kind}"
-        cluster.command("create", {"type": kind, "path": path, "ignore_existing": True})
+        cluster("create", type=kind, path=f"//tmp/{kind}", ignore_existing=True)
 
 
 def _check_whole(cluster):
-    listed = cluster.command("lookup_rows", {"path": SENTINEL, "output_format": "json"}, _KEYS)
-    assert [json.loads(line) for line in listed.splitlines()] == ROWS
+    assert cluster("lookup_rows", [{"k": row["k"]} for row in ROWS], path=SENTINEL) == ROWS
     with cluster.proxy.store.read() as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
-_KEYS = yson.dumps([{"k": row["k"]} for row in ROWS], yson_type="list_fragment")
 _PATHS = st.sampled_from(
     [
         "//tmp/sorted", "//tmp/queue", "//tmp/queue_consumer", "//tmp/queue_producer", "//tmp/file",
