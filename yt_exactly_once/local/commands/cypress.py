@@ -197,19 +197,18 @@ def lock(context: Context, connection: sqlite3.Connection) -> Any:
         raise YtError('Invalid lock mode "none"')
     if mode not in locks.MODES:
         raise YtError(f'Error parsing ELockMode value "{mode}"')
-    keys = {
-        name: None if parameters.get(name) is None else arguments.text(parameters[name], name)
-        for name in ("child_key", "attribute_key")
-    }
-    for name, key in keys.items():
-        if key is not None and mode != locks.SHARED:
+    keys: list[str | None] = []
+    for name in ("child_key", "attribute_key"):
+        given = parameters.get(name)
+        keys.append(None if given is None else arguments.text(given, name))
+        if given is not None and mode != locks.SHARED:
             raise YtError(f'"{name}" can only be specified for shared locks')
     _require_transaction(context)
     view = view_of(context, connection)
     node_id = tree.reach(view, path).id
     permissions.require(view, node_id, "read" if mode == locks.SNAPSHOT else "write")
-    waitable = arguments.flag(parameters, "waitable")
-    taken = locks.take(view, node_id, mode, **keys, waitable=waitable)
+    wanted = locks.Lock("", node_id, view.tx, mode, keys[0], keys[1], explicit=True)
+    taken = locks.take(view, wanted, waitable=arguments.flag(parameters, "waitable"))
     note_access(context, node_id)
     # A waiting lock sees no revision yet.
     revision = view.attribute(node_id, "revision") if taken.acquired else None

@@ -78,10 +78,8 @@ def write_table(context: Context) -> Any:
             compute=computed.fill,
             conversions=conversions_of(context),
         )
-        if upload.schema != static_rows.schema_of(node.attributes):
-            view.put_attribute(node.id, "schema", upload.schema.to_yson())
-        if upload.schema_mode != node.attributes["schema_mode"]:
-            view.put_attribute(node.id, "schema_mode", upload.schema_mode)
+        schema = upload.schema.to_yson()
+        view.put_attributes(node.id, {"schema": schema, "schema_mode": upload.schema_mode})
         clock.touch(view, node.id, "content")
     return {}
 
@@ -156,7 +154,14 @@ def concatenate(context: Context, connection: sqlite3.Connection) -> None:
     append = arguments.flag(dict(target.attributes), "append")
     parsed = [ypath.parse(source, "source_paths") for source in sources]
     view = view_of(context, connection)
-    views = [_source_view(context, connection, path) or view for path in parsed]
+    views = [
+        view
+        if path.attributes.get("transaction_id") is None
+        else master_transactions.view_of(
+            connection, path.attributes["transaction_id"], context.user
+        )
+        for path in parsed
+    ]
     nodes = [
         *(allowed(*pair, "read", None) for pair in zip(views, parsed, strict=True)),
         allowed(view, target, "write", None),
@@ -183,14 +188,6 @@ def concatenate(context: Context, connection: sqlite3.Connection) -> None:
     if after is not None:
         view.put_attributes(result.id, {"schema": after[0].to_yson(), "schema_mode": after[1]})
     clock.touch(view, result.id, "content")
-
-
-def _source_view(context: Context, connection: sqlite3.Connection, path: YPath) -> View | None:
-    """Return the tree as the transaction of a source sees it, if the path names one."""
-    transaction_id = path.attributes.get("transaction_id")
-    if transaction_id is None:
-        return None
-    return master_transactions.view_of(connection, transaction_id, context.user)
 
 
 @command("parse_ypath")

@@ -86,24 +86,15 @@ def add_node(
     return node_id
 
 
-def take(
-    view: View,
-    node_id: str,
-    mode: str,
-    *,
-    child_key: str | None = None,
-    attribute_key: str | None = None,
-    waitable: bool = False,
-) -> Lock:
+def take(view: View, wanted: Lock, *, waitable: bool) -> Lock:
     """Take a lock on demand; raise 400, 401 or 402 on a conflict, unless the caller agreed to wait."""
-    wanted = Lock("", node_id, view.tx, mode, child_key, attribute_key, explicit=True)
     error = _conflict(view, wanted)
     if error is not None:
         if not waitable:
             raise error
         return _insert(view.connection, replace(wanted, state="pending"))
-    if mode == SNAPSHOT and node_id not in frozen_nodes(view.connection, view.tx):
-        _freeze(view, node_id)
+    if wanted.mode == SNAPSHOT and wanted.node_id not in frozen_nodes(view.connection, view.tx):
+        _freeze(view, wanted.node_id)
     return _insert(view.connection, wanted)
 
 
