@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-import sqlite3
+from sqlite3 import Connection
 from typing import Any
 
 from yt import yson
@@ -40,7 +40,7 @@ _LEASE = re.compile("(?:#|//sys/(?:topmost_)?transactions/)([^/]+)/@timeout")
     f" on the tree; {_PLAIN}",
 )
 @once
-def create(context: Context, connection: sqlite3.Connection) -> Any:
+def create(context: Context, connection: Connection) -> Any:
     """Create a node, or an object without a path."""
     parameters = context.parameters
     object_type = arguments.text(parameters.get("type"), "type")
@@ -96,7 +96,7 @@ def exists(context: Context) -> Any:
     partial=f"{_PLAIN}; attributes inside of values change with the whole value",
 )
 @once
-def set_(context: Context, connection: sqlite3.Connection) -> None:
+def set_(context: Context, connection: Connection) -> None:
     """Write a scalar, a document, a tree of nodes, an attribute or a part of a value."""
     path = path_of(context)
     value = context.read_value()
@@ -114,7 +114,7 @@ def multiset_attributes(context: Context) -> Any:
     failures: list[YtError] = []
 
     @once
-    def change(context: Context, connection: sqlite3.Connection) -> None:
+    def change(context: Context, connection: Connection) -> None:
         given = arguments.mapping(context.read_value(), "request body")
         view = view_of(context, connection)
         position = tree.walk(view, path_of(context))
@@ -137,7 +137,7 @@ def multiset_attributes(context: Context) -> Any:
 
 @command("remove", volatile=True)
 @once
-def remove(context: Context, connection: sqlite3.Connection) -> None:
+def remove(context: Context, connection: Connection) -> None:
     """Remove a node, an attribute or a part of a value."""
     path = path_of(context)
     # Recursive by default in the driver; the Python client sends false.
@@ -149,7 +149,7 @@ def remove(context: Context, connection: sqlite3.Connection) -> None:
 @command("copy", volatile=True)
 @command("move", volatile=True)
 @once
-def copy_or_move(context: Context, connection: sqlite3.Connection) -> Any:
+def copy_or_move(context: Context, connection: Connection) -> Any:
     """Copy or move a node with everything below; the id of one that is moved stays."""
     parameters, view = context.parameters, view_of(context, connection)
     source, target = path_of(context, "source_path"), path_of(context, "destination_path")
@@ -170,7 +170,7 @@ def copy_or_move(context: Context, connection: sqlite3.Connection) -> Any:
 
 @command("link", volatile=True)
 @once
-def link(context: Context, connection: sqlite3.Connection) -> Any:
+def link(context: Context, connection: Connection) -> Any:
     """Create a link to a path."""
     parameters = context.parameters
     target = path_of(context, "target_path")
@@ -186,7 +186,7 @@ def link(context: Context, connection: sqlite3.Connection) -> Any:
 
 @command("lock", volatile=True)
 @once
-def lock(context: Context, connection: sqlite3.Connection) -> Any:
+def lock(context: Context, connection: Connection) -> Any:
     """Lock a node in a transaction."""
     parameters = context.parameters
     path = path_of(context)
@@ -217,7 +217,7 @@ def lock(context: Context, connection: sqlite3.Connection) -> Any:
 
 @command("unlock", volatile=True)
 @once
-def unlock(context: Context, connection: sqlite3.Connection) -> None:
+def unlock(context: Context, connection: Connection) -> None:
     """Drop the explicit locks of a transaction on a node."""
     path = path_of(context)
     _require_transaction(context)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
+from sqlite3 import Connection
 from typing import Any
 
 from yt import yson
@@ -192,7 +192,7 @@ def push_queue_producer(context: Context) -> dict[str, Any]:
 
 
 def _places(
-    context: Context, connection: sqlite3.Connection, *, must_exist: bool = False
+    context: Context, connection: Connection, *, must_exist: bool = False
 ) -> tuple[Place, Place]:
     queue, consumer = (
         locate(connection, context.parameters.get(name), name, must_exist=must_exist)
@@ -202,14 +202,14 @@ def _places(
 
 
 def _partition(
-    context: Context, connection: sqlite3.Connection, queue: Place, permission: str | None = None
+    context: Context, connection: Connection, queue: Place, permission: str | None = None
 ) -> consumers.Partition:
     index = arguments.integer(context.parameters, "partition_index")
     consumer = opened(context, connection, "consumer_path", permission)
     return consumers.Partition(consumer, queue, index)
 
 
-def _check_registered(context: Context, connection: sqlite3.Connection) -> Place:
+def _check_registered(context: Context, connection: Connection) -> Place:
     """Return the place of a queue that the consumer is registered for."""
     queue, consumer = _places(context, connection, must_exist=True)
     lag = context.proxy.features[_LAG]

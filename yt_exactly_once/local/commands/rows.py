@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Generator, Sequence
+from sqlite3 import Connection
 from typing import Any
 
 from yt_exactly_once.local import arguments, ql
@@ -178,7 +178,7 @@ def select_rows(context: Context) -> Rows:
             return _execute(context, connection, snapshot=False)
 
 
-def _execute(context: Context, connection: sqlite3.Connection, *, snapshot: bool) -> Rows:
+def _execute(context: Context, connection: Connection, *, snapshot: bool) -> Rows:
     parameters = context.parameters
     moments = read_moments(context)
     newest: list[TableLayout] = []

@@ -6,7 +6,7 @@ Objects without a path, such as users and groups, are nodes under `//sys` that c
 from __future__ import annotations
 
 import secrets
-import sqlite3
+from sqlite3 import Connection
 from typing import Any
 
 from yt import yson
@@ -148,7 +148,7 @@ def _batch_command(parent: Context, name: str) -> Command:
 
 
 def create_object(
-    context: Context, connection: sqlite3.Connection, object_type: str, given: dict[str, Any]
+    context: Context, connection: Connection, object_type: str, given: dict[str, Any]
 ) -> str:
     """Create an object and return its id; raise `YtError` 501 when its name is taken."""
     if object_type not in _TYPES:
@@ -180,7 +180,7 @@ def create_object(
 @command("add_member", volatile=True)
 @command("remove_member", volatile=True)
 @once
-def change_members(context: Context, connection: sqlite3.Connection) -> None:
+def change_members(context: Context, connection: Connection) -> None:
     """Put a user or a group into a group, or take it out."""
     joins = context.command == "add_member"
     member, group = (arguments.text(context.parameters.get(n), n) for n in ("member", "group"))
@@ -234,7 +234,7 @@ def revoke_token(context: Context) -> Any:
     return {}
 
 
-def _superuser_view(context: Context, connection: sqlite3.Connection) -> View:
+def _superuser_view(context: Context, connection: Connection) -> View:
     view = View(connection, user=context.user)
     if not permissions.is_superuser(view):
         raise YtError("Tokens can be issued and revoked by a superuser only", Code.AUTHORIZATION)

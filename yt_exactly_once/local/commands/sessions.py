@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
+from sqlite3 import Connection
 from typing import Any
 
 from yt_exactly_once.local import arguments
@@ -37,7 +37,7 @@ _LATEST = (0x3FFFFFFFFFFFFF01, 0x3FFFFFFFFFFFFF04)
 """Names of the newest moment: synchronously or asynchronously committed."""
 
 
-def once(change: Callable[[Context, sqlite3.Connection], Any]) -> Callable[[Context], Any]:
+def once(change: Callable[[Context, Connection], Any]) -> Callable[[Context], Any]:
     """Make a handler that applies a change in one write, unless its mutation id has an answer already.
 
     Its answer must be a map, or nothing, which is an empty one. A known id that comes without `retry` is
@@ -73,7 +73,7 @@ def once(change: Callable[[Context, sqlite3.Connection], Any]) -> Callable[[Cont
 
 
 @contextmanager
-def settled(context: Context) -> Iterator[sqlite3.Connection]:
+def settled(context: Context) -> Iterator[Connection]:
     """Give the state to read, without what has ended because its time is up, and note the access."""
     with context.proxy.store.read() as connection:
         changes = master_transactions.overdue(connection) or expiry.is_used(connection)
@@ -86,12 +86,12 @@ def settled(context: Context) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-def _renew(context: Context, connection: sqlite3.Connection) -> None:
+def _renew(context: Context, connection: Connection) -> None:
     if not arguments.flag(context.parameters, "suppress_expiration_timeout_renewal"):
         expiry.touch(View(connection), context.parameters.get("path"))
 
 
-def view_of(context: Context, connection: sqlite3.Connection) -> View:
+def view_of(context: Context, connection: Connection) -> View:
     """Return the tree as the request's transaction sees it, if its prerequisites hold."""
     prerequisites.check(connection, context.parameters)
     transaction_id = arguments.identifier(context.parameters, "transaction_id")
@@ -113,10 +113,7 @@ def table_of(
 
 
 def opened(
-    context: Context,
-    connection: sqlite3.Connection,
-    parameter: str = "path",
-    permission: str | None = None,
+    context: Context, connection: Connection, parameter: str = "path", permission: str | None = None
 ) -> TableLayout:
     """Return the dynamic table that a parameter names; refuse a user without the permission, if any."""
     layout = open_table(connection, context.parameters.get(parameter), parameter)
@@ -161,7 +158,7 @@ def atomicity_of(context: Context) -> str:
 
 
 @contextmanager
-def reading(context: Context) -> Iterator[sqlite3.Connection]:
+def reading(context: Context) -> Iterator[Connection]:
     """Give the state that a command reads: the start of its transaction, or the newest."""
     transaction_id = arguments.identifier(context.parameters, "transaction_id")
     if transaction_id is not None:

@@ -6,8 +6,8 @@ tables of about one weight, for readers that work side by side.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from sqlite3 import Connection
 from typing import Any
 
 from yt import yson
@@ -111,7 +111,7 @@ def read_table(context: Context) -> Any:
     columns = whole_tables.chosen(path)
     known: list[Column] = []
 
-    def read(connection: sqlite3.Connection) -> Iterator[Any]:
+    def read(connection: Connection) -> Iterator[Any]:
         view = view_of(context, connection)
         source = whole_tables.opened(view, path)
         note_access(context, tree.reach(view, path).id)
@@ -145,7 +145,7 @@ def _whole_pieces(source: Source, wanted: Range) -> int:
 
 @command("concatenate", volatile=True)
 @once
-def concatenate(context: Context, connection: sqlite3.Connection) -> None:
+def concatenate(context: Context, connection: Connection) -> None:
     """Put the chunks of several files or tables into one."""
     sources = context.parameters.get("source_paths")
     if not isinstance(sources, list):
@@ -258,7 +258,7 @@ def read_file(context: Context) -> Iterator[bytes]:
     if offset < 0 or (length is not None and length < 0):
         raise YtError('Parameters "offset" and "length" must not be negative')
 
-    def read(connection: sqlite3.Connection) -> Iterator[bytes]:
+    def read(connection: Connection) -> Iterator[bytes]:
         view = view_of(context, connection)
         node = allowed(view, path, "read", "file")
         context.etag = f"{node.id}:{node.attributes['revision']}"
@@ -269,9 +269,7 @@ def read_file(context: Context) -> Iterator[bytes]:
     return _streamed(context, read)
 
 
-def _streamed(
-    context: Context, read: Callable[[sqlite3.Connection], Iterator[Item]]
-) -> Stream[Item]:
+def _streamed(context: Context, read: Callable[[Connection], Iterator[Item]]) -> Stream[Item]:
     """Return a stream that reads one state of the store; what `read` checks at once fails it whole."""
     snapshot = context.proxy.store.snapshot()
     try:

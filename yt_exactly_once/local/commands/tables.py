@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
 from functools import wraps
+from sqlite3 import Connection
 from typing import Any
 
 from yt.yson import YsonUint64
@@ -47,7 +47,7 @@ _TRANSITIONS: dict[str, tuple[states.Action, str]] = {
     "unfreeze_table": ("unfreeze", "mounted"),
     "unmount_table": ("unmount", "unmounted"),
 }
-_Change = Callable[[Context, sqlite3.Connection, Node, TableLayout], None]
+_Change = Callable[[Context, Connection, Node, TableLayout], None]
 _INSTANT = "tablets change state at once, there are no transient states"
 _STATIC_ATTRIBUTES = ("schema", "schema_mode")
 
@@ -56,7 +56,7 @@ def _of_tablets(change: _Change) -> Callable[[Context], Any]:
     """Make a handler that changes a dynamic table once, even when the request comes twice."""
 
     @once
-    def apply(context: Context, connection: sqlite3.Connection) -> None:
+    def apply(context: Context, connection: Connection) -> None:
         path, view = context.parameters.get("path"), View(connection, user=context.user)
         position = tree.reach(view, ypath.parse(path))
         if find_layout(connection, position.id, position.path) is None:
@@ -79,9 +79,7 @@ def _of_tablets(change: _Change) -> Callable[[Context], Any]:
     partial=f"{_INSTANT}; with `force` too, rows are flushed and none are lost",
 )
 @_of_tablets
-def change_state(
-    context: Context, connection: sqlite3.Connection, node: Node, layout: TableLayout
-) -> None:
+def change_state(context: Context, connection: Connection, node: Node, layout: TableLayout) -> None:
     """Mount, unmount, freeze or unfreeze tablets; with `freeze` mounted ones come up frozen."""
     parameters = context.parameters
     action, state = _TRANSITIONS[context.command]
@@ -103,7 +101,7 @@ def change_state(
 @command("remount_table", volatile=True)
 @_of_tablets
 def remount_table(
-    _context: Context, connection: sqlite3.Connection, node: Node, layout: TableLayout
+    _context: Context, connection: Connection, node: Node, layout: TableLayout
 ) -> None:
     """Let the settings of the table take effect."""
     remounted = states.remount(connection, layout, node.attributes)
@@ -118,7 +116,7 @@ def remount_table(
 )
 @_of_tablets
 def reshard_table(
-    context: Context, connection: sqlite3.Connection, node: Node, layout: TableLayout
+    context: Context, connection: Connection, node: Node, layout: TableLayout
 ) -> None:
     """Cut a range of unmounted tablets again."""
     parameters = context.parameters
@@ -196,7 +194,7 @@ def _require_mount(view: View, node: Node, *, is_forced: bool) -> None:
 
 @command("alter_table", volatile=True, partial="columns are neither renamed nor deleted")
 @once
-def alter_table(context: Context, connection: sqlite3.Connection) -> None:
+def alter_table(context: Context, connection: Connection) -> None:
     """Change the schema of an unmounted table, and make a static table dynamic or back."""
     path = path_of(context)
     view = view_of(context, connection)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
+from sqlite3 import Connection
 from typing import Any
 
 from yt.yson import YsonUint64
@@ -36,7 +36,7 @@ def start_transaction(context: Context) -> Any:
 
 
 @once
-def _start_master(context: Context, connection: sqlite3.Connection) -> dict[str, Any]:
+def _start_master(context: Context, connection: Connection) -> dict[str, Any]:
     parameters = context.parameters
     return {
         "transaction_id": master_transactions.start(
@@ -103,7 +103,7 @@ def commit_transaction(context: Context) -> Any:
 
 
 @once
-def _commit_master(context: Context, connection: sqlite3.Connection) -> dict[str, Any]:
+def _commit_master(context: Context, connection: Connection) -> dict[str, Any]:
     transaction_id = _required(context)
     prerequisites.check(connection, context.parameters)
     master_transactions.commit(connection, transaction_id)
@@ -127,13 +127,11 @@ def abort_transaction(context: Context) -> Any:
 
 
 @once
-def _abort_master(context: Context, connection: sqlite3.Connection) -> None:
+def _abort_master(context: Context, connection: Connection) -> None:
     master_transactions.abort(connection, _required(context))
 
 
-def set_timeout(
-    context: Context, connection: sqlite3.Connection, transaction_id: str, value: Any
-) -> None:
+def set_timeout(context: Context, connection: Connection, transaction_id: str, value: Any) -> None:
     """Change the lease of a master transaction, as far as the longest one."""
     timeout = arguments.integer({"timeout": value}, "timeout")
     if timeout <= 0:

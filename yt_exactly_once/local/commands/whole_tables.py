@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sqlite3
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
+from sqlite3 import Connection
 from typing import Any, NamedTuple
 
 from yt_exactly_once.local import arguments
@@ -83,7 +83,7 @@ def _selectors(path: YPath) -> Any:
     return [limits] if limits else None
 
 
-def _layout(connection: sqlite3.Connection, node: Node, path: YPath) -> TableLayout:
+def _layout(connection: Connection, node: Node, path: YPath) -> TableLayout:
     layout = load_layout(connection, node.id, node.path)
     timestamp, since = (
         arguments.integer(dict(path.attributes), name, None, unsigned=True)
@@ -131,7 +131,7 @@ class _StaticRows:
 class _SortedRows:
     in_chunks = False
 
-    def __init__(self, connection: sqlite3.Connection, layout: TableLayout) -> None:
+    def __init__(self, connection: Connection, layout: TableLayout) -> None:
         self.schema = layout.schema
         self._connection = connection
         self._layout = layout
@@ -178,7 +178,7 @@ class _OrderedRows:
 
     in_chunks = True
 
-    def __init__(self, connection: sqlite3.Connection, layout: TableLayout) -> None:
+    def __init__(self, connection: Connection, layout: TableLayout) -> None:
         self.schema = layout.schema
         self._connection = connection
         self._layout = layout

@@ -7,9 +7,9 @@ as a list refers to it; a trigger of SQLite sees to it.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from sqlite3 import Connection
 from typing import Any
 
 from yt_exactly_once.local.cypress.ids import CELL_TAG, TYPES
@@ -83,7 +83,7 @@ def describe(view: View, object_id: str) -> dict[str, Any] | None:
     }
 
 
-def read(connection: sqlite3.Connection, chunk: Chunk) -> bytes:
+def read(connection: Connection, chunk: Chunk) -> bytes:
     """Return the data of a chunk."""
     return bytes(scalar(connection, "SELECT data FROM chunks WHERE id = ?", chunk.id))
 
@@ -142,7 +142,7 @@ def add_refs(view: View, node_id: str, ids: Iterable[int | None]) -> None:
     )
 
 
-def merge(connection: sqlite3.Connection, node_id: str, tx: str, parent_tx: str) -> None:
+def merge(connection: Connection, node_id: str, tx: str, parent_tx: str) -> None:
     """Move the content that a node has in a transaction into the parent transaction."""
     of_node = "WHERE node_id = ? AND tx = ?"
     mode = scalar(connection, f"SELECT mode FROM cypress_contents {of_node}", node_id, tx)
@@ -174,6 +174,6 @@ def iterate(
     return (read(view.connection, chunk)[part] for chunk, part in parts)
 
 
-def _next_position(connection: sqlite3.Connection, node_id: str, tx: str) -> int:
+def _next_position(connection: Connection, node_id: str, tx: str) -> int:
     query = "SELECT COALESCE(MAX(position), -1) + 1 FROM chunk_refs WHERE node_id = ? AND tx = ?"
     return int(scalar(connection, query, node_id, tx))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from contextlib import suppress
 from datetime import UTC, datetime
+from sqlite3 import Connection, Error
 from threading import Lock, Timer
 from typing import Any
 
@@ -34,7 +34,7 @@ def spell_unix(seconds: float) -> str:
     return spell(datetime.fromtimestamp(seconds, UTC))
 
 
-def revision(connection: sqlite3.Connection) -> Any:
+def revision(connection: Connection) -> Any:
     """Return a new revision, greater than every earlier one."""
     return yson.YsonUint64(next_timestamp(connection))
 
@@ -54,7 +54,7 @@ def touch(view: View, node_id: str, *kinds: str) -> None:
     view.put_attributes(node_id, {"modification_time": now(), "revision": number, **stamps})
 
 
-def restamp(connection: sqlite3.Connection, tx: str) -> None:
+def restamp(connection: Connection, tx: str) -> None:
     """Give what a transaction changed the revision of its commit, where new timeouts begin too."""
     connection.execute(
         "UPDATE cypress_attributes SET value = ? WHERE name = 'access_time' AND tx = ''"
@@ -94,7 +94,7 @@ class Accesses:
         with self._lock:
             seen, self._seen = self._seen, {}
         # The proxy may be gone by now, and its store with it.
-        with suppress(sqlite3.Error), self._store.write() as connection:
+        with suppress(Error), self._store.write() as connection:
             connection.executemany(
                 "INSERT INTO cypress_accesses VALUES (?, ?, ?) ON CONFLICT (node_id)"
                 " DO UPDATE SET count = count + excluded.count, at = max(at, excluded.at)",
@@ -102,7 +102,7 @@ class Accesses:
             )
 
 
-def accesses(connection: sqlite3.Connection, node_id: str) -> tuple[int, str]:
+def accesses(connection: Connection, node_id: str) -> tuple[int, str]:
     """Return how often a node was accessed, and when last; without any access that is very early."""
     query = "SELECT count, at FROM cypress_accesses WHERE node_id = ?"
     return connection.execute(query, (node_id,)).fetchone() or (0, "")

@@ -6,8 +6,8 @@ is created, copied, removed or read.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
+from sqlite3 import Connection
 from typing import Any, Protocol
 
 from yt_exactly_once.local.cypress.view import Node
@@ -16,44 +16,35 @@ from yt_exactly_once.local.cypress.view import Node
 class DynamicTables(Protocol):
     """The keeper of dynamic tables. Every change needs a connection of `Store.write`."""
 
-    def create_system_tables(self, connection: sqlite3.Connection, /) -> dict[str, str]:
+    def create_system_tables(self, connection: Connection, /) -> dict[str, str]:
         """Create the dynamic tables that a cluster begins with, mounted; return ids by path."""
 
     def create(
-        self, connection: sqlite3.Connection, node_id: str, given: dict[str, Any], /
+        self, connection: Connection, node_id: str, given: dict[str, Any], /
     ) -> dict[str, Any]:
         """Create the storage of a table from the attributes given; return those to store."""
 
-    def copy(self, connection: sqlite3.Connection, source_id: str, copy_id: str, /) -> None:
+    def copy(self, connection: Connection, source_id: str, copy_id: str, /) -> None:
         """Copy the storage of a table."""
 
-    def drop(self, connection: sqlite3.Connection, node_id: str, /) -> None:
+    def drop(self, connection: Connection, node_id: str, /) -> None:
         """Drop the storage of a table."""
 
-    def check_movable(self, connection: sqlite3.Connection, node_id: str, /) -> None:
+    def check_movable(self, connection: Connection, node_id: str, /) -> None:
         """Refuse to move a table that is not unmounted; other nodes may move."""
 
-    def attributes(
-        self, connection: sqlite3.Connection, node: Node, /
-    ) -> dict[str, Callable[[], Any]]:
+    def attributes(self, connection: Connection, node: Node, /) -> dict[str, Callable[[], Any]]:
         """Return the computed attributes of a table."""
 
-    def moments(self, connection: sqlite3.Connection, node_id: str, /) -> dict[str, Any]:
+    def moments(self, connection: Connection, node_id: str, /) -> dict[str, Any]:
         """Return the attributes that a snapshot lock keeps still."""
 
     def check_change(
-        self,
-        connection: sqlite3.Connection,
-        node: Node,
-        name: str,
-        *value: Any,
-        in_transaction: bool,
+        self, connection: Connection, node: Node, name: str, *value: Any, in_transaction: bool
     ) -> None:
         """Refuse a change of an attribute that is not allowed now; without a value, its removal."""
 
-    def describe_tablet(
-        self, connection: sqlite3.Connection, tablet_id: str, /
-    ) -> dict[str, Any] | None:
+    def describe_tablet(self, connection: Connection, tablet_id: str, /) -> dict[str, Any] | None:
         """Return the attributes of a tablet, `table_id` with them; None when there is none."""
 
 

@@ -6,11 +6,11 @@ node that somebody has locked stays until it can be removed, and its timeout beg
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
+from sqlite3 import Connection
 from typing import Any
 
 from yt_exactly_once.local import arguments
@@ -32,7 +32,7 @@ _LOCKED = (
 )
 
 
-def expire(connection: sqlite3.Connection) -> None:
+def expire(connection: Connection) -> None:
     """Remove the nodes that should be gone, with everything below them."""
     view = View(connection)
     for node_id in scalars(connection, _LOCKED):
@@ -45,7 +45,7 @@ def expire(connection: sqlite3.Connection) -> None:
                 nodes.unlink(view, node_id)
 
 
-def is_used(connection: sqlite3.Connection) -> bool:
+def is_used(connection: Connection) -> bool:
     """Tell whether any node has an end."""
     return scalar(connection, _STORED + " LIMIT 1") is not None
 
@@ -58,7 +58,7 @@ def touch(view: View, path: Any) -> None:
             view.put_attribute(position.id, "access_time", clock.now())
 
 
-def _ends(connection: sqlite3.Connection) -> Iterator[tuple[str, float]]:
+def _ends(connection: Connection) -> Iterator[tuple[str, float]]:
     for node_id, name, stored in connection.execute(_STORED).fetchall():
         value = load_yson(stored, "attribute")
         if name == AT:

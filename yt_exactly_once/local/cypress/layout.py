@@ -6,7 +6,7 @@ sees, is the empty transaction id.
 
 from __future__ import annotations
 
-import sqlite3
+from sqlite3 import Connection
 
 from yt_exactly_once.local.store import scalar
 
@@ -64,7 +64,7 @@ VERSIONED = {
 """What transactions keep versions of, with the column of the node."""
 
 
-def create(connection: sqlite3.Connection) -> bool:
+def create(connection: Connection) -> bool:
     """Create the tables if they are missing; tell whether they were."""
     found = scalar(connection, "SELECT 1 FROM sqlite_master WHERE name = 'cypress_nodes'")
     for statement in () if found else _STATEMENTS.split(";"):

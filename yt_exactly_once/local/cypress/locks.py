@@ -6,10 +6,10 @@ transaction takes none but must not meet one.
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass, replace
+from sqlite3 import Connection
 from typing import Any
 
 from yt_exactly_once.local.cypress import chunks, clock, dynamic
@@ -111,7 +111,7 @@ def release_explicit(view: View, node_id: str) -> None:
     _grant_pending(view.connection, [node_id])
 
 
-def drop_versions(connection: sqlite3.Connection, node_id: str, tx: str) -> None:
+def drop_versions(connection: Connection, node_id: str, tx: str) -> None:
     """Forget what a transaction has of a node."""
     for table, column in VERSIONED.items():
         connection.execute(f"DELETE FROM {table} WHERE {column} = ? AND tx = ?", (node_id, tx))
@@ -139,7 +139,7 @@ def describe(lock: Lock) -> dict[str, Any]:
     }
 
 
-def find(connection: sqlite3.Connection, **wanted: Any) -> list[Lock]:
+def find(connection: Connection, **wanted: Any) -> list[Lock]:
     """Return the locks whose fields have the wanted values, the oldest first."""
     condition = " AND ".join(f"{name} = :{name}" for name in wanted) or "true"
     rows = connection.execute(
@@ -148,12 +148,12 @@ def find(connection: sqlite3.Connection, **wanted: Any) -> list[Lock]:
     return [Lock(*row) for row in rows]
 
 
-def frozen_nodes(connection: sqlite3.Connection, tx: str) -> set[str]:
+def frozen_nodes(connection: Connection, tx: str) -> set[str]:
     """Return the nodes that a transaction holds snapshots of."""
     return {lock.node_id for lock in find(connection, tx=tx, mode=SNAPSHOT, state=_ACQUIRED)}
 
 
-def hand_over(connection: sqlite3.Connection, tx: str, parent_tx: str) -> None:
+def hand_over(connection: Connection, tx: str, parent_tx: str) -> None:
     """Give the locks of an ended transaction to its parent, waiting ones too.
 
     Snapshots end, and so do all locks where the parent is the trunk.
@@ -165,7 +165,7 @@ def hand_over(connection: sqlite3.Connection, tx: str, parent_tx: str) -> None:
     _grant_pending(connection, nodes)
 
 
-def _insert(connection: sqlite3.Connection, lock: Lock) -> Lock:
+def _insert(connection: Connection, lock: Lock) -> Lock:
     now = time.time()
     made = replace(
         lock, id=make_id("lock"), created=now, acquired=now if lock.state == _ACQUIRED else None
@@ -241,7 +241,7 @@ def _freeze(view: View, node_id: str) -> None:
         chunks.replace(view, node_id, listed)
 
 
-def _grant_pending(connection: sqlite3.Connection, node_ids: list[str]) -> None:
+def _grant_pending(connection: Connection, node_ids: list[str]) -> None:
     for node_id in dict.fromkeys(node_ids):
         for waiting in find(connection, node_id=node_id, state="pending"):
             view = View(connection, chain(connection, waiting.tx))
@@ -254,7 +254,7 @@ def _grant_pending(connection: sqlite3.Connection, node_ids: list[str]) -> None:
                 )
 
 
-def chain(connection: sqlite3.Connection, tx: str) -> tuple[str, ...]:
+def chain(connection: Connection, tx: str) -> tuple[str, ...]:
     """Return a transaction, its ancestors and the trunk, whether they are alive or not."""
     found = []
     current = tx

@@ -6,10 +6,10 @@ merges them into the parent or throws them away. Objects that nothing leads to a
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from sqlite3 import Connection
 from typing import Any
 
 from yt_exactly_once.local.cypress import chunks, clock, dynamic, locks
@@ -28,7 +28,7 @@ _DEPENDS_ON = "prerequisite_transaction_ids"
 MASTER_TYPES = frozenset((TYPES["transaction"], TYPES["nested_transaction"]))
 
 
-def chain(connection: sqlite3.Connection, transaction_id: str) -> tuple[str, ...]:
+def chain(connection: Connection, transaction_id: str) -> tuple[str, ...]:
     """Return a transaction, its ancestors and the trunk; raise 11000 when it has ended."""
     if not is_id(transaction_id):
         raise YtError(f'"{transaction_id}" is not a valid object id')
@@ -42,7 +42,7 @@ def chain(connection: sqlite3.Connection, transaction_id: str) -> tuple[str, ...
 
 
 def view_of(
-    connection: sqlite3.Connection, transaction_id: str | None, user: str, *, is_quiet: bool = False
+    connection: Connection, transaction_id: str | None, user: str, *, is_quiet: bool = False
 ) -> View:
     """Return the tree as a transaction sees it, for a user; without a transaction, the trunk."""
     seen = (TRUNK,) if transaction_id is None else chain(connection, transaction_id)
@@ -60,7 +60,7 @@ def no_such(transaction_id: str) -> YtError:
 
 
 def start(
-    connection: sqlite3.Connection,
+    connection: Connection,
     *,
     parent_id: str | None,
     timeout_ms: int | None,
@@ -101,7 +101,7 @@ def start(
     return transaction_id
 
 
-def ping(connection: sqlite3.Connection, transaction_id: str, *, ancestors: bool) -> None:
+def ping(connection: Connection, transaction_id: str, *, ancestors: bool) -> None:
     """Renew a lease, of the ancestors too on request."""
     for current in chain(connection, transaction_id)[: -1 if ancestors else 1]:
         lease, stored = connection.execute(
@@ -113,7 +113,7 @@ def ping(connection: sqlite3.Connection, transaction_id: str, *, ancestors: bool
         )
 
 
-def set_timeout(connection: sqlite3.Connection, transaction_id: str, timeout_ms: int) -> None:
+def set_timeout(connection: Connection, transaction_id: str, timeout_ms: int) -> None:
     """Change the lease of a transaction, which starts again now."""
     chain(connection, transaction_id)
     connection.execute(
@@ -132,7 +132,7 @@ def _expiry(lease_ms: int, attributes: dict[str, Any]) -> float:
     return min(expires, datetime.fromisoformat(deadline).timestamp())
 
 
-def commit(connection: sqlite3.Connection, transaction_id: str) -> None:
+def commit(connection: Connection, transaction_id: str) -> None:
     """Make the changes of a transaction visible in its parent.
 
     Nested ones are aborted, and so are those that had it as a prerequisite.
@@ -141,24 +141,24 @@ def commit(connection: sqlite3.Connection, transaction_id: str) -> None:
     _end(connection, transaction_id.lower(), parent_id)
 
 
-def abort(connection: sqlite3.Connection, transaction_id: str) -> None:
+def abort(connection: Connection, transaction_id: str) -> None:
     """Throw the changes of a transaction away; nested ones are aborted first."""
     chain(connection, transaction_id)
     _end(connection, transaction_id.lower())
 
 
-def expire(connection: sqlite3.Connection) -> None:
+def expire(connection: Connection) -> None:
     """Abort the transactions whose lease ran out; called before every change of the tree."""
     for transaction_id in overdue(connection):
         _end(connection, transaction_id)
 
 
-def overdue(connection: sqlite3.Connection) -> list[str]:
+def overdue(connection: Connection) -> list[str]:
     """Return the transactions whose lease ran out that are still here."""
     return _ids(connection, "expires <= ?", time.time())
 
 
-def describe(connection: sqlite3.Connection, transaction_id: str) -> dict[str, Any] | None:
+def describe(connection: Connection, transaction_id: str) -> dict[str, Any] | None:
     """Return the attributes of a live transaction."""
     row = connection.execute(
         "SELECT parent_id, timeout, expires, attributes FROM master_transactions WHERE id = ?",
@@ -180,22 +180,22 @@ def describe(connection: sqlite3.Connection, transaction_id: str) -> dict[str, A
     }
 
 
-def all_ids(connection: sqlite3.Connection) -> list[str]:
+def all_ids(connection: Connection) -> list[str]:
     """Return the ids of the live transactions."""
     return _ids(connection, "expires > ?", time.time())
 
 
-def _nested(connection: sqlite3.Connection, transaction_id: str) -> list[str]:
+def _nested(connection: Connection, transaction_id: str) -> list[str]:
     return _ids(connection, "parent_id = ?", transaction_id.lower())
 
 
-def _ids(connection: sqlite3.Connection, condition: str, value: Any) -> list[str]:
+def _ids(connection: Connection, condition: str, value: Any) -> list[str]:
     return scalars(
         connection, f"SELECT id FROM master_transactions WHERE {condition} ORDER BY id", value
     )
 
 
-def _end(connection: sqlite3.Connection, transaction_id: str, parent_id: str | None = None) -> None:
+def _end(connection: Connection, transaction_id: str, parent_id: str | None = None) -> None:
     """End a transaction, into its parent or without a trace, with those that it does not leave alone."""
     for nested in _nested(connection, transaction_id):
         _end(connection, nested)
@@ -209,7 +209,7 @@ def _end(connection: sqlite3.Connection, transaction_id: str, parent_id: str | N
         _end(connection, other)
 
 
-def dependent(connection: sqlite3.Connection, transaction_id: str) -> list[str]:
+def dependent(connection: Connection, transaction_id: str) -> list[str]:
     """Return the transactions that have this one as a prerequisite."""
     living = connection.execute("SELECT id, attributes FROM master_transactions").fetchall()
     return [
@@ -219,7 +219,7 @@ def dependent(connection: sqlite3.Connection, transaction_id: str) -> list[str]:
     ]
 
 
-def _merge(connection: sqlite3.Connection, tx: str, parent_tx: str) -> None:
+def _merge(connection: Connection, tx: str, parent_tx: str) -> None:
     """Make the versions of a transaction those of its parent."""
     frozen = locks.frozen_nodes(connection, tx)
     for node_id in frozen:
@@ -244,7 +244,7 @@ def _merge(connection: sqlite3.Connection, tx: str, parent_tx: str) -> None:
         destroy_if_unreachable(connection, node_id)
 
 
-def _discard(connection: sqlite3.Connection, tx: str) -> None:
+def _discard(connection: Connection, tx: str) -> None:
     """Throw the versions of a transaction away."""
     frozen = locks.frozen_nodes(connection, tx)
     created = scalars(
@@ -257,7 +257,7 @@ def _discard(connection: sqlite3.Connection, tx: str) -> None:
         destroy_if_unreachable(connection, node_id)
 
 
-def destroy_if_unreachable(connection: sqlite3.Connection, node_id: str) -> None:
+def destroy_if_unreachable(connection: Connection, node_id: str) -> None:
     """Destroy an object unless a path leads to it or a snapshot lock holds it."""
     node_type = View(connection).node_type(node_id)
     held = scalar(

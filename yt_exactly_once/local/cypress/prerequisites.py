@@ -6,8 +6,8 @@ tree takes.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable
+from sqlite3 import Connection
 from typing import Any
 
 from yt_exactly_once.local import arguments
@@ -18,7 +18,7 @@ from yt_exactly_once.local.errors import Code, YtError
 TRANSACTIONS, REVISIONS = "prerequisite_transaction_ids", "prerequisite_revisions"
 
 
-def check(connection: sqlite3.Connection, parameters: dict[str, Any]) -> list[str]:
+def check(connection: Connection, parameters: dict[str, Any]) -> list[str]:
     """Refuse (1000) a command whose prerequisites do not hold; return transactions that must live."""
     wanted = transactions(parameters)
     check_alive(connection, wanted)
@@ -35,7 +35,7 @@ def transactions(parameters: dict[str, Any]) -> list[str]:
     return arguments.texts(parameters.get(TRANSACTIONS) or [], TRANSACTIONS)
 
 
-def check_alive(connection: sqlite3.Connection, wanted: Iterable[str]) -> None:
+def check_alive(connection: Connection, wanted: Iterable[str]) -> None:
     """Refuse when a master transaction has ended, with 1000 and its id."""
     for transaction_id in wanted:
         try:
@@ -44,7 +44,7 @@ def check_alive(connection: sqlite3.Connection, wanted: Iterable[str]) -> None:
             raise _failed(f"transaction {transaction_id} is missing", error) from error
 
 
-def _check_revision(connection: sqlite3.Connection, given: dict[str, Any]) -> None:
+def _check_revision(connection: Connection, given: dict[str, Any]) -> None:
     path = ypath.parse(given.get("path"), REVISIONS)
     expected = arguments.integer(given, "revision", unsigned=True)
     # Of the trunk, whatever transaction the command belongs to.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
+from sqlite3 import Connection
 from typing import Any
 
 from yt_exactly_once.local.cypress import clock, dynamic, layout, locks
@@ -48,7 +48,7 @@ _ACCESS: dict[str, dict[str, Any]] = {
 _CELL = {"health": "good", "state": "running", "tablet_cell_bundle": "default", "peers": []}
 
 
-def plant(connection: sqlite3.Connection) -> None:
+def plant(connection: Connection) -> None:
     """Create the tree with its initial nodes, unless it is there."""
     if not layout.create(connection):
         return

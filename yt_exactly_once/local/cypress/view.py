@@ -6,9 +6,9 @@ the first of the chain. This module knows rows and versions, not paths, types or
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from sqlite3 import Connection
 from typing import Any
 
 from yt_exactly_once.local.cypress.layout import ROOT_ID, TRUNK
@@ -53,7 +53,7 @@ class View:
         is_quiet: whether changes leave times and revisions as they are.
     """
 
-    connection: sqlite3.Connection
+    connection: Connection
     chain: tuple[str, ...] = (TRUNK,)
     user: str = "root"
     is_quiet: bool = False
