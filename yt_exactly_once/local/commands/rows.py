@@ -146,10 +146,6 @@ def _check_plain_path(path: Any) -> None:
         raise YtError("Ranges cannot be specified")
 
 
-class _ReadsOrderedTable(Exception):  # noqa: N818 - a signal, not a failure
-    """The query reads an ordered table, which has no snapshots."""
-
-
 @command(
     "select_rows",
     output_type="tabular",
@@ -169,39 +165,35 @@ def select_rows(context: Context) -> Rows:
         )
     refuse_timestamps(context.parameters)
     apply_due(context.proxy.store)
-    try:
-        with reading(context) as connection:
-            inside = context.parameters.get("transaction_id") is not None
-            return _execute(context, connection, snapshot=inside)
-    except _ReadsOrderedTable:
-        with context.proxy.store.read() as connection:
-            return _execute(context, connection, snapshot=False)
+    with reading(context) as start, context.proxy.store.read() as newest:
+        return _execute(context, start, newest)
 
 
-def _execute(context: Context, connection: Connection, *, snapshot: bool) -> Rows:
+def _execute(context: Context, start: Connection, newest: Connection) -> Rows:
     parameters = context.parameters
     moments = read_moments(context)
-    newest: list[TableLayout] = []
+    opened: list[TableLayout] = []
+
+    def seen_by(layout: TableLayout) -> Connection:
+        # Ordered tables have no snapshots.
+        return start if layout.sorted else newest
 
     def resolve(path: str) -> TableLayout:
-        with context.proxy.store.read() as latest:
-            layout = open_table(latest, path)
-            view = View(latest, user=context.user)
-            permissions.require(view, layout.node_id, "read", by_proxy=True)
+        layout = open_table(newest, path)
+        view = View(newest, user=context.user)
+        permissions.require(view, layout.node_id, "read", by_proxy=True)
         note_access(context, layout.node_id)
-        if snapshot and not layout.sorted:
-            raise _ReadsOrderedTable
-        newest.append(layout)
-        seen = reads.layout_at(connection, layout, *moments)
+        opened.append(layout)
+        seen = reads.layout_at(seen_by(layout), layout, *moments)
         if seen is None:
             raise YtError(f"Table {path} did not exist when the transaction started")
         return seen
 
     def read(wanted: Reading) -> Generator[tuple[Any, ...], None, None]:
-        (layout,) = newest
+        (layout,) = opened
         if not all(tablet.is_readable for tablet in layout.tablets):
             check_readable(layout, tablets_in(layout, wanted.ranges))
-        return query_rows.read(connection, wanted)
+        return query_rows.read(seen_by(layout), wanted)
 
     started = time.monotonic()
     answer = ql.execute(

@@ -90,7 +90,6 @@ def check_values(config: Any) -> None:
 
 def effective(config: dict[str, Any]) -> dict[str, Any]:
     """Return the options that act, and all that were given; refuse those that contradict each other."""
-    check_values(config)
     for low, low_default, high, high_default in _ORDERED_PAIRS:
         if config.get(low, low_default) > config.get(high, high_default):
             raise YtError(f'"{low}" must be less than or equal to "{high}"')
