@@ -55,9 +55,15 @@ def opened(view: View, path: YPath) -> Source:
 
 
 def ranges(source: Source, path: YPath) -> list[Range]:
-    """Return the ranges of rows that a path selects."""
+    """Return the ranges of rows that a path selects; older clients give one, as limits of the path itself."""
+    old = {
+        name: path.attributes[name]
+        for name in ("lower_limit", "upper_limit", "exact")
+        if name in path.attributes
+    }
+    selectors = path.attributes.get("ranges", [old] if old else None)
     return static_rows.find_ranges(
-        _selectors(path), source.row_count, source.schema, source.keys, source.place
+        selectors, source.row_count, source.schema, source.keys, source.place
     )
 
 
@@ -69,18 +75,6 @@ def chosen(path: YPath) -> list[str] | None:
     if not isinstance(columns, list):
         raise YtError('Error parsing path attribute "columns": expected a list')
     return [str(name) for name in columns]
-
-
-def _selectors(path: YPath) -> Any:
-    """Return the ranges of a path; older clients give one range as limits of the path itself."""
-    if "ranges" in path.attributes:
-        return path.attributes["ranges"]
-    limits = {
-        name: path.attributes[name]
-        for name in ("lower_limit", "upper_limit", "exact")
-        if name in path.attributes
-    }
-    return [limits] if limits else None
 
 
 def _layout(connection: Connection, node: Node, path: YPath) -> TableLayout:

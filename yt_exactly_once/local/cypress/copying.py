@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from yt_exactly_once.local.cypress import (
     chunks,
@@ -44,11 +43,6 @@ class Options(nodes.Placing):
     pessimistic: bool = True
     preserve: frozenset[str] = frozenset()
 
-    @property
-    def kept(self) -> dict[str, Any]:
-        """What needs rights of its own where the node comes to."""
-        return {"acl": None} if "acl" in self.preserve else {}
-
 
 def copy(view: View, source: YPath, target: YPath, options: Options) -> str:
     """Copy a node; return the id of the copy."""
@@ -60,7 +54,8 @@ def copy(view: View, source: YPath, target: YPath, options: Options) -> str:
     copy_id = _copy_node(view, position.id, position.type, options)
     if "account" in options.preserve:
         view.put_attribute(copy_id, "account", quotas.account_of(view, position.id))
-    nodes.place(view, destination, copy_id, options.kept, recursive=options.recursive)
+    kept = dict.fromkeys(options.preserve & {"acl"})
+    nodes.place(view, destination, copy_id, kept, recursive=options.recursive)
     content = ("chunk_count", "disk_space") if options.pessimistic else ()
     quotas.check(view, copy_id, "node_count", "tablet_count", *content)
     return copy_id
@@ -81,7 +76,8 @@ def move(view: View, source: YPath, target: YPath, options: Options) -> str:
     if "account" in options.preserve:
         view.put_attribute(position.id, "account", quotas.account_of(view, position.id))
     # Placed first, so that the node never lacks a path and its storage is never dropped.
-    nodes.place(view, destination, position.id, options.kept, recursive=options.recursive)
+    kept = dict.fromkeys(options.preserve & {"acl"})
+    nodes.place(view, destination, position.id, kept, recursive=options.recursive)
     nodes.detach(view, parent_id, name)
     for each in view.below(position.id):
         _renew(view, each, options)

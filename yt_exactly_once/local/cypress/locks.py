@@ -15,7 +15,7 @@ from typing import Any
 from yt_exactly_once.local.cypress import chunks, clock, dynamic
 from yt_exactly_once.local.cypress.ids import make_id
 from yt_exactly_once.local.cypress.layout import TRUNK, VERSIONED
-from yt_exactly_once.local.cypress.view import View
+from yt_exactly_once.local.cypress.view import FROZEN, View
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.store import scalar
 
@@ -228,7 +228,8 @@ def _has_changes(view: View, node_id: str) -> bool:
 def _freeze(view: View, node_id: str) -> None:
     """Copy what a view sees of a node into versions of its own transaction."""
     if view.node_type(node_id) in {"map_node", "list_node"}:
-        view.freeze_children(node_id)
+        for name, child_id in {**view.children(node_id), FROZEN: None}.items():
+            view.put_child(node_id, name, child_id)
     attributes = view.attributes(node_id)
     if attributes.get("dynamic"):
         attributes |= dynamic.tables().moments(view.connection, node_id)

@@ -58,7 +58,8 @@ def _with(value: Any, steps: Sequence[Step], new: Any, where: str, *, recursive:
     if step is Mark.ATTRIBUTE:
         raise _attributes_stay(where)
     if isinstance(step, str):
-        if isinstance(value, list) and not rest and is_insertion(step):
+        is_place = step in {_BEGIN, _END} or step.startswith((_BEFORE, _AFTER))
+        if isinstance(value, list) and not rest and is_place:
             value.insert(insertion_index(value, step, where), new)
             return value
         if isinstance(value, dict) and step not in value and (recursive or not rest):
@@ -136,11 +137,6 @@ def item_index(items: Sequence[Any], step: str, where: str) -> int:
             f"Node {where} has no child with index {index}: it has {len(items)} items", Code.RESOLVE
         )
     return found
-
-
-def is_insertion(step: str) -> bool:
-    """Tell whether a step names a place between the items of a list."""
-    return step in {_BEGIN, _END} or step.startswith((_BEFORE, _AFTER))
 
 
 def insertion_index(items: Sequence[Any], step: str, where: str) -> int:

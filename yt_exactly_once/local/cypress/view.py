@@ -18,7 +18,7 @@ from yt_exactly_once.local.store import scalar
 
 OVERWRITE = "overwrite"
 APPEND = "append"
-_FROZEN = ""
+FROZEN = ""
 """Name of the entry that marks frozen children; no child can have it."""
 
 
@@ -113,19 +113,13 @@ class View:
         """Return the names of the children of a list node in their order."""
         return [str(name) for name in self.value(list_id)]
 
-    def freeze_children(self, parent_id: str) -> None:
-        """Keep the children of a map or list node as they are now, in this transaction."""
-        for name, child_id in self.children(parent_id).items():
-            self.put_child(parent_id, name, child_id)
-        self.put_child(parent_id, _FROZEN, None)
-
     def _frozen_in(self, parent_id: str) -> str | None:
         """Return the transaction of the chain in which the children are frozen, if any."""
         if self.chain == (TRUNK,):
             return None
         found = self.connection.execute(
             "SELECT tx, tx FROM cypress_entries WHERE parent_id = ? AND name = ?",
-            (parent_id, _FROZEN),
+            (parent_id, FROZEN),
         )
         frozen: str | None = self._nearest(found, None)
         return frozen

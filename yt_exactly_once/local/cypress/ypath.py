@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Any
 
 from yt import yson
@@ -36,7 +35,6 @@ class Mark(Enum):
 
 Step = str | Mark
 
-_NONE: Mapping[str, Any] = MappingProxyType({})
 _SPECIAL = frozenset("\\/@&*[{")
 _LONE_BYTE = 0xDC00
 """What `surrogateescape` adds to a byte that is no text."""
@@ -78,7 +76,7 @@ def parse(value: Any, what: str = "path") -> YPath:
 def _plain(text: str) -> YPath | None:
     """Return a parsed path that everybody may share; None if it has attributes, which may be changed."""
     parsed = _parse(text, "path")
-    return None if parsed.attributes else replace(parsed, attributes=_NONE)
+    return None if parsed.attributes else parsed
 
 
 def _parse(value: Any, what: str) -> YPath:
