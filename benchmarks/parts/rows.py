@@ -12,7 +12,13 @@ import pyarrow.compute as pc
 from benchmarks.modes.work import Shape
 from yt_exactly_once.codec.row_hash import added, row_hashes
 from yt_exactly_once.codec.rows import WireFormat, encode
-from yt_exactly_once.codec.schema import TableSchema, WritePlan, arrow_schema_of, check_frame
+from yt_exactly_once.codec.schema import (
+    SOURCE_FIELDS,
+    TableSchema,
+    WritePlan,
+    arrow_schema_of,
+    check_frame,
+)
 
 ROWS = 50_000
 """Rows of a piece of work: one insert request of the sink."""
@@ -49,7 +55,7 @@ class Sample:
         )
         table = TableSchema.from_yt(shape.columns())
         plan = check_frame(batch.schema, table, target=f"//{shape.name}", sorted=False)
-        pulled = arrow_schema_of(table, binary_strings=False, source_columns=True)
+        pulled = pa.schema([*SOURCE_FIELDS, *arrow_schema_of(table)])
         return cls(shape, batch, plan, pulled)
 
     def payload(self, wire: WireFormat, tablet: int | None = 0) -> bytes:

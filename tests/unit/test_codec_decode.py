@@ -13,7 +13,7 @@ from tests.kinds import RAW_VALUES, decimal, dict_of, listed, optional, struct, 
 from yt_exactly_once.codec import yson_scan
 from yt_exactly_once.codec.arrow_types import arrow_type_of
 from yt_exactly_once.codec.rows import decode
-from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of
+from yt_exactly_once.codec.schema import SOURCE_FIELDS, TableSchema, arrow_schema_of
 from yt_exactly_once.codec.types import parse_type
 from yt_exactly_once.codec.yson_reader import UnfitColumnError, parse_rows
 from yt_exactly_once.codec.yson_scan import scan_rows
@@ -125,7 +125,8 @@ def test_any_column_of_strings_alone_is_read_as_yson():
 
 def test_source_columns_come_under_the_names_asked_for():
     """The service columns of a pull tell partition and row."""
-    batch = read([7, 8], "int64", source_columns=True)
+    table = TableSchema.from_yt([{"name": "c", "type_v3": "int64"}])
+    batch = decode(pulled([7, 8]), pa.schema([*SOURCE_FIELDS, *arrow_schema_of(table)]))
     assert batch.to_pylist() == [
         {"c": 7, "__spyt_streaming_src_tablet_index": 4, "__spyt_streaming_src_row_index": 90},
         {"c": 8, "__spyt_streaming_src_tablet_index": 4, "__spyt_streaming_src_row_index": 91},

@@ -10,6 +10,7 @@ from yt_exactly_once.codec.scalars import SCALARS
 from yt_exactly_once.codec.schema import (
     SERVICE_COLUMNS,
     SOURCE_COLUMNS,
+    SOURCE_FIELDS,
     TableSchema,
     arrow_schema_of,
     check_frame,
@@ -167,7 +168,7 @@ def test_columns_that_some_proxies_store_wrongly_stand_in_the_way_of_arrow(
 def test_read_schema_remembers_what_the_columns_are():
     """A field knows its logical type and its name in a pulled row."""
     table = TableSchema.from_yt([column("at", optional("datetime")), column("id", "uint64")])
-    schema = arrow_schema_of(table, source_columns=True)
+    schema = pa.schema([*SOURCE_FIELDS, *arrow_schema_of(table)])
     assert schema.field("at").type == pa.timestamp("us", "UTC")
     assert schema.field("at").nullable
     assert not schema.field("id").nullable

@@ -4,8 +4,8 @@ import pandas as pd
 import pytest
 from yt.yson import YsonUint64
 
-from yt_exactly_once.demo.expected import canonical, expected_delays, expected_flights, read_source
 from yt_exactly_once.demo.layout import DELAYS_TYPES
+from yt_exactly_once.demo.verify import canonical, expected_delays, expected_flights, read_source
 
 _NONE = float("nan")
 

@@ -3,9 +3,14 @@
 import pandas as pd
 import pytest
 
-from yt_exactly_once.demo.expected import expected_delays, expected_flights, read_source
 from yt_exactly_once.demo.layout import DELAYS_KEY, IDENTITY
-from yt_exactly_once.demo.verify import Outcome, compare
+from yt_exactly_once.demo.verify import (
+    Outcome,
+    compare,
+    expected_delays,
+    expected_flights,
+    read_source,
+)
 
 ROWS = 500
 

@@ -103,7 +103,7 @@ COLUMNS = [
 def test_source_schema_is_the_one_its_batches_have(binary_strings):
     """Spark compares the two and would refuse the batches of a source otherwise."""
     table = TableSchema.from_yt(COLUMNS)
-    arrow = arrow_schema_of(table, binary_strings=binary_strings, source_columns=True)
+    arrow = arrow_schema_of(table, binary_strings=binary_strings)
     spark = spark_schema_of(arrow)
     assert to_arrow_schema(spark, timezone="UTC").equals(arrow)
     assert arrow_of_spark(spark).equals(arrow)

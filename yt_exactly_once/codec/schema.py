@@ -166,20 +166,13 @@ def require_no_reserved(names: Iterable[str], target: str) -> None:
         )
 
 
-def arrow_schema_of(
-    table: TableSchema, *, binary_strings: bool = False, source_columns: bool = False
-) -> pa.Schema:
+def arrow_schema_of(table: TableSchema, *, binary_strings: bool = False) -> pa.Schema:
     """Return what a source yields for the table, ready for `decode`.
 
     Args:
         binary_strings: read `string` columns as bytes, not as text, so that any bytes pass.
-        source_columns: put the two columns in front that say where a row came from.
     """
-    coordinates = [
-        pulled_field(SOURCE_TABLET_COLUMN, pa.int64(), "$tablet_index"),
-        pulled_field(SOURCE_ROW_COLUMN, pa.int64(), "$row_index"),
-    ]
-    fields = [
+    return pa.schema(
         pa.field(
             column.name,
             arrow_type_of(column.type, binary_strings=binary_strings),
@@ -187,13 +180,19 @@ def arrow_schema_of(
             metadata={_TYPE_KEY: json.dumps(types.render_type(column.type))},
         )
         for column in table.columns
-    ]
-    return pa.schema([*coordinates, *fields] if source_columns else fields)
+    )
 
 
 def pulled_field(name: str, arrow: pa.DataType, column: str) -> pa.Field:
     """Return a field that `decode` fills from another column of the pulled rows."""
     return pa.field(name, arrow, metadata={_COLUMN_KEY: column})
+
+
+SOURCE_FIELDS = (
+    pulled_field(SOURCE_TABLET_COLUMN, pa.int64(), "$tablet_index"),
+    pulled_field(SOURCE_ROW_COLUMN, pa.int64(), "$row_index"),
+)
+"""Fields that say where a pulled row came from."""
 
 
 def row_column(field: pa.Field) -> str:

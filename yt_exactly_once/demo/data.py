@@ -11,7 +11,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
@@ -80,31 +80,18 @@ def read_airlines() -> pa.Table:
 def create_tables(client: YtClient) -> None:
     """Create the queue, a consumer for each query, and the two targets."""
     queue = layout.table_schema(layout.FLIGHT_TYPES) + layout.QUEUE_SERVICE_COLUMNS
-    _create_table(client, layout.QUEUE, queue, tablet_count=layout.PARTITIONS)
-    _create_table(
-        client,
-        layout.FLIGHTS.target,
-        layout.table_schema(layout.ENRICHED_TYPES),
-        tablet_count=layout.PARTITIONS,
-    )
-    _create_table(
-        client,
-        layout.STATISTICS.target,
-        layout.table_schema(layout.DELAYS_TYPES, layout.DELAYS_KEY),
-    )
+    for path, schema, tablets in (
+        (layout.QUEUE, queue, layout.PARTITIONS),
+        (layout.FLIGHTS.target, layout.table_schema(layout.ENRICHED_TYPES), layout.PARTITIONS),
+        (layout.STATISTICS.target, layout.table_schema(layout.DELAYS_TYPES, layout.DELAYS_KEY), 1),
+    ):
+        attributes = {"dynamic": True, "schema": schema, "tablet_count": tablets}
+        client.create("table", path, recursive=True, attributes=attributes)
+        client.mount_table(path, sync=True)
     for query in layout.QUERIES:
         client.create("queue_consumer", query.consumer)
         client.mount_table(query.consumer, sync=True)
         client.register_queue_consumer(layout.QUEUE, query.consumer, vital=True)
-
-
-def _create_table(
-    client: YtClient, path: str, schema: list[dict[str, Any]], **attributes: Any
-) -> None:
-    client.create(
-        "table", path, recursive=True, attributes={"dynamic": True, "schema": schema, **attributes}
-    )
-    client.mount_table(path, sync=True)
 
 
 def load(client: YtClient, flights: pa.Table, loaded: Callable[[int], None]) -> None:

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from yt_exactly_once.demo import data, expected, layout, verify
+from yt_exactly_once.demo import data, layout, verify
 from yt_exactly_once.demo.child import ERROR, EVENT, QUERY, QUERY_FAILED, SESSION_READY, Child, Work
 from yt_exactly_once.demo.display import Display
 from yt_exactly_once.demo.schedule import LAST_LIFE_ROWS, Countdown, Moment, moments, rows_per_batch
@@ -262,15 +262,15 @@ def _task(query: str) -> str:
 def _check(
     client: YtClient, rows: int | None, supervision: Supervision, began: float
 ) -> verify.Result:
-    source = expected.read_source(rows)
+    source = verify.read_source(rows)
     flights = verify.compare(
         verify.read_ordered(client, layout.FLIGHTS.target, layout.ENRICHED_TYPES),
-        expected.expected_flights(source),
+        verify.expected_flights(source),
         layout.IDENTITY,
     )
     statistics = verify.compare(
         verify.read_sorted(client, layout.STATISTICS.target, layout.DELAYS_TYPES),
-        expected.expected_delays(source),
+        verify.expected_delays(source),
         layout.DELAYS_KEY,
     )
     return verify.Result(

@@ -1,8 +1,9 @@
 """The check: every row of a result table against the row it must be, with a plain YTsaurus client.
 
-It reads the tables as anybody would and uses nothing of the package under test. A row is lost when it is
-not there, duplicated when it is there again, and wrong when a value differs or nothing like it should
-exist; every one of them is counted.
+It reads the tables as anybody would and uses nothing of the package under test. Pandas computes what must
+come out, from the data set file: the rules of the two queries are written a second time here, on purpose. A
+row is lost when it is not there, duplicated when it is there again, and wrong when a value differs or nothing
+like it should exist; every one of them is counted.
 """
 
 from __future__ import annotations
@@ -14,12 +15,16 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from yt.wrapper import YsonFormat
 
-from yt_exactly_once.demo.expected import canonical
+from yt_exactly_once.demo.data import MISSING, data_set_file
+from yt_exactly_once.demo.layout import DELAYS_TYPES, ENRICHED_TYPES, PARTITIONS
 
 if TYPE_CHECKING:
     from yt.wrapper import YtClient
 
 ROWS_PER_READ = 50_000
+
+_EPOCH = pd.Timestamp(0, tz="UTC")
+_MICROSECOND = pd.Timedelta(microseconds=1)
 
 
 @dataclass(frozen=True)
@@ -144,3 +149,75 @@ def _select(client: YtClient, query: str) -> list[dict[str, Any]]:
 def _frame(pages: Sequence[list[dict[str, Any]]], types: dict[str, str]) -> pd.DataFrame:
     frames = [pd.DataFrame.from_records(page, columns=list(types)) for page in pages or [[]]]
     return pd.concat([canonical(frame, types) for frame in frames], ignore_index=True)
+
+
+def read_source(rows: int | None = None) -> pd.DataFrame:
+    """Return the first flights of the file, or all."""
+    return pd.read_csv(
+        data_set_file("flights.csv.zip"), nrows=rows, keep_default_na=False, na_values=[MISSING]
+    )
+
+
+def expected_flights(source: pd.DataFrame) -> pd.DataFrame:
+    """Return the enriched table as it must be."""
+    airlines = pd.read_csv(data_set_file("airlines.csv"), keep_default_na=False)
+    flights = source.reset_index(drop=True)
+    number = flights.index.to_series()
+    delay_class = pd.cut(
+        flights["dep_delay"],
+        bins=[float("-inf"), 0, 14, 59, float("inf")],
+        labels=["on time", "a little late", "late", "very late"],
+    )
+    instant = pd.to_datetime(flights["time_hour"], utc=True)
+    return canonical(
+        flights.assign(
+            queue_partition=number % PARTITIONS,
+            queue_row=number // PARTITIONS,
+            time_hour=(instant - _EPOCH) // _MICROSECOND,
+            carrier_name=flights["carrier"].map(airlines.set_index("carrier")["name"]),
+            delay_class=delay_class.astype("object").fillna("cancelled"),
+            speed_mph=flights["distance"] * 60.0 / flights["air_time"],
+        ),
+        ENRICHED_TYPES,
+    )
+
+
+def expected_delays(source: pd.DataFrame) -> pd.DataFrame:
+    """Return the statistics as they must be."""
+    keys = {"carrier": source["carrier"], "route": source["origin"] + "-" + source["dest"]}
+    parts = [_statistics(source, key).assign(kind=kind) for kind, key in keys.items()]
+    return canonical(pd.concat(parts, ignore_index=True), DELAYS_TYPES)
+
+
+def _statistics(source: pd.DataFrame, key: pd.Series) -> pd.DataFrame:
+    groups = source.assign(key=key).groupby("key")
+    found = groups.agg(
+        flights=("year", "size"),
+        departed=("dep_delay", "count"),
+        dep_delay_min=("dep_delay", "min"),
+        dep_delay_max=("dep_delay", "max"),
+        arrived=("arr_delay", "count"),
+        arr_delay_min=("arr_delay", "min"),
+        arr_delay_max=("arr_delay", "max"),
+    )
+    # The sum of nothing is missing, as in SQL.
+    sums = groups[["dep_delay", "arr_delay"]].sum(min_count=1).add_suffix("_sum")
+    return found.join(sums).reset_index()
+
+
+def canonical(frame: pd.DataFrame, types: dict[str, str]) -> pd.DataFrame:
+    """Return the columns of a table, with values from anywhere, in one form that can be compared."""
+    return pd.DataFrame(
+        {name: pd.array(_plain(frame[name]), dtype=_form(kind)) for name, kind in types.items()}
+    )
+
+
+def _form(kind: str) -> Any:
+    if kind == "utf8":
+        return pd.StringDtype("python")
+    return pd.Float64Dtype() if kind == "double" else pd.Int64Dtype()
+
+
+def _plain(column: pd.Series) -> Any:
+    """Return values that every pandas turns into its nullable types alike."""
+    return column if column.dtype != object else column.where(column.notna(), None).to_numpy()

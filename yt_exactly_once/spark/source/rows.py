@@ -62,9 +62,8 @@ class RowFormat:
         self._queue = options.path
         self._service = _service_columns(own.names, options)
         # Found by place from here on: a queue may itself hold columns of these names.
-        hidden = schemas.arrow_schema_of(schemas.TableSchema(()), source_columns=True)
-        self._pulled = pa.schema([*hidden, *own])
-        self._own = slice(len(hidden), len(hidden) + len(own))
+        self._pulled = pa.schema([*schemas.SOURCE_FIELDS, *own])
+        self._own = slice(len(schemas.SOURCE_FIELDS), len(self._pulled))
         self._given = pa.schema(
             [*(pa.field(name, _SERVICE_TYPES[name]) for name in self._service), *own]
         )
