@@ -146,7 +146,8 @@ def _acting() -> str:
 def local_commands() -> str:
     """One row per command of the embedded cluster."""
     rows = [
-        f"| `{command.name}` | {command.input_type} | {command.output_type} | {command.support} "
+        f"| `{command.name}` | {command.input_type} | {command.output_type} "
+        f"| {'partial' if command.note else 'full'} "
         f"| {command.note} |"
         for command in sorted(REGISTRY.values(), key=lambda command: command.name)
     ]

@@ -20,7 +20,7 @@ from yt_exactly_once.local.rpc import message_types
 ROOT = Path(__file__).parents[2]
 INERT = tomllib.loads((ROOT / "docs/without_effect.toml").read_text())
 LISTS = json.loads((Path(__file__).parent / "server_lists.json").read_text())
-NOT_OF_THIS_CLUSTER = frozenset(("support.py", "refused.py", "message_table.py"))
+NOT_OF_THIS_CLUSTER = frozenset(("support.py", "message_table.py"))
 DEEPER = {"trimmed_row_counts"}
 """Parameters that a module reads which the module of the command does not import."""
 

@@ -59,7 +59,7 @@ class Proxy:
         self.store = Store(data_dir / "store.sqlite3")
         dynamic.register(table_nodes)
         with self.store.write() as connection:
-            seeds.plant(connection)
+            seeds.plant(connection, table_nodes.create_system_tables)
         self.accesses = clock.Accesses(self.store)
         manner = commit.Manner(
             random.Random(self.features["random_tablet_seed"]),  # noqa: S311 - no secret

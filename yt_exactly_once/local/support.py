@@ -1,4 +1,4 @@
-"""What a request may carry that a server knows of and this cluster refuses.
+"""What a server knows of and this cluster refuses: commands, and what a request may carry.
 
 `docs/without_effect.toml` lists what is accepted without effect, since no code has to know it. What is on
 neither list does what it does on a server, or no server knows it. `docs/reference/local-commands.md` shows
@@ -11,6 +11,36 @@ from collections.abc import Mapping
 from typing import Any
 
 from yt_exactly_once.local.errors import Code, YtError
+
+_COMMANDS = {
+    "there is no scheduler": """
+        abandon_job abort_job abort_operation complete_operation dump_job_context get_job
+        get_job_fail_context get_job_input get_job_input_paths get_job_spec get_job_stderr get_operation
+        list_jobs list_operations patch_operation_spec poll_job_shell resume_operation start_operation
+        suspend_operation update_operation_parameters
+    """,
+    "there is no query tracker": """
+        abort_query alter_query get_query get_query_result list_queries read_query_result start_query
+    """,
+    "there is one cluster with one cell": """
+        alter_table_replica balance_tablet_cells create_table_backup disable_table_replica
+        enable_table_replica externalize get_in_sync_replicas internalize pull_rows
+        reshard_table_automatic restore_table_backup update_replication_progress
+    """,
+    "nothing of its data is in chunks of nodes, or works in the background": """
+        get_table_columnar_statistics get_tablet_errors locate_skynet_share
+    """,
+    "masters and nodes are not administered": """
+        build_master_snapshots build_snapshot heal_exec_node switch_leader transfer_account_resources
+        transfer_pool_resources
+    """,
+    "pipelines do not need it": """
+        check_permission_by_acl explain_query get_file_from_cache put_file_to_cache read_blob_table
+        read_journal truncate_journal write_journal
+    """,
+}
+REFUSED_COMMANDS = {name: reason for reason, names in _COMMANDS.items() for name in names.split()}
+"""Wire names in version 4 of the API, and why they are not there: whoever sends one learns it."""
 
 REFUSED_PARAMETERS: dict[str, dict[str, str]] = {
     "alter_table": {

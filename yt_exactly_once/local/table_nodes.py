@@ -22,7 +22,6 @@ __all__ = [
     "check_movable",
     "copy",
     "create",
-    "create_system_tables",
     "describe_tablet",
     "drop",
     "moments",

@@ -125,11 +125,6 @@ class Command:
     handler: Handler
     note: str
 
-    @property
-    def support(self) -> str:
-        """How much of the real command there is."""
-        return "partial" if self.note else "full"
-
     def descriptor(self) -> dict[str, Any]:
         """Return the entry of `GET /api/v4`."""
         return {each.name: getattr(self, each.name) for each in fields(self)[:5]}

@@ -28,7 +28,6 @@ def start_transaction(context: Context) -> Any:
     """Start a transaction of type `master` (default) or `tablet`."""
     kind = str(context.parameters.get("type") or "master")
     if kind == "master":
-        _check_master_options(context.parameters)
         return _start_master(context)
     if kind != "tablet":
         raise YtError(f'Error parsing parameter "type": "{kind}" is not one of master, tablet')
@@ -38,6 +37,11 @@ def start_transaction(context: Context) -> Any:
 @once
 def _start_master(context: Context, connection: Connection) -> dict[str, Any]:
     parameters = context.parameters
+    if arguments.identifier(parameters, "transaction_id_override") is not None:
+        raise YtError("Cannot use externally provided id for master transactions")
+    for name, only in (("atomicity", "full"), ("durability", "sync")):
+        if str(parameters.get(name) or only) != only:
+            raise YtError(f'{name.capitalize()} must be "{only}" for master transactions')
     return {
         "transaction_id": master_transactions.start(
             connection,
@@ -158,14 +162,6 @@ def _required(context: Context) -> str:
     if transaction_id is None:
         raise YtError("Transaction is required")
     return transaction_id
-
-
-def _check_master_options(parameters: dict[str, Any]) -> None:
-    if arguments.identifier(parameters, "transaction_id_override") is not None:
-        raise YtError("Cannot use externally provided id for master transactions")
-    for name, only in (("atomicity", "full"), ("durability", "sync")):
-        if str(parameters.get(name) or only) != only:
-            raise YtError(f'{name.capitalize()} must be "{only}" for master transactions')
 
 
 def _check_tablet_options(parameters: dict[str, Any]) -> None:

@@ -130,13 +130,13 @@ def _by_type(view: View, node: Node) -> Computed:
             "target_path": lambda: view.value(node.id),
             "broken": lambda: _is_broken(view, node),
         }
-    if node.type in _OF_OBJECTS:
-        return _OF_OBJECTS[node.type](view, node)
+    if node.type in {"user", "group"}:
+        return _membership(view, node)
+    if node.type in {quotas.ACCOUNT, quotas.BUNDLE}:
+        return _quota(view, node)
     if is_dynamic(node):
         return dynamic.tables().attributes(view.connection, node)
-    if node.type in {"file", "table"}:
-        return _chunked(view, node)
-    return {}
+    return _chunked(view, node) if node.type in {"file", "table"} else {}
 
 
 def _quota(view: View, node: Node) -> Computed:
@@ -163,14 +163,6 @@ def _membership(view: View, node: Node) -> Computed:
     if node.type == "group":
         found["members"] = lambda: permissions.members(view, node.name)
     return found
-
-
-_OF_OBJECTS: dict[str, Callable[[View, Node], Computed]] = {
-    "user": _membership,
-    "group": _membership,
-    quotas.ACCOUNT: _quota,
-    quotas.BUNDLE: _quota,
-}
 
 
 def _constants(values: dict[str, Any]) -> Computed:

@@ -16,9 +16,6 @@ from yt_exactly_once.local.cypress.view import Node
 class DynamicTables(Protocol):
     """The keeper of dynamic tables. Every change needs a connection of `Store.write`."""
 
-    def create_system_tables(self, connection: Connection, /) -> dict[str, str]:
-        """Create the dynamic tables that a cluster begins with, mounted; return ids by path."""
-
     def create(
         self, connection: Connection, node_id: str, given: dict[str, Any], /
     ) -> dict[str, Any]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from sqlite3 import Connection
 from typing import Any
 
-from yt_exactly_once.local.cypress import clock, dynamic, layout, locks
+from yt_exactly_once.local.cypress import clock, layout, locks
 from yt_exactly_once.local.cypress.ids import CELL_ID
 from yt_exactly_once.local.cypress.view import View
 
@@ -48,8 +49,8 @@ _ACCESS: dict[str, dict[str, Any]] = {
 _CELL = {"health": "good", "state": "running", "tablet_cell_bundle": "default", "peers": []}
 
 
-def plant(connection: Connection) -> None:
-    """Create the tree with its initial nodes, unless it is there."""
+def plant(connection: Connection, system_tables: Callable[[Connection], dict[str, str]]) -> None:
+    """Create the tree with its initial nodes, unless it is there; dynamic tables come as ids by path."""
     if not layout.create(connection):
         return
     view = View(connection)
@@ -67,7 +68,7 @@ def plant(connection: Connection) -> None:
         _, folder, name = path.split("/")
         add(path, folder.removesuffix("s"), {"name": name, **given})
     add(f"sys/tablet_cells/{CELL_ID}", "tablet_cell", _CELL, CELL_ID)
-    for path, node_id in dynamic.tables().create_system_tables(connection).items():
+    for path, node_id in system_tables(connection).items():
         add(path.removeprefix("//"), "table", {"dynamic": True}, node_id)
     # A name of its own, as `TCypressManager` gives the attribute.
     view.put_attribute(known["sys"], "cluster_name", layout.CLUSTER_NAME)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from yt_exactly_once.local import authentication, commands, fronts
-from yt_exactly_once.local.commands import refused
 from yt_exactly_once.local.commands.registry import REGISTRY, Command, as_error
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.faults import Fault
@@ -25,6 +24,7 @@ from yt_exactly_once.local.http.dispatch import Call
 from yt_exactly_once.local.http.messages import Answer, Request, json_answer, not_found
 from yt_exactly_once.local.proxy import Proxy
 from yt_exactly_once.local.queues import trimming
+from yt_exactly_once.local.support import REFUSED_COMMANDS
 
 if TYPE_CHECKING:
     Message = MutableMapping[str, Any]
@@ -140,8 +140,8 @@ class Application(fronts.Front):
         user = "root" if name == "discover_proxies" else self._authenticate(request)
         command = known.get(name)
         if command is None:
-            if name in refused.COMMANDS:
-                reason = refused.COMMANDS[name]
+            if name in REFUSED_COMMANDS:
+                reason = REFUSED_COMMANDS[name]
                 raise YtError(
                     f'Command "{name}" is not supported by the embedded cluster: {reason}'
                 )
