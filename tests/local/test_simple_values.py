@@ -91,16 +91,6 @@ def test_integer_types_end_where_the_server_says(kind: str) -> None:
             [b"\x80\x13\x42\x61\x72\xc7\x4d\x82\x2b\x87\x8f\xe7\xff\xff\xff\xff"],
             [b"\x80\x13\x42\x61\x72\xc7\x4d\x82\x2b\x87\x8f\xe8\0\0\0\0", b"\x80\0\1\x3a"],
         ),
-        (
-            "tz_date",
-            [b"\0\x2aEurope/Moscow", b"\xc2\x08\0\1"],
-            [b"1", b"\0\x2aWrong/Zone", b"\0\x2a", b"\xc2\x09Europe/Moscow"],
-        ),
-        (
-            "tz_date32",
-            [(2**31 + day).to_bytes(4) + b"Europe/Moscow" for day in DATE32],
-            [(2**31 + DATE32[1] + 1).to_bytes(4) + b"GMT", (2**31 + DATE32[0] - 1).to_bytes(4)],
-        ),
     ],
     ids=str,
 )

@@ -22,7 +22,7 @@ from yt_exactly_once.local.tables.schema import parse_schema
 
 DECIMAL = decimal(5, 2)
 STRUCT = struct(é="int64", b=optional("string"))
-LEAVES = [*SIMPLE, "null", "yson", "tz_date", optional("int64"), DECIMAL]
+LEAVES = [*SIMPLE, "null", "yson", optional("int64"), DECIMAL]
 SHAPES = [
     listed("int64"),
     listed(STRUCT),

@@ -25,8 +25,7 @@ _DEFAULT_CONCURRENCY = 50
 
 FEATURES: dict[str, Any] = {
     "primitive_types": sorted(
-        types.type_v3_from_v1(name, required=name not in {"null", "void"})
-        for name in types.KINDS.keys() - types.TZ_TYPES
+        types.type_v3_from_v1(name, required=name not in {"null", "void"}) for name in types.KINDS
     ),
     "compression_codecs": ["none"],
     "erasure_codecs": ["none"],

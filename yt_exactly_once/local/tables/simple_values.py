@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-import zoneinfo
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal, localcontext
-from functools import cache
 from typing import Any
 
 from yt_exactly_once.local.errors import Code, YtError
@@ -40,16 +38,6 @@ RANGES: dict[str, tuple[int, int]] = {
 
 FLOAT_MAX = 3.4028234663852886e38
 _UUID_LENGTH = 16
-_ZONE_ID_LENGTH = 2
-_ZONED = {
-    "tz_date": ("date", 2),
-    "tz_datetime": ("datetime", 4),
-    "tz_timestamp": ("timestamp", 8),
-    "tz_date32": ("date32", 4),
-    "tz_datetime64": ("datetime64", 8),
-    "tz_timestamp64": ("timestamp64", 8),
-}
-"""The moment inside a value with a time zone: its type and how many bytes it takes."""
 
 
 def check_integers(name: str, given: Sequence[int]) -> None:
@@ -79,8 +67,6 @@ def check_strings(name: str, given: Iterable[bytes]) -> None:
     check = _STRING_CHECKS.get(name)
     if check is not None:
         check(given)
-    elif name in _ZONED:
-        _check_zoned(name, given)
 
 
 def check_decimals(logical: dict[str, Any], given: Iterable[bytes]) -> None:
@@ -187,25 +173,6 @@ def _finite(text: str) -> float:
 def _check_uuid(given: Iterable[bytes]) -> None:
     if any(len(value) != _UUID_LENGTH for value in given):
         raise YtError("Not a valid Uuid", Code.SCHEMA_VIOLATION)
-
-
-def _check_zoned(name: str, given: Iterable[bytes]) -> None:
-    """Check moments with a time zone: a big-endian number, then the zone's name or its two-byte id."""
-    kind, width = _ZONED[name]
-    low, high = RANGES[kind]
-    # The sign bit is flipped, so that bytes sort as numbers do.
-    shift = 1 << (8 * width - 1) if low < 0 else 0
-    for value in given:
-        moment = int.from_bytes(value[:width], "big") - shift
-        zone = value[width:]
-        is_zone = len(zone) == _ZONE_ID_LENGTH or zone.decode("latin-1") in _zones()
-        if len(value) <= width or not low <= moment <= high or not is_zone:
-            raise YtError("Not a valid timezone type", Code.SCHEMA_VIOLATION)
-
-
-@cache
-def _zones() -> frozenset[str]:
-    return frozenset(zoneinfo.available_timezones())
 
 
 _STRING_CHECKS: dict[str, Callable[[Iterable[bytes]], None]] = {

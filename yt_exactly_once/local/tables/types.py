@@ -15,10 +15,7 @@ SIGNED = frozenset(("int8", "int16", "int32", "int64", "interval")) | frozenset(
 )
 UNSIGNED = frozenset(("uint8", "uint16", "uint32", "uint64", "date", "datetime", "timestamp"))
 FLOATING = frozenset(("float", "double"))
-TZ_TYPES = frozenset(
-    ("tz_date", "tz_datetime", "tz_timestamp", "tz_date32", "tz_datetime64", "tz_timestamp64")
-)
-STRING_LIKE = frozenset(("string", "utf8", "json", "uuid")) | TZ_TYPES
+STRING_LIKE = frozenset(("string", "utf8", "json", "uuid"))
 Kind = Literal["int64", "uint64", "double", "boolean", "string", "null", "any"]
 KINDS: dict[str, Kind] = {
     **dict.fromkeys(SIGNED, "int64"),
@@ -52,7 +49,9 @@ def parse_type_v3(raw: Any) -> LogicalType:
     if isinstance(raw, str | bytes):
         name = text(raw)
         if _V3_TO_V1_NAMES.get(name, name) not in KINDS or name in _V1_TO_V3_NAMES:
-            raise YtError(f'"{name}" is not a valid type name')
+            raise YtError(
+                f'"{name}" is not a valid type name, or is not supported by the embedded cluster'
+            )
         return name
     if not isinstance(raw, dict):
         raise YtError("Type must be a string or a map")
@@ -81,7 +80,7 @@ def parse_type_v3(raw: Any) -> LogicalType:
 def type_v3_from_v1(name: str, *, required: bool) -> LogicalType:
     """Return the v3 form of a v1 type."""
     if name not in KINDS:
-        raise YtError(f'Invalid value "{name}" of "type": no such column type')
+        raise YtError(f'Invalid value "{name}" of "type": no such column type, or none here')
     simple = _V1_TO_V3_NAMES.get(name, name)
     if name in ("null", "void"):
         if required:
