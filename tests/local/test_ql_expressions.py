@@ -9,7 +9,7 @@ from yt.yson import YsonUint64
 
 from tests.contract.tables import columns, key_columns
 from tests.local.ql_tables import Tables, opened
-from yt_exactly_once.local.ql.functions.farm_hash import fingerprint_of_value
+from yt_exactly_once.local.ql.functions.general import fingerprint_of_value
 
 U = YsonUint64
 MIN, MAX, UMAX = -(2**63), 2**63 - 1, 2**64 - 1

@@ -41,7 +41,6 @@ _TYPES = {
 _INDEXES = [
     Column(name, "int64", "int64", required=False) for name in ("$range_index", "$row_index")
 ]
-_RAW = {"date": pa.int32(), "datetime": pa.int64(), "timestamp": pa.int64()}
 
 
 def dump(rows: Iterable[dict[str, Any] | None], columns: Sequence[Column]) -> Iterator[bytes]:
@@ -82,7 +81,4 @@ def _field(column: Column) -> Any:
 def _array(column: Column, given: list[Any]) -> Any:
     if column.wire_type == "any":
         given = [None if value is None else values.dump_yson(value) for value in given]
-    kind = _TYPES[column.wire_type]
-    raw = _RAW.get(column.wire_type, kind)
-    array = pa.array(given, raw)
-    return array if raw == kind else array.view(kind)
+    return pa.array(given, _TYPES[column.wire_type])

@@ -44,12 +44,11 @@ _MIME = {
     "application/x-yt-yson-binary": YSON_BINARY,
     "application/x-yt-yson-text": YSON_TEXT,
     "application/x-yt-yson-pretty": Format("yson", {"format": "pretty"}),
-    "application/x-yamr-delimited": Format("yamr", {"lenval": False, "has_subkey": False}),
-    "application/x-yamr-lenval": Format("yamr", {"lenval": True, "has_subkey": False}),
-    "application/x-yamr-subkey-delimited": Format("yamr", {"lenval": False, "has_subkey": True}),
-    "application/x-yamr-subkey-lenval": Format("yamr", {"lenval": True, "has_subkey": True}),
-    "text/tab-separated-values": Format("dsv"),
-    "text/x-tskv": Format("dsv", {"line_prefix": "tskv"}),
+    **{
+        f"application/x-yamr-{kind}": Format("yamr")
+        for kind in ("delimited", "lenval", "subkey-delimited", "subkey-lenval")
+    },
+    **dict.fromkeys(("text/tab-separated-values", "text/x-tskv"), Format("dsv")),
     "text/csv": Format("schemaful_dsv"),
 }
 

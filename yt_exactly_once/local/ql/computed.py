@@ -13,7 +13,7 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.ql.binding.evaluation import Compute, failing_on_a_row, stored
+from yt_exactly_once.local.ql.binding.bound import Compute, failing_on_a_row, stored
 from yt_exactly_once.local.ql.binding.query import bind_query
 from yt_exactly_once.local.ql.text import syntax
 from yt_exactly_once.local.ql.text.parser import parse

@@ -13,16 +13,16 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from yt_exactly_once.local.ql.binding.binder import POSITION_COLUMNS
 from yt_exactly_once.local.ql.binding.bound import Apply, Bound, Column, Constant, InSet
-from yt_exactly_once.local.ql.binding.source import POSITION_COLUMNS
 from yt_exactly_once.local.ql.computed import infer
 from yt_exactly_once.local.ql.value_types import Type
 from yt_exactly_once.local.tables.keys import AFTER, encode_prefix
 from yt_exactly_once.local.tables.layout import TableLayout, Tablet
 
 if TYPE_CHECKING:
+    from yt_exactly_once.local.ql.binding.binder import Source
     from yt_exactly_once.local.ql.binding.query import BoundQuery
-    from yt_exactly_once.local.ql.binding.source import Source
 
 
 class _Interval(NamedTuple):

@@ -15,9 +15,14 @@ from itertools import islice
 from typing import Any
 
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.ql.binding.bound import Bound
+from yt_exactly_once.local.ql.binding.bound import (
+    Bound,
+    Compute,
+    compiled,
+    failing_on_a_row,
+    stored,
+)
 from yt_exactly_once.local.ql.binding.bound import Column as BoundColumn
-from yt_exactly_once.local.ql.binding.evaluation import Compute, compiled, failing_on_a_row, stored
 from yt_exactly_once.local.ql.binding.query import BoundQuery, Order, Resolve, bind_query
 from yt_exactly_once.local.ql.coverage import Read, reading
 from yt_exactly_once.local.ql.text.parser import parse

@@ -212,7 +212,7 @@ def _build_column(name: str, fields: dict[str, Any]) -> Column:
     if fields.get("type_v3") is not None:
         logical = types.parse_type_v3(fields["type_v3"])
         wire_type, actual_required = types.to_v1(logical)
-        if v1 is not None and _v1_name(v1) != wire_type:
+        if v1 is not None and types.v1_name(text(v1)) != wire_type:
             raise YtError(
                 '"type_v3" does not match "type"',
                 type_v3=types.describe(logical),
@@ -226,7 +226,7 @@ def _build_column(name: str, fields: dict[str, Any]) -> Column:
                 required=bool(required),
             )
     elif v1 is not None:
-        logical = types.type_v3_from_v1(_v1_name(v1), required=bool(required or False))
+        logical = types.type_v3_from_v1(types.v1_name(text(v1)), required=bool(required or False))
         wire_type, actual_required = types.to_v1(logical)
     else:
         raise YtError("Column type is not specified")
@@ -247,11 +247,6 @@ def _build_column(name: str, fields: dict[str, Any]) -> Column:
             if fields.get(key) is not None and not (key == "stable_name" and fields[key] == name)
         },
     )
-
-
-def _v1_name(raw: Any) -> str:
-    name = text(raw)
-    return {"bool": "boolean", "yson": "any"}.get(name, name)
 
 
 def _optional_text(fields: dict[str, Any], key: str) -> str | None:
@@ -349,44 +344,26 @@ def _validate_aggregate(column: Column, function: str) -> None:
         )
 
 
-def _service_schema(*columns: tuple[str, str, bool, bool]) -> TableSchema:
-    """Build the schema of a consumer or a producer from name, type, key and required."""
-    return TableSchema(
-        tuple(
-            Column(
-                name,
-                kind,
-                types.type_v3_from_v1(kind, required=required),
-                required,
-                "ascending" if is_key else None,
-            )
-            for name, kind, is_key, required in columns
-        ),
-        unique_keys=True,
-    )
+def _service_schema(keys: str, values: str) -> TableSchema:
+    """Build the schema of a consumer or a producer from `name:type`, with `!` where null is refused."""
+    parts = [(each, ASCENDING) for each in keys.split()] + [(each, None) for each in values.split()]
+    columns = []
+    for part, sort_order in parts:
+        name, kind = part.rstrip("!").split(":")
+        required = part.endswith("!")
+        logical = types.type_v3_from_v1(kind, required=required)
+        columns.append(Column(name, kind, logical, required, sort_order))
+    return TableSchema(tuple(columns), unique_keys=True)
 
 
 CONSUMER_SCHEMA = _service_schema(
-    ("queue_cluster", "string", True, True),
-    ("queue_path", "string", True, True),
-    ("partition_index", "uint64", True, True),
-    ("offset", "uint64", False, True),
-    ("meta", "any", False, False),
+    "queue_cluster:string! queue_path:string! partition_index:uint64!", "offset:uint64! meta:any"
 )
 REGISTRATIONS_SCHEMA = _service_schema(
-    ("queue_cluster", "string", True, False),
-    ("queue_path", "string", True, False),
-    ("consumer_cluster", "string", True, False),
-    ("consumer_path", "string", True, False),
-    ("vital", "boolean", False, False),
-    ("partitions", "any", False, False),
+    "queue_cluster:string queue_path:string consumer_cluster:string consumer_path:string",
+    "vital:boolean partitions:any",
 )
 PRODUCER_SCHEMA = _service_schema(
-    ("queue_cluster", "string", True, True),
-    ("queue_path", "string", True, True),
-    ("session_id", "string", True, True),
-    ("sequence_number", "int64", False, True),
-    ("epoch", "int64", False, True),
-    ("user_meta", "any", False, False),
-    ("system_meta", "any", False, False),
+    "queue_cluster:string! queue_path:string! session_id:string!",
+    "sequence_number:int64! epoch:int64! user_meta:any system_meta:any",
 )

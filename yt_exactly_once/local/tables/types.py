@@ -44,11 +44,16 @@ def text(value: Any) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
+def v1_name(name: str) -> str:
+    """Return what v1 calls a simple type."""
+    return _V3_TO_V1_NAMES.get(name, name)
+
+
 def parse_type_v3(raw: Any) -> LogicalType:
     """Check a v3 type and bring it to its normal form."""
     if isinstance(raw, str | bytes):
         name = text(raw)
-        if _V3_TO_V1_NAMES.get(name, name) not in KINDS or name in _V1_TO_V3_NAMES:
+        if v1_name(name) not in KINDS or name in _V1_TO_V3_NAMES:
             raise YtError(
                 f'"{name}" is not a valid type name, or is not supported by the embedded cluster'
             )
@@ -95,7 +100,7 @@ def to_v1(logical: LogicalType) -> tuple[str, bool]:
     required = bool(inner == untagged(logical))
     if isinstance(inner, dict):
         return ("string" if inner["type_name"] == "decimal" else "any"), required
-    name = _V3_TO_V1_NAMES.get(str(inner), str(inner))
+    name = v1_name(str(inner))
     if name in ("null", "void"):
         return (name if required else "any"), False
     return name, required
@@ -157,7 +162,7 @@ def describe(logical: LogicalType) -> str:
     """Spell a type the way error messages of the server do."""
     logical = untagged(logical)
     if isinstance(logical, str):
-        return _V3_TO_V1_NAMES.get(logical, logical)
+        return v1_name(logical)
     name = logical["type_name"]
     if name in _ITEM_WRAPPERS:
         return f"{name}<{describe(logical['item'])}>"

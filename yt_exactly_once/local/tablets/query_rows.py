@@ -11,7 +11,7 @@ from itertools import repeat
 from sqlite3 import Connection
 from typing import Any
 
-from yt_exactly_once.local.ql.binding.source import POSITION_COLUMNS
+from yt_exactly_once.local.ql.binding.binder import POSITION_COLUMNS
 from yt_exactly_once.local.ql.coverage import KeyRange, Reading, tablets_in
 from yt_exactly_once.local.tables import vectors
 from yt_exactly_once.local.tables.keys import AFTER, encode_prefix

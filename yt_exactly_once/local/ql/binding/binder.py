@@ -1,6 +1,7 @@
 """From syntax to typed expressions.
 
-It resolves names, with aliases and groups, and infers types. An expression first gets the set of types that
+It resolves names, with aliases and groups, and infers types. A table with an alias answers only to qualified
+names, one without only to plain ones, as on the server. An expression first gets the set of types that
 it could have. The expressions around it then decide for one type, as in the server's expression builder
 version 1 (`yt/yt/library/query/base/expr_builder_v1.cpp`).
 """
@@ -9,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql.arithmetic import RELATIONS
 from yt_exactly_once.local.ql.binding import operators
-from yt_exactly_once.local.ql.binding.bound import Aggregate, Bound, GroupValue, InSet
+from yt_exactly_once.local.ql.binding.bound import Aggregate, Bound, Column, GroupValue, InSet
 from yt_exactly_once.local.ql.binding.operators import Untyped
 from yt_exactly_once.local.ql.functions.general import AGGREGATES, SCALARS
 from yt_exactly_once.local.ql.text import syntax
@@ -25,13 +27,59 @@ from yt_exactly_once.local.ql.text.naming import (
     reference_name,
 )
 from yt_exactly_once.local.ql.text.parser import scalar
-from yt_exactly_once.local.ql.value_types import ALL_TYPES, Type, TypeSet, describe, of_literal
+from yt_exactly_once.local.ql.value_types import (
+    ALL_TYPES,
+    Type,
+    TypeSet,
+    describe,
+    of_column,
+    of_literal,
+)
+from yt_exactly_once.local.tables.schema import Column as SchemaColumn
 
 if TYPE_CHECKING:
-    from yt_exactly_once.local.ql.binding.source import Source
     from yt_exactly_once.local.ql.text.syntax import Expression, Expressions
+    from yt_exactly_once.local.tables.layout import TableLayout
 
 MAX_EXPRESSION_DEPTH = 50
+POSITION_COLUMNS = tuple(
+    SchemaColumn(name, "int64", "int64", required=True, sort_order="ascending")
+    for name in ("$tablet_index", "$row_index")
+)
+
+
+@dataclass(frozen=True)
+class Source:
+    """The table of a query.
+
+    Attributes:
+        layout: where its rows are.
+        alias: what the names of its columns are qualified with.
+    """
+
+    layout: TableLayout
+    alias: str | None
+
+    @cached_property
+    def _by_name(self) -> dict[str, SchemaColumn]:
+        return {column.name: column for column in self.columns}
+
+    @property
+    def columns(self) -> tuple[SchemaColumn, ...]:
+        """Columns that a query sees; an ordered table has its position in front."""
+        if self.layout.sorted:
+            return self.layout.columns
+        return POSITION_COLUMNS + self.layout.columns
+
+    @property
+    def key_columns(self) -> tuple[SchemaColumn, ...]:
+        """Columns that form the key of the table, or the position in an ordered one."""
+        return self.layout.key_columns if self.layout.sorted else POSITION_COLUMNS
+
+    def resolve(self, reference: syntax.Reference) -> Column | None:
+        """Return the column that a name means."""
+        found = self._by_name.get(reference.name) if reference.table == self.alias else None
+        return None if found is None else Column(of_column(found.wire_type), found.name)
 
 
 @dataclass

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql import arithmetic
 from yt_exactly_once.local.ql.arithmetic import RELATIONS, convert_constant
-from yt_exactly_once.local.ql.binding.bound import Apply, Bound, Constant
-from yt_exactly_once.local.ql.binding.evaluation import compiled
+from yt_exactly_once.local.ql.binding.bound import Apply, Bound, Constant, compiled
 from yt_exactly_once.local.ql.functions.signatures import Function, infer
 from yt_exactly_once.local.ql.value_types import INTEGRAL, NUMERIC, SCALAR, Type, TypeSet, only
 

@@ -10,16 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.ql.binding.binder import Binder, Group
+from yt_exactly_once.local.ql.binding.binder import Binder, Group, Source
 from yt_exactly_once.local.ql.binding.bound import Aggregate, Bound, Column, GroupValue
-from yt_exactly_once.local.ql.binding.source import Source
 from yt_exactly_once.local.ql.text import syntax
 from yt_exactly_once.local.ql.text.naming import column_name, reference_name
 from yt_exactly_once.local.ql.text.syntax import Reference
 from yt_exactly_once.local.ql.value_types import SCALAR
 from yt_exactly_once.local.tables.layout import TableLayout
 
-Resolve = Callable[[str], "TableLayout"]
+Resolve = Callable[[str], TableLayout]
 """Finds a table by its path; raises `YtError` when it cannot be read."""
 
 MAX_LIMIT = (1 << 63) - 3

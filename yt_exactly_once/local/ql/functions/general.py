@@ -12,14 +12,18 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import farmhash
+
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql.arithmetic import wrap
-from yt_exactly_once.local.ql.functions.farm_hash import fingerprint_of_values
 from yt_exactly_once.local.ql.functions.signatures import Function
 from yt_exactly_once.local.ql.value_types import NUMERIC, SCALAR, Type
 
 _INT64_END = 1 << 63
 _UINT64_END = 1 << 64
+_MASK = _UINT64_END - 1
+_MULTIPLIER = 0x9DDFEA08EB382D69
+_SEED = 0xDEADC0DE
 
 
 def _cast(target: Type, value: Any) -> float:
@@ -56,6 +60,31 @@ def _sleep(milliseconds: int) -> int:
 def _sum(kind: Type, given: list[Any]) -> Any:
     total = sum(given)
     return total if kind is Type.DOUBLE else wrap(kind, total)
+
+
+def fingerprint_of_values(*values: Any) -> int:
+    """Combine the fingerprints of values, as the function `farm_hash` does."""
+    result = _SEED
+    for value in values:
+        result = _combine(result, fingerprint_of_value(value))
+    return result ^ len(values)
+
+
+def fingerprint_of_value(value: Any) -> int:
+    """Return the fingerprint of an integer, a boolean or a string; null hashes like zero."""
+    if isinstance(value, bytes):
+        return int(farmhash.Fingerprint64(value))
+    mixed = int(value or 0) * _MULTIPLIER & _MASK
+    mixed = (mixed ^ mixed >> 44) * _MULTIPLIER & _MASK
+    return (mixed ^ mixed >> 41) * _MULTIPLIER & _MASK
+
+
+def _combine(first: int, second: int) -> int:
+    low = (first ^ second) * _MULTIPLIER & _MASK
+    low ^= low >> 47
+    high = (second ^ low) * _MULTIPLIER & _MASK
+    high = (high ^ high >> 44) * _MULTIPLIER & _MASK
+    return (high ^ high >> 41) * _MULTIPLIER & _MASK
 
 
 _S = Type.STRING
