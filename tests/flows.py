@@ -103,11 +103,11 @@ class Queue:
         path = f"{folder}/{name}"
         width = int(client.get(f"{path}/@tablet_count"))
         infos = client.get_tablet_infos(path, list(range(width)))["tablets"]
-        rows = [
-            [known_row(index * width + part) for index in range(int(info["total_row_count"]))]
-            for part, info in enumerate(infos)
+        queue = cls(client, path, f"{path}_consumer", [[] for _ in range(width)])
+        queue.rows = [
+            queue.next_rows(int(info["total_row_count"]), part) for part, info in enumerate(infos)
         ]
-        return cls(client, path, f"{path}_consumer", rows)
+        return queue
 
     def add_consumer(self, path: str) -> str:
         """Create one more consumer and register it."""
@@ -117,11 +117,8 @@ class Queue:
         return path
 
     def append(self, count: int, partition: int = 0) -> None:
-        """Add rows; row i of partition p has the id i * partitions + p."""
-        width, kept = len(self.rows), self.rows[partition]
-        fresh = [
-            known_row(index * width + partition) for index in range(len(kept), len(kept) + count)
-        ]
+        """Add rows."""
+        fresh = self.next_rows(count, partition)
         for start in range(0, count, _ROWS_PER_REQUEST):
             self.client.insert_rows(
                 self.path,
@@ -130,7 +127,12 @@ class Queue:
                     for row in fresh[start : start + _ROWS_PER_REQUEST]
                 ],
             )
-        kept.extend(fresh)
+        self.rows[partition].extend(fresh)
+
+    def next_rows(self, count: int, partition: int) -> list[Row]:
+        """Return what comes next in a partition; row i of partition p has the id i * partitions + p."""
+        width, kept = len(self.rows), len(self.rows[partition])
+        return [known_row(index * width + partition) for index in range(kept, kept + count)]
 
     def all_rows(self) -> list[Row]:
         return [row for rows in self.rows for row in rows]

@@ -1,19 +1,9 @@
-"""Notes and events of a query that live in memory, and notes that nobody keeps."""
+"""Notes and events of a query that live in memory."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from yt_exactly_once.commit.notes import Note
-
-
-class NoNotes:
-    """Keeps nothing: every batch looks as if it was the first call."""
-
-    def all(self) -> Sequence[Note]:
-        return ()
-
-    def add(self, note: Note, text: str) -> None:
-        """See `Notes.add`."""
 
 
 class MemoryNotes:

@@ -121,7 +121,6 @@ class Frame:
     Attributes:
         server: knows whether a task runs.
         evaluate: returns the rows, per partition.
-        shuffles: whether its plan shows a shuffle.
         disorders: whether the attempts of a task get its rows in different orders.
         folds: whether Spark takes the number of a partition for a constant.
     """
@@ -130,10 +129,8 @@ class Frame:
     arrow: pa.Schema
     evaluate: Callable[[], Partitions]
     sparkSession: Any  # noqa: N815 - Spark's name
-    shuffles: bool = False
     disorders: bool = False
     folds: bool = False
-    isStreaming: bool = False  # noqa: N815 - Spark's name
 
     @property
     def columns(self) -> list[str]:
@@ -177,9 +174,6 @@ class Frame:
         """See `DataFrame.select`, for names."""
         schema = pa.schema([self.arrow.field(name) for name in names])
         return self.mapped(schema, lambda rows, _: rows.select(list(names)))
-
-    def drop(self, *names: str) -> Frame:
-        return self.select(*(name for name in self.columns if name not in names))
 
     def localCheckpoint(self, eager: bool = True) -> Frame:  # noqa: N802 - Spark's name
         assert eager

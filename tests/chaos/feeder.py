@@ -11,7 +11,6 @@ from collections.abc import Callable
 from yt.wrapper import YtClient
 
 from tests.chaos.stage import Stage
-from tests.flows import known_row
 
 _BATCHES_AHEAD = 3
 _PAUSE_SECONDS = 0.05
@@ -69,13 +68,7 @@ class Feeder(threading.Thread):
         most = plan.rows_per_partition
         alike = self._chance.randint(1, most)
         counts = [alike if plan.even else self._chance.randint(0, most) for _ in queue.rows]
-        fresh = [
-            [
-                known_row(index * len(queue.rows) + partition)
-                for index in range(len(kept), len(kept) + count)
-            ]
-            for partition, (kept, count) in enumerate(zip(queue.rows, counts, strict=True))
-        ]
+        fresh = [queue.next_rows(count, partition) for partition, count in enumerate(counts)]
         batch = [
             {**row, "$tablet_index": partition}
             for partition, rows in enumerate(fresh)

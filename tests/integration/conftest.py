@@ -126,20 +126,3 @@ def impatient(monkeypatch):
     from yt_exactly_once.ytsaurus import queues
 
     monkeypatch.setattr(queues, "_PAUSE_SECONDS", 0.05)
-
-
-@pytest.fixture(autouse=True)
-def breaking(monkeypatch):
-    """Let a listener break a run off at an event: its own exceptions go no further."""
-    from yt_exactly_once.observability import GuardedListener
-
-    guarded = GuardedListener.__call__
-
-    def call(self, event, fields):
-        guarded(self, event, fields)
-        broken = getattr(self._listener, "broken", None)
-        if broken is not None:
-            self._listener.broken = None
-            raise broken
-
-    monkeypatch.setattr(GuardedListener, "__call__", call)

@@ -47,10 +47,6 @@ TO_THE_END: dict[str, Any] = (
 """Trigger of a run to the end of the queue; older versions of Spark end after the first batch."""
 
 
-class Broken(Exception):  # noqa: N818 - what breaks is the driver
-    """Raised by a listener to break a run off; the fixture `breaking` lets it through."""
-
-
 @dataclass
 class Heard:
     """A listener that keeps every event, and may act on some.
@@ -58,20 +54,15 @@ class Heard:
     Attributes:
         events: name and fields, in order.
         act: called with each event after it was kept.
-        broken: what `act` raised to break the run off.
     """
 
     events: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     act: Callable[[str, dict[str, Any]], None] | None = None
-    broken: Broken | None = None
 
     def __call__(self, event: str, fields: dict[str, Any]) -> None:
         self.events.append((event, fields))
         if self.act is not None:
-            try:
-                self.act(event, fields)
-            except Broken as error:
-                self.broken = error
+            self.act(event, fields)
 
     def of(self, event: str) -> list[dict[str, Any]]:
         """Return the fields of every event of that name."""
@@ -189,6 +180,16 @@ class Stream:
         heard = Heard(act=act)
         finish(self.start(self.sink(heard, **options)))
         return heard
+
+    def break_off(self, sink: TransactionalSink, batch: int) -> None:
+        """Run until the cluster has a batch, and Spark's commit log has not."""
+
+        def write(frame: DataFrame, number: int) -> None:
+            sink(frame, number)
+            assert number < batch, "broken off"
+
+        with pytest.raises(StreamingQueryException, match="broken off"):
+            finish(self.start(write))
 
     def fail(self, error: str, *, by_format: bool = False, **options: Any) -> str:
         """Run the query, which must end with an error of that class; return its text."""

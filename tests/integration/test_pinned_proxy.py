@@ -2,7 +2,6 @@
 
 import socket
 from contextlib import contextmanager
-from datetime import timedelta
 
 import pytest
 
@@ -10,7 +9,6 @@ from tests.cluster_fixtures import served
 from tests.flows import columns, create_table
 from tests.integration.streams import QUICK, Heard
 from tests.tiers import first_of
-from yt_exactly_once import Event, RetryPolicy
 from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.commit.entry import LEDGER_SCHEMA
@@ -18,7 +16,6 @@ from yt_exactly_once.commit.ledger import CommitLedger
 from yt_exactly_once.commit.parts import TargetRows, whole
 from yt_exactly_once.commit.transactional import BatchCommit
 from yt_exactly_once.config import ClusterConfig
-from yt_exactly_once.errors import RetriesExhaustedError
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.observability import emitter
 from yt_exactly_once.ytsaurus.client import Connection
@@ -135,17 +132,3 @@ def test_dead_and_banned_proxies_in_the_list_are_tried_once(cluster, client, tmp
     assert attempts[1:] == [1] * 4
     assert sender.connection.pinned().url.endswith(living)
     assert sender.sent() == dict.fromkeys(range(5), LANES)
-
-
-def test_no_living_proxy_ends_with_every_one_that_was_tried(client, tmp):
-    """The story names the proxies, so that a person can look at them."""
-    dead = dead_address()
-    policy = RetryPolicy(attempts=6, first_wait=timedelta(milliseconds=10))
-    with listing(dead) as banned:
-        sender = Sender(client, tmp, Connection(ClusterConfig(proxy=banned)), policy)
-        with pytest.raises(RetriesExhaustedError) as raised:
-            sender.send()
-    assert dead in str(raised.value)
-    assert banned in str(raised.value)
-    assert sender.heard.count(Event.RETRY_SCHEDULED) == 5
-    assert sender.sent() == {}

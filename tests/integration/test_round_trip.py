@@ -11,6 +11,7 @@ import yt.yson
 from pyspark.sql import DataFrame
 from yt.wrapper import YsonFormat
 
+from tests.arrow_streams import stream_of
 from tests.integration.streams import QUICK, finish
 from tests.kinds import decimal, dict_of, listed, optional, struct, tuple_of, variant
 from yt_exactly_once import TransactionalSink, create_table, register_source
@@ -67,10 +68,7 @@ def as_arrow(frame: DataFrame) -> pa.Table:
 
     def packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            stream = pa.BufferOutputStream()
-            with pa.ipc.new_stream(stream, batch.schema) as writer:
-                writer.write_batch(batch)
-            yield pa.record_batch({"stream": [stream.getvalue().to_pybytes()]})
+            yield pa.record_batch({"stream": [stream_of(batch)]})
 
     streams = [row.stream for row in frame.mapInArrow(packed, "stream binary").collect()]
     return pa.concat_tables(pa.ipc.open_stream(bytes(stream)).read_all() for stream in streams)

@@ -4,7 +4,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from tests.flows import AGGREGATION, STATELESS, differences, ledger_entries, passed_on
-from tests.integration.streams import QUICK, Broken, Heard, finish
+from tests.integration.streams import QUICK, Heard, finish
 from tests.tiers import first_of
 from yt_exactly_once import Event, Target, TransactionalSink
 from yt_exactly_once.spark.sink import transactional_sink
@@ -46,12 +46,10 @@ def test_several_targets_are_written_together(stream, client, tmp):
     flow = stream(rows=6_000)
     totals = AGGREGATION.create_target(client, f"{tmp}/totals", is_sorted=True)
 
-    def run(act=None):
-        heard = Heard(act=act)
+    def sink(heard=None):
         targets = [flow.target, Target(totals, transform=per_batch)]
         proxy = flow.cluster.proxy_urls[0]
-        finish(flow.start(TransactionalSink(targets, proxy=proxy, listener=heard, retry=QUICK)))
-        return heard
+        return TransactionalSink(targets, proxy=proxy, listener=heard, retry=QUICK)
 
     def per_batch(frame):
         return (
@@ -60,16 +58,12 @@ def test_several_targets_are_written_together(stream, client, tmp):
             .selectExpr("key", "`count(id)` as n", "`sum(value)` as total")
         )
 
-    def break_off(event, fields):
-        if event == Event.TRANSACTION_COMMITTED and fields["batch"] == 2:
-            raise Broken
-
-    with pytest.raises(StreamingQueryException, match="Broken"):
-        run(break_off)
+    flow.break_off(sink(), 2)
     assert len(ledger_entries(client, flow.ledger)) == 2
-    run()
+    finish(flow.start(sink()))
     flow.forget_last_batch()
-    told = run()
+    told = Heard()
+    finish(flow.start(sink(told)))
     assert told.count(Event.TRANSACTION_STARTED) == 0
     assert flow.wrong() == ""
     values = [

@@ -1,10 +1,8 @@
 """Batches that Spark replays: found in the ledger, skipped, and the state of the query built again."""
 
 import pytest
-from pyspark.errors import StreamingQueryException
 
 from tests.flows import AGGREGATION, DEDUP, QUERIES, STATELESS, WINDOWED
-from tests.integration.streams import Broken
 from tests.tiers import NIGHTLY, first_of
 from yt_exactly_once import Event
 
@@ -60,24 +58,8 @@ def test_stateless_replay_is_skipped_without_reading(stream):
 def test_rows_of_a_stateful_batch_are_kept_until_spark_has_logged_it(stream, query):
     """A queue that trims all its vital consumer has read still has what a replay needs."""
     flow = stream(query, is_sorted=True)
-    killed_after_commit(flow)
-    trim_as_the_queue_agent(flow)
-    flow.run()
-    flow.assert_exact()
-
-
-def killed_after_commit(flow, batch=1):
-    """Break a run off when the cluster has a batch and Spark's commit log has not."""
-
-    def break_off(told, fields):
-        if told == Event.BATCH_COMMITTED and fields["batch"] == batch:
-            raise Broken
-
-    with pytest.raises(StreamingQueryException, match="Broken"):
-        flow.run(break_off)
-
-
-def trim_as_the_queue_agent(flow):
-    """Trim everything before the offset of the vital consumer."""
+    flow.break_off(flow.sink(), 1)
     for partition, offset in flow.queue.stored(flow.consumer).items():
         flow.client.trim_rows(flow.queue.path, partition, offset)
+    flow.run()
+    flow.assert_exact()

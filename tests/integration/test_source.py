@@ -130,27 +130,6 @@ def test_trimmed_rows_stop_the_query(queue, read, tmp_path):
     assert batches.ids == []
 
 
-def test_replay_of_trimmed_rows_is_planned_and_fails_only_when_read(queue, read, tmp_path):
-    """A sink that skips a replayed batch does not need its rows; one that reads it must not miss any."""
-    append(queue, 5)
-    run(read(queue), tmp_path)
-    # As a crash between a batch and Spark's note that it is done would leave it.
-    for name in ("0", ".0.crc"):
-        (tmp_path / "commits" / name).unlink(missing_ok=True)
-    queue.client.trim_rows(queue.path, 0, 5)
-    later = append(queue, 2)
-    fails("DataLossError", "Rows 0 to 4", lambda: run(read(queue), tmp_path))
-
-    batches = Batches()
-
-    def skipping(frame, batch_id):
-        if batch_id > 0:
-            batches(frame, batch_id)
-
-    run(read(queue), tmp_path, skipping)
-    assert batches.ids == later
-
-
 def test_wrong_token_is_refused_and_not_shown(spark):
     """Neither by us nor by the client whose error is the cause."""
     register_source(spark)

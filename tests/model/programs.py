@@ -40,7 +40,6 @@ from tests.model.tasks import (
     run_task,
     silent,
 )
-from tests.notes import NoNotes
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.commit.cluster import OpenTransaction, Payload
 from yt_exactly_once.commit.entry import LedgerEntry
@@ -372,7 +371,8 @@ def _sessions_of(connection: ModelCluster, producer: str, prefix: str) -> dict[s
 class _Identified(OffsetLog):
     """An offset log that knows one batch."""
 
-    notes = NoNotes()
+    # Nothing is kept: every batch looks as if it was the first call.
+    notes: Any = SimpleNamespace(all=tuple, add=lambda *_: None)
 
     def __init__(self, batch: MicroBatch) -> None:
         self.batch = batch

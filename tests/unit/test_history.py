@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.notes import MemoryNotes, NoNotes
+from tests.notes import MemoryNotes
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.commit.entry import LedgerEntry, Tally
 from yt_exactly_once.commit.ledger import CommitLedger
@@ -218,13 +218,6 @@ def test_another_cluster_is_refused():
     with pytest.raises(ConfigError, match="since batch 2"):
         history([note(NoteKind.CLUSTER, 2, "old")], 4).require_same_cluster("new")
     history([note(NoteKind.CLUSTER, 2, "old")], 4).require_whole(None)
-
-
-def test_no_notes_keep_nothing():
-    """Where the checkpoint cannot be reached."""
-    notes = NoNotes()
-    notes.add(note(NoteKind.FAILED, 3), "why")
-    assert list(notes.all()) == []
 
 
 def test_notes_in_a_folder_are_found_again(tmp_path):

@@ -430,12 +430,16 @@ def test_recreated_queue_between_two_runs_is_a_loss():
 
 
 def test_recreated_queue_is_read_from_its_beginning_when_asked_to():
-    """The consumer goes back too: a vital one would let unread rows be trimmed."""
+    """The operator hears of it. The consumer goes back too: a vital one would let unread rows be trimmed."""
     queue = FakeQueue(10, 4)
     end = read_before(queue)
-    queue.info, queue.uppers, queue.lowers = ANOTHER, [30], [3]
+    old, queue.info, queue.uppers, queue.lowers = queue.info.id, ANOTHER, [30], [3]
     source = reader(queue, fail_on_data_loss=False)
-    new = everything(source, end)
+    with capture_logs() as logs:
+        new = everything(source, end)
+    (told,) = [log for log in logs if log["event"] == Event.SOURCE_QUEUE_REPLACED]
+    assert (told["queue"], told["old_id"], told["new_id"]) == (QUEUE, old, ANOTHER.id)
+    assert (told["left"], told["begins"]) == ({0: 10, 1: 4}, {0: 3})
     assert ranges(source.partitions(end, new)) == [(0, 3, 30)]
     assert new["queue_id"] == ANOTHER.id
     assert queue.stored == {0: 3, 1: 4}
@@ -443,18 +447,6 @@ def test_recreated_queue_is_read_from_its_beginning_when_asked_to():
     assert queue.stored[0] == 3
     source.commit(new)
     assert queue.stored[0] == 30
-
-
-def test_queue_that_takes_the_place_of_another_one_is_reported():
-    """Rows of the old one are gone for good, so the operator must hear of it."""
-    queue = FakeQueue(10)
-    end = read_before(queue)
-    old, queue.info, queue.lowers = queue.info.id, ANOTHER, [3]
-    with capture_logs() as logs:
-        everything(reader(queue, fail_on_data_loss=False), end)
-    (found,) = [log for log in logs if log["event"] == Event.SOURCE_QUEUE_REPLACED]
-    assert (found["queue"], found["old_id"], found["new_id"]) == (QUEUE, old, ANOTHER.id)
-    assert (found["left"], found["begins"]) == ({0: 10}, {0: 3})
 
 
 def test_recreated_queue_and_empty_makes_no_batch():
