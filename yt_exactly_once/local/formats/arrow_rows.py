@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,7 @@ _WIDE_TYPES = (
 _OBJECTS = 1 << 13
 """So many values may be Python objects together, of at most `LARGE` bytes."""
 
-_COMPOSITES = 1 << 16
+_COMPOSITES = 1 << 19
 """Bytes of composite values that are tried as a whole, or half of a large stream."""
 
 _MOST_SHARED = 4
@@ -100,15 +101,19 @@ def loads(
         YtError: no complete stream, or a column whose Arrow type does not fit the column.
     """
     table = _read(data)
-    known = None if schema is None else {str(column["name"]): column for column in schema}
-    if known is not None:
+    known: Mapping[str, Mapping[str, Any]] = {}
+    if schema is not None:
+        known = {str(column["name"]): column for column in schema}
         table = table.select([at for at, name in enumerate(table.schema.names) if name in known])
     row_checks.check_names(table.schema.names)
-    size = max(1, table.nbytes + sum(map(_shared_bytes, table.columns)))
-    logicals = [
-        None if pt.is_null(field.type) else _logical(known and known[field.name])
-        for field in table.schema
+    columns = [
+        _Described(field, None if schema is None else known[field.name]) for field in table.schema
     ]
+    convert = partial(_rows, columns=columns, features=features)
+    if table.num_rows <= 1:
+        return convert(table)
+    size = max(1, table.nbytes + sum(map(_shared_bytes, table.columns)))
+    logicals = [column.logical for column in columns if not pt.is_null(column.field.type)]
     objects = logicals.count("yson")
     is_plain = not objects and not any(isinstance(logical, dict) for logical in logicals)
     # Halves of a stream take about as much memory as it has bytes.
@@ -117,13 +122,13 @@ def loads(
     most = max(1, min(most, _OBJECTS // objects) if objects else most)
     if table.num_rows <= most or (is_plain and size <= max(1, _MOST_SHARED * table.nbytes)):
         with suppress(_ManyObjectsError):
-            return _rows(table, known, features)
+            return convert(table)
 
     def pieces(part: Any, step: int) -> Iterator[ColumnarRows]:
         for start in range(0, part.num_rows, step):
             some = part.slice(start, step)
             try:
-                rows = _rows(some, known, features)
+                rows = convert(some)
             except _ManyObjectsError:
                 yield from pieces(some, max(1, step // 4))
             else:
@@ -149,19 +154,26 @@ class _ManyObjectsError(Exception):
     """So many bytes of composite values may not be objects together, which take far more once checked."""
 
 
-def _rows(
-    table: Any, known: Mapping[str, Mapping[str, Any]] | None, features: Mapping[str, Any]
-) -> ColumnarRows:
-    columns: dict[str, Values] = {}
-    for field, column in zip(table.schema, table.columns, strict=True):
+class _Described:
+    """A column of a stream, and what the table says of it, if anything."""
+
+    def __init__(self, field: Any, described: Mapping[str, Any] | None) -> None:
+        self.field = field
+        self.described = described
+        self.logical = _logical(described)
+
+
+def _rows(table: Any, columns: Sequence[_Described], features: Mapping[str, Any]) -> ColumnarRows:
+    converted: dict[str, Values] = {}
+    for each, column in zip(columns, table.columns, strict=True):
+        name = each.field.name
         try:
-            described = None if known is None else known[field.name]
-            columns[field.name] = _convert(field, column, described, features)
+            converted[name] = _convert(each, column, features)
         except YtError as error:
-            raise YtError(f'Failed to parse column "{field.name}"', inner=[error]) from error
+            raise YtError(f'Failed to parse column "{name}"', inner=[error]) from error
         except (pa.ArrowException, ValueError, OverflowError) as error:
-            raise YtError(f'Failed to parse column "{field.name}": {error}') from error
-    return ColumnarRows(columns, table.num_rows)
+            raise YtError(f'Failed to parse column "{name}": {error}') from error
+    return ColumnarRows(converted, table.num_rows)
 
 
 def _read(data: bytes) -> Any:
@@ -210,19 +222,19 @@ def _is_complete(data: bytes) -> bool:
     return data[end:].startswith(_END_OF_STREAM)
 
 
-def _convert(
-    field: Any, column: Any, described: Mapping[str, Any] | None, features: Mapping[str, Any]
-) -> Values:
-    array = column.combine_chunks()
-    if isinstance(array, pa.ChunkedArray):
-        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], field.type)
+def _convert(each: _Described, column: Any, features: Mapping[str, Any]) -> Values:
+    field, described, logical = each.field, each.described, each.logical
+    chunks = column.chunks
+    if len(chunks) == 1:
+        array = chunks[0]
+    else:
+        array = pa.concat_arrays(chunks) if chunks else pa.array([], field.type)
     if pt.is_dictionary(array.type):
         array = array.dictionary_decode()
     holds_yson = (field.metadata or {}).get(_TYPE_KEY) == _YSON
     is_any = holds_yson and not features.get("arrow_any_as_string")
     if described is None:
         return _parsed(array) if is_any else _any(array)
-    logical = _logical(described)
     if isinstance(logical, str):
         return _simple(logical, array, holds_yson=is_any)
     if logical["type_name"] == "decimal":
@@ -335,8 +347,9 @@ def _decimals(array: Any) -> Values:
     precision = array.type.precision
     size = next(size for size, limit in ((4, 9), (8, 18), (16, 38), (32, 76)) if precision <= limit)
     width = array.type.bit_width // 8
-    little = np.frombuffer(array.buffers()[1], np.uint8).reshape(-1, width)
-    big = little[array.offset : array.offset + len(array), ::-1]
+    start, size_given = array.offset, (array.offset + len(array)) * width
+    little = np.frombuffer(array.buffers()[1], np.uint8, size_given).reshape(-1, width)
+    big = little[start:, ::-1]
     # A value that fits into fewer bytes has its sign in all others.
     big = np.ascontiguousarray(big[:, max(0, width - size) :])
     if size > width:
@@ -380,7 +393,7 @@ def _parsed(array: Any) -> Values:
 def _leaf(logical: Any, array: Any) -> Values:
     described = {"name": "", "type": "any", "type_v3": logical}
     field = pa.field("", array.type)
-    return _convert(field, pa.chunked_array([array]), described, NEWEST)
+    return _convert(_Described(field, described), pa.chunked_array([array]), NEWEST)
 
 
 def _bytes(array: Any) -> Values:
