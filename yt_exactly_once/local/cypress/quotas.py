@@ -156,10 +156,13 @@ def _chain(view: View, account: str) -> Iterator[str]:
         current = None if found is None else view.attribute(found, "parent_name")
 
 
+_NO_LIMITS = dump_yson({})
+
+
 def _any_limits(view: View) -> bool:
     """Tell whether anybody has set a limit; an index answers."""
     query = "SELECT 1 FROM cypress_attributes WHERE name = 'resource_limits' AND value != ? LIMIT 1"
-    return scalar(view.connection, query, dump_yson({})) is not None
+    return scalar(view.connection, query, _NO_LIMITS) is not None
 
 
 def _limits(view: View, kind: str, name: str) -> dict[str, int]:

@@ -128,9 +128,8 @@ def _child(
         name, shown = order[index], str(index)
     else:
         return None
-    child_id = view.child(node_id, name)
-    child_type = view.node_type(child_id) if child_id else None
-    return (child_id, child_type, f"{where}/{shown}") if child_id and child_type else None
+    child = view.typed_child(node_id, name)
+    return (*child, f"{where}/{shown}") if child and child[1] else None
 
 
 def _start(view: View, path: YPath) -> tuple[str, str, str]:

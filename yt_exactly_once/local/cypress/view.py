@@ -85,14 +85,20 @@ class View:
 
     def child(self, parent_id: str, name: str) -> str | None:
         """Return the id of a child."""
+        found = self.typed_child(parent_id, name)
+        return None if found is None else found[0]
+
+    def typed_child(self, parent_id: str, name: str) -> tuple[str, str] | None:
+        """Return the id and the type of a child."""
         frozen = self._frozen_in(parent_id)
-        if frozen is not None:
-            return replace(self, chain=(frozen,)).children(parent_id).get(name)
+        view = self if frozen is None else replace(self, chain=(frozen,))
         found = self.connection.execute(
-            "SELECT tx, child_id FROM cypress_entries WHERE parent_id = ? AND name = ?",
+            "SELECT tx, child_id, type FROM cypress_entries LEFT JOIN cypress_nodes ON id = child_id"
+            " WHERE parent_id = ? AND name = ?",
             (parent_id, name),
         )
-        child: str | None = self._nearest(found, None)
+        versions = [(tx, child and (child, kind)) for tx, child, kind in found]
+        child: tuple[str, str] | None = view._nearest(versions, None)  # noqa: SLF001 - of this very class
         return child
 
     def children(self, parent_id: str) -> dict[str, str]:

@@ -110,10 +110,13 @@ def pack(layout: TableLayout, parts: Sequence[Part]) -> list[Page]:
         if is_packed:
             pages += chain.from_iterable(part.pages for part in several)
             continue
-        columns = {
-            name: pa.concat_arrays([unpacked(part.columns[name]) for part in several])
-            for name in names
-        }
-        weights = np.concatenate([part.weights for part in several])
+        columns = {name: unpacked(array) for name, array in several[0].columns.items()}
+        weights = several[0].weights
+        if len(several) > 1:
+            columns = {
+                name: pa.concat_arrays([unpacked(part.columns[name]) for part in several])
+                for name in names
+            }
+            weights = np.concatenate([part.weights for part in several])
         pages += blocks.pack(layout, columns, weights)
     return pages

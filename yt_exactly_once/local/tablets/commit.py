@@ -20,7 +20,7 @@ from sqlite3 import Connection
 from yt_exactly_once.local.cypress import permissions, prerequisites, quotas
 from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS, last_timestamp, next_timestamp
+from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS, next_timestamp
 from yt_exactly_once.local.tables.layout import TableLayout, Tablet
 from yt_exactly_once.local.tablets import appends, counters, retention, sorted_writes
 from yt_exactly_once.local.tablets.access import not_mounted
@@ -100,9 +100,9 @@ def apply(connection: Connection, batches: Sequence[Batch], terms: Terms) -> int
         _submit(target, terms)
     for target in targets:
         _check_limits(target)
-    start = last_timestamp(connection) if terms.start_timestamp is None else terms.start_timestamp
     timestamp = next_timestamp(connection)
-    if terms.atomicity == "none":
+    start = terms.start_timestamp
+    if start is None or terms.atomicity == "none":
         start = timestamp
     for target in targets:
         if target.layout.sorted:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
 from typing import Any
 
@@ -74,6 +75,7 @@ class EncodedRows:
     size: int = 0
 
 
+@lru_cache(maxsize=1000)
 def writable_columns(layout: TableLayout) -> tuple[Column, ...]:
     """Return the columns a client may give in a write."""
     if layout.sorted:
@@ -83,7 +85,8 @@ def writable_columns(layout: TableLayout) -> tuple[Column, ...]:
     )
 
 
-def input_schema(layout: TableLayout, *, keys_only: bool = False) -> list[dict[str, Any]]:
+@lru_cache(maxsize=1000)
+def input_schema(layout: TableLayout, *, keys_only: bool = False) -> Sequence[dict[str, Any]]:
     """Return the columns that a request may carry, as `@schema` lists them."""
     columns = [column for column in writable_columns(layout) if column.is_key or not keys_only]
     listed = [
