@@ -36,6 +36,7 @@ from yt.wrapper.cli_helpers import print_to_output
 import yt_exactly_once
 from tests.breaks_page import WRITES
 from tests.callers.frames import Frame, Functions
+from tests.contract.tables import SYSTEM, columns
 from tests.remedies import COMMAND
 from yt_exactly_once import RetryPolicy, Target, TransactionalSink, cli
 from yt_exactly_once.local import LocalCluster
@@ -45,11 +46,7 @@ from yt_exactly_once.spark.source.packed import PackedQueue
 from yt_exactly_once.spark.source.reader import QueueStreamReader
 
 PARTITIONS = 2
-QUEUE_SCHEMA = [
-    {"name": "value", "type": "int64"},
-    {"name": "$timestamp", "type": "uint64"},
-    {"name": "$cumulative_data_weight", "type": "int64"},
-]
+QUEUE_SCHEMA = [*columns(value="int64"), *SYSTEM]
 TARGET_SCHEMA = [{"name": "value", "type": "int64"}]
 _ROWS = pa.schema([("value", pa.int64())])
 _ATTEMPTS = RetryPolicy(attempts=2, first_wait=timedelta(0), max_wait=timedelta(0))

@@ -10,6 +10,7 @@ import pyarrow as pa
 from yt.wrapper import YtClient
 from yt.yson import dumps
 
+from tests.contract.tables import columns
 from yt_exactly_once.codec.row_hash import added, row_hashes
 from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
@@ -24,16 +25,8 @@ from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.tables import ensure_table
 
 PARTITIONS = 2
-QUEUE_SCHEMA = [
-    {"name": "value", "type": "int64"},
-    {"name": "note", "type": "string"},
-    {"name": "$timestamp", "type": "uint64"},
-]
-TARGET_SCHEMA = [
-    {"name": "part", "type": "int64"},
-    {"name": "row", "type": "int64"},
-    {"name": "value", "type": "int64"},
-]
+QUEUE_SCHEMA = columns(**{"value": "int64", "note": "string", "$timestamp": "uint64"})
+TARGET_SCHEMA = columns(part="int64", row="int64", value="int64")
 
 
 @dataclass

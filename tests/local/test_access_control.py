@@ -5,14 +5,11 @@ import uuid
 import pytest
 import yt.wrapper as yt
 
-from tests.contract.tables import create
+from tests.contract.tables import columns, create, key_columns
 from tests.rpc_client import driver
 
-SCHEMA = [
-    {"name": "key", "type": "int64", "sort_order": "ascending"},
-    {"name": "value", "type": "string"},
-]
-ORDERED = SCHEMA[1:]
+ORDERED = columns(value="string")
+SCHEMA = [*key_columns(key="int64"), *ORDERED]
 EVERYTHING = ("read", "write", "administer", "remove", "mount")
 
 
@@ -228,12 +225,7 @@ def test_tablets_need_the_bundle_too(client, tmp, user, as_user):
     client.create("tablet_cell_bundle", attributes={"name": bundle})
     client.create("tablet_cell", attributes={"tablet_cell_bundle": bundle})
     grant(client, tmp, ace(user, *EVERYTHING))
-    schema = [
-        {"name": "k", "type": "int64", "sort_order": "ascending"},
-        {"name": "v", "type": "any"},
-    ]
-    given = {"dynamic": True, "schema": schema, "tablet_cell_bundle": bundle}
-    as_user.create("table", table, attributes=given)
+    create(as_user, table, SCHEMA, mount=False, tablet_cell_bundle=bundle)
     with pytest.raises(yt.YtError, match=f'"use" permission for tablet cell bundle "{bundle}"'):
         as_user.mount_table(table)
     rights = f"//sys/tablet_cell_bundles/{bundle}"

@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 import yt.wrapper as yt
 
-from tests.contract.tables import refused
+from tests.contract.tables import create, refused
 
 
 @pytest.fixture
@@ -275,12 +275,10 @@ def test_removed_and_recreated_inside_one_transaction(client, tmp):
 
 def test_dynamic_table_of_an_aborted_transaction_is_gone(client, tmp, aborted):
     """Storage follows the node."""
-    schema = [{"name": "a", "type": "int64"}]
     with aborted(client):
-        client.create("table", f"{tmp}/t", attributes={"dynamic": True, "schema": schema})
+        create(client, f"{tmp}/t", mount=False)
     assert not client.exists(f"{tmp}/t")
-    client.create("table", f"{tmp}/t", attributes={"dynamic": True, "schema": schema})
-    client.mount_table(f"{tmp}/t", sync=True)
+    create(client, f"{tmp}/t")
 
 
 def test_uploads_of_two_transactions_do_not_mix(client, other, tmp):

@@ -8,6 +8,7 @@ from unittest import mock
 
 import pytest
 
+from tests.contract.tables import columns, key_columns
 from tests.local.operated import Operated
 from tests.local.pipelines import Pipeline
 from yt_exactly_once.codec.rejects import REJECT_SCHEMA
@@ -23,12 +24,8 @@ SHOWN = {"": 0, "--all": 152, "--all --limit 3": 3}
 
 NATURAL = {"name": "value", "type": "uint64", "required": True}
 SORTED = [
-    {"name": "part", "type": "int64", "sort_order": "ascending"},
-    {"name": "row", "type": "int64", "sort_order": "ascending"},
-    {"name": "value", "type": "int64"},
-    {"name": "data", "type": "string"},
-    {"name": "day", "type": "date"},
-    {"name": "price", "type": "double"},
+    *key_columns(part="int64", row="int64"),
+    *columns(value="int64", data="string", day="date", price="double"),
 ]
 
 

@@ -7,6 +7,7 @@ import time
 import pytest
 import yt.wrapper as yt
 
+from tests.contract.tables import columns, create
 from tests.rpc_client import RawRpc, RpcError, driver, message
 from yt_exactly_once.local import LocalClusterError
 
@@ -80,11 +81,8 @@ def test_transaction_is_lost_by_the_fault(cluster, patient, action, kind):
 @pytest.mark.parametrize("any_table", [False, True])
 def test_rule_waits_for_a_transaction_that_has_written(cluster, tmp, backend, any_table):
     """Clients commit transactions that they only read in too, and batches without rows."""
-    schema = [{"name": "n", "type": "int64"}]
-    tables = [f"{tmp}/aside", f"{tmp}/target"]
-    for table in tables:
-        cluster.client().create("table", table, attributes={"dynamic": True, "schema": schema})
-        cluster.client().mount_table(table, sync=True)
+    names = ("aside", "target")
+    tables = [create(cluster.client(), f"{tmp}/{name}", columns(n="int64")) for name in names]
     cluster.inject("error", "commit_transaction", writes_to="*" if any_table else tables[1])
     # Over HTTP rows would go to any proxy, and a transaction lives in one.
     pinned = {"proxy": {"enable_proxy_discovery": False, "retries": {"enable": False}}}

@@ -6,13 +6,9 @@ import pytest
 import yt.wrapper as yt
 from yt import yson
 
-from tests.contract.tables import create
+from tests.contract.tables import columns, create, key_columns
 
-SORTED = [
-    {"name": "k", "type": "int64", "sort_order": "ascending"},
-    {"name": "s", "type": "utf8", "sort_order": "ascending"},
-    {"name": "v", "type": "any"},
-]
+SORTED = [*key_columns(k="int64", s="utf8"), *columns(v="any")]
 
 
 def _failure(call, *args, **kwargs):
@@ -239,12 +235,7 @@ def test_file_that_did_not_change_is_not_sent_again(client, raw, tmp, version):
 @pytest.fixture
 def sorted_table(client, tmp):
     """A dynamic table with two key columns and rows under (0, null) and (1, 5)."""
-    schema = [
-        {"name": "k", "type": "int64", "sort_order": "ascending"},
-        {"name": "k2", "type": "int64", "sort_order": "ascending"},
-        {"name": "v", "type": "string"},
-    ]
-    create(client, f"{tmp}/d", schema)
+    create(client, f"{tmp}/d", [*key_columns(k="int64", k2="int64"), *columns(v="string")])
     client.insert_rows(f"{tmp}/d", [{"k": 0, "v": "a"}, {"k": 1, "k2": 5, "v": "b"}])
     return f"{tmp}/d"
 
@@ -263,9 +254,7 @@ def test_table_can_be_read_without_rows_written_before_a_timestamp(client, sorte
 
 
 def _table(client, path, rows=(), *, unique=False, **attributes):
-    schema = yson.to_yson_type(
-        [{"name": "k", "type": "int64", "sort_order": "ascending"}], {"unique_keys": unique}
-    )
+    schema = yson.to_yson_type(key_columns(k="int64"), {"unique_keys": unique})
     client.create("table", path, attributes={"schema": schema, **attributes})
     if rows:
         client.write_table(path, [{"k": k} for k in rows])
@@ -357,8 +346,8 @@ def test_rows_lie_in_descending_order_where_masters_allow_it(client, tmp):
 def test_joined_table_takes_the_schema_of_its_sources_or_checks_it(raw, client, tmp):
     """One without a schema of its own gets theirs where they agree."""
     column = {"name": "a", "type": "int64"}
-    for name, columns in (("s", [column]), ("t", [column]), ("u", [{**column, "type": "string"}])):
-        client.create("table", f"{tmp}/{name}", attributes={"schema": columns})
+    for name, schema in (("s", [column]), ("t", [column]), ("u", [{**column, "type": "string"}])):
+        client.create("table", f"{tmp}/{name}", attributes={"schema": schema})
         client.create("table", f"{tmp}/to_{name}")
 
     def join(*names, to):

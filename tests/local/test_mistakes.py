@@ -16,6 +16,7 @@ from pyspark import SparkContext
 from pyspark.sql.types import LongType, StringType, StructType
 
 from tests.cluster_fixtures import served
+from tests.contract.tables import create
 from yt_exactly_once import Target, TransactionalSink
 from yt_exactly_once.errors import ExactlyOnceError
 from yt_exactly_once.local import LocalCluster
@@ -96,10 +97,7 @@ def furnish(client):
         "unmounted": [KEY, TEXT],
     }
     for name, schema in tables.items():
-        attributes = {"dynamic": True, "schema": schema}
-        client.create("table", f"//home/{name}", attributes=attributes)
-        if name != "unmounted":
-            client.mount_table(f"//home/{name}", sync=True)
+        create(client, f"//home/{name}", schema, mount=name != "unmounted")
     client.create("table", "//home/static", attributes={"schema": [TEXT]})
     client.create("queue_consumer", "//home/consumer")
 

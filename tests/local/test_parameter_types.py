@@ -6,13 +6,10 @@ import pytest
 from yt.wrapper import errors, yson
 from yt.wrapper.driver import make_request
 
-from tests.contract.tables import create
+from tests.contract.tables import columns, create, key_columns
 
-SORTED = [
-    {"name": "key", "type": "int64", "sort_order": "ascending"},
-    {"name": "value", "type": "string"},
-]
-ORDERED = [{"name": "value", "type": "string"}]
+ORDERED = columns(value="string")
+SORTED = [*key_columns(key="int64"), *ORDERED]
 TOO_LARGE = yson.YsonUint64(2**63)
 
 

@@ -91,9 +91,7 @@ def test_consumer_that_cannot_be_read_says_why(client, queue, tmp):
 
 def test_consumer_of_another_schema_says_why(client, tmp):
     """All of its status is the error."""
-    key = {"name": "k", "type": "int64", "sort_order": "ascending"}
-    attributes = {"dynamic": True, "schema": [key, VALUE], "treat_as_queue_consumer": True}
-    client.create("table", f"{tmp}/bad", attributes=attributes)
+    create(client, f"{tmp}/bad", mount=False, treat_as_queue_consumer=True)
     message = client.get(f"{tmp}/bad/@queue_consumer_status/error/message")
     assert "not recognized as a valid consumer schema" in message
 

@@ -8,13 +8,9 @@ from yt import yson
 from yt.wrapper import YtResponseError
 
 from tests.arrow_streams import stream_of
-from tests.contract.tables import create
+from tests.contract.tables import columns, create, key_columns
 
-SCHEMA = [
-    {"name": "k", "type": "int64", "sort_order": "ascending"},
-    {"name": "v", "type": "string"},
-    {"name": "a", "type": "any"},
-]
+SCHEMA = [*key_columns(k="int64"), *columns(v="string", a="any")]
 YSON = {"Content-Type": "application/x-yt-yson-text"}
 JSON = {"Content-Type": "application/json"}
 ARROW = {"X-YT-Input-Format": json.dumps("arrow")}
@@ -34,8 +30,7 @@ def static_table(client, tmp):
 @pytest.fixture
 def pushing(client, tmp):
     """Parameters of a push to a queue."""
-    schema = [{"name": "v", "type": "string"}, {"name": "a", "type": "any"}]
-    create(client, f"{tmp}/queue", schema)
+    create(client, f"{tmp}/queue", SCHEMA[1:])
     client.create("queue_producer", f"{tmp}/producer")
     client.create_queue_producer_session(f"{tmp}/producer", f"{tmp}/queue", "s")
     paths = {"producer_path": f"{tmp}/producer", "queue_path": f"{tmp}/queue"}
@@ -145,6 +140,5 @@ def test_push_refuses_such_rows(raw, client, pushing, body):
 def test_aggregates_that_are_lacking_are_refused_by_name(client, tmp, function):
     """When the table is created."""
     value = {"name": "v", "type": "any", "aggregate": function}
-    attributes = {"dynamic": True, "schema": [SCHEMA[0], value]}
     with pytest.raises(YtResponseError, match=f'"{function}" is not supported by the embedded'):
-        client.create("table", f"{tmp}/t", attributes=attributes)
+        create(client, f"{tmp}/t", [SCHEMA[0], value])

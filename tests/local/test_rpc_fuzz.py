@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.contract.tables import VALUE, create
 from tests.rpc_client import KIND, RawRpc, RpcError, message, request_parts
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.local.rpc import message_types
@@ -31,13 +32,9 @@ NUMBERS = [0, 1, 2, 3, 5, 16, 100, 255, 400, 401, 2**31 - 1, -1, -(2**31)]
 def cluster():
     with LocalCluster() as running:
         client = running.client()
-        key = {"name": "k", "type": "int64", "sort_order": "ascending"}
-        value = {"name": "v", "type": "string"}
-        for name, schema in (("table", [key, value]), ("queue", [value])):
-            path = f"//tmp/fuzz/{name}"
-            attributes = {"dynamic": True, "schema": schema}
-            client.create("table", path, recursive=True, attributes=attributes)
-            client.mount_table(path, sync=True)
+        client.create("map_node", "//tmp/fuzz")
+        create(client, "//tmp/fuzz/table")
+        create(client, "//tmp/fuzz/queue", [VALUE])
         client.create("table", "//tmp/fuzz/static")
         client.create("file", "//tmp/fuzz/file")
         for kind in ("consumer", "producer"):

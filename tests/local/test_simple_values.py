@@ -9,6 +9,7 @@ from yt import yson
 from yt.wrapper import JsonFormat, YtResponseError
 
 from tests.arrow_streams import stream_of
+from tests.contract.tables import columns, create, key_columns
 from tests.kinds import decimal, listed, optional, tuple_of
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.tables.encoding import encode_column
@@ -151,13 +152,7 @@ def test_ends_are_the_same_in_every_input_format(
     client: Any, tmp: str, kind: str, sent: pa.DataType
 ) -> None:
     """YSON, JSON and Arrow rows meet one check."""
-    path = f"{tmp}/t"
-    schema = [
-        {"name": "k", "type": "int64", "sort_order": "ascending"},
-        {"name": "v", "type": kind},
-    ]
-    client.create("table", path, attributes={"dynamic": True, "schema": schema})
-    client.mount_table(path, sync=True)
+    path = create(client, f"{tmp}/t", [*key_columns(k="int64"), *columns(v=kind)])
 
     def insert(form: int, key: int, value: int) -> None:
         if form == ARROW:

@@ -9,6 +9,7 @@ from yt import yson
 from yt.common import YtResponseError
 from yt.wrapper import JsonFormat, YsonFormat
 
+from tests.contract.tables import columns, create
 from yt_exactly_once.local import LocalCluster
 
 ROWS = 20_000
@@ -112,9 +113,7 @@ def test_memory_is_bounded_by_the_request():
         client = cluster.client(proxy={"content_encoding": "identity"})
         client.create("file", "//tmp/file")
         client.create("table", "//tmp/table")
-        schema = [{"name": "s", "type": "string"}]
-        client.create("table", "//tmp/queue", attributes={"dynamic": True, "schema": schema})
-        client.mount_table("//tmp/queue", sync=True)
+        create(client, "//tmp/queue", columns(s="string"))
         body = yson.dumps([{"s": "x" * 1000}] * _ROWS_PER_PART, yson_type="list_fragment")
         form = YsonFormat()
         for _ in range(_PARTS):

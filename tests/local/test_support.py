@@ -11,6 +11,7 @@ from types import ModuleType
 import pytest
 import yt.wrapper as yt
 
+from tests.contract.tables import VALUE, create, key_columns
 from tests.rpc_client import RawRpc, RpcError, message
 from yt_exactly_once import local
 from yt_exactly_once.local import support
@@ -133,8 +134,7 @@ def test_refused_attributes_and_formats_are_refused(client, tmp):
 
 def test_what_is_refused_over_http_is_refused_over_rpc(cluster, client, tmp):
     """The field is there, whatever its value; and a tablet is mounted to a cell that exists."""
-    schema = [{"name": "v", "type": "int64"}]
-    client.create("table", f"{tmp}/q", attributes={"dynamic": True, "schema": schema})
+    create(client, f"{tmp}/q", [VALUE], mount=False)
     other = (1, 2)
     with RawRpc(cluster.rpc_addresses[0]) as rpc:
         for method, text, fields in (
@@ -153,12 +153,9 @@ def test_what_is_refused_over_http_is_refused_over_rpc(cluster, client, tmp):
 def test_consumers_that_share_a_table_are_refused(client, tmp):
     """By the name of one in a path, and by the columns of the table."""
     client.create("queue_consumer", f"{tmp}/c")
-    value = {"name": "v", "type": "string"}
-    client.create("table", f"{tmp}/q", attributes={"dynamic": True, "schema": [value]})
-    client.mount_table(f"{tmp}/q", sync=True)
-    named = {"name": "queue_consumer_name", "type": "string", "required": True}
-    schema = [{**named, "sort_order": "ascending"}, *client.get(f"{tmp}/c/@schema")]
-    client.create("table", f"{tmp}/shared", attributes={"dynamic": True, "schema": schema})
+    create(client, f"{tmp}/q", [VALUE])
+    named = key_columns(queue_consumer_name="string!")
+    create(client, f"{tmp}/shared", [*named, *client.get(f"{tmp}/c/@schema")], mount=False)
     message = "share a table .* are not supported by the embedded cluster"
     with pytest.raises(yt.YtResponseError, match=message):
         client.register_queue_consumer(f"{tmp}/q", f"<queue_consumer_name=a>{tmp}/c", vital=False)

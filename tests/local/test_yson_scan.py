@@ -4,21 +4,13 @@ import pytest
 from yt import yson
 from yt.yson import YsonUint64
 
+from tests.contract.tables import columns
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats import row_formats, structured, yson_scan
 from yt_exactly_once.local.tables.columnar import listed
 
-SCHEMA = [
-    {"name": name, "type": kind}
-    for name, kind in (
-        ("i", "int64"),
-        ("u", "uint64"),
-        ("d", "double"),
-        ("b", "boolean"),
-        ("é", "utf8"),
-        ("a", "any"),
-    )
-]
+KINDS = {"i": "int64", "u": "uint64", "d": "double", "b": "boolean", "é": "utf8", "a": "any"}
+SCHEMA = columns(**KINDS)
 BINARY = structured.Format("yson", {})
 
 

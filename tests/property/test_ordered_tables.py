@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from yt import yson
 
+from tests.contract.tables import columns
 from tests.in_process import Commands
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats import row_formats
@@ -27,14 +28,7 @@ from yt_exactly_once.local.tablets import blocks, reads
 from yt_exactly_once.local.tablets.catalog import find_layout
 
 QUEUE, COPY = "//tmp/queue", "//tmp/copy"
-COLUMNS = [
-    {"name": "n", "type": "int64"},
-    {"name": "u", "type": "uint64"},
-    {"name": "d", "type": "double"},
-    {"name": "b", "type": "boolean"},
-    {"name": "s", "type": "string"},
-    {"name": "y", "type": "any"},
-]
+COLUMNS = columns(n="int64", u="uint64", d="double", b="boolean", s="string", y="any")
 WEIGHT = {"name": "$cumulative_data_weight", "type": "int64"}
 INT64 = st.integers(min_value=-(2**63), max_value=2**63 - 1)
 ROWS = st.lists(

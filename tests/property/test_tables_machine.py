@@ -25,6 +25,7 @@ from hypothesis.stateful import (
     rule,
 )
 
+from tests.contract.tables import columns, key_columns
 from tests.in_process import Commands
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.tablets.transactions import TransactionPool
@@ -101,16 +102,9 @@ class Tables(RuleBasedStateMachine):
         self.clock = Clock()
         self.folder = Path(folder)
         self.run = self.opened()
-        schema = [
-            {"name": "key", "type": "int64", "sort_order": "ascending"},
-            {"name": "a", "type": "int64"},
-            {"name": "b", "type": "int64"},
-        ]
-        for path, given, extra in (
-            (SORTED, schema, {"pivot_keys": [[], [2]]}),
-            (ORDERED, [{"name": "a", "type": "int64"}], {"tablet_count": TABLETS}),
-        ):
-            self.run.table(path, given, **extra)
+        schema = [*key_columns(key="int64"), *columns(a="int64", b="int64")]
+        self.run.table(SORTED, schema, pivot_keys=[[], [2]])
+        self.run.table(ORDERED, columns(a="int64"), tablet_count=TABLETS)
         self.rows: dict[int, dict[str, Any]] = {}
         self.written: dict[int, int] = {}
         self.appended: list[list[int | None]] = [[] for _ in range(TABLETS)]
