@@ -218,22 +218,6 @@ def test_objects_are_found_by_id(client, tmp):
     assert not client.exists("#1-1-1012f-ffff")
 
 
-def test_rich_parts_are_parsed(raw):
-    """Columns and ranges become attributes."""
-    path = "<append=%true>//tmp/t{a,b}[#1:#3,x,(1u,%true):]"
-    parsed = raw.command("GET", "parse_ypath", {"path": path}).json()["path"]
-    assert parsed["$value"] == "//tmp/t"
-    assert parsed["$attributes"] == {
-        "append": True,
-        "columns": ["a", "b"],
-        "ranges": [
-            {"lower_limit": {"row_index": 1}, "upper_limit": {"row_index": 3}},
-            {"exact": {"key": ["x"]}},
-            {"lower_limit": {"key": [1, True]}},
-        ],
-    }
-
-
 @pytest.mark.parametrize("form", ["json", "yson"])
 def test_bottomless_value_is_refused(raw, client, tmp, form):
     """What could not be read back is not written, whichever way it comes."""
@@ -262,6 +246,7 @@ def test_bottomless_value_is_refused(raw, client, tmp, form):
         "//tmp/*[#1, #2 : #3 , (a, 1.5):]",
         "//tmp/t[\x01\x06abc:\x03\x00\x00\x00\x00\x00\x00\x03\x3f,\x05, \x02\x09]",
         "local://tmp/t{a}",
+        "<append=%true>//tmp/t{a,b}[#1:#3,x,(1u,%true):]",
         "//tmp/before:2[:(#, 10)]",
     ],
 )

@@ -16,7 +16,8 @@ ROOT_ID = "1-1-1012f-1"
 """Id of the root: a map node of cell 1."""
 
 # In entries a child_id is null where a transaction removed the child. The mode of a content says whether it
-# replaces the one below or is appended to it. Every read looks for expired nodes.
+# replaces the one below or is appended to it. Every read looks for expired nodes. A chunk goes with the last
+# list that refers to it.
 _STATEMENTS = """
 CREATE TABLE cypress_nodes (id TEXT PRIMARY KEY, type TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE cypress_entries (parent_id TEXT, name TEXT, tx TEXT, child_id TEXT,
@@ -46,14 +47,11 @@ CREATE INDEX locks_by_tx ON cypress_locks (tx);
 CREATE TABLE cypress_accesses (node_id TEXT PRIMARY KEY, count INTEGER NOT NULL, at TEXT NOT NULL)
     WITHOUT ROWID;
 CREATE TABLE mutations (id TEXT PRIMARY KEY, created REAL, answer BLOB) WITHOUT ROWID;
-CREATE INDEX mutations_by_age ON mutations (created)
+CREATE INDEX mutations_by_age ON mutations (created);
+CREATE TRIGGER forget_chunk AFTER DELETE ON chunk_refs
+    WHEN NOT EXISTS (SELECT 1 FROM chunk_refs WHERE chunk_id = old.chunk_id)
+    BEGIN DELETE FROM chunks WHERE id = old.chunk_id; END
 """
-_FORGET_CHUNK = """
-CREATE TRIGGER IF NOT EXISTS forget_chunk AFTER DELETE ON chunk_refs
-WHEN NOT EXISTS (SELECT 1 FROM chunk_refs WHERE chunk_id = old.chunk_id)
-BEGIN DELETE FROM chunks WHERE id = old.chunk_id; END
-"""
-"""A chunk goes with the last list that refers to it."""
 
 VERSIONED = {
     "cypress_entries": "parent_id",
@@ -66,10 +64,9 @@ VERSIONED = {
 
 def create(connection: Connection) -> bool:
     """Create the tables if they are missing; tell whether they were."""
-    found = scalar(connection, "SELECT 1 FROM sqlite_master WHERE name = 'cypress_nodes'")
-    for statement in () if found else _STATEMENTS.split(";"):
+    if scalar(connection, "SELECT 1 FROM sqlite_master WHERE name = 'cypress_nodes'"):
+        return False
+    for statement in _STATEMENTS.split(";\n"):
         connection.execute(statement)
-    connection.execute(_FORGET_CHUNK)
-    if not found:
-        connection.execute("INSERT INTO cypress_nodes VALUES (?, 'map_node')", (ROOT_ID,))
-    return not found
+    connection.execute("INSERT INTO cypress_nodes VALUES (?, 'map_node')", (ROOT_ID,))
+    return True
