@@ -125,13 +125,7 @@ class Connection:
         return reader
 
     def require_proxy(self) -> None:
-        """Check that a proxy answers at the address, before any retry.
-
-        Raises:
-            ProxyNotFoundError: the name does not resolve, or the server that answers is no proxy.
-            AccessError: the proxy refuses the token.
-            ClusterUnavailableError: nothing answers now.
-        """
+        """Check that a proxy answers at the address, before any retry; see `reach.require_proxy`."""
         require_proxy(self.reader)
 
     def pinned(self) -> PinnedProxy:

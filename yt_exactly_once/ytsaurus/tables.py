@@ -181,34 +181,24 @@ def ensure_table(
         Whether this call created the table.
     """
     whole = {**attributes, "dynamic": True, "schema": list(schema)}
-    with translated("create the table", path=path):
-        created = _create(connection, "table", path, whole)
-    info = describe_table(connection, path)
-    if info.tablet_state == "frozen":
-        info.require_mounted()
-    if info.tablet_state != "mounted":
-        mount_table(connection, path)
-    return created
+    return ensure_object(connection, "table", path, whole)
 
 
 def ensure_object(
     connection: Connection, kind: str, path: str, attributes: Mapping[str, Any] | None = None
 ) -> bool:
-    """Create and mount a `queue_consumer` or a `queue_producer`; see `ensure_table`."""
+    """Create and mount a `table`, `queue_consumer` or `queue_producer`; see `ensure_table`."""
+    client, given = connection.reader, dict(attributes or {})
     with translated(f"create the {kind.replace('_', ' ')}", path=path):
-        created = _create(connection, kind, path, attributes or {})
-        if connection.reader.get(f"{path}/@tablet_state") != "mounted":
-            connection.reader.mount_table(path, sync=True)
-    return created
-
-
-def _create(connection: Connection, kind: str, path: str, attributes: Mapping[str, Any]) -> bool:
-    client = connection.reader
-    if client.exists(path):
-        return False
-    given = dict(attributes)
-    client.create(kind, path, recursive=True, ignore_existing=True, attributes=given)
-    return True
+        is_new = not client.exists(path)
+        if is_new:
+            client.create(kind, path, recursive=True, ignore_existing=True, attributes=given)
+    info = describe_table(connection, path)
+    if info.tablet_state == "frozen":
+        info.require_mounted()
+    if info.tablet_state != "mounted":
+        mount_table(connection, path)
+    return is_new
 
 
 def mount_table(connection: Connection, path: str, *, is_frozen: bool = False) -> None:
