@@ -9,9 +9,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from itertools import starmap
 from typing import Any, NamedTuple
 
 from yt_exactly_once.local.cypress import clock, tree, ypath
@@ -29,7 +27,6 @@ from yt_exactly_once.local.tablets.catalog import find_layout
 _BANNED = "queue_agent_banned"
 _STAGE, _DEFAULT_STAGE = "queue_agent_stage", "production"
 _MILLISECONDS = 1000
-_COUNTERS = ("tablet_index", "trimmed_rows", "total_rows", "total_weight", "trimmed_weight")
 
 
 class _Position(NamedTuple):
@@ -40,15 +37,21 @@ class _Position(NamedTuple):
     weight: int | None = None
 
 
-@dataclass(frozen=True)
-class _Partition:
-    """A partition of a queue, see `_COUNTERS`: its rows are those from `lower` up to `upper`."""
+class _Partition(NamedTuple):
+    """A partition of a queue, with the counters of its tablet by their names."""
 
-    index: int
-    lower: int
-    upper: int
-    weight: int
+    tablet: Tablet
+    trimmed_rows: int
+    total_rows: int
     trimmed_weight: int
+    total_weight: int
+    last_write_ts: int
+
+    @classmethod
+    def all(cls, connection: sqlite3.Connection, layout: TableLayout) -> list[_Partition]:
+        """Return the partitions of a queue."""
+        found = counters.of_all(connection, layout, *cls._fields[1:])
+        return [cls(tablet, *each) for tablet, each in zip(layout.tablets, found, strict=True)]
 
 
 def queue_attributes(
@@ -110,20 +113,23 @@ def _queue_status(
 
 
 def _queue_partitions(connection: sqlite3.Connection, layout: TableLayout) -> list[dict[str, Any]]:
-    names = ("total_rows", "trimmed_rows", "total_weight", "trimmed_weight", "last_write_ts")
-    rows = counters.of_all(connection, layout, *names)
     partitions: list[dict[str, Any]] = []
-    for tablet, (total, trimmed, *weights, last_write) in zip(layout.tablets, rows, strict=True):
+    for partition in _Partition.all(connection, layout):
+        tablet, trimmed, total, trimmed_weight, weight, last_write = partition
         if not tablet.is_readable:
             partitions.append({"error": _not_mounted(tablet).to_dict()})
             continue
         idle = time.time() - (last_write >> TIMESTAMP_COUNTER_BITS)
+        # The queue agent knows weights from the last row alone.
+        known = reads.cell(connection, layout, tablet.index, total - 1, CUMULATIVE_WEIGHT_COLUMN)
         partitions.append(
             {
                 "lower_row_index": trimmed,
                 "upper_row_index": total,
                 "available_row_count": total - trimmed,
-                **_weights(connection, layout, tablet.index, total, weights),
+                "cumulative_data_weight": None if known is None else weight,
+                "trimmed_data_weight": None if known is None else trimmed_weight,
+                "available_data_weight": None if known is None else weight - trimmed_weight,
                 "last_row_commit_time": _spelled(last_write),
                 "commit_idle_time": max(int(idle * 1000), 0),
                 **_no_rates("write"),
@@ -131,17 +137,6 @@ def _queue_partitions(connection: sqlite3.Connection, layout: TableLayout) -> li
             }
         )
     return partitions
-
-
-def _weights(
-    connection: sqlite3.Connection, layout: TableLayout, index: int, total: int, weights: list[int]
-) -> dict[str, int | None]:
-    """Return weights if the last row has one; the queue agent has no other source."""
-    known = reads.cell(connection, layout, index, total - 1, CUMULATIVE_WEIGHT_COLUMN)
-    names = ("cumulative_data_weight", "trimmed_data_weight", "available_data_weight")
-    weight, trimmed = weights
-    shown = (None, None, None) if known is None else (weight, trimmed, weight - trimmed)
-    return dict(zip(names, shown, strict=True))
 
 
 def _consumer_status(
@@ -187,14 +182,13 @@ def _consumer_partitions(
             result[str(item.queue)] = []
             continue
         found = result[str(item.queue)] = []
-        counted = counters.of_all(connection, queue, *_COUNTERS)
-        for tablet, partition in zip(queue.tablets, starmap(_Partition, counted), strict=True):
-            place = item.queue.cluster, item.queue.path, partition.index
+        for partition in _Partition.all(connection, queue):
+            place = item.queue.cluster, item.queue.path, partition.tablet.index
             position = positions.get(place, _Position())
             found.append(
                 _describe(connection, queue, partition, position)
-                if tablet.is_readable
-                else {"error": _not_mounted(tablet).to_dict()}
+                if partition.tablet.is_readable
+                else {"error": _not_mounted(partition.tablet).to_dict()}
             )
     return result
 
@@ -245,14 +239,16 @@ def _describe(
     connection: sqlite3.Connection, queue: TableLayout, partition: _Partition, position: _Position
 ) -> dict[str, Any]:
     unread_weight = _unread_weight(connection, queue, partition, position)
-    next_time = reads.cell(connection, queue, partition.index, position.offset, TIMESTAMP_COLUMN)
+    next_time = reads.cell(
+        connection, queue, partition.tablet.index, position.offset, TIMESTAMP_COLUMN
+    )
     lag = 0
-    if position.offset < partition.upper and next_time is not None:
+    if position.offset < partition.total_rows and next_time is not None:
         lag = max(int((time.time() - (next_time >> TIMESTAMP_COUNTER_BITS)) * _MILLISECONDS), 1)
     return {
-        "partition_index": partition.index,
+        "partition_index": partition.tablet.index,
         "next_row_index": position.offset,
-        "unread_row_count": partition.upper - position.offset,
+        "unread_row_count": partition.total_rows - position.offset,
         "unread_data_weight": unread_weight,
         "next_row_commit_time": None if next_time is None else _spelled(next_time),
         "processing_lag": lag,
@@ -263,24 +259,24 @@ def _describe(
 
 
 def _disposition(partition: _Partition, offset: int) -> str:
-    if offset < partition.lower:
+    if offset < partition.trimmed_rows:
         return "expired"
-    if offset > partition.upper:
+    if offset > partition.total_rows:
         return "ahead"
-    return "up_to_date" if offset == partition.upper else "pending_consumption"
+    return "up_to_date" if offset == partition.total_rows else "pending_consumption"
 
 
 def _unread_weight(
     connection: sqlite3.Connection, queue: TableLayout, partition: _Partition, position: _Position
 ) -> int | None:
     """Return the weight of the rows from the offset on; None where nothing tells it."""
-    if position.offset >= partition.upper:
+    if position.offset >= partition.total_rows:
         return 0
     weight = position.weight
     if weight is None and position.offset > 0:
         weight = reads.cell(
-            connection, queue, partition.index, position.offset - 1, CUMULATIVE_WEIGHT_COLUMN
+            connection, queue, partition.tablet.index, position.offset - 1, CUMULATIVE_WEIGHT_COLUMN
         )
-    if weight is None and 0 < position.offset == partition.lower:
+    if weight is None and 0 < position.offset == partition.trimmed_rows:
         weight = partition.trimmed_weight
-    return None if weight is None else partition.weight - int(weight)
+    return None if weight is None else partition.total_weight - int(weight)

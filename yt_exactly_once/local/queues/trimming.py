@@ -140,7 +140,6 @@ def _keep_retained(
     if lifetime is not None:
         horizon = int(time.time() - int(lifetime) / 1000) << TIMESTAMP_COUNTER_BITS
         tablet_id = queue.tablets[index].tablet_id
-        oldest_kept = blocks.first_since(connection, queue, tablet_id, trimmed, horizon)
-        if oldest_kept is not None:
-            target = min(target, oldest_kept)
+        oldest = blocks.first_since(connection, queue, tablet_id, trimmed, horizon, total)
+        target = min(target, oldest)
     return target

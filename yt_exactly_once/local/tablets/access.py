@@ -15,7 +15,7 @@ from yt_exactly_once.local.cypress.view import Node, View
 from yt_exactly_once.local.cypress.ypath import YPath
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.tables.layout import TableLayout, Tablet
-from yt_exactly_once.local.tablets.catalog import find_layout
+from yt_exactly_once.local.tablets.catalog import load_layout
 
 _CLUSTER_DOMAIN = ".yt.yandex.net"
 """Cluster names may be given in full; the real registration manager cuts this too."""
@@ -39,10 +39,7 @@ def open_table(connection: Connection, path: Any, what: str = "path") -> TableLa
         position = tree.reach(View(connection), parsed)
     except YtError as error:
         raise YtError(f"Error getting mount info for {parsed.text}", inner=[error]) from error
-    layout = find_layout(connection, position.id, position.path)
-    if layout is None:
-        raise YtError(f"Table {position.path} is not dynamic")
-    return layout
+    return load_layout(connection, position.id, position.path)
 
 
 def open_node(connection: Connection, path: Any) -> tuple[Node, TableLayout]:

@@ -21,7 +21,7 @@ from yt_exactly_once.local.cypress.view import Node
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS, last_timestamp
 from yt_exactly_once.local.tables.layout import TableLayout, quote
 from yt_exactly_once.local.tablets import counters, flushed, retention
-from yt_exactly_once.local.tablets.catalog import find_layout
+from yt_exactly_once.local.tablets.catalog import load_layout
 
 _STATES = ("mounted", "unmounted", "frozen", "mounting", "unmounting", "freezing", "unfreezing")
 
@@ -195,12 +195,12 @@ def describe_tablet(connection: Connection, tablet_id: str) -> dict[str, Any] | 
     found = connection.execute(
         "SELECT node_id, tablet_index FROM tablets WHERE tablet_id = ?", (tablet_id,)
     ).fetchone()
-    layout = None if found is None else find_layout(connection, found[0], found[0])
-    if found is None or layout is None:
+    if found is None:
         return None
-    shown = tablets(connection, layout)[found[1]]
+    node_id, index = found
+    shown = tablets(connection, load_layout(connection, node_id, node_id))[index]
     del shown["tablet_id"]
-    return {"id": tablet_id, "type": "tablet", "table_id": found[0], "owner_id": found[0], **shown}
+    return {"id": tablet_id, "type": "tablet", "table_id": node_id, "owner_id": node_id, **shown}
 
 
 def _modified(connection: Connection, node: Node, layout: TableLayout) -> str:

@@ -114,8 +114,13 @@ def weight(
 
 
 def first_since(
-    connection: Connection, layout: TableLayout, tablet_id: str, first: int, moment: int
-) -> int | None:
+    connection: Connection,
+    layout: TableLayout,
+    tablet_id: str,
+    first: int,
+    moment: int,
+    otherwise: int,
+) -> int:
     """Return the index of the first row, from one on, that was written after a moment."""
     found = connection.execute(
         f"SELECT {_NAMED} FROM blocks WHERE tablet_id = ? AND past > ? AND newest > ?"
@@ -127,20 +132,7 @@ def first_since(
         later = np.flatnonzero(rows.timestamps.to_numpy() > moment)
         if len(later):
             return rows.first + int(later[0])
-    return None
-
-
-def past_until(connection: Connection, layout: TableLayout, tablet_id: str, moment: int) -> int:
-    """Return the index after the last row that was written until a moment; 0 when there is none."""
-    found = connection.execute(
-        f"SELECT {_NAMED} FROM blocks WHERE tablet_id = ? AND oldest <= ?"
-        " ORDER BY first DESC LIMIT 1",
-        (tablet_id, moment),
-    ).fetchone()
-    if found is None:
-        return 0
-    rows = open_block(connection, layout, Block(*found))
-    return rows.first + int(np.flatnonzero(rows.timestamps.to_numpy() <= moment)[-1]) + 1
+    return otherwise
 
 
 def drop_before(connection: Connection, tablet_id: str, row_index: int) -> None:

@@ -140,9 +140,9 @@ def trim(connection: Connection, layout: TableLayout, tablet: Tablet, row_index:
 def _trim_expired(connection: Connection, layout: TableLayout, tablet: Tablet, death: int) -> None:
     """Trim the chunks whose rows have all expired, unless too few rows would be left."""
     total, trimmed = counters.of(connection, layout, tablet.index, "total_rows", "trimmed_rows")
-    expired = blocks.past_until(connection, layout, tablet.tablet_id, death)
+    living = blocks.first_since(connection, layout, tablet.tablet_id, trimmed, death, total)
     for chunk in flushed.chunks(connection, tablet.tablet_id):
-        if chunk.past > expired or total - chunk.past < int(layout.options["row_count_to_keep"]):
+        if chunk.past > living or total - chunk.past < int(layout.options["row_count_to_keep"]):
             break
         trimmed = max(trimmed, chunk.past)
     trim(connection, layout, tablet, trimmed)

@@ -24,6 +24,7 @@ PRIMARY_LOCK = ""
 Mask = dict[str, LockType]
 """The locks of one row by lock group."""
 
+_COLUMNS = {"exclusive": "write_ts", "shared_write": "shared_ts", "shared_strong": "read_ts"}
 _READ: frozenset[LockType] = frozenset(("shared_weak", "shared_strong"))
 _WRITE: frozenset[LockType] = frozenset(("shared_write", "exclusive"))
 _READ_CONFLICT = "Write failed due to concurrent read lock"
@@ -157,21 +158,14 @@ class RowLocks:
 
     def record(self, masks: Mapping[bytes, Mask]) -> None:
         """Take locks; weak ones last as long as their transaction and leave nothing."""
-        columns: tuple[tuple[LockType, str], ...] = (
-            ("exclusive", "write_ts"),
-            ("shared_write", "shared_ts"),
-            ("shared_strong", "read_ts"),
-        )
-        for lock, column in columns:
-            self._store(
-                column,
-                (
-                    (key, name, self._timestamp)
-                    for key, mask in masks.items()
-                    for name, wanted in mask.items()
-                    if wanted == lock
-                ),
+        for lock, column in _COLUMNS.items():
+            taken = (
+                (key, name, self._timestamp)
+                for key, mask in masks.items()
+                for name, wanted in mask.items()
+                if wanted == lock
             )
+            self._store(column, taken)
 
     def _checked(self, mask: Mask) -> Iterator[tuple[str, LockType]]:
         """Yield the locks to check: those of the mask, and the strongest of them for the row itself."""

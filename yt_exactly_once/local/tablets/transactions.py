@@ -31,6 +31,7 @@ class TabletTransaction(commit.Terms):
 
     Attributes:
         timeout: length of the lease in seconds.
+        batches: what is buffered.
         progress: last sequence number pushed here per producer, queue and session.
         deadline: when the pool ends it, on the clock of the pool.
     """
@@ -57,18 +58,13 @@ class TabletTransaction(commit.Terms):
         self.deadline = math.inf
         self._store = store
         self._snapshot = snapshot
-        self._batches: list[Batch] = []
-
-    @property
-    def written(self) -> frozenset[str]:
-        """Paths of the tables that rows are buffered for."""
-        return frozenset(batch.layout.path for batch in self._batches)
+        self.batches: list[Batch] = []
 
     def buffer(self, batches: Sequence[Batch]) -> None:
         """Keep modifications for the commit; raise `YtError` 11003 when it has begun."""
         with self.lock:
             self._check_active("Cannot modify rows since")
-            self._batches += batches
+            self.batches += batches
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -97,17 +93,15 @@ class TabletTransaction(commit.Terms):
             self._check_active("Cannot commit since")
             self.state = _COMMITTING
         self.manner, self.prerequisites = manner, tuple(prerequisites)
+        ended = _ABORTED
         try:
             timestamp = self._apply()
+            ended = _COMMITTED
         except YtError as error:
-            self.state = _ABORTED
             raise YtError(f"Error committing transaction {self.id}", inner=[error]) from error
-        except BaseException:
-            self.state = _ABORTED
-            raise
         finally:
+            self.state = ended
             self._release()
-        self.state = _COMMITTED
         return timestamp
 
     def abort(self) -> None:
@@ -118,16 +112,16 @@ class TabletTransaction(commit.Terms):
         self._release()
 
     def _apply(self) -> int:
-        if not self._batches:
+        if not self.batches:
             with self._store.read() as connection:
                 return last_timestamp(connection)
         # A reader of older pages would keep the log of SQLite from ever beginning at its start again.
         self._close_snapshot()
         with self._store.write() as connection:
-            return commit.apply(connection, self._batches, self)
+            return commit.apply(connection, self.batches, self)
 
     def _release(self) -> None:
-        self._batches = []
+        self.batches = []
         self._close_snapshot()
 
     def _close_snapshot(self) -> None:
@@ -232,12 +226,12 @@ class TransactionPool:
             return transaction.commit(self._manner, prerequisites)
         finally:
             if transaction.state in (_COMMITTED, _ABORTED):
-                self._forget(transaction_id)
+                self._entries.pop(transaction_id, None)
 
     def abort(self, transaction_id: str) -> None:
         """Abort a transaction."""
         self.get(transaction_id).abort()
-        self._forget(transaction_id)
+        self._entries.pop(transaction_id, None)
 
     @contextmanager
     def own(self, atomicity: str = "full", user: str = "root") -> Iterator[TabletTransaction]:
@@ -260,7 +254,7 @@ class TransactionPool:
         """Return the paths of the tables that a transaction has buffered rows for; none if it is not here."""
         with self._lock:
             found = self._entries.get(transaction_id.lower())
-            return frozenset() if found is None else found.written
+            return frozenset(each.layout.path for each in (found.batches if found else ()))
 
     def expire(self) -> None:
         """Abort every transaction whose lease has run out."""
@@ -282,10 +276,6 @@ class TransactionPool:
             _abort_quietly(entry)
         if self._reaper is not None:
             self._reaper.join()
-
-    def _forget(self, transaction_id: str) -> None:
-        with self._lock:
-            self._entries.pop(transaction_id, None)
 
     def _reap(self) -> None:
         """Close snapshots of forgotten transactions, which would keep the log of SQLite growing."""
