@@ -45,7 +45,7 @@ from yt_exactly_once.local.features import FEATURES
 from yt_exactly_once.local.rpc.methods import METHODS
 from yt_exactly_once.operations.verify.facts import FACTS
 from yt_exactly_once.spark.schema import arrow_of_spark, spark_schema_of
-from yt_exactly_once.telemetry.metrics import LABELS, Metric, label_of
+from yt_exactly_once.telemetry.metrics import LABELS, Metric
 from yt_exactly_once.ytsaurus.failures import FAILURES, Failure
 
 DOCS = Path(__file__).parent
@@ -320,7 +320,10 @@ def metrics() -> str:
             "",
             "| attribute | label in Prometheus | meaning |",
             "|---|---|---|",
-            *(f"| `{name}` | `{label_of(name)}` | {meaning} |" for name, meaning in LABELS.items()),
+            *(
+                f"| `{name}` | `{name.replace('.', '_')}` | {meaning} |"
+                for name, meaning in LABELS.items()
+            ),
             "",
         ]
     )

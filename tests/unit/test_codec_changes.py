@@ -7,8 +7,9 @@ import pytest
 
 from tests.kinds import optional
 from yt_exactly_once.codec.changes import changes
-from yt_exactly_once.codec.rows import joined, row_fragments
+from yt_exactly_once.codec.rows import row_fragments
 from yt_exactly_once.codec.schema import TableSchema, check_frame
+from yt_exactly_once.codec.yson_parts import joined
 from yt_exactly_once.errors import EncodingError
 
 TABLE = TableSchema.from_yt(

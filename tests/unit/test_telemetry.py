@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from yt_exactly_once import enable_telemetry, serve_metrics
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.observability import Event, channel, emitter, publish, reported
-from yt_exactly_once.telemetry.metrics import LABELS, Metric, label_of
+from yt_exactly_once.telemetry.metrics import LABELS, Metric
 
 SINK = {"query": "q-1", "batch": 7, "target": "//home/app/result", "mode": "transactional"}
 SOURCE = {"queue": "//home/app/queue", "consumer": "//home/app/consumer"}
@@ -90,7 +90,7 @@ def test_end_point_serves_every_metric_of_the_table_under_its_name_with_its_labe
     known = {name for metric in Metric for name in metric.series}
     assert {name for name in ours if not name.endswith("_created")} == known
     for metric in Metric:
-        wanted = {label_of(label) for label in metric.value.labels}
+        wanted = {label.replace(".", "_") for label in metric.value.labels}
         labels = {label for name in metric.series for given, _ in found[name] for label in given}
         assert labels - {"le"} == wanted, metric
         assert set(metric.value.labels) <= LABELS.keys()

@@ -87,21 +87,15 @@ def encode(
     if wire is WireFormat.ARROW:
         payload: bytes | memoryview = _as_arrow(batch, plan, places)
     else:
-        payload = yson_parts.whole(_as_yson(batch, plan, places))
-    if limits.may_be_heavy(payload, plan):
-        _require_light(batch, plan)
-    return payload
-
-
-def _require_light(batch: pa.RecordBatch, plan: WritePlan) -> None:
-    heavy = limits.heavy_rows(batch, plan)
-    if heavy:
+        payload = yson_parts.joined(_as_yson(batch, plan, places))
+    if limits.may_be_heavy(payload, plan) and (heavy := limits.heavy_rows(batch, plan)):
         raise EncodingError(
             f"A row cannot be written: {limits.TOO_HEAVY}",
             remedy="Shorten its strings in the query, filter it out, or give the sink a dead_letter_path",
             target=plan.target,
             **coordinates(batch, heavy[0]),
         )
+    return payload
 
 
 def row_fragments(batch: pa.RecordBatch, plan: WritePlan) -> Fragments:
@@ -113,11 +107,6 @@ def row_fragments(batch: pa.RecordBatch, plan: WritePlan) -> Fragments:
         EncodingError: a value that its column cannot take.
     """
     return _as_yson(batch, plan, {}, key_shape=Shape.KEY)
-
-
-def joined(fragments: Fragments) -> bytes:
-    """Return the body of one request for rows that `row_fragments` encoded."""
-    return yson_parts.whole(fragments)
 
 
 def encode_empty(plan: WritePlan, wire: WireFormat) -> bytes | memoryview:

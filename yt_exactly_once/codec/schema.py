@@ -61,6 +61,13 @@ _TYPE_KEY = b"yt_exactly_once.type_v3"
 _COLUMN_KEY = b"yt_exactly_once.column"
 
 
+SOURCE_FIELDS = tuple(
+    pa.field(name, pa.int64(), metadata={_COLUMN_KEY: column})
+    for name, column in zip(SOURCE_COLUMNS, ("$tablet_index", "$row_index"), strict=True)
+)
+"""Fields that `decode` fills with where a pulled row came from."""
+
+
 @dataclass(frozen=True, slots=True)
 class ColumnSchema:
     """One column of a table.
@@ -183,18 +190,6 @@ def arrow_schema_of(table: TableSchema, *, binary_strings: bool = False) -> pa.S
     )
 
 
-def pulled_field(name: str, arrow: pa.DataType, column: str) -> pa.Field:
-    """Return a field that `decode` fills from another column of the pulled rows."""
-    return pa.field(name, arrow, metadata={_COLUMN_KEY: column})
-
-
-SOURCE_FIELDS = (
-    pulled_field(SOURCE_TABLET_COLUMN, pa.int64(), "$tablet_index"),
-    pulled_field(SOURCE_ROW_COLUMN, pa.int64(), "$row_index"),
-)
-"""Fields that say where a pulled row came from."""
-
-
 def row_column(field: pa.Field) -> str:
     """Return the name the field's values have in a pulled row."""
     found = (field.metadata or {}).get(_COLUMN_KEY)
@@ -285,11 +280,6 @@ class WritePlan:
     def names(self) -> tuple[str, ...]:
         """The names of the columns that are written."""
         return tuple(column.name for column in self.columns)
-
-    @property
-    def key_names(self) -> tuple[str, ...]:
-        """The key columns that are written."""
-        return self.keys.names
 
     @property
     def keys(self) -> WritePlan:

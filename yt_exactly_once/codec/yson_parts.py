@@ -136,8 +136,8 @@ def spans(items: pa.Array, offsets: Offsets) -> pa.Array:
     return pa.Array.from_buffers(BYTES, len(offsets) - 1, [None, pa.py_buffer(bounds), data])
 
 
-def whole(fragments: pa.Array) -> bytes:
-    """Return all fragments one after another."""
+def joined(fragments: pa.Array) -> bytes:
+    """Return all fragments one after another, as the body of one request."""
     bounds, data = _bounds(fragments), fragments.buffers()[2]
     return b"" if data is None else bytes(memoryview(data)[int(bounds[0]) : int(bounds[-1])])
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 
 from yt_exactly_once.codec.changes import keys_besides
 from yt_exactly_once.codec.row_hash import combined
-from yt_exactly_once.codec.rows import Fragments, joined
+from yt_exactly_once.codec.rows import Fragments
 from yt_exactly_once.codec.schema import WritePlan
+from yt_exactly_once.codec.yson_parts import joined
 from yt_exactly_once.commit.cluster import Payload, Transaction
 from yt_exactly_once.commit.entry import DRIVER, Written
 from yt_exactly_once.errors import BatchTooLargeError

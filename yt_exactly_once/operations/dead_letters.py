@@ -163,7 +163,7 @@ class Target:
         if overwrite or len(known) < len(keys):
             # A key that the cluster computes cannot be looked up by the others.
             return
-        there = transaction.lookup(self.info.path, rows.select(self.plan.key_names).to_pylist())
+        there = transaction.lookup(self.info.path, rows.select(self.plan.keys.names).to_pylist())
         if taken := sum(one is not None for one in there):
             raise ConfigError(
                 f"{taken} letters have keys that the target has now, perhaps with newer values",

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from yt_exactly_once.codec.rows import decode
-from yt_exactly_once.codec.schema import TIMESTAMP_COLUMN, pulled_field
+from yt_exactly_once.codec.schema import TIMESTAMP_COLUMN
 from yt_exactly_once.commit.batch import PartitionRange, SourceRange
 from yt_exactly_once.commit.consumers import consumer_offsets, consumer_rows
 from yt_exactly_once.commit.entry import PartitionOffset
@@ -41,7 +41,7 @@ EARLIEST, LATEST, LEDGER = "earliest", "latest", "ledger"
 To = int | str | datetime
 """An offset, `earliest`, `latest`, `ledger`, or a time with a zone: the first row that is not older."""
 
-_STAMP = pa.schema([pulled_field("stamp", pa.uint64(), TIMESTAMP_COLUMN)])
+_STAMP = pa.schema([(TIMESTAMP_COLUMN, pa.uint64())])
 Direction = Literal["rewind", "skip"]
 
 _AT_STAKE = {"repeated": "get into a target twice", "lost": "never get into a target"}

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from yt_exactly_once import advice
 from yt_exactly_once.codec.rows import decode
-from yt_exactly_once.codec.schema import TIMESTAMP_COLUMN, pulled_field
+from yt_exactly_once.codec.schema import TIMESTAMP_COLUMN
 from yt_exactly_once.commit.entry import LedgerEntry, PartitionOffset, SourceKey
 from yt_exactly_once.errors import ExactlyOnceError
 from yt_exactly_once.operations.ledgers import (
@@ -43,11 +43,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _STAMP = pa.schema(
-    [
-        pulled_field("tablet", pa.int64(), "$tablet_index"),
-        pulled_field("row", pa.int64(), "$row_index"),
-        pulled_field("stamp", pa.uint64(), TIMESTAMP_COLUMN),
-    ]
+    [("$tablet_index", pa.int64()), ("$row_index", pa.int64()), (TIMESTAMP_COLUMN, pa.uint64())]
 )
 _ATTRIBUTES = (*ATTRIBUTES, "auto_trim_config")
 _LOOKS, _PAUSE_SECONDS = 10, 0.3
@@ -211,8 +207,11 @@ def _stamps(
         f"[$tablet_index], [$row_index], [{TIMESTAMP_COLUMN}] from [{queue}] "
         f"where ([$tablet_index], [$row_index]) in ({listed})"
     )
-    rows = decode(browsing.selected(connection, query), _STAMP).to_pylist()
-    return {(row["tablet"], row["row"]): row["stamp"] for row in rows if row["stamp"] is not None}
+    columns = (
+        column.to_pylist() for column in decode(browsing.selected(connection, query), _STAMP)
+    )
+    rows = zip(*columns, strict=True)
+    return {(tablet, row): stamp for tablet, row, stamp in rows if stamp is not None}
 
 
 def _query(

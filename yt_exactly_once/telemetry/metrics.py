@@ -178,8 +178,3 @@ class Metric(Enum):
             Kind.HISTOGRAM: ("_bucket", "_count", "_sum"),
         }
         return tuple(name + suffix for suffix in suffixes[self.value.kind])
-
-
-def label_of(attribute: str) -> str:
-    """Return the label of an attribute in Prometheus."""
-    return attribute.replace(".", "_")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from yt_exactly_once.codec.rows import decode
-from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of, pulled_field
+from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of
 from yt_exactly_once.errors import UnprovableError
 from yt_exactly_once.ytsaurus.browsing import selected
 from yt_exactly_once.ytsaurus.reading import listed, literal
@@ -105,7 +105,7 @@ def fields_of(info: TableInfo, names: Sequence[str]) -> pa.Schema:
 
 def placed(schema: pa.Schema) -> pa.Schema:
     """Return the fields with the index of the row in front."""
-    return schema.insert(0, pulled_field("$row_index", pa.int64(), "$row_index"))
+    return schema.insert(0, pa.field("$row_index", pa.int64()))
 
 
 def _literal(value: Any, path: str) -> str:

@@ -18,8 +18,9 @@ import pyarrow.compute as pc
 from yt_exactly_once.codec.changes import changes
 from yt_exactly_once.codec.rejects import Rejects, find_faults, without
 from yt_exactly_once.codec.row_hash import added, row_hashes
-from yt_exactly_once.codec.rows import encode, joined, row_fragments
+from yt_exactly_once.codec.rows import encode, row_fragments
 from yt_exactly_once.codec.schema import RESERVED_PREFIX
+from yt_exactly_once.codec.yson_parts import joined
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.errors import EncodingError
 
