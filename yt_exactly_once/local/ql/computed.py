@@ -37,8 +37,8 @@ def check(schema: TableSchema, *, dynamic: bool = True) -> None:
     for column in schema.columns:
         if column.expression is None:
             continue
-        (output,) = _bind((column.expression,), plain).outputs
-        actual = output.bound.type.title
+        ((_, bound),) = _bind((column.expression,), plain).outputs
+        actual = bound.type.title
         declared = column.wire_type
         if actual != declared:
             raise YtError(
@@ -133,7 +133,7 @@ def _references(expression: str) -> frozenset[str]:
 @lru_cache(maxsize=256)
 def _computes(expressions: tuple[str, ...], columns: tuple[Column, ...]) -> list[Compute]:
     places = {column.name: place for place, column in enumerate(columns)}
-    return [stored(output.bound, places) for output in _bind(expressions, columns).outputs]
+    return [stored(bound, places) for _, bound in _bind(expressions, columns).outputs]
 
 
 def _bind(expressions: tuple[str, ...], columns: tuple[Column, ...]) -> BoundQuery:

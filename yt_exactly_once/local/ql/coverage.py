@@ -94,7 +94,7 @@ def tablets_in(layout: TableLayout, ranges: Iterable[KeyRange]) -> list[Tablet]:
 def reading(query: BoundQuery) -> Reading:
     """Return what a query reads."""
     ranges = _KeyRanges(query.where, query.main)
-    parts = (query.outputs, query.where, query.group_keys, query.aggregates, query.order_by)
+    parts = (query.outputs, query.where, query.group, query.order_by)
     named = dict.fromkeys(column.name for column in _columns_in(parts))
     return Reading(query.main.layout, tuple(named), ranges.merged(), ranges.is_full_scan)
 
@@ -102,7 +102,7 @@ def reading(query: BoundQuery) -> Reading:
 def _columns_in(part: Any) -> Iterator[Column]:
     if isinstance(part, Column):
         yield part
-    elif isinstance(part, tuple):
+    elif isinstance(part, tuple | list):
         for item in part:
             yield from _columns_in(item)
     elif is_dataclass(part):

@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Any
 
 from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.ql.binding.binder import Group
 from yt_exactly_once.local.ql.binding.bound import (
     Bound,
     Compute,
@@ -23,7 +24,7 @@ from yt_exactly_once.local.ql.binding.bound import (
     stored,
 )
 from yt_exactly_once.local.ql.binding.bound import Column as BoundColumn
-from yt_exactly_once.local.ql.binding.query import BoundQuery, Order, Resolve, bind_query
+from yt_exactly_once.local.ql.binding.query import BoundQuery, Resolve, bind_query
 from yt_exactly_once.local.ql.coverage import Read, reading
 from yt_exactly_once.local.ql.text.parser import parse
 from yt_exactly_once.local.ql.value_types import Type
@@ -150,19 +151,19 @@ def _run(query: BoundQuery, read: _Limited, places: dict[str, int], output_limit
     if query.limit == 0:
         return Answer([], False, False, columns)
     rows = _kept(read, query.where, places)
-    if query.group_keys is not None:
-        rows = _kept(_grouped(rows, query, places), query.having, {})
-    if query.group_keys is not None or not query.is_in_table_order:
+    if query.group is not None:
+        rows = _kept(_grouped(rows, query.group, places), query.having, {})
+    if query.group is not None or not query.is_in_table_order:
         rows = _ordered(rows, query.order_by, places)
     # One row more than allowed shows that the answer is incomplete.
     most = output_limit + 1 if query.limit is None else min(query.limit, output_limit + 1)
     start = max(query.offset, 0)
     chosen = islice(rows, start, min(start + most, sys.maxsize))
-    read_as = [each.bound.name for each in query.outputs if isinstance(each.bound, BoundColumn)]
+    read_as = [bound.name for _, bound in query.outputs if isinstance(bound, BoundColumn)]
     if read_as == list(places) and len(read_as) == len(query.outputs):
         found = list(chosen)
     else:
-        outputs = [stored(output.bound, places) for output in query.outputs]
+        outputs = [stored(bound, places) for _, bound in query.outputs]
         found = [tuple([output(row) for output in outputs]) for row in chosen]
     decoded = values.decode_rows(columns, found[:output_limit])
     return Answer(decoded, read.is_cut, len(found) > output_limit, columns)
@@ -176,11 +177,11 @@ def _kept(
 
 
 def _grouped(
-    rows: Iterable[StoredRow], query: BoundQuery, places: dict[str, int]
+    rows: Iterable[StoredRow], group: Group, places: dict[str, int]
 ) -> Iterator[StoredRow]:
     """Yield the values of each group, keys first, in the order of their first rows."""
-    keys = [compiled(key, places) for key in query.group_keys or ()]
-    arguments = [compiled(aggregate.argument, places) for aggregate in query.aggregates]
+    keys = [compiled(key, places) for _, key in group.keys]
+    arguments = [compiled(aggregate.argument, places) for aggregate in group.aggregates]
     groups: dict[StoredRow, list[list[Any]]] = {}
     for row in rows:
         key = tuple([compute(row) for compute in keys])
@@ -196,20 +197,20 @@ def _grouped(
             *key,
             *(
                 aggregate.function.python(aggregate.argument.type, given) if given else None
-                for aggregate, given in zip(query.aggregates, held, strict=True)
+                for aggregate, given in zip(group.aggregates, held, strict=True)
             ),
         )
 
 
 def _ordered(
-    rows: Iterable[StoredRow], order: Sequence[Order], places: dict[str, int]
+    rows: Iterable[StoredRow], order: Sequence[tuple[Bound, bool]], places: dict[str, int]
 ) -> Iterable[StoredRow]:
     """Return rows in an order, ties as they come."""
     if not order:
         return rows
     found = list(rows)
-    for item in reversed(order):
-        found.sort(key=partial(_rank, compiled(item.bound, places)), reverse=item.descending)
+    for bound, descending in reversed(order):
+        found.sort(key=partial(_rank, compiled(bound, places)), reverse=descending)
     return found
 
 
@@ -223,6 +224,6 @@ def _rank(compute: Compute, row: StoredRow) -> tuple[bool, Any]:
 
 def _columns(query: BoundQuery) -> tuple[Column, ...]:
     return tuple(
-        Column(output.name, output.bound.type.title, _TYPES_V3[output.bound.type], required=False)
-        for output in query.outputs
+        Column(name, bound.type.title, _TYPES_V3[bound.type], required=False)
+        for name, bound in query.outputs
     )

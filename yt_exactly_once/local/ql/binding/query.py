@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql.binding.binder import Binder, Group, Source
-from yt_exactly_once.local.ql.binding.bound import Aggregate, Bound, Column, GroupValue
+from yt_exactly_once.local.ql.binding.bound import Bound, Column, GroupValue
 from yt_exactly_once.local.ql.text import syntax
 from yt_exactly_once.local.ql.text.naming import column_name, reference_name
 from yt_exactly_once.local.ql.text.syntax import Reference
@@ -25,44 +25,26 @@ MAX_LIMIT = (1 << 63) - 3
 
 
 @dataclass(frozen=True)
-class Output:
-    """One column of the answer."""
-
-    name: str
-    bound: Bound
-
-
-@dataclass(frozen=True)
-class Order:
-    """One element of ORDER BY."""
-
-    bound: Bound
-    descending: bool
-
-
-@dataclass(frozen=True)
 class BoundQuery:
     """A query that is ready to be compiled.
 
     Attributes:
         main: the table after FROM.
         where: condition on rows.
-        group_keys: values that make a group; None without GROUP BY.
-        aggregates: what is computed per group.
+        group: what GROUP BY leaves, if it is there.
         having: condition on groups.
-        order_by: order of the answer; empty for the order of the table.
-        outputs: columns of the answer.
+        order_by: what the answer is ordered by, and whether it descends; empty for the order of the table.
+        outputs: columns of the answer, by name.
         offset: rows to pass over.
         limit: rows to return at most; None for all.
     """
 
     main: Source
     where: Bound | None
-    group_keys: tuple[Bound, ...] | None
-    aggregates: tuple[Aggregate, ...]
+    group: Group | None
     having: Bound | None
-    order_by: tuple[Order, ...]
-    outputs: tuple[Output, ...]
+    order_by: tuple[tuple[Bound, bool], ...]
+    outputs: tuple[tuple[str, Bound], ...]
     offset: int
     limit: int | None
 
@@ -71,9 +53,9 @@ class BoundQuery:
         """Whether the order is the one of the table, so that nothing has to be sorted."""
         keys = [column.name for column in self.main.key_columns]
         names = [
-            item.bound.name
-            for item in self.order_by
-            if isinstance(item.bound, Column | GroupValue) and not item.descending
+            bound.name
+            for bound, descending in self.order_by
+            if isinstance(bound, Column | GroupValue) and not descending
         ]
         return len(names) == len(self.order_by) and names == keys[: len(names)]
 
@@ -89,7 +71,7 @@ def bind_query(query: syntax.Query, resolve: Resolve) -> BoundQuery:
     where = None if query.where is None else binder.predicate(query.where, "WHERE-clause")
     group, having = _bind_group(query.group_by, binder)
     order_by = tuple(
-        Order(binder.bind(expression, SCALAR), item.descending)
+        (binder.bind(expression, SCALAR), item.descending)
         for item in query.order_by
         for expression in item.expressions
     )
@@ -97,8 +79,7 @@ def bind_query(query: syntax.Query, resolve: Resolve) -> BoundQuery:
     bound = BoundQuery(
         main=main,
         where=where,
-        group_keys=None if group is None else tuple(bound for _, bound in group.keys),
-        aggregates=() if group is None else tuple(group.aggregates),
+        group=group,
         having=having,
         order_by=order_by,
         outputs=outputs,
@@ -124,18 +105,16 @@ def _bind_group(clause: syntax.GroupBy | None, binder: Binder) -> tuple[Group | 
 
 def _bind_outputs(
     select: syntax.Expressions | None, binder: Binder, main: Source, group: Group | None
-) -> tuple[Output, ...]:
+) -> tuple[tuple[str, Bound], ...]:
     if select is not None:
-        return tuple(
-            Output(column_name(expression), binder.bind(expression)) for expression in select
-        )
+        return tuple((column_name(expression), binder.bind(expression)) for expression in select)
     if group is None:
         return tuple(
-            Output(reference_name(column.name, main.alias), bound)
+            (reference_name(column.name, main.alias), bound)
             for column in main.columns
             if (bound := main.resolve(Reference(column.name, main.alias))) is not None
         )
-    return tuple(Output(value.name, value) for value in group.values)
+    return tuple((value.name, value) for value in group.values)
 
 
 def _check_clauses(query: syntax.Query, bound: BoundQuery) -> None:
