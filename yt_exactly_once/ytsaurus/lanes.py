@@ -12,6 +12,7 @@ import json
 import secrets
 import struct
 from collections.abc import Mapping, Sequence
+from functools import partialmethod
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
@@ -166,15 +167,12 @@ class Lane:
         answer = self._change("start_transaction", params)
         return str(yson.loads(answer)["transaction_id"])
 
-    def commit_transaction(self, transaction: str) -> None:
-        """See the official client."""
+    def _end(self, command: str, transaction: str) -> None:
         joined = get_option("COMMAND_PARAMS", self._client)
-        self._change("commit_transaction", {**joined, "transaction_id": transaction})
+        self._change(command, {**joined, "transaction_id": transaction})
 
-    def abort_transaction(self, transaction: str) -> None:
-        """See the official client."""
-        joined = get_option("COMMAND_PARAMS", self._client)
-        self._change("abort_transaction", {**joined, "transaction_id": transaction})
+    commit_transaction = partialmethod(_end, "commit_transaction")
+    abort_transaction = partialmethod(_end, "abort_transaction")
 
     def lookup_rows(self, path: str, keys: Sequence[Mapping[str, Any]], **options: Any) -> Any:
         """See the official client; takes `format` and `keep_missing_rows`."""
@@ -186,30 +184,29 @@ class Lane:
             **options,
             "timeout": self._heavy_milliseconds,
         }
-        answer = self._put("lookup_rows", params, kind.dumps_rows(keys), stream=True)
-        return kind.load_rows(BytesIO(answer))
+        return kind.load_rows(BytesIO(self._call("lookup_rows", params, kind.dumps_rows(keys))))
 
     def select_rows(self, query: str, **options: Any) -> Any:
         """See the official client; takes `format`, `raw=True` and limits."""
         kind, _ = options.pop("format"), options.pop("raw")
         params = {
-            **self._common(),
             "query": query,
             "output_format": kind.to_yson_type(),
             **options,
             "timeout": self._heavy_milliseconds,
             "enable_statistics": False,
         }
-        headers = {"X-YT-Parameters": _dumped(params)}
-        return BytesIO(self._send("GET", "select_rows", headers, b"", self._heavy, stream=True))
+        return BytesIO(self._call("select_rows", params))
 
-    def insert_rows(self, path: str, rows: Any, **options: Any) -> None:
-        """See the official client; takes `format`, `raw`, `update` and `aggregate`."""
-        self._change_rows("insert_rows", path, rows, **options)
+    def _change_rows(self, command: str, path: str, rows: Any, **options: Any) -> None:
+        """See the official client; takes `format`, `raw`, and of an insert `update` and `aggregate`."""
+        kind, raw = options.pop("format"), options.pop("raw", None)
+        given = {name: value for name, value in options.items() if value is not None}
+        params = {"path": self._path(path), "input_format": kind.to_yson_type(), **given}
+        self._call(command, params, _body(rows, kind, raw=raw))
 
-    def delete_rows(self, path: str, rows: Any, **options: Any) -> None:
-        """See the official client; takes `format` and `raw`."""
-        self._change_rows("delete_rows", path, rows, **options)
+    insert_rows = partialmethod(_change_rows, "insert_rows")
+    delete_rows = partialmethod(_change_rows, "delete_rows")
 
     def create_queue_producer_session(
         self, producer_path: str, queue_path: str, session_id: str
@@ -238,21 +235,7 @@ class Lane:
             "input_format": kind.to_yson_type(),
         }
         body = _body(rows, kind, raw=options.get("raw"))
-        return dict(yson.loads(self._put("push_queue_producer", params, body)))
-
-    def _change_rows(
-        self,
-        command: str,
-        path: str,
-        rows: Any,
-        *,
-        format: Format,  # noqa: A002 - as the client has it
-        raw: bool | None = None,
-        **options: bool | None,
-    ) -> None:
-        given = {name: value for name, value in options.items() if value is not None}
-        params = {"path": self._path(path), "input_format": format.to_yson_type(), **given}
-        self._put(command, params, _body(rows, format, raw=raw))
+        return dict(yson.loads(self._call("push_queue_producer", params, body)))
 
     def _session(self, producer: str, queue: str, session_id: str) -> dict[str, Any]:
         return {
@@ -265,20 +248,16 @@ class Lane:
     def _change(self, command: str, params: Mapping[str, Any]) -> bytes:
         """Send a command whose parameters are its body."""
         body = _dumped({**params, **self._marked()})
-        headers = {"Content-Type": "application/x-yt-yson-text"}
-        return self._send("POST", command, headers, body, self._light, stream=False)
+        return self._send("POST", command, {"Content-Type": "application/x-yt-yson-text"}, body)
 
-    def _put(
-        self,
-        command: str,
-        params: Mapping[str, Any],
-        body: bytes | memoryview,
-        *,
-        stream: bool = False,
+    def _call(
+        self, command: str, params: Mapping[str, Any], body: bytes | memoryview | None = None
     ) -> bytes:
-        whole = {**self._common(), **params}
-        headers = {"X-YT-Parameters": _dumped(whole), "Content-Encoding": "identity"}
-        return self._send("PUT", command, headers, body, self._heavy, stream=stream)
+        """Send a command whose parameters are a header, and which may have rows."""
+        headers = {"X-YT-Parameters": _dumped({**self._common(), **params})}
+        if body is None:
+            return self._send("GET", command, headers, b"")
+        return self._send("PUT", command, {**headers, "Content-Encoding": "identity"}, body)
 
     def _path(self, path: str) -> Any:
         if path not in self._paths:
@@ -300,14 +279,7 @@ class Lane:
         return common
 
     def _send(
-        self,
-        method: str,
-        command: str,
-        more: Mapping[str, Any],
-        body: bytes | memoryview,
-        timeout: float | tuple[float, float],
-        *,
-        stream: bool,
+        self, method: str, command: str, more: Mapping[str, Any], body: bytes | memoryview
     ) -> bytes:
         """Send a request, and return the body of the answer; raise what the official client raises."""
         client, session = self._client, _get_session(self._client)
@@ -324,7 +296,8 @@ class Lane:
         if session.cookies:
             request.prepare_cookies(session.cookies)
         shown = {"headers": headers, "url": request.url, "params": dict(more)}
-        settings = {**self._settings, "stream": stream}
+        settings = {**self._settings, "stream": command in {"lookup_rows", "select_rows"}}
+        timeout = self._light if method == "POST" else self._heavy
         try:
             answer = session.send(request, timeout=timeout, allow_redirects=True, **settings)
         except NoConnectionError as error:
