@@ -263,6 +263,28 @@ def test_registration_of_a_removed_queue_does_not_stop_the_others(start):
     assert trimmed == {"queue": QUEUE, "trimmed": {"0": 1}}
 
 
+def test_forced_unmount_loses_rows_that_have_not_appeared(start, wait):
+    """They were committed, and a forced unmount asks nobody."""
+    run = start(visibility_delay_seconds=30)
+    run.append(2)
+    run.append(1, tablet=1)
+    run("unmount_table", path=QUEUE, force=True, first_tablet_index=0, last_tablet_index=0)
+    run("mount_table", path=QUEUE)
+    wait(31)
+    assert (run.pull(), run.pull(tablet=1)) == ([], [0])
+
+
+def test_old_rows_survive_a_forced_unmount(start, wait):
+    """After the period of the automatic flush they are on disk."""
+    run = start()
+    run.set("dynamic_store_auto_flush_period", 1000)
+    run.append(2)
+    wait(3)
+    run("unmount_table", path=QUEUE, force=True)
+    run("mount_table", path=QUEUE)
+    assert run.pull() == [0, 1]
+
+
 @pytest.mark.parametrize("action", ["unmount_table", "freeze_table"])
 def test_committed_rows_appear_before_their_tablet_changes(start, action):
     """An orderly unmount waits for them, so that a reshard cannot take their tablet away."""

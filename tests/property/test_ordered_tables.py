@@ -70,6 +70,12 @@ class Tablet:
         self.weight += weight_of(full)
         self.rows.append(full | {WEIGHT["name"]: self.weight})
 
+    def lose(self) -> None:
+        kept = self.flushed
+        self.weight -= sum(map(weight_of, self.rows[max(kept, self.trimmed) :]))
+        del self.rows[kept:]
+        self.trimmed = min(self.trimmed, kept)
+
 
 def weight_of(row: dict[str, Any]) -> int:
     total = 1 + 8
@@ -249,6 +255,8 @@ class OrderedTables(RuleBasedStateMachine):
     def unmount(self, *, force: bool = False) -> None:
         self.run("unmount_table", path=QUEUE, force=force)
         for tablet in self.tablets:
+            if force:
+                tablet.lose()
             tablet.flushed = len(tablet.rows)
 
 

@@ -35,7 +35,16 @@ from yt_exactly_once.local.store import last_timestamp, next_timestamp
 from yt_exactly_once.local.tables import schema_updates
 from yt_exactly_once.local.tables.layout import TableLayout
 from yt_exactly_once.local.tables.schema import parse_schema, validate_dynamic
-from yt_exactly_once.local.tablets import blocks, bulk, counters, retention, settings, shape, states
+from yt_exactly_once.local.tablets import (
+    blocks,
+    bulk,
+    counters,
+    forced_unmount,
+    retention,
+    settings,
+    shape,
+    states,
+)
 from yt_exactly_once.local.tablets.access import check_has_cell, open_node, tablet_at
 from yt_exactly_once.local.tablets.appends import apply_due
 from yt_exactly_once.local.tablets.catalog import find_layout, load_layout
@@ -76,7 +85,8 @@ def _of_tablets(change: _Change) -> Callable[[Context], Any]:
 @command(
     "unmount_table",
     volatile=True,
-    partial=f"{_INSTANT}; with `force` too, rows are flushed and none are lost",
+    partial=f"{_INSTANT}; `force` loses rows written since the last mount or freeze, but none older"
+    " than ten minutes or than `dynamic_store_auto_flush_period`",
 )
 @_of_tablets
 def change_state(context: Context, connection: Connection, node: Node, layout: TableLayout) -> None:
@@ -93,6 +103,9 @@ def change_state(context: Context, connection: Connection, node: Node, layout: T
         raise YtError(f"No such tablet cell {cell_id}", Code.RESOLVE)
     indexes = shape.tablet_range(layout, first, last)
     states.check_transition(layout, action, indexes, force=force)
+    if force and action == "unmount":
+        mounted = [index for index in indexes if layout.tablets[index].state == "mounted"]
+        forced_unmount.drop_unflushed(connection, layout, mounted, node.attributes)
     states.change_state(connection, layout, state, node.attributes, indexes)
     if state == "mounted" and layout.state == "unmounted":
         quotas.check(View(connection), node.id, "tablet_static_memory")

@@ -86,6 +86,14 @@ def apply_pending(connection: Connection, condition: str = "true", *values: Any)
         connection.execute("DELETE FROM pending_appends WHERE id = ?", (number,))
 
 
+def forget_pending(connection: Connection, layout: TableLayout, index: int) -> None:
+    """Drop the rows of a tablet that have been committed and have not appeared."""
+    connection.execute(
+        "DELETE FROM pending_appends WHERE node_id = ? AND tablet_index = ?",
+        (layout.node_id, index),
+    )
+
+
 def _pending(connection: Connection, condition: str, *values: Any) -> list[Any]:
     """Return what appends that have not appeared will be counted as."""
     return connection.execute(

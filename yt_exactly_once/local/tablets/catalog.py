@@ -29,8 +29,8 @@ CREATE TABLE IF NOT EXISTS tablets (
     state TEXT NOT NULL, pivot_key BLOB NOT NULL, mount_revision INTEGER NOT NULL,
     total_rows INTEGER NOT NULL DEFAULT 0, trimmed_rows INTEGER NOT NULL DEFAULT 0,
     total_weight INTEGER NOT NULL DEFAULT 0, trimmed_weight INTEGER NOT NULL DEFAULT 0,
-    last_write_ts INTEGER NOT NULL DEFAULT 0, chunk_ts INTEGER NOT NULL DEFAULT 0,
-    written_at REAL NOT NULL DEFAULT 0,
+    last_write_ts INTEGER NOT NULL DEFAULT 0, flushed_ts INTEGER NOT NULL DEFAULT 0,
+    chunk_ts INTEGER NOT NULL DEFAULT 0, written_at REAL NOT NULL DEFAULT 0,
     PRIMARY KEY (node_id, tablet_index)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS chunk_lists (

@@ -74,6 +74,9 @@ def change_state(
         if tablet.state == state:
             continue
         mounted_anew = tablet.state == "unmounted"
+        # Unmounted rows are all on disk, and the freeze flushes those of a mounted tablet.
+        if mounted_anew or state == "frozen":
+            counters.put(connection, layout, index, flushed_ts=revision)
         if mounted_anew:
             _check_chunks(connection, tablet)
             # The tablet knows its rows from chunks now, which hold no locks.
