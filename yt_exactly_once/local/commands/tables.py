@@ -71,7 +71,13 @@ def _of_tablets(change: _Change) -> Callable[[Context], Any]:
         if find_layout(connection, position.id, position.path) is None:
             raise YtError(f"Cannot {context.command.removesuffix('_table')} a static table")
         node, layout = open_node(connection, path)
-        _require_mount(view, node, is_forced=arguments.flag(context.parameters, "force"))
+        permissions.require(view, node.id, "mount")
+        bundle = str(node.attributes.get(quotas.BUNDLE) or "default")
+        bundle_id = view.find(f"{quotas.BUNDLE}s", bundle)
+        if bundle_id is not None:
+            permissions.require(view, bundle_id, "use")
+            if arguments.flag(context.parameters, "force"):
+                permissions.require(view, bundle_id, "administer")
         # Nobody else may hold the table; a change of tablets itself belongs to no transaction.
         locks.acquire(view, node.id)
         change(context, connection, node, layout)
@@ -192,17 +198,6 @@ def get_table_pivot_keys(context: Context) -> list[Any]:
         return [list(pivot) for pivot in layout.pivot_keys]
     names = [column.name for column in layout.key_columns]
     return [dict(zip(names, pivot, strict=False)) for pivot in layout.pivot_keys]
-
-
-def _require_mount(view: View, node: Node, *, is_forced: bool) -> None:
-    """Ask for what changes of tablets need, of the table and of its bundle."""
-    permissions.require(view, node.id, "mount")
-    bundle = str(node.attributes.get(quotas.BUNDLE) or "default")
-    bundle_id = view.find(f"{quotas.BUNDLE}s", bundle)
-    if bundle_id is not None:
-        permissions.require(view, bundle_id, "use")
-        if is_forced:
-            permissions.require(view, bundle_id, "administer")
 
 
 @command("alter_table", volatile=True, partial="columns are neither renamed nor deleted")

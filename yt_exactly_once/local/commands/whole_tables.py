@@ -48,9 +48,17 @@ def opened(view: View, path: YPath) -> Source:
     node = allowed(view, path, "read")
     if not node.attributes.get("dynamic"):
         return _StaticRows(view, node)
-    layout = _layout(view.connection, node, path)
+    layout = load_layout(view.connection, node.id, node.path)
+    timestamp, since = (
+        arguments.integer(dict(path.attributes), name, None, unsigned=True)
+        for name in ("timestamp", "retention_timestamp")
+    )
+    check_moments(timestamp, since)
     if layout.sorted:
-        return _SortedRows(view.connection, layout)
+        seen = reads.layout_at(view.connection, layout, timestamp, since)
+        return _SortedRows(view.connection, seen or layout)
+    if timestamp is not None or since is not None:
+        raise YtError(f"Cannot read ordered table {node.path} at a timestamp")
     return _OrderedRows(view.connection, layout)
 
 
@@ -75,20 +83,6 @@ def chosen(path: YPath) -> list[str] | None:
     if not isinstance(columns, list):
         raise YtError('Error parsing path attribute "columns": expected a list')
     return [str(name) for name in columns]
-
-
-def _layout(connection: Connection, node: Node, path: YPath) -> TableLayout:
-    layout = load_layout(connection, node.id, node.path)
-    timestamp, since = (
-        arguments.integer(dict(path.attributes), name, None, unsigned=True)
-        for name in ("timestamp", "retention_timestamp")
-    )
-    check_moments(timestamp, since)
-    if timestamp is None and since is None:
-        return layout
-    if not layout.sorted:
-        raise YtError(f"Cannot read ordered table {node.path} at a timestamp")
-    return reads.layout_at(connection, layout, timestamp, since) or layout
 
 
 class _StaticRows:

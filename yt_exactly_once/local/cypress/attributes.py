@@ -188,10 +188,8 @@ def _chunked(view: View, node: Node) -> Computed:
     }
     found |= _defaults(node, compression_codec="lz4", erasure_codec="none")
     found |= _defaults(node, replication_factor=1, primary_medium="default")
-    return found | _tabular(view, node, listed, size) if node.type == "table" else found
-
-
-def _tabular(view: View, node: Node, listed: Sequence[chunks.Chunk], size: int) -> Computed:
+    if node.type == "file":
+        return found
     row_count = sum(chunk.row_count for chunk in listed)
     schema = node.attributes.get("schema", [])
     keys = [column["name"] for column in schema if column.get("sort_order")]
@@ -201,6 +199,7 @@ def _tabular(view: View, node: Node, listed: Sequence[chunks.Chunk], size: int) 
         return {name: [row.get(key) for key in keys] for name, row in edges}
 
     return {
+        **found,
         "row_count": lambda: row_count,
         "chunk_row_count": lambda: row_count,
         "data_weight": lambda: size,

@@ -7,9 +7,9 @@ node that somebody has locked stays until it can be removed, and its timeout beg
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
+from math import inf
 from sqlite3 import Connection
 from typing import Any
 
@@ -38,9 +38,19 @@ def expire(connection: Connection) -> None:
     for node_id in scalars(connection, _LOCKED):
         view.put_attribute(node_id, "access_time", clock.now())
     now = time.time()
-    for node_id in [node_id for node_id, end in _ends(connection) if end <= now]:
-        # It may have gone with another one. One that a lock holds stays; masters try again later too.
-        if view.node_type(node_id) is not None:
+    for node_id, name, stored in connection.execute(_STORED).fetchall():
+        # It may have gone with another one.
+        if view.node_type(node_id) is None:
+            continue
+        value = load_yson(stored, "attribute")
+        if name == AT:
+            at = arguments.moment({name: value}, name)
+            end = at.timestamp() if at else inf
+        else:
+            accessed = view.attribute(node_id, "access_time")
+            end = datetime.fromisoformat(accessed).timestamp() + int(value) / 1000
+        if end <= now:
+            # One that a lock holds stays; masters try again later too.
             with suppress(YtError):
                 nodes.unlink(view, node_id)
 
@@ -56,15 +66,3 @@ def touch(view: View, path: Any) -> None:
         position = tree.walk(view, ypath.parse(path))
         if view.attribute(position.id, AFTER) is not None:
             view.put_attribute(position.id, "access_time", clock.now())
-
-
-def _ends(connection: Connection) -> Iterator[tuple[str, float]]:
-    for node_id, name, stored in connection.execute(_STORED).fetchall():
-        value = load_yson(stored, "attribute")
-        if name == AT:
-            at = arguments.moment({name: value}, name)
-            if at is not None:
-                yield node_id, at.timestamp()
-        else:
-            accessed = View(connection).attribute(node_id, "access_time")
-            yield node_id, datetime.fromisoformat(accessed).timestamp() + int(value) / 1000
