@@ -136,24 +136,6 @@ def test_reshard_by_pivot_keys_keeps_rows(client, tmp):
     assert list(client.lookup_rows(path, [{"k": key} for key in range(20)])) == rows
 
 
-@pytest.mark.parametrize(
-    ("pivots", "message"),
-    [
-        ([[1], [2]], "First pivot key must be empty"),
-        ([[], [2], [2]], "strictly increasing"),
-        ([[], ["x"]], "Invalid type"),
-        ([[], [YsonUint64(1)]], "Invalid type"),
-        ([[], [1, 2]], "prefix of key"),
-    ],
-)
-def test_reshard_by_bad_pivot_keys_is_refused(client, tmp, pivots, message):
-    """Pivot keys are keys of the table in order, and of its types."""
-    path = create(client, f"{tmp}/t", mount=False)
-    with pytest.raises(YtResponseError, match=message):
-        client.reshard_table(path, pivots)
-    assert client.get(f"{path}/@tablet_count") == 1
-
-
 @pytest.mark.only_over("http", "the C++ client keeps schemas for a while")
 def test_alter_adds_columns_that_are_null_in_old_rows(client, tmp):
     """A schema grows by optional columns, keys included."""
@@ -174,26 +156,6 @@ def test_alter_adds_columns_that_are_null_in_old_rows(client, tmp):
     assert list(client.select_rows(f"* from [{path}]")) == [{**old, "v": "z"}, new]
 
 
-@pytest.mark.parametrize(
-    ("schema", "message"),
-    [
-        ([KEY, {"name": "w", "type": "string"}], "Cannot remove column"),
-        ([KEY, {"name": "v", "type": "int64"}], "Type mismatch"),
-        ([KEY, {**VALUE, "required": True}], 'Optional column "v" cannot be changed to required'),
-        ([KEY, VALUE, {"name": "w", "type": "int64", "required": True}], "new required column"),
-        ([KEY, {**HASH, "expression": "k"}, VALUE], 'New computed column "h"'),
-        ([{**KEY, "expression": "1"}, VALUE], 'Expression mismatch for column "k": old "<null>"'),
-        ([KEY, {**VALUE, "sort_order": "ascending"}, WIDE], 'Sort order mismatch for column "v"'),
-        ([VALUE], "from sorted to ordered"),
-    ],
-)
-def test_alter_that_rows_would_not_survive_is_refused(client, tmp, schema, message):
-    """A schema change may not contradict rows that are there."""
-    path = create(client, f"{tmp}/t", mount=False)
-    with pytest.raises(YtResponseError, match=message):
-        client.alter_table(path, schema=schema)
-
-
 def test_removed_table_leaves_no_rows_to_its_successor(client, tmp):
     """A path can be used again."""
     path = create(client, f"{tmp}/t")
@@ -211,22 +173,6 @@ def test_moved_table_keeps_rows_and_serves_under_its_new_path(client, tmp):
     client.move(path, f"{tmp}/moved")
     client.mount_table(f"{tmp}/moved", sync=True)
     assert list(client.lookup_rows(f"{tmp}/moved", [{"k": 1}])) == [{"k": 1, "v": "x"}]
-
-
-@pytest.mark.parametrize("name", ["schema", "tablet_count", "dynamic", "row_count"])
-def test_computed_attribute_cannot_be_set(client, tmp, name):
-    """The shape of a table changes by commands, not by attributes."""
-    path = create(client, f"{tmp}/t", mount=False)
-    with pytest.raises(YtResponseError, match="cannot be set"):
-        client.set(f"{path}/@{name}", 5)
-
-
-def test_auto_trim_config_is_checked(client, tmp):
-    """Durations are whole seconds."""
-    path = create(client, f"{tmp}/q", [VALUE])
-    client.set(f"{path}/@auto_trim_config", {"enable": True, "retained_rows": 5})
-    with pytest.raises(YtResponseError, match="multiple of 1000"):
-        client.set(f"{path}/@auto_trim_config", {"retained_lifetime_duration": 1500})
 
 
 def test_tablet_count_of_a_sorted_table_cuts_integer_keys_evenly(client, tmp):
@@ -344,13 +290,6 @@ def test_tablet_is_in_a_cell_that_exists(client, tmp):
     assert client.get(f"#{cell}/@type") == "tablet_cell"
 
 
-def test_last_pivot_key_stays_before_the_next_tablet(client, tmp):
-    """Cutting a range again may not reach over its end."""
-    path = create(client, f"{tmp}/t", mount=False, pivot_keys=[[], [100], [200]])
-    with pytest.raises(YtResponseError, match="Last pivot key must be strictly less"):
-        client.reshard_table(path, [[100], [200]], first_tablet_index=1, last_tablet_index=1)
-
-
 def test_pivot_keys_of_unsigned_columns_are_unsigned(client, tmp):
     """A number without a sign of its type is an int64; keys that are there already fit."""
     path = create(client, f"{tmp}/t", [{**KEY, "type": "uint64"}, VALUE], mount=False)
@@ -360,3 +299,64 @@ def test_pivot_keys_of_unsigned_columns_are_unsigned(client, tmp):
     first, last = {"first_tablet_index": 1, "last_tablet_index": 1}, YsonUint64(150)
     client.reshard_table(path, [[YsonUint64(100)], [last]], **first)
     assert client.get(f"{path}/@pivot_keys") == [[], [100], [150], [200]]
+
+
+CHANGES = {
+    # Pivot keys are keys of the table in order, of its types, and not behind the next tablet.
+    "reshard_table": [
+        ({"pivot_keys": [[1], [2]]}, "First pivot key must be empty"),
+        ({"pivot_keys": [[], [2], [2]]}, "strictly increasing"),
+        ({"pivot_keys": [[], ["x"]]}, "Invalid type"),
+        ({"pivot_keys": [[], [YsonUint64(1)]]}, "Invalid type"),
+        ({"pivot_keys": [[], [1, 2]]}, "prefix of key"),
+        (
+            {"pivot_keys": [[], [200]], "first_tablet_index": 0, "last_tablet_index": 0},
+            "Last pivot key must be strictly less",
+        ),
+    ],
+    # A schema change may not contradict rows that are there.
+    "alter_table": [
+        ({"schema": [KEY, {"name": "w", "type": "string"}]}, "Cannot remove column"),
+        ({"schema": [KEY, {"name": "v", "type": "int64"}]}, "Type mismatch"),
+        (
+            {"schema": [KEY, {**VALUE, "required": True}]},
+            'Optional column "v" cannot be changed to required',
+        ),
+        ({"schema": [KEY, VALUE, {**WIDE, "required": True}]}, "new required column"),
+        ({"schema": [KEY, {**HASH, "expression": "k"}, VALUE]}, 'New computed column "h"'),
+        (
+            {"schema": [{**KEY, "expression": "1"}, VALUE]},
+            'Expression mismatch for column "k": old "<null>"',
+        ),
+        (
+            {"schema": [KEY, {**VALUE, "sort_order": "ascending"}, WIDE]},
+            'Sort order mismatch for column "v"',
+        ),
+        ({"schema": [VALUE]}, "from sorted to ordered"),
+    ],
+    # The shape of a table changes by commands, not by attributes; durations are whole seconds.
+    "set": [
+        *(
+            ({"path": f"/@{name}", "value": 5}, "cannot be set")
+            for name in ("schema", "tablet_count", "dynamic", "row_count")
+        ),
+        (
+            {"path": "/@auto_trim_config", "value": {"retained_lifetime_duration": 1500}},
+            "multiple of 1000",
+        ),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("command", "given", "message"),
+    [(command, *case) for command, cases in CHANGES.items() for case in cases],
+)
+def test_change_against_the_rules_is_refused(client, tmp, command, given, message):
+    """And the table stays as it was."""
+    path = create(client, f"{tmp}/t", mount=False, pivot_keys=[[], [100]])
+    shown = ["schema", "pivot_keys", "dynamic"]
+    before = client.get(path, attributes=shown).attributes
+    with pytest.raises(YtResponseError, match=message):
+        getattr(client, command)(**{**given, "path": path + given.get("path", "")})
+    assert client.get(path, attributes=shown).attributes == before

@@ -5,6 +5,7 @@ from contextlib import suppress
 import pyarrow as pa
 import pytest
 
+from tests.contract.tables import columns, create, key_columns
 from tests.local.pipelines import TARGET_SCHEMA, Pipeline
 from yt_exactly_once.codec.rows import row_fragments
 from yt_exactly_once.codec.schema import TableSchema, check_frame
@@ -37,14 +38,8 @@ def pipeline(request, cluster, client, tmp, monkeypatch):
     monkeypatch.setattr(by_source, "BUCKET", 8)
     made = Pipeline(cluster, tmp)
     if request.param == "sorted":
-        keys = ["value", "row"]
-        columns = [
-            {**one, "sort_order": "ascending"}
-            for one in reversed(TARGET_SCHEMA)
-            if one["name"] in keys
-        ]
-        rest = [one for one in TARGET_SCHEMA if one["name"] not in keys]
-        client.create("table", made.target, attributes={"dynamic": True, "schema": columns + rest})
+        schema = [*key_columns(value="int64", row="int64"), *columns(part="int64")]
+        create(client, made.target, schema, mount=False)
     made.create()
     made.feed(40)
     return made
@@ -231,7 +226,7 @@ def test_digest_shows_one_row_that_is_lost_doubled_or_changed(cluster, tmp, faul
 @pytest.mark.further
 def test_sorted_target_is_proven_while_no_row_replaces_another(cluster, tmp):
     """Then rows that are gone cannot be told from rows that were replaced."""
-    schema = [{**TARGET_SCHEMA[1], "sort_order": "ascending"}, *TARGET_SCHEMA[::2]]
+    schema = [*key_columns(row="int64"), *columns(part="int64", value="int64")]
     pipeline = digested(cluster, tmp, target_schema=schema)
     source, rows = pipeline.next(10)
     rows = [{**row, "row": number} for number, row in enumerate(rows)]
@@ -251,7 +246,7 @@ def test_sorted_target_is_proven_while_no_row_replaces_another(cluster, tmp):
 @pytest.mark.further
 def test_target_whose_rows_are_replaced_has_the_digest_of_the_last_batch(cluster, tmp):
     """It holds nothing else, if one query writes it, and not while it is read."""
-    schema = [{**TARGET_SCHEMA[1], "sort_order": "ascending"}, *TARGET_SCHEMA[::2]]
+    schema = [*key_columns(row="int64"), *columns(part="int64", value="int64")]
     pipeline = digested(cluster, tmp, target_schema=schema)
     keys = check_frame(
         pa.schema([(one["name"], pa.int64()) for one in schema]),

@@ -149,7 +149,7 @@ def test_killed_proxy_has_or_has_not_executed(cluster, put, tmp, when, written):
 def test_rule_counts_and_skips(cluster, patient, tmp):
     """`after` lets requests pass, `count` ends the rule."""
     cluster.inject("error", "set", after=1, count=2)
-    assert _attempts(patient, tmp, 5) == ".xx.."
+    assert attempts(patient, tmp, 5) == ".xx.."
     (rule,) = cluster.faults()
     assert (rule["seen"], rule["hits"]) == (5, 2)
 
@@ -159,7 +159,7 @@ def test_chance_is_repeatable(cluster, patient, tmp):
     patterns = []
     for _ in range(2):
         cluster.inject("error", "set", probability=0.5, seed=11, count=None)
-        patterns.append(_attempts(patient, tmp, 20))
+        patterns.append(attempts(patient, tmp, 20))
         cluster.clear_faults()
     assert patterns[0] == patterns[1]
     assert {".", "x"} == set(patterns[0])
@@ -230,7 +230,7 @@ def test_malformed_rules_get_an_envelope(raw, body):
     assert answer.error
 
 
-def _attempts(client, path, count):
+def attempts(client, path, count):
     """Return which of several changes went through."""
     pattern = ""
     for number in range(count):
@@ -247,14 +247,14 @@ def test_recorded_plan_hits_the_same_requests_again(cluster, patient, tmp):
     cluster.inject("error", "set", probability=0.3, seed=4, count=None)
     cluster.inject("lose_answer", "set", probability=0.2, seed=5, count=None)
     patient.get(f"{tmp}/@id")
-    first = _attempts(patient, tmp, 20)
+    first = attempts(patient, tmp, 20)
     plan = cluster.fault_plan()
     assert len(plan) == sum(rule["hits"] for rule in cluster.faults()) >= first.count("x") > 2
     assert {rule["action"] for rule in plan} == {"error", "lose_answer"}
     cluster.clear_faults()
     assert cluster.fault_plan() == []
     cluster.inject_plan(plan)
-    assert _attempts(patient, tmp, 20) == first
+    assert attempts(patient, tmp, 20) == first
     assert cluster.fault_plan() == plan
 
 
@@ -262,14 +262,14 @@ def test_plan_keeps_what_a_rule_was_told(cluster, patient, tmp):
     """Code, text and condition are part of what was injected."""
     rule = {"action": "error", "command": "set", "code": 901, "match": {"path": f"{tmp}/0"}}
     cluster.inject(**rule, probability=1.0, count=None)
-    assert _attempts(patient, tmp, 3) == "x.."
+    assert attempts(patient, tmp, 3) == "x.."
     assert cluster.fault_plan() == [{**rule, "after": 0}]
 
 
 def test_every_hit_is_logged(cluster, patient, tmp):
     """Whoever looks for the reason of a failure finds it in the log of the proxy."""
     cluster.inject("error", "set", after=1)
-    assert _attempts(patient, tmp, 3) == ".x."
+    assert attempts(patient, tmp, 3) == ".x."
     logs = "".join(path.read_text() for path in cluster.data_dir.glob("proxy-*.log"))
     assert f"Fault {cluster.faults()[0]['id']}: error of set, request 1" in logs
 

@@ -10,8 +10,10 @@ import pytest
 from yt.wrapper import YtClient
 from yt.wrapper.errors import YtTokenError
 
+from tests.local.test_faults import attempts
 from yt_exactly_once import cli
-from yt_exactly_once.local import faults
+from yt_exactly_once.local import LocalCluster, LocalClusterError, faults, features
+from yt_exactly_once.local.features import FEATURES
 
 COMMAND = [sys.executable, "-m", "yt_exactly_once", "local", "--port", "0"]
 
@@ -34,29 +36,18 @@ def _served(data_dir, *flags):
         process.stdout.close()
 
 
-def _pattern(client):
-    found = ""
-    for number in range(16):
-        try:
-            client.set("//tmp/x", number)
-            found += "."
-        except Exception:  # noqa: BLE001 - any failure counts
-            found += "x"
-    return found
-
-
 def test_faults_are_given_recorded_and_replayed(tmp_path):
     """A failing run can be had again, as a file."""
     plan = tmp_path / "plan.json"
     fault = "error,command=set,count=null,probability=0.4,seed=3"
     with _served(tmp_path / "a", "--fault", fault, "--record-faults", plan) as client:
-        first = _pattern(client)
+        first = attempts(client, "//tmp", 16)
     assert {".", "x"} == set(first)
     recorded = json.loads(plan.read_text())
     assert [rule["after"] for rule in recorded] == [n for n, c in enumerate(first) if c == "x"]
     # The directory still holds the rules of the first run; those of the command line replace them.
     with _served(tmp_path / "a", "--replay-faults", plan) as client:
-        assert _pattern(client) == first
+        assert attempts(client, "//tmp", 16) == first
 
 
 @pytest.mark.parametrize(
@@ -130,3 +121,39 @@ def test_token_comes_from_a_file_and_is_in_no_command_line(tmp_path):
         client.config["enable_token"] = True
         assert client.exists("/")
         assert token not in subprocess.check_output(["ps", "axww"], text=True)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"producer_regres_on_skipped": True}, "did you mean producer_regress_on_skipped"),
+        ({"strange": 1}, f"The features are {', '.join(FEATURES)}"),
+        ({"producer_regress_on_skipped": 1}, "true or false"),
+        ({"visibility_delay_seconds": -1}, "0 or more"),
+        ({"visibility_delay_seconds": float("nan")}, "0 or more"),
+        ({"visibility_delay_seconds": "soon"}, "a number of seconds"),
+        ({"random_tablet_seed": 1.5}, "an integer"),
+    ],
+)
+def test_impossible_feature_is_refused(given, message):
+    """The error names what there is, or what would fit."""
+    with pytest.raises(LocalClusterError, match=message):
+        LocalCluster(features=given)
+
+
+def test_features_are_read_from_words():
+    """Values are JSON, and a name alone switches a flag on."""
+    words = ["producer_regress_on_skipped", "visibility_delay_seconds=2", "random_tablet_seed=null"]
+    assert features.parse(words) == {
+        "producer_regress_on_skipped": True,
+        "visibility_delay_seconds": 2.0,
+        "random_tablet_seed": None,
+    }
+
+
+def test_features_are_listed(capsys):
+    """Every one with its default."""
+    assert cli.main(["local", "--list-features"]) == 0
+    listed = capsys.readouterr().out
+    for feature in FEATURES.values():
+        assert f"{feature.name}={json.dumps(feature.default)}\n" in listed

@@ -40,28 +40,23 @@ def test_judge_finds_what_is_planted(offsets, commits, said):
 
 def test_history_counts_what_the_blows_caused(tmp_path):
     """A line that is half written does not count yet."""
-    lost, speculative = {"Reason": "ExecutorLostFailure"}, {"Speculative": True}
+
+    def task(reason, speculative):
+        return {"Task End Reason": {"Reason": reason}, "Task Info": {"Speculative": speculative}}
+
     events = [
-        {"Event": "SparkListenerExecutorAdded"},
-        {"Event": "SparkListenerTaskEnd", "Task End Reason": lost, "Task Info": speculative},
-        {
-            "Event": "SparkListenerTaskEnd",
-            "Task End Reason": {"Reason": "FetchFailed"},
-            "Task Info": {"Speculative": False},
-        },
-        {"Event": "SparkListenerStageCompleted", "Stage Info": {"Stage Attempt ID": 0}},
-        {"Event": "SparkListenerStageCompleted", "Stage Info": {"Stage Attempt ID": 1}},
-        {"Event": "SparkListenerExecutorRemoved", "Removed Reason": "Executor killed by driver."},
-        {"Event": "SparkListenerExecutorRemoved", "Removed Reason": "Command exited with code 137"},
+        ("ExecutorAdded", {}),
+        ("TaskEnd", task("ExecutorLostFailure", True)),
+        ("TaskEnd", task("FetchFailed", False)),
+        ("StageCompleted", {"Stage Info": {"Stage Attempt ID": 0}}),
+        ("StageCompleted", {"Stage Info": {"Stage Attempt ID": 1}}),
+        ("ExecutorRemoved", {"Removed Reason": "Executor killed by driver."}),
+        ("ExecutorRemoved", {"Removed Reason": "Command exited with code 137"}),
     ]
-    lines = [json.dumps(event, separators=(",", ":")) for event in events]
+    lines = [
+        json.dumps({"Event": f"SparkListener{name}", **fields}, separators=(",", ":"))
+        for name, fields in events
+    ]
     (tmp_path / "app.inprogress").write_text("\n".join([*lines, lines[0]]))
-    assert read_history(tmp_path) == History(
-        tasks=2,
-        tasks_lost=1,
-        speculative_tasks=1,
-        fetches_failed=1,
-        stages_run_again=1,
-        executors_started=1,
-        executors_released=1,
-    )
+    one_of_each = dict.fromkeys(vars(History()), 1)
+    assert read_history(tmp_path) == History(**{**one_of_each, "tasks": 2})

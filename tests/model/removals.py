@@ -3,22 +3,22 @@
 Left out are those that another protection covers wherever the model can look.
 """
 
+import json
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from tests.model import network
-from tests.model.cluster import LEDGER, ModelTransaction, conflicts
+from tests.model.cluster import UNAVAILABLE, Lookup, ModelCluster, ModelTransaction, conflicts
 from tests.model.invariants import Kind
 from yt_exactly_once.commit import consumers
-from yt_exactly_once.commit.cluster import Row
 from yt_exactly_once.commit.judgement import Verdict, judge
 from yt_exactly_once.commit.ledger import CommitLedger
 from yt_exactly_once.commit.parts import Part
 from yt_exactly_once.commit.transactional import BatchCommit
 from yt_exactly_once.config import LEASE
-from yt_exactly_once.errors import CommitOutcomeUnknownError, FencedError
+from yt_exactly_once.errors import ClusterUnavailableError, CommitOutcomeUnknownError, FencedError
 from yt_exactly_once.spark.sink import look_up
 from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
 
@@ -196,20 +196,6 @@ def _believed(put: Put) -> None:
     put(BatchCommit, "_commit", believing)
 
 
-class _Elsewhere:
-    """A transaction whose reads come from somewhere else."""
-
-    def __init__(self, transaction: Any, lookup: Any) -> None:
-        self.lookup = lookup
-        self._transaction = transaction
-
-    def side_by_side(self, calls: Sequence[Callable[[Any], Any]]) -> list[Any]:
-        return [call(self) for call in calls]
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transaction, name)
-
-
 @removal(
     "the transaction opened before its checks",
     (
@@ -223,59 +209,22 @@ class _Elsewhere:
 )
 def _late_open(put: Put) -> None:
     """Read ledger and consumers first, and open the transaction then."""
-    attempt = BatchCommit._attempt
+    begin = ModelCluster.begin
 
-    def early(self: Any, *rest: Any) -> Any:
-        cluster = self.cluster
-        read = _read_by(cluster, self.ledger, self.batch)
-        rows = {row: cluster.lookup(*key) for row, key in read}
+    def late(self: ModelCluster, *rest: Any) -> ModelTransaction:
+        seen = self.script.ask(Lookup(tuple(self.index.values())))
+        if seen == UNAVAILABLE:
+            raise ClusterUnavailableError("The model lost a request")
+        transaction = begin(self, *rest)
 
-        def lookup(path: str, keys: Sequence[Row]) -> Any:
-            return rows[cluster.numbers(path, keys)]
+        def lookup(path: str, keys: Any) -> list[Any]:
+            values = [seen[row] for row in self.numbers(path, keys)]
+            return [json.loads(value) if value else None for value in values]
 
-        self.cluster = _Opening(cluster, lookup)
-        try:
-            return attempt(self, *rest)
-        finally:
-            self.cluster = cluster
+        transaction.lookup = lookup  # type: ignore[method-assign]
+        return transaction
 
-    put(BatchCommit, "_attempt", early)
-
-
-class _Opening:
-    """A cluster whose transactions read from somewhere else."""
-
-    def __init__(self, cluster: Any, lookup: Any) -> None:
-        self._cluster = cluster
-        self._lookup = lookup
-
-    def begin(self, *arguments: Any) -> Any:
-        return _Elsewhere(self._cluster.begin(*arguments), self._lookup)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._cluster, name)
-
-
-def _read_by(cluster: Any, ledger: CommitLedger, batch: Any) -> list[tuple[Any, Any]]:
-    """Return what step 5 reads, as arguments of a look-up, with their row numbers."""
-    keys = [
-        (LEDGER, [{"query_id": ledger.query_id, "target": target} for target in ledger.targets])
-    ]
-    keys += [
-        (
-            source.consumer,
-            [
-                {
-                    "queue_cluster": source.cluster,
-                    "queue_path": source.queue,
-                    "partition_index": part.partition,
-                }
-                for part in source.partitions
-            ],
-        )
-        for source in batch.sources
-    ]
-    return [(cluster.numbers(*key), key) for key in keys]
+    put(ModelCluster, "begin", late)
 
 
 @removal(
