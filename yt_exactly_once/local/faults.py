@@ -10,11 +10,10 @@ from __future__ import annotations
 import json
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache
 from http import HTTPStatus
-from sqlite3 import Connection
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.errors import Code, YtError
@@ -143,7 +142,7 @@ class Faults:
         with self._store.read() as connection:
             return [
                 {"id": number, **asdict(rule), "seen": seen, "hits": hits}
-                for number, rule, seen, hits in _stored(connection)
+                for number, rule, seen, hits in _loaded(connection.execute(_RULES))
             ]
 
     def plan(self) -> list[dict[str, Any]]:
@@ -166,7 +165,7 @@ class Faults:
             return []
         taken: list[Fault] = []
         with self._store.write() as connection:
-            for number, rule, seen, hits in _stored(connection):
+            for number, rule, seen, hits in _loaded(connection.execute(_RULES)):
                 if not self._matches(rule, command, parameters):
                     continue
                 ended = bool(taken) and taken[-1].action not in _PASSING
@@ -196,7 +195,7 @@ class Faults:
 
     def _has_written(self, path: str, parameters: Mapping[str, Any]) -> bool:
         written = self._written(str(parameters.get("transaction_id")))
-        return path in written or (path == "*" and bool(written))
+        return bool(written) if path == "*" else path in written
 
 
 def parse(rule: Any) -> Fault:
@@ -238,11 +237,7 @@ def from_text(text: str) -> dict[str, Any]:
     return rule
 
 
-def _stored(connection: Connection) -> list[tuple[int, Fault, int, int]]:
-    return _loaded(connection.execute(_RULES).fetchall())
-
-
-def _loaded(rows: list[tuple[int, bytes, int, int]]) -> list[tuple[int, Fault, int, int]]:
+def _loaded(rows: Iterable[tuple[int, bytes, int, int]]) -> list[tuple[int, Fault, int, int]]:
     return [(n, _load(rule), seen, hits) for n, rule, seen, hits in rows]
 
 

@@ -45,8 +45,7 @@ class Call:
     @property
     def rowset(self) -> bytes:
         """The attachments as the one rowset that they are the pieces of."""
-        pieces = [part for part in self.attachments if part]
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return b"".join(filter(None, self.attachments))
 
 
 Parameters = Callable[[Any], dict[str, Any]]

@@ -7,8 +7,9 @@ whichever request is decoded first; what is missing at the commit makes it fail.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from weakref import WeakKeyDictionary
 
 from yt_exactly_once.local.errors import Code, YtError
@@ -29,7 +30,7 @@ class _Source:
 class _Sources:
     lock: threading.Lock = field(default_factory=threading.Lock)
     by_id: dict[int, _Source] = field(default_factory=dict)
-    count: int = 0
+    numbers: Iterator[int] = field(default_factory=count)
 
 
 class Sequences:
@@ -46,10 +47,7 @@ class Sequences:
 
     def new_source(self, transaction: TabletTransaction) -> int:
         """Return the number by which one more client of a transaction is known."""
-        sources = self._of(transaction)
-        with sources.lock:
-            sources.count += 1
-            return sources.count - 1
+        return next(self._of(transaction).numbers)
 
     def put(
         self, transaction: TabletTransaction, source_id: int, number: int, batches: Sequence[Batch]
