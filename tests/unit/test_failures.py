@@ -125,12 +125,6 @@ def test_missing_registration_is_told_from_a_missing_permission():
     assert type(error) is errors.ConsumerNotRegisteredError
 
 
-def test_no_answer_is_unavailability():
-    """The transport's own exceptions carry no code. A commit may have been applied before."""
-    assert type(translation(TransportError("reset"))) is errors.ClusterUnavailableError
-    assert failures.leaves_outcome_unknown(TransportError("reset"))
-
-
 def test_refused_token_names_the_variable():
     """The remedy is to pass a token."""
     error = translation(YtTokenError("denied"))

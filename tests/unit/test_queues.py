@@ -41,23 +41,19 @@ def refuse_pulls(monkeypatch, message):
 NOT_REGISTERED = f'Consumer "{CONSUMER}" is not registered for queue "{QUEUE}"'
 
 
-def test_registration_the_proxy_has_not_heard_of_is_waited_for(monkeypatch):
+@pytest.mark.parametrize("error", [ClusterUnavailableError, ConsumerNotRegisteredError])
+def test_registration_that_the_proxy_does_not_know_is_waited_for_unless_it_is_gone(
+    monkeypatch, error
+):
     """Proxies learn of registrations after seconds; the pull may be repeated."""
-    refuse_pulls(monkeypatch, NOT_REGISTERED)
-    monkeypatch.setattr(queues, "require_registration", lambda *_: None)
-    with pytest.raises(ClusterUnavailableError, match="does not know it yet"):
-        remote().pull(0, 0, 1, 1)
-
-
-def test_registration_that_is_gone_is_an_error(monkeypatch):
-    """Waiting would not bring it back."""
 
     def require_registration(*_arguments):
-        raise ConsumerNotRegisteredError("gone")
+        if error is ConsumerNotRegisteredError:
+            raise ConsumerNotRegisteredError("gone")
 
     refuse_pulls(monkeypatch, NOT_REGISTERED)
     monkeypatch.setattr(queues, "require_registration", require_registration)
-    with pytest.raises(ConsumerNotRegisteredError):
+    with pytest.raises(error, match=r"gone|does not know it yet"):
         remote().pull(0, 0, 1, 1)
 
 
