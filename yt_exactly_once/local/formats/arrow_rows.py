@@ -24,7 +24,7 @@ from yt_exactly_once.local.formats.arrow_composites import written
 from yt_exactly_once.local.tables import composite_columns
 from yt_exactly_once.local.tables.columnar import ColumnarRows, PiecewiseRows, listed
 from yt_exactly_once.local.tables.large_values import LARGE, PARSE_ERRORS, checked
-from yt_exactly_once.local.tables.simple_values import RANGES
+from yt_exactly_once.local.tables.simple_values import RANGES, decimal_length
 from yt_exactly_once.local.tables.types import STRING_LIKE, type_v3_from_v1, value_type
 
 _END_OF_STREAM = (b"\xff\xff\xff\xff\x00\x00\x00\x00", b"\x00\x00\x00\x00")
@@ -344,8 +344,7 @@ def _in_range(array: Any, logical: str) -> Values:
 
 def _decimals(array: Any) -> Values:
     """Encode as YT does: big-endian, sign bit flipped, width by the Arrow precision."""
-    precision = array.type.precision
-    size = next(size for size, limit in ((4, 9), (8, 18), (16, 38), (32, 76)) if precision <= limit)
+    size = decimal_length(array.type.precision)
     width = array.type.bit_width // 8
     start, size_given = array.offset, (array.offset + len(array)) * width
     little = np.frombuffer(array.buffers()[1], np.uint8, size_given).reshape(-1, width)

@@ -22,7 +22,7 @@ from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.formats import row_checks
 from yt_exactly_once.local.tables import large_values
 from yt_exactly_once.local.tables.large_values import LARGE, check_weight
-from yt_exactly_once.local.tables.simple_values import no_constant
+from yt_exactly_once.local.tables.simple_values import finite, no_constant
 
 _INT64_MIN = -(2**63)
 _INT64_MAX = 2**63 - 1
@@ -53,7 +53,7 @@ def loads(data: bytes, attributes: Mapping[str, Any], what: str) -> Any:
     """
     check_weight(data, what)
     try:
-        parsed = json.loads(data, parse_float=_finite, parse_constant=no_constant)
+        parsed = json.loads(data, parse_float=finite, parse_constant=no_constant)
     except (ValueError, RecursionError) as error:
         raise YtError(f"Error parsing {what} as JSON: {error}") from error
     return _Decoder(attributes, what).decode(parsed)
@@ -70,7 +70,7 @@ def load_rows(data: bytes, attributes: Mapping[str, Any], what: str) -> Iterator
     """
     decoder = _Decoder(attributes, what, as_bytes=True)
     parser = json.JSONDecoder(
-        object_pairs_hook=_map_of, parse_float=_finite, parse_constant=no_constant
+        object_pairs_hook=_map_of, parse_float=finite, parse_constant=no_constant
     )
     try:
         text = data.decode()
@@ -156,14 +156,6 @@ def _writer(attributes: Mapping[str, Any]) -> json.JSONEncoder:
     )
 
 
-def _finite(number: str) -> float:
-    """Return a number that is infinite only where its text says so."""
-    value = float(number)
-    if math.isinf(value) and number.lstrip("+-").lower() not in {"inf", "infinity"}:
-        raise ValueError("a number is outside the range of double")
-    return value
-
-
 def _skip_space(text: str, position: int) -> int:
     found = _NO_SPACE.search(text, position)
     return found.start() if found else len(text)
@@ -245,7 +237,7 @@ class _Decoder:
             if name == "int64":
                 return self._integer(int(value))
             if name == "double":
-                return _finite(value) if isinstance(value, str) else float(value)
+                return finite(value) if isinstance(value, str) else float(value)
             if name == "boolean":
                 return value if isinstance(value, bool) else {"true": True, "false": False}[value]
         except (ValueError, TypeError, KeyError) as error:

@@ -37,7 +37,7 @@ RANGES: dict[str, tuple[int, int]] = {
 """First and last value of every type that travels as an integer."""
 
 FLOAT_MAX = 3.4028234663852886e38
-_UUID_LENGTH = 16
+UUID_LENGTH = 16
 
 
 def check_integers(name: str, given: Sequence[int]) -> None:
@@ -75,7 +75,7 @@ def check_decimals(logical: dict[str, Any], given: Iterable[bytes]) -> None:
     The largest values of a width are NaN and the infinities; they fit any precision.
     """
     precision, scale = logical["precision"], logical["scale"]
-    length = _decimal_length(precision)
+    length = decimal_length(precision)
     half = 1 << (8 * length - 1)
     special = _specials(half)
     limit = 10**precision
@@ -108,7 +108,7 @@ def pack_decimal(logical: dict[str, Any], number: Decimal) -> bytes:
         YtError: it has more digits before or after the point than the type.
     """
     precision, scale = logical["precision"], logical["scale"]
-    length = _decimal_length(precision)
+    length = decimal_length(precision)
     half = 1 << (8 * length - 1)
     if not number.is_finite():
         named = {name: found for found, name in _specials(half).items()}
@@ -129,7 +129,7 @@ def show_decimal(logical: dict[str, Any], value: bytes) -> str:
     return _specials(half).get(number) or _shown(number, logical["scale"])
 
 
-def _decimal_length(precision: int) -> int:
+def decimal_length(precision: int) -> int:
     """Return how many bytes the binary form of a decimal takes."""
     return next(
         length for digits, length in ((9, 4), (18, 8), (38, 16), (76, 32)) if precision <= digits
@@ -153,7 +153,7 @@ def _check_utf8(given: Iterable[bytes]) -> None:
 def _check_json(given: Iterable[bytes]) -> None:
     try:
         for value in given:
-            json.loads(value.decode(), parse_constant=no_constant, parse_float=_finite)
+            json.loads(value.decode(), parse_constant=no_constant, parse_float=finite)
     except (ValueError, RecursionError) as error:
         raise YtError(f"Invalid JSON: {error}", Code.SCHEMA_VIOLATION) from error
 
@@ -163,15 +163,16 @@ def no_constant(name: str) -> None:
     raise ValueError(f"JSON has no {name}")
 
 
-def _finite(text: str) -> float:
-    number = float(text)
-    if math.isinf(number):
-        raise ValueError("infinite values are not allowed")
-    return number
+def finite(number: str) -> float:
+    """Return a number of JSON, which is infinite only where its text says so."""
+    value = float(number)
+    if math.isinf(value) and number.lstrip("+-").lower() not in {"inf", "infinity"}:
+        raise ValueError("a number is outside the range of double")
+    return value
 
 
 def _check_uuid(given: Iterable[bytes]) -> None:
-    if any(len(value) != _UUID_LENGTH for value in given):
+    if any(len(value) != UUID_LENGTH for value in given):
         raise YtError("Not a valid Uuid", Code.SCHEMA_VIOLATION)
 
 

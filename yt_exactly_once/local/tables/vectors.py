@@ -25,7 +25,6 @@ from yt_exactly_once.local.tables.large_values import MAX_STRING_LENGTH
 from yt_exactly_once.local.tables.schema import Column
 
 _UNLIMITED = frozenset(("int64", "uint64"))
-_UUID_LENGTH = 16
 ARROW_TYPES = {
     "int64": pa.int64(),
     "uint64": pa.uint64(),
@@ -159,7 +158,7 @@ def _are_strings(column: Column, array: Any) -> bool:
         return False
     if kind == "uuid":
         found = lengths(array.drop_null())
-        return bool((found == _UUID_LENGTH).all())
+        return bool((found == simple_values.UUID_LENGTH).all())
     data = array.buffers()[2]
     # Bytes of all values together are counted faster than those of each.
     if data and data.size > MAX_STRING_LENGTH < lengths(array).max(initial=0):

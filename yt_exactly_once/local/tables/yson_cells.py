@@ -22,12 +22,6 @@ _TOKEN = re.compile(
     rb"|" + _SCALAR + rb")",
     re.DOTALL,
 )
-_ITEM = re.compile(
-    rb"\s*+(?P<key>" + _STRING + rb")\s*+=\s*+(?P<value>" + _STRING + rb"|" + _SCALAR + rb")"
-    rb"\s*+;?+",
-    re.DOTALL,
-)
-"""A whole item of a map, where both its parts are text: most of what people write."""
 _INSIDE = re.compile(
     rb"(?:" + _STRING + rb"|" + _SCALAR + rb"|[\s;=]++|\[\]|\{\}|\x01\x00)++", re.DOTALL
 )
@@ -56,8 +50,6 @@ def cells(data: bytes) -> Iterator[Cell]:
         elif opened != _MAP:
             if kind == "close":
                 opened.pop()
-        elif kind == "item":
-            yield Cell(number, text, start, end)
         elif kind == "equals":
             key, begin = last, end
         elif kind == "string":
@@ -78,7 +70,7 @@ def _tokens(data: bytes, opened: list[bytes]) -> Iterator[tuple[str, int, int, b
         if not in_map and opened:
             inside = _INSIDE.match(data, position)
             position = inside.end() if inside else position
-        found = (_ITEM.match(data, position) if in_map else None) or _TOKEN.match(data, position)
+        found = _TOKEN.match(data, position)
         if found is None:
             return
         start, position = position, found.end()
@@ -87,8 +79,6 @@ def _tokens(data: bytes, opened: list[bytes]) -> Iterator[tuple[str, int, int, b
             start, position = position, position + _length(found["length"][1:])
             if in_map:
                 yield "string", start, position, data[start:position]
-        elif kind == "value":
-            yield "item", *found.span("value"), _plain(found["key"])
         elif kind == "string":
             if in_map:
                 yield "string", start, position, _plain(found["string"])
