@@ -8,7 +8,7 @@ Memory is one bit per row, and eight bytes per `BUCKET` rows, whatever the rows 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -43,12 +43,14 @@ class _Partition:
     """The rows of one partition: which were seen, how often too often, and the sums of their hashes.
 
     Attributes:
+        start: first row that must be there.
+        end: first row that need not be there.
         lower: first row whose value is compared.
         differing: buckets that have other values in the queue than in the target.
     """
 
-    def __init__(self, start: int, end: int) -> None:
-        self.start, self.end, self.lower = start, end, end
+    def __init__(self, number: int, start: int, end: int) -> None:
+        self.number, self.start, self.end, self.lower = number, start, end, end
         self._size = max(end - start, 0)
         self._seen = np.zeros(-(-self._size // 8), dtype=np.uint8)
         self.sums = self.no_sums()
@@ -77,20 +79,15 @@ class _Partition:
         self.repeated += int(again.sum())
         self.examples += rows[again][: _MOST_EXAMPLES - len(self.examples)].tolist()
 
-    def lost(self) -> Numbers:
-        """Return the rows that were not seen."""
+    def found(self, queue: str) -> PartitionAudit:
+        """Return what was found."""
         holes = np.flatnonzero(self._seen != np.uint8(255))
         bits = np.unpackbits(self._seen[holes, None], axis=1, bitorder="little")
         places: Numbers = (holes[:, None] * 8 + np.arange(8))[bits == 0]
-        rows: Numbers = places[places < self._size] + self.start
-        return rows
-
-    def found(self, queue: str, number: int) -> PartitionAudit:
-        """Return what was found."""
-        lost, changed = self.lost(), sorted(self.changed)
+        lost, changed = places[places < self._size] + self.start, sorted(self.changed)
         return PartitionAudit(
             queue=queue,
-            partition=number,
+            partition=self.number,
             start=self.start,
             end=self.end,
             lost=len(lost),
@@ -106,123 +103,6 @@ class _Partition:
         )
 
 
-class _Queue:
-    """One queue, and the rows of the target that came from it.
-
-    Args:
-        ends: first row that need not be there, by partition.
-        start: first row that must be there, of every partition.
-        own: columns of the target with the source.
-    """
-
-    def __init__(
-        self, reader: RangeReader, path: str, ends: Mapping[int, int], start: int, own: Columns
-    ) -> None:
-        self.path = path
-        self.compared: list[ColumnSchema] = []
-        self.parts = {one: _Partition(start, end) for one, end in sorted(ends.items())}
-        self.rows = self.newer = self.unknown = 0
-        self._reader, self._own = reader, own
-        self._info: TableInfo | None = None
-
-    def compare_columns(self, target: TableInfo) -> None:
-        """Compare the columns that queue and target have with equal types, from now on."""
-        self._info = describe_table(self._reader.connection, self.path)
-        types = {one.name: one.type for one in TableSchema.from_yt(self._info.schema).columns}
-        self.compared = [
-            column
-            for column in TableSchema.from_yt(target.schema).columns
-            if column.name not in self._own.names
-            and not column.name.startswith("$")
-            and types.get(column.name) == column.type
-        ]
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        """Mark rows of the target."""
-        known = 0
-        for part, here, rows, hashes in self._by_partition(batch):
-            newer = int((here & (rows >= part.end)).sum())
-            inside = here & (rows >= part.start) & (rows < part.end)
-            part.add(rows[inside], hashes[inside])
-            self.newer += newer
-            known += newer + int(inside.sum())
-        self.rows += batch.num_rows
-        self.unknown += batch.num_rows - known
-
-    def _by_partition(
-        self, batch: pa.RecordBatch
-    ) -> Iterator[tuple[_Partition, npt.NDArray[np.bool_], Numbers, Hashes]]:
-        """Yield each partition, which rows of the target are from there, and all rows with their hashes."""
-        partitions = _integers(batch.column(self._own.partition))
-        rows, hashes = _integers(batch.column(self._own.row)), row_hashes(batch, self.compared)
-        for one, part in self.parts.items():
-            yield part, partitions == one, rows, hashes
-
-    def differs(self) -> bool:
-        """Read the queue, and return whether any bucket of rows has other values than in the target."""
-        bounds = RemoteQueue(self._reader.connection, self.path).state().partitions
-        for one, part in self.parts.items():
-            lower = max(part.start, bounds[one].lower if one < len(bounds) else part.end)
-            # A bucket that was trimmed in part cannot be compared as a whole.
-            first = -(-(lower - part.start) // BUCKET) * BUCKET + part.start
-            part.lower = min(first, part.end)
-        if not self.compared:
-            return False
-        total = sum(part.end - part.lower for part in self.parts.values())
-        done = 0
-        for one, part in self.parts.items():
-            sums = part.no_sums()
-            for rows, hashes in self._read(one, part.lower, part.end):
-                part.add_up(sums, rows, hashes)
-                done += len(rows)
-                self._reader.progress(self.path, done, total)
-            differ = np.flatnonzero(sums != part.sums)
-            first = -(-(part.lower - part.start) // BUCKET)
-            part.differing = differ[differ >= first].tolist()
-        return any(part.differing for part in self.parts.values())
-
-    def _read(self, partition: int, first: int, end: int) -> Iterator[tuple[Numbers, Hashes]]:
-        assert self._info is not None
-        schema = placed(fields_of(self._info, [column.name for column in self.compared]))
-        for batch in self._reader.rows(self._info, schema, partition, first, end):
-            yield _integers(batch.column("$row_index")), row_hashes(batch, self.compared)
-
-    def look_into(self, batches: Iterator[pa.RecordBatch]) -> None:
-        """Find the rows of differing buckets with other values, in all rows of the target from this queue."""
-        there: dict[_Partition, dict[int, int]] = {}
-        for one, part in self.parts.items():
-            values = there.setdefault(part, {})
-            for bucket in part.differing[:_MOST_BUCKETS]:
-                first = part.start + bucket * BUCKET
-                for rows, hashes in self._read(one, first, min(first + BUCKET, part.end)):
-                    values |= dict(zip(rows.tolist(), hashes.tolist(), strict=True))
-        for batch in batches:
-            for part, here, rows, hashes in self._by_partition(batch):
-                buckets = (rows - part.start) // BUCKET
-                wanted = here & np.isin(buckets, part.differing[:_MOST_BUCKETS])
-                values = there[part]
-                for row, value in zip(rows[wanted].tolist(), hashes[wanted].tolist(), strict=True):
-                    if row < part.end and values.get(row) != value:
-                        part.changed.add(row)
-
-    def unproven(self, columns: Sequence[str]) -> Iterator[str]:
-        """Say which values of these columns were not compared."""
-        known = {column.name for column in self.compared}
-        rest = [name for name in columns if name not in known]
-        if rest:
-            yield (
-                f"the values of {', '.join(rest)}: {self.path} has no column of this name and type"
-                if self._info
-                else f"the values of {', '.join(rest)}: they were not compared"
-            )
-        for one, part in self.parts.items():
-            if known and part.lower > part.start:
-                yield (
-                    f"the values of rows {part.start} to {part.lower - 1} of partition {one} of {self.path}: "
-                    "some of them are trimmed"
-                )
-
-
 class Comparison:
     """One audit by source columns; raise `ConfigError` if they do not tell queues apart, or none was read."""
 
@@ -234,7 +114,7 @@ class Comparison:
         columns: Columns,
         start: int,
     ) -> None:
-        self._reader, self._info, self._columns, self._entries = reader, info, columns, entries
+        self._reader, self._info, self._own, self._entries = reader, info, columns, entries
         ends: dict[str, dict[int, int]] = {}
         for row in entries:
             for (_, path, *_), parts in row.entry.offsets.items():
@@ -251,73 +131,155 @@ class Comparison:
                 "gives it). Or audit by digest, if the target was written with digest=True",
                 target=info.path,
             )
-        self._queues = {
-            path: _Queue(reader, path, ends[path], start, columns) for path in sorted(ends)
+        self._parts = {
+            path: [_Partition(one, start, end) for one, end in sorted(ends[path].items())]
+            for path in sorted(ends)
         }
+        self._infos: dict[str, TableInfo] = {}
+        self._compared: dict[str, list[ColumnSchema]] = {path: [] for path in self._parts}
 
     def run(self, *, compare: bool) -> Audit:
         """Read the target, then the queues, and look into what differs."""
-        queues = self._queues.values()
         if compare:
-            for queue in queues:
-                queue.compare_columns(self._info)
-        count = 0
+            self._choose_columns()
+        count = newer = known = 0
         for batch in self._target_rows():
             count += batch.num_rows
-            for queue, rows in self._by_queue(batch):
-                queue.add(rows)
-        for queue in queues:
-            if compare and queue.differs():
-                again = (
-                    rows
-                    for batch in self._target_rows()
-                    for one, rows in self._by_queue(batch)
-                    if one is queue
-                )
-                queue.look_into(again)
-        columns = [
-            column.name
-            for column in TableSchema.from_yt(self._info.schema).writable_columns
-            if column.name not in self._columns.names
-        ]
+            for part, rows, hashes in self._by_partition(batch):
+                inside = (rows >= part.start) & (rows < part.end)
+                part.add(rows[inside], hashes[inside])
+                later = int((rows >= part.end).sum())
+                newer += later
+                known += later + int(inside.sum())
+        for path in self._infos:
+            self._read_queue(path)
+        parts = [(path, part) for path, some in self._parts.items() for part in some]
+        if any(part.differing for _, part in parts):
+            self._look_into(parts)
         return Audit(
             target=self._info.path,
             by=By.SOURCE,
             queries=tuple(row.entry.query_id for row in self._entries),
             modes=modes_of(self._entries),
-            queues=tuple(self._queues),
+            queues=tuple(self._parts),
             rows=count,
-            newer=sum(queue.newer for queue in queues),
-            unknown=count - sum(queue.rows - queue.unknown for queue in queues),
-            compared=tuple({column.name: None for queue in queues for column in queue.compared}),
-            partitions=tuple(
-                part.found(path, one)
-                for path, queue in self._queues.items()
-                for one, part in queue.parts.items()
-            ),
-            unproven=tuple(text for queue in queues for text in queue.unproven(columns)),
+            newer=newer,
+            unknown=count - known,
+            compared=tuple(self._compared_names()),
+            partitions=tuple(part.found(path) for path, part in parts),
+            unproven=tuple(self._unproven()),
         )
 
-    def _by_queue(self, batch: pa.RecordBatch) -> Iterator[tuple[_Queue, pa.RecordBatch]]:
-        if self._columns.queue is None:
-            (queue,) = self._queues.values()
-            yield queue, batch
-            return
-        paths = batch.column(self._columns.queue).cast(pa.binary())
-        for path, queue in self._queues.items():
-            yield queue, batch.filter(pc.equal(paths, pa.scalar(path.encode(), pa.binary())))
+    def _choose_columns(self) -> None:
+        """Compare the columns that target and queues have with equal types."""
+        for path in self._parts:
+            info = self._infos[path] = describe_table(self._reader.connection, path)
+            types = {one.name: one.type for one in TableSchema.from_yt(info.schema).columns}
+            self._compared[path] = [
+                column
+                for column in TableSchema.from_yt(self._info.schema).columns
+                if column.name not in self._own.names
+                and not column.name.startswith("$")
+                and types.get(column.name) == column.type
+            ]
+
+    def _compared_names(self) -> list[str]:
+        return list(dict.fromkeys(one.name for some in self._compared.values() for one in some))
 
     def _target_rows(self) -> Iterator[pa.RecordBatch]:
         """Yield source and compared columns of all rows of the target, range by range."""
-        queues = self._queues.values()
-        compared = [column.name for queue in queues for column in queue.compared]
-        schema = fields_of(self._info, list(dict.fromkeys([*self._columns.names, *compared])))
+        names = dict.fromkeys([*self._own.names, *self._compared_names()])
+        schema = fields_of(self._info, list(names))
         if self._info.is_sorted:
-            parts = (part for queue in queues for part in queue.parts.values())
-            expected = sum(part.end - part.start for part in parts)
+            expected = sum(one.end - one.start for some in self._parts.values() for one in some)
             return self._reader.keys(self._info, schema, expected)
         bounds = RemoteQueue(self._reader.connection, self._info.path).state().partitions
         return self._reader.tablets(self._info, schema, bounds)
+
+    def _by_partition(self, batch: pa.RecordBatch) -> Iterator[tuple[_Partition, Numbers, Hashes]]:
+        """Yield the rows of the target that are from each partition, with their hashes."""
+        for path, parts in self._parts.items():
+            here = batch
+            if self._own.queue is not None:
+                paths = batch.column(self._own.queue).cast(pa.binary())
+                here = batch.filter(pc.equal(paths, pa.scalar(path.encode(), pa.binary())))
+            partitions = _integers(here.column(self._own.partition))
+            rows, hashes = (
+                _integers(here.column(self._own.row)),
+                row_hashes(here, self._compared[path]),
+            )
+            for part in parts:
+                mine = partitions == part.number
+                yield part, rows[mine], hashes[mine]
+
+    def _read_queue(self, path: str) -> None:
+        """Read a queue, and note the buckets of rows that have other values than in the target."""
+        bounds = RemoteQueue(self._reader.connection, path).state().partitions
+        parts = self._parts[path]
+        for part in parts:
+            is_there = part.number < len(bounds)
+            lower = max(part.start, bounds[part.number].lower if is_there else part.end)
+            # A bucket that was trimmed in part cannot be compared as a whole.
+            first = -(-(lower - part.start) // BUCKET) * BUCKET + part.start
+            part.lower = min(first, part.end)
+        if not self._compared[path]:
+            return
+        total, done = sum(part.end - part.lower for part in parts), 0
+        for part in parts:
+            sums = part.no_sums()
+            for rows, hashes in self._read(path, part.number, part.lower, part.end):
+                part.add_up(sums, rows, hashes)
+                done += len(rows)
+                self._reader.progress(path, done, total)
+            differ = np.flatnonzero(sums != part.sums)
+            first = -(-(part.lower - part.start) // BUCKET)
+            part.differing = differ[differ >= first].tolist()
+
+    def _read(
+        self, path: str, partition: int, first: int, end: int
+    ) -> Iterator[tuple[Numbers, Hashes]]:
+        info, columns = self._infos[path], self._compared[path]
+        schema = placed(fields_of(info, [column.name for column in columns]))
+        for batch in self._reader.rows(info, schema, partition, first, end):
+            yield _integers(batch.column("$row_index")), row_hashes(batch, columns)
+
+    def _look_into(self, parts: Sequence[tuple[str, _Partition]]) -> None:
+        """Read the target again, and find the rows of differing buckets with other values."""
+        there: dict[_Partition, dict[int, int]] = {}
+        for path, part in parts:
+            values = there.setdefault(part, {})
+            for bucket in part.differing[:_MOST_BUCKETS]:
+                first = part.start + bucket * BUCKET
+                end = min(first + BUCKET, part.end)
+                for rows, hashes in self._read(path, part.number, first, end):
+                    values |= dict(zip(rows.tolist(), hashes.tolist(), strict=True))
+        for batch in self._target_rows():
+            for part, rows, hashes in self._by_partition(batch):
+                buckets = (rows - part.start) // BUCKET
+                wanted = np.isin(buckets, part.differing[:_MOST_BUCKETS])
+                values = there[part]
+                for row, value in zip(rows[wanted].tolist(), hashes[wanted].tolist(), strict=True):
+                    if row < part.end and values.get(row) != value:
+                        part.changed.add(row)
+
+    def _unproven(self) -> Iterator[str]:
+        """Say which values were not compared."""
+        columns = TableSchema.from_yt(self._info.schema).writable_columns
+        for path, parts in self._parts.items():
+            known = {column.name for column in self._compared[path]}
+            rest = [one.name for one in columns if one.name not in known.union(self._own.names)]
+            if rest:
+                yield (
+                    f"the values of {', '.join(rest)}: {path} has no column of this name and type"
+                    if self._infos
+                    else f"the values of {', '.join(rest)}: they were not compared"
+                )
+            for part in parts:
+                if known and part.lower > part.start:
+                    yield (
+                        f"the values of rows {part.start} to {part.lower - 1} of partition {part.number} of "
+                        f"{path}: some of them are trimmed"
+                    )
 
 
 def _integers(array: pa.Array) -> Numbers:
