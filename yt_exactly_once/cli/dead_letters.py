@@ -30,18 +30,8 @@ def list_letters(path: str, cluster: ClusterOptions, *, as_json: bool) -> None:
     groups = dead_letters.grouped(letters, dead_letters.done_letters(connection, letters))
     if as_json:
         print_json(groups)
-        return
-    cells = (
-        {
-            "query": one["query"][:8],
-            **{name: one[name] for name in ("target", "column", "reason")},
-            "batches": " to ".join(map(str, dict.fromkeys(one["batches"]))),
-            "letters>": one["letters"],
-            "waiting>": one["waiting"],
-        }
-        for one in groups
-    )
-    console().print(shown(cells, "no letters"))
+    else:
+        console().print(shown(groups, "no letters"))
 
 
 @command.command("show")

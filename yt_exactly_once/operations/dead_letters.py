@@ -373,13 +373,10 @@ def grouped(letters: Sequence[Letter], done: Collection[tuple[int, int]]) -> lis
         groups.setdefault((one.query_id, one.target, one.column, one.reason), []).append(one)
     return [
         {
-            "query": query,
-            "target": target,
-            "column": column,
-            "reason": reason,
+            **dict(zip(("query", "target", "column", "reason"), names, strict=True)),
             "letters": len(some),
             "waiting": sum(one.place not in done for one in some),
             "batches": [min(one.batch_id for one in some), max(one.batch_id for one in some)],
         }
-        for (query, target, column, reason), some in groups.items()
+        for names, some in groups.items()
     ]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from yt_exactly_once.codec.row_hash import added, combined, row_hashes
-from yt_exactly_once.codec.schema import TableSchema
+from yt_exactly_once.codec.schema import ColumnSchema, TableSchema
 from yt_exactly_once.commit.entry import LETTERS_PREFIX, RowDigest
 from yt_exactly_once.errors import UnprovableError
 from yt_exactly_once.operations.audit.found import Audit, By
@@ -33,11 +33,6 @@ PAUSE_SECONDS = 0.5
 """Between two looks."""
 
 _STOP = "Stop the query, or audit while it has nothing to do"
-
-
-def keeps_digests(entries: Entries) -> bool:
-    """Return whether every query keeps a digest of the rows that it writes."""
-    return all(row.entry.tally.digest is not None for row in entries)
 
 
 @dataclass
@@ -141,17 +136,19 @@ class Totals:
 
     def _read(self, batches: Iterable[pa.RecordBatch]) -> tuple[int, int]:
         """Return how many rows there are, and their digest."""
-        columns = TableSchema.from_yt(self.info.schema).writable_columns
         rows = digest = 0
         for batch in batches:
             rows += batch.num_rows
-            digest = added(digest, row_hashes(batch, columns))
+            digest = added(digest, row_hashes(batch, self._columns))
         return rows, digest
 
     @property
+    def _columns(self) -> Sequence[ColumnSchema]:
+        return TableSchema.from_yt(self.info.schema).writable_columns
+
+    @property
     def _schema(self) -> pa.Schema:
-        columns = TableSchema.from_yt(self.info.schema).writable_columns
-        return fields_of(self.info, [column.name for column in columns])
+        return fields_of(self.info, [column.name for column in self._columns])
 
     @property
     def _total(self) -> int:

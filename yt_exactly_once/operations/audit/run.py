@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from yt_exactly_once.codec import schema
 from yt_exactly_once.config import check_path
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.operations.audit.by_digest import Totals, keeps_digests
+from yt_exactly_once.operations.audit.by_digest import Totals
 from yt_exactly_once.operations.audit.by_source import Comparison
 from yt_exactly_once.operations.audit.found import Audit, By, Columns
 from yt_exactly_once.operations.audit.ranges import Progress, RangeReader
@@ -79,6 +79,7 @@ def audit(
             remedy="Leave them out",
         )
     totals = Totals(reader, info, entries, look)
-    if by is By.DIGEST or (by is None and compare and keeps_digests(entries)):
+    has_digests = all(row.entry.tally.digest is not None for row in entries)
+    if by is By.DIGEST or (by is None and compare and has_digests):
         return totals.by_digest()
     return totals.by_count()

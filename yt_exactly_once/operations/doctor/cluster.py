@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -39,15 +39,6 @@ _TOLERATED_SECONDS = 5
 _PATIENCE_SECONDS = 5
 _ASK = "Ask the administrators of the cluster for its proxies"
 _WHY = "Transactions go to one of these proxies directly, from the driver and in some modes from executors"
-
-
-def examine_address(connection: Connection) -> tuple[Finding, bool]:
-    """Return what is at the configured address, and whether that is a proxy."""
-    try:
-        address = require_proxy(connection.reader)
-    except ExactlyOnceError as error:
-        return refused("proxy", error, "Nothing works without a proxy"), False
-    return ok("proxy", f"A proxy answers at {address.url}"), True
 
 
 def examine_proxies(subject: Subject, connection: Connection) -> Iterator[Finding]:
@@ -173,20 +164,29 @@ def _exceeded(
             yield f"{prefix}{resource}", used, limit
 
 
-def examine_token(subject: Subject, connection: Connection) -> tuple[Finding, str | None]:
-    """Return whose token it is, and the name of that user if the cluster accepts it."""
+def examine_entry(subject: Subject, connection: Connection) -> Generator[Finding, None, str | None]:
+    """Say what is at the address and whose token it is; return the user if the cluster accepts it."""
+    try:
+        address = require_proxy(connection.reader)
+    except ExactlyOnceError as error:
+        yield refused("proxy", error, "Nothing works without a proxy")
+        return None
+    yield ok("proxy", f"A proxy answers at {address.url}")
+    token = subject.cluster.token
     try:
         user = user_of(connection)
     except AccessError as error:
-        what = error.placed if subject.cluster.token else "No token is set, and the proxy wants one"
-        why = "The cluster does not know who asks"
-        return problem("token", what, why, error.remedy), None
+        what = error.placed if token else "No token is set, and the proxy wants one"
+        yield problem("token", what, "The cluster does not know who asks", error.remedy)
+        return None
     except ExactlyOnceError as error:
-        return refused("token", error, "No query runs while the proxy does not answer"), None
-    if subject.cluster.token is None:
-        what = f"No token is set, and the cluster takes this for the user {user}"
-        return note("token", what), user
-    return ok("token", f"The token belongs to the user {user}"), user
+        yield refused("token", error, "No query runs while the proxy does not answer")
+        return None
+    if token is None:
+        yield note("token", f"No token is set, and the cluster takes this for the user {user}")
+    else:
+        yield ok("token", f"The token belongs to the user {user}")
+    return user
 
 
 def examine_permissions(subject: Subject, connection: Connection, user: str) -> Iterator[Finding]:

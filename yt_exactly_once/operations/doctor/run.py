@@ -30,12 +30,7 @@ def examine(
     # What is read here is the same over both backends, and only HTTP proxies say who the user is.
     over_http = {**subject.cluster.client_config, "backend": "http"}
     connection = connect(replace(subject.cluster, client_config=over_http))
-    finding, answers = cluster.examine_address(connection)
-    yield finding
-    user = None
-    if answers:
-        token, user = cluster.examine_token(subject, connection)
-        yield token
+    user = yield from cluster.examine_entry(subject, connection)
     if user is None:
         yield unknown(
             "cluster",
