@@ -311,8 +311,7 @@ def create_own_tables(
             created[path] = ensure_table(connection, path, LEDGER_SCHEMA, marked)
         else:
             created[path] = ensure_table(connection, path, REJECT_SCHEMA, rights)
-    for path, is_new in created.items():
-        if not is_new:
-            for name in ("acl", "inherit_acl"):
-                set_attribute(connection, path, name, rights[name])
+        if not created[path]:
+            for attribute, value in rights.items():
+                set_attribute(connection, path, attribute, value)
     return created

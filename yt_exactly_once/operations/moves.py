@@ -344,11 +344,7 @@ def _place(
         return bounds.upper
     if isinstance(to, datetime):
         return _first_since(connection, queue, partition, bounds, to.timestamp())
-    if not isinstance(to, int):
-        raise ConfigError(
-            f"{to!r} is no place in a queue",
-            remedy="Give an offset, earliest, latest, ledger, or a time such as 2026-01-31T12:00:00Z",
-        )
+    assert isinstance(to, int)
     if not bounds.lower <= to <= bounds.upper:
         raise ConfigError(
             f"Partition {partition} has no row {to}: it has the rows {bounds.lower} to {bounds.upper}",

@@ -223,7 +223,10 @@ def _query(
     later = "" if newer is None else newer.entry.query_id
     sources = {} if later else entry.offsets
     queues = [_queue(facts, row, source, parts) for source, parts in sources.items()]
-    if any(map(_stray, queues)) and _is_newest(connection, row):
+    # The query itself may have moved a consumer after its entry was read.
+    if any(map(_stray, queues)) and entry.transaction_id in {
+        one.entry.transaction_id for one in read_ledger(connection, row.ledger)
+    }:
         queues = [_with_mover(connection, queue, row, rows) for queue in queues]
     return QueryStatus(
         row,
@@ -233,14 +236,6 @@ def _query(
         ),
         queues=tuple(queues),
         successor=later,
-    )
-
-
-def _is_newest(connection: Connection, row: LedgerRow) -> bool:
-    """Read the ledger again: the query itself may have moved a consumer after its entry was read."""
-    return any(
-        one.entry.transaction_id == row.entry.transaction_id
-        for one in read_ledger(connection, row.ledger)
     )
 
 

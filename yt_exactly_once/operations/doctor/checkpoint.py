@@ -51,15 +51,16 @@ def examine(subject: Subject, connection: Connection) -> Iterator[Finding]:
                 "Restore the folder from its newest copy while the query is stopped. Without one, compare "
                 f"the table with the queue: yt-exactly-once audit {target} --by source",
             )
-        if entry is not None and entry.ledger != subject.ledger_path:
+        ledger = subject.path_of("ledger")
+        if entry is not None and entry.ledger != ledger:
             yield warning(
                 _CHECK,
-                f"The ledger of {place} is {entry.ledger}, not {subject.ledger_path}",
+                f"The ledger of {place} is {entry.ledger}, not {subject.path_of('ledger')}",
                 "Without ledger_path the sink stops with LedgerMissingError",
                 f"Use ledger_path='{entry.ledger}' in the sink, and --ledger {entry.ledger} here",
             )
-        if not rows and subject.ledger_path is not None:
-            yield from _lost_ledger(connection, subject.ledger_path, files, place)
+        if not rows and ledger is not None:
+            yield from _lost_ledger(connection, ledger, files, place)
 
 
 def examine_source(subject: Subject, connection: Connection) -> Iterator[Finding]:

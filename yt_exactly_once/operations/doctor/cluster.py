@@ -210,17 +210,18 @@ def examine_permissions(subject: Subject, connection: Connection, user: str) -> 
 
 def _forgers(subject: Subject, connection: Connection, user: str) -> Iterator[Finding]:
     """Name those who may write a target, and the ledger too though they neither run nor operate the query."""
-    if subject.ledger_path is None:
+    ledger = subject.path_of("ledger")
+    if ledger is None:
         return
-    writers = _allowed(connection, subject.ledger_path, "write")
-    trusted = _allowed(connection, subject.ledger_path, "administer") | {user}
+    writers = _allowed(connection, ledger, "write")
+    trusted = _allowed(connection, ledger, "administer") | {user}
     for target in subject.targets:
         forgers = sorted((writers & _allowed(connection, target, "write")) - trusted)
         if forgers:
             names = ", ".join(forgers)
             yield warning(
                 "ledger rights",
-                f"{names} may write {target}, and the ledger {subject.ledger_path} too",
+                f"{names} may write {target}, and the ledger {subject.path_of('ledger')} too",
                 "A forged entry of the ledger makes the sink skip a batch, without an error",
                 f"yt-exactly-once create-ledger {' '.join(subject.targets)} --writer {user}",
             )

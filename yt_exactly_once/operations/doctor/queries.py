@@ -105,7 +105,7 @@ _SESSIONS = "producer sessions"
 
 def examine_sessions(subject: Subject, connection: Connection) -> Iterator[Finding]:
     """Compare the sessions of each query with its ledger entry, whatever mode was given."""
-    path = subject.producer_path
+    path = subject.path_of("producer")
     if path is None:
         return
     for row in rows_of_targets(subject, connection):

@@ -59,7 +59,14 @@ def examine(subject: Subject, connection: Connection | None) -> Iterator[Finding
             f"Set {name} to {wanted}",
         )
     if RETAINED not in malformed:
-        yield _retained(known[RETAINED])
+        kept = f"Spark keeps the log of {known[RETAINED]} batches"
+        if int(known[RETAINED]) < _FEW_BATCHES:
+            why = "The sink compares the ledger with this log after gaps, and a rewind goes back no further"
+            yield warning(
+                RETAINED, kept, why, f"--conf {RETAINED}={_DEFAULTS[RETAINED]}, Spark's default"
+            )
+        else:
+            yield ok(RETAINED, kept)
     if known[SPECULATION].lower() == "true" and subject.mode.traits.may_repeat:
         yield warning(
             SPECULATION,
@@ -81,17 +88,6 @@ def _number(known: Mapping[str, str], name: str) -> int | None:
     if found is None:
         return None
     return int(found[1]) << (10 * _UNITS[found[2].lower()])
-
-
-def _retained(text: str) -> Finding:
-    if int(text) < _FEW_BATCHES:
-        return warning(
-            RETAINED,
-            f"Spark keeps the log of {text} batches",
-            "The sink compares the ledger with this log after gaps, and a rewind goes back no further",
-            f"--conf {RETAINED}={_DEFAULTS[RETAINED]}, Spark's default",
-        )
-    return ok(RETAINED, f"Spark keeps the log of {text} batches")
 
 
 def _batch_bytes(subject: Subject, connection: Connection) -> int | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from yt_exactly_once import config
 
@@ -70,29 +70,20 @@ class Subject:
         if self.max_rows_per_partition is not None:
             config.check_positive(self.max_rows_per_partition, "max_rows_per_partition")
 
-    @property
-    def ledger_path(self) -> str | None:
-        """Where the ledger is or will be; `None` without targets."""
-        return self.ledger or self._beside("ledger")
-
-    @property
-    def producer_path(self) -> str | None:
-        """Where the producer table is or will be; `None` without targets."""
-        return self.producer or self._beside("producer")
+    def path_of(self, name: Literal["ledger", "producer"]) -> str | None:
+        """Return where a table of the sink is or will be; `None` without targets."""
+        beside = f"{min(self.targets)}_{name}" if self.targets else None
+        return getattr(self, name) or beside
 
     @property
     def kept(self) -> dict[str, str]:
         """The paths of the tables that the sink keeps, by what they are."""
-        producer = self.producer_path if self.mode.traits.has_sessions else None
         found = {
-            "ledger": self.ledger_path,
-            "producer table": producer,
+            "ledger": self.path_of("ledger"),
+            "producer table": self.path_of("producer") if self.mode.traits.has_sessions else None,
             "dead-letter table": self.dead_letter,
         }
         return {name: path for name, path in found.items() if path is not None}
-
-    def _beside(self, name: str) -> str | None:
-        return f"{min(self.targets)}_{name}" if self.targets else None
 
 
 class Level(StrEnum):
