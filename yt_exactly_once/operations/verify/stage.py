@@ -270,20 +270,27 @@ class Fact:
     check: Check
 
 
-def declared(
-    facts: list[Fact],
-    name: str,
-    checked: str,
-    meaning: str,
-    *,
-    area: str,
-    parts: tuple[Part, ...],
-    source: str,
-) -> Callable[[Check], Check]:
-    """Declare the function below as one more fact; see `Fact` for the arguments."""
+class Facts(list[Fact]):
+    """The facts of one area, in the order of their checks. Their parts and source are those of the area."""
 
-    def declare(check: Check) -> Check:
-        facts.append(Fact(name, area, checked, parts, meaning, source, check))
-        return check
+    def __init__(self, area: str, *, parts: tuple[Part, ...], source: str) -> None:
+        super().__init__()
+        self._area, self._parts, self._source = area, parts, source
 
-    return declare
+    def __call__(
+        self, name: str, *, parts: tuple[Part, ...] = (), source: str = ""
+    ) -> Callable[[Check], Check]:
+        """Declare the function below as a fact.
+
+        The first paragraph of its docstring says what is checked, and the second one what it means if it is
+        different.
+        """
+
+        def declare(check: Check) -> Check:
+            texts = (check.__doc__ or "\n\n").split("\n\n")
+            checked, meaning = (" ".join(text.split()) for text in texts)
+            known = parts or self._parts, meaning, source or self._source
+            self.append(Fact(name, self._area, checked, *known, check))
+            return check
+
+        return declare

@@ -2,5 +2,5 @@
 
 from yt_exactly_once.operations.verify.facts import producers, queues, rows, transactions
 
-FACTS = (*transactions.FACTS, *rows.FACTS, *queues.FACTS, *producers.FACTS)
+FACTS = (*transactions.fact, *rows.fact, *queues.fact, *producers.fact)
 """Every fact."""

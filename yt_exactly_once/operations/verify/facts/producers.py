@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import uuid
-from functools import partial
 from typing import Any
 
 from yt_exactly_once.errors import ConflictError, ProducerFencedError
-from yt_exactly_once.operations.verify.stage import Fact, Part, Stage, declared, expect
+from yt_exactly_once.operations.verify.stage import Facts, Part, Stage, expect
 from yt_exactly_once.ytsaurus.failures import translated
 from yt_exactly_once.ytsaurus.rows import ProducerSession, sessions_of
 
 _INVALID_EPOCH, _ZOMBIE, _CONFLICT = 3101, 3102, 1700
 
 _QUEUES = "yt/yt/client/driver/queue_commands.cpp"
-_STOP = "Do not use mode='idempotent' with ordered targets on this cluster."
 
-FACTS: list[Fact] = []
-fact = partial(declared, FACTS, area="Queue producers", parts=(Part.IDEMPOTENT,), source=_QUEUES)
+fact = Facts("Queue producers", parts=(Part.IDEMPOTENT,), source=_QUEUES)
 
 
 def _session(stage: Stage, name: str) -> ProducerSession:
@@ -42,13 +39,14 @@ def _answer(
     return answer
 
 
-@fact(
-    "producer.session",
-    "A session begins at -1. It keeps the last number and the notes of the last push, and each "
-    "creation raises its epoch.",
-    f"A retried task would not know which rows it has pushed. {_STOP}",
-)
+@fact("producer.session")
 def _sessions(stage: Stage) -> None:
+    """A session begins at -1. It keeps the last number and the notes of the last push, and each creation
+    raises its epoch.
+
+    A retried task would not know which rows it has pushed. Do not use mode='idempotent' with ordered targets
+    on this cluster.
+    """
     offset = stage.end("log")
     first = _session(stage, "session")
     expect(
@@ -65,12 +63,13 @@ def _sessions(stage: Stage) -> None:
     )
 
 
-@fact(
-    "producer.skips",
-    "Rows that a session already has are skipped, and the answer says how many.",
-    f"A push that arrives late could repeat rows. {_STOP}",
-)
+@fact("producer.skips")
 def _skips(stage: Stage) -> None:
+    """Rows that a session already has are skipped, and the answer says how many.
+
+    A push that arrives late could repeat rows. Do not use mode='idempotent' with ordered targets on this
+    cluster.
+    """
     offset = stage.end("log")
     session = _session(stage, "skips")
     _answer(stage, session, 1, 2)
@@ -80,12 +79,13 @@ def _skips(stage: Stage) -> None:
     stage.appears("log", "1", "2", "3", offset=offset)
 
 
-@fact(
-    "producer.epochs",
-    "A push with an old epoch is refused with code 3102, one with a future epoch with 3101.",
-    f"Two attempts of a task could both write. {_STOP}",
-)
+@fact("producer.epochs")
 def _epochs(stage: Stage) -> None:
+    """A push with an old epoch is refused with code 3102, one with a future epoch with 3101.
+
+    Two attempts of a task could both write. Do not use mode='idempotent' with ordered targets on this
+    cluster.
+    """
     old = _session(stage, "epochs")
     new = _session(stage, "epochs")
     stage.refusal(
@@ -97,12 +97,13 @@ def _epochs(stage: Stage) -> None:
     ).require(ProducerFencedError, _INVALID_EPOCH)
 
 
-@fact(
-    "producer.take-over",
-    "A push that is under way while another task takes the session over is refused at its commit.",
-    f"A slow attempt of a task could write after the next one. {_STOP}",
-)
+@fact("producer.take-over")
 def _take_over(stage: Stage) -> None:
+    """A push that is under way while another task takes the session over is refused at its commit.
+
+    A slow attempt of a task could write after the next one. Do not use mode='idempotent' with ordered targets
+    on this cluster.
+    """
     offset = stage.end("log")
     session = _session(stage, "late")
     with stage.transaction() as transaction:
@@ -116,13 +117,12 @@ def _take_over(stage: Stage) -> None:
     stage.appears("log", "after the zombie", offset=offset)
 
 
-@fact(
-    "producer.listing",
-    "Sessions are rows that a query finds by the prefix of their id, with the notes of the last push.",
-    "A changed replay would not be found before it is written.",
-    source="user guide: queues, producers",
-)
+@fact("producer.listing", source="user guide: queues, producers")
 def _listed(stage: Stage) -> None:
+    """Sessions are rows that a query finds by the prefix of their id, with the notes of the last push.
+
+    A changed replay would not be found before it is written.
+    """
     prefix = f"listed-{uuid.uuid4().hex}/"
     _push(stage, _session(stage, f"{prefix}1"), 5)
     _session(stage, "other")
@@ -136,13 +136,12 @@ def _listed(stage: Stage) -> None:
     )
 
 
-@fact(
-    "producer.null-of-any",
-    "A push stores a null of an any column as a null.",
-    "is_null does not find such nulls. In queries, compare with a YSON entity too.",
-    source="TInsertRowsFormatConfig in yt/yt/client/driver",
-)
+@fact("producer.null-of-any", source="TInsertRowsFormatConfig in yt/yt/client/driver")
 def _null_of_any(stage: Stage) -> None:
+    """A push stores a null of an any column as a null.
+
+    is_null does not find such nulls. In queries, compare with a YSON entity too.
+    """
     session = _session(stage, "null")
     body = b'{"v"="null of any";"x"=#;"$sequence_number"=1;};'
     session.push(stage.connection, body, "yson", 1, {})

@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from yt_exactly_once import errors
 from yt_exactly_once.commit.batch import SourceRange
 from yt_exactly_once.commit.consumers import consumer_rows
-from yt_exactly_once.operations.verify.stage import (
-    EVERY_MODE,
-    Differs,
-    Fact,
-    Part,
-    Stage,
-    declared,
-    expect,
-)
+from yt_exactly_once.operations.verify.stage import EVERY_MODE, Differs, Facts, Part, Stage, expect
 from yt_exactly_once.ytsaurus.browsing import cluster_of
 from yt_exactly_once.ytsaurus.failures import translated
 from yt_exactly_once.ytsaurus.queues import RemoteQueue
@@ -27,9 +17,9 @@ _CONFLICT = 1700
 
 _GUIDE = "user guide: queues"
 _READS_AND_MODES = (*EVERY_MODE, Part.SOURCE)
+_STORE = "yt/yt/server/node/tablet_node/sorted_dynamic_store.cpp"
 
-FACTS: list[Fact] = []
-fact = partial(declared, FACTS, area="Queues and consumers", parts=(Part.SOURCE,), source=_GUIDE)
+fact = Facts("Queues and consumers", parts=(Part.SOURCE,), source=_GUIDE)
 
 
 def _registered(stage: Stage) -> tuple[RemoteQueue, float]:
@@ -70,13 +60,15 @@ def _append(stage: Stage, count: int, partition: int = 1) -> int:
 
 @fact(
     "queue.pull",
-    "A pull begins at the offset, keeps to the limit, and returns consecutive rows with partition and "
-    "index. Appended rows are in the tablet that they name, in their order.",
-    "The source would skip or repeat rows. Do not read queues of this cluster with it.",
     parts=(Part.SOURCE, *EVERY_MODE),
     source="yt/yt/server/node/tablet_node/fetch_rows.cpp",
 )
 def _pulls(stage: Stage) -> None:
+    """A pull begins at the offset, keeps to the limit, and returns consecutive rows with partition and index.
+    Appended rows are in the tablet that they name, in their order.
+
+    The source would skip or repeat rows. Do not read queues of this cluster with it.
+    """
     first = _append(stage, 5)
     with translated("pull rows"):
         rows = list(stage.client.pull_queue(stage.path("queue"), first + 1, 1, max_row_count=2))
@@ -89,25 +81,24 @@ def _pulls(stage: Stage) -> None:
     )
 
 
-@fact(
-    "queue.visibility",
-    "Rows of an ordered table appear within 20 s of their commit.",
-    "Queries read rows late. Nothing is lost, because offsets follow what is visible.",
-    source="user guide: ordered dynamic tables, commit_ordering",
-)
+@fact("queue.visibility", source="user guide: ordered dynamic tables, commit_ordering")
 def _visible_after(stage: Stage) -> str:
+    """Rows of an ordered table appear within 20 s of their commit.
+
+    Queries read rows late. Nothing is lost, because offsets follow what is visible.
+    """
     offset = stage.end("queue", 0)
     stage.insert("queue", {"v": "late", "$tablet_index": 0})
     seconds = stage.appears("queue", "late", partition=0, offset=offset)
     return f"after {seconds:.1f} s"
 
 
-@fact(
-    "queue.trim",
-    "Trimmed rows are gone and the indexes of the others stay. The bounds tell what was trimmed.",
-    "The source could not detect trimmed rows, and would not report them as lost.",
-)
+@fact("queue.trim")
 def _trimmed(stage: Stage) -> None:
+    """Trimmed rows are gone and the indexes of the others stay. The bounds tell what was trimmed.
+
+    The source could not detect trimmed rows, and would not report them as lost.
+    """
     stage.insert("trimmed", *({"v": f"{index}"} for index in range(6)))
     stage.appears("trimmed", *(f"{index}" for index in range(6)))
     with translated("trim rows"):
@@ -124,15 +115,13 @@ def _trimmed(stage: Stage) -> None:
     expect(found == [(4, "4"), (5, "5")], f"a pull from 0 after the trim returns {found}")
 
 
-@fact(
-    "consumer.unregistered",
-    'A pull by an unregistered consumer is refused with code 901 and the text "is not registered for '
-    'queue".',
-    "The source tells a missing registration from a missing permission by this text. With another text "
-    "it stops with AccessError, also while a proxy does not know a new registration yet.",
-    source="yt/yt/ytlib/queue_client/registration_manager_base.cpp",
-)
+@fact("consumer.unregistered", source="yt/yt/ytlib/queue_client/registration_manager_base.cpp")
 def _unregistered(stage: Stage) -> None:
+    """A pull by an unregistered consumer is refused with code 901 and the text "is not registered for queue".
+
+    The source tells a missing registration from a missing permission by this text. With another text it stops
+    with AccessError, also while a proxy does not know a new registration yet.
+    """
     stranger = stage.path("stranger")
     stage.refusal(
         lambda: list(stage.client.pull_queue_consumer(stranger, stage.path("queue"), 0, 0)),
@@ -142,12 +131,14 @@ def _unregistered(stage: Stage) -> None:
 
 @fact(
     "consumer.registration-lag",
-    "A proxy knows a new registration within 12 s.",
-    "A query that starts right after the registration stops with ConsumerNotRegisteredError. Start it "
-    "again later.",
     source="cache_refresh_period of the queue consumer registration manager",
 )
 def _registration_lag(stage: Stage) -> str:
+    """A proxy knows a new registration within 12 s.
+
+    A query that starts right after the registration stops with ConsumerNotRegisteredError. Start it again
+    later.
+    """
     queue, seconds = _registered(stage)
     with translated("list the registrations"):
         found = stage.client.list_queue_consumer_registrations(
@@ -166,15 +157,15 @@ def _move(transaction: TabletTransaction, queue: RemoteQueue, cluster: str, row:
 
 
 @fact(
-    "consumer.rows",
-    "An offset that a transaction writes as a row counts for the server. The row of the server's own "
-    "advance has the same key, with the name of the cluster in //sys/@cluster_name.",
-    "Offsets of the sink and of the server would be different rows. Queues would not be trimmed, and "
-    "other readers of the consumer would see old offsets. Set advance_consumer=False.",
-    parts=_READS_AND_MODES,
-    source="yt/yt/client/queue_client/consumer_client.cpp",
+    "consumer.rows", parts=_READS_AND_MODES, source="yt/yt/client/queue_client/consumer_client.cpp"
 )
 def _consumer_rows(stage: Stage) -> None:
+    """An offset that a transaction writes as a row counts for the server. The row of the server's own advance
+    has the same key, with the name of the cluster in //sys/@cluster_name.
+
+    Offsets of the sink and of the server would be different rows. Queues would not be trimmed, and other
+    readers of the consumer would see old offsets. Set advance_consumer=False.
+    """
     queue, _ = _registered(stage)
     _append(stage, 6, 0)
     _advance(stage, queue, 1)
@@ -198,13 +189,15 @@ def _consumer_rows(stage: Stage) -> None:
 
 @fact(
     "consumer.old-offset",
-    "An advance with a wrong old offset is refused with code 3100. The answer to a repeated advance "
-    "contains the current offset.",
-    "A consumer that somebody moved would be overwritten, or the source would stop after a lost answer.",
     parts=_READS_AND_MODES,
     source="yt/yt/client/api/queue_transaction_mixin.cpp",
 )
 def _old_offset(stage: Stage) -> None:
+    """An advance with a wrong old offset is refused with code 3100. The answer to a repeated advance contains
+    the current offset.
+
+    A consumer that somebody moved would be overwritten, or the source would stop after a lost answer.
+    """
     queue, _ = _registered(stage)
     _advance(stage, queue, 4)
     stage.refusal(
@@ -219,15 +212,13 @@ def _old_offset(stage: Stage) -> None:
         ) from error
 
 
-@fact(
-    "consumer.conflict",
-    "If a consumer moves after the start of a transaction that moves it too, the commit is refused with "
-    "code 1700.",
-    "Two queries with one consumer would not notice each other.",
-    parts=EVERY_MODE,
-    source="yt/yt/server/node/tablet_node/sorted_dynamic_store.cpp",
-)
+@fact("consumer.conflict", parts=EVERY_MODE, source=_STORE)
 def _moves_conflict(stage: Stage) -> None:
+    """If a consumer moves after the start of a transaction that moves it too, the commit is refused with code
+    1700.
+
+    Two queries with one consumer would not notice each other.
+    """
     queue, _ = _registered(stage)
     cluster = cluster_of(stage.connection).name
     _advance(stage, queue, 1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Sequence
 from decimal import Decimal
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -14,14 +13,14 @@ from yt_exactly_once.codec.rows import WireFormat, decode, encode, encode_empty
 from yt_exactly_once.codec.schema import TableSchema, WritePlan, arrow_schema_of, check_frame
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.errors import RequestRefusedError, SchemaMismatchError
-from yt_exactly_once.operations.verify.stage import EVERY_MODE, Fact, Part, Stage, declared, expect
+from yt_exactly_once.operations.verify.stage import EVERY_MODE, Facts, Part, Stage, expect
 from yt_exactly_once.ytsaurus.queues import RemoteQueue
 from yt_exactly_once.ytsaurus.tables import describe_table, ensure_table
 
 _ARROW = "yt/yt/library/formats/arrow_parser.cpp"
+_STORE = "yt/yt/server/node/tablet_node/sorted_dynamic_store.cpp"
 
-FACTS: list[Fact] = []
-fact = partial(declared, FACTS, area="Rows", parts=EVERY_MODE, source=_ARROW)
+fact = Facts("Rows", parts=EVERY_MODE, source=_ARROW)
 
 
 def _instant(*moment: int) -> dt.datetime:
@@ -116,34 +115,32 @@ def _shown(row: dict[str, Any] | None) -> str:
     return "no row" if row is None else "other values"
 
 
-@fact(
-    "rows.arrow",
-    "Rows that are written as Arrow come back exactly, in every type that the proxy takes as Arrow. The "
-    "sink asks with a stream without rows, and sends YSON for the others.",
-    "Start the sink with wire_format='yson'. If values differ without an error, rows that were written "
-    "as Arrow before are wrong: compare them with their source.",
-)
+@fact("rows.arrow")
 def _arrow(stage: Stage) -> str:
+    """Rows that are written as Arrow come back exactly, in every type that the proxy takes as Arrow. The sink
+    asks with a stream without rows, and sends YSON for the others.
+
+    Start the sink with wire_format='yson'. If values differ without an error, rows that were written as Arrow
+    before are wrong: compare them with their source.
+    """
     return _round_trip(stage, WireFormat.ARROW)
 
 
-@fact(
-    "rows.yson",
-    "Rows that are written as YSON come back exactly, in every type.",
-    "Columns of the types that differ cannot be used. Cast them to string in the query.",
-    source="yt/yt/library/formats/yson_map_to_unversioned_value.cpp",
-)
+@fact("rows.yson", source="yt/yt/library/formats/yson_map_to_unversioned_value.cpp")
 def _yson(stage: Stage) -> str:
+    """Rows that are written as YSON come back exactly, in every type.
+
+    Columns of the types that differ cannot be used. Cast them to string in the query.
+    """
     return _round_trip(stage, WireFormat.YSON)
 
 
-@fact(
-    "rows.null-of-any",
-    "A null of an any column is a null to a query, with the format attribute that the sink sends.",
-    "is_null does not find such nulls. In queries, compare with a YSON entity too.",
-    source="TInsertRowsFormatConfig in yt/yt/client/driver",
-)
+@fact("rows.null-of-any", source="TInsertRowsFormatConfig in yt/yt/client/driver")
 def _null_of_any(stage: Stage) -> None:
+    """A null of an any column is a null to a query, with the format attribute that the sink sends.
+
+    is_null does not find such nulls. In queries, compare with a YSON entity too.
+    """
     _write(stage, stage.path("rows"), Payload(1, b'{"k"="null-of-any";"v"="x";"x"=#;};'))
     query = f'k from [{stage.path("rows")}] where k = "null-of-any" and is_null(x)'
     expect(
@@ -152,13 +149,12 @@ def _null_of_any(stage: Stage) -> None:
     )
 
 
-@fact(
-    "rows.update",
-    "An update keeps the columns that it does not mention. An insert makes them null.",
-    "write='update' or write='upsert' would leave other values than the sink promises.",
-    source="user guide: dynamic tables, writing",
-)
+@fact("rows.update", source="user guide: dynamic tables, writing")
 def _replace_and_update(stage: Stage) -> None:
+    """An update keeps the columns that it does not mention. An insert makes them null.
+
+    write='update' or write='upsert' would leave other values than the sink promises.
+    """
     stage.insert("rows", {"k": "update", "v": "x", "n": 1})
     _write(stage, stage.path("rows"), Payload(1, b'{"k"="update";"n"=2;};'), update=True)
     (row,) = stage.rows("rows", "update")
@@ -168,14 +164,12 @@ def _replace_and_update(stage: Stage) -> None:
     expect(row and (row["v"], row["n"]) == (None, 3), f"an insert left {_shown(row)}")
 
 
-@fact(
-    "rows.order-of-changes",
-    "Of a delete and a later write of one key in one transaction, the last counts.",
-    "write='replace' and delete_marker would lose rows. Do not use them.",
-    parts=(Part.TRANSACTIONAL,),
-    source="yt/yt/server/node/tablet_node/sorted_dynamic_store.cpp",
-)
+@fact("rows.order-of-changes", parts=(Part.TRANSACTIONAL,), source=_STORE)
 def _last_change_counts(stage: Stage) -> None:
+    """Of a delete and a later write of one key in one transaction, the last counts.
+
+    write='replace' and delete_marker would lose rows. Do not use them.
+    """
     stage.insert("rows", {"k": "order-1", "v": "old"}, {"k": "order-2", "v": "old"})
     keys = Payload(2, b'{"k"="order-1"};{"k"="order-2"};', deletes=True)
     _write(stage, stage.path("rows"), keys, Payload(1, b'{"k"="order-1";"v"="new"};'))
@@ -187,13 +181,13 @@ def _last_change_counts(stage: Stage) -> None:
 
 
 @fact(
-    "rows.aggregate",
-    "A sum column adds up over transactions.",
-    "Do not use aggregate=True.",
-    parts=(Part.TRANSACTIONAL,),
-    source="user guide: dynamic tables, aggregation",
+    "rows.aggregate", parts=(Part.TRANSACTIONAL,), source="user guide: dynamic tables, aggregation"
 )
 def _aggregate(stage: Stage) -> None:
+    """A sum column adds up over transactions.
+
+    Do not use aggregate=True.
+    """
     body = Payload(1, b'{"k"="sum";"total"=2};')
     for _ in range(2):
         _write(stage, stage.path("rows"), body, update=True, aggregate=True)
@@ -201,14 +195,12 @@ def _aggregate(stage: Stage) -> None:
     expect(row and row["total"] == 4, f"2 and 2 make {_shown(row)}")  # noqa: PLR2004 - their sum
 
 
-@fact(
-    "rows.lookup",
-    "A lookup answers in the order of the keys, with null for a missing row.",
-    "The sink would take one ledger entry or offset for another. Do not use the package on this "
-    "cluster.",
-    source="yt/yt/client/driver/table_commands.cpp",
-)
+@fact("rows.lookup", source="yt/yt/client/driver/table_commands.cpp")
 def _order_of_keys(stage: Stage) -> None:
+    """A lookup answers in the order of the keys, with null for a missing row.
+
+    The sink would take one ledger entry or offset for another. Do not use the package on this cluster.
+    """
     stage.insert("rows", {"k": "key-1", "v": "1"}, {"k": "key-2", "v": "2"})
     found = stage.rows("rows", "key-2", "key-none", "key-1")
     expect(

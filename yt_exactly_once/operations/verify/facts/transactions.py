@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
-from functools import partial
 
 import pyarrow as pa
 
@@ -13,15 +12,7 @@ from yt_exactly_once.codec.rows import WireFormat, encode
 from yt_exactly_once.codec.schema import TableSchema, check_frame
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.config import ROWS_PER_TABLET_LIMIT
-from yt_exactly_once.operations.verify.stage import (
-    EVERY_MODE,
-    Differs,
-    Fact,
-    Part,
-    Stage,
-    declared,
-    expect,
-)
+from yt_exactly_once.operations.verify.stage import EVERY_MODE, Differs, Facts, Part, Stage, expect
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction
 
 _CONFLICT = 1700
@@ -35,18 +26,17 @@ _STORE = "yt/yt/server/node/tablet_node/sorted_dynamic_store.cpp"
 _POOL = "yt/yt/client/api/sticky_transaction_pool.cpp"
 _GUIDE = "user guide: dynamic tables, transactions"
 
-FACTS: list[Fact] = []
-fact = partial(declared, FACTS, area="Tablet transactions", parts=EVERY_MODE, source=_GUIDE)
+fact = Facts("Tablet transactions", parts=EVERY_MODE, source=_GUIDE)
 
 
-@fact(
-    "transaction.atomic",
-    "Rows of a sorted and of an ordered table are invisible until the commit, to the transaction "
-    "itself too. Then both are there.",
-    "A batch would not appear as a whole. Rows, offsets and the ledger could contradict each other "
-    "after a crash. Do not use the package on this cluster.",
-)
+@fact("transaction.atomic")
 def _appear_together(stage: Stage) -> None:
+    """Rows of a sorted and of an ordered table are invisible until the commit, to the transaction itself too.
+    Then both are there.
+
+    A batch would not appear as a whole. Rows, offsets and the ledger could contradict each other after a
+    crash. Do not use the package on this cluster.
+    """
     offset = stage.end("log")
     with stage.transaction() as transaction:
         transaction.insert(stage.path("rows"), [{"k": "together", "v": "x"}])
@@ -60,12 +50,12 @@ def _appear_together(stage: Stage) -> None:
     stage.appears("log", "together", offset=offset)
 
 
-@fact(
-    "transaction.abort",
-    "An aborted transaction leaves neither rows nor appends.",
-    "A failed attempt would leave rows behind, and its retry would duplicate them.",
-)
+@fact("transaction.abort")
 def _abort_leaves_nothing(stage: Stage) -> None:
+    """An aborted transaction leaves neither rows nor appends.
+
+    A failed attempt would leave rows behind, and its retry would duplicate them.
+    """
     offset = stage.end("log")
     with stage.transaction() as transaction:
         transaction.insert(stage.path("rows"), [{"k": "aborted", "v": "x"}])
@@ -75,13 +65,13 @@ def _abort_leaves_nothing(stage: Stage) -> None:
     expect(stage.rows("rows", "aborted") == [None], "a row of an aborted transaction is there")
 
 
-@fact(
-    "transaction.snapshot",
-    "Lookups and queries inside a transaction see the rows as of its start.",
-    "The sink checks the ledger and the offsets inside the transaction. With newer reads, a conflict "
-    "could pass unnoticed between the check and the commit.",
-)
+@fact("transaction.snapshot")
 def _reads_stay_at_the_start(stage: Stage) -> None:
+    """Lookups and queries inside a transaction see the rows as of its start.
+
+    The sink checks the ledger and the offsets inside the transaction. With newer reads, a conflict could pass
+    unnoticed between the check and the commit.
+    """
     stage.insert("rows", {"k": "snapshot", "v": "old"})
     path = stage.path("rows")
     with stage.transaction() as transaction:
@@ -98,15 +88,14 @@ def _reads_stay_at_the_start(stage: Stage) -> None:
         )
 
 
-@fact(
-    "transaction.first-committer",
-    "Of two overlapping transactions that write one sorted row, the second commit is refused with "
-    "code 1700, and none of its rows is there.",
-    "The ledger row would not fence a second driver or a late commit. Batches could be written twice. "
-    "Do not use the package on this cluster.",
-    source=_STORE,
-)
+@fact("transaction.first-committer", source=_STORE)
 def _first_committer_wins(stage: Stage) -> str:
+    """Of two overlapping transactions that write one sorted row, the second commit is refused with code 1700,
+    and none of its rows is there.
+
+    The ledger row would not fence a second driver or a late commit. Batches could be written twice. Do not
+    use the package on this cluster.
+    """
     offset = stage.end("log")
     rows, log = stage.path("rows"), stage.path("log")
     with stage.transaction(0) as loser, stage.transaction(1) as winner:
@@ -124,13 +113,12 @@ def _first_committer_wins(stage: Stage) -> str:
     return f"1700 is at depth {refusal.codes.index(_CONFLICT)} of the error"
 
 
-@fact(
-    "transaction.plain-writes",
-    "A plain insert into a row refuses a transaction that began before it and writes the same row.",
-    "An offset that somebody moves by hand during a batch would be overwritten silently.",
-    source=_STORE,
-)
+@fact("transaction.plain-writes", source=_STORE)
 def _plain_writes_conflict(stage: Stage) -> None:
+    """A plain insert into a row refuses a transaction that began before it and writes the same row.
+
+    An offset that somebody moves by hand during a batch would be overwritten silently.
+    """
     with stage.transaction() as transaction:
         transaction.insert(stage.path("rows"), [{"k": "plain", "v": "x"}])
         stage.insert("rows", {"k": "plain", "v": "y"})
@@ -140,13 +128,12 @@ def _plain_writes_conflict(stage: Stage) -> None:
         ).require(errors.ConflictError, _CONFLICT)
 
 
-@fact(
-    "transaction.appends",
-    "Appends of overlapping transactions both commit. The rows of each stay together and in order.",
-    "Two queries could not write to one ordered table, or the rows of a batch would lose their order.",
-    source="user guide: ordered dynamic tables",
-)
+@fact("transaction.appends", source="user guide: ordered dynamic tables")
 def _appends_never_conflict(stage: Stage) -> None:
+    """Appends of overlapping transactions both commit. The rows of each stay together and in order.
+
+    Two queries could not write to one ordered table, or the rows of a batch would lose their order.
+    """
     offset = stage.end("log")
     log = stage.path("log")
     with stage.transaction(0) as first, stage.transaction(1) as second:
@@ -163,14 +150,12 @@ def _appends_never_conflict(stage: Stage) -> None:
     expect(found in {"abdc", "cabd"}, f"the rows of two transactions are mixed: {found}")
 
 
-@fact(
-    "transaction.connections",
-    "Rows sent over several connections to one proxy belong to one transaction.",
-    "Start the sink with connections=1.",
-    parts=(Part.TRANSACTIONAL,),
-    source=_POOL,
-)
+@fact("transaction.connections", parts=(Part.TRANSACTIONAL,), source=_POOL)
 def _several_connections(stage: Stage) -> None:
+    """Rows sent over several connections to one proxy belong to one transaction.
+
+    Start the sink with connections=1.
+    """
     with stage.transaction(0, 1) as transaction:
         transaction.side_by_side(
             [
@@ -185,14 +170,13 @@ def _several_connections(stage: Stage) -> None:
     )
 
 
-@fact(
-    "transaction.ended",
-    "A commit that is sent again is refused with a code that leaves its outcome open.",
-    "After a lost answer the sink asks the ledger only if the error leaves the outcome open. With "
-    "another code it would stop, or repeat a batch that is already written.",
-    source=_POOL,
-)
+@fact("transaction.ended", source=_POOL)
 def _ended_is_not_found(stage: Stage) -> str:
+    """A commit that is sent again is refused with a code that leaves its outcome open.
+
+    After a lost answer the sink asks the ledger only if the error leaves the outcome open. With another code
+    it would stop, or repeat a batch that is already written.
+    """
     pinned = stage.connection.pinned()
     with stage.transaction() as transaction:
         transaction.insert(stage.path("rows"), [{"k": "twice", "v": "x"}])
@@ -203,16 +187,15 @@ def _ended_is_not_found(stage: Stage) -> str:
     return refusal.require(errors.CommitOutcomeUnknownError)
 
 
-@fact(
-    "transaction.lease",
-    "A transaction with a lease of 30 s survives 5 s without a request and then commits. One with a "
-    "lease of 1 s does not survive them.",
-    "If the first is lost: big batches fail with TransactionLostError. Lower dyn_batch_size, or raise "
-    "max_transaction_timeout of the tablet nodes. If the second survives: leases are not what the "
-    "client asks for, and abandoned transactions stay longer. That costs nothing else.",
-    source="yt/yt/server/node/tablet_node/config.cpp",
-)
+@fact("transaction.lease", source="yt/yt/server/node/tablet_node/config.cpp")
 def _lease(stage: Stage) -> None:
+    """A transaction with a lease of 30 s survives 5 s without a request and then commits. One with a lease of
+    1 s does not survive them.
+
+    If the first is lost: big batches fail with TransactionLostError. Lower dyn_batch_size, or raise
+    max_transaction_timeout of the tablet nodes. If the second survives: leases are not what the client asks
+    for, and abandoned transactions stay longer. That costs nothing else.
+    """
     rows = stage.path("rows")
     with stage.transaction(0) as patient, stage.transaction(1, lease=_SHORT_LEASE) as impatient:
         for transaction, key in ((patient, "patient"), (impatient, "impatient")):
@@ -227,14 +210,13 @@ def _lease(stage: Stage) -> None:
     expect(stage.rows("rows", "impatient") == [None], "the row of an expired transaction is there")
 
 
-@fact(
-    "transaction.row-limit",
-    "One transaction may write 100 000 rows to a tablet, and one more is refused with code 1717.",
-    "If 100 000 rows are refused, set rows_per_tablet_limit of the sink to the cluster's "
-    "max_rows_per_transaction. Until then, big batches fail with BatchTooLargeError at the commit.",
-    source="yt/yt/server/node/tablet_node/config.cpp",
-)
+@fact("transaction.row-limit", source="yt/yt/server/node/tablet_node/config.cpp")
 def _row_limit(stage: Stage) -> str:
+    """One transaction may write 100 000 rows to a tablet, and one more is refused with code 1717.
+
+    If 100 000 rows are refused, set rows_per_tablet_limit of the sink to the cluster's
+    max_rows_per_transaction. Until then, big batches fail with BatchTooLargeError at the commit.
+    """
     path = stage.path("narrow")
     frame = pa.schema([("n", pa.int64())])
     table = TableSchema.from_yt([{"name": "n", "type": "int64"}])
@@ -259,14 +241,14 @@ def _row_limit(stage: Stage) -> str:
     return f"{ROWS_PER_TABLET_LIMIT} rows fit, one more is refused with 1717"
 
 
-@fact(
-    "transaction.wrong-value",
-    "A value of a wrong type is refused with code 307, and nothing is written.",
-    "The sink compares schemas before the first row. Without this second check, a schema that changes "
-    "during a query could let wrong values in.",
-    source=_NATIVE,
-)
+@fact("transaction.wrong-value", source=_NATIVE)
 def _wrong_value(stage: Stage) -> None:
+    """A value of a wrong type is refused with code 307, and nothing is written.
+
+    The sink compares schemas before the first row. Without this second check, a schema that changes during a
+    query could let wrong values in.
+    """
+
     def write() -> None:
         with stage.transaction() as transaction:
             transaction.insert(stage.path("rows"), [{"k": "wrong", "n": "text", "v": "x"}])
@@ -278,13 +260,12 @@ def _wrong_value(stage: Stage) -> None:
     expect(stage.rows("rows", "wrong") == [None], "the refused row is there")
 
 
-@fact(
-    "transaction.unmounted",
-    "A commit into a table that was unmounted is refused with an error that the package retries.",
-    "The query would stop when a table is unmounted for maintenance. It loses nothing: start it again.",
-    source="yt/yt/ytlib/api/native/tablet_helpers.cpp",
-)
+@fact("transaction.unmounted", source="yt/yt/ytlib/api/native/tablet_helpers.cpp")
 def _unmounted(stage: Stage) -> str:
+    """A commit into a table that was unmounted is refused with an error that the package retries.
+
+    The query would stop when a table is unmounted for maintenance. It loses nothing: start it again.
+    """
     with stage.transaction() as transaction:
         transaction.insert(stage.path("remounted"), [{"k": "unmounted", "v": "x"}])
         stage.unmount("remounted")
@@ -293,16 +274,15 @@ def _unmounted(stage: Stage) -> str:
     return refusal.require(errors.TransientError)
 
 
-@fact(
-    "transaction.remount",
-    "A remount between write and commit refuses the commit. So does a row whose history was flushed "
-    "after the start of the transaction. Both errors are retried.",
-    "If one was committed: after a remount, of two overlapping writers both could win. Stop queries "
-    "before you unmount the ledger. If one was refused in another way: the query stops. Start it again.",
-    source="yt/yt/server/node/tablet_node/sorted_chunk_store.cpp",
-)
+@fact("transaction.remount", source="yt/yt/server/node/tablet_node/sorted_chunk_store.cpp")
 def _remount(stage: Stage) -> str:
-    """An unmount in between, a remount in between, and conflicts that a remount has flushed."""
+    """A remount between write and commit refuses the commit. So does a row whose history was flushed after
+    the start of the transaction. Both errors are retried.
+
+    If one was committed: after a remount, of two overlapping writers both could win. Stop queries before you
+    unmount the ledger. If one was refused in another way: the query stops. Start it again.
+    """
+    # An unmount in between, a remount in between, and conflicts that a remount has flushed.
     names = ("remounted", "remounted-log")
     with stage.transaction(0) as early, stage.transaction(1) as writing:
         writing.insert(stage.path("remounted"), [{"k": "a", "v": "x"}])
