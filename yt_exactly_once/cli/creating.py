@@ -7,14 +7,7 @@ from typing import Any
 
 import click
 
-from yt_exactly_once.cli.options import (
-    ClusterOptions,
-    cluster_options,
-    flag,
-    mode_option,
-    option,
-    several,
-)
+from yt_exactly_once.cli import options
 from yt_exactly_once.cli.output import print_json
 from yt_exactly_once.config import DeliveryMode
 
@@ -27,9 +20,9 @@ from yt_exactly_once.config import DeliveryMode
     default=True,
     help="Whether the queue must keep rows until this consumer has passed them.",
 )
-@cluster_options
+@options.cluster_options
 def create_consumer(
-    path: str, queue: str, cluster: ClusterOptions, *, vital: bool, as_json: bool
+    path: str, queue: str, cluster: options.ClusterOptions, *, vital: bool, as_json: bool
 ) -> None:
     """Create and mount a consumer at PATH, and register it for QUEUE.
 
@@ -48,26 +41,26 @@ def create_consumer(
 
 @click.command("create-ledger")
 @click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
-@mode_option("Of the sink: idempotent mode keeps a producer table, too.")
-@option("--ledger", "PATH", "Of the ledger.  [default: as the sink's]")
-@option("--producer", "PATH", "Of the producer table.  [default: as the sink's]")
-@option("--dead-letter", "PATH", "Of the dead-letter table, if one is used.")
-@several("--writer writers", "SUBJECT", "User or group that runs the query", required=True)
-@several("--reader readers", "SUBJECT", "User or group that looks at the query")
-@option(
+@options.mode_option("Of the sink: idempotent mode keeps a producer table, too.")
+@options.option("--ledger", "PATH", "Of the ledger.  [default: as the sink's]")
+@options.option("--producer", "PATH", "Of the producer table.  [default: as the sink's]")
+@options.option("--dead-letter", "PATH", "Of the dead-letter table, if one is used.")
+@options.several("--writer writers", "SUBJECT", "User or group that runs the query", required=True)
+@options.several("--reader readers", "SUBJECT", "User or group that looks at the query")
+@options.option(
     "--operator operators",
     "SUBJECT",
     "User or group that mounts, repairs and removes the tables; may be repeated.  "
     "[default: the user of the token]",
     multiple=True,
 )
-@cluster_options
+@options.cluster_options
 def create_ledger(
     mode: str,
     writers: tuple[str, ...],
     readers: tuple[str, ...],
     operators: tuple[str, ...],
-    cluster: ClusterOptions,
+    cluster: options.ClusterOptions,
     *,
     as_json: bool,
     **tables: Any,
@@ -98,8 +91,10 @@ def create_ledger(
 
 def _like(command: Any) -> Any:
     """Add `--like` and `--schema`, the two ways to name columns."""
-    like = option("--like", "PATH", "With the columns of a queue or of another dynamic table.")
-    schema = option(
+    like = options.option(
+        "--like", "PATH", "With the columns of a queue or of another dynamic table."
+    )
+    schema = options.option(
         "--schema",
         "TEXT",
         "With the columns of a DataFrame: the JSON of schema.json(), a list such as "
@@ -108,7 +103,9 @@ def _like(command: Any) -> Any:
     return like(schema(command))
 
 
-def _opened(cluster: ClusterOptions, like: str | None, schema: str | None) -> tuple[Any, Any, Any]:
+def _opened(
+    cluster: options.ClusterOptions, like: str | None, schema: str | None
+) -> tuple[Any, Any, Any]:
     """Return a connection, the columns, and the key that they bring."""
     if (like is None) == (schema is None):
         raise click.UsageError("Give one of --like and --schema")
@@ -130,14 +127,14 @@ def _tell(path: str, *, created: bool, as_json: bool) -> None:
 @click.command("create-queue")
 @click.argument("path")
 @_like
-@option("--partitions", "N", "Number of partitions.", type=int, default=1)
-@flag("--auto-trim", "Let the cluster trim what all vital consumers have read.")
-@cluster_options
+@options.option("--partitions", "N", "Number of partitions.", type=int, default=1)
+@options.flag("--auto-trim", "Let the cluster trim what all vital consumers have read.")
+@options.cluster_options
 def create_queue(
     path: str,
     like: str | None,
     schema: str | None,
-    cluster: ClusterOptions,
+    cluster: options.ClusterOptions,
     *,
     as_json: bool,
     **wanted: Any,
@@ -158,16 +155,16 @@ def create_queue(
 @click.command("create-table")
 @click.argument("path")
 @_like
-@several("--key keys", "COLUMN", "A key column")
-@option("--tablets", "N", "Number of tablets.  [default: 1]", type=int)
-@flag(
+@options.several("--key keys", "COLUMN", "A key column")
+@options.option("--tablets", "N", "Number of tablets.  [default: 1]", type=int)
+@options.flag(
     "--service-columns",
     "With the columns that say where a row came from, for audit by source. The source fills them with "
     "include_service_columns=true and include_queue_path=true.",
 )
-@option("--bundle", "NAME", "Tablet cell bundle.  [default: that of the folder]")
-@option("--medium", "NAME", "Primary medium.  [default: that of the folder]")
-@cluster_options
+@options.option("--bundle", "NAME", "Tablet cell bundle.  [default: that of the folder]")
+@options.option("--medium", "NAME", "Primary medium.  [default: that of the folder]")
+@options.cluster_options
 def create_table(
     path: str,
     like: str | None,
@@ -176,7 +173,7 @@ def create_table(
     tablets: int | None,
     bundle: str | None,
     medium: str | None,
-    cluster: ClusterOptions,
+    cluster: options.ClusterOptions,
     *,
     service_columns: bool,
     as_json: bool,

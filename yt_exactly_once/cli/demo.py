@@ -8,15 +8,8 @@ from typing import Any
 
 import click
 
+from yt_exactly_once.cli import options
 from yt_exactly_once.cli.extras import require_extra
-from yt_exactly_once.cli.options import (
-    backend_option,
-    file_option,
-    flag,
-    json_option,
-    mode_option,
-    option,
-)
 from yt_exactly_once.cli.output import ExitCode, ended_by_sigterm, print_json, require_folder
 from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.operations.view import console
@@ -25,17 +18,21 @@ _LARGEST_SEED = 2**31
 
 
 @click.command("demo")
-@option("--rows", "N", "Load the first N flights.  [default: all]", type=click.IntRange(min=1))
-@option("--kills", "K", "Number of kills.", type=click.IntRange(min=0), default=5)
-@option("--seed", "S", "Seed of the random moments of the kills.", type=int)
-@file_option(
+@options.option(
+    "--rows", "N", "Load the first N flights.  [default: all]", type=click.IntRange(min=1)
+)
+@options.option("--kills", "K", "Number of kills.", type=click.IntRange(min=0), default=5)
+@options.option("--seed", "S", "Seed of the random moments of the kills.", type=int)
+@options.file_option(
     "--data-dir", "New directory for all files, which is kept.  [default: a temporary one]", "D"
 )
-@mode_option("Delivery mode of the sinks.")
-@backend_option("Protocol of sources and sinks; rpc needs ytsaurus-rpc-driver.")
-@flag("--watch", "Show the queries live, kills included.")
-@file_option("--report", "Write an HTML page with a time line.  [default with --watch: demo.html]")
-@json_option
+@options.mode_option("Delivery mode of the sinks.")
+@options.backend_option("Protocol of sources and sinks; rpc needs ytsaurus-rpc-driver.")
+@options.flag("--watch", "Show the queries live, kills included.")
+@options.file_option(
+    "--report", "Write an HTML page with a time line.  [default with --watch: demo.html]"
+)
+@options.json_option
 def command(
     seed: int | None,
     data_dir: Path | None,

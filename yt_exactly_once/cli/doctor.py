@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from yt_exactly_once.cli.options import (
-    ClusterOptions,
-    cluster_options,
-    file_option,
-    mode_option,
-    option,
-    several,
-)
+from yt_exactly_once.cli import options
 from yt_exactly_once.cli.output import ExitCode, print_json
 from yt_exactly_once.config import ROWS_PER_TABLET_LIMIT, DeliveryMode
 from yt_exactly_once.operations.view import console
@@ -33,53 +26,53 @@ _COLOURS = {
 
 
 @click.command("doctor")
-@several("--queue queues", "PATH", "Queue")
-@option(
+@options.several("--queue queues", "PATH", "Queue")
+@options.option(
     "--consumer consumers",
     "PATH",
     "Consumer: one for all queues, or one per queue in their order.",
     multiple=True,
 )
-@several("--target targets", "PATH", "Target")
-@mode_option("Delivery mode of the sink.")
-@option("--ledger", "PATH", "ledger_path of the sink.  [default: beside the target]")
-@option("--producer", "PATH", "producer_path of the sink.  [default: beside the target]")
-@option("--dead-letter", "PATH", "dead_letter_path of the sink.")
-@option(
+@options.several("--target targets", "PATH", "Target")
+@options.mode_option("Delivery mode of the sink.")
+@options.option("--ledger", "PATH", "ledger_path of the sink.  [default: beside the target]")
+@options.option("--producer", "PATH", "producer_path of the sink.  [default: beside the target]")
+@options.option("--dead-letter", "PATH", "dead_letter_path of the sink.")
+@options.option(
     "--checkpoint",
     "LOCATION",
     "checkpointLocation of the query: a path, or a URL of hdfs:, s3a: or yt:.",
 )
-@option(
+@options.option(
     "--schema",
     "TEXT",
     "Columns that the sink writes, compared with each target: the JSON of schema.json(), a list "
     "such as 'id bigint, name string', or @FILE with either.",
 )
-@option("--max-rows-per-partition", "N", "The option of the source.", type=int)
-@option(
+@options.option("--max-rows-per-partition", "N", "The option of the source.", type=int)
+@options.option(
     "--rows-per-tablet",
     "N",
     "rows_per_tablet_limit of the sink.",
     type=int,
     default=ROWS_PER_TABLET_LIMIT,
 )
-@option(
+@options.option(
     "--conf settings",
     "NAME=VALUE",
     "A setting of Spark, as for spark-submit; may be repeated. It comes before those of files.",
     multiple=True,
 )
-@file_option(
+@options.file_option(
     "--spark-defaults",
     "Settings of Spark.  [default: spark-defaults.conf of SPARK_CONF_DIR or SPARK_HOME]",
 )
-@option(
+@options.option(
     "--spark-ui",
     "URL",
     "The UI of a running driver: its settings, and what failed tasks say of the executors' Python.",
 )
-@cluster_options
+@options.cluster_options
 def command(
     queues: tuple[str, ...],
     consumers: tuple[str, ...],
@@ -89,7 +82,7 @@ def command(
     settings: tuple[str, ...],
     spark_defaults: Path | None,
     spark_ui: str | None,
-    cluster: ClusterOptions,
+    cluster: options.ClusterOptions,
     *,
     as_json: bool,
     **known: Any,

@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from yt_exactly_once.cli.options import (
-    ClusterOptions,
-    accepting,
-    cluster_options,
-    flag,
-    option,
-    query_option,
-)
+from yt_exactly_once.cli import options
 from yt_exactly_once.cli.output import ExitCode, print_json
 from yt_exactly_once.operations.view import console, shown
 
@@ -55,7 +48,7 @@ def _moving(direction: Direction, how: str) -> click.Command:
     @click.command(direction, help=_EXPLAINED.format(how))
     @click.argument("consumer")
     @click.argument("queue")
-    @option(
+    @options.option(
         "--to",
         "PLACE",
         "ledger: after the last row that the query has committed. Or an offset, earliest, latest, "
@@ -63,39 +56,39 @@ def _moving(direction: Direction, how: str) -> click.Command:
         type=_place,
         required=True,
     )
-    @option(
+    @options.option(
         "--partition partitions",
         "N",
         "Only this partition; may be repeated.  [default: all]",
         type=int,
         multiple=True,
     )
-    @option(
+    @options.option(
         "--ledger ledgers",
         "PATH",
         "Where to look for queries that use the consumer: ledgers, targets or folders.  "
         "[default: //home]",
         multiple=True,
     )
-    @flag("--dry-run", "Only say what would happen.")
-    @flag("--force", "Do not check whether a query is running.")
-    @flag("--yes", "Do not ask.")
-    @option(
+    @options.flag("--dry-run", "Only say what would happen.")
+    @options.flag("--force", "Do not check whether a query is running.")
+    @options.flag("--yes", "Do not ask.")
+    @options.option(
         "--wait",
         "S",
         "Seconds between two looks at consumer and ledgers.",
         type=click.FloatRange(min=0),
         default=5.0,
     )
-    @option(
+    @options.option(
         "--quiet",
         "S",
         "Seconds that must have passed since the last batch of each query.",
         type=click.FloatRange(min=0),
         default=60.0,
     )
-    @accepting
-    @cluster_options
+    @options.accepting
+    @options.cluster_options
     def run(
         consumer: str,
         queue: str,
@@ -106,7 +99,7 @@ def _moving(direction: Direction, how: str) -> click.Command:
         quiet: float,
         accept_repeated: int,
         accept_lost: int,
-        cluster: ClusterOptions,
+        cluster: options.ClusterOptions,
         *,
         dry_run: bool,
         force: bool,
@@ -175,20 +168,20 @@ skip = _moving(
 
 @click.command("repair")
 @click.argument("paths", nargs=-1, required=True)
-@query_option
-@flag(
+@options.query_option
+@options.flag(
     "--new-checkpoint",
     "The checkpoint is lost: the query will start with a new one, after the last row of its ledger.",
 )
-@flag("--apply is_applied", "Do it.  [default: only say it]")
-@accepting
-@cluster_options
+@options.flag("--apply is_applied", "Do it.  [default: only say it]")
+@options.accepting
+@options.cluster_options
 def repair(
     paths: tuple[str, ...],
     query: str | None,
     accept_repeated: int,
     accept_lost: int,
-    cluster: ClusterOptions,
+    cluster: options.ClusterOptions,
     *,
     new_checkpoint: bool,
     is_applied: bool,

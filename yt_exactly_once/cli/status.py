@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from yt_exactly_once.cli.options import (
-    ClusterOptions,
-    cluster_options,
-    file_option,
-    flag,
-    option,
-    query_option,
-)
+from yt_exactly_once.cli import options
 from yt_exactly_once.cli.output import ExitCode, print_json, require_folder
 from yt_exactly_once.operations.view import console, remarks, rendered
 
@@ -29,34 +22,34 @@ if TYPE_CHECKING:
 
 @click.command("status")
 @click.argument("paths", nargs=-1)
-@query_option
-@flag("--partitions", "Show every partition of every queue.")
-@flag("--watch", "Show a live view until Ctrl-C.")
-@option(
+@options.query_option
+@options.flag("--partitions", "Show every partition of every queue.")
+@options.flag("--watch", "Show a live view until Ctrl-C.")
+@options.option(
     "--every",
     "S",
     "With --watch: seconds between two looks.",
     type=click.FloatRange(min=0.1),
     default=2.0,
 )
-@option(
+@options.option(
     "--for duration", "S", "With --watch: end after so many seconds.", type=click.FloatRange(min=0)
 )
-@file_option(
+@options.file_option(
     "--report", "Write an HTML page; with --watch it has a time line of all that was seen."
 )
-@flag(
+@options.flag(
     "--check is_checked",
     "For programs: the exit code is 1 if anything is wrong, in the last look of --watch.",
 )
-@cluster_options
+@options.cluster_options
 def command(
     paths: tuple[str, ...],
     query: str | None,
     every: float,
     duration: float | None,
     report: Path | None,
-    cluster: ClusterOptions,
+    cluster: options.ClusterOptions,
     *,
     partitions: bool,
     watch: bool,

@@ -20,17 +20,10 @@ from yt_exactly_once.codec.types import scalar_of
 from yt_exactly_once.commit.entry import LEDGER_MARK, LEDGER_SCHEMA, LEDGER_VERSION
 from yt_exactly_once.config import ClusterConfig, check_path, check_positive
 from yt_exactly_once.errors import ConfigError, SchemaMismatchError, TableError, TableNotFoundError
+from yt_exactly_once.ytsaurus import tables
 from yt_exactly_once.ytsaurus.browsing import attributes_of, registration, user_of
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.queues import RemoteQueue, register_consumer
-from yt_exactly_once.ytsaurus.tables import (
-    TableInfo,
-    describe_table,
-    ensure_object,
-    ensure_table,
-    set_attribute,
-    unsigned,
-)
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -106,20 +99,20 @@ def create_table(
         ClusterConfig.resolve(proxy, token, client_config=dict(client_config or {}))
     )
     try:
-        _require_fit(describe_table(connection, path), columns, frame)
+        _require_fit(tables.describe_table(connection, path), columns, frame)
     except TableNotFoundError:
-        created = ensure_table(connection, path, columns, {**(attributes or {}), **shape})
+        created = tables.ensure_table(connection, path, columns, {**(attributes or {}), **shape})
         # Another client may have been faster.
-        _require_fit(describe_table(connection, path), columns, frame)
+        _require_fit(tables.describe_table(connection, path), columns, frame)
         return created
-    ensure_table(connection, path, columns, {})
+    tables.ensure_table(connection, path, columns, {})
     return False
 
 
 def schema_like(connection: Connection, path: str) -> tuple[list[dict[str, Any]], list[str]]:
     """Return columns and key of a dynamic table; raise `TableError` if there is none, or it is static."""
     check_path(path, "path")
-    info = describe_table(connection, path)
+    info = tables.describe_table(connection, path)
     return info.schema, [column["name"] for column in info.schema if column.get("sort_order")]
 
 
@@ -175,14 +168,16 @@ def _pivot(key: Sequence[Any], key_columns: Sequence[schemas.ColumnSchema]) -> l
     """Return a first key as the cluster wants it, which distinguishes signed from unsigned numbers."""
     scalars = [scalar_of(column.type) for column in key_columns]
     return [
-        unsigned(value)
+        tables.unsigned(value)
         if isinstance(value, int) and kind and kind.is_integer and kind.is_unsigned
         else value
         for value, kind in zip(key, scalars, strict=False)
     ]
 
 
-def _require_fit(info: TableInfo, columns: Sequence[Mapping[str, Any]], frame: pa.Schema) -> None:
+def _require_fit(
+    info: tables.TableInfo, columns: Sequence[Mapping[str, Any]], frame: pa.Schema
+) -> None:
     have, want = schemas.TableSchema.from_yt(info.schema), schemas.TableSchema.from_yt(columns)
     keys = [column.name for column in have.key_columns if column.writable]
     wanted = [column.name for column in want.key_columns if column.writable]
@@ -261,7 +256,7 @@ def create_consumer(
             remedy="Choose another path",
             path=path,
         )
-    ensure_object(connection, "queue_consumer", path)
+    tables.ensure_object(connection, "queue_consumer", path)
     known = registration(connection, queue, path)
     if known is not None and bool(known["vital"]) == vital:
         return found is None, False
@@ -306,12 +301,12 @@ def create_own_tables(
     created = {}
     for name, path in subject.kept.items():
         if name == "producer table":
-            created[path] = ensure_object(connection, "queue_producer", path, rights)
+            created[path] = tables.ensure_object(connection, "queue_producer", path, rights)
         elif name == "ledger":
-            created[path] = ensure_table(connection, path, LEDGER_SCHEMA, marked)
+            created[path] = tables.ensure_table(connection, path, LEDGER_SCHEMA, marked)
         else:
-            created[path] = ensure_table(connection, path, REJECT_SCHEMA, rights)
+            created[path] = tables.ensure_table(connection, path, REJECT_SCHEMA, rights)
         if not created[path]:
             for attribute, value in rights.items():
-                set_attribute(connection, path, attribute, value)
+                tables.set_attribute(connection, path, attribute, value)
     return created

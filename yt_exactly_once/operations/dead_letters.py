@@ -17,17 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from yt_exactly_once.codec import schema as schemas
 from yt_exactly_once.codec.rejects import REJECT_SCHEMA, find_faults
 from yt_exactly_once.codec.row_hash import added, row_hashes
 from yt_exactly_once.codec.rows import WireFormat, encode, row_fragments
-from yt_exactly_once.codec.schema import (
-    SOURCE_QUEUE_COLUMN,
-    SOURCE_ROW_COLUMN,
-    SOURCE_TABLET_COLUMN,
-    TableSchema,
-    arrow_schema_of,
-    check_frame,
-)
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.commit.entry import LETTERS_PREFIX, LedgerEntry, Tally, Written
 from yt_exactly_once.config import DeliveryMode
@@ -44,7 +37,11 @@ if TYPE_CHECKING:
 ROWS_PER_COMMIT = 10_000
 """Letters that one transaction replays."""
 
-_SOURCE = {SOURCE_QUEUE_COLUMN: 0, SOURCE_TABLET_COLUMN: 1, SOURCE_ROW_COLUMN: 2}
+_SOURCE = {
+    schemas.SOURCE_QUEUE_COLUMN: 0,
+    schemas.SOURCE_TABLET_COLUMN: 1,
+    schemas.SOURCE_ROW_COLUMN: 2,
+}
 _ABOUT = ("query_id", "batch_id", "target", "column", "reason")
 
 
@@ -110,13 +107,13 @@ class Target:
     def __init__(self, connection: Connection, path: str, binary: Collection[str] = ()) -> None:
         self.info = describe_table(connection, path)
         self.info.require_mounted()
-        table = TableSchema.from_yt(self.info.schema)
+        table = schemas.TableSchema.from_yt(self.info.schema)
         columns = [column for column in table.writable_columns if not column.name.startswith("$")]
         self._frame = pa.schema(
             pa.field(field.name, pa.binary() if field.name in binary else field.type)
-            for field in arrow_schema_of(TableSchema(tuple(columns)))
+            for field in schemas.arrow_schema_of(schemas.TableSchema(tuple(columns)))
         )
-        self.plan = check_frame(self._frame, table, target=path, sorted=self.info.is_sorted)
+        self.plan = schemas.check_frame(self._frame, table, target=path, sorted=self.info.is_sorted)
 
     def rows(self, letters: Sequence[Letter]) -> pa.RecordBatch:
         """Return the rows of letters as they are written; raise `_UnfitError` if one cannot be."""
@@ -199,8 +196,8 @@ def read_letters(connection: Connection, path: str) -> list[Letter]:
     require_columns(info, REJECT_SCHEMA, "a dead-letter table", TableError, remedy)
     info.require_mounted()
     names = [str(column["name"]) for column in REJECT_SCHEMA if column["name"][0] != "$"]
-    table = TableSchema.from_yt([one for one in info.schema if one["name"] in names])
-    schema, reader = placed(arrow_schema_of(table)), RangeReader(connection)
+    table = schemas.TableSchema.from_yt([one for one in info.schema if one["name"] in names])
+    schema, reader = placed(schemas.arrow_schema_of(table)), RangeReader(connection)
     found = []
     for tablet, bound in enumerate(RemoteQueue(connection, path).state().partitions):
         for rows in reader.rows(info, schema, tablet, bound.lower, bound.upper):

@@ -19,14 +19,8 @@ from yt_exactly_once.codec.rows import decode
 from yt_exactly_once.codec.schema import TIMESTAMP_COLUMN
 from yt_exactly_once.commit.entry import LedgerEntry, PartitionOffset, SourceKey
 from yt_exactly_once.errors import ExactlyOnceError
-from yt_exactly_once.operations.ledgers import (
-    LedgerRow,
-    age_seconds,
-    find_ledgers,
-    read_ledger,
-    read_ledgers,
-    rival,
-)
+from yt_exactly_once.operations import ledgers
+from yt_exactly_once.operations.ledgers import LedgerRow
 from yt_exactly_once.operations.query_status import (
     PartitionStatus,
     QueryStatus,
@@ -60,17 +54,17 @@ def status(connection: Connection, paths: Sequence[str] = ()) -> list[QueryStatu
 
     What cannot be read of a query is a `problem`. If there are ledgers, and none can be read, that is raised.
     """
-    found, unread = look(connection, find_ledgers(connection, paths))
+    found, unread = look(connection, ledgers.find_ledgers(connection, paths))
     if unread and not found:
         raise next(iter(unread.values()))
     return found
 
 
 def look(
-    connection: Connection, ledgers: Sequence[str], *, query: str | None = None
+    connection: Connection, paths: Sequence[str], *, query: str | None = None
 ) -> tuple[list[QueryStatus], dict[str, ExactlyOnceError]]:
     """Return the same as `status`, of queries with such an id, and why ledgers cannot be read, by path."""
-    rows, unread = read_ledgers(connection, ledgers)
+    rows, unread = ledgers.read_ledgers(connection, paths)
     wanted = [row for row in rows if row.entry.query_id.startswith(query or "")]
     return statuses(connection, wanted), unread
 
@@ -225,12 +219,12 @@ def _query(
     queues = [_queue(facts, row, source, parts) for source, parts in sources.items()]
     # The query itself may have moved a consumer after its entry was read.
     if any(map(_stray, queues)) and entry.transaction_id in {
-        one.entry.transaction_id for one in read_ledger(connection, row.ledger)
+        one.entry.transaction_id for one in ledgers.read_ledger(connection, row.ledger)
     }:
         queues = [_with_mover(connection, queue, row, rows) for queue in queues]
     return QueryStatus(
         row,
-        age_seconds(entry),
+        ledgers.age_seconds(entry),
         targets=tuple(
             _target(facts, one) for one in sorted(group, key=lambda one: one.entry.target)
         ),
@@ -246,7 +240,7 @@ def _with_mover(
     where = _stray(queue)
     if queue.problem or not where:
         return queue
-    other = rival(connection, row, queue.path, queue.consumer or "", rows)
+    other = ledgers.rival(connection, row, queue.path, queue.consumer or "", rows)
     if other is None:
         cause = "it was removed, or another query or a person moved it, or the function left a batch out"
         return replace(queue, problem=f"{where}: {cause}. Run: {row.repair}")
