@@ -139,9 +139,10 @@ def test_tools_know_that_a_job_is_no_query(save, cluster, ordered, faults, tmp_p
             save(ordered, **IN_PARTS)
         (one,) = status(connection, [f"{ordered}_ledger"])
         assert (one.name, one.entry.batch_id, bool(one.problems)) == ("backfill", 1, not done)
-        (told,) = queries.examine(subject, connection)
+        rows = queries.rows_of_targets(subject, connection)
+        (told,) = queries.examine(subject, connection, rows)
         assert look in told.what
-        (begins,) = checkpoint.examine(subject, connection)
+        (begins,) = checkpoint.examine(subject, connection, rows)
         assert begins.what.endswith("the query begins")
         (judged,) = judge_entries(connection, f"{ordered}_ledger")
         assert (judged.use, judged.why) == (Use.IN_USE, "its job may be repeated")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from yt_exactly_once import advice
 from yt_exactly_once.commit.notes import FOLDER, Note, NoteKind, digest_of_path, lack_notes
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.operations.doctor.queries import rows_of_targets
 from yt_exactly_once.operations.doctor.subject import Finding, Subject, note, ok, problem, warning
 from yt_exactly_once.spark.query.offset_log import QueueOffset
 from yt_exactly_once.spark.storage import open_storage, shown
@@ -24,14 +23,16 @@ _CHECK = "checkpoint"
 _RESTORE = "Restore the whole checkpoint from its newest copy"
 
 
-def examine(subject: Subject, connection: Connection) -> Iterator[Finding]:
+def examine(
+    subject: Subject, connection: Connection, rows: Sequence[LedgerRow]
+) -> Iterator[Finding]:
     """Compare the files of a checkpoint with each other and with the ledger."""
     if subject.checkpoint is None:
         return
     files, place = open_storage(subject.checkpoint, connection), shown(subject.checkpoint)
     offsets, commits = _numbers(files, "offsets"), _numbers(files, "commits")
     # A batch job, such as the backfill in front of a stream, has no checkpoint.
-    rows = [row for row in rows_of_targets(subject, connection) if not row.entry.application]
+    rows = [row for row in rows if not row.entry.application]
     if not files.exists("metadata"):
         yield _without_metadata(place, rows, is_used=bool(offsets or commits))
         return

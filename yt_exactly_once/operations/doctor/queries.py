@@ -22,8 +22,6 @@ from yt_exactly_once.ytsaurus.browsing import attributes_of
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.rows import session_prefix, sessions_of
 
-Commands = dict[tuple[str, str], str]
-
 
 def rows_of_targets(subject: Subject, connection: Connection) -> list[LedgerRow]:
     """Return the entries of all targets, as far as they can be read."""
@@ -36,18 +34,10 @@ def rows_of_targets(subject: Subject, connection: Connection) -> list[LedgerRow]
     return list(found.values())
 
 
-def repair_commands(subject: Subject, connection: Connection) -> Commands:
-    """Return the command that repairs the query of each queue and consumer, as far as ledgers know it."""
-    return {
-        (key[1], key[2]): row.repair
-        for row in rows_of_targets(subject, connection)
-        for key in row.entry.offsets
-    }
-
-
-def examine(subject: Subject, connection: Connection) -> Iterator[Finding]:
+def examine(
+    subject: Subject, connection: Connection, rows: Sequence[LedgerRow]
+) -> Iterator[Finding]:
     """Compare the ledger of each query with its queues and consumers."""
-    rows = rows_of_targets(subject, connection)
     yield from _side_by_side(rows)
     own = {(queue.path, queue.consumer) for queue in subject.queues}
     for one in statuses(connection, rows):
@@ -103,13 +93,14 @@ def _job(one: QueryStatus) -> Finding:
 _SESSIONS = "producer sessions"
 
 
-def examine_sessions(subject: Subject, connection: Connection) -> Iterator[Finding]:
+def examine_sessions(
+    subject: Subject, connection: Connection, rows: Sequence[LedgerRow]
+) -> Iterator[Finding]:
     """Compare the sessions of each query with its ledger entry, whatever mode was given."""
     path = subject.path_of("producer")
     if path is None:
         return
-    for row in rows_of_targets(subject, connection):
-        entry = row.entry
+    for entry in (row.entry for row in rows):
         found = attributes_of(connection, entry.target, ["sorted"])
         if entry.mode != DeliveryMode.IDEMPOTENT or found is None or found["sorted"]:
             continue

@@ -41,16 +41,17 @@ def examine(
         yield from spark_settings.examine(subject, None)
         return
     known: str = user
+    rows = queries.rows_of_targets(subject, connection)
     checks: tuple[tuple[str, Callable[[], Iterator[Finding]]], ...] = (
         ("checkpoint", lambda: checkpoint.examine_source(subject, connection)),
         ("proxies", lambda: cluster.examine_proxies(subject, connection)),
         ("permission", lambda: cluster.examine_permissions(subject, connection, known)),
         ("clock", lambda: cluster.examine_clock(connection)),
         ("bundles", lambda: cluster.examine_bundles(subject, connection)),
-        ("queue", lambda: tables.examine_queues(subject, connection)),
-        ("query", lambda: queries.examine(subject, connection)),
-        ("producer sessions", lambda: queries.examine_sessions(subject, connection)),
-        ("checkpoint", lambda: checkpoint.examine(subject, connection)),
+        ("queue", lambda: tables.examine_queues(subject, connection, rows)),
+        ("query", lambda: queries.examine(subject, connection, rows)),
+        ("producer sessions", lambda: queries.examine_sessions(subject, connection, rows)),
+        ("checkpoint", lambda: checkpoint.examine(subject, connection, rows)),
         ("tables", lambda: tables.examine(subject, connection)),
         ("spark settings", lambda: spark_settings.examine(subject, connection)),
     )

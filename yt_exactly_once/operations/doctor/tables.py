@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from yt_exactly_once import advice
@@ -10,7 +10,6 @@ from yt_exactly_once.codec.rejects import REJECT_SCHEMA
 from yt_exactly_once.codec.schema import TableSchema, check_frame
 from yt_exactly_once.commit.entry import LEDGER_MARK, LEDGER_SCHEMA, require_known_ledger
 from yt_exactly_once.errors import NewerFormatError, SchemaMismatchError, TableError
-from yt_exactly_once.operations.doctor.queries import repair_commands
 from yt_exactly_once.operations.doctor.subject import (
     Finding,
     Subject,
@@ -26,6 +25,7 @@ from yt_exactly_once.ytsaurus.browsing import attributes_of, cluster_of, registr
 from yt_exactly_once.ytsaurus.queues import RemoteQueue, require_consumer
 
 if TYPE_CHECKING:
+    from yt_exactly_once.operations.ledgers import LedgerRow
     from yt_exactly_once.ytsaurus.client import Connection
 
 _WHY = "Rows are written in tablet transactions, and only mounted dynamic tables take part in them"
@@ -203,9 +203,12 @@ def expiring(connection: Connection, path: str) -> float | None:
     return int(found["max_data_ttl"]) / 1000
 
 
-def examine_queues(subject: Subject, connection: Connection) -> Iterator[Finding]:
+def examine_queues(
+    subject: Subject, connection: Connection, rows: Sequence[LedgerRow]
+) -> Iterator[Finding]:
     """Look at each queue and its consumer."""
-    commands = repair_commands(subject, connection)
+    # What repairs the query of each, as far as ledgers know it.
+    commands = {key[1:3]: row.repair for row in rows for key in row.entry.offsets}
     for queue in subject.queues:
         try:
             info = RemoteQueue(connection, queue.path).require_readable()
