@@ -110,13 +110,13 @@ def replay(
     plans = dead_letters.plan_replays(connection, letters, ledger=ledger, binary=binary)
     told = []
     for plan in plans:
-        written = 0
+        target, written = plan.into.info.path, 0
         if is_applied:
             written = dead_letters.replay(connection, plan, overwrite=overwrite)
         unfit = [{"letter": f"{one.tablet}:{one.index}", "why": why} for one, why in plan.unfit]
         told.append(
             {
-                "target": plan.target,
+                "target": target,
                 "fitting": len(plan.fitting),
                 "written": written,
                 "replayed_before": plan.done,
@@ -126,7 +126,7 @@ def replay(
         if not as_json:
             what = f"{written} written" if is_applied else f"{len(plan.fitting)} can be written"
             click.echo(
-                f"{plan.target}: {what}, {plan.done} were replayed before, {len(unfit)} do not fit"
+                f"{target}: {what}, {plan.done} were replayed before, {len(unfit)} do not fit"
             )
             for one in unfit:
                 console().print(f"  {one['letter']}: {one['why']}", soft_wrap=True)

@@ -183,11 +183,6 @@ class Replay:
     unfit: tuple[tuple[Letter, str], ...]
     done: int
 
-    @property
-    def target(self) -> str:
-        """The path of the target."""
-        return self.into.info.path
-
 
 def read_letters(connection: Connection, path: str) -> list[Letter]:
     """Return all letters of a table, in their order; raise `TableError` if it is none, or not mounted."""

@@ -106,13 +106,10 @@ def find_ledgers(connection: Connection, paths: Sequence[str] = ()) -> list[str]
 def _ledger_at(connection: Connection, path: str, attributes: dict[str, Any]) -> str:
     if LEDGER_MARK in attributes:
         return path
-    beside = path + LEDGER_SUFFIX
-    for candidate in (path, beside):
-        try:
+    for candidate in (path, path + LEDGER_SUFFIX):
+        with suppress(LedgerError, errors.TableNotFoundError):
             _require_ledger(connection, candidate)
-        except (LedgerError, errors.TableNotFoundError):
-            continue
-        return candidate
+            return candidate
     # That of a sink with several targets is named after another one.
     return entries_of(connection, path)[0].ledger
 

@@ -92,10 +92,6 @@ _WIDTH, _LEFT, _RIGHT = 900, 120, 32
 _LANE, _LAG_HEIGHT = 46, 160
 _TICKS = 6
 _MINUTE = 60
-_COLOURS = 3
-_DASHES = ("none", "8 4", "2 3", "12 4 2 4")
-"""Of lines; with the colours they distinguish twelve queries."""
-
 _SHAPES = {
     Happening.COMMITTED: "m-2 -10h4v20h-4z",
     Happening.REPLAYED: "m0 -11l-8 18h16z",
@@ -108,7 +104,7 @@ _NAMES = ("batch>", "partition>", "attempts>")
 
 _STYLE = """
 :root { color-scheme: light dark; --committed: #2f86e0; --replayed: #c07a10; --started: #2a9450;
-  --killed: #d8453c; --b: #9a64d0; --c: #0a9488; --line: #8896a555; }
+  --killed: #d8453c; --line: #8896a555; }
 body { margin: 0 auto; padding: 1.5rem; max-width: 60rem; font: 15px/1.5 system-ui, sans-serif; }
 h1 { font-size: 1.5rem; margin: 0; } h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; }
 .verdict { display: inline-block; margin: .75rem 0; padding: .35rem .9rem; border-radius: 1rem;
@@ -121,7 +117,6 @@ svg text { fill: currentColor; font: 12px system-ui, sans-serif; }
 .axis { stroke: var(--line); } polyline { fill: none; stroke-width: 2; }
 .committed { fill: var(--committed); } .replayed { fill: var(--replayed); }
 .started { fill: var(--started); } .killed { stroke: var(--killed); stroke-width: 2; }
-.l0 { stroke: var(--committed); } .l1 { stroke: var(--b); } .l2 { stroke: var(--c); }
 .entry { display: inline-block; margin-right: 1rem; }
 .key { display: inline-block; width: .8rem; height: .8rem; margin-right: .3rem; border-radius: 2px; }
 svg.line { width: 36px; height: 8px; margin-right: .3rem; }
@@ -269,8 +264,8 @@ def _lag(lags: Mapping[str, Sequence[tuple[float, int]]], scale: _Scale) -> str:
         points = [f"{x},{y}" for x, y in places[:1]]
         # Lag falls at once when a batch is committed.
         points += [f"{x},{last} {x},{y}" for (_, last), (x, y) in pairwise(places)]
-        dashes = _DASHES[number // _COLOURS % len(_DASHES)]
-        look = f'class="l{number % _COLOURS}" stroke-dasharray="{dashes}"'
+        # The golden angle keeps the colours of any number of queries apart.
+        look = f'stroke="hsl({number * 137.5 % 360} 65% 50%)"'
         drawn.append(f'<polyline {look} points="{" ".join(points)}"/>')
         keys.append(
             '<span class="entry"><svg class="line" viewBox="0 0 36 8">'
