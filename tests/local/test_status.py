@@ -29,7 +29,7 @@ from yt_exactly_once.operations.query_status import (
     TargetStatus,
 )
 from yt_exactly_once.operations.status import status, statuses
-from yt_exactly_once.operations.view import console, rendered, table
+from yt_exactly_once.operations.view import console, rendered, shown
 from yt_exactly_once.spark.sink import past_batches
 
 
@@ -234,7 +234,7 @@ def test_names_are_printed_as_they_are(cluster, told, tmp):
 
 def test_console_prints_a_table_with_a_title(capsys):
     """Rich draws the title by another call of the console than the rest."""
-    titled = table("rows>")
+    titled = shown([{"rows>": 1}], "")
     titled.title = "all"
     console().print(titled)
     assert "all" in capsys.readouterr().out

@@ -47,10 +47,21 @@ def console(*, stderr: bool = False) -> Console:
     return made
 
 
-def table(*names: str) -> Table:
-    """Return an empty table; a name that ends with `>` is that of a column of numbers.
+def seconds(duration: float | None) -> str:
+    """Return a duration for people, in its largest unit; a question mark if it is not known."""
+    if duration is None:
+        return "?"
+    for unit, letter in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):
+        if duration >= 2 * unit:
+            return f"{duration / unit:.0f} {letter}"
+    return f"{duration:.0f} s"
 
-    Where it does not fit, each row becomes lines of a name and a value. So no number and no path is split.
+
+def shown(rows: Iterable[Mapping[str, Any]], absent: str) -> Table | str:
+    """Return rows of one form as a table; without rows what is then said.
+
+    A name that ends with `>` is that of a column of numbers. Where the table does not fit, each row becomes
+    lines of a name and a value. So no number and no path is split.
     """
     from rich import box  # noqa: PLC0415 - only output for people needs it
     from rich.measure import Measurement  # noqa: PLC0415
@@ -64,37 +75,22 @@ def table(*names: str) -> Table:
             if needed <= options.max_width:
                 yield from super().__rich_console__(console, options)
                 return
-            names = [str(column.header) for column in self.columns]
-            for row in zip(*(column.cells for column in self.columns), strict=True):
-                for name, cell in zip(names, row, strict=True):
-                    yield Text(f"{name + ':':14} {cell}", no_wrap=True, overflow="ignore")
+            for row in told:
+                for name, value in row.items():
+                    line = f"{name.removesuffix('>') + ':':14} {value}"
+                    yield Text(line, no_wrap=True, overflow="ignore")
                 yield Text()
 
+    told = list(rows)
+    if not told:
+        return absent
     made = Fitting(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in names:
-        is_number = name.endswith(">")
-        justify: Any = "right" if is_number else "left"
+    for name in told[0]:
+        justify: Any = "right" if name.endswith(">") else "left"
         made.add_column(name.removesuffix(">"), justify=justify, overflow="fold")
-    return made
-
-
-def seconds(duration: float | None) -> str:
-    """Return a duration for people, in its largest unit; a question mark if it is not known."""
-    if duration is None:
-        return "?"
-    for unit, letter in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):
-        if duration >= 2 * unit:
-            return f"{duration / unit:.0f} {letter}"
-    return f"{duration:.0f} s"
-
-
-def shown(rows: Iterable[Mapping[str, Any]], absent: str) -> Table | str:
-    """Return rows of one form as a table, see `table` for their columns; without rows what is then said."""
-    made: Table | None = None
-    for row in rows:
-        made = table(*row) if made is None else made
+    for row in told:
         made.add_row(*map(str, row.values()))
-    return absent if made is None else made
+    return made
 
 
 def rendered(queries: Sequence[QueryStatus], *, partitions: bool) -> Group:
