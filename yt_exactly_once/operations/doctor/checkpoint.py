@@ -56,7 +56,7 @@ def examine(
         if entry is not None and entry.ledger != ledger:
             yield warning(
                 _CHECK,
-                f"The ledger of {place} is {entry.ledger}, not {subject.path_of('ledger')}",
+                f"The ledger of {place} is {entry.ledger}, not {ledger}",
                 "Without ledger_path the sink stops with LedgerMissingError",
                 f"Use ledger_path='{entry.ledger}' in the sink, and --ledger {entry.ledger} here",
             )

@@ -221,7 +221,7 @@ def _forgers(subject: Subject, connection: Connection, user: str) -> Iterator[Fi
             names = ", ".join(forgers)
             yield warning(
                 "ledger rights",
-                f"{names} may write {target}, and the ledger {subject.path_of('ledger')} too",
+                f"{names} may write {target}, and the ledger {ledger} too",
                 "A forged entry of the ledger makes the sink skip a batch, without an error",
                 f"yt-exactly-once create-ledger {' '.join(subject.targets)} --writer {user}",
             )

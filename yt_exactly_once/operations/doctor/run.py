@@ -40,30 +40,26 @@ def examine(
         )
         yield from spark_settings.examine(subject, None)
         return
-    known: str = user
     rows = queries.rows_of_targets(subject, connection)
-    checks: tuple[tuple[str, Callable[[], Iterator[Finding]]], ...] = (
-        ("checkpoint", lambda: checkpoint.examine_source(subject, connection)),
-        ("proxies", lambda: cluster.examine_proxies(subject, connection)),
-        ("permission", lambda: cluster.examine_permissions(subject, connection, known)),
-        ("clock", lambda: cluster.examine_clock(connection)),
-        ("bundles", lambda: cluster.examine_bundles(subject, connection)),
-        ("queue", lambda: tables.examine_queues(subject, connection, rows)),
-        ("query", lambda: queries.examine(subject, connection, rows)),
-        ("producer sessions", lambda: queries.examine_sessions(subject, connection, rows)),
-        ("checkpoint", lambda: checkpoint.examine(subject, connection, rows)),
-        ("tables", lambda: tables.examine(subject, connection)),
-        ("spark settings", lambda: spark_settings.examine(subject, connection)),
+    # Nothing is asked before its findings are taken.
+    checks = (
+        ("checkpoint", checkpoint.examine_source(subject, connection)),
+        ("proxies", cluster.examine_proxies(subject, connection)),
+        ("permission", cluster.examine_permissions(subject, connection, user)),
+        ("clock", cluster.examine_clock(connection)),
+        ("bundles", cluster.examine_bundles(subject, connection)),
+        ("queue", tables.examine_queues(subject, connection, rows)),
+        ("query", queries.examine(subject, connection, rows)),
+        ("producer sessions", queries.examine_sessions(subject, connection, rows)),
+        ("checkpoint", checkpoint.examine(subject, connection, rows)),
+        ("tables", tables.examine(subject, connection)),
+        ("spark settings", spark_settings.examine(subject, connection)),
     )
-    for name, check in checks:
-        yield from _guarded(name, check)
-
-
-def _guarded(name: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
-    """Turn an error of the cluster into a finding, so that the other checks are made too."""
-    try:
-        yield from check()
-    except (AccessError, NewerFormatError) as error:
-        yield refused(name, error, "The query would be refused in the same way")
-    except ExactlyOnceError as error:
-        yield unknown(name, error.placed, "It could not be examined", error.remedy)
+    for name, findings in checks:
+        # An error of the cluster is a finding, so that the other checks are made too.
+        try:
+            yield from findings
+        except (AccessError, NewerFormatError) as error:
+            yield refused(name, error, "The query would be refused in the same way")
+        except ExactlyOnceError as error:
+            yield unknown(name, error.placed, "It could not be examined", error.remedy)
