@@ -71,6 +71,9 @@ class LedgerRow:
         return {"ledger": self.ledger, **self.entry.to_row()}
 
 
+Entries = Sequence[LedgerRow]
+
+
 def find_ledgers(connection: Connection, paths: Sequence[str] = ()) -> list[str]:
     """Return the paths of ledgers.
 

@@ -24,6 +24,7 @@ from yt_exactly_once.commit.entry import PartitionOffset
 from yt_exactly_once.config import check_path
 from yt_exactly_once.errors import ConfigError, ConflictError, TableError
 from yt_exactly_once.operations.ledgers import (
+    Entries,
     LedgerRow,
     age_seconds,
     read_ledger,
@@ -124,9 +125,7 @@ def require_stopped(
         )
 
 
-def move_consumer(
-    connection: Connection, source: SourceRange, rows: Sequence[LedgerRow] = ()
-) -> None:
+def move_consumer(connection: Connection, source: SourceRange, rows: Entries = ()) -> None:
     """Move a consumer in all partitions of a range, from its start to its end.
 
     Move it in none, and raise `ConflictError`, if it is elsewhere or one of some entries has changed.

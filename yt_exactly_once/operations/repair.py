@@ -16,7 +16,7 @@ from yt_exactly_once import advice
 from yt_exactly_once.commit.batch import PartitionRange, SourceRange
 from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.operations.ledgers import LedgerRow, rival
+from yt_exactly_once.operations.ledgers import Entries, LedgerRow, rival
 from yt_exactly_once.operations.moves import move_consumer, require_accepted
 from yt_exactly_once.operations.query_status import PartitionStatus, QueryStatus, QueueStatus
 from yt_exactly_once.operations.status import statuses
@@ -122,7 +122,7 @@ class Repair:
             "start": self.start,
         }
 
-    def plan(self, connection: Connection, rows: Sequence[LedgerRow]) -> None:
+    def plan(self, connection: Connection, rows: Entries) -> None:
         """Work out what the query needs, by all entries of the ledgers in question."""
         self._look_at_query(self.row.successor(rows))
         self._look_at_targets()
@@ -239,11 +239,7 @@ class Repair:
 
 
 def plan_repairs(
-    connection: Connection,
-    rows: Sequence[LedgerRow],
-    *,
-    query: str = "",
-    new_checkpoint: bool = False,
+    connection: Connection, rows: Entries, *, query: str = "", new_checkpoint: bool = False
 ) -> list[Repair]:
     """Work out what every query with an id that begins so needs to continue; or raise `ConfigError`.
 

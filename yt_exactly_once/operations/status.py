@@ -20,7 +20,7 @@ from yt_exactly_once.codec.schema import TIMESTAMP_COLUMN
 from yt_exactly_once.commit.entry import LedgerEntry, PartitionOffset, SourceKey
 from yt_exactly_once.errors import ExactlyOnceError
 from yt_exactly_once.operations import ledgers
-from yt_exactly_once.operations.ledgers import LedgerRow
+from yt_exactly_once.operations.ledgers import Entries, LedgerRow
 from yt_exactly_once.operations.query_status import (
     PartitionStatus,
     QueryStatus,
@@ -69,7 +69,7 @@ def look(
     return statuses(connection, wanted), unread
 
 
-def statuses(connection: Connection, rows: Sequence[LedgerRow]) -> list[QueryStatus]:
+def statuses(connection: Connection, rows: Entries) -> list[QueryStatus]:
     """Return the status of the queries of some entries, in the order of the entries."""
     groups: dict[tuple[str, str, str], list[LedgerRow]] = {}
     for row in rows:
@@ -95,7 +95,7 @@ class _Facts:
         stamps: times of rows by partition and index, by queue.
     """
 
-    def __init__(self, connection: Connection, rows: Sequence[LedgerRow]) -> None:
+    def __init__(self, connection: Connection, rows: Entries) -> None:
         self.moment = browsing.now(connection)
         entries = [row.entry for row in rows]
         sources = dict.fromkeys(key for entry in entries for key in entry.offsets)
@@ -208,9 +208,7 @@ def _stamps(
     return {(tablet, row): stamp for tablet, row, stamp in rows if stamp is not None}
 
 
-def _query(
-    connection: Connection, facts: _Facts, group: Sequence[LedgerRow], rows: Sequence[LedgerRow]
-) -> QueryStatus:
+def _query(connection: Connection, facts: _Facts, group: Entries, rows: Entries) -> QueryStatus:
     row = group[0]
     entry = row.entry
     newer = row.successor(rows)
@@ -234,7 +232,7 @@ def _query(
 
 
 def _with_mover(
-    connection: Connection, queue: QueueStatus, row: LedgerRow, rows: Sequence[LedgerRow]
+    connection: Connection, queue: QueueStatus, row: LedgerRow, rows: Entries
 ) -> QueueStatus:
     """Say who has moved the consumer of a queue, and what to do, unless it is in its place."""
     where = _stray(queue)

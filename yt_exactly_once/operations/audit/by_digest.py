@@ -17,14 +17,13 @@ from yt_exactly_once.commit.entry import LETTERS_PREFIX, RowDigest
 from yt_exactly_once.errors import UnprovableError
 from yt_exactly_once.operations.audit.found import Audit, By
 from yt_exactly_once.operations.audit.ranges import RangeReader, fields_of
-from yt_exactly_once.operations.ledgers import LedgerRow, overlaps_and_gaps
+from yt_exactly_once.operations.ledgers import Entries, overlaps_and_gaps
 from yt_exactly_once.ytsaurus.queues import PartitionBounds, RemoteQueue
 from yt_exactly_once.ytsaurus.tables import TableInfo
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    Entries = Sequence[LedgerRow]
 
 LOOKS = 10
 """How often the ledger and the target are looked at together, until they agree."""

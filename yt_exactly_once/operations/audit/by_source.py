@@ -21,7 +21,7 @@ from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.operations.audit.by_digest import modes_of
 from yt_exactly_once.operations.audit.found import Audit, By, Columns, PartitionAudit
 from yt_exactly_once.operations.audit.ranges import RangeReader, fields_of, placed
-from yt_exactly_once.operations.ledgers import LedgerRow
+from yt_exactly_once.operations.ledgers import Entries
 from yt_exactly_once.ytsaurus.queues import RemoteQueue
 from yt_exactly_once.ytsaurus.tables import TableInfo, describe_table
 
@@ -107,12 +107,7 @@ class Comparison:
     """One audit by source columns; raise `ConfigError` if they do not tell queues apart, or none was read."""
 
     def __init__(
-        self,
-        reader: RangeReader,
-        info: TableInfo,
-        entries: Sequence[LedgerRow],
-        columns: Columns,
-        start: int,
+        self, reader: RangeReader, info: TableInfo, entries: Entries, columns: Columns, start: int
     ) -> None:
         self._reader, self._info, self._own, self._entries = reader, info, columns, entries
         ends: dict[str, dict[int, int]] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from yt_exactly_once import advice
@@ -15,7 +15,7 @@ from yt_exactly_once.spark.storage import open_storage, shown
 from yt_exactly_once.ytsaurus.browsing import attributes_of, cluster_of
 
 if TYPE_CHECKING:
-    from yt_exactly_once.operations.ledgers import LedgerRow
+    from yt_exactly_once.operations.ledgers import Entries, LedgerRow
     from yt_exactly_once.spark.storage import Storage
     from yt_exactly_once.ytsaurus.client import Connection
 
@@ -23,9 +23,7 @@ _CHECK = "checkpoint"
 _RESTORE = "Restore the whole checkpoint from its newest copy"
 
 
-def examine(
-    subject: Subject, connection: Connection, rows: Sequence[LedgerRow]
-) -> Iterator[Finding]:
+def examine(subject: Subject, connection: Connection, rows: Entries) -> Iterator[Finding]:
     """Compare the files of a checkpoint with each other and with the ledger."""
     if subject.checkpoint is None:
         return

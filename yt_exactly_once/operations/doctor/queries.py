@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 
 from yt_exactly_once.config import DeliveryMode
@@ -15,7 +15,7 @@ from yt_exactly_once.operations.doctor.subject import (
     problem,
     warning,
 )
-from yt_exactly_once.operations.ledgers import LedgerRow, entries_of, overlaps_and_gaps
+from yt_exactly_once.operations.ledgers import Entries, LedgerRow, entries_of, overlaps_and_gaps
 from yt_exactly_once.operations.query_status import QueryStatus
 from yt_exactly_once.operations.status import statuses
 from yt_exactly_once.ytsaurus.browsing import attributes_of
@@ -34,9 +34,7 @@ def rows_of_targets(subject: Subject, connection: Connection) -> list[LedgerRow]
     return list(found.values())
 
 
-def examine(
-    subject: Subject, connection: Connection, rows: Sequence[LedgerRow]
-) -> Iterator[Finding]:
+def examine(subject: Subject, connection: Connection, rows: Entries) -> Iterator[Finding]:
     """Compare the ledger of each query with its queues and consumers."""
     yield from _side_by_side(rows)
     own = {(queue.path, queue.consumer) for queue in subject.queues}
@@ -65,7 +63,7 @@ def examine(
             )
 
 
-def _side_by_side(rows: Sequence[LedgerRow]) -> Iterator[Finding]:
+def _side_by_side(rows: Entries) -> Iterator[Finding]:
     """Warn of rows of a queue that several queries of a target have read, or that none has."""
     for target in sorted({row.entry.target for row in rows}):
         for what in overlaps_and_gaps([row for row in rows if row.entry.target == target]):
@@ -93,9 +91,7 @@ def _job(one: QueryStatus) -> Finding:
 _SESSIONS = "producer sessions"
 
 
-def examine_sessions(
-    subject: Subject, connection: Connection, rows: Sequence[LedgerRow]
-) -> Iterator[Finding]:
+def examine_sessions(subject: Subject, connection: Connection, rows: Entries) -> Iterator[Finding]:
     """Compare the sessions of each query with its ledger entry, whatever mode was given."""
     path = subject.path_of("producer")
     if path is None:

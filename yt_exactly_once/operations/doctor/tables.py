@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
 from yt_exactly_once import advice
@@ -25,7 +25,7 @@ from yt_exactly_once.ytsaurus.browsing import attributes_of, cluster_of, registr
 from yt_exactly_once.ytsaurus.queues import RemoteQueue, require_consumer
 
 if TYPE_CHECKING:
-    from yt_exactly_once.operations.ledgers import LedgerRow
+    from yt_exactly_once.operations.ledgers import Entries
     from yt_exactly_once.ytsaurus.client import Connection
 
 _WHY = "Rows are written in tablet transactions, and only mounted dynamic tables take part in them"
@@ -203,9 +203,7 @@ def expiring(connection: Connection, path: str) -> float | None:
     return int(found["max_data_ttl"]) / 1000
 
 
-def examine_queues(
-    subject: Subject, connection: Connection, rows: Sequence[LedgerRow]
-) -> Iterator[Finding]:
+def examine_queues(subject: Subject, connection: Connection, rows: Entries) -> Iterator[Finding]:
     """Look at each queue and its consumer."""
     # What repairs the query of each, as far as ledgers know it.
     commands = {key[1:3]: row.repair for row in rows for key in row.entry.offsets}
