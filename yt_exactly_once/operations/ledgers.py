@@ -66,6 +66,18 @@ class LedgerRow:
         """Return the entry of the query that has continued this one, with a new checkpoint."""
         return next((one for one in rows if supersedes(one.entry, self.entry)), None)
 
+    def require_unchanged(self, transaction: TabletTransaction) -> None:
+        """Check that the entry is the one that was read; raise `ConflictError` if it was written since."""
+        found = transaction.lookup(self.ledger, [self.key])[0]
+        if found is None or found["transaction_id"] != self.entry.transaction_id:
+            raise errors.ConflictError(
+                "The entry has changed since it was read: its query is running",
+                remedy="Nothing was changed. Look at it again",
+                ledger=self.ledger,
+                query=self.entry.query_id,
+                target=self.entry.target,
+            )
+
     def to_json(self) -> dict[str, Any]:
         """Return the path of the ledger and the columns of the entry, for programs."""
         return {"ledger": self.ledger, **self.entry.to_row()}
@@ -297,21 +309,8 @@ def rival(
 def remove_entry(connection: Connection, row: LedgerRow) -> None:
     """Remove an entry; raise `ConflictError`, and remove nothing, if its query has written it since."""
     with connection.transaction() as transaction:
-        require_unchanged(row, transaction)
+        row.require_unchanged(transaction)
         transaction.delete(row.ledger, [row.key])
-
-
-def require_unchanged(row: LedgerRow, transaction: TabletTransaction) -> None:
-    """Check that an entry is the one that was read; raise `ConflictError` if it was written since."""
-    found = transaction.lookup(row.ledger, [row.key])[0]
-    if found is None or found["transaction_id"] != row.entry.transaction_id:
-        raise errors.ConflictError(
-            "The entry has changed since it was read: its query is running",
-            remedy="Nothing was changed. Look at it again",
-            ledger=row.ledger,
-            query=row.entry.query_id,
-            target=row.entry.target,
-        )
 
 
 def age_seconds(entry: LedgerEntry) -> float | None:

@@ -23,13 +23,7 @@ from yt_exactly_once.commit.consumers import consumer_offsets, consumer_rows
 from yt_exactly_once.commit.entry import PartitionOffset
 from yt_exactly_once.config import check_path
 from yt_exactly_once.errors import ConfigError, ConflictError, TableError
-from yt_exactly_once.operations.ledgers import (
-    Entries,
-    LedgerRow,
-    age_seconds,
-    read_ledger,
-    require_unchanged,
-)
+from yt_exactly_once.operations.ledgers import Entries, LedgerRow, age_seconds, read_ledger
 from yt_exactly_once.ytsaurus.browsing import cluster_of, row_time
 from yt_exactly_once.ytsaurus.queues import PartitionBounds, RemoteQueue, require_registration
 from yt_exactly_once.ytsaurus.tables import describe_table
@@ -142,7 +136,7 @@ def move_consumer(connection: Connection, source: SourceRange, rows: Entries = (
                     consumer=source.consumer,
                 )
         for row in rows:
-            require_unchanged(row, transaction)
+            row.require_unchanged(transaction)
         places = {partition: new for partition, _, new in source.partitions}
         transaction.insert(source.consumer, consumer_rows(source, places))
 

@@ -266,9 +266,7 @@ def plan_repairs(
     return found
 
 
-def apply(
-    connection: Connection, repairs: Sequence[Repair], *, repeated: int = 0, lost: int = 0
-) -> None:
+def apply(connection: Connection, repairs: Sequence[Repair], *, repeated: int, lost: int) -> None:
     """Do the steps of all plans, in order, if the rows at stake were accepted.
 
     Raises:

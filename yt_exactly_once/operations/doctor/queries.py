@@ -7,14 +7,7 @@ from contextlib import suppress
 
 from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.errors import ExactlyOnceError
-from yt_exactly_once.operations.doctor.subject import (
-    Finding,
-    Subject,
-    counted,
-    ok,
-    problem,
-    warning,
-)
+from yt_exactly_once.operations.doctor.subject import Finding, Subject, ok, problem, warning
 from yt_exactly_once.operations.ledgers import Entries, LedgerRow, entries_of, overlaps_and_gaps
 from yt_exactly_once.operations.query_status import QueryStatus
 from yt_exactly_once.operations.status import statuses
@@ -58,8 +51,7 @@ def examine(subject: Subject, connection: Connection, rows: Entries) -> Iterator
             yield ok(
                 "query",
                 f"Query {one.entry.query_id} has committed batch {one.entry.batch_id}, and can "
-                f"continue: "
-                f"{counted(lag, 'row')} to read",
+                f"continue: {lag} rows to read",
             )
 
 
