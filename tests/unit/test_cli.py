@@ -8,7 +8,7 @@ from importlib.util import find_spec
 import pytest
 
 from yt_exactly_once import cli
-from yt_exactly_once.cli import demo, extras
+from yt_exactly_once.cli import demo, output
 from yt_exactly_once.cli.program import GROUPS
 from yt_exactly_once.errors import ConfigError
 
@@ -92,10 +92,10 @@ def test_data_dir_that_cannot_be_made_is_refused(capsys, tmp_path):
 def test_missing_extra_names_packages_and_remedy(monkeypatch, extra, package):
     """The error is a command to paste."""
     monkeypatch.setattr(
-        extras, "find_spec", lambda name: None if name == package else find_spec(name)
+        output, "find_spec", lambda name: None if name == package else find_spec(name)
     )
     with pytest.raises(ConfigError) as raised:
-        extras.require_extra(extra)
+        output.require_extra(extra)
     assert package in raised.value.what
     assert raised.value.remedy == (
         f"Install the package with its extra {extra!r}. In a clone: pip install -e '.[{extra}]'"

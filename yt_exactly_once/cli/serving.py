@@ -15,9 +15,8 @@ from typing import Any
 
 import click
 
-from yt_exactly_once.cli.extras import require_extra
 from yt_exactly_once.cli.options import file_option, option, proxy_option, several
-from yt_exactly_once.cli.output import require_folder
+from yt_exactly_once.cli.output import require_extra, require_folder
 from yt_exactly_once.errors import ConfigError
 
 TOKEN_VARIABLE = "YT_LOCAL_TOKEN"  # noqa: S105 - the name of a variable
