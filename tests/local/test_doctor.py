@@ -2,8 +2,6 @@
 
 import json
 import socket
-import subprocess
-import sys
 import time
 from contextlib import ExitStack
 from dataclasses import replace
@@ -498,13 +496,3 @@ def test_dead_letter_table_that_the_sink_would_refuse_is_found(client, healthy, 
     (found,) = faults(replace(healthy, dead_letter=place))
     assert (found.check, found.level) == ("dead-letter table", Level.PROBLEM)
     assert said in found.what
-
-
-def test_no_pyspark_and_no_jvm_are_needed():
-    """The examination runs where only the client is installed."""
-    code = (
-        "import sys; import yt_exactly_once.operations.doctor.run, yt_exactly_once.cli.doctor;"
-        "import yt_exactly_once.operations.verify.run;"
-        "assert 'pyspark' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
