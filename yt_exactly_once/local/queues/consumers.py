@@ -27,7 +27,7 @@ from yt_exactly_once.local.tables.schema import (
     Column,
 )
 from yt_exactly_once.local.tables.vectors import StoredRows
-from yt_exactly_once.local.tablets import commit, flushed, modifications, reads, validation
+from yt_exactly_once.local.tablets import commit, flushed, modifications, reads
 from yt_exactly_once.local.tablets.access import check_has_cell, check_readable, tablet_at
 from yt_exactly_once.local.tablets.catalog import find_layout
 from yt_exactly_once.local.tablets.transactions import TabletTransaction
@@ -73,8 +73,7 @@ def read_offset(connection: sqlite3.Connection, partition: Partition) -> tuple[i
     layout = find_layout(connection, partition.consumer.node_id, partition.consumer.path)
     if layout is None:
         return 0, 0
-    key = validation.encode_keys(layout, [partition.key()])
-    (encoded,) = modifications.keys_of(layout, key)
+    (encoded,) = modifications.keys_of(layout, [partition.key()])
     found = connection.execute(
         f'SELECT {layout.sql_column("offset")}, "$ts" FROM {layout.sql_source} WHERE "$key" = ?',
         (encoded,),

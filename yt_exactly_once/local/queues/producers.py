@@ -21,7 +21,7 @@ from yt_exactly_once.local.tables.columnar import ColumnarRows, values_of, witho
 from yt_exactly_once.local.tables.encoding import Conversions
 from yt_exactly_once.local.tables.layout import TableLayout
 from yt_exactly_once.local.tables.schema import PRODUCER_SCHEMA
-from yt_exactly_once.local.tablets import modifications, reads, validation
+from yt_exactly_once.local.tablets import modifications, reads
 from yt_exactly_once.local.tablets.catalog import find_layout
 from yt_exactly_once.local.tablets.transactions import TabletTransaction
 from yt_exactly_once.local.tablets.validation import SEQUENCE_NUMBER
@@ -228,8 +228,6 @@ def _read(transaction: TabletTransaction, session: Session) -> Row | None:
         layout = find_layout(connection, producer.node_id, producer.path)
         if layout is None:
             return None
-        key = validation.encode_keys(layout, [session.key()])
-        (row,) = reads.lookup(
-            connection, layout, modifications.keys_of(layout, key), layout.columns
-        )
+        keys = modifications.keys_of(layout, [session.key()])
+        (row,) = reads.lookup(connection, layout, keys, layout.columns)
         return row

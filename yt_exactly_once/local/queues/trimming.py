@@ -13,7 +13,7 @@ from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.queues import consumers
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS, Store
 from yt_exactly_once.local.tables.layout import TableLayout
-from yt_exactly_once.local.tablets import blocks, modifications, reads, retention, validation
+from yt_exactly_once.local.tablets import blocks, modifications, reads, retention
 from yt_exactly_once.local.tablets.access import check_readable, not_mounted, open_node, tablet_at
 from yt_exactly_once.local.tablets.appends import apply_due
 
@@ -119,8 +119,8 @@ def _offsets(
     offsets = []
     for tablet in queue.tablets:
         partition = consumers.Partition(consumer, found.queue, tablet.index)
-        key = validation.encode_keys(consumer, [partition.key()])
-        check_readable(consumer, consumer.tablets_of(modifications.keys_of(consumer, key)))
+        keys = modifications.keys_of(consumer, [partition.key()])
+        check_readable(consumer, consumer.tablets_of(keys))
         offsets.append(consumers.read_offset(connection, partition)[0])
     return offsets
 

@@ -97,7 +97,11 @@ def apply(connection: Connection, batches: Sequence[Batch], terms: Terms) -> int
         view = View(connection, user=terms.user)
         permissions.require(view, node_id, "write", by_proxy=True)
         quotas.check_rows(view, target.layout.options)
-        _submit(target, terms)
+        try:
+            _choose_tablets(target, terms)
+        except YtError as error:
+            where = target.layout.path
+            raise YtError(f"Error submitting rows for table {where}", inner=[error]) from error
     for target in targets:
         _check_limits(target)
     timestamp = next_timestamp(connection)
@@ -128,16 +132,6 @@ def _prepare(connection: Connection, batches: Sequence[Batch]) -> list[_Target]:
         target = targets.setdefault(node_id, _Target(layout))
         target.batches.append(batch)
     return list(targets.values())
-
-
-def _submit(target: _Target, terms: Terms) -> None:
-    """Choose tablets, and wrap what the choice refuses."""
-    try:
-        _choose_tablets(target, terms)
-    except YtError as error:
-        raise YtError(
-            f"Error submitting rows for table {target.layout.path}", inner=[error]
-        ) from error
 
 
 def _choose_tablets(target: _Target, terms: Terms) -> None:

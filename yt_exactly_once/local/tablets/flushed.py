@@ -34,12 +34,6 @@ def flush(connection: Connection, layout: TableLayout, tablet: Tablet) -> None:
         add(connection, tablet.tablet_id, Chunk(make_id("chunk"), first, past))
 
 
-def begin_at(connection: Connection, tablet_id: str, row_index: int) -> None:
-    """Let a new tablet of an ordered table begin at a row."""
-    if row_index:
-        add(connection, tablet_id, Chunk("", 0, row_index), dropped=True)
-
-
 def drop_trimmed(connection: Connection, tablet_id: str, trimmed_rows: int) -> None:
     """Drop the chunks whose rows are all trimmed."""
     connection.execute(

@@ -54,13 +54,12 @@ def create(connection: Connection, node_id: str, attributes: dict[str, Any]) -> 
     Consumers and producers (`treat_as_queue_consumer`, `treat_as_queue_producer`) for which no schema
     is given get their fixed one, and are mounted at once. Returns the attributes to keep on the node.
     """
-    service = _service_schema(attributes)
     raw = attributes.get("schema")
+    service = _service_schema(attributes) if raw is None else None
     if raw is None and service is None:
         raise YtError('"schema" is mandatory for dynamic tables')
     try:
-        schema = service if raw is None and service is not None else parse_schema(raw)
-        schema = validate_dynamic(schema)
+        schema = validate_dynamic(service or parse_schema(raw))
         computed.check(schema)
     except YtError as error:
         raise YtError("New table schema is not valid", inner=[error]) from error
@@ -71,7 +70,7 @@ def create(connection: Connection, node_id: str, attributes: dict[str, Any]) -> 
     create_storage(connection, node_id, schema, names)
     save_layout(connection, node_id, schema, names, options_of(kept))
     _create_tablets(connection, node_id, schema, attributes)
-    if service is not None and raw is None:
+    if service is not None:
         change_state(connection, load_layout(connection, node_id, node_id), "mounted", kept)
     return kept
 

@@ -228,11 +228,14 @@ def _with_keys(batch: Batch) -> Batch:
     return batch
 
 
-def keys_of(layout: TableLayout, rows: EncodedRows) -> list[bytes]:
-    """Return the encoded keys of rows, or raise their error."""
-    if rows.error is not None:
-        raise rows.error
-    return _keys(layout, _with_computed_keys(layout, rows))
+def keys_of(
+    layout: TableLayout, rows: Sequence[Row], conversions: Conversions = DEFAULT_CONVERSIONS
+) -> list[bytes]:
+    """Return the encoded keys of rows, or raise what is wrong with them."""
+    encoded = validation.encode_keys(layout, rows, conversions=conversions)
+    if encoded.error is not None:
+        raise encoded.error
+    return _keys(layout, _with_computed_keys(layout, encoded))
 
 
 def _keys(layout: TableLayout, rows: EncodedRows) -> list[bytes]:

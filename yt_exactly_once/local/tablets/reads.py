@@ -29,7 +29,6 @@ Row = dict[str, Any]
 LATEST_TIMESTAMPS_FROM = 0x3FFFFFFFFFFFFF00
 """From here on timestamps are names: newest, synchronously or asynchronously committed."""
 
-_KEYS_PER_SELECT = 500
 
 INDEX_COLUMNS = tuple(
     Column(name, "int64", "int64", required=True) for name in ("$tablet_index", "$row_index")
@@ -103,11 +102,9 @@ def fetch(
     """Return stored values of the existing rows by key."""
     found: dict[bytes, tuple[Any, ...]] = {}
     selected = ", ".join([*(layout.sql_column(column.name) for column in columns), '"$key"'])
-    for start in range(0, len(keys), _KEYS_PER_SELECT):
-        chunk = keys[start : start + _KEYS_PER_SELECT]
-        marks = ", ".join("?" * len(chunk))
+    for marks, portion in row_images.portions(keys):
         rows = connection.execute(
-            f'SELECT {selected} FROM {layout.sql_source} WHERE "$key" IN ({marks})', chunk
+            f'SELECT {selected} FROM {layout.sql_source} WHERE "$key" IN ({marks})', portion
         )
         found |= {row[-1]: row[:-1] for row in rows.fetchall()}
     return found

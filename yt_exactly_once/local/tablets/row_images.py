@@ -26,6 +26,7 @@ MANY_ROWS = 500
 TABLE = "incoming.rows"
 """The table of the image, rows in their order; `column` names its columns."""
 
+_KEYS_PER_STATEMENT = 500
 _SCHEMA = "incoming"
 PAGE_BYTES = 65_536
 _MOST_BYTES = 65_000
@@ -44,6 +45,13 @@ _LENGTH_BYTES, _ROWID_BYTES, _HEADER_BYTES, _STRING_BYTES = 3, 4, 2, 3
 def column(number: int) -> str:
     """Return the SQL name of a column; no table has one of that name."""
     return f'"${number}"'
+
+
+def portions(keys: Sequence[bytes]) -> Iterator[tuple[str, Sequence[bytes]]]:
+    """Yield the marks of parameters and the keys for them, as many as one statement takes."""
+    for start in range(0, len(keys), _KEYS_PER_STATEMENT):
+        portion = keys[start : start + _KEYS_PER_STATEMENT]
+        yield ", ".join("?" * len(portion)), portion
 
 
 @contextmanager

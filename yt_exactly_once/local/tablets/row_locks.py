@@ -7,13 +7,14 @@ itself. Every other lock is in the table `row_locks`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from sqlite3 import Connection
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.tables.layout import TableLayout, quote
+from yt_exactly_once.local.tablets import row_images
 
 LockType = Literal["none", "shared_weak", "shared_strong", "shared_write", "exclusive"]
 LOCK_TYPES: tuple[LockType, ...] = get_args(LockType)
@@ -30,9 +31,6 @@ _WRITE: frozenset[LockType] = frozenset(("shared_write", "exclusive"))
 _READ_CONFLICT = "Write failed due to concurrent read lock"
 _WRITE_CONFLICT = "Row lock conflict due to concurrent write"
 _SHARED_WRITE_CONFLICT = "Row lock conflict due to concurrent shared write"
-
-_CHUNK = 500
-"""Keys per SELECT."""
 
 
 @dataclass
@@ -135,13 +133,12 @@ class RowLocks:
 
     def find_conflict(self, masks: Mapping[bytes, Mask]) -> Conflict | None:
         """Return the first lock that cannot be taken; the primary one is checked in any case."""
-        for keys in _chunks(list(masks)):
-            taken = self._taken(keys)
-            for key in keys:
-                for name, lock in self._checked(masks[key]):
-                    found = taken.get((key, name), _Taken()).conflict(lock, self._start)
-                    if found is not None:
-                        return Conflict(key, name, *found)
+        taken = self._taken(list(masks))
+        for key, mask in masks.items():
+            for name, lock in self._checked(mask):
+                found = taken.get((key, name), _Taken()).conflict(lock, self._start)
+                if found is not None:
+                    return Conflict(key, name, *found)
         return None
 
     def remember_writes(self, masks: Mapping[bytes, Mask]) -> None:
@@ -152,9 +149,8 @@ class RowLocks:
         if len(self._layout.locks) > 1:
             return
         shared = [key for key, mask in masks.items() if mask.get(PRIMARY_LOCK) == "shared_write"]
-        for keys in _chunks(shared):
-            taken = self._taken(keys)
-            self._store("write_ts", ((key, name, t.exclusive) for (key, name), t in taken.items()))
+        taken = self._taken(shared)
+        self._store("write_ts", ((key, name, t.exclusive) for (key, name), t in taken.items()))
 
     def record(self, masks: Mapping[bytes, Mask]) -> None:
         """Take locks; weak ones last as long as their transaction and leave nothing."""
@@ -177,25 +173,26 @@ class RowLocks:
             if lock != "none":
                 yield name, lock
 
-    def _taken(self, keys: list[bytes]) -> dict[tuple[bytes, str], _Taken]:
-        marks = ", ".join("?" * len(keys))
+    def _taken(self, keys: Sequence[bytes]) -> dict[tuple[bytes, str], _Taken]:
         taken: dict[tuple[bytes, str], _Taken] = {}
-        for key, name, read, write, shared in self._connection.execute(
-            "SELECT key, lock, read_ts, write_ts, shared_ts FROM row_locks"
-            f" WHERE node_id = ? AND key IN ({marks})",
-            (self._layout.node_id, *keys),
-        ):
-            taken[key, name] = _Taken(write, shared, read)
-        if len(self._layout.locks) > 1:
-            return taken
-        for key, moment in self._connection.execute(
-            f'SELECT "$key", "$ts" FROM {quote(self._layout.sql_table)} WHERE "$key" IN ({marks})',
-            keys,
-        ):
-            known = taken.setdefault((key, PRIMARY_LOCK), _Taken())
-            # It may also be that of a shared write, or of this commit.
-            if moment not in (known.shared_write, self._timestamp):
-                known.exclusive = max(known.exclusive, moment)
+        for marks, portion in row_images.portions(keys):
+            for key, name, read, write, shared in self._connection.execute(
+                "SELECT key, lock, read_ts, write_ts, shared_ts FROM row_locks"
+                f" WHERE node_id = ? AND key IN ({marks})",
+                (self._layout.node_id, *portion),
+            ):
+                taken[key, name] = _Taken(write, shared, read)
+            if len(self._layout.locks) > 1:
+                continue
+            for key, moment in self._connection.execute(
+                f'SELECT "$key", "$ts" FROM {quote(self._layout.sql_table)}'
+                f' WHERE "$key" IN ({marks})',
+                portion,
+            ):
+                known = taken.setdefault((key, PRIMARY_LOCK), _Taken())
+                # It may also be that of a shared write, or of this commit.
+                if moment not in (known.shared_write, self._timestamp):
+                    known.exclusive = max(known.exclusive, moment)
         return taken
 
     def _store(self, column: str, moments: Iterable[tuple[bytes, str, int]]) -> None:
@@ -204,8 +201,3 @@ class RowLocks:
             f" ON CONFLICT DO UPDATE SET {column} = excluded.{column}",
             ((self._layout.node_id, *moment) for moment in moments),
         )
-
-
-def _chunks(keys: list[Any]) -> Iterator[list[Any]]:
-    for start in range(0, len(keys), _CHUNK):
-        yield keys[start : start + _CHUNK]

@@ -23,7 +23,6 @@ from yt_exactly_once.local.tablets import aggregates, row_images, row_locks
 from yt_exactly_once.local.tablets.modifications import Batch
 
 _PRIMARY_NAME = "<primary>"
-_KEYS_PER_STATEMENT = 500
 _GUARD = ' WHERE "$ts" <= ? OR "$ts" = ?1'
 """The condition on the existing row under which a write is not a conflict."""
 
@@ -64,23 +63,25 @@ class SortedWriter:
         exclusive = len(self._layout.locks) == 1 and all(
             batch.kind != "lock" and {"exclusive"} >= set(batch.locks.values()) for batch in batches
         )
-        if exclusive and not self._locks.any_newer():
-            for batch in batches:
-                self._write(batch, guarded=True)
+        guarded = exclusive and not self._locks.any_newer()
+        if guarded and all(self._write(batch, guarded=True) for batch in batches):
             return
         masks = row_locks.merge((batch.keys, batch.locks) for batch in batches)
         conflict = self._locks.find_conflict(masks)
         if conflict is not None:
             raise self._error(batches, conflict)
+        if guarded:
+            raise AssertionError("a refused write has no conflicting row")
         self._locks.remember_writes(masks)
         for batch in batches:
             if batch.kind != "lock":
                 self._write(batch, guarded=False)
         self._locks.record(masks)
 
-    def _write(self, batch: Batch, *, guarded: bool) -> None:
+    def _write(self, batch: Batch, *, guarded: bool) -> bool:
+        """Write rows and tell whether all have passed."""
         if not batch.keys:
-            return
+            return True
         columns = batch.rows.columns if batch.kind == "write" else self._layout.key_columns
         given = list(map(unpacked, batch.rows.data[: len(columns)]))
         rows = [pa.array(batch.keys, pa.binary()), *given]
@@ -92,8 +93,7 @@ class SortedWriter:
             else:
                 stored = list(map(vectors.to_stored, given))
                 changed = self._write_bound(batch, columns, stored, guarded=guarded)
-        if changed != len(batch.keys):
-            raise self._conflict(batch)
+        return changed == len(batch.keys)
 
     def _write_opened(self, batch: Batch, columns: Sequence[Column], *, guarded: bool) -> int:
         """Write the rows of an image and return how many have passed."""
@@ -116,12 +116,10 @@ class SortedWriter:
         guarded: bool,
     ) -> int:
         """Write rows as parameters of statements and return how many have passed."""
-        for start in range(0, len(batch.keys), _KEYS_PER_STATEMENT):
-            chunk = batch.keys[start : start + _KEYS_PER_STATEMENT]
-            wanted = ", ".join("?" * len(chunk))
-            self._keep_replaced(f'{self._table} WHERE "$key" IN ({wanted})', chunk)
-        marks = ["?"] * (1 + len(columns))
-        insert, row, update = self._upsert(batch, columns, marks, guarded=guarded)
+        for marks, portion in row_images.portions(batch.keys):
+            self._keep_replaced(f'{self._table} WHERE "$key" IN ({marks})', portion)
+        given_marks = ["?"] * (1 + len(columns))
+        insert, row, update = self._upsert(batch, columns, given_marks, guarded=guarded)
         starts = [repeat(self._start)] * guarded
         return self._connection.executemany(
             f"{insert} VALUES ({row}) {update}",
@@ -188,13 +186,6 @@ class SortedWriter:
             else:
                 changes.append(f"{name} = excluded.{name}")
         return changes
-
-    def _conflict(self, batch: Batch) -> YtError:
-        masks = row_locks.merge([(batch.keys, batch.locks)])
-        conflict = self._locks.find_conflict(masks)
-        if conflict is None:
-            raise AssertionError("a refused write has no conflicting row")
-        return self._error([batch], conflict)
 
     def _error(self, batches: Sequence[Batch], conflict: row_locks.Conflict) -> YtError:
         layout, key = self._layout, conflict.key

@@ -93,7 +93,8 @@ def insert_tablet(
     """Add an unmounted tablet and return its id; `trimmed` is its trimmed row count and weight."""
     rows, weight = trimmed
     tablet_id = make_id("tablet")
-    flushed.begin_at(connection, tablet_id, rows)
+    if rows:
+        flushed.add(connection, tablet_id, flushed.Chunk("", 0, rows), dropped=True)
     connection.execute(
         "INSERT INTO tablets (node_id, tablet_index, tablet_id, state, pivot_key, mount_revision,"
         " total_rows, trimmed_rows, total_weight, trimmed_weight)"
