@@ -200,10 +200,13 @@ def test_impossible_arguments_are_refused(cluster, call, message):
         call(cluster)
 
 
-def test_missing_extra_is_named(monkeypatch):
+def test_missing_extra_is_named(monkeypatch, tmp_path):
     """The error says what to install."""
-    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
-    with pytest.raises(LocalClusterError, match=r"yt-exactly-once\[local\]"):
+    (tmp_path / "lark.py").write_text("import no_such_package")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
+    with pytest.raises(
+        LocalClusterError, match=r"'no_such_package'\); install yt-exactly-once\[local\]"
+    ):
         LocalCluster().start()
 
 

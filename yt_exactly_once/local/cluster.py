@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import http.client
-import importlib.util
 import json
 import shutil
 import tempfile
@@ -25,8 +24,6 @@ from yt_exactly_once.local.proxy_process import (
     ProxyProcess,
     open_private,
 )
-
-_REQUIRED = ("google.protobuf", "httptools", "lark", "uvicorn")
 
 
 class LocalCluster:
@@ -115,7 +112,6 @@ class LocalCluster:
         """
         if self._data_dir is not None:
             raise LocalClusterError("The cluster is running already")
-        _check_packages()
         self._data_dir = _prepare_dir(self._given_dir)
         try:
             self._guard = _guard_dir(self._data_dir)
@@ -301,23 +297,6 @@ class LocalCluster:
         if self._trim_every is not None and number == 0:
             options += ["--trim-every", str(self._trim_every)]
         return ProxyProcess(self.data_dir, number, port, rpc_port, self.token, options)
-
-
-def _is_installed(package: str) -> bool:
-    """Tell whether a package can be imported, without importing it."""
-    try:
-        return importlib.util.find_spec(package) is not None
-    except ModuleNotFoundError:
-        # The package around it is missing.
-        return False
-
-
-def _check_packages() -> None:
-    missing = [name for name in _REQUIRED if not _is_installed(name)]
-    if missing:
-        raise LocalClusterError(
-            f"The embedded cluster needs {', '.join(missing)}; install yt-exactly-once[local]"
-        )
 
 
 def _prepare_dir(given: Path | None) -> Path:

@@ -102,8 +102,13 @@ class ProxyProcess:
         self._process.kill()
         code = self._process.wait()
         log = self._log_path.read_text(errors="replace")[-_LOG_TAIL:]
+        last = log.strip().rpartition("\n")[2]
+        if last.startswith("ModuleNotFoundError"):
+            raise LocalClusterError(
+                f"The embedded cluster lacks a package ({last}); install yt-exactly-once[local]"
+            )
         if code == _REFUSED:
-            raise LocalClusterError(log.strip().rpartition("\n")[2])
+            raise LocalClusterError(last)
         raise LocalClusterError(
             f"A proxy of the embedded cluster did not start (exit code {code}). Its log"
             f" {self._log_path} ends with:\n{log}"
