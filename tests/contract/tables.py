@@ -33,6 +33,11 @@ def create(client, path, schema=(KEY, VALUE), mount=True, **attributes):
     return path
 
 
+def remount(client, path):
+    client.unmount_table(path, sync=True)
+    client.mount_table(path, sync=True)
+
+
 @contextmanager
 def refused(code, match=None):
     """Expect an error of the cluster with a code, at any depth."""

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from tests.contract import tables
-from tests.contract.tables import KEY, VALUE
+from tests.contract.tables import KEY, VALUE, remount
 
 
 @pytest.fixture
@@ -18,11 +18,6 @@ def freeze(client, table):
     client.unfreeze_table(table, sync=True)
 
 
-def unmount(client, table):
-    client.unmount_table(table, sync=True)
-    client.mount_table(table, sync=True)
-
-
 def force(client, table, **tablets):
     client.unmount_table(table, force=True, sync=True, **tablets)
     client.mount_table(table, sync=True)
@@ -32,7 +27,7 @@ def rows_of(client, table):
     return [(row["k"], row["v"]) for row in client.select_rows(f"k, v from [{table}]")]
 
 
-@pytest.mark.parametrize("flush", [freeze, unmount], ids=["freeze", "unmount"])
+@pytest.mark.parametrize("flush", [freeze, remount], ids=["freeze", "unmount"])
 def test_sorted_table_goes_back_to_what_was_flushed(client, create, flush):
     """New rows, new values and deletions after the flush are gone."""
     table = create([KEY, VALUE])
@@ -45,12 +40,12 @@ def test_sorted_table_goes_back_to_what_was_flushed(client, create, flush):
     force(client, table)
     assert rows_of(client, table) == [(1, "kept"), (2, "old"), (3, "old")]
     client.insert_rows(table, [{"k": 3, "v": "new"}, {"k": 4, "v": "new"}])
-    unmount(client, table)
+    remount(client, table)
     force(client, table)
     assert rows_of(client, table) == [(1, "kept"), (2, "old"), (3, "new"), (4, "new")]
 
 
-@pytest.mark.parametrize("flush", [freeze, unmount], ids=["freeze", "unmount"])
+@pytest.mark.parametrize("flush", [freeze, remount], ids=["freeze", "unmount"])
 def test_queue_goes_back_to_what_was_flushed(client, create, flush):
     """Row indexes of lost rows are given again, and trimmed rows stay trimmed."""
     schema = [VALUE, {"name": "$cumulative_data_weight", "type": "int64"}]

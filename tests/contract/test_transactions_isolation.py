@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 from yt.wrapper import YtResponseError
 
-from tests.contract.tables import KEY, VALUE, create, refused
+from tests.contract.tables import KEY, VALUE, create, refused, remount
 
 
 def begin(client):
@@ -261,11 +261,6 @@ def test_conflicts_are_not_known_after_a_remount(client, sticky, tmp):
     inside.insert_rows(table, [{"k": 2, "v": "y"}])
     commit(late)
     assert len(rows_of(client, table)) == 2
-
-
-def remount(client, table):
-    client.unmount_table(table, sync=True)
-    client.mount_table(table, sync=True)
 
 
 GROUPS = [{"name": name, "type": "int64", "lock": f"l{name}"} for name in "abc"]

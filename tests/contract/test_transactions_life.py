@@ -3,7 +3,7 @@
 import pytest
 from yt.wrapper import YtResponseError
 
-from tests.contract.tables import KEY, VALUE, create, refused
+from tests.contract.tables import KEY, VALUE, create, refused, remount
 
 MASTER = {"type": "master"}
 
@@ -199,9 +199,8 @@ def test_unmount_before_the_commit_refuses_it(client, sticky, tmp):
     assert f"Error submitting rows for table {table}" in str(caught.value)
 
 
-def remount(client, table, _schema):
-    client.unmount_table(table, sync=True)
-    client.mount_table(table, sync=True)
+def mount_again(client, table, _schema):
+    remount(client, table)
 
 
 def remove_and_create(client, table, schema):
@@ -215,8 +214,8 @@ def remove_and_create(client, table, schema):
 @pytest.mark.parametrize(
     ("change", "schema", "said", "code"),
     [
-        (remount, (KEY, VALUE), "Invalid mount revision", 1704),
-        (remount, (VALUE,), "Invalid mount revision", 1704),
+        (mount_again, (KEY, VALUE), "Invalid mount revision", 1704),
+        (mount_again, (VALUE,), "Invalid mount revision", 1704),
         (remove_and_create, (KEY, VALUE), "no longer exists", 1),
     ],
     ids=["remount", "remount of an ordered table", "removal"],

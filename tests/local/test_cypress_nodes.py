@@ -71,10 +71,12 @@ def test_unknown_type_is_refused(client, tmp):
     ],
 )
 def test_set_creates_the_type_of_the_value(client, tmp, value, node_type):
-    """`set` on a free path builds nodes."""
-    client.set(f"{tmp}/x", value)
-    assert client.get(f"{tmp}/x/@type") == node_type
+    """`set` on a free path builds nodes; attributes of the value are those of the node alone."""
+    client.set(f"{tmp}/x", yson.to_yson_type(value, attributes={"mark": 1}))
+    shown = client.get(f"{tmp}/x/@", attributes=["type", "mark"])
+    assert shown == {"type": node_type, "mark": 1}
     read = client.get(f"{tmp}/x")
+    assert not getattr(read, "attributes", None)
     assert (yson.get_bytes(read) if isinstance(value, bytes) else read) == value
 
 
@@ -257,16 +259,6 @@ def test_rich_path_is_read_like_by_the_client(raw, path):
     found = raw.command("GET", "parse_ypath", parameters).yson()["path"]
     assert str(found) == str(expected)
     assert found.attributes == expected.attributes
-
-
-@pytest.mark.parametrize("value", ["text", b"\xff", 5, yson.YsonUint64(6), True, 1.5])
-def test_attributes_of_a_value_become_those_of_the_node(client, tmp, value):
-    """They are not part of what the node holds."""
-    client.set(f"{tmp}/x", yson.to_yson_type(value, attributes={"mark": 1}))
-    assert client.get(f"{tmp}/x/@mark") == 1
-    shown = client.get(f"{tmp}/x")
-    assert not getattr(shown, "attributes", None)
-    assert (yson.get_bytes(shown) if isinstance(value, bytes) else shown) == value
 
 
 def test_attributes_whose_names_are_no_utf8_are_refused(client, tmp):

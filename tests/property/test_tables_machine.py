@@ -39,16 +39,6 @@ RARELY = st.integers(min_value=0, max_value=4).map(lambda number: number == 4)
 VALUES = st.none() | st.integers(min_value=-9, max_value=9)
 
 
-class Clock:
-    """Seconds that pass when a test says so."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @dataclass
 class Operation:
     kind: str
@@ -99,7 +89,7 @@ class Tables(RuleBasedStateMachine):
         super().__init__()
         self.stack = contextlib.ExitStack()
         folder = self.stack.enter_context(tempfile.TemporaryDirectory())
-        self.clock = Clock()
+        self.now = 0.0
         self.folder = Path(folder)
         self.run = self.opened()
         schema = [*key_columns(key="int64"), *columns(a="int64", b="int64")]
@@ -114,7 +104,7 @@ class Tables(RuleBasedStateMachine):
     def opened(self) -> Commands:
         run = Commands(self.folder)
         run.proxy.transactions.close()
-        run.proxy.transactions = TransactionPool(run.proxy.store, clock=self.clock)
+        run.proxy.transactions = TransactionPool(run.proxy.store, clock=lambda: self.now)
         return run
 
     def teardown(self) -> None:
@@ -149,7 +139,7 @@ class Tables(RuleBasedStateMachine):
     def alive(self, transaction_id: str) -> Iterator[Transaction | None]:
         """Expect 11000 for a transaction that has ended, and renew the lease of one that has not."""
         known = self.open.get(transaction_id)
-        if known is not None and known.expires <= self.clock.now:
+        if known is not None and known.expires <= self.now:
             del self.open[transaction_id]
             known = None
         if known is None:
@@ -158,7 +148,7 @@ class Tables(RuleBasedStateMachine):
             assert caught.value.code == Code.NO_SUCH_TRANSACTION
             return
         yield known
-        known.expires = self.clock.now + TIMEOUT_MS / 1000
+        known.expires = self.now + TIMEOUT_MS / 1000
 
     def modify(self, transaction_id: str | None, operation: Operation) -> None:
         send = self.sender(operation, transaction_id)
@@ -204,7 +194,7 @@ class Tables(RuleBasedStateMachine):
         answer = self.run("start_transaction", type="tablet", timeout=TIMEOUT_MS)
         transaction_id: str = answer["transaction_id"]
         self.open[transaction_id] = Transaction(
-            self.commits, copy.deepcopy(self.rows), self.clock.now + TIMEOUT_MS / 1000
+            self.commits, copy.deepcopy(self.rows), self.now + TIMEOUT_MS / 1000
         )
         return transaction_id
 
@@ -264,7 +254,7 @@ class Tables(RuleBasedStateMachine):
 
     @rule(seconds=RARELY.map(lambda rare: TIMEOUT_MS / 1000 if rare else 3))
     def pass_time(self, seconds: float) -> None:
-        self.clock.now += seconds
+        self.now += seconds
 
     @rule(rare=RARELY)
     def restart(self, rare: bool) -> None:
