@@ -58,10 +58,10 @@ def test_page_shows_verdict_time_line_lag_and_offsets():
         Mark(101.0, Happening.REPLAYED, "flights", 2),
         Mark(102.0, Happening.KILLED, note="in a commit"),
     ]
-    history.look([query(batch=2, delivered=3)], at=100.5)
-    history.look([query()], at=103.0)
-    history.look([query(batch=1234)], at=104.0)
-    made = checked(page("Demo", history, 104.0, facts=[("kills", "1")], verdict="Exactly once"))
+    history.look([query(batch=2, delivered=3)], 100.5)
+    history.look([query()], 103.0)
+    history.look([query(batch=1234)], 104.0)
+    made = checked(page("Demo", history, facts=[("kills", "1")], verdict="Exactly once"))
     for shown in (
         "Exactly once",
         "Time line",
@@ -82,8 +82,8 @@ def test_lines_and_ticks_differ():
     """With many queries, and in a watch of a few seconds."""
     history = History(names={f"//t{number}": f"q{number}" for number in range(7)})
     for at in (1.0, 6.0):
-        history.look([query(path=f"//t{number}") for number in range(7)], at=at)
-    made = checked(page("Queries", history, 6.0))
+        history.look([query(path=f"//t{number}") for number in range(7)], at)
+    made = checked(page("Queries", history))
     lines = re.findall(r'<polyline stroke="([^"]+)" points="0,4', made)
     assert len(set(lines)) == 7
     assert re.findall(r'text-anchor="middle">([^<]+)<', made)[:6] == [
@@ -108,13 +108,13 @@ def test_ticks_are_round(span, ticks):
 def test_page_of_one_look_has_no_time_line():
     """There is nothing to draw; problems are said, and text of others is no markup."""
     history = History()
-    history.look([query(path="//t<b>", problem="is <gone>")], at=5.0)
-    made = checked(page("Queries", history, 5.0))
+    history.look([query(path="//t<b>", problem="is <gone>")], 5.0)
+    made = checked(page("Queries", history))
     assert "Time line" not in made
     assert "//t&lt;b&gt;" in made
     assert "is &lt;gone&gt;" in made
 
 
 def test_page_without_queries_says_so_and_failed_verdict_is_marked():
-    made = checked(page("Queries", History(), 5.0, verdict="NOT exact", is_good=False))
+    made = checked(page("Queries", History(), verdict="NOT exact", is_good=False))
     assert "verdict bad" in made

@@ -84,7 +84,7 @@ def command(
         queries, errors = status.look(connection, found, query=query)
         unread.clear()
         unread.update({path: str(error) for path, error in errors.items()})
-        history.look(queries)
+        history.look(queries, time.time())
         return history.queries
 
     def live() -> RenderableType:
@@ -135,5 +135,5 @@ def _write(report: Path, history: History) -> None:
         "problems": sum(len(one.problems) for one in history.queries),
     }
     shown = [(name, str(value)) for name, value in facts.items()]
-    report.write_text(page("Queries", history, time.time(), facts=shown), encoding="utf-8")
+    report.write_text(page("Queries", history, facts=shown), encoding="utf-8")
     click.echo(f"report: {report}", err=True)

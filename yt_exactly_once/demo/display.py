@@ -147,9 +147,7 @@ class Display(AbstractContextManager["Display"]):
         facts += [("replays skipped", str(result.replays)), ("seconds", f"{result.seconds:.0f}")]
         text = "Exactly once: every row is right" if result.exact else "NOT exact"
         title = f"The demo of yt-exactly-once, {settings}"
-        return page(
-            title, self.history, time.time(), facts=facts, verdict=text, is_good=result.exact
-        )
+        return page(title, self.history, facts=facts, verdict=text, is_good=result.exact)
 
     def _watch(self, proxy: str) -> None:
         connection = Connection(ClusterConfig(proxy=proxy))
@@ -159,7 +157,7 @@ class Display(AbstractContextManager["Display"]):
             except ExactlyOnceError:
                 # The sinks have not created their ledgers yet.
                 continue
-            self.history.follow(found)
+            self.history.follow(found, time.time())
 
     def _drawn(self) -> RenderableType:
         lines = [Text(line) for line in self._lines]

@@ -6,7 +6,6 @@ The page needs no network and no script.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -68,23 +67,21 @@ class History:
         """Return what a query is called here."""
         return self.names.get(query.targets[0].path, query.name)
 
-    def look(self, queries: Sequence[QueryStatus], *, at: float | None = None) -> None:
+    def look(self, queries: Sequence[QueryStatus], at: float) -> None:
         """Add one look at the status of queries, and the batches that were committed since the last one."""
-        moment = time.time() if at is None else at
         before = {(one.row.ledger, one.entry.query_id): one.entry.batch_id for one in self.queries}
         for one in queries:
             batch = one.entry.batch_id
             if batch > before.get((one.row.ledger, one.entry.query_id), batch):
                 rows = sum(target.rows for target in one.targets)
-                self.marks.append(Mark(moment, Happening.COMMITTED, self.name(one), batch, rows))
-        self.follow(queries, at=moment)
+                self.marks.append(Mark(at, Happening.COMMITTED, self.name(one), batch, rows))
+        self.follow(queries, at)
 
-    def follow(self, queries: Sequence[QueryStatus], *, at: float | None = None) -> None:
+    def follow(self, queries: Sequence[QueryStatus], at: float) -> None:
         """Add the lag of queries alone, where their batches are known from elsewhere."""
-        moment = time.time() if at is None else at
         for one in queries:
             if one.queues:
-                self.lags.setdefault(self.name(one), []).append((moment, one.lag_rows))
+                self.lags.setdefault(self.name(one), []).append((at, one.lag_rows))
         self.queries = queries
 
 
@@ -130,7 +127,6 @@ th, td { text-align: left; padding: .3rem .8rem .3rem 0; border-bottom: 1px soli
 def page(
     title: str,
     history: History,
-    made_at: float,
     *,
     facts: Sequence[tuple[str, str]] = (),
     verdict: str = "",
@@ -139,20 +135,18 @@ def page(
     """Return one HTML document about queries.
 
     Args:
-        made_at: when it is made, in seconds since 1970.
         facts: names and values to show first.
         verdict: what a check found, if there was one.
     """
     kind = "verdict" if is_good else "verdict bad"
     parts = [
         f"<h1>{escape(title)}</h1>",
-        f"<p>{datetime.fromtimestamp(made_at, UTC):%Y-%m-%d %H:%M:%S UTC}</p>",
+        f"<p>{datetime.now(UTC):%Y-%m-%d %H:%M:%S UTC}</p>",
         f'<p class="{kind}">{escape(verdict)}</p>' if verdict else "",
         _facts(facts),
         _charts(history),
         _queries(history.queries),
         _offsets(history.queries),
-        _happenings(history.marks),
     ]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -297,24 +291,6 @@ def _queries(queries: Sequence[QueryStatus]) -> str:
 def _offsets(queries: Sequence[QueryStatus]) -> str:
     rows = [row for one in queries for queue in one.queues for row in places_of(one, queue)]
     return f"<h2>Offsets</h2>{_table(rows)}" if rows else ""
-
-
-def _happenings(marks: Sequence[Mark]) -> str:
-    if not marks:
-        return ""
-    rows = [
-        {
-            "time>": f"{mark.at - marks[0].at:.1f} s",
-            "query": mark.query,
-            "what": mark.what.value,
-            "batch>": "" if mark.batch is None else mark.batch,
-            "rows>": "" if mark.rows is None else mark.rows,
-            "note": mark.note,
-        }
-        for mark in marks
-    ]
-    summary = f"<summary>{len(marks)} events</summary>"
-    return f"<h2>What happened</h2><details open>{summary}{_table(rows)}</details>"
 
 
 def _table(rows: Iterable[Mapping[str, Any]]) -> str:
