@@ -1,5 +1,6 @@
 """`status` and `ledger`: what they find, show and remove, on queries that ran without Spark."""
 
+import itertools
 import json
 import time
 from io import StringIO
@@ -203,7 +204,7 @@ def test_live_view_ends_in_time_and_leaves_a_page(pipeline, told, tmp, tmp_path,
     pipeline.run(3)
     # The command's clock alone: in the whole process, threads of the cluster sleep too.
     clock = SimpleNamespace(
-        monotonic=time.monotonic, time=time.time, sleep=lambda _: pipeline.run(1)
+        monotonic=itertools.count(0, 0.3).__next__, time=time.time, sleep=lambda _: pipeline.run(1)
     )
     monkeypatch.setattr("yt_exactly_once.cli.status.time", clock)
     page = tmp_path / "page.html"
