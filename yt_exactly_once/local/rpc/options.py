@@ -22,12 +22,10 @@ _GROUP_NAMES = """
 _GROUPS = frozenset(_GROUP_NAMES.split())
 """Messages whose fields are parameters of their own."""
 
-_MAP_NAMES = """
-    TAttributeFilter TLegacyAttributeKeys TPrerequisiteOptions.TRevisionPrerequisite
-    TReqMultisetAttributesNode.TSubrequest TRetentionConfig TVersionedReadOptions
-"""
-_MAPS = frozenset(_MAP_NAMES.split())
-"""Messages that are maps for commands; of others the methods take what they need."""
+_APART = frozenset(
+    ("TLockMask", "TReadRequestComplexityLimits", "TReplicationProgress", "TRowsetDescriptor")
+)
+"""Messages of which the methods take what they need; others are maps for commands."""
 
 _RENAMED = {
     "legacy_attributes": "attributes",
@@ -52,7 +50,7 @@ def parameters(message: Any, **renamed: str) -> dict[str, Any]:
     for field in message_types.fields(message):
         name = renamed.get(field.name) or _RENAMED.get(field.name, field.name)
         value = getattr(message, field.name)
-        if field.is_message and field.kind not in _KNOWN:
+        if field.kind in _APART:
             continue
         if field.label == "*":
             loaded = (_load(field, name, each) for each in value)
@@ -93,7 +91,6 @@ _LOADERS: dict[str, Callable[[Any, str], Any]] = {
     "bytes": lambda value, name: loads(value, _YSON, name),
     "string": _load_text,
 }
-_KNOWN = _GROUPS | _MAPS | _LOADERS.keys()
 
 
 def _load(field: FieldEntry, name: str, value: Any) -> Any:
