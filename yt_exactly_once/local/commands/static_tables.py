@@ -59,14 +59,13 @@ def write_table(context: Context) -> Any:
     support.check_path(path.attributes)
     with context.proxy.store.read() as connection:
         view = view_of(context, connection)
-        upload = _upload(view, _static(view, path), path)
+        _, upload = _upload(view, path)
     columns = [column.to_yson() for column in upload.schema.columns]
     rows = _rows_to_write(context, columns)
     with context.proxy.store.write() as connection:
         master_transactions.expire(connection)
         view = view_of(context, connection)
-        node = _static(view, path)
-        upload = _upload(view, node, path)
+        node, upload = _upload(view, path)
         locks.acquire(view, node.id, upload.lock_mode)
         quotas.check(view, node.id, "chunk_count", "disk_space", more=1)
         static_rows.write(
@@ -196,20 +195,17 @@ def parse_ypath(context: Context) -> Any:
     return {"path": yson.to_yson_type(*ypath.split(context.parameters.get("path"), "path"))}
 
 
-def _static(view: View, path: YPath) -> Node:
+def _upload(view: View, path: YPath) -> tuple[Node, uploads.Upload]:
+    """Return the static table that a path leads to, and what is written to it."""
     node = allowed(view, path, "write")
     if node.attributes.get("dynamic"):
         raise YtError(
             f"Cannot write to dynamic table {node.path} with write_table; use insert_rows"
         )
-    return node
-
-
-def _upload(view: View, node: Node, path: YPath) -> uploads.Upload:
     upload = uploads.plan(path, node.attributes, static_rows.row_count(view, node.id))
     limits.check_order(view, upload.schema)
     computed.check(upload.schema, dynamic=False)
-    return upload
+    return node, upload
 
 
 def _answer(
