@@ -26,7 +26,6 @@ from yt_exactly_once.local.tablets.catalog import find_layout
 
 _BANNED = "queue_agent_banned"
 _STAGE, _DEFAULT_STAGE = "queue_agent_stage", "production"
-_MILLISECONDS = 1000
 
 
 class _Position(NamedTuple):
@@ -244,7 +243,7 @@ def _describe(
     )
     lag = 0
     if position.offset < partition.total_rows and next_time is not None:
-        lag = max(int((time.time() - (next_time >> TIMESTAMP_COUNTER_BITS)) * _MILLISECONDS), 1)
+        lag = max(int((time.time() - (next_time >> TIMESTAMP_COUNTER_BITS)) * 1000), 1)
     return {
         "partition_index": partition.tablet.index,
         "next_row_index": position.offset,

@@ -96,6 +96,8 @@ class Page(NamedTuple):
 
 def joined(parts: Sequence[Rows]) -> Rows:
     """Return rows that follow each other as one."""
+    if len(parts) == 1:
+        return parts[0]
     return Rows(
         parts[0].first,
         pa.concat_arrays([part.timestamps for part in parts]),

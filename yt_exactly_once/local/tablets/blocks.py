@@ -199,13 +199,6 @@ def copy(connection: Connection, source_id: str, target_id: str) -> None:
     )
 
 
-def forget(connection: Connection, tablet_ids: Sequence[str]) -> None:
-    """Remove all rows of tablets."""
-    connection.executemany(
-        "DELETE FROM blocks WHERE tablet_id = ?", [(each,) for each in tablet_ids]
-    )
-
-
 def _listed(connection: Connection, tablet_id: str, first: int, past: int) -> list[Block]:
     """Return the blocks that hold rows of a range, in order."""
     if first >= past:

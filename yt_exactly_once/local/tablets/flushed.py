@@ -8,7 +8,6 @@ their tablet is mounted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from sqlite3 import Connection
 from typing import NamedTuple
 
@@ -94,14 +93,7 @@ def join(connection: Connection, source_id: str, target_id: str, shift: int) -> 
     for chunk in chunks(connection, source_id):
         moved = chunk._replace(first=chunk.first + shift, past=chunk.past + shift)
         add(connection, target_id, moved)
-    forget(connection, [source_id])
-
-
-def forget(connection: Connection, tablet_ids: Iterable[str]) -> None:
-    """Remove every trace of tablets."""
-    connection.executemany(
-        "DELETE FROM chunk_lists WHERE tablet_id = ?", [(each,) for each in tablet_ids]
-    )
+    connection.execute("DELETE FROM chunk_lists WHERE tablet_id = ?", (source_id,))
 
 
 def add(connection: Connection, tablet_id: str, chunk: Chunk, *, dropped: bool = False) -> None:

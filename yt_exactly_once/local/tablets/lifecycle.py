@@ -83,9 +83,12 @@ def drop(connection: Connection, node_id: str) -> None:
     if layout.sorted:
         connection.execute(f"DROP TABLE {quote(layout.sql_table)}")
         connection.execute(f"DROP TABLE {quote(layout.history_table)}")
-    tablet_ids = [tablet.tablet_id for tablet in layout.tablets]
-    flushed.forget(connection, tablet_ids)
-    blocks.forget(connection, tablet_ids)
+    for table in ("blocks", "chunk_lists"):
+        connection.execute(
+            f"DELETE FROM {table} WHERE tablet_id IN"
+            " (SELECT tablet_id FROM tablets WHERE node_id = ?)",
+            (node_id,),
+        )
     for table in ("tablets", "dynamic_tables", "pending_appends", "row_locks"):
         connection.execute(f"DELETE FROM {table} WHERE node_id = ?", (node_id,))
 

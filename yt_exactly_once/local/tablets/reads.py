@@ -21,7 +21,7 @@ from yt_exactly_once.local.tables.layout import VERSION_COLUMNS, TableLayout, qu
 from yt_exactly_once.local.tables.schema import Column
 from yt_exactly_once.local.tables.vectors import StoredRows
 from yt_exactly_once.local.tablets import blocks, counters, retention, row_images, row_results
-from yt_exactly_once.local.tablets.block_bodies import Rows
+from yt_exactly_once.local.tablets.block_bodies import Rows, joined
 from yt_exactly_once.local.tablets.catalog import find_layout
 
 Row = dict[str, Any]
@@ -151,14 +151,11 @@ def bounds(connection: Connection, layout: TableLayout, tablet_index: int) -> tu
 
 def stored_rows(layout: TableLayout, tablet_index: int, parts: Sequence[Rows]) -> StoredRows:
     """Return consecutive rows of an ordered tablet with their position in front."""
-    first, past = (parts[0].first, parts[-1].past) if parts else (0, 0)
-    count = past - first
-    position = [np.full(count, tablet_index, np.int64), np.arange(first, past, dtype=np.int64)]
+    nothing = [pa.nulls(0, vectors.arrow_type(column)) for column in layout.columns]
+    first, moments, arrays = joined(parts) if parts else (0, (), nothing)
+    count = len(moments)
+    position = np.full(count, tablet_index, np.int64), np.arange(first, first + count)
     columns = (*INDEX_COLUMNS, *layout.columns)
-    arrays = [
-        pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
-        for pieces in zip(*(part.arrays for part in parts), strict=True)
-    ] or [pa.nulls(0, vectors.arrow_type(column)) for column in layout.columns]
     return StoredRows(columns, [*map(pa.array, position), *arrays], count)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from sqlite3 import Connection
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.tables.layout import TableLayout, quote
@@ -55,15 +55,8 @@ class _Taken:
         return found
 
 
-@dataclass(frozen=True)
-class Conflict:
-    """A lock that a transaction cannot take.
-
-    Attributes:
-        key: encoded key of the row.
-        message: what was faster.
-        winner: commit timestamp of what was faster.
-    """
+class Conflict(NamedTuple):
+    """A lock that a transaction cannot take, what was faster, and when that was committed."""
 
     key: bytes
     lock: str
