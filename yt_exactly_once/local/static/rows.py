@@ -257,11 +257,13 @@ def _limits(selector: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def encode_keys(schema: TableSchema, rows: Sequence[Row]) -> list[bytes]:
     """Return the keys of rows as blobs in the order of the table."""
-    columns = schema.key_columns
-    stored = [
-        [values.encode_value(column, row.get(column.name)) for row in rows] for column in columns
-    ]
-    return keys.key_encoder(columns)(stored)
+    given = []
+    for column in schema.key_columns:
+        cells = [row.get(column.name) for row in rows]
+        if column.kind == "any":
+            cells = [None if cell is None else values.dump_yson(cell) for cell in cells]
+        given.append(cells)
+    return keys.key_encoder(schema.key_columns)(given)
 
 
 def _index(

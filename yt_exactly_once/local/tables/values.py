@@ -64,11 +64,6 @@ def decode_double(stored: float | str) -> float:
     return float(stored)
 
 
-def encode_value(column: Column, value: Any) -> Any:
-    """Encode one value, null included."""
-    return None if value is None else ENCODERS[column.kind](value)
-
-
 def decode_value(column: Column, stored: Any) -> Any:
     """Decode one stored value, null included."""
     decode = DECODERS.get(column.kind)
@@ -105,19 +100,10 @@ _CELLS = {
     "boolean": "None if {0} is None else {0} == 1",
     "any": "None if {0} is None else load({0})",
 }
-ENCODERS: dict[str, Callable[[Any], Any]] = {
-    "int64": int,
-    "uint64": encode_uint64,
-    "double": encode_double,
-    "boolean": int,
-    "string": bytes,
-    "null": lambda _value: None,
-    "any": dump_yson,
-}
 DECODERS: dict[str, Callable[[Any], Any]] = {
     "uint64": decode_uint64,
     "double": decode_double,
     "boolean": bool,
     "any": load_yson,
 }
-"""Both by `Column.kind`; what is not decoded is stored as it is."""
+"""By `Column.kind`; what is not decoded is stored as it is."""
