@@ -1,6 +1,7 @@
 """The pool of sticky transactions from inside: what a client cannot time well enough to see."""
 
 import threading
+from contextlib import contextmanager
 
 import pytest
 
@@ -11,10 +12,27 @@ from yt_exactly_once.local.tablets import commit
 from yt_exactly_once.local.tablets.transactions import TransactionPool
 
 
-def test_second_commit_during_the_first_is_an_invalid_state(tmp_path):
+@pytest.fixture
+def now():
+    return [0.0]
+
+
+@pytest.fixture
+def pool(tmp_path, now):
+    made = TransactionPool(Store(tmp_path / "store"), max_timeout=60, clock=lambda: now[0])
+    yield made
+    made.close()
+
+
+@contextmanager
+def refused(code, match=None):
+    with pytest.raises(YtError, match=match) as caught:
+        yield
+    assert caught.value.code == code
+
+
+def test_second_commit_during_the_first_is_an_invalid_state(pool):
     """A repeat that overtakes the running commit learns that it is running."""
-    store = Store(tmp_path / "store")
-    pool = TransactionPool(store)
     transaction = pool.start()
     entered, go_on = threading.Event(), threading.Event()
 
@@ -29,46 +47,35 @@ def test_second_commit_during_the_first_is_an_invalid_state(tmp_path):
     assert entered.wait(30)
     try:
         for act in (pool.commit, pool.abort):
-            with pytest.raises(YtError, match='in "committing" state') as caught:
+            with refused(11003, 'in "committing" state'):
                 act(transaction.id)
-            assert caught.value.code == 11003
-        with pytest.raises(YtError) as caught:
+        with refused(11003):
             transaction.buffer([])
-        assert caught.value.code == 11003
     finally:
         go_on.set()
         first.join()
-    with pytest.raises(YtError) as caught:
+    with refused(11000):
         pool.commit(transaction.id)
-    assert caught.value.code == 11000
-    pool.close()
 
 
-def test_lease_ends_without_commands_and_is_renewed_by_any(tmp_path):
+def test_lease_ends_without_commands_and_is_renewed_by_any(pool, now):
     """Every command that names a transaction keeps it alive for another timeout."""
-    now = [0.0]
-    pool = TransactionPool(Store(tmp_path / "store"), clock=lambda: now[0])
     transaction_id = pool.start(timeout=10).id
     for _ in range(3):
         now[0] += 9
         pool.get(transaction_id)
     now[0] += 10
-    with pytest.raises(YtError) as caught:
+    with refused(11000):
         pool.get(transaction_id)
-    assert caught.value.code == 11000
     assert pool.ids() == []
-    pool.close()
 
 
-def test_lease_is_cut_to_the_longest_one(tmp_path):
+def test_lease_is_cut_to_the_longest_one(pool, now):
     """A client that asks for an hour gets what tablet nodes grant."""
-    now = [0.0]
-    pool = TransactionPool(Store(tmp_path / "store"), max_timeout=60, clock=lambda: now[0])
     long, short = pool.start(timeout=3600), pool.start(timeout=5)
     assert (long.timeout, short.timeout) == (60, 5)
     now[0] += 60
     assert pool.ids() == []
-    pool.close()
 
 
 def test_log_of_sqlite_stays_short(tmp_path, monkeypatch):

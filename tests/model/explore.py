@@ -116,17 +116,9 @@ class Explorer:
                 Kind.DEADLOCK, str([str(driver.status) for driver in world.drivers])
             )
 
+    @no_waiting()
     def explore(self) -> Report:
         """Visit every state once, or until a violation is found."""
-        with no_waiting():
-            return self._explore()
-
-    def walk(self) -> tuple[int, set[World]]:
-        """Walk every execution on its own; return how many there are, and the states they end in."""
-        with no_waiting():
-            return self._walk()
-
-    def _explore(self) -> Report:
         began = time.monotonic()
         report = Report(self.scenario.name)
         first = self.first()
@@ -159,7 +151,9 @@ class Explorer:
         report.seconds = time.monotonic() - began
         return report
 
-    def _walk(self) -> tuple[int, set[World]]:
+    @no_waiting()
+    def walk(self) -> tuple[int, set[World]]:
+        """Walk every execution on its own; return how many there are, and the states they end in."""
         count, last = 0, set()
         pending = [self.first()]
         while pending:
