@@ -16,7 +16,7 @@ from yt.wrapper.http_helpers import make_request_with_retries
 
 from yt_exactly_once.errors import ExactlyOnceError
 from yt_exactly_once.ytsaurus.failures import translated
-from yt_exactly_once.ytsaurus.reach import address_of
+from yt_exactly_once.ytsaurus.reach import url_of
 
 if TYPE_CHECKING:
     from yt_exactly_once.ytsaurus.client import Connection
@@ -205,7 +205,7 @@ def may(connection: Connection, user: str, permission: str, path: str) -> bool:
 
 def proxies_of(connection: Connection, kind: str) -> list[str]:
     """Return the addresses of the live proxies of a kind, `http` or `rpc`."""
-    url = address_of(connection.reader).url
+    url = url_of(connection.reader)
     listing = "/hosts" if kind == "http" else "/api/v4/discover_proxies?type=rpc"
     with translated("list the proxies", proxy=url):
         answer = make_request_with_retries("get", url + listing, client=connection.reader).json()

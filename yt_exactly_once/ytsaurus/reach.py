@@ -7,7 +7,7 @@ down may come back, so that is a transient error.
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from yt.packages import requests
@@ -26,28 +26,12 @@ _NO_SUCH_NAME = frozenset({socket.EAI_NONAME, getattr(socket, "EAI_NODATA", sock
 _OK, _UNAUTHORIZED, _REDIRECTS, _NOT_NOW = 200, 401, range(300, 400), {500, 502, 503, 504}
 
 
-class Address(NamedTuple):
-    """Where a client sends its requests.
-
-    Attributes:
-        port: also when the URL has none.
-    """
-
-    url: str
-    host: str
-    port: int
-
-
-def address_of(client: YtClient) -> Address:
+def url_of(client: YtClient) -> str:
     """Return the address that the client makes of the configured one."""
-    url = str(get_proxy_address_url(client=client))
-    parts = urlsplit(url)
-    return Address(
-        url, parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
-    )
+    return str(get_proxy_address_url(client=client))
 
 
-def require_proxy(client: YtClient) -> Address:
+def require_proxy(client: YtClient) -> str:
     """Return the address when a proxy of YTsaurus answers there.
 
     Raises:
@@ -55,13 +39,15 @@ def require_proxy(client: YtClient) -> Address:
         AccessError: the proxy refuses the token.
         ClusterUnavailableError: nothing answers now.
     """
-    address = address_of(client)
-    _require_name(address)
-    where = {"proxy": address.url}
+    url = url_of(client)
+    parts = urlsplit(url)
+    host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    _require_name(url, host, port)
+    where = {"proxy": url}
     try:
-        answer = _ask(address.url)
+        answer = _ask(url)
     except requests.exceptions.SSLError as error:
-        plain = f"http://{address.host}:{address.port}"
+        plain = f"http://{host}:{port}"
         if _is_proxy(plain):
             raise ProxyNotFoundError(
                 "The proxy at this address speaks plain HTTP, and the address asks for TLS",
@@ -69,7 +55,7 @@ def require_proxy(client: YtClient) -> Address:
                 **where,
             ) from error
         # The client may have certificates of its own; its first request decides.
-        return address
+        return url
     except requests.exceptions.RequestException as error:
         raise ClusterUnavailableError(
             f"The proxy does not answer ({reason(error)})",
@@ -99,27 +85,25 @@ def require_proxy(client: YtClient) -> Address:
             remedy=_REMEDY,
             **where,
         )
-    return address
+    return url
 
 
-def _require_name(address: Address) -> None:
+def _require_name(url: str, host: str, port: int) -> None:
     # Python takes every variable that ends with _PROXY for that of a scheme, YT_PROXY too.
-    if select_proxy(address.url, get_environ_proxies(address.url)):
+    if select_proxy(url, get_environ_proxies(url)):
         # Another server resolves the name.
         return
     try:
-        socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+        socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except socket.gaierror as error:
         if error.errno not in _NO_SUCH_NAME:
             raise ClusterUnavailableError(
-                f"The name {address.host} cannot be resolved now ({error.strerror})",
+                f"The name {host} cannot be resolved now ({error.strerror})",
                 remedy="Check the name, and whether this machine reaches a name server",
-                proxy=address.url,
+                proxy=url,
             ) from error
         raise ProxyNotFoundError(
-            f"The name {address.host} does not resolve ({error.strerror})",
-            remedy=_REMEDY,
-            proxy=address.url,
+            f"The name {host} does not resolve ({error.strerror})", remedy=_REMEDY, proxy=url
         ) from error
 
 

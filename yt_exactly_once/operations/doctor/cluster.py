@@ -22,7 +22,7 @@ from yt_exactly_once.operations.doctor.subject import (
     warning,
 )
 from yt_exactly_once.ytsaurus.browsing import attributes_of, may, now, proxies_of, user_of
-from yt_exactly_once.ytsaurus.reach import Address, require_proxy
+from yt_exactly_once.ytsaurus.reach import require_proxy
 
 if TYPE_CHECKING:
     from yt_exactly_once.ytsaurus.client import Connection
@@ -73,9 +73,10 @@ def examine_proxies(subject: Subject, connection: Connection) -> Iterator[Findin
 def _connect(listed: str) -> str:
     """Return why there is no connection; empty if there is one."""
     parts = urlsplit(listed if "://" in listed else f"//{listed}")
-    address = Address(listed, parts.hostname or "", parts.port or 80)
     try:
-        socket.create_connection((address.host, address.port), _PATIENCE_SECONDS).close()
+        socket.create_connection(
+            (parts.hostname or "", parts.port or 80), _PATIENCE_SECONDS
+        ).close()
     except OSError as error:
         return error.strerror or str(error)
     return ""
@@ -167,11 +168,11 @@ def _exceeded(
 def examine_entry(subject: Subject, connection: Connection) -> Generator[Finding, None, str | None]:
     """Say what is at the address and whose token it is; return the user if the cluster accepts it."""
     try:
-        address = require_proxy(connection.reader)
+        url = require_proxy(connection.reader)
     except ExactlyOnceError as error:
         yield refused("proxy", error, "Nothing works without a proxy")
         return None
-    yield ok("proxy", f"A proxy answers at {address.url}")
+    yield ok("proxy", f"A proxy answers at {url}")
     token = subject.cluster.token
     try:
         user = user_of(connection)
