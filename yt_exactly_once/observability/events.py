@@ -4,64 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 
 class Event(StrEnum):
-    """Every event of the package."""
+    """Every event of the package, and the level at which it is logged where that is not debug."""
+
+    level: str
+
+    def __new__(cls, name: str, level: str = "debug") -> Self:
+        """Return a member whose value is its name."""
+        member = str.__new__(cls, name)
+        member._value_, member.level = name, level
+        return member
 
     BATCH_STARTED = "batch.started"
     LEDGER_READ = "ledger.read"
     BATCH_COMPUTED = "batch.computed"
-    BATCH_SKIPPED = "batch.skipped"
-    BATCH_COMMITTED = "batch.committed"
-    BATCH_FAILED = "batch.failed"
-    BATCHES_LEFT_OUT = "batches.left_out"
-    LEDGER_CREATED = "ledger.created"
+    BATCH_SKIPPED = "batch.skipped", "info"
+    BATCH_COMMITTED = "batch.committed", "info"
+    BATCH_FAILED = "batch.failed", "error"
+    BATCHES_LEFT_OUT = "batches.left_out", "warning"
+    LEDGER_CREATED = "ledger.created", "info"
     TRANSACTION_STARTED = "transaction.started"
-    ROWS_REJECTED = "rows.rejected"
+    ROWS_REJECTED = "rows.rejected", "warning"
     ROWS_WRITTEN = "rows.written"
     OFFSETS_ADVANCED = "offsets.advanced"
     LEDGER_RECORDED = "ledger.recorded"
     TRANSACTION_COMMITTED = "transaction.committed"
     TRANSACTION_ABORTED = "transaction.aborted"
-    COMMIT_OUTCOME_UNKNOWN = "commit.outcome_unknown"
-    COMMIT_OUTCOME_RESOLVED = "commit.outcome_resolved"
-    RETRY_SCHEDULED = "retry.scheduled"
+    COMMIT_OUTCOME_UNKNOWN = "commit.outcome_unknown", "warning"
+    COMMIT_OUTCOME_RESOLVED = "commit.outcome_resolved", "warning"
+    RETRY_SCHEDULED = "retry.scheduled", "warning"
     SOURCE_LOOKED = "source.looked"
-    SOURCE_ROWS_SKIPPED = "source.rows_skipped"
-    SOURCE_QUEUE_REPLACED = "source.queue_replaced"
-    HISTORY_FAILED = "history.failed"
-    SOURCE_RUN_LIMITED = "source.run_limited"
-    NOTE_FAILED = "note.failed"
-    NOTES_MISSING = "notes.missing"
+    SOURCE_ROWS_SKIPPED = "source.rows_skipped", "warning"
+    SOURCE_QUEUE_REPLACED = "source.queue_replaced", "warning"
+    HISTORY_FAILED = "history.failed", "warning"
+    SOURCE_RUN_LIMITED = "source.run_limited", "warning"
+    NOTE_FAILED = "note.failed", "warning"
+    NOTES_MISSING = "notes.missing", "warning"
     WARM_UP_FAILED = "warm_up.failed"
-    QUERY_STARTED = "query.started"
+    QUERY_STARTED = "query.started", "info"
     QUERY_PROGRESSED = "query.progressed"
-    QUERY_STOPPED = "query.stopped"
-    LISTENER_FAILED = "listener.failed"
-
-
-_LEVELS = {
-    Event.BATCH_COMMITTED: "info",
-    Event.BATCH_SKIPPED: "info",
-    Event.LEDGER_CREATED: "info",
-    Event.BATCH_FAILED: "error",
-    Event.RETRY_SCHEDULED: "warning",
-    Event.COMMIT_OUTCOME_UNKNOWN: "warning",
-    Event.COMMIT_OUTCOME_RESOLVED: "warning",
-    Event.ROWS_REJECTED: "warning",
-    Event.BATCHES_LEFT_OUT: "warning",
-    Event.SOURCE_ROWS_SKIPPED: "warning",
-    Event.SOURCE_QUEUE_REPLACED: "warning",
-    Event.HISTORY_FAILED: "warning",
-    Event.SOURCE_RUN_LIMITED: "warning",
-    Event.NOTE_FAILED: "warning",
-    Event.NOTES_MISSING: "warning",
-    Event.QUERY_STARTED: "info",
-    Event.QUERY_STOPPED: "info",
-    Event.LISTENER_FAILED: "warning",
-}
+    QUERY_STOPPED = "query.stopped", "info"
+    LISTENER_FAILED = "listener.failed", "warning"
 
 
 def level_of(event: Event, fields: Mapping[str, Any]) -> str:
@@ -71,4 +57,4 @@ def level_of(event: Event, fields: Mapping[str, Any]) -> str:
         return "warning"
     if event is Event.QUERY_STOPPED and fields.get("reason"):
         return "error"
-    return _LEVELS.get(event, "debug")
+    return event.level
