@@ -7,6 +7,7 @@ knows of logical types.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -30,8 +31,11 @@ _GROUP = 7
 
 def join(*parts: pa.Array | bytes) -> pa.Array:
     """Concatenate row by row; bytes are repeated in every row."""
-    scalars = [scalar(part, BYTES) if isinstance(part, bytes) else part for part in parts]
-    return pc.binary_join_element_wise(*scalars, _NOTHING)
+    given: list[Any] = []
+    for are_bytes, run in groupby(parts, lambda part: isinstance(part, bytes)):
+        some = list(run)
+        given += [scalar(b"".join(some), BYTES)] if are_bytes else some
+    return pc.binary_join_element_wise(*given, _NOTHING)
 
 
 def constant(fragment: bytes, rows: int) -> pa.Array:
