@@ -6,15 +6,13 @@ import pytest
 from yt import yson
 from yt.wrapper import YtResponseError
 
-from tests.contract.tables import columns, create, key_columns
-
-ROWS = [{"k": k, "v": None if k % 2 else k} for k in range(4)]
+from tests.contract.tables import create
 
 
 @pytest.fixture
 def table(client: Any, tmp: str) -> str:
-    path: str = create(client, f"{tmp}/t", [*key_columns(k="int64"), *columns(v="int64")])
-    client.insert_rows(path, ROWS)
+    path: str = create(client, f"{tmp}/t")
+    client.insert_rows(path, [{"k": k} for k in range(4)])
     return path
 
 

@@ -6,8 +6,8 @@ import pytest
 import yt.wrapper as yt
 
 from tests.contract.tables import create
-from tests.rpc_client import RpcError, message, request_parts
 from tests.rpc_client import driver as cpp_client
+from tests.rpc_client import message, request_parts
 
 
 @pytest.fixture
@@ -45,16 +45,6 @@ def test_delayed_request_lets_others_of_its_connection_pass(cluster, rpc, tmp):
     assert not cluster.client().exists(f"{tmp}/x")
     rpc.answer()
     assert cluster.client().exists(f"{tmp}/x")
-
-
-def test_unavailable_proxy_has_its_code(cluster, rpc, tmp):
-    """And executes nothing."""
-    cluster.inject("unavailable", "set", message="as told")
-    rpc.send(setting(f"{tmp}/x"))
-    with pytest.raises(RpcError, match="as told") as caught:
-        rpc.answer()
-    assert caught.value.codes == {105}
-    assert not cluster.client().exists(f"{tmp}/x")
 
 
 def test_driver_finds_the_proxies_that_are_left(cluster, tmp):

@@ -5,6 +5,7 @@ import gzip
 import json
 import os
 import string
+from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -50,6 +51,8 @@ class Cluster(Commands):
         async def send(message):
             sent.append(message)
 
+        # Answers may be held until their body, end in trailers, and close the connection.
+        transport = mock.Mock(is_closing=lambda: False)
         listed = [(name.lower().encode("latin-1"), value) for name, value in headers.items()]
         scope = {
             "type": "http",
@@ -57,7 +60,7 @@ class Cluster(Commands):
             "path": path,
             "query_string": query,
             "headers": listed,
-            "yt.transport": _Transport(),
+            "yt.transport": transport,
             "yt.body": [body],
         }
         await self.application(scope, receive, send)
@@ -68,20 +71,6 @@ class Cluster(Commands):
     def close(self):
         super().close()
         self.loop.close()
-
-
-class _Transport:
-    def is_closing(self):
-        return False
-
-    def hold(self):
-        """The head of an answer waits for its body."""
-
-    def write(self, data):
-        """A late error may be written as trailers."""
-
-    def close(self):
-        """And then the connection ends."""
 
 
 @pytest.fixture(scope="module")

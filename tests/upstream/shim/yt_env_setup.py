@@ -35,26 +35,16 @@ _KEPT = {
     "//sys/tablet_cells": {"1-1-102bc-1"},
 }
 _MANAGERS = (
-    "tablet_manager",
-    "security_manager",
-    "cypress_manager",
-    "chunk_manager",
-    "chunk_service",
-    "object_service",
-    "transaction_manager",
-    "node_tracker",
-    "multicell_manager",
-    "cell_master",
-    "object_manager",
-    "chaos_manager",
-    "hydra_manager",
-    "table_manager",
-    "incumbent_manager",
-    "transaction_supervisor",
-    "sequoia_manager",
-    "scheduler_pool_manager",
-    "journal_manager",
-    "graft_manager",
+    *(
+        f"{name}_manager"
+        for name in ("tablet", "security", "cypress", "chunk", "transaction", "graft")
+    ),
+    *(
+        f"{name}_manager"
+        for name in ("multicell", "object", "chaos", "hydra", "table", "incumbent")
+    ),
+    *(f"{name}_manager" for name in ("sequoia", "scheduler_pool", "journal")),
+    *("chunk_service", "object_service", "node_tracker", "cell_master", "transaction_supervisor"),
 )
 _ROOTS = {"home", "sys", "tmp"}
 
