@@ -24,8 +24,7 @@ from yt_exactly_once.operations.doctor.run import examine
 from yt_exactly_once.operations.doctor.subject import Level, Queue, Subject
 from yt_exactly_once.ytsaurus.client import Connection
 
-TEXT = {"name": "v", "type": "string"}
-KEY = {"name": "k", "type": "int64", "sort_order": "ascending"}
+TEXT, KEY = tables.VALUE, tables.KEY
 RETAINED, SPECULATION = "spark.sql.streaming.minBatchesToRetain", "spark.speculation"
 CONF = {"spark.driver.maxResultSize": "1g", RETAINED: "100"}
 

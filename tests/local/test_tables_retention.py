@@ -3,12 +3,12 @@
 import pytest
 from yt.yson import to_yson_type
 
+from tests.contract.tables import KEY
 from tests.in_process import Commands
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.tablets.retention import KEPT_SECONDS
 
 TABLE = "//tmp/t"
-KEY = {"name": "k", "type": "int64", "sort_order": "ascending"}
 
 
 @pytest.fixture
