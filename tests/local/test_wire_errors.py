@@ -2,7 +2,6 @@
 
 import http.client
 import json
-import socket
 import subprocess
 import sys
 import zlib
@@ -177,15 +176,9 @@ def test_malformed_rows_are_an_error(raw, client, tmp, form, body):
 
 def test_truncated_request_changes_nothing(raw, client, tmp):
     """A client that dies in the middle of its body leaves no trace."""
-    host, port = raw.host.split(":")
     parameters = json.dumps({"path": f"{tmp}/x", "input_format": "json"})
-    with socket.create_connection((host, int(port))) as connection:
-        connection.sendall(
-            (
-                "PUT /api/v4/set HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n"
-                f'X-YT-Parameters: {parameters}\r\n\r\n"cut'
-            ).encode()
-        )
+    head = _put(b"Content-Length: 100\r\nX-YT-Parameters: %s\r\n" % parameters.encode(), b'"cut')
+    assert raw.exchange(head, finish=True) == b""
     assert not client.exists(f"{tmp}/x")
 
 
