@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -33,27 +32,23 @@ class UnfitYsonError(ValueError):
 
 def any_values(array: pa.Array) -> pa.Array:
     """Encode values without nulls; raise `UnfitValueError` for bytes that are not one YSON value."""
-    return _given(array, to_binary)
-
-
-def any_keys(array: pa.Array) -> pa.Array:
-    """Encode keys, with equal bytes where the cluster takes them for one; raise as for values."""
-    return _given(array, lambda value: comparable(to_binary(value)))
-
-
-def _given(array: pa.Array, binary: Callable[[bytes], bytes]) -> pa.Array:
     given = array.to_pylist()
-    made = [_one(row, value, binary) for row, value in enumerate(given)]
+    made = [_one(row, value) for row, value in enumerate(given)]
     if any(one is not value for one, value in zip(made, given, strict=True)):
         array = pa.array(made, BYTES)
     return array.cast(BYTES)
 
 
-def _one(row: int, value: bytes, binary: Callable[[bytes], bytes]) -> bytes:
+def any_keys(array: pa.Array) -> pa.Array:
+    """Encode keys, with equal bytes where the cluster takes them for one; raise as for values."""
+    return pa.array([comparable(value) for value in any_values(array).to_pylist()], BYTES)
+
+
+def _one(row: int, value: bytes) -> bytes:
     if value.lstrip().startswith(b"<"):
         raise UnfitValueError(row, "a column value cannot have attributes at its top")
     try:
-        return binary(value)
+        return to_binary(value)
     except UnfitYsonError as error:
         raise UnfitValueError(row, str(error)) from error
 
