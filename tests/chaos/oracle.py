@@ -7,6 +7,7 @@ of `tests.flows`; nothing of the package under test.
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from yt.wrapper import YtClient
@@ -32,14 +33,12 @@ class CutQueue(Queue):
 
     def batches(self, _size: int) -> Iterator[list[Row]]:
         """Yield the rows of every batch, whatever size was asked for."""
-        start: Ends = {}
-        for ends in self.cuts:
+        for starts, ends in pairwise([{}, *self.cuts]):
             yield [
                 row
                 for partition, rows in enumerate(self.rows)
-                for row in rows[start.get(partition, 0) : ends[partition]]
+                for row in rows[starts.get(partition, 0) : ends[partition]]
             ]
-            start = ends
 
 
 @dataclass
@@ -115,7 +114,7 @@ class Oracle:
             return
         batch_of = {
             (partition, row): number
-            for number, (starts, ends) in enumerate(self._ranges())
+            for number, (starts, ends) in enumerate(pairwise([{}, *self.cuts]))
             for partition, end in ends.items()
             for row in range(starts.get(partition, 0), end)
         }
@@ -171,12 +170,6 @@ class Oracle:
     @property
     def _exactly_once(self) -> bool:
         return self._stage.plan.mode is not DeliveryMode.AT_LEAST_ONCE
-
-    def _ranges(self) -> Iterator[tuple[Ends, Ends]]:
-        start: Ends = {}
-        for ends in self.cuts:
-            yield start, ends
-            start = ends
 
 
 def compare(found: Rows, every: Rows, key: int | None) -> dict[str, Counter[tuple[Any, ...]]]:

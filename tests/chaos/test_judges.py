@@ -9,7 +9,7 @@ from tests.chaos.oracle import Oracle
 from tests.chaos.plan import Rates, RoundPlan, folder_path
 from tests.chaos.stage import Stage
 from tests.chaos.watcher import Watcher
-from tests.flows import passed_on
+from tests.flows import create_table, passed_on
 from yt_exactly_once.commit.entry import LEDGER_SCHEMA, LedgerEntry, PartitionOffset, Tally
 from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.local import LocalCluster
@@ -34,9 +34,7 @@ class Hand:
         self.stage = Stage.build(client, plan, folder)
         self.queue = self.stage.queue
         for subject in self.stage.subjects:
-            attributes = {"dynamic": True, "schema": LEDGER_SCHEMA}
-            client.create("table", subject.ledger, attributes=attributes)
-            client.mount_table(subject.ledger, sync=True)
+            create_table(client, subject.ledger, LEDGER_SCHEMA)
         self.client = client
         self.subject = next(one for one in self.stage.subjects if one.plan.is_sorted is is_sorted)
         self.watcher = Watcher(self.stage, client)
@@ -117,31 +115,18 @@ def hand(client, tmp_path, request):
     return Hand(client, tmp_path, is_sorted=request.param)
 
 
-def _doubled(rows):
-    return [*rows, rows[0]]
-
-
-def _swapped(rows):
-    return [rows[1], rows[0], *rows[2:]]
-
-
-def _changed(rows):
-    return [rows[0] | {"value": rows[0]["value"] + 1}, *rows[1:]]
-
-
-def _of_another_batch(rows):
-    return [rows[0] | {"batch": 1}, *rows[1:]]
-
-
 @pytest.mark.parametrize(
     ("damage", "found"),
     [
         (list, {}),
         (lambda rows: rows[1:], {"lost": 1}),
-        (_changed, {"lost": 1, "wrong": 1}),
-        (_of_another_batch, {"wrong": 1}),
-        (_doubled, {"duplicated": 1, "misordered": 1}),
-        (_swapped, {"misordered": 1}),
+        (
+            lambda rows: [rows[0] | {"value": rows[0]["value"] + 1}, *rows[1:]],
+            {"lost": 1, "wrong": 1},
+        ),
+        (lambda rows: [rows[0] | {"batch": 1}, *rows[1:]], {"wrong": 1}),
+        (lambda rows: [*rows, rows[0]], {"duplicated": 1, "misordered": 1}),
+        (lambda rows: [rows[1], rows[0], *rows[2:]], {"misordered": 1}),
     ],
     ids=["nothing", "dropped", "changed", "of another batch", "doubled", "out of order"],
 )

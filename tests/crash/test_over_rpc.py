@@ -10,22 +10,17 @@ import pytest
 
 from tests.crash.crash_points import CrashPoint
 from tests.crash.harness.lives import Cell
-from tests.tiers import NIGHTLY
 
 pytest.importorskip("yt_driver_rpc_bindings")
 
 ROWS_PER_PARTITION = 200
 DEATHS = (CrashPoint.BATCH_COMPUTED, CrashPoint.COMMIT_OUTCOME_UNKNOWN, CrashPoint.SINK_RETURNED)
-if not NIGHTLY:
-    DEATHS = DEATHS[1:2]
 CELLS = (
     Cell("aggregation", is_sorted=True),
     Cell("stateless", is_sorted=False, mode="idempotent"),
     Cell("stateless", is_sorted=False),
     Cell("dedup", is_sorted=False),
 )
-if not NIGHTLY:
-    CELLS = CELLS[:2]
 
 
 @pytest.mark.nightly  # kills over HTTP and lost commits over RPC run every time

@@ -11,11 +11,11 @@ from typing import Any
 
 import pyspark
 
+from tests.flows import columns, create_table
 from yt_exactly_once.demo.child import kill_session
 from yt_exactly_once.local import LocalCluster
 
 QUEUE, TARGET = "//home/shop/orders", "//home/app/result"
-COLUMNS = [{"name": "customer", "type": "utf8"}, {"name": "amount", "type": "int64"}]
 
 MOMENTS: list[dict[str, Any]] = [
     {"action": "lose_answer", "command": "commit_transaction"},
@@ -50,9 +50,7 @@ class Program:
     def __post_init__(self) -> None:
         self.client = self.cluster.client()
         for path in (QUEUE, TARGET):
-            attributes = {"dynamic": True, "schema": COLUMNS}
-            self.client.create("table", path, recursive=True, attributes=attributes)
-            self.client.mount_table(path, sync=True)
+            create_table(self.client, path, columns({"customer": "utf8?", "amount": "int64?"}))
 
     def append(self, amounts: range) -> None:
         rows = [{"customer": f"c{amount % 3}", "amount": amount} for amount in amounts]

@@ -11,6 +11,7 @@ from typing import Self
 import pytest
 from yt.wrapper import YtClient
 
+from tests import flows
 from tests.code_blocks import How, blocks, pages
 from yt_exactly_once import Target, TransactionalSink, create_table, register_source
 from yt_exactly_once.local import LocalCluster
@@ -19,7 +20,6 @@ from yt_exactly_once.telemetry import Telemetry
 pytestmark = pytest.mark.further
 
 ORDERS = [{"customer": f"c{n % 3}", "amount": n} for n in range(30)]
-QUEUE = [{"name": "customer", "type": "utf8"}, {"name": "amount", "type": "int64"}]
 COMMAND = re.compile(r"(?:python -m ([\w.]+)|(yt-exactly-once [\w-]+))([^&;|\n]*)")
 
 
@@ -37,8 +37,7 @@ class Shop(LocalCluster):
 def stock(client: YtClient) -> None:
     """Create a queue with orders, and a target for them."""
     for path in ("//home/shop/orders", "//home/app/result"):
-        client.create("table", path, recursive=True, attributes={"dynamic": True, "schema": QUEUE})
-        client.mount_table(path, sync=True)
+        flows.create_table(client, path, flows.columns({"customer": "utf8?", "amount": "int64?"}))
     client.insert_rows("//home/shop/orders", ORDERS)
 
 

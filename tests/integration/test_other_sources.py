@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from tests.code_blocks import blocks
+from tests.flows import create_table
 from yt_exactly_once import Target, TransactionalSink, register_source
 from yt_exactly_once.local import LocalCluster
 
@@ -30,9 +31,7 @@ def test_each_row_gets_into_one_place(spark, tmp_path, monkeypatch):
     with LocalCluster() as cluster:
         client = cluster.client()
         for name, schema in TABLES.items():
-            path, attributes = f"//home/shop/{name}", {"dynamic": True, "schema": schema}
-            client.create("table", path, recursive=True, attributes=attributes)
-            client.mount_table(path, sync=True)
+            create_table(client, f"//home/shop/{name}", schema)
         orders = [{"customer": name, "amount": amount} for name, amount in GOOD]
         texts = [*map(json.dumps, orders), *BAD]
         client.insert_rows("//home/shop/texts", [{"value": text} for text in texts])

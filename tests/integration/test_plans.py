@@ -10,6 +10,7 @@ import pytest
 import yt.yson
 from pyspark.sql import functions as sf
 
+from tests.flows import columns, create_table
 from tests.model.tasks import encoder_of
 from tests.tiers import first_of
 from yt_exactly_once import TransactionalSink
@@ -63,14 +64,8 @@ def test_newest_change_of_a_key_counts_when_a_function_goes_through_pandas(
     These tasks do not send the rows, however many there are.
     """
     monkeypatch.setattr(sender, "LARGE", 1)
-    target = f"{tmp}/target"
-    schema = [
-        {"name": "id", "type": "int64", "sort_order": "ascending"},
-        {"name": "text", "type": "string"},
-        {"name": "version", "type": "int64"},
-    ]
-    client.create("table", target, attributes={"dynamic": True, "schema": schema})
-    client.mount_table(target, sync=True)
+    schema = columns({"id": "int64?", "text": "string?", "version": "int64?"}, ["id"])
+    target = create_table(client, f"{tmp}/target", schema)
     sink = TransactionalSink(
         target, proxy=cluster.proxy_urls[0], ledger_path=f"{tmp}/ledger", connections=1
     )

@@ -11,6 +11,7 @@ from datetime import timedelta
 import pytest
 from pyspark.errors import StreamingQueryException
 
+from tests.flows import columns, create_table
 from tests.integration.streams import failing_once
 from tests.tiers import first_of
 from yt_exactly_once import Event, RetryPolicy, config
@@ -243,13 +244,11 @@ Its executor is in the same heap, which holds what a task reports to the driver.
 def test_million_wide_rows_pass_a_narrow_driver(tmp_path):
     """A gigabyte in one transaction; the driver's Python process stays small."""
     target, count = "//wide", 1_000_000
-    schema = [{"name": "id", "type": "int64"}, {"name": "text", "type": "string"}]
     limit = {"max_rows_per_transaction": 4_000_000}
-    attributes = {"dynamic": True, "schema": schema, "tablet_count": 20, "mount_config": limit}
+    schema = columns({"id": "int64?", "text": "string?"})
     with LocalCluster() as cluster:
         client = cluster.client()
-        client.create("table", target, attributes=attributes)
-        client.mount_table(target, sync=True)
+        create_table(client, target, schema, tablet_count=20, mount_config=limit)
         command = [sys.executable, "-c", LARGE_BATCH, cluster.proxy_urls[0], target, str(tmp_path)]
         done = subprocess.run([*command, str(count)], capture_output=True, text=True, check=False)
         assert done.returncode == 0, [

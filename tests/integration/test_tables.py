@@ -11,17 +11,14 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 from yt.yson import YsonUint64
 
-from tests.flows import Queue
+from tests.flows import Queue, columns, create_table
 from yt_exactly_once.errors import ConfigError, ConflictError, EncodingError, TableNotDynamicError
 from yt_exactly_once.spark.data_source import YtDataSource
 from yt_exactly_once.spark.source import tables
 
-SORTED = [
-    {"name": "shop", "type": "uint64", "sort_order": "ascending"},
-    {"name": "name", "type": "string", "sort_order": "ascending"},
-    {"name": "amount", "type": "int64"},
-    {"name": "at", "type_v3": "date"},
-]
+SORTED = columns(
+    {"shop": "uint64?", "name": "string?", "amount": "int64?", "at": "date"}, ["shop", "name"]
+)
 PIVOTS = [[], [YsonUint64(3)], [YsonUint64(8), "a"]]
 NAMES = ['plain "quoted" \\ name', "", "имя", "a\nb", None]
 """Keys that a query must quote."""
@@ -63,9 +60,7 @@ def small_parts(monkeypatch):
 def sorted_table(client, tmp):
     """A sorted dynamic table of three tablets."""
     path = f"{tmp}/customers-{uuid.uuid4()}"
-    attributes = {"dynamic": True, "schema": SORTED, "pivot_keys": PIVOTS}
-    client.create("table", path, attributes=attributes)
-    client.mount_table(path, sync=True)
+    create_table(client, path, SORTED, pivot_keys=PIVOTS)
     client.insert_rows(path, customers(100))
     return path
 

@@ -5,39 +5,24 @@ import random
 import pyarrow as pa
 import pytest
 
-from tests.kinds import optional
+from tests.flows import columns
 from yt_exactly_once.codec.changes import changes
 from yt_exactly_once.codec.rows import row_fragments
 from yt_exactly_once.codec.schema import TableSchema, check_frame
 from yt_exactly_once.codec.yson_parts import joined
 from yt_exactly_once.errors import EncodingError
 
-TABLE = TableSchema.from_yt(
-    [
-        {"name": "k", "type_v3": optional("int64"), "sort_order": "ascending"},
-        {"name": "s", "type_v3": "utf8", "sort_order": "ascending"},
-        {"name": "v", "type_v3": "int64"},
-    ]
-)  # fmt: skip
+TABLE = TableSchema.from_yt(columns({"k": "int64?", "s": "utf8", "v": "int64"}, ["k", "s"]))
+FRAME = pa.schema([("v", pa.int64()), ("s", pa.string()), ("k", pa.int64())])
 
 
 def batch(rows):
-    columns = list(zip(*rows, strict=True)) if rows else [[], [], []]
-    k, gone, v = (list(values) for values in columns)
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.array(v, pa.int64()),
-            pa.array(["x"] * len(rows), pa.string()),
-            pa.array(k, pa.int64()),
-            pa.array(gone, pa.bool_()),
-        ],
-        names=["v", "s", "k", "gone"],
-    )
+    named = [{"v": v, "s": "x", "k": k, "gone": gone} for k, gone, v in rows]
+    return pa.RecordBatch.from_pylist(named, FRAME.append(pa.field("gone", pa.bool_())))
 
 
 def plan():
-    frame = pa.schema([("v", pa.int64()), ("s", pa.string()), ("k", pa.int64())])
-    return check_frame(frame, TABLE, target="//t", sorted=True)
+    return check_frame(FRAME, TABLE, target="//t", sorted=True)
 
 
 def fragment(k):

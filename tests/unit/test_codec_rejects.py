@@ -28,9 +28,7 @@ def planned(kind, arrow, *, key=False):
 
 
 def batch(values, arrow):
-    return pa.RecordBatch.from_arrays(
-        [pa.array(values, arrow), pa.array(range(len(values)), pa.int64())], names=["x", "id"]
-    )
+    return pa.record_batch({"x": pa.array(values, arrow), "id": range(len(values))})
 
 
 def moment(*when):
@@ -87,7 +85,7 @@ def test_every_row_with_a_fault_is_found(name, wire):
 @BOTH
 def test_decimal_with_too_many_digits_is_found(wire):
     """Arrow lets them pass; cutting the high bytes would change the value."""
-    given = pa.RecordBatch.from_arrays([BAD_DECIMALS, pa.array([0, 1])], names=["x", "id"])
+    given = pa.record_batch({"x": BAD_DECIMALS, "id": [0, 1]})
     plan = planned(decimal(5, 2), pa.decimal128(5, 2))
     with pytest.raises(EncodingError, match="more digits"):
         encode(given, plan, wire)
@@ -99,7 +97,7 @@ def test_text_of_spark_that_is_no_text_is_found(wire):
     """Its strings may hold any bytes: CAST(binary AS STRING) does not look."""
     dirty = pa.StringArray.from_buffers(2, pa.py_buffer(b"\0\0\0\0\2\0\0\0\3\0\0\0"),
                                         pa.py_buffer(b"ok\xff"))  # fmt: skip
-    given = pa.RecordBatch.from_arrays([dirty, pa.array([0, 1])], names=["x", "id"])
+    given = pa.record_batch({"x": dirty, "id": [0, 1]})
     (fault,) = find_faults(given, planned("utf8", pa.string()), wire, "")
     assert fault == Fault(1, "x", "x as utf8: its bytes are not valid UTF-8")
     (told,) = described(given, [fault])
@@ -158,7 +156,7 @@ def test_value_that_is_long_by_the_names_of_its_members_passes(wire):
     plan = planned(listed(struct(**{name: "int8"})), pa.list_(pa.struct([(name, pa.int8())])))
     structs = pa.StructArray.from_arrays([pa.array([1] * count, pa.int8())], [name])
     lists = pa.ListArray.from_arrays(pa.array([0, count], pa.int32()), structs)
-    given = pa.RecordBatch.from_arrays([lists, pa.array([1])], names=["x", "id"])
+    given = pa.record_batch({"x": lists, "id": [1]})
     payload = encode(given, plan, wire)
     assert (len(payload) > limits.LONGEST_VALUE) == (wire is WireFormat.YSON)
 
@@ -184,13 +182,12 @@ def test_row_that_is_too_heavy_is_found(kind, arrow, value, wire, monkeypatch):
 
 def test_values_of_a_marked_row_do_not_matter():
     """Only its key does, and that the marker says something."""
-    given = pa.RecordBatch.from_arrays(
-        [
-            pa.array([1, -1, 2, -2, 3], pa.int16()),
-            pa.array([1, None, None, 1, 1], pa.int64()),
-            pa.array([False, True, True, False, None]),
-        ],
-        names=["x", "id", "gone"],
+    given = pa.record_batch(
+        {
+            "x": pa.array([1, -1, 2, -2, 3], pa.int16()),
+            "id": [1, None, None, 1, 1],
+            "gone": [False, True, True, False, None],
+        }
     )
     plan = planned("uint8", pa.int16(), key=True)
     faults = find_faults(given, plan, WireFormat.ARROW, "gone")
@@ -220,20 +217,17 @@ def described(given, faults):
 
 def test_rejected_row_is_told_with_where_it_came_from():
     """In the columns of the table of rejected rows; the row itself as JSON."""
-    given = pa.RecordBatch.from_arrays(
-        [
-            pa.array([5, -1], pa.int16()),
-            pa.array([b"\xff", b"\xfe"], pa.binary()),
-            pa.array([moment(2020, 1, 1), moment(1800, 1, 1)], pa.timestamp("us", "UTC")),
-            pa.array([timedelta(1), timedelta(2)], pa.duration("us")),
-            pa.array([Decimal("1.5"), Decimal("-2.5")], pa.decimal128(3, 1)),
-            pa.array([{"a": [1.5, None]}, {"a": [float("inf")]}],
-                     pa.struct([("a", pa.list_(pa.float64()))])),
-            pa.array([0, 3], pa.int32()),
-            pa.array([10, 11], pa.int64()),
-        ],
-        names=["x", "raw", "at", "span", "price", "deep", *SOURCE_COLUMNS],
-    )  # fmt: skip
+    given = pa.record_batch(
+        {
+            "x": pa.array([5, -1], pa.int16()),
+            "raw": [b"\xff", b"\xfe"],
+            "at": [moment(2020, 1, 1), moment(1800, 1, 1)],
+            "span": [timedelta(1), timedelta(2)],
+            "price": [Decimal("1.5"), Decimal("-2.5")],
+            "deep": [{"a": [1.5, None]}, {"a": [float("inf")]}],
+            **dict(zip(SOURCE_COLUMNS, ([0, 3], [10, 11]), strict=True)),
+        }
+    )
     (told,) = described(given, [Fault(1, "x", "because")])
     row = json.loads(told.pop("row"))
     assert told == {
@@ -263,7 +257,7 @@ def test_moment_that_python_has_not_is_told_as_text():
     """The year 20 982 fits Spark and Arrow."""
     far = pa.array([6 * 10**17], pa.int64()).cast(pa.timestamp("us", "UTC"))
     nested = pa.StructArray.from_arrays([far], names=["at"])
-    given = pa.RecordBatch.from_arrays([far, nested], names=["x", "deep"])
+    given = pa.record_batch({"x": far, "deep": nested})
     row = json.loads(described(given, [Fault(0, "x", "far")])[0]["row"])
     assert row["x"].startswith("20983-")
     assert "20983-03-30" in row["deep"]

@@ -25,16 +25,8 @@ def planned(kind, arrow):
     return check_frame(frame, TableSchema.from_yt(columns), target="//t", sorted=True)
 
 
-def rows(keys, arrow, marked=()):
-    count = len(keys)
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.array(keys, arrow),
-            pa.array([-0.0] * count, pa.float64()),
-            pa.array([number in marked for number in range(count)], pa.bool_()),
-        ],
-        names=["k", "v", "gone"],
-    )
+def rows(keys, arrow):
+    return pa.record_batch({"k": pa.array(keys, arrow), "v": [-0.0] * len(keys)})
 
 
 def keys_of(values, kind="double", arrow=None):

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 import yt.yson
 
+from tests.flows import columns
 from tests.model.tasks import encoder_of, prepared_target
 from yt_exactly_once import Target, TransactionalSink
 from yt_exactly_once.codec.rejects import Rejects
@@ -38,12 +39,9 @@ CHANGES = [{}, {"delete_marker": "gone"}, {"unique_keys": True}]
 
 
 def planned(*, keyed):
-    columns = [
-        {"name": "id", "type_v3": "int64", **({"sort_order": "ascending"} if keyed else {})},
-        {"name": "v", "type_v3": "uint8"},
-    ]
+    table = TableSchema.from_yt(columns({"id": "int64", "v": "uint8"}, ["id"] * keyed))
     frame = pa.schema([("id", pa.int64()), ("v", pa.int16())])
-    return check_frame(frame, TableSchema.from_yt(columns), target="//t", sorted=keyed)
+    return check_frame(frame, table, target="//t", sorted=keyed)
 
 
 def chunk(values):
