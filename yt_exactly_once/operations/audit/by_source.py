@@ -199,10 +199,8 @@ class Comparison:
                 paths = batch.column(self._own.queue).cast(pa.binary())
                 here = batch.filter(pc.equal(paths, pa.scalar(path.encode(), pa.binary())))
             partitions = _integers(here.column(self._own.partition))
-            rows, hashes = (
-                _integers(here.column(self._own.row)),
-                row_hashes(here, self._compared[path]),
-            )
+            rows = _integers(here.column(self._own.row))
+            hashes = row_hashes(here, self._compared[path])
             for part in parts:
                 mine = partitions == part.number
                 yield part, rows[mine], hashes[mine]
