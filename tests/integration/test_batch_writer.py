@@ -10,7 +10,7 @@ from tests.flows import columns, create_table
 from tests.tiers import first_of
 from yt_exactly_once import ClusterConfig
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.operations.doctor import checkpoint, queries
+from yt_exactly_once.operations.doctor import queries
 from yt_exactly_once.operations.doctor.subject import Subject
 from yt_exactly_once.operations.ledgers import Use, judge_entries
 from yt_exactly_once.operations.status import status
@@ -142,7 +142,7 @@ def test_tools_know_that_a_job_is_no_query(save, cluster, ordered, faults, tmp_p
         rows = queries.rows_of_targets(subject, connection)
         (told,) = queries.examine(subject, connection, rows)
         assert look in told.what
-        (begins,) = checkpoint.examine(subject, connection, rows)
+        (begins,) = queries.examine_checkpoint(subject, connection, rows)
         assert begins.what.endswith("the query begins")
         (judged,) = judge_entries(connection, f"{ordered}_ledger")
         assert (judged.use, judged.why) == (Use.IN_USE, "its job may be repeated")

@@ -19,7 +19,7 @@ from yt_exactly_once.config import ClusterConfig, DeliveryMode
 from yt_exactly_once.errors import AccessError, ClusterUnavailableError
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.operations.doctor import cluster as around
-from yt_exactly_once.operations.doctor import machine, spark_settings
+from yt_exactly_once.operations.doctor import driver
 from yt_exactly_once.operations.doctor.run import examine
 from yt_exactly_once.operations.doctor.subject import Level, Queue, Subject
 from yt_exactly_once.ytsaurus.client import Connection
@@ -402,7 +402,7 @@ def test_listed_proxy_that_cannot_be_reached_is_found(healthy, monkeypatch):
 def test_fault_of_this_machine_is_found(healthy, monkeypatch, tmp_path):
     """Java, packages, and the clock."""
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    monkeypatch.setattr(machine, "requires", lambda _: ["pyarrow>=999", "no-such-package"])
+    monkeypatch.setattr(driver, "requires", lambda _: ["pyarrow>=999", "no-such-package"])
     now = time.time
     monkeypatch.setattr(around.time, "time", lambda: now() + 60)
     assert [(finding.check, finding.level) for finding in faults(healthy)] == [
@@ -444,7 +444,7 @@ def test_settings_and_failures_are_read_from_a_running_driver(healthy, serve):
         "/api/v1/applications/local-1/environment": {"sparkProperties": [["spark.a", "1"]]},
     }
 
-    conf, failures = spark_settings.from_ui(serve(200, answers))
+    conf, failures = driver.from_ui(serve(200, answers))
     assert conf == {"spark.a": "1"}
     found = faults(replace(healthy, failures=failures))
     assert [one.check for one in found] == ["executors"] * 2

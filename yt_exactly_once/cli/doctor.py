@@ -95,7 +95,7 @@ def command(
     repairs it. It changes nothing. The exit code is 1 if there is a problem.
     """
     from yt_exactly_once.operations.creating import parse_schema  # noqa: PLC0415 - needs the client
-    from yt_exactly_once.operations.doctor import spark_settings  # noqa: PLC0415 - needs the client
+    from yt_exactly_once.operations.doctor import driver  # noqa: PLC0415 - needs the client
     from yt_exactly_once.operations.doctor.run import examine  # noqa: PLC0415
     from yt_exactly_once.operations.doctor.subject import Level, Queue, Subject  # noqa: PLC0415
 
@@ -105,16 +105,16 @@ def command(
     conf: dict[str, str] = {}
     failures: tuple[str, ...] = ()
     origins = []
-    file = spark_defaults or spark_settings.default_file()
+    file = spark_defaults or driver.default_file()
     if file is not None:
-        conf |= spark_settings.from_file(file)
+        conf |= driver.from_file(file)
         origins.append(str(file))
     if spark_ui is not None:
-        shown, failures = spark_settings.from_ui(spark_ui)
+        shown, failures = driver.from_ui(spark_ui)
         conf |= shown
         origins.append(spark_ui)
     if settings:
-        conf |= spark_settings.from_texts(settings)
+        conf |= driver.from_texts(settings)
         origins.append("--conf")
     subject = Subject(
         cluster=cluster.config(),

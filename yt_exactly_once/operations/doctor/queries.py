@@ -1,19 +1,31 @@
-"""The queries that have written the targets: where they are, and whether everything is where they left it."""
+"""The queries that have written the targets, and their checkpoint: where they are, and whether all agrees."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
+from yt_exactly_once import advice
+from yt_exactly_once.commit.notes import FOLDER, Note, NoteKind, digest_of_path, lack_notes
 from yt_exactly_once.config import DeliveryMode
-from yt_exactly_once.errors import ExactlyOnceError
-from yt_exactly_once.operations.doctor.subject import Finding, Subject, ok, problem, warning
+from yt_exactly_once.errors import ConfigError, ExactlyOnceError
+from yt_exactly_once.operations.doctor.subject import Finding, Subject, note, ok, problem, warning
 from yt_exactly_once.operations.ledgers import Entries, LedgerRow, entries_of, overlaps_and_gaps
 from yt_exactly_once.operations.query_status import QueryStatus
 from yt_exactly_once.operations.status import statuses
-from yt_exactly_once.ytsaurus.browsing import attributes_of
+from yt_exactly_once.spark.query.offset_log import QueueOffset
+from yt_exactly_once.spark.storage import open_storage, shown
+from yt_exactly_once.ytsaurus.browsing import attributes_of, cluster_of
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.rows import session_prefix, sessions_of
+
+if TYPE_CHECKING:
+    from yt_exactly_once.spark.storage import Storage
+
+_CHECK = "checkpoint"
+_RESTORE = "Restore the whole checkpoint from its newest copy"
 
 
 def rows_of_targets(subject: Subject, connection: Connection) -> list[LedgerRow]:
@@ -120,3 +132,189 @@ def examine_sessions(subject: Subject, connection: Connection, rows: Entries) ->
             yield ok(
                 _SESSIONS, f"The sessions of {name} agree with the ledger: batch {entry.batch_id}"
             )
+
+
+def examine_checkpoint(
+    subject: Subject, connection: Connection, rows: Entries
+) -> Iterator[Finding]:
+    """Compare the files of a checkpoint with each other and with the ledger."""
+    if subject.checkpoint is None:
+        return
+    files, place = open_storage(subject.checkpoint, connection), shown(subject.checkpoint)
+    offsets, commits = _numbers(files, "offsets"), _numbers(files, "commits")
+    # A batch job, such as the backfill in front of a stream, has no checkpoint.
+    rows = [row for row in rows if not row.entry.application]
+    if not files.exists("metadata"):
+        yield _without_metadata(place, rows, is_used=bool(offsets or commits))
+        return
+    query = str(json.loads(files.read("metadata"))["id"])
+    entry = next((row for row in rows if row.entry.query_id == query), None)
+    bad = list(_unusable(files, place, offsets, commits, entry))
+    yield from bad
+    if not bad:
+        yield from _compared(place, query, offsets, commits, rows)
+        notes = _notes(files)
+        own = [row.entry for row in rows if row.entry.query_id == query]
+        for target in [entry.target for entry in own if lack_notes(notes, entry)]:
+            yield warning(
+                _CHECK,
+                f"{place}/{FOLDER} lacks notes about batches that were written to {target}",
+                "The sink does not know any more of calls that failed, and takes a copy for the ledger",
+                "Restore the folder from its newest copy while the query is stopped. Without one, compare "
+                f"the table with the queue: yt-exactly-once audit {target} --by source",
+            )
+        ledger = subject.path_of("ledger")
+        if entry is not None and entry.ledger != ledger:
+            yield warning(
+                _CHECK,
+                f"The ledger of {place} is {entry.ledger}, not {ledger}",
+                "Without ledger_path the sink stops with LedgerMissingError",
+                f"Use ledger_path='{entry.ledger}' in the sink, and --ledger {entry.ledger} here",
+            )
+        if not rows and ledger is not None:
+            yield from _lost_ledger(connection, ledger, files, place)
+
+
+def examine_source(subject: Subject, connection: Connection) -> Iterator[Finding]:
+    """Compare cluster, queues and consumers with those of the notes and offsets in the checkpoint."""
+    if subject.checkpoint is None:
+        return
+    files, place = open_storage(subject.checkpoint, connection), shown(subject.checkpoint)
+    cluster = cluster_of(connection)
+    targets = {digest_of_path(target) for target in subject.targets}
+    notes = [note for note in _notes(files) if note.kind is NoteKind.CLUSTER]
+    written = {note.object_id for note in notes if note.target in targets}
+    why = "The query stops with ConfigError, and what is found below is not about it"
+    if written and cluster.id not in written:
+        other = f"The proxy belongs to another cluster than {place}, whatever its name"
+        yield problem("cluster", other, why, advice.OTHER_CLUSTER)
+        return
+    newest = _numbers(files, "offsets")[-1:]
+    texts = files.read(f"offsets/{newest[0]}").splitlines() if newest else []
+    logged = [found for text in texts if (found := QueueOffset.from_text(text)) is not None]
+    paths = {
+        queue: {queue.path, (attributes_of(connection, queue.path, ["path"]) or {}).get("path")}
+        for queue in subject.queues
+    }
+    named = [queue for queue in paths if paths[queue] & {each.queue for each in logged}]
+    for queue in named or subject.queues[:1]:
+        for offset in [each for each in logged if each.queue in paths[queue]] or logged[:1]:
+            path = offset.queue if offset.queue in paths[queue] else queue.path
+            try:
+                offset.require_same_source(cluster, path, queue.consumer)
+            except ConfigError as error:
+                yield problem(_CHECK, f"{place}: {error.what}", why, error.remedy)
+
+
+def _notes(files: Storage) -> list[Note]:
+    found = [Note.from_name(name) for name in files.names(FOLDER)]
+    return [note for note in found if note is not None]
+
+
+def _lost_ledger(
+    connection: Connection, path: str, files: Storage, place: str
+) -> Iterator[Finding]:
+    """Yield that a ledger without an entry of the query had one, by the notes in the checkpoint."""
+    known = attributes_of(connection, path, ["tablet_state", "atomicity"]) or {}
+    is_readable = (known.get("tablet_state", "mounted"), known.get("atomicity", "full"))
+    if is_readable == ("mounted", "full") and any(
+        note.kind is NoteKind.LEDGER for note in _notes(files)
+    ):
+        yield problem(
+            _CHECK,
+            f"{place} has a note of a ledger, and {path} has no entry of the query",
+            "The query stops with LedgerMissingError",
+            "Pass the path of the ledger with --ledger, or restore it. What else can be done is in "
+            "how-to/recover.md, section 'A ledger is missing'",
+        )
+
+
+def _numbers(files: Storage, folder: str) -> list[int]:
+    return sorted(int(name) for name in files.names(folder) if name.isdecimal())
+
+
+def _way(row: LedgerRow | None) -> str:
+    if row is None:
+        return _RESTORE
+    return f"{_RESTORE}. Or {advice.begin_after(row.ledger, row.entry.query_id)}"
+
+
+def _without_metadata(place: str, rows: list[LedgerRow], *, is_used: bool) -> Finding:
+    if is_used:
+        return problem(
+            _CHECK,
+            f"{place} has offsets or commits, and no file metadata",
+            "Spark gives the query another id, so the ledger does not know it: rows would be repeated",
+            _way(rows[0] if rows else None),
+        )
+    if not rows:
+        return note(_CHECK, f"There is no checkpoint at {place}: the query begins")
+    return problem(
+        _CHECK,
+        f"There is no checkpoint at {place}, and {rows[0].entry.query_id} has written the target",
+        "A new query begins where the consumer is, without the state of the old one",
+        "Check the path. If the checkpoint is lost, "
+        f"{advice.begin_after(rows[0].ledger, rows[0].entry.query_id)}",
+    )
+
+
+def _unusable(
+    files: Storage, place: str, offsets: list[int], commits: list[int], row: LedgerRow | None
+) -> Iterator[Finding]:
+    """Yield what keeps Spark from starting."""
+    if commits and (not offsets or commits[-1] > offsets[-1]):
+        newest = offsets[-1] if offsets else "nothing"
+        yield problem(
+            _CHECK,
+            f"{place}/offsets ends at {newest}, and {place}/commits at {commits[-1]}",
+            "Spark stops with an AssertionError, or reads rows again",
+            _way(row),
+        )
+    # Spark needs the batch before the newest one, too.
+    first = min(offsets[0], max(offsets[-1] - 1, 0)) if offsets else 0
+    holes = sorted(set(range(first, offsets[-1] + 1)) - set(offsets)) if offsets else []
+    if holes:
+        yield problem(
+            _CHECK, f"{place}/offsets lacks batch {holes[0]}", "Spark refuses to start", _way(row)
+        )
+    for folder, numbers in (("offsets", offsets), ("commits", commits)):
+        if numbers and not files.read(f"{folder}/{numbers[-1]}").startswith("v1\n"):
+            yield problem(
+                _CHECK,
+                f"{place}/{folder}/{numbers[-1]} is torn: it does not begin with a version",
+                "Spark stops with an IllegalStateException",
+                _way(row),
+            )
+
+
+def _compared(
+    place: str, query: str, offsets: list[int], commits: list[int], rows: list[LedgerRow]
+) -> Iterator[Finding]:
+    row = next((row for row in rows if row.entry.query_id == query), None)
+    if row is None:
+        if commits and rows:
+            yield problem(
+                _CHECK,
+                f"{place} is the checkpoint of query {query}, and the ledger knows {rows[0].entry.query_id}",
+                "The query stops with LedgerMissingError, or it is the checkpoint of another query",
+                "Check the path. If the ledger was lost, restore it",
+            )
+        return
+    batch = row.entry.batch_id
+    if not offsets or batch > offsets[-1]:
+        yield problem(
+            _CHECK,
+            f"{place} ends at batch {offsets[-1] if offsets else 'none'}, and the ledger at {batch}",
+            "The checkpoint is an old copy, or another one writes the ledger: LedgerDivergedError",
+            _way(row),
+        )
+    elif commits and batch < commits[-1]:
+        yield problem(
+            _CHECK,
+            f"{place} has committed batch {commits[-1]}, and the ledger ends at {batch}",
+            "The ledger is an old copy, or the function left batches out",
+            "Restore the ledger from its newest copy. If the function left them out, call the sink for every "
+            "batch",
+        )
+    else:
+        yield ok(_CHECK, f"{place} agrees with the ledger: batch {batch}")

@@ -1,6 +1,7 @@
-"""Spark's settings that matter: from `NAME=VALUE`, `spark-defaults.conf`, or the UI of a running driver.
+"""Where the driver runs: this machine with its Python, Java and packages, and Spark's settings that matter.
 
-They are read as text: no Spark is needed.
+Settings come from `NAME=VALUE`, `spark-defaults.conf`, or the UI of a running driver. They are read as text:
+no Spark is needed.
 """
 
 from __future__ import annotations
@@ -8,18 +9,29 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import platform
 import re
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.errors import ConfigError
+from packaging.requirements import Requirement
+
+from yt_exactly_once.errors import ConfigError, JavaNotFoundError
 from yt_exactly_once.operations.doctor.subject import Finding, Subject, note, ok, problem, warning
+from yt_exactly_once.spark.executors import unfit_python
+from yt_exactly_once.spark.java import require_java
 from yt_exactly_once.ytsaurus.browsing import attributes_of
 
 if TYPE_CHECKING:
     from yt_exactly_once.ytsaurus.client import Connection
+
+_PACKAGE = "yt-exactly-once"
+_DRIVER = "ytsaurus-rpc-driver"
+
 
 RETAINED = "spark.sql.streaming.minBatchesToRetain"
 RESULT_SIZE = "spark.driver.maxResultSize"
@@ -37,7 +49,62 @@ _SIZE = re.compile(r"(\d+)\s*([kmgtp]?)i?b?", re.IGNORECASE)
 _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 
 
-def examine(subject: Subject, connection: Connection | None) -> Iterator[Finding]:
+def examine_machine(subject: Subject) -> Iterator[Finding]:
+    """Compare what is installed with what is needed."""
+    yield ok("python", f"Python {platform.python_version()}")
+    yield _java()
+    yield from _packages(subject)
+    named = {str(error): error for text in subject.failures if (error := unfit_python(text))}
+    for error in named.values():
+        why = "Every task fails there, so no batch is written"
+        yield problem("executors", error.placed, why, error.remedy)
+
+
+def _java() -> Finding:
+    try:
+        require_java()
+    except JavaNotFoundError as error:
+        return warning(
+            "java",
+            error.placed,
+            "Spark does not start on this machine. If the driver runs elsewhere, that is fine",
+            error.remedy,
+        )
+    return ok("java", "Java is new enough for Spark")
+
+
+def _packages(subject: Subject) -> Iterator[Finding]:
+    needed = []
+    try:
+        needed += [Requirement(text) for text in requires(_PACKAGE) or ()]
+    except PackageNotFoundError:
+        what = "The package runs from its sources, so its requirements are not known"
+        yield note("packages", what)
+    if subject.cluster.client_config.get("backend") == "rpc":
+        needed.append(Requirement(_DRIVER))
+    fitting = []
+    for one in needed:
+        if one.marker is not None and not one.marker.evaluate({"extra": ""}):
+            continue
+        has = "is not installed"
+        with suppress(PackageNotFoundError):
+            found = version(one.name)
+            has = f"is {found}, and the package needs {one.specifier}"
+            if one.specifier.contains(found, prereleases=True):
+                fitting.append(f"{one.name} {found}")
+                continue
+        yield problem(
+            f"package {one.name}",
+            f"{one.name} {has}",
+            "The driver and every executor need it",
+            f"pip install '{one.name}{one.specifier}'"
+            + (", or leave the backend out to use HTTP" if one.name == _DRIVER else ""),
+        )
+    if fitting:
+        yield ok("packages", ", ".join(fitting))
+
+
+def examine_settings(subject: Subject, connection: Connection | None) -> Iterator[Finding]:
     """Look at the settings; with a connection, also compare them with the size of a batch."""
     if not subject.conf_origin:
         yield note(
