@@ -437,6 +437,7 @@ def _commit_source(scenario: Scenario, call: SourceCommit, script: Script) -> No
                     partitions={part: end for part, _, end in parts},
                     start={part: start for part, start, _ in parts},
                     queue_id=_QUEUE_ID,
+                    cluster_id="",
                 ).to_json()
             )
 

@@ -24,7 +24,7 @@ from yt_exactly_once.spark.query.running import RunningQuery
 def offset(queue, ends, starts=None, queue_id="id", shared=()):
     start = dict(enumerate(starts or ends))
     ended = dict(enumerate(ends))
-    written = QueueOffset("local", queue, f"{queue}_c", ended, start, queue_id, shared)
+    written = QueueOffset("local", queue, f"{queue}_c", ended, start, queue_id, "1", shared)
     return json.dumps(written.to_json())
 
 

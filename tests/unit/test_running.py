@@ -43,7 +43,7 @@ class Log:
         self.read.append(number)
         if not 0 <= number < len(self.ends):
             return Jvm(isDefined=False, toString="an Option")
-        offset = QueueOffset("local", "//q", None, {0: self.ends[number]}, {0: 0}, "id")
+        offset = QueueOffset("local", "//q", None, {0: self.ends[number]}, {0: 0}, "id", "1")
         source = Jvm(isDefined=True, get=Jvm(json=json.dumps(offset.to_json())))
         offsets = Jvm(size=1, apply=source)
         kind = Jvm(getSimpleName="OffsetSeq")

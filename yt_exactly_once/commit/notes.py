@@ -39,7 +39,7 @@ class NoteKind(StrEnum):
         REFUSED: a second call for the batch was refused. Counts until the ledger has a later batch, since
             the batch in the ledger lacks the rows of the second call.
         LEDGER: the batch was the first one that was about to be committed with a ledger.
-        CLUSTER: the same for a cluster; earlier versions of this package pass over such notes.
+        CLUSTER: the same for a cluster.
     """
 
     FAILED = "failed"

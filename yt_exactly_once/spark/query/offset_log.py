@@ -31,8 +31,6 @@ FORMAT = "yt_exactly_once"
 OFFSET_VERSION = 1
 """Raise it when an earlier version of this package would misread an offset."""
 
-_CLUSTER_ID = "cluster_id"
-
 _SHARED = "shared"
 """Key of an offset whose batch has Spark tasks that read several queue partitions."""
 
@@ -52,11 +50,11 @@ class QueueOffset:
     Attributes:
         cluster: name of the queue's cluster.
         consumer: path of the consumer; `None` when the query reads without one.
+        cluster_id: see `Cluster`.
         partitions: first unread row of every queue partition.
         start: first row of the batch that ends here, of every queue partition.
         shared: queue partitions that are read by one Spark task in the batch that ends here, for each such
             task; all others have a task of their own.
-        cluster_id: see `Cluster`; empty in an offset of an earlier version of this package.
     """
 
     cluster: str
@@ -65,8 +63,8 @@ class QueueOffset:
     partitions: dict[int, int]
     start: dict[int, int]
     queue_id: str
+    cluster_id: str
     shared: tuple[tuple[int, ...], ...] = ()
-    cluster_id: str = ""
 
     @property
     def key(self) -> tuple[str, str, str | None, str]:
@@ -95,7 +93,7 @@ class QueueOffset:
                 start=_by_partition(offset["start"]),
                 queue_id=str(offset["queue_id"]),
                 shared=tuple(tuple(map(int, group)) for group in offset.get(_SHARED, ())),
-                cluster_id=str(offset.get(_CLUSTER_ID, "")),
+                cluster_id=str(offset["cluster_id"]),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ConfigError(
@@ -106,17 +104,16 @@ class QueueOffset:
     def to_json(self) -> dict[str, Any]:
         """Return the offset for Spark's log; equal offsets give equal text."""
         shared = {_SHARED: [list(group) for group in self.shared]} if self.shared else {}
-        cluster_id = {_CLUSTER_ID: self.cluster_id} if self.cluster_id else {}
         return {
             FORMAT: OFFSET_VERSION,
             "cluster": self.cluster,
             "queue": self.queue,
             "queue_id": self.queue_id,
+            "cluster_id": self.cluster_id,
             "consumer": self.consumer,
             "partitions": {str(key): self.partitions[key] for key in sorted(self.partitions)},
             "start": {str(key): self.start[key] for key in sorted(self.start)},
             **shared,
-            **cluster_id,
         }
 
     def advanced(self, partitions: dict[int, int], queue_id: str) -> Self:
@@ -153,7 +150,7 @@ class QueueOffset:
                     "if the change is meant",
                     queue=queue,
                 )
-        if self.cluster_id not in {"", cluster.id}:
+        if self.cluster_id != cluster.id:
             raise ConfigError(
                 "The proxy belongs to another cluster: the checkpoint is of a queue on its own one",
                 remedy=advice.OTHER_CLUSTER,

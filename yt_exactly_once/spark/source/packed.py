@@ -108,9 +108,7 @@ class PatientQueue:
         """Return the offset at some rows, after an empty batch."""
         path, consumer = self.remote.path, self.remote.consumer
         here = self.cluster
-        return QueueOffset(
-            here.name, path, consumer, positions, positions, self.info.id, cluster_id=here.id
-        )
+        return QueueOffset(here.name, path, consumer, positions, positions, self.info.id, here.id)
 
     def stored(self, partitions: Collection[int]) -> dict[int, int]:
         """Return the offsets of the consumer, without partitions it was never moved in."""

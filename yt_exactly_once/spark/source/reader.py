@@ -194,7 +194,7 @@ class QueueStreamReader(DataSourceStreamReader, versions.SupportsTriggerAvailabl
         given = self._queue.options.path
         path = given if logged.queue == given else remote.path
         logged.require_same_source(cluster, path, remote.consumer)
-        return replace(logged, queue=remote.path, cluster_id=cluster.id)
+        return replace(logged, queue=remote.path)
 
     def _wait_when_idle(self) -> None:
         if self._idle_since is not None and not self._planner.ends_here:
