@@ -11,11 +11,11 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import distributions
 from typing import Any
 
 from yt_exactly_once import errors
@@ -84,6 +84,7 @@ class Report:
 
     Attributes:
         started: when, UTC, ISO 8601.
+        versions: of the packages that are installed.
         skipped: backends that were not checked, each with the reason.
         leftover: what could not be removed, and how to; empty when all is removed.
     """
@@ -202,7 +203,7 @@ def verify_cluster(
         cluster=name,
         started=started.isoformat(timespec="seconds"),
         seconds=time.monotonic() - began,
-        versions=_versions(),
+        versions={one.name: one.version for one in distributions() if one.name in _PACKAGES},
         results=results,
         skipped=skipped,
         leftover=" ".join(leftovers),
@@ -247,11 +248,3 @@ def _removed(stage: Stage, leftovers: list[str]) -> Iterator[None]:
         finally:
             if is_main:
                 signal.signal(signal.SIGINT, before)
-
-
-def _versions() -> dict[str, str]:
-    found = dict.fromkeys(_PACKAGES, "not installed")
-    for package in _PACKAGES:
-        with suppress(PackageNotFoundError):
-            found[package] = version(package)
-    return found
