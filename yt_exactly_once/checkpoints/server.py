@@ -61,21 +61,17 @@ class _Door:
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         # Each may have a body on disk.
         self._places = max(1, (files - _OTHER_FILES) // 2)
-        self._inside: dict[_Connection, None] = {}
+        self.inside: dict[_Connection, None] = {}
 
     def enter(self, connection: _Connection) -> None:
         """Take a connection, in the place of the oldest one that is not trusted."""
-        if len(self._inside) >= self._places:
-            oldest = next((one for one in self._inside if not one.is_trusted), connection)
+        if len(self.inside) >= self._places:
+            oldest = next((one for one in self.inside if not one.is_trusted), connection)
             oldest.transport.abort()
-            self._inside.pop(oldest, None)
+            self.inside.pop(oldest, None)
             if oldest is connection:
                 return
-        self._inside[connection] = None
-
-    def leave(self, connection: _Connection) -> None:
-        """Forget a connection."""
-        self._inside.pop(connection, None)
+        self.inside[connection] = None
 
 
 class _Connection(HttpToolsProtocol):
@@ -95,7 +91,7 @@ class _Connection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._cancel()
-        self._door.leave(self)
+        self._door.inside.pop(self, None)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:

@@ -129,15 +129,11 @@ def _opened(raw: memoryview, bare: types.LogicalType) -> Any:
             raise UnfitValueError(0, _MISFIT)
         return bindings.parse_item(raw)
     if not isinstance(bare, Scalar):
-        return raw[: _end(raw)]
+        # It may have its separator.
+        return raw[: len(raw) - (raw[-1] == yson.SEMICOLON)]
     if not bare.holds_yson:
         raise UnfitValueError(0, _MISFIT)
     return raw[: yson.after(raw, 0)]
-
-
-def _end(raw: memoryview) -> int:
-    """Return where a list or a map ends, before the separator."""
-    return len(raw) - (raw[-1] == yson.SEMICOLON)
 
 
 def _simple(values: list[Any], scalar: Scalar, kind: pa.DataType) -> pa.Array:
