@@ -17,14 +17,11 @@ from yt import yson
 
 from yt_exactly_once.local.tables import yson_tokens
 from yt_exactly_once.local.tables.columnar import ColumnarRows
-from yt_exactly_once.local.tables.large_values import PARSE_ERRORS
+from yt_exactly_once.local.tables.large_values import LARGE, PARSE_ERRORS
 from yt_exactly_once.local.tables.values import dump_yson
 from yt_exactly_once.local.tables.yson_tokens import UnknownSpellingError, require
 
 _MOST_BYTES = 1 << 31
-_MOST_OF_A_ROW = 1 << 18
-"""Bytes in which the first row must end: it becomes objects."""
-
 _MARKS = {**yson_tokens.MARKS, "boolean": yson_tokens.TRUE}
 _OPEN, _CLOSE = b"{}"
 _EMPTY = b"{};"
@@ -62,8 +59,14 @@ def scan(data: bytes, schema: Sequence[Mapping[str, Any]]) -> ColumnarRows | Non
 
 def _first_keys(data: bytes) -> dict[str, bytes]:
     """Return the names of the columns of the first row, each with the bytes before its value."""
-    start = BytesIO(data[:_MOST_OF_A_ROW])
-    first: Any = next(yson.load(start, yson_type="list_fragment", encoding=None), None)
+    # It becomes objects, so it must not be large.
+    rows = yson.load(
+        BytesIO(data[:LARGE]),
+        yson_type="list_fragment",
+        encoding=None,
+        always_create_attributes=False,
+    )
+    first: Any = next(rows, None)
     require(isinstance(first, dict))
     return {name.decode(): dump_yson(name) + b"=" for name in first}
 
