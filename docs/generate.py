@@ -509,7 +509,8 @@ def _arrow(*types: spark.DataType) -> list[pa.DataType]:
 def _created_as(one: spark.DataType) -> str:
     if isinstance(one, spark.NullType):
         return "refused: only nulls fit"
-    return f"`{logical_type_of(_arrow(one)[0], nullable=False)}`"
+    field = pa.field("c", _arrow(one)[0], nullable=False)
+    return f"`{logical_type_of(field)}`"
 
 
 def _foreign_remedy(one: spark.DataType) -> str:

@@ -152,4 +152,4 @@ def test_column_read_may_be_written_back(name):
 )
 def test_created_column_takes_the_type_it_was_created_from(arrow):
     """A table made for a frame fits that frame."""
-    assert match_types(arrow, logical_type_of(arrow)).fit is not Fit.REFUSED
+    assert match_types(arrow, logical_type_of(pa.field("c", arrow))).fit is not Fit.REFUSED

@@ -61,37 +61,30 @@ def variant_field(alternative: types.Member) -> str:
     return f"_v{alternative.name}"
 
 
-def logical_type_of(
-    arrow: pa.DataType, *, nullable: bool = True, column: str | None = None
-) -> types.LogicalType:
-    """Return the logical type that takes every value of the Arrow type.
+def logical_type_of(field: pa.Field, column: str = "") -> types.LogicalType:
+    """Return the logical type that takes every value of a field; raise `SchemaMismatchError` without one.
 
     Args:
-        column: for the message.
-
-    Raises:
-        SchemaMismatchError: there is none.
+        column: that the field is a part of, for the message.
     """
-    bare = _bare_logical_type_of(arrow, column)
-    return types.OptionalType(bare) if nullable else bare
+    bare = _bare_logical_type_of(field.type, column or field.name)
+    return types.OptionalType(bare) if field.nullable else bare
 
 
-def _bare_logical_type_of(arrow: pa.DataType, column: str | None) -> types.LogicalType:
-    def part(field: pa.Field) -> types.LogicalType:
-        return logical_type_of(field.type, nullable=field.nullable, column=column)
-
+def _bare_logical_type_of(arrow: pa.DataType, column: str) -> types.LogicalType:
     for scalar in SCALARS.values():
         if scalar.created_for(arrow):
             return scalar
     if pa.types.is_decimal(arrow) and arrow.scale >= 0:
         return decimal(arrow.precision, arrow.scale)
     if pa.types.is_map(arrow):
-        key = logical_type_of(arrow.key_type, nullable=False, column=column)
-        return types.DictType(key, part(arrow.item_field))
+        key = logical_type_of(arrow.key_field, column)
+        return types.DictType(key, logical_type_of(arrow.item_field, column))
     if is_list(arrow):
-        return types.ListType(part(arrow.value_field))
+        return types.ListType(logical_type_of(arrow.value_field, column))
     if pa.types.is_struct(arrow):
-        return types.StructType(tuple(types.Member(field.name, part(field)) for field in arrow))
+        members = (types.Member(field.name, logical_type_of(field, column)) for field in arrow)
+        return types.StructType(tuple(members))
     raise SchemaMismatchError(
         f"No column type of YTsaurus holds {arrow}",
         remedy="Cast the column in the query, for instance to a timestamp, number or string",

@@ -207,7 +207,7 @@ def field_type(field: pa.Field) -> types.LogicalType:
     noted = (field.metadata or {}).get(_TYPE_KEY)
     if noted is not None:
         return types.parse_type(json.loads(noted), column=field.name)
-    return logical_type_of(field.type, nullable=field.nullable, column=field.name)
+    return logical_type_of(field)
 
 
 def table_schema_for(frame: pa.Schema, key_columns: Collection[str] = ()) -> list[dict[str, Any]]:
@@ -221,12 +221,7 @@ def table_schema_for(frame: pa.Schema, key_columns: Collection[str] = ()) -> lis
             counterpart.
     """
     columns = [
-        {
-            "name": field.name,
-            "type_v3": types.render_type(
-                logical_type_of(field.type, nullable=field.nullable, column=field.name)
-            ),
-        }
+        {"name": field.name, "type_v3": types.render_type(logical_type_of(field))}
         for field in frame
         if not is_service_column(field.name)
     ]
