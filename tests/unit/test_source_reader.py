@@ -624,7 +624,7 @@ def looks(monkeypatch):
 def aged(queue, clock=None, **options):
     """A reader of a queue with timestamps; row 13 has none."""
     source = reader(queue, clock, **options)
-    source._queue.rows.has_timestamps = True
+    source._queue.opened.rows.has_timestamps = True
     source._queue.rows.committed_at = lambda rows: None if rows[0] == 13 else 1_000.0
     return source
 

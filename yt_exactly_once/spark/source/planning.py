@@ -1,20 +1,36 @@
-"""Planning of batches: where the queue ends, where the next batch ends, which partitions share a task."""
+"""Planning of batches, and what the planning process does beside: it tells the lag and moves the consumer.
+
+Nothing depends on when the consumer moves: Spark's log says where to read, and a sink of ours moves it too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from yt_exactly_once.errors import ClusterUnavailableError, ExactlyOnceError, SchemaMismatchError
+from yt_exactly_once.errors import (
+    ClusterUnavailableError,
+    ConflictError,
+    ExactlyOnceError,
+    OffsetConflictError,
+    SchemaMismatchError,
+)
+from yt_exactly_once.observability import Emitter, Event, channel, emitter
+from yt_exactly_once.retrying import run_attempts
+from yt_exactly_once.spark.query.offset_log import QueueOffset
 from yt_exactly_once.spark.source.offsets import BEGIN_AGAIN, end_within, recreated, shared_tasks
-from yt_exactly_once.spark.source.range import BYTES_PER_PULL
+from yt_exactly_once.spark.source.range import BYTES_PER_PULL, PATIENCE
 
 if TYPE_CHECKING:
     from yt_exactly_once.commit.batch import PartitionRange
-    from yt_exactly_once.spark.source.packed import PatientQueue
-    from yt_exactly_once.ytsaurus.queues import PartitionBounds, QueueState
+    from yt_exactly_once.spark.source.opening import OpenedQueue
+    from yt_exactly_once.spark.source.packed import PackedQueue
+    from yt_exactly_once.ytsaurus.queues import PartitionBounds, QueueState, RemoteQueue
+
+T = TypeVar("T")
 
 LOOK_INTERVAL = 1.0
 """Seconds after which a batch that was planned is not read before the queue was looked at again.
@@ -27,6 +43,66 @@ WEIGHT_INTERVAL = 60.0
 
 _SAMPLE_ROWS = 100
 _SAMPLE_BYTES = 2**20
+
+REPORT_INTERVAL = 5.0
+"""Seconds between two reports of a queue that had nothing new."""
+
+AGE_INTERVAL = 10.0
+"""Seconds between two looks at the age of the oldest unread row: each costs a pull of one row."""
+
+CATCH_UP_INTERVAL = 1.0
+"""Seconds between two looks at the consumer while batches follow each other without a pause.
+
+Each look that finds it moved already doubles the time to the next one.
+"""
+
+LONGEST_CATCH_UP_INTERVAL = 30.0
+"""Seconds between two looks at a consumer that was always found where it should be."""
+
+_MOVES = 5
+"""Attempts to advance a consumer that another client advances at the same time."""
+
+
+class PatientQueue:
+    """The queue of one query, opened where it is used first: for planning, following and telling the lag."""
+
+    def __init__(
+        self, packed: PackedQueue, clock: Callable[[], float], sleep: Callable[[float], None]
+    ) -> None:
+        self._packed = packed
+        self.clock = clock
+        self.sleep = sleep
+
+    @property
+    def opened(self) -> OpenedQueue:
+        """The queue, as it was when the query was defined."""
+        return cast("OpenedQueue", self._packed.opened)
+
+    @property
+    def remote(self) -> RemoteQueue:
+        """The queue on the cluster."""
+        return self.opened.queue
+
+    @property
+    def emit(self) -> Emitter:
+        """Takes events. No attribute: the reader travels to the tasks."""
+        return emitter(queue=self.remote.path, consumer=self.remote.consumer)
+
+    def offset(self, positions: dict[int, int]) -> QueueOffset:
+        """Return the offset at some rows, after an empty batch."""
+        path, consumer = self.remote.path, self.remote.consumer
+        here = self.opened.cluster
+        return QueueOffset(
+            here.name, path, consumer, positions, positions, self.opened.info.id, here.id
+        )
+
+    def stored(self, partitions: Collection[int]) -> dict[int, int]:
+        """Return the offsets of the consumer, without partitions it was never moved in."""
+        return self.call(partial(self.remote.stored_offsets, self.opened.cluster.name, partitions))
+
+    def call(self, call: Callable[[], T]) -> T:
+        """Call the cluster again while it is away, for instance while a queue is resharded."""
+        return run_attempts(lambda _number: call(), PATIENCE, self.emit, sleep=self.sleep)
 
 
 class BatchPlanner:
@@ -60,10 +136,19 @@ class BatchPlanner:
     def look(self) -> list[PartitionBounds]:
         """Return the bounds of the queue; raise `DataLossError` if another one has taken its place."""
         expected = (
-            self._queue.info.tablet_count if self._seen is None else len(self._seen.partitions)
+            self._queue.opened.info.tablet_count
+            if self._seen is None
+            else len(self._seen.partitions)
         )
         state = self._queue.call(partial(self._queue.remote.state, expected))
-        self._require_same_queue(state.id)
+        if state.id != self._queue.opened.info.id:
+            remedy = (
+                BEGIN_AGAIN
+                if self._queue.opened.options.fail_on_data_loss
+                else "Load the queue again (spark.readStream ... load) and start the query; it then "
+                "begins at the first row of the new queue"
+            )
+            raise recreated(self._queue.remote.path, self._queue.remote.consumer, remedy)
         self._seen, self._seen_at = state, self._queue.clock()
         return state.partitions
 
@@ -75,27 +160,28 @@ class BatchPlanner:
         # Limits count rows that exist: trimmed ones are stepped over within one batch.
         first = max(position, bound.lower)
         if limited and end > first:
-            if self._queue.options.max_rows_per_partition is not None:
-                end = min(end, first + self._queue.options.max_rows_per_partition)
-            if self._queue.options.max_bytes_per_partition is not None:
+            if self._queue.opened.options.max_rows_per_partition is not None:
+                end = min(end, first + self._queue.opened.options.max_rows_per_partition)
+            if self._queue.opened.options.max_bytes_per_partition is not None:
                 end = end_within(
                     lambda row: self._weight_until(partition, row),
                     first,
                     end,
-                    self._queue.options.max_bytes_per_partition,
+                    self._queue.opened.options.max_bytes_per_partition,
                 )
         return max(end, position)
 
     def shared(self, ranges: Sequence[PartitionRange]) -> tuple[tuple[int, ...], ...]:
         """Return which partitions share a task; none where it is not known how heavy their rows are."""
-        shared = shared_tasks(ranges, self._queue.options.shared_task_rows)
+        shared = shared_tasks(ranges, self._queue.opened.options.shared_task_rows)
         if not shared:
             return ()
         row_bytes = self._look_at_weight(max(ranges, key=lambda wanted: wanted.end - wanted.start))
         if row_bytes is None:
             return ()
         return shared_tasks(
-            ranges, min(self._queue.options.shared_task_rows, int(BYTES_PER_PULL / row_bytes))
+            ranges,
+            min(self._queue.opened.options.shared_task_rows, int(BYTES_PER_PULL / row_bytes)),
         )
 
     def _look_at_weight(self, sample: PartitionRange) -> float | None:
@@ -107,7 +193,7 @@ class BatchPlanner:
                 payload = self._queue.remote.pull(
                     sample.partition, sample.start, _SAMPLE_ROWS, _SAMPLE_BYTES
                 )
-                _, indexes, _ = self._queue.rows.decode(payload)
+                _, indexes, _ = self._queue.opened.rows.decode(payload)
                 self._row_bytes = len(payload) / len(indexes) if len(indexes) else None
         return self._row_bytes
 
@@ -115,7 +201,7 @@ class BatchPlanner:
         """Return the cumulative weight stored in a row, waiting for a row that is late."""
 
         def weight() -> int:
-            found = self._queue.rows.weight(
+            found = self._queue.opened.rows.weight(
                 self._queue.remote.pull(partition, row, 1, BYTES_PER_PULL)
             )
             if found is None:
@@ -136,24 +222,160 @@ class BatchPlanner:
         if self._seen is None or self._queue.clock() >= self._seen_at + LOOK_INTERVAL:
             self.look()
         assert self._seen is not None
-        if self._seen.schema != self._queue.info.schema:
+        if self._seen.schema != self._queue.opened.info.schema:
             raise SchemaMismatchError(
                 "The queue's schema changed under the running query: "
-                + _describe_change(self._queue.info.schema, self._seen.schema),
+                + _describe_change(self._queue.opened.info.schema, self._seen.schema),
                 remedy="Load the queue again (spark.readStream ... load) and start the query; the batch is "
                 "read with the new schema",
                 queue=self._queue.remote.path,
             )
 
-    def _require_same_queue(self, queue_id: str) -> None:
-        if queue_id != self._queue.info.id:
-            remedy = (
-                BEGIN_AGAIN
-                if self._queue.options.fail_on_data_loss
-                else "Load the queue again (spark.readStream ... load) and start the query; it then "
-                "begins at the first row of the new queue"
-            )
-            raise recreated(self._queue.remote.path, self._queue.remote.consumer, remedy)
+
+class LagReport:
+    """Tells how many rows, and how many seconds, a query is behind after each batch it plans."""
+
+    def __init__(self, queue: PatientQueue) -> None:
+        self._queue = queue
+        self._bounds: Sequence[PartitionBounds] | None = None
+        self._behind: list[int] = []
+        self._next_report = self._next_age = queue.clock()
+        self._age: float | None = None
+
+    def tell(
+        self, start: Mapping[int, int], bounds: Sequence[PartitionBounds], ends: Mapping[int, int]
+    ) -> None:
+        """Emit how far the query is behind: with every batch, and now and then while there is none."""
+        self._bounds = bounds
+        # Trimmed rows do not count.
+        self._behind = [
+            max(bound.upper - max(ends.get(partition, 0), bound.lower), 0)
+            for partition, bound in enumerate(bounds)
+        ]
+        rows = sum(end - start.get(partition, 0) for partition, end in ends.items())
+        if not rows and self._queue.clock() < self._next_report:
+            return
+        self._next_report = self._queue.clock() + REPORT_INTERVAL
+        self._queue.emit(
+            Event.SOURCE_LOOKED,
+            rows=rows,
+            rows_behind=self.rows_behind,
+            seconds_behind=self._seconds_behind(ends),
+            partitions=len(self._behind),
+        )
+
+    @property
+    def rows_behind(self) -> int:
+        """Rows after the batch that was planned last."""
+        return sum(self._behind)
+
+    def progress(self) -> dict[str, Any] | None:
+        """Return where the queue ended when it was last looked at, and how many rows are after the batch.
+
+        In total, and the most and the average of a partition.
+        """
+        if self._bounds is None:
+            return None
+        ends = {partition: bound.upper for partition, bound in enumerate(self._bounds)}
+        return {
+            **self._queue.offset(ends).to_json(),
+            "behind": {
+                "rows": self.rows_behind,
+                "max": max(self._behind, default=0),
+                "avg": round(sum(self._behind) / max(len(self._behind), 1), 1),
+            },
+        }
+
+    def _seconds_behind(self, ends: Mapping[int, int]) -> float | None:
+        """Return the age of the first row after the batch, in the partition that is most behind.
+
+        Only for a driver that listens, since it costs a request; `None` if it is not known.
+        """
+        if not any(self._behind):
+            return 0.0
+        if not (channel.is_open() and self._queue.opened.rows.has_timestamps):
+            return None
+        if self._queue.clock() >= self._next_age:
+            self._next_age = self._queue.clock() + AGE_INTERVAL
+            partition = self._behind.index(max(self._behind))
+            # No retries: a number on a chart must not delay the batch.
+            with suppress(ExactlyOnceError):
+                pulled = self._queue.remote.pull(partition, ends[partition], 1, BYTES_PER_PULL)
+                committed = self._queue.opened.rows.committed_at(pulled)
+                self._age = None if committed is None else max(0.0, time.time() - committed)
+        return self._age
+
+
+class ConsumerFollower:
+    """Moves the consumer of one query to the batches that Spark has committed."""
+
+    def __init__(self, queue: PatientQueue) -> None:
+        self._queue = queue
+        self._interval = CATCH_UP_INTERVAL
+        self._next = queue.clock()
+        self._committed: QueueOffset | None = None
+        self._caught_up: QueueOffset | None = None
+
+    def note_committed(self, offset: QueueOffset) -> None:
+        """Remember where the newest committed batch ends."""
+        if offset != self._caught_up:
+            self._committed = offset
+
+    def move_when_due(self, *, is_last: bool, is_idle: bool = False) -> None:
+        """Advance a lagging consumer: at once when the queue is idle, unless a sink already advances it.
+
+        If another client keeps moving it, and it still lags, raise `OffsetConflictError`.
+
+        Args:
+            is_last: whether the run ends here, so that there is no later chance.
+            is_idle: whether the queue has nothing new.
+        """
+        at_once = is_idle and (is_last or self._interval == CATCH_UP_INTERVAL)
+        if self._committed is None or not (at_once or self._queue.clock() >= self._next):
+            return
+        # The first look of a run may be at a batch of the run before, and tells nothing of this run's sink.
+        is_first = self._caught_up is None
+        was_behind = self._move(self._committed)
+        self._caught_up, self._committed = self._committed, None
+        self._interval = (
+            CATCH_UP_INTERVAL
+            if was_behind or is_first
+            else min(2 * self._interval, LONGEST_CATCH_UP_INTERVAL)
+        )
+        self._next = self._queue.clock() + self._interval
+
+    def take_back(self, positions: Mapping[int, int]) -> None:
+        """Take the consumer back from its offsets in a queue that was replaced.
+
+        At its old offset, a vital consumer would let the new queue trim rows that nobody has read.
+        """
+        stored = self._queue.stored(positions.keys())
+        for partition, row in positions.items():
+            if stored.get(partition, 0) > row:
+                self._advance(partition, stored[partition], row)
+
+    def _move(self, offset: QueueOffset) -> bool:
+        """Advance the consumer to an offset where it lags; return whether it did."""
+        if self._queue.remote.consumer is None:
+            return False
+        was_behind = False
+        for tries_left in reversed(range(_MOVES)):
+            stored = self._queue.stored(offset.partitions)
+            try:
+                for partition, end in offset.partitions.items():
+                    current = stored.get(partition, 0)
+                    if current < end:
+                        was_behind = True
+                        self._advance(partition, current, end)
+                break
+            except (OffsetConflictError, ConflictError):
+                # Another client moved it in between: read it again, there may be nothing left to do.
+                if not tries_left:
+                    raise
+        return was_behind
+
+    def _advance(self, partition: int, current: int, row: int) -> None:
+        self._queue.call(partial(self._queue.remote.advance, partition, current, row))
 
 
 def _describe_change(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> str:

@@ -19,11 +19,14 @@ from yt_exactly_once.observability import Event
 from yt_exactly_once.spark import versions
 from yt_exactly_once.spark.query.offset_log import QueueOffset
 from yt_exactly_once.spark.source import offsets
-from yt_exactly_once.spark.source.following import ConsumerFollower
-from yt_exactly_once.spark.source.lag import LagReport
 from yt_exactly_once.spark.source.options import StartingPoint
-from yt_exactly_once.spark.source.packed import PackedQueue, PatientQueue
-from yt_exactly_once.spark.source.planning import BatchPlanner
+from yt_exactly_once.spark.source.packed import PackedQueue
+from yt_exactly_once.spark.source.planning import (
+    BatchPlanner,
+    ConsumerFollower,
+    LagReport,
+    PatientQueue,
+)
 from yt_exactly_once.spark.source.range import RangeReader
 from yt_exactly_once.spark.worker import keep_freed_memory, spare_modules
 
@@ -66,7 +69,7 @@ class QueueStreamReader(DataSourceStreamReader, versions.SupportsTriggerAvailabl
         lose what arrived in between.
         """
         if self._initial is None:
-            starting = self._queue.options.starting_offsets
+            starting = self._queue.opened.options.starting_offsets
             committed = starting is StartingPoint.COMMITTED
             bounds = self._planner.look()
             positions = offsets.first_positions(
@@ -80,10 +83,10 @@ class QueueStreamReader(DataSourceStreamReader, versions.SupportsTriggerAvailabl
 
     def getDefaultReadLimit(self) -> versions.ReadLimit:  # noqa: N802 - Spark's name
         """Return the limit of a batch; ours hold per queue partition."""
-        if self._queue.options.max_rows_per_partition is not None:
-            return versions.ReadMaxRows(self._queue.options.max_rows_per_partition)
-        if self._queue.options.max_bytes_per_partition is not None:
-            return versions.ReadMaxBytes(self._queue.options.max_bytes_per_partition)
+        if self._queue.opened.options.max_rows_per_partition is not None:
+            return versions.ReadMaxRows(self._queue.opened.options.max_rows_per_partition)
+        if self._queue.opened.options.max_bytes_per_partition is not None:
+            return versions.ReadMaxBytes(self._queue.opened.options.max_bytes_per_partition)
         return versions.ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
@@ -105,12 +108,12 @@ class QueueStreamReader(DataSourceStreamReader, versions.SupportsTriggerAvailabl
         here = self._logged(start)
         self._wait_when_idle()
         bounds = self._planner.look()
-        is_recreated = here.queue_id != self._queue.info.id
+        is_recreated = here.queue_id != self._queue.opened.info.id
         if is_recreated:
             self._require_loss_is_allowed()
             here = self._queue.offset({index: bound.lower for index, bound in enumerate(bounds)})
         offsets.check_reachable(
-            here, bounds, fail_on_data_loss=self._queue.options.fail_on_data_loss
+            here, bounds, fail_on_data_loss=self._queue.opened.options.fail_on_data_loss
         )
         ends = self._planner.ends(here.partitions, bounds, limited=limited)
         if all(end == here.partitions.get(partition, 0) for partition, end in ends.items()):
@@ -134,7 +137,7 @@ class QueueStreamReader(DataSourceStreamReader, versions.SupportsTriggerAvailabl
             )
             self._follower.take_back(here.partitions)
         self._lag.tell(here.partitions, bounds, ends)
-        planned = here.advanced(ends, self._queue.info.id)
+        planned = here.advanced(ends, self._queue.opened.info.id)
         return replace(planned, shared=self._planner.shared(planned.ranges())).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
@@ -156,7 +159,7 @@ class QueueStreamReader(DataSourceStreamReader, versions.SupportsTriggerAvailabl
         if start == end:
             return []
         logged = self._logged(end)
-        if logged.queue_id != self._queue.info.id:
+        if logged.queue_id != self._queue.opened.info.id:
             # A batch that was planned before the queue was removed: nothing of it is left.
             self._require_loss_is_allowed()
             return []
@@ -169,9 +172,9 @@ class QueueStreamReader(DataSourceStreamReader, versions.SupportsTriggerAvailabl
         keep_freed_memory()
         reader = RangeReader(
             queue=self._queue.remote,
-            decode=self._queue.rows.decode,
+            decode=self._queue.opened.rows.decode,
             emit=self._queue.emit,
-            fail_on_data_loss=self._queue.options.fail_on_data_loss,
+            fail_on_data_loss=self._queue.opened.options.fail_on_data_loss,
         )
         return reader.read(partition.value)
 
@@ -182,16 +185,16 @@ class QueueStreamReader(DataSourceStreamReader, versions.SupportsTriggerAvailabl
         advances it, it is read less often. See `ConsumerFollower.move_when_due`.
         """
         offset = QueueOffset.from_json(end)
-        if offset.queue_id != self._queue.info.id:
+        if offset.queue_id != self._queue.opened.info.id:
             return
         self._follower.note_committed(offset)
         self._follower.move_when_due(is_last=self._planner.ends_here)
 
     def _logged(self, offset: dict[str, Any]) -> QueueOffset:
         logged = QueueOffset.from_json(offset)
-        cluster, remote = self._queue.cluster, self._queue.remote
+        cluster, remote = self._queue.opened.cluster, self._queue.remote
         # The table that was at the path may have been moved since, and a link put there.
-        given = self._queue.options.path
+        given = self._queue.opened.options.path
         path = given if logged.queue == given else remote.path
         logged.require_same_source(cluster, path, remote.consumer)
         return replace(logged, queue=remote.path)
@@ -203,7 +206,7 @@ class QueueStreamReader(DataSourceStreamReader, versions.SupportsTriggerAvailabl
                 self._queue.sleep(left)
 
     def _require_loss_is_allowed(self) -> None:
-        if self._queue.options.fail_on_data_loss:
+        if self._queue.opened.options.fail_on_data_loss:
             remedy = (
                 "Rows of the old queue that were not read are lost, unless it is put back. Set "
                 "fail_on_data_loss to false: the query continues at the first row of the new queue, and "
@@ -270,7 +273,7 @@ def reader_of(
             f"The query reads the queue as {schema.simpleString()}, and its columns are "
             f"{packed.spark_schema.simpleString()}",
             remedy="Leave .schema(...) out and select or cast the columns afterwards",
-            queue=packed.queue.options.path,
+            queue=packed.opened.options.path,
         )
     kind = QueueStreamReader if versions.HAS_ADMISSION_CONTROL else SelfLimitingReader
     return kind(packed)
