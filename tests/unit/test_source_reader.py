@@ -625,7 +625,7 @@ def aged(queue, clock=None, **options):
     """A reader of a queue with timestamps; row 13 has none."""
     source = reader(queue, clock, **options)
     source._queue.opened.rows.has_timestamps = True
-    source._queue.rows.committed_at = lambda rows: None if rows[0] == 13 else 1_000.0
+    source._queue.opened.rows.committed_at = lambda rows: None if rows[0] == 13 else 1_000.0
     return source
 
 
@@ -657,7 +657,7 @@ def test_idle_source_says_so_now_and_then(looks):
 def test_age_that_cannot_be_had_delays_nothing(looks):
     """A queue without timestamps, a cluster that does not answer, a row without one, nobody who listens."""
     plain = aged(FakeQueue(20), max_rows_per_partition=10)
-    plain._queue.rows.has_timestamps = False
+    plain._queue.opened.rows.has_timestamps = False
     away = FakeQueue(20)
     away.pull = lambda *_: (_ for _ in ()).throw(errors.ClusterUnavailableError("away"))
     for source in (
