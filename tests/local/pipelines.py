@@ -15,8 +15,7 @@ from yt_exactly_once.codec.row_hash import added, row_hashes
 from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.commit.cluster import Payload
-from yt_exactly_once.commit.entry import LEDGER_MARK, LEDGER_SCHEMA, LEDGER_VERSION
-from yt_exactly_once.commit.ledger import CommitLedger
+from yt_exactly_once.commit.entry import LEDGER_MARK, LEDGER_SCHEMA, LEDGER_VERSION, CommitLedger
 from yt_exactly_once.commit.parts import CompleteResult, TargetRows, whole
 from yt_exactly_once.commit.transactional import BatchCommit
 from yt_exactly_once.config import ClusterConfig, RetryPolicy

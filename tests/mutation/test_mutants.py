@@ -49,9 +49,9 @@ def test_damaged_modules_of_the_protocol_can_be_compiled():
 
 def test_a_damage_meets_the_tests_that_name_its_module_first():
     """They are the cheapest."""
-    first, *_ = stages("commit/ledger.py")
+    first, *_ = stages("commit/entry.py")
     assert "tests/unit/test_ledger.py" in first
-    assert all((ROOT / test).exists() for stage in stages("commit/ledger.py") for test in stage)
+    assert all((ROOT / test).exists() for stage in stages("commit/entry.py") for test in stage)
 
 
 def test_every_explanation_is_of_a_damage_that_exists():

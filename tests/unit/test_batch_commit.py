@@ -17,8 +17,7 @@ from yt_exactly_once.commit import transactional
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.commit.consumers import offsets_of
-from yt_exactly_once.commit.entry import TASKS, LedgerEntry, RowDigest, Tally
-from yt_exactly_once.commit.ledger import CommitLedger
+from yt_exactly_once.commit.entry import TASKS, CommitLedger, LedgerEntry, RowDigest, Tally
 from yt_exactly_once.commit.parts import CompleteResult, TargetRows, digest_of, split, whole
 from yt_exactly_once.commit.transactional import BatchCommit, Committed
 from yt_exactly_once.config import LEASE, RetryPolicy

@@ -7,8 +7,7 @@ import pytest
 
 from tests.notes import MemoryNotes
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
-from yt_exactly_once.commit.entry import LedgerEntry, Tally
-from yt_exactly_once.commit.ledger import CommitLedger
+from yt_exactly_once.commit.entry import CommitLedger, LedgerEntry, Tally
 from yt_exactly_once.commit.notes import History, Note, NoteKind, lack_all_notes, lack_notes, settle
 from yt_exactly_once.errors import ConfigError, IncompleteBatchError, LedgerMissingError
 from yt_exactly_once.spark.query.notes import FolderNotes

@@ -13,6 +13,7 @@ from yt_exactly_once.commit.entry import (
     LEDGER_SCHEMA,
     LEDGER_VERSION,
     TASKS,
+    CommitLedger,
     LedgerEntry,
     PartitionOffset,
     RowDigest,
@@ -21,7 +22,6 @@ from yt_exactly_once.commit.entry import (
     require_known_ledger,
 )
 from yt_exactly_once.commit.judgement import Verdict, judge, require_one_sink, shares, supersedes
-from yt_exactly_once.commit.ledger import CommitLedger
 from yt_exactly_once.errors import (
     ConfigError,
     FencedError,

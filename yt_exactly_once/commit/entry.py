@@ -1,4 +1,7 @@
-"""One row of the ledger: what a query has committed last into one target.
+"""The ledger: one row per query and target that says which batch was committed last, and how.
+
+It resolves commits with an unknown outcome. Every commit writes it, so of two writers at most one wins. Every
+mode writes it, so a query may change its mode. An entry that contradicts the batch is an error.
 
 The first columns are what the protocol compares. The others are statistics for people and tools, and the
 protocol never looks at them.
@@ -7,13 +10,13 @@ protocol never looks at them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
 from yt_exactly_once.codec.row_hash import HASH_VERSION, combined, spelled
-from yt_exactly_once.commit.cluster import Row
-from yt_exactly_once.commit.formats import require_known_format
-from yt_exactly_once.errors import LedgerError
+from yt_exactly_once.commit.batch import MicroBatch
+from yt_exactly_once.commit.cluster import Reader, Row, Transaction
+from yt_exactly_once.errors import LedgerDivergedError, LedgerError, NewerFormatError
 
 LEDGER_VERSION = 1
 """Format of the entries and of the table. Raise it when an earlier version would misread an entry."""
@@ -29,6 +32,26 @@ LETTERS_PREFIX = "dead-letters:"
 
 DRIVER, TASKS = "driver", "tasks"
 """Who sends the rows of a batch to the cluster."""
+
+
+def require_known_format(version: int, newest: int, what: str, **where: str | int | None) -> None:
+    """Raise `NewerFormatError` if something was stored in a later format than this version can read.
+
+    That is the ledger, a note, an offset or a session. What a later version means is unknown, and a guess
+    could repeat rows or lose them.
+
+    Args:
+        newest: format that this version of the package writes.
+        what: was stored, for the message.
+        **where: see `ExactlyOnceError`.
+    """
+    if version > newest:
+        raise NewerFormatError(
+            f"{what} has format version {version}, and this version of the package knows {newest}",
+            remedy="A newer version has written it: run that version again. What a downgrade needs is in "
+            "how-to/change.md, section 'Upgrade and downgrade'",
+            **where,
+        )
 
 
 @dataclass(frozen=True)
@@ -284,6 +307,48 @@ class LedgerEntry:
         }
 
 
+class CommitLedger:
+    """Entries of one query in one ledger table, for the targets that one sink writes together."""
+
+    def __init__(self, path: str, query_id: str, targets: Sequence[str]) -> None:
+        self.path = path
+        self.query_id = query_id
+        self.targets = tuple(targets)
+
+    def read(self, reader: Reader) -> LedgerEntry | None:
+        """Return the first entry with all tallies; raise `LedgerError` if several commits wrote them."""
+        keys = [{"query_id": self.query_id, "target": target} for target in self.targets]
+        rows = reader.lookup(self.path, keys)
+        entries = [None if row is None else LedgerEntry.from_row(row) for row in rows]
+        if len({entry.transaction_id if entry else None for entry in entries}) > 1:
+            raise LedgerDivergedError(
+                "The targets of this sink were not written by the same transaction",
+                remedy="After a change of the targets, use a new ledger_path and a new checkpoint",
+                query=self.query_id,
+                ledger=self.path,
+            )
+        if entries[0] is None:
+            return None
+        tallies = [each for entry in entries if entry for each in entry.tallies.items()]
+        return replace(entries[0], tallies=dict(tallies))
+
+    def record(self, transaction: Transaction, entry: LedgerEntry) -> None:
+        """Write the entry for every target; it takes effect with the transaction."""
+        rows = [replace(entry, target=target).to_row() for target in self.targets]
+        transaction.insert(self.path, rows)
+
+    def tallies(
+        self, before: LedgerEntry | None, batch: MicroBatch, written: Mapping[str, Written]
+    ) -> dict[str, Tally]:
+        """Return the tallies after one more part, by what it has written into each target."""
+        is_same = before is not None and before.batch_id == batch.batch_id
+        old, nothing = before.tallies if before else {}, Written()
+        return {
+            target: old.get(target, Tally()).after(written.get(target, nothing), is_same=is_same)
+            for target in self.targets
+        }
+
+
 def _column(name: str, kind: str, *, required: bool = True, **more: str) -> dict[str, Any]:
     return {"name": name, "type": kind, "required": required, **more}
 
@@ -304,14 +369,11 @@ def _simple(stored: type[Any]) -> dict[str, str]:
 
 _ENTRY, _TALLY = _simple(LedgerEntry), _simple(Tally)
 _KEY = ("query_id", "target")
-_DIGEST_SCHEMA = [
-    _column("batch_digest", "string", required=False),
-    _column("total_digest", "string", required=False),
-    _column("digest_version", "int64", required=False),
-    _column("digest_from_start", "boolean", required=False),
-    _column("digest_replaces", "boolean", required=False),
-]
-_NO_DIGEST: Row = dict.fromkeys(column["name"] for column in _DIGEST_SCHEMA)
+_DIGEST_COLUMNS = {
+    "batch_digest": "string", "total_digest": "string", "digest_version": "int64",
+    "digest_from_start": "boolean", "digest_replaces": "boolean",
+}  # fmt: skip
+_NO_DIGEST: Row = dict.fromkeys(_DIGEST_COLUMNS)
 
 LEDGER_SCHEMA: list[dict[str, Any]] = [
     *(_column(name, "string", sort_order="ascending") for name in _KEY),
@@ -320,7 +382,7 @@ LEDGER_SCHEMA: list[dict[str, Any]] = [
     _column("part_digests", "any", required=False),
     _column("offsets", "any", required=False),
     *(_column(name, kind) for name, kind in _TALLY.items()),
-    *_DIGEST_SCHEMA,
+    *(_column(name, kind, required=False) for name, kind in _DIGEST_COLUMNS.items()),
 ]
 """Columns of the ledger table."""
 

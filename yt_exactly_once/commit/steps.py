@@ -15,8 +15,7 @@ from typing import Any
 from yt_exactly_once.commit import consumers
 from yt_exactly_once.commit.batch import MicroBatch, SourceRange
 from yt_exactly_once.commit.cluster import Payload, Transaction
-from yt_exactly_once.commit.entry import LedgerEntry
-from yt_exactly_once.commit.ledger import CommitLedger
+from yt_exactly_once.commit.entry import CommitLedger, LedgerEntry
 from yt_exactly_once.commit.parts import Part, TargetRows
 from yt_exactly_once.observability import Emitter, Event
 

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from yt_exactly_once.commit.batch import MicroBatch
-    from yt_exactly_once.commit.entry import LedgerEntry
-    from yt_exactly_once.commit.ledger import CommitLedger
+    from yt_exactly_once.commit.entry import CommitLedger, LedgerEntry
     from yt_exactly_once.observability import Emitter
     from yt_exactly_once.spark.query.calls import Call
     from yt_exactly_once.spark.sink.modes.mode import Mode, Plan

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 from yt_exactly_once import config, errors
 from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.commit.cluster import OpenTransaction
-from yt_exactly_once.commit.entry import TASKS, LedgerEntry
-from yt_exactly_once.commit.ledger import CommitLedger
+from yt_exactly_once.commit.entry import TASKS, CommitLedger, LedgerEntry
 from yt_exactly_once.commit.parts import TargetRows, split, whole
 from yt_exactly_once.commit.transactional import SHARE_AHEAD
 from yt_exactly_once.observability import Emitter, Event, GuardedListener, emitter, reported
