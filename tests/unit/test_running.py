@@ -6,6 +6,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from yt_exactly_once import TransactionalSink
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.spark.query.offset_log import QueueOffset
@@ -139,11 +140,15 @@ def test_next_run_is_noticed_in_the_background_once_the_old_one_has_ended(is_act
     assert log.locate(later, 4).run_id == expected
 
 
-def test_session_without_a_jvm_needs_a_checkpoint():
+def test_session_without_a_jvm_needs_a_checkpoint_and_the_sink_keeps_what_it_raises():
     """Nothing else knows the offsets."""
-    frame = SimpleNamespace(sparkSession=SimpleNamespace())
-    with pytest.raises(ConfigError, match="has no JVM"):
-        RunningQuery().locate(frame, 4)
+    frame, sink = (
+        SimpleNamespace(sparkSession=SimpleNamespace()),
+        TransactionalSink("//t", proxy="p"),
+    )
+    with pytest.raises(ConfigError, match="has no JVM") as raised:
+        sink(frame, 4)
+    assert sink.last_error is raised.value
 
 
 def test_jvm_is_asked_where_there_is_one():
