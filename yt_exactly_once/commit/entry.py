@@ -16,7 +16,8 @@ from typing import Any, Self
 from yt_exactly_once.codec.row_hash import HASH_VERSION, combined, spelled
 from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.commit.cluster import Reader, Row, Transaction
-from yt_exactly_once.errors import LedgerDivergedError, LedgerError, NewerFormatError
+from yt_exactly_once.commit.formats import require_known_format
+from yt_exactly_once.errors import LedgerDivergedError, LedgerError
 
 LEDGER_VERSION = 1
 """Format of the entries and of the table. Raise it when an earlier version would misread an entry."""
@@ -32,26 +33,6 @@ LETTERS_PREFIX = "dead-letters:"
 
 DRIVER, TASKS = "driver", "tasks"
 """Who sends the rows of a batch to the cluster."""
-
-
-def require_known_format(version: int, newest: int, what: str, **where: str | int | None) -> None:
-    """Raise `NewerFormatError` if something was stored in a later format than this version can read.
-
-    That is the ledger, a note, an offset or a session. What a later version means is unknown, and a guess
-    could repeat rows or lose them.
-
-    Args:
-        newest: format that this version of the package writes.
-        what: was stored, for the message.
-        **where: see `ExactlyOnceError`.
-    """
-    if version > newest:
-        raise NewerFormatError(
-            f"{what} has format version {version}, and this version of the package knows {newest}",
-            remedy="A newer version has written it: run that version again. What a downgrade needs is in "
-            "how-to/change.md, section 'Upgrade and downgrade'",
-            **where,
-        )
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ from typing import Any, Protocol, Self
 
 from yt_exactly_once import advice
 from yt_exactly_once.commit.batch import MicroBatch
-from yt_exactly_once.commit.entry import CommitLedger, LedgerEntry, require_known_format
+from yt_exactly_once.commit.entry import CommitLedger, LedgerEntry
+from yt_exactly_once.commit.formats import require_known_format
 from yt_exactly_once.errors import ConfigError, IncompleteBatchError, LedgerMissingError
 
 FOLDER = "yt_exactly_once"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from yt_exactly_once import advice
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
-from yt_exactly_once.commit.entry import require_known_format
+from yt_exactly_once.commit.formats import require_known_format
 from yt_exactly_once.errors import ConfigError, ExactlyOnceError
 
 if TYPE_CHECKING:
