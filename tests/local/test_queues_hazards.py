@@ -264,10 +264,12 @@ def test_registration_of_a_removed_queue_does_not_stop_the_others(start):
 
 
 def test_forced_unmount_loses_rows_that_have_not_appeared(start, wait):
-    """They were committed, and a forced unmount asks nobody."""
+    """They were committed, and a forced unmount asks nobody; nothing flushes them before."""
     run = start(visibility_delay_seconds=30)
+    run.set("dynamic_store_auto_flush_period", 1000)
     run.append(2)
     run.append(1, tablet=1)
+    wait(3)
     run("unmount_table", path=QUEUE, force=True, first_tablet_index=0, last_tablet_index=0)
     run("mount_table", path=QUEUE)
     wait(31)
@@ -300,5 +302,17 @@ def test_rows_appear_when_a_cluster_starts_without_the_delay(start, tmp_path):
     start(visibility_delay_seconds=30).append(2)
     run = Queue(tmp_path)
     run.append(1)
+    assert run.pull() == [0, 1, 2]
+    run.close()
+
+
+def test_rows_of_a_longer_delay_stay_in_front(start, wait, tmp_path):
+    """A cluster that starts with a shorter delay neither hides rows again nor numbers them twice."""
+    start(visibility_delay_seconds=60).append(2)
+    run = Queue(tmp_path, visibility_delay_seconds=1)
+    run.append(1)
+    wait(5)
+    assert run.pull() == []
+    wait(70)
     assert run.pull() == [0, 1, 2]
     run.close()

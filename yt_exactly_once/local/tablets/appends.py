@@ -39,12 +39,14 @@ def append(
     counted = (
         delay
         and connection.execute(
-            "SELECT total_rows, total_weight FROM pending_appends"
+            "SELECT total_rows, total_weight, due FROM pending_appends"
             " WHERE node_id = ? AND tablet_index = ? ORDER BY id DESC LIMIT 1",
             (layout.node_id, index),
         ).fetchone()
     )
-    total, weight = counted or counters.of(connection, layout, index, "total_rows", "total_weight")
+    total, weight, *due = counted or counters.of(
+        connection, layout, index, "total_rows", "total_weight"
+    )
     total, weight = blocks.append(connection, layout, tablet_id, pages, total, weight, timestamp)
     now = time.time()
     if not delay:
@@ -61,7 +63,8 @@ def append(
     connection.execute(
         "INSERT INTO pending_appends (due, node_id, tablet_index, total_rows, total_weight, ts)"
         " VALUES (?, ?, ?, ?, ?, ?)",
-        (now + delay, layout.node_id, index, total, weight, timestamp),
+        # Rows never appear before those in front of them, whose delay or clock may have been another.
+        (max([now + delay, *due]), layout.node_id, index, total, weight, timestamp),
     )
 
 

@@ -74,7 +74,9 @@ def _drop_ordered(
         connection, layout, tablet.index, *names
     )
     until = flushed.until(connection, tablet.tablet_id)
-    kept = max(until, blocks.past_until(connection, layout, tablet.tablet_id, horizon))
+    old = blocks.past_until(connection, layout, tablet.tablet_id, horizon)
+    # Rows that have not appeared are stored, and not counted.
+    kept = max(until, min(old, total))
     gone = blocks.weight(connection, layout, tablet.tablet_id, max(kept, trimmed), total)
     blocks.keep(connection, layout, tablet.tablet_id, 0, kept)
     total_weight -= gone

@@ -226,12 +226,12 @@ class TransactionPool:
             return transaction.commit(self._manner, prerequisites)
         finally:
             if transaction.state in (_COMMITTED, _ABORTED):
-                self._entries.pop(transaction_id, None)
+                self._forget(transaction_id)
 
     def abort(self, transaction_id: str) -> None:
         """Abort a transaction."""
         self.get(transaction_id).abort()
-        self._entries.pop(transaction_id, None)
+        self._forget(transaction_id)
 
     @contextmanager
     def own(self, atomicity: str = "full", user: str = "root") -> Iterator[TabletTransaction]:
@@ -276,6 +276,11 @@ class TransactionPool:
             _abort_quietly(entry)
         if self._reaper is not None:
             self._reaper.join()
+
+    def _forget(self, transaction_id: str) -> None:
+        # Another thread may be going through the entries.
+        with self._lock:
+            self._entries.pop(transaction_id, None)
 
     def _reap(self) -> None:
         """Close snapshots of forgotten transactions, which would keep the log of SQLite growing."""
