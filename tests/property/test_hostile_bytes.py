@@ -81,6 +81,7 @@ PAYLOADS = {
     "pull: openings of rows in a string": ("product: rows of a pull", OPENINGS[b"\x01"], STRINGS),
     "pull: openings of rows in a list": ("product: rows of a pull", OPENINGS[b"[\x01"], NUMBERS),
     "YSON: openings of rows in a string": ("cluster: YSON", OPENINGS[b"\x01"], STRINGS),
+    "JSON: rows without any column, each of which takes little time": ("cluster: JSON", many(b"{}"), PLAIN),
     "JSON: rows without most columns": ("cluster: JSON", many(b'{"i":1}\n'), WIDE),
     "JSON: rows that mention different columns": ("cluster: JSON", VARIOUS, WIDE),
     "YSON: rows without most columns": ("cluster: YSON", SPARSE, WIDE),

@@ -32,6 +32,8 @@ _UINT64_MAX = 2**64 - 1
 _QUOTED = r'"(?:[^"\\]++|\\.)*+"?+'
 _INSIDE = re.compile(rf'(?:[^"{{}}\[\]]++|{_QUOTED}|\[\]|\{{\}})*+', re.DOTALL)
 """What opens and closes nothing."""
+_FLAT = re.compile(rf'\{{(?:[^"{{}}\[\]]++|{_QUOTED})*+\}}', re.DOTALL)
+"""A row without lists and maps in it; rows of which many are empty would look at all the others each."""
 _NO_SPACE = re.compile(r"\S")
 _AS_THEY_ARE = frozenset((int, bool, type(None)))
 """Types whose values are the same in JSON."""
@@ -114,7 +116,8 @@ def dump_rows(rows: Iterable[Any], attributes: Mapping[str, Any]) -> Iterator[by
 
 def _check_row(text: str, start: int, what: str) -> None:
     """Refuse a row that would take far more memory than its bytes; parsers of the servers do so too."""
-    end = _end_of_value(text, start)
+    flat = _FLAT.match(text, start)
+    end = flat.end() if flat else _end_of_value(text, start)
     if end - start > LARGE:
         check_weight(text[start:end], what)
 
