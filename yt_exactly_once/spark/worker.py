@@ -1,10 +1,10 @@
-"""The Python workers of Spark's executors, as far as their speed goes.
+"""The Python workers of Spark's executors, as far as their speed goes, and the driver where it collects.
 
 A worker serves many tasks, one after the other. After each of them `pyspark/daemon.py` calls `gc.collect()`,
 which looks at every object of every imported module. The next task of the worker waits for that.
 
-A worker that reads also frees many megabytes with each pull. glibc returns them to the kernel, which clears
-each page again for the next pull.
+A worker that reads also frees many megabytes with each pull, and a driver with each batch. glibc returns them
+to the kernel, which clears each page again for the next one.
 """
 
 from __future__ import annotations

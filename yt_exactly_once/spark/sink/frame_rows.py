@@ -23,7 +23,7 @@ from yt_exactly_once.spark.sink.modes.mode import Plan, RowTask
 from yt_exactly_once.spark.sink.options import Target
 from yt_exactly_once.spark.sink.run import Rows
 from yt_exactly_once.spark.versions import arrow_batches, rows_of_full_batch
-from yt_exactly_once.spark.worker import side_by_side
+from yt_exactly_once.spark.worker import keep_freed_memory, side_by_side
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -117,6 +117,8 @@ def collected(
     The driver encodes them: that takes milliseconds, less than the way into a Python task and back. For
     `ends_tell` see `Plan`.
     """
+    # The rows of each batch come in blocks of about a megabyte.
+    keep_freed_memory()
     full = rows_of_full_batch(frame) if ends_tell and needs_partitions else None
     if needs_partitions and full is None:
         return drained(_numbered(frame))
