@@ -110,12 +110,14 @@ def loads(
         _Described(field, None if schema is None else known[field.name]) for field in table.schema
     ]
     convert = partial(_rows, columns=columns, features=features)
-    if table.num_rows <= 1:
-        return convert(table)
-    size = max(1, table.nbytes + sum(map(_shared_bytes, table.columns)))
     logicals = [column.logical for column in columns if not pt.is_null(column.field.type)]
     objects = logicals.count("yson")
     is_plain = not objects and not any(isinstance(logical, dict) for logical in logicals)
+    shares = any(column.field.type.id == lib.Type_DICTIONARY for column in columns)
+    if table.num_rows <= 1 or (is_plain and not shares):
+        # Nothing takes more bytes than the vectors of the stream do already.
+        return convert(table)
+    size = max(1, table.nbytes + sum(map(_shared_bytes, table.columns)))
     # Halves of a stream take about as much memory as it has bytes.
     piece = LARGE if objects else max(size // 2, _COMPOSITES)
     most = table.num_rows * piece // size

@@ -173,20 +173,19 @@ def open_block(
         batch = _load(connection, block, fields.schema)
     first = max(first, block.first)
     count = max(0, (block.past if past is None else min(past, block.past)) - first)
-    begin, places = first - block.first, fields.positions
-
-    def held(name: str) -> Any:
-        return batch.column(places[name])[begin : begin + count]
-
-    stamps = held(_STAMPS) if _STAMPS in places else pa.array(np.full(count, block.oldest))
+    if count < batch.num_rows:
+        batch = batch.slice(first - block.first, count)
+    held = dict(zip(fields.positions, batch.columns, strict=True))
+    stamps = held[_STAMPS] if _STAMPS in held else pa.array(np.full(count, block.oldest))
 
     def column_of(column: Column) -> Any:
         if column.name == TIMESTAMP_COLUMN:
-            return stamps.cast(pa.uint64())
-        if column.name not in places:
+            return stamps.view(pa.uint64())
+        if column.name not in held:
             return pa.nulls(count, vectors.arrow_type(column))
-        found = held(column.name)
-        return pc.add(found, block.passed) if column.name == CUMULATIVE_WEIGHT_COLUMN else found
+        if column.name == CUMULATIVE_WEIGHT_COLUMN and block.passed:
+            return pc.add(held[column.name], block.passed)
+        return held[column.name]
 
     return Rows(first, stamps, [column_of(column) for column in layout.columns])
 

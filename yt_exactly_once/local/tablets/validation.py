@@ -374,16 +374,21 @@ def _check_update(layout: TableLayout, mentioned: tuple[Column, ...]) -> YtError
     return None
 
 
+@lru_cache(maxsize=1000)
+def _weight_of_system_columns(layout: TableLayout) -> int:
+    return 8 * sum(column.is_system for column in layout.columns)
+
+
 def _check_rows(layout: TableLayout, encoded: EncodedRows) -> YtError | None:
     if len(encoded.columns) > MAX_VALUES_PER_ROW:
         return YtError(
             f"Too many values in row: actual {len(encoded.columns)}, limit {MAX_VALUES_PER_ROW}",
             Code.TOO_MANY_VALUES_IN_ROW,
         )
-    error = _check_keys(encoded)
+    error = _check_keys(encoded) if layout.sorted else None
     if error is not None:
         return error
-    added = 8 * sum(column.is_system for column in layout.columns)
+    added = _weight_of_system_columns(layout)
     weights = vectors.weigh(encoded.columns, encoded.data, encoded.count, added)
     encoded.weights = None if layout.sorted else weights
     heaviest = int(weights.max(initial=0)) - added
