@@ -145,6 +145,9 @@ def test_each_value_has_the_timestamp_of_its_own_write(run):
         ]
         assert cells == [{"u": [2, 1], "v": [1], "w": []}, {"u": [], "v": [3], "w": []}]
         first, second = rows[0].attributes["write_timestamps"][::-1]
+        one = {"min_data_ttl": 0, "max_data_ttl": 10**9, "max_data_versions": 1}
+        (row,) = run("lookup_rows", [{"k": 1}], versioned=True, retention_config=one, **keys)
+        assert [[int(each) for each in row[name]] for name in "uv"] == [[2], [1]]
         assert rows[0]["v"][0].attributes["timestamp"] == first < between < second
         query = f"k, u, v, w from [{table}] order by k limit 9"
         for found in (

@@ -52,7 +52,6 @@ REFUSED_PARAMETERS: dict[str, dict[str, str]] = {
     "concatenate": {"uniqualize_chunks": "chunks may come twice"},
     "get": {"node_count_limit": "use max_size", "result_size_limit": "use max_size"},
     "list": {"node_count_limit": "use max_size", "result_size_limit": "use max_size"},
-    "lookup_rows": {"retention_config": "every version that is kept comes; choose among them"},
     "mount_table": {"target_cell_ids": "there is one cell; use cell_id"},
     "partition_tables": {
         "enable_cookies": "read the ranges of a partition with read_table",

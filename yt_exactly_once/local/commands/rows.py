@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Sequence
+from functools import partial
 from sqlite3 import Connection
 from typing import Any
 
@@ -25,7 +26,7 @@ from yt_exactly_once.local.ql.coverage import Reading, tablets_in
 from yt_exactly_once.local.tables.layout import TableLayout
 from yt_exactly_once.local.tables.schema import Column
 from yt_exactly_once.local.tables.vectors import StoredRows
-from yt_exactly_once.local.tablets import modifications, query_rows, reads, validation
+from yt_exactly_once.local.tablets import modifications, query_rows, reads, validation, versions
 from yt_exactly_once.local.tablets.access import check_readable, open_table
 from yt_exactly_once.local.tablets.appends import apply_due
 
@@ -104,7 +105,8 @@ def lookup_rows(context: Context) -> Rows:
     refuse_timestamps(parameters)
     read: Any = reads.lookup
     if arguments.flag(parameters, "versioned"):
-        read = reads.versioned_lookup
+        kept = versions.Retention(parameters.get("retention_config"))
+        read = partial(versions.lookup, retention=kept)
     elif not keep and len(keys) >= _MANY_KEYS:
         read = reads.lookup_stored
     note_access(context, layout.node_id)
