@@ -94,6 +94,20 @@ class TableLayout:
         return self.columns[len(self.key_columns) :]
 
     @cached_property
+    def writable_columns(self) -> tuple[Column, ...]:
+        """Columns that a client may give in a write."""
+        return tuple(
+            column
+            for column in self.columns
+            if column.expression is None and (self.sorted or not column.is_system)
+        )
+
+    @cached_property
+    def system_weight(self) -> int:
+        """Data weight that the system columns add to each row."""
+        return 8 * sum(column.is_system for column in self.columns)
+
+    @cached_property
     def sorted(self) -> bool:
         """Whether the table is sorted."""
         return self.schema.is_sorted

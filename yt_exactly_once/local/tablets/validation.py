@@ -76,19 +76,9 @@ class EncodedRows:
 
 
 @lru_cache(maxsize=1000)
-def writable_columns(layout: TableLayout) -> tuple[Column, ...]:
-    """Return the columns a client may give in a write."""
-    if layout.sorted:
-        return tuple(column for column in layout.columns if column.expression is None)
-    return tuple(
-        column for column in layout.columns if not column.is_system and column.expression is None
-    )
-
-
-@lru_cache(maxsize=1000)
 def input_schema(layout: TableLayout, *, keys_only: bool = False) -> Sequence[dict[str, Any]]:
     """Return the columns that a request may carry, as `@schema` lists them."""
-    columns = [column for column in writable_columns(layout) if column.is_key or not keys_only]
+    columns = [column for column in layout.writable_columns if column.is_key or not keys_only]
     listed = [
         {"name": column.name, "type": column.wire_type, "type_v3": column.type_v3}
         for column in columns
@@ -161,7 +151,7 @@ def _encode_write(
     layout: TableLayout, rows: Sequence[Row], conversions: Conversions
 ) -> EncodedRows:
     extras = [] if layout.sorted or not any_has(rows, TABLET_INDEX) else [TABLET_INDEX]
-    columns = writable_columns(layout)
+    columns = layout.writable_columns
     if conversions.null_to_entity:
         rows = _nulls_as_entities(rows, columns)
     given = _collect(rows, columns, extras)
@@ -186,7 +176,7 @@ def encode_update(
 def _encode_update(
     layout: TableLayout, rows: Sequence[Row], conversions: Conversions
 ) -> list[EncodedRows]:
-    columns = writable_columns(layout)
+    columns = layout.writable_columns
     if conversions.null_to_entity:
         rows = _nulls_as_entities(rows, columns)
     keys = tuple(column for column in columns if column.is_key)
@@ -374,11 +364,6 @@ def _check_update(layout: TableLayout, mentioned: tuple[Column, ...]) -> YtError
     return None
 
 
-@lru_cache(maxsize=1000)
-def _weight_of_system_columns(layout: TableLayout) -> int:
-    return 8 * sum(column.is_system for column in layout.columns)
-
-
 def _check_rows(layout: TableLayout, encoded: EncodedRows) -> YtError | None:
     if len(encoded.columns) > MAX_VALUES_PER_ROW:
         return YtError(
@@ -388,7 +373,7 @@ def _check_rows(layout: TableLayout, encoded: EncodedRows) -> YtError | None:
     error = _check_keys(encoded) if layout.sorted else None
     if error is not None:
         return error
-    added = _weight_of_system_columns(layout)
+    added = layout.system_weight
     weights = vectors.weigh(encoded.columns, encoded.data, encoded.count, added)
     encoded.weights = None if layout.sorted else weights
     heaviest = int(weights.max(initial=0)) - added

@@ -65,6 +65,8 @@ class FrameRows(Rows):
         Raise `ConfigError` if a repeated task may get its rows in another order, or tasks may run twice, and
         `NotOneToOneError` if rows of the batch were pushed before, and these are others.
         """
+        # What comes to the driver comes in blocks of about a megabyte.
+        keep_freed_memory()
         target = plan.given.target
         placed = target.placement.placed(self._of(target.options))
         if plan.task is None:
@@ -117,8 +119,6 @@ def collected(
     The driver encodes them: that takes milliseconds, less than the way into a Python task and back. For
     `ends_tell` see `Plan`.
     """
-    # The rows of each batch come in blocks of about a megabyte.
-    keep_freed_memory()
     full = rows_of_full_batch(frame) if ends_tell and needs_partitions else None
     if needs_partitions and full is None:
         return drained(_numbered(frame))

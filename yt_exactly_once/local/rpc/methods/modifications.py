@@ -15,7 +15,7 @@ from yt_exactly_once.local.rpc.rows.rowsets import Rowset
 from yt_exactly_once.local.tables.columnar import ColumnarRows, pieces_of
 from yt_exactly_once.local.tables.encoding import Conversions
 from yt_exactly_once.local.tables.layout import TableLayout
-from yt_exactly_once.local.tablets import modifications, validation
+from yt_exactly_once.local.tablets import modifications
 from yt_exactly_once.local.tablets.modifications import Batch
 
 _WRITE, _DELETE, _WRITE_AND_LOCK = 0, 1, 3
@@ -142,4 +142,4 @@ def _mentions_all(layout: TableLayout, part: Rowset) -> bool:
     rows = next(pieces_of(part.rows))
     if not isinstance(rows, ColumnarRows):
         return False
-    return all(column.name in rows.columns for column in validation.writable_columns(layout))
+    return all(column.name in rows.columns for column in layout.writable_columns)
