@@ -12,7 +12,7 @@ from yt import yson
 from yt_exactly_once.local import authentication, fronts, support
 from yt_exactly_once.local.commands.registry import Context, as_error
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.rpc import error_messages, message_types
+from yt_exactly_once.local.rpc import message_types
 from yt_exactly_once.local.rpc.bus import envelopes
 from yt_exactly_once.local.rpc.bus.connection import Connection
 from yt_exactly_once.local.rpc.bus.exchange import Exchange, GoneError
@@ -60,7 +60,7 @@ class Front(fronts.Front):
         except YtError as error:
             await exchange.fail(error)
         except Exception as raised:  # noqa: BLE001 - as_error logs what it does not know
-            await exchange.fail(error_messages.of_call(as_error(raised)))
+            await exchange.fail(_of_call(as_error(raised)))
         finally:
             self._in_flight -= 1
 
@@ -74,10 +74,10 @@ class Front(fronts.Front):
             return
         name = text(header.method, "method")
         if header.service != _SERVICE:
-            raise error_messages.not_supported(f"{text(header.service, 'service')}.{name}")
+            raise _not_supported(f"{text(header.service, 'service')}.{name}")
         method = METHODS.get(name)
         if method is None:
-            raise error_messages.not_supported(name)
+            raise _not_supported(name)
         self._proxy.requests[f"/rpc/{name}"] += 1
         call, faults = await self._in_thread(self._prepare, method, exchange)
         fault = await self._pass_faults(faults, call.context)
@@ -94,7 +94,7 @@ class Front(fronts.Front):
             parameters = method.parameters(request)
             command = method.command_name(request)
         except YtError as error:
-            raise error_messages.of_call(error) from error
+            raise _of_call(error) from error
         # What a command refuses is in the request under the same name.
         asked = dict.fromkeys(
             _names(request) & support.REFUSED_PARAMETERS.get(command, {}).keys(), True
@@ -138,7 +138,7 @@ class Front(fronts.Front):
         self, method: Method, call: Call, fault: Fault, exchange: Exchange
     ) -> None:
         if fault.action in {"error", "unavailable"}:
-            raise error_messages.of_call(fault.error())
+            raise _of_call(fault.error())
         if fault.action == "lose_request":
             exchange.reset()
             return
@@ -181,7 +181,25 @@ def _execute(work: Run, call: Call) -> Any:
         return work(call)
     except Exception as raised:
         error = as_error(raised, call.context)
-        raise error_messages.of_call(error) from raised
+        raise _of_call(error) from raised
+
+
+def _of_call(error: YtError) -> YtError:
+    """Wrap what a command raised the way the real proxy does; clients look for codes at any depth."""
+    attributes = {name: error.attributes[name] for name in ("path",) if name in error.attributes}
+    return YtError("Internal RPC call failed", error.code, attributes, [error])
+
+
+def _not_supported(method: str) -> YtError:
+    """Return the error for a method that is not there.
+
+    The code of the real one, 103, makes clients give the proxy up and look for another for ever.
+    """
+    return YtError(
+        f'RPC method "{method}" is not supported by the embedded cluster; its page of commands lists'
+        " what is",
+        method=method,
+    )
 
 
 def _close(blocks: Any) -> None:

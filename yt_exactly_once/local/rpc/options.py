@@ -1,7 +1,8 @@
 """Requests as parameters of commands, and what commands return as responses, field by field.
 
-The table of messages says what a field is: bytes are YSON, a text whose name ends in `path` is a path, an id
-is text for commands. Only what commands call otherwise is named here, or by the method.
+The table of messages says what a field is: bytes are YSON, a text whose name ends in `path` is a path, which
+may have attributes in YSON before it, and an id is two fixed numbers on the wire and text for commands. Only
+what commands call otherwise is named here, or by the method.
 """
 
 from __future__ import annotations
@@ -9,11 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from yt import yson
+
+from yt_exactly_once.local.cypress import ypath
 from yt_exactly_once.local.cypress.permissions import PERMISSIONS
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats.structured import Format, dump_yson, loads
-from yt_exactly_once.local.rpc import message_types, wire_values
+from yt_exactly_once.local.rpc import message_types
 from yt_exactly_once.local.rpc.message_types import FieldEntry, text
+
+_LOW = (1 << 32) - 1
 
 _GROUP_NAMES = """
     TMutatingOptions TPrerequisiteOptions TRowBatchReadOptions TSuppressableAccessTrackingOptions
@@ -59,19 +65,39 @@ def parameters(message: Any, **renamed: str) -> dict[str, Any]:
             found |= parameters(value) if message.HasField(field.name) else {}
         elif field.default or message.HasField(field.name):
             # The null id is none.
-            if field.kind != "TGuid" or wire_values.id_of(value):
+            if field.kind != "TGuid" or _id_of(value):
                 found[name] = _load(field, name, value)
             elif field.label == "!":
                 raise YtError(f'Missing required field "{field.name}"')
     return found
 
 
+def _id_of(guid: Any) -> str | None:
+    """Return the text of an id, or `None` for the null one."""
+    if not guid.first and not guid.second:
+        return None
+    groups = (guid.second >> 32, guid.second & _LOW, guid.first >> 32, guid.first & _LOW)
+    return "-".join(f"{group:x}" for group in groups)
+
+
+def transaction_of(message: Any) -> str:
+    """Return the id of a transaction, which must not be null."""
+    found = _id_of(message.transaction_id)
+    if found is None:
+        raise YtError('Missing required field "transaction_id"')
+    return found
+
+
 def _load_text(value: bytes, name: str) -> Any:
-    return (
-        wire_values.load_path(value, name)
-        if name.endswith(("path", "paths"))
-        else text(value, name)
-    )
+    return load_path(value, name) if name.endswith(("path", "paths")) else text(value, name)
+
+
+def load_path(raw: bytes, what: str = "path") -> Any:
+    """Return a path as a parameter of a command."""
+    if not raw.lstrip().startswith(b"<"):
+        return text(raw, what)
+    plain, attributes = ypath.parse_rich(raw.lstrip(), what)
+    return yson.to_yson_type(plain, attributes)
 
 
 _YSON = Format("yson")
@@ -83,11 +109,9 @@ def _load_attributes(value: Any, name: str) -> dict[str, Any]:
 
 _LOADERS: dict[str, Callable[[Any, str], Any]] = {
     "TAttributeDictionary": _load_attributes,
-    "TGuid": lambda value, _: wire_values.id_of(value),
+    "TGuid": lambda value, _: _id_of(value),
     "TReqRegisterQueueConsumer.TRegistrationPartitions": lambda value, _: list(value.items),
-    "TPrerequisiteOptions.TTransactionPrerequisite": lambda value, _: wire_values.required_id(
-        value, "transaction_id"
-    ),
+    "TPrerequisiteOptions.TTransactionPrerequisite": lambda value, _: transaction_of(value),
     "bytes": lambda value, name: loads(value, _YSON, name),
     "string": _load_text,
 }
@@ -108,8 +132,8 @@ def _load(field: FieldEntry, name: str, value: Any) -> Any:
     return value
 
 
-def fill(message: Any, answer: Any) -> None:
-    """Write what a command has returned into the fields of the same names."""
+def fill(message: Any, answer: Any) -> Any:
+    """Write what a command has returned into the fields of the same names; return the message."""
     for field in message_types.fields(message):
         value = answer.get(field.name)
         if value is None:
@@ -122,16 +146,30 @@ def fill(message: Any, answer: Any) -> None:
                 else:
                     target.append(_dump(field, each))
         elif field.kind == "TGuid":
-            wire_values.fill_id(target, value)
+            groups = [int(group, 16) for group in value.split("-")]
+            target.second = groups[0] << 32 | groups[1]
+            target.first = groups[2] << 32 | groups[3]
         elif field.is_message:
             # Some lists are messages of their own.
             fill(target, {"items": value} if isinstance(value, list) else value)
             target.SetInParent()
         else:
             setattr(message, field.name, _dump(field, value))
+    return message
 
 
 def _dump(field: FieldEntry, value: Any) -> Any:
     if field.kind == "string":
-        return wire_values.dump_path(value)
+        return _dump_text(value)
     return dump_yson(value) if field.kind == "bytes" else int(value)
+
+
+def _dump_text(value: Any) -> bytes:
+    """Return a text, or a path with its attributes; what came as bytes that are no text goes so."""
+    attributes = getattr(value, "attributes", None)
+    plain = str(value).encode(errors="surrogateescape")
+    if not attributes:
+        return plain
+    holder = yson.to_yson_type(None, dict(attributes))
+    encoded: bytes = yson.dumps(holder, yson_format="text")
+    return encoded.removesuffix(b"#").rstrip() + plain

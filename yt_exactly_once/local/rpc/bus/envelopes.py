@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.rpc import error_messages, message_types
+from yt_exactly_once.local.formats.structured import dump_yson
+from yt_exactly_once.local.rpc import message_types
 from yt_exactly_once.local.rpc.bus.packets import BadPacketError, Parts
 
 REQUEST, CANCEL, RESPONSE = 0x69637072, 0x63637072, 0x6F637072
@@ -109,8 +110,18 @@ def response(request: Any, message: Any, attachments: Sequence[bytes | None]) ->
 def failure(request: Any, error: YtError) -> Parts:
     """Return the parts of an answer that is an error."""
     described = message_types.new("TError")
-    error_messages.fill(described, error)
+    _fill(described, error)
     return [_head(RESPONSE, request_id=request.request_id, error=described)]
+
+
+def _fill(message: Any, error: YtError) -> None:
+    """Write an error and its causes into a message; attributes are binary YSON."""
+    message.code = error.code
+    message.message = error.message.encode()
+    for key, value in error.attributes.items():
+        message.attributes.attributes.add(key=str(key).encode(), value=dump_yson(value))
+    for inner in error.inner:
+        _fill(message.inner_errors.add(), inner)
 
 
 def payload(request: Any, number: int, attachments: Sequence[bytes | None]) -> Parts:

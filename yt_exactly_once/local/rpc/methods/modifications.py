@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import groupby
+from collections.abc import Iterator, Sequence
+from itertools import groupby, product
 from typing import Any
 
 from yt_exactly_once.local.commands.sessions import conversions_of, table_of
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.rpc import wire_values
+from yt_exactly_once.local.rpc import options
 from yt_exactly_once.local.rpc.calls import Call, method
-from yt_exactly_once.local.rpc.rows import lock_masks, rowsets, schemas
+from yt_exactly_once.local.rpc.rows import rowsets, schemas
 from yt_exactly_once.local.rpc.rows.rowsets import Rowset
 from yt_exactly_once.local.tables.columnar import ColumnarRows, pieces_of
 from yt_exactly_once.local.tables.encoding import Conversions
@@ -19,6 +19,7 @@ from yt_exactly_once.local.tablets import modifications
 from yt_exactly_once.local.tablets.modifications import Batch
 
 _WRITE, _DELETE, _WRITE_AND_LOCK = 0, 1, 3
+_LOCK_TYPES = ("none", "shared_weak", "shared_strong", "exclusive", "shared_write")
 
 
 def _command(request: Any) -> str:
@@ -32,8 +33,8 @@ def _command(request: Any) -> str:
 
 def _target(request: Any) -> dict[str, Any]:
     return {
-        "transaction_id": wire_values.required_id(request, "transaction_id"),
-        "path": wire_values.load_path(request.path),
+        "transaction_id": options.transaction_of(request),
+        "path": options.load_path(request.path),
     }
 
 
@@ -57,7 +58,7 @@ def modify_rows(call: Call) -> None:
             f"There are {len(kinds)} modification types for {len(rowset.rows)} rows; their numbers"
             " must agree"
         )
-    locks = lock_masks.of_request(request, layout, len(kinds))
+    locks = _locks(request, layout, len(kinds))
     batches: list[Batch] = []
     runs = list(_runs(kinds, locks))
     passed = 0
@@ -75,6 +76,37 @@ def modify_rows(call: Call) -> None:
         call.sequences.put(transaction, source, number, batches)
     else:
         transaction.buffer(batches)
+
+
+def _locks(request: Any, layout: TableLayout, count: int) -> list[dict[str, str]]:
+    """Return the locks of each row by name of lock group; nothing when no row takes any.
+
+    Clients send them in three forms, by their age.
+    """
+    if request.row_locks:
+        width, masks = 4, [mask.bitmap for mask in request.row_locks]
+    elif any(request.row_legacy_locks):
+        width, masks = 2, [[word] for word in request.row_legacy_locks]
+    elif any(request.row_legacy_read_locks):
+        width, masks = 1, [[word] for word in request.row_legacy_read_locks]
+    else:
+        return []
+    if len(masks) != count:
+        raise YtError(f"There are {len(masks)} lock masks for {count} rows")
+    given = [_unpacked(words, width, layout) for words in masks]
+    return given if any(given) else []
+
+
+def _unpacked(words: Sequence[int], width: int, layout: TableLayout) -> dict[str, str]:
+    found = {}
+    for index, (word, shift) in enumerate(product(words, range(0, 64, width))):
+        kind = word >> shift & (1 << width) - 1
+        if not kind:
+            continue
+        if kind >= len(_LOCK_TYPES) or index >= len(layout.locks):
+            raise YtError(f"A lock mask names lock {index} of type {kind}")
+        found[layout.locks[index]] = _LOCK_TYPES[kind]
+    return found
 
 
 def _runs(kinds: list[int], locks: list[dict[str, str]]) -> Iterator[tuple[int, int]]:

@@ -17,7 +17,7 @@ from yt_exactly_once.local.commands.registry import REGISTRY, Context
 from yt_exactly_once.local.commands.sessions import path_of
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats.row_formats import with_indexes
-from yt_exactly_once.local.rpc import message_types, options, wire_values
+from yt_exactly_once.local.rpc import message_types, options
 from yt_exactly_once.local.rpc.calls import Call, method
 from yt_exactly_once.local.rpc.rows import rowset_writer, rowsets, schemas
 from yt_exactly_once.local.tables.schema import TableSchema, parse_schema
@@ -45,11 +45,12 @@ def read_table(call: Call) -> Iterator[bytes]:
 def _table_blocks(call: Call, schema: TableSchema, found: Any) -> Iterator[bytes]:
     said = call.context.response_parameters
     total = said["approximate_row_count"]
-    meta = message_types.new("TRspReadTableMeta")
-    meta.start_row_index = said.get("start_row_index", 0)
-    schemas.fill_schema(meta.schema, schema)
-    _fill_statistics(meta.statistics, total)
-    yield message_types.dump(meta)
+    yield _dumped(
+        "TRspReadTableMeta",
+        start_row_index=said.get("start_row_index", 0),
+        schema=schemas.of_table(schema),
+        statistics=_statistics(total),
+    )
     writer = rowset_writer.LooseWriter(schema.columns)
     with closing(found):
         rows = with_indexes(found)
@@ -60,19 +61,18 @@ def _table_blocks(call: Call, schema: TableSchema, found: Any) -> Iterator[bytes
 
 def _block(writer: rowset_writer.LooseWriter, rows: Sequence[dict[str, Any]], total: int) -> bytes:
     encoded, names = writer.encode(rows)
-    descriptor = message_types.new("TRowsetDescriptor")
-    descriptor.wire_format_version = 1
-    for name in names:
-        descriptor.name_table_entries.add(name=name.encode(errors="surrogateescape"))
-    statistics = message_types.new("TRowsetStatistics")
-    _fill_statistics(statistics, total)
-    body = _pack([message_types.dump(descriptor), encoded])
-    return _pack([body, message_types.dump(statistics)])
+    entries = [{"name": name} for name in names]
+    descriptor = _dumped("TRowsetDescriptor", wire_format_version=1, name_table_entries=entries)
+    body = _pack([descriptor, encoded])
+    return _pack([body, _dumped("TRowsetStatistics", **_statistics(total))])
 
 
-def _fill_statistics(statistics: Any, total: int) -> None:
-    statistics.total_row_count = total
-    statistics.data_statistics.row_count = total
+def _statistics(total: int) -> dict[str, Any]:
+    return {"total_row_count": total, "data_statistics": {"row_count": total}}
+
+
+def _dumped(message: str, **values: Any) -> bytes:
+    return message_types.dump(options.fill(message_types.new(message), values))
 
 
 def _pack(parts: Sequence[bytes]) -> bytes:
@@ -100,9 +100,7 @@ def _unpack(block: bytes) -> list[bytes]:
 
 def _write_opening(call: Call) -> list[bytes]:
     """Return what a writer must know before it sends rows."""
-    meta = message_types.new("TWriteTableMeta")
-    schemas.fill_schema(meta.schema, _schema(call))
-    return [message_types.dump(meta)]
+    return [_dumped("TWriteTableMeta", schema=schemas.of_table(_schema(call)))]
 
 
 def _table_written(request: Any) -> dict[str, Any]:
@@ -154,10 +152,7 @@ def read_file(call: Call) -> Iterator[bytes]:
 
 def _file_blocks(call: Call, pieces: Any) -> Iterator[bytes]:
     node_id, _, revision = str(call.context.etag).partition(":")
-    meta = message_types.new("TReadFileMeta")
-    wire_values.fill_id(meta.id, node_id)
-    meta.revision = int(revision)
-    yield message_types.dump(meta)
+    yield _dumped("TReadFileMeta", id=node_id, revision=revision)
     with closing(pieces):
         yield from filter(None, pieces)
 

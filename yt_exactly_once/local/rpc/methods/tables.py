@@ -6,7 +6,7 @@ from typing import Any
 
 from yt_exactly_once.local.commands.sessions import table_of
 from yt_exactly_once.local.cypress.ids import NULL
-from yt_exactly_once.local.rpc import options, wire_values
+from yt_exactly_once.local.rpc import options
 from yt_exactly_once.local.rpc.calls import Call, method, plain
 from yt_exactly_once.local.rpc.rows import rowset_writer, rowsets, schemas
 from yt_exactly_once.local.rpc.rows import value_kinds as kinds
@@ -20,19 +20,23 @@ _MAX_KEY = 256
 def get_table_mount_info(call: Call) -> None:
     """Return the schema and the tablets of a table."""
     layout = table_of(call.context)
-    response = call.response
-    wire_values.fill_id(response.table_id, layout.node_id)
-    wire_values.fill_id(response.upstream_replica_id, NULL)
-    schemas.fill_schema(response.schema, layout.schema)
-    response.dynamic = True
-    response.physical_path = layout.path.encode()
+    described = {
+        "table_id": layout.node_id,
+        "schema": schemas.of_table(layout.schema),
+        "dynamic": True,
+        "upstream_replica_id": NULL,
+        "physical_path": layout.path,
+    }
+    options.fill(call.response, described)
     for tablet in layout.tablets:
-        target = response.tablets.add()
-        wire_values.fill_id(target.tablet_id, tablet.tablet_id)
-        target.mount_revision = tablet.mount_revision
-        target.state = _STATES.get(tablet.state, _STATES["unmounted"])
-        target.pivot_key = _legacy_key(layout, tablet.pivot_values)
-        wire_values.fill_id(target.cell_id, tablet.tablet_id)
+        pivot_key = _legacy_key(layout, tablet.pivot_values)
+        described = {
+            "tablet_id": tablet.tablet_id,
+            "mount_revision": tablet.mount_revision,
+            "state": _STATES.get(tablet.state, _STATES["unmounted"]),
+            "cell_id": tablet.tablet_id,
+        }
+        options.fill(call.response.tablets.add(pivot_key=pivot_key), described)
 
 
 def _legacy_key(layout: TableLayout, values: tuple[Any, ...]) -> bytes:

@@ -1,1 +1,1 @@
-"""Rows in RPC messages: rowsets in the wire protocol, their schemas and lock masks."""
+"""Rows in RPC messages: rowsets in the wire protocol, and their schemas."""
