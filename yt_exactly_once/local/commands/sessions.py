@@ -11,13 +11,7 @@ from typing import Any
 
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.commands.registry import Context
-from yt_exactly_once.local.cypress import (
-    expiry,
-    master_transactions,
-    permissions,
-    prerequisites,
-    ypath,
-)
+from yt_exactly_once.local.cypress import expiry, master_transactions, permissions, ypath
 from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats.structured import dump_yson, load_yson, parse_format
@@ -93,7 +87,7 @@ def _renew(context: Context, connection: Connection) -> None:
 
 def view_of(context: Context, connection: Connection) -> View:
     """Return the tree as the request's transaction sees it, if its prerequisites hold."""
-    prerequisites.check(connection, context.parameters)
+    master_transactions.check_prerequisites(connection, context.parameters)
     transaction_id = arguments.identifier(context.parameters, "transaction_id")
     is_quiet = arguments.flag(context.parameters, "suppress_modification_tracking")
     return master_transactions.view_of(connection, transaction_id, context.user, is_quiet=is_quiet)

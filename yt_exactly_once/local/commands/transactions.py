@@ -10,7 +10,7 @@ from yt.yson import YsonUint64
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.commands.registry import Context, command
 from yt_exactly_once.local.commands.sessions import atomicity_of, once
-from yt_exactly_once.local.cypress import master_transactions, prerequisites
+from yt_exactly_once.local.cypress import master_transactions
 from yt_exactly_once.local.cypress.ids import CELL_TAG, TYPES, is_id, type_number
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.store import next_timestamp
@@ -49,7 +49,7 @@ def _start_master(context: Context, connection: Connection) -> dict[str, Any]:
             timeout_ms=arguments.integer(parameters, "timeout", None),
             max_timeout_ms=_longest(context),
             deadline=arguments.moment(parameters, "deadline"),
-            depends_on=prerequisites.check(connection, parameters),
+            depends_on=master_transactions.check_prerequisites(connection, parameters),
             attributes=arguments.mapping(parameters.get("attributes") or {}, "attributes"),
             owner=context.user,
         )
@@ -95,7 +95,7 @@ def commit_transaction(context: Context) -> Any:
     """
     sticky_id = _sticky_id(context)
     if sticky_id is not None:
-        wanted = prerequisites.transactions(context.parameters)
+        wanted = master_transactions.prerequisites(context.parameters)
         return _committed(context.proxy.transactions.commit(sticky_id, wanted))
     try:
         return _commit_master(context)
@@ -109,7 +109,7 @@ def commit_transaction(context: Context) -> Any:
 @once
 def _commit_master(context: Context, connection: Connection) -> dict[str, Any]:
     transaction_id = _required(context)
-    prerequisites.check(connection, context.parameters)
+    master_transactions.check_prerequisites(connection, context.parameters)
     master_transactions.commit(connection, transaction_id)
     return _committed(next_timestamp(connection))
 
@@ -173,7 +173,7 @@ def _check_tablet_options(parameters: dict[str, Any]) -> None:
         raise YtError("Cannot request replication to master cells for tablet transaction")
     if arguments.identifier(parameters, "transaction_id") is not None:
         raise YtError("Tablet transaction cannot have a parent")
-    if prerequisites.transactions(parameters):
+    if master_transactions.prerequisites(parameters):
         raise YtError("Tablet transaction cannot have prerequisites")
     if parameters.get("start_timestamp_override"):
         raise YtError(

@@ -8,7 +8,6 @@ from yt_exactly_once.local.cypress import (
     chunks,
     clock,
     dynamic,
-    lists,
     locks,
     nodes,
     permissions,
@@ -16,7 +15,7 @@ from yt_exactly_once.local.cypress import (
     tree,
 )
 from yt_exactly_once.local.cypress.tree import Position
-from yt_exactly_once.local.cypress.view import View
+from yt_exactly_once.local.cypress.view import LIST, View
 from yt_exactly_once.local.cypress.ypath import YPath
 from yt_exactly_once.local.errors import YtError
 
@@ -127,7 +126,7 @@ def _copy_node(view: View, source_id: str, node_type: str, options: Options) -> 
     elif node_type in {"table", "file"}:
         chunks.replace(view, copy_id, chunks.chunks(view, source_id))
     elif node_type in nodes.COMPOSITE:
-        if node_type == lists.LIST:
+        if node_type == LIST:
             view.put_value(copy_id, view.value(source_id))
         for name, child_id in view.children(source_id).items():
             child_type = view.node_type(child_id) or "map_node"

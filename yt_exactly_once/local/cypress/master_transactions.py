@@ -2,17 +2,19 @@
 
 It owns life cycle and leases. What a transaction changed lives beside it as versions of the tree: its end
 merges them into the parent or throws them away. Objects that nothing leads to any more are destroyed then.
+Prerequisites are transactions that must be alive, and revisions that nodes must have, for a command to run.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from sqlite3 import Connection
 from typing import Any
 
-from yt_exactly_once.local.cypress import chunks, clock, dynamic, locks
+from yt_exactly_once.local import arguments
+from yt_exactly_once.local.cypress import chunks, clock, dynamic, locks, tree, ypath
 from yt_exactly_once.local.cypress.ids import TYPES, is_id, make_id, type_number
 from yt_exactly_once.local.cypress.layout import TRUNK, VERSIONED
 from yt_exactly_once.local.cypress.view import View
@@ -24,7 +26,7 @@ DEFAULT_TIMEOUT_MS = 15_000
 MAX_TIMEOUT_MS = 10**12
 MAX_DEPTH = 32
 _DEADLINE = "deadline"
-_DEPENDS_ON = "prerequisite_transaction_ids"
+_DEPENDS_ON, _REVISIONS = "prerequisite_transaction_ids", "prerequisite_revisions"
 MASTER_TYPES = frozenset((TYPES["transaction"], TYPES["nested_transaction"]))
 
 
@@ -47,6 +49,51 @@ def view_of(
     """Return the tree as a transaction sees it, for a user; without a transaction, the trunk."""
     seen = (TRUNK,) if transaction_id is None else chain(connection, transaction_id)
     return View(connection, seen, user, is_quiet)
+
+
+def check_prerequisites(connection: Connection, parameters: dict[str, Any]) -> list[str]:
+    """Refuse (1000) a command whose prerequisites do not hold; return transactions that must live."""
+    wanted = prerequisites(parameters)
+    check_alive(connection, wanted)
+    revisions = parameters.get(_REVISIONS) or []
+    if not isinstance(revisions, list):
+        raise YtError(f'Error parsing parameter "{_REVISIONS}": expected a list')
+    for given in revisions:
+        _check_revision(connection, arguments.mapping(given, _REVISIONS))
+    return wanted
+
+
+def prerequisites(parameters: dict[str, Any]) -> list[str]:
+    """Return the transactions that a command needs alive."""
+    return arguments.texts(parameters.get(_DEPENDS_ON) or [], _DEPENDS_ON)
+
+
+def check_alive(connection: Connection, wanted: Iterable[str]) -> None:
+    """Refuse when a master transaction has ended, with 1000 and its id."""
+    for transaction_id in wanted:
+        try:
+            chain(connection, transaction_id)
+        except YtError as error:
+            raise _failed(f"transaction {transaction_id} is missing", error) from error
+
+
+def _check_revision(connection: Connection, given: dict[str, Any]) -> None:
+    path = ypath.parse(given.get("path"), _REVISIONS)
+    expected = arguments.integer(given, "revision", unsigned=True)
+    # Of the trunk, whatever transaction the command belongs to.
+    view = View(connection)
+    try:
+        position = tree.reach(view, path)
+    except YtError as error:
+        raise _failed(f"failed to resolve path {path.text}", error) from error
+    found = int(view.attribute(position.id, "revision") or 0)
+    if found != expected:
+        raise _failed(f"node {path.text} revision mismatch: expected {expected:x}, found {found:x}")
+
+
+def _failed(reason: str, *causes: YtError) -> YtError:
+    message = f"Prerequisite check failed: {reason}"
+    return YtError(message, Code.PREREQUISITE_CHECK_FAILED, inner=causes)
 
 
 def is_master(transaction_id: str) -> bool:

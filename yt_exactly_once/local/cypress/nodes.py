@@ -1,11 +1,13 @@
 """Creating, replacing and removing nodes, with the locks that each change needs.
 
 Every function takes the view of the transaction that the change belongs to. Reading is the business
-of `reading`, copying that of `copying`.
+of `reading`, copying that of `copying`. The children of a list have keys that nobody sees, as those of a map
+have names; the content of the list is their order, and a change of it locks the list whole.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass
@@ -19,7 +21,6 @@ from yt_exactly_once.local.cypress import (
     clock,
     dynamic,
     limits,
-    lists,
     locks,
     master_transactions,
     mount_options,
@@ -31,7 +32,7 @@ from yt_exactly_once.local.cypress import (
 )
 from yt_exactly_once.local.cypress.layout import ROOT_ID, TRUNK
 from yt_exactly_once.local.cypress.tree import Position
-from yt_exactly_once.local.cypress.view import View
+from yt_exactly_once.local.cypress.view import LIST, View
 from yt_exactly_once.local.cypress.ypath import Mark, YPath
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.tables.schema import TableSchema, parse_schema
@@ -54,7 +55,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
 }
 """Which values nodes hold; the first type that fits counts, since some of YSON are numbers of Python too."""
 
-COMPOSITE = frozenset(("map_node", lists.LIST))
+COMPOSITE = frozenset(("map_node", LIST))
 """Nodes that have children."""
 
 CREATABLE = frozenset(
@@ -164,11 +165,11 @@ def place(
         if found is None:
             raise YtError(f"{position.path} has no place in the tree to put a node at")
         parent_id, name = found
-        if view.node_type(parent_id) == lists.LIST:
+        if view.node_type(parent_id) == LIST:
             index = view.order(parent_id).index(name)
         unlink(view, position.id)
     permissions.require_to_add(view, parent_id, given)
-    if position.rest and position.type == lists.LIST:
+    if position.rest and position.type == LIST:
         step, *below = position.rest
         if below or not isinstance(step, str):
             raise position.missing()
@@ -180,9 +181,12 @@ def place(
         parent_id, name = _make_parents(view, position, recursive=recursive)
     if index is None:
         locks.acquire(view, parent_id, locks.SHARED, child_key=name)
-        view.put_child(parent_id, name, node_id)
     else:
-        lists.insert(view, parent_id, index, node_id)
+        locks.acquire(view, parent_id)
+        order, name = view.order(parent_id), uuid.uuid4().hex
+        order.insert(index, name)
+        view.put_value(parent_id, order)
+    view.put_child(parent_id, name, node_id)
     clock.touch(view, parent_id, "content")
 
 
@@ -215,7 +219,7 @@ def _fill(view: View, node_id: str, node_type: str, given: dict[str, Any]) -> No
         view.put_value(node_id, SCALAR_DEFAULTS[node_type])
     elif node_type == tree.DOCUMENT:
         view.put_value(node_id, given.pop("value", None))
-    elif node_type == lists.LIST:
+    elif node_type == LIST:
         view.put_value(node_id, [])
     elif node_type == "link":
         view.put_value(node_id, _link_target(given.pop("target_path", None)))
@@ -272,11 +276,12 @@ def hold(view: View, node_id: str, action: str, *, recursive: bool = True) -> tu
 
 def detach(view: View, parent_id: str, name: str) -> None:
     """Take a child out of its map or list, leaving the node."""
-    if view.node_type(parent_id) == lists.LIST:
-        lists.drop(view, parent_id, name)
+    if view.node_type(parent_id) == LIST:
+        locks.acquire(view, parent_id)
+        view.put_value(parent_id, [other for other in view.order(parent_id) if other != name])
     else:
         locks.acquire(view, parent_id, locks.SHARED, child_key=name)
-        view.put_child(parent_id, name, None)
+    view.put_child(parent_id, name, None)
     clock.touch(view, parent_id, "content")
 
 
@@ -349,8 +354,8 @@ def _scalar(view: View, node_type: str, value: Any) -> Any:
 
 
 def _plant_children(view: View, node_id: str, node_type: str, value: Any) -> None:
-    if node_type == lists.LIST:
-        named = {lists.new_key(): item for item in value}
+    if node_type == LIST:
+        named = {uuid.uuid4().hex: item for item in value}
         view.put_value(node_id, list(named))
     else:
         named = {ypath.name_of(name): item for name, item in value.items()}

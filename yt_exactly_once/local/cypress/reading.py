@@ -7,10 +7,10 @@ from typing import Any
 
 from yt import yson
 
-from yt_exactly_once.local.cypress import attributes, lists, permissions, tree, values, ypath
+from yt_exactly_once.local.cypress import attributes, permissions, tree, values, ypath
 from yt_exactly_once.local.cypress.nodes import COMPOSITE, SCALAR_DEFAULTS, without_attributes
 from yt_exactly_once.local.cypress.tree import Position
-from yt_exactly_once.local.cypress.view import View
+from yt_exactly_once.local.cypress.view import LIST, View
 from yt_exactly_once.local.cypress.ypath import YPath
 from yt_exactly_once.local.errors import Code, YtError
 
@@ -117,7 +117,7 @@ def _show_children(
     view: View, position: Position, names: Sequence[str], max_size: int | None
 ) -> Any:
     children = view.children(position.id)
-    in_list = position.type == lists.LIST
+    in_list = position.type == LIST
     keys = view.order(position.id) if in_list else list(children)[:max_size]
     shown: dict[str, Any] = {}
     for index, name in enumerate(keys):

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from yt_exactly_once.local.cypress import layout, lists, values, ypath
+from yt_exactly_once.local.cypress import layout, values, ypath
 from yt_exactly_once.local.cypress.ids import CELL_TAG, NULL, cell_tag, is_id
-from yt_exactly_once.local.cypress.view import Node, View
+from yt_exactly_once.local.cypress.view import LIST, Node, View
 from yt_exactly_once.local.cypress.ypath import Mark, Step, YPath
 from yt_exactly_once.local.errors import Code, YtError
 
@@ -53,7 +53,7 @@ class Position:
         name = step.value if isinstance(step, Mark) else step
         if self.type == "map_node":
             reason = f'Node {self.path} has no child with key "{name}"'
-        elif self.type == lists.LIST:
+        elif self.type == LIST:
             reason = f"Node {self.path} has no child with index {name}"
         else:
             reason = f"{self.path} cannot have children"
@@ -120,7 +120,7 @@ def _child(
         return None
     if node_type == "map_node":
         name, shown = step, ypath.escape(step)
-    elif node_type == lists.LIST:
+    elif node_type == LIST:
         order = view.order(node_id)
         if not values.exists(order, [step]):
             return None
@@ -162,7 +162,7 @@ def load(view: View, position: Position) -> Node:
     """Return the node at a position."""
     place = view.place(position.id)
     parent_id, name = place or (None, "")
-    if parent_id is not None and view.node_type(parent_id) == lists.LIST:
+    if parent_id is not None and view.node_type(parent_id) == LIST:
         name = ""
     return Node(
         position.id, position.type, parent_id, name, position.path, view.attributes(position.id)

@@ -18,6 +18,7 @@ from yt_exactly_once.local.store import scalar
 
 OVERWRITE = "overwrite"
 APPEND = "append"
+LIST = "list_node"
 FROZEN = ""
 """Name of the entry that marks frozen children; no child can have it."""
 
@@ -169,7 +170,7 @@ class View:
             if place is None:
                 return f"#{node_id}"
             current, name = place
-            in_list = self.node_type(current) == "list_node"
+            in_list = self.node_type(current) == LIST
             names.append(str(self.order(current).index(name)) if in_list else escape(name))
         return "/" + "".join("/" + name for name in reversed(names))
 

@@ -17,7 +17,7 @@ from functools import partial
 from itertools import chain
 from sqlite3 import Connection
 
-from yt_exactly_once.local.cypress import permissions, prerequisites, quotas
+from yt_exactly_once.local.cypress import master_transactions, permissions, quotas
 from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS, next_timestamp
@@ -201,7 +201,7 @@ def _check_limits(target: _Target) -> None:
 def _send(connection: Connection, target: _Target, terms: Terms, write: Callable[[], None]) -> None:
     """Run what the tablets themselves do, and wrap what they refuse."""
     try:
-        prerequisites.check_alive(connection, terms.prerequisites)
+        master_transactions.check_alive(connection, terms.prerequisites)
         for batch in target.batches:
             _check_revision(target.layout, batch)
         write()
