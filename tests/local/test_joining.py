@@ -4,7 +4,7 @@ import http.client
 
 import pytest
 
-from yt_exactly_once.local.http.joining import JoiningTransport
+from yt_exactly_once.local.server import JoiningTransport
 
 
 class Wire:

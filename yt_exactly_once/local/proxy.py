@@ -15,7 +15,6 @@ from typing import IO, Any
 from yt_exactly_once.local import table_nodes
 from yt_exactly_once.local.cypress import clock, dynamic, master_transactions, seeds
 from yt_exactly_once.local.cypress.ids import is_id
-from yt_exactly_once.local.cypress.layout import CLUSTER_NAME
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.faults import Faults
 from yt_exactly_once.local.features import FEATURES
@@ -40,7 +39,6 @@ class Proxy:
         transactions: sticky tablet transactions; they die with this process.
         faults: rules that make commands fail.
         requests: how many requests of each path have come.
-        cluster_name: name of the cluster in consumer rows and attributes.
     """
 
     def __init__(
@@ -55,7 +53,6 @@ class Proxy:
         self.rpc_address = ""
         self.token = token
         self.features = {each.name: each.default for each in FEATURES.values()} | (features or {})
-        self.cluster_name = CLUSTER_NAME
         self.store = Store(data_dir / "store.sqlite3")
         dynamic.register(table_nodes)
         with self.store.write() as connection:

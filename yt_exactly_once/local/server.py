@@ -24,7 +24,6 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.http import encodings, messages
-from yt_exactly_once.local.http.joining import JoiningTransport
 from yt_exactly_once.local.http.wire import Application
 from yt_exactly_once.local.proxy import Proxy
 from yt_exactly_once.local.queues import trimming
@@ -39,6 +38,42 @@ _GC_THRESHOLD = 200_000
 _TOKEN_VARIABLE = "YT_LOCAL_TOKEN"  # noqa: S105 - the name of a variable
 REFUSED = 65
 """Exit code when the last line of the log says what the user has to change."""
+
+
+class JoiningTransport:
+    """A transport of asyncio that can hold a write back until the next one.
+
+    Uvicorn writes the head of an answer and what follows it one after the other. Two packets cost both ends
+    twice: the server a call of the kernel, the client a second wait.
+    """
+
+    def __init__(self, transport: Any) -> None:
+        self._transport = transport
+        self._holds = False
+        self._held = b""
+
+    def __getattr__(self, name: str) -> Any:
+        """Leave everything but writing to the transport."""
+        return getattr(self._transport, name)
+
+    def hold(self) -> None:
+        """Hold the next write back until another one follows, or the end."""
+        self._holds = True
+
+    def write(self, data: Any) -> None:
+        """Send bytes, after those that were held back."""
+        if self._holds:
+            self._holds, self._held = False, self._held + data
+            return
+        if self._held:
+            data, self._held = b"".join((self._held, data)), b""
+        self._transport.write(data)
+
+    def close(self) -> None:
+        """Close the connection once everything is sent."""
+        if self._held:
+            self.write(b"")
+        self._transport.close()
 
 
 class _Protocol(HttpToolsProtocol):

@@ -29,11 +29,6 @@ class Format:
     name: str
     attributes: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def is_structured(self) -> bool:
-        """Whether a structured value can have this format."""
-        return self.name in {"yson", "json"}
-
 
 YSON_TEXT = Format("yson", {"format": "text"})
 YSON_BINARY = Format("yson", {"format": "binary"})

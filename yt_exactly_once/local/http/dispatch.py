@@ -13,7 +13,7 @@ from typing import Any
 
 from yt_exactly_once.local.commands.registry import Command, Context, Rows, Stream, as_error
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.formats import row_formats, structured
+from yt_exactly_once.local.formats import arrow_answers, row_formats, structured
 from yt_exactly_once.local.formats.structured import Format
 from yt_exactly_once.local.http import encodings, messages, parameters
 from yt_exactly_once.local.http.messages import Answer, Request
@@ -123,9 +123,6 @@ def _answer(call: Call, result: Any) -> Answer:
         if not modes.change_nothing:
             items = modes.give(items, result.columns)
     if isinstance(result, Rows) and call.output_format.name == "arrow":
-        # Importing pyarrow takes a while and most clusters never see Arrow.
-        from yt_exactly_once.local.formats import arrow_answers  # noqa: PLC0415
-
         pieces = arrow_answers.dump(items, result.columns)
     elif isinstance(items, StoredRows):
         pieces = row_formats.dump_stored(items, call.output_format, _ROWS_PER_PIECE)

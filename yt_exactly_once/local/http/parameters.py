@@ -43,7 +43,7 @@ def _header_format(value: str) -> Format:
         chosen = structured.parse_format(structured.load_yson(value.encode("latin-1"), "header"))
     except YtError as error:
         raise YtError('Unable to parse "X-YT-Header-Format" header', inner=[error]) from error
-    if not chosen.is_structured:
+    if chosen.name not in {"yson", "json"}:
         raise YtError(f'Header format "{chosen.name}" is not supported; use yson or json')
     if chosen.name == "yson":
         # Binary YSON cannot live in a header.

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from yt_exactly_once.local import authentication, commands, fronts
 from yt_exactly_once.local.commands.registry import REGISTRY, Command, as_error
+from yt_exactly_once.local.cypress.layout import CLUSTER_NAME
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.faults import Fault
 from yt_exactly_once.local.formats import structured
@@ -54,7 +55,7 @@ class Application(fronts.Front):
                 {"version": commands.VERSION, "start_time": started.isoformat()}
             ),
             "/cluster_connection": lambda _: json_answer(
-                {"cluster_name": proxy.cluster_name, "proxies": proxy.live_proxies()}
+                {"cluster_name": CLUSTER_NAME, "proxies": proxy.live_proxies()}
             ),
             "/auth": self._whoami,
             "/auth/whoami": self._whoami,
