@@ -58,7 +58,7 @@ INHERITABLE = {"file": _OF_FILES.split(), "table": [*_OF_FILES.split(), *_OF_TAB
 
 def check_string(view: View, value: Any) -> None:
     """Refuse a string that no string node holds."""
-    length, limit = len(_bytes(value)), _limit(view, "max_string_node_length")
+    length, limit = len(yson.get_bytes(value)), _limit(view, "max_string_node_length")
     if length > limit:
         raise YtError(f"String node length limit exceeded: {length} > {limit}", limit=limit)
 
@@ -73,7 +73,7 @@ def check_key(view: View, key: bytes) -> None:
 def check_attribute(view: View, name: str, value: Any) -> None:
     """Refuse a value that is too large for an attribute of users, or no annotation."""
     if name == "annotation" and value is not None:
-        text = _bytes(value) if isinstance(value, str) else b"\xff"
+        text = value.encode() if isinstance(value, str) else b"\xff"
         if len(text) > _MAX_ANNOTATION or not text.isascii():
             raise YtError(
                 f"An annotation is a string of up to {_MAX_ANNOTATION} characters in ASCII"
@@ -91,10 +91,6 @@ def check_order(view: View, schema: TableSchema) -> None:
     """Refuse descending order in a static table, unless the configuration of masters has it."""
     if not _config(view).get("enable_descending_sort_order"):
         check_ascending(schema)
-
-
-def _bytes(value: Any) -> bytes:
-    return value.encode() if isinstance(value, str) else bytes(yson.get_bytes(value))
 
 
 def _limit(view: View, name: str) -> int:

@@ -144,28 +144,26 @@ def _pieces(command: Command, items: Iterator[Any], output: Format) -> Iterator[
         yield row_formats.dumps(batch, output)
 
 
+@dataclass(frozen=True)
 class _Body:
     """The data of a PUT, decoded when the handler asks for it."""
 
-    def __init__(
-        self, raw: bytes, encoding: str, form: Format, features: Mapping[str, Any]
-    ) -> None:
-        self._raw = raw
-        self._features = features
-        self._encoding = encoding
-        self._format = form
+    raw: bytes
+    encoding: str
+    format: Format
+    features: Mapping[str, Any]
 
     def _decoded(self) -> bytes:
-        return encodings.decode(self._raw, self._encoding)
+        return encodings.decode(self.raw, self.encoding)
 
     def value(self) -> Any:
-        return structured.loads(self._decoded(), self._format, "request body")
+        return structured.loads(self._decoded(), self.format, "request body")
 
     def rows(
         self, schema: Sequence[Mapping[str, Any]] | None = None, /
     ) -> Sequence[dict[str, Any]]:
-        rows = row_formats.loads(self._decoded(), self._format, schema, self._features)
-        modes = Modes(self._format.attributes if self._format.name == "yson" else {})
+        rows = row_formats.loads(self._decoded(), self.format, schema, self.features)
+        modes = Modes(self.format.attributes if self.format.name == "yson" else {})
         if modes.change_nothing or schema is None:
             return rows
         if isinstance(rows, PiecewiseRows):

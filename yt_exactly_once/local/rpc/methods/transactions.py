@@ -100,11 +100,8 @@ def generate_timestamps(call: Call) -> None:
     """Take timestamps; the first one is returned."""
     if call.request.count < 1:
         raise YtError("Number of timestamps must be positive")
-    first = None
-    for _ in range(min(call.request.count, 1000)):
-        timestamp = call.execute()["timestamp"]
-        first = timestamp if first is None else first
-    call.response.timestamp = first
+    taken = [call.execute()["timestamp"] for _ in range(min(call.request.count, 1000))]
+    call.response.timestamp = taken[0]
 
 
 def _lease(call: Call, transaction_id: str) -> int:

@@ -140,16 +140,10 @@ def encode_one(identifier: int, kind: int, value: Any) -> bytes:
     if value is None or kind == kinds.NULL:
         return _HEADER.pack(identifier, kinds.NULL, 0, 0)
     if kind in kinds.STRING_LIKE:
-        text = dump_yson(value) if kind != kinds.STRING else _bytes(value)
+        text = dump_yson(value) if kind != kinds.STRING else get_bytes(value)
         return _HEADER.pack(identifier, kind, 0, len(text)) + text + _PADDING[-len(text) % 8]
     encoded = _SCALARS[kind].pack(value) if kind in _SCALARS else _WORD.pack(int(value))
     return _HEADER.pack(identifier, kind, 0, 0) + encoded
-
-
-def _bytes(value: Any) -> bytes:
-    if type(value) is bytes:
-        return value
-    return value.encode() if isinstance(value, str) else bytes(get_bytes(value))
 
 
 class LooseWriter:
