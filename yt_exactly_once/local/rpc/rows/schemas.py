@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 from yt_exactly_once.local.rpc import message_types, options
-from yt_exactly_once.local.rpc.rows import value_kinds
+from yt_exactly_once.local.rpc.rows.value_kinds import KINDS, LOGICAL, STRING
 from yt_exactly_once.local.tables.schema import Column, TableSchema
 
 _ORDERS = {"ascending": 0, "descending": 1}
@@ -22,8 +22,9 @@ def of_table(schema: TableSchema) -> dict[str, Any]:
 def _of_column(column: Column) -> dict[str, Any]:
     return {
         "name": column.name,
-        "type": value_kinds.schema_kind(column),
-        "logical_type": value_kinds.logical_of(column),
+        "type": KINDS[column.wire_type],
+        # What has no simple type is `any` or `string`.
+        "logical_type": LOGICAL.get(column.wire_type, STRING),
         "type_v3": column.type_v3,
         "required": column.required,
         "sort_order": _ORDERS.get(column.sort_order or ""),
@@ -34,7 +35,7 @@ def _of_column(column: Column) -> dict[str, Any]:
     }
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=64)
 def descriptor(columns: tuple[Column, ...], *, versioned: bool = False) -> Any:
     """Return what the rows of an answer are made of; a value's id is the position of its column."""
     listed = [_of_column(column) for column in columns]

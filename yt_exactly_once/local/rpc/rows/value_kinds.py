@@ -11,7 +11,7 @@ FIXED = frozenset((INT64, UINT64, DOUBLE, BOOLEAN))
 STRING_LIKE = frozenset((STRING, ANY, COMPOSITE))
 KNOWN = FIXED | STRING_LIKE | {NULL}
 
-_KINDS = {
+KINDS = {
     **dict.fromkeys(types.SIGNED, INT64),
     **dict.fromkeys(types.UNSIGNED, UINT64),
     **dict.fromkeys(types.FLOATING, DOUBLE),
@@ -21,14 +21,16 @@ _KINDS = {
     "null": NULL,
     "void": NULL,
 }
+"""By the first version of a type, which knows no composites, as schemas do."""
+
 # A number that no type has leaves a gap.
 _SIMPLE = """
     int8 uint8 - int16 uint16 int32 uint32 utf8 date datetime timestamp interval void float json uuid
     date32 datetime64 timestamp64 interval64
 """
-_LOGICAL = {
+LOGICAL = {
     **{
-        name: _KINDS[name]
+        name: KINDS[name]
         for name in ("null", "int64", "uint64", "double", "boolean", "string", "any")
     },
     **{name: number for number, name in enumerate(_SIMPLE.split(), 0x1000)},
@@ -37,16 +39,4 @@ _LOGICAL = {
 
 def of_column(column: Column) -> int:
     """Return the kind of the values of a column."""
-    if types.is_composite(column.type_v3):
-        return COMPOSITE
-    return _KINDS[column.wire_type]
-
-
-def schema_kind(column: Column) -> int:
-    """Return the kind that a schema gives a column; it knows no composites."""
-    return _KINDS[column.wire_type]
-
-
-def logical_of(column: Column) -> int:
-    """Return the number of a column's simple type; what has none is `any` or `string`."""
-    return _LOGICAL.get(column.wire_type, STRING)
+    return COMPOSITE if types.is_composite(column.type_v3) else KINDS[column.wire_type]
