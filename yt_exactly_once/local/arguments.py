@@ -19,20 +19,12 @@ _UINT64 = range(2**64)
 
 def text(value: Any, name: str) -> str:
     """Return a string parameter."""
-    if value is None:
-        raise YtError(f'Missing required parameter "{name}"')
-    if not isinstance(value, str):
-        raise YtError(f'Error parsing parameter "{name}": expected a string')
-    return str(value)
+    return str(_typed(value, name, str, "string"))
 
 
 def mapping(value: Any, name: str) -> dict[str, Any]:
     """Return a map parameter, its keys as strings."""
-    if value is None:
-        raise YtError(f'Missing required parameter "{name}"')
-    if not isinstance(value, dict):
-        raise YtError(f'Error parsing parameter "{name}": expected a map')
-    return {str(key): item for key, item in value.items()}
+    return {str(key): item for key, item in _typed(value, name, dict, "map").items()}
 
 
 def flag(parameters: Mapping[str, Any], name: str, default: bool = False) -> bool:
@@ -67,12 +59,12 @@ def integer(
 
 def integers(value: Any, name: str) -> list[int]:
     """Return a parameter that is a list of integers."""
-    return [_number(item, name, _INT64) for item in _list(value, name)]
+    return [_number(item, name, _INT64) for item in _typed(value, name, list, "list")]
 
 
 def texts(value: Any, name: str) -> list[str]:
     """Return a parameter that is a list of strings."""
-    return [text(item, name) for item in _list(value, name)]
+    return [text(item, name) for item in _typed(value, name, list, "list")]
 
 
 def moment(parameters: dict[str, Any], name: str) -> datetime | None:
@@ -98,11 +90,11 @@ def identifier(parameters: dict[str, Any], name: str) -> str | None:
     return None if given in {NULL_ID, ""} else given
 
 
-def _list(value: Any, name: str) -> list[Any]:
+def _typed(value: Any, name: str, kind: type, title: str) -> Any:
     if value is None:
         raise YtError(f'Missing required parameter "{name}"')
-    if not isinstance(value, list):
-        raise YtError(f'Error parsing parameter "{name}": expected a list')
+    if not isinstance(value, kind):
+        raise YtError(f'Error parsing parameter "{name}": expected a {title}')
     return value
 
 

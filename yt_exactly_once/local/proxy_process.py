@@ -56,20 +56,8 @@ class ProxyProcess:
         self.rpc_port = rpc_port
         self._log_path = data_dir / f"proxy-{number}.log"
         environment = {**_MEMORY, **os.environ, _TOKEN_VARIABLE: token or ""}
-        command = [
-            sys.executable,
-            "-m",
-            "yt_exactly_once.local.server",
-            "--data-dir",
-            str(data_dir),
-            "--port",
-            str(port),
-            "--rpc-port",
-            str(rpc_port),
-            "--parent",
-            str(os.getpid()),
-            *options,
-        ]
+        command = [sys.executable, "-m", "yt_exactly_once.local.server", f"--data-dir={data_dir}"]
+        command += [f"--port={port}", f"--rpc-port={rpc_port}", f"--parent={os.getpid()}", *options]
         with open_private(self._log_path, "ab") as log:
             self._process = subprocess.Popen(
                 command,
