@@ -91,9 +91,9 @@ def _locks(request: Any, layout: TableLayout, count: int) -> list[dict[str, str]
         width, masks = 1, [[word] for word in request.row_legacy_read_locks]
     else:
         return []
-    if len(masks) != count:
-        raise YtError(f"There are {len(masks)} lock masks for {count} rows")
     given = [_unpacked(words, width, layout) for words in masks]
+    if len(given) != count:
+        raise YtError(f"There are {len(given)} lock masks for {count} rows")
     return given if any(given) else []
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from yt_exactly_once.local.commands.registry import Rows
 from yt_exactly_once.local.rpc import options
 from yt_exactly_once.local.rpc.calls import Call, method, plain
-from yt_exactly_once.local.rpc.rows import rowset_writer, rowsets, schemas, versioned_rows
+from yt_exactly_once.local.rpc.rows import rowset_writer, rowsets, schemas
 from yt_exactly_once.local.tables.vectors import StoredRows
 
 
@@ -39,7 +39,7 @@ def versioned_lookup_rows(call: Call) -> None:
     result: Rows = call.execute()
     described = schemas.descriptor(result.columns, versioned=True)
     call.response.rowset_descriptor.CopyFrom(described)
-    call.output = [versioned_rows.encode(list(result.rows), result.columns)]
+    call.output = [rowset_writer.encode_versioned(list(result.rows), result.columns)]
 
 
 def _query(request: Any) -> dict[str, Any]:

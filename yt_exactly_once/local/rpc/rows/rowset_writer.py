@@ -21,9 +21,11 @@ from yt_exactly_once.local.tables.vectors import StoredRows
 
 _PADDING = tuple(bytes(size) for size in range(8))
 _WORD = struct.Struct("<Q")
-MISSING_ROW = _WORD.pack((1 << 64) - 1)
+_MISSING_ROW = _WORD.pack((1 << 64) - 1)
 _LENGTH_SHIFT = np.uint64(32)
 _HEADER = struct.Struct("<HBBI")
+_VERSIONED_HEADER = struct.Struct("<4I")
+Writers = Sequence[tuple[Column, Callable[[Any], bytes]]]
 _SCALARS = {kinds.DOUBLE: struct.Struct("<d"), kinds.INT64: struct.Struct("<q")}
 
 
@@ -41,7 +43,7 @@ def joined(rows: Sequence[list[bytes] | None]) -> bytes:
     """Put rows of written values behind each other, `None` for one not found."""
     pieces = [_WORD.pack(len(rows))]
     for row in rows:
-        pieces.append(MISSING_ROW if row is None else _WORD.pack(len(row)))
+        pieces.append(_MISSING_ROW if row is None else _WORD.pack(len(row)))
         pieces += row or ()
     return b"".join(pieces)
 
@@ -144,6 +146,52 @@ def encode_one(identifier: int, kind: int, value: Any) -> bytes:
         return _HEADER.pack(identifier, kind, 0, len(text)) + text + _PADDING[-len(text) % 8]
     encoded = _SCALARS[kind].pack(value) if kind in _SCALARS else _WORD.pack(int(value))
     return _HEADER.pack(identifier, kind, 0, 0) + encoded
+
+
+def encode_versioned(rows: Sequence[Any], columns: Sequence[Column]) -> bytes:
+    """Write rows as `lookup_rows` returns them with `versioned`; a value column has a list of versions.
+
+    A row is a header, the timestamps of its writes and deletes, its keys, and each value with the timestamp
+    it was written at, the newest first.
+    """
+    writers = [(each, writer_of(number, each)) for number, each in enumerate(columns)]
+    pieces = [_WORD.pack(len(rows))]
+    pieces += [_MISSING_ROW if row is None else _versioned_row(row, writers) for row in rows]
+    return b"".join(pieces)
+
+
+def _versioned_row(row: Any, writers: Writers) -> bytes:
+    written = [int(stamp) for stamp in row.attributes["write_timestamps"]]
+    deleted = [int(stamp) for stamp in row.attributes["delete_timestamps"]]
+    keys = [(column, write) for column, write in writers if column.is_key]
+    values = [
+        write(_plain(version)) + _WORD.pack(int(version.attributes["timestamp"]))
+        for column, write in writers
+        if not column.is_key
+        for version in row.get(column.name, ())
+    ]
+    head = _VERSIONED_HEADER.pack(len(values), len(keys), len(written), len(deleted))
+    stamps = struct.pack(f"<{len(written) + len(deleted)}Q", *written, *deleted)
+    return b"".join([head, stamps, _keys(row, keys), *values])
+
+
+def _keys(row: Any, keys: Writers) -> bytes:
+    """Write which keys are null, and the others, of which only strings have a length in front."""
+    nulls, pieces = 0, []
+    for position, (column, write) in enumerate(keys):
+        if row[column.name] is None:
+            nulls |= 1 << position
+            continue
+        whole = write(row[column.name])
+        if kinds.of_column(column) in kinds.STRING_LIKE:
+            pieces.append(whole[4:8] + bytes(4))
+        pieces.append(whole[8:])
+    return nulls.to_bytes(-(-len(keys) // 64) * 8, "little") + b"".join(pieces)
+
+
+def _plain(version: Any) -> Any:
+    """Return a value without the attributes that say when it was written."""
+    return None if type(version).__name__ == "YsonEntity" else version
 
 
 class LooseWriter:
