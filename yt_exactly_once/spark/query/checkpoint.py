@@ -64,9 +64,10 @@ class CheckpointFiles(OffsetLog):
         if not self.has_ended(place):
             return place
         problem = ConfigError(
-            f"Spark has logged batch {batch_id} as done in checkpoint_location, before the sink was called",
-            remedy="Pass the checkpointLocation of this very query. If it is that, wait in the function for "
-            "every sink that it calls",
+            f"Spark has logged batch {batch_id} as done in checkpoint_location, before the sink was called: "
+            "it is of another query, or another run has written the batch, or the function did not wait",
+            remedy="Pass the checkpointLocation of this very query. Stop other runs of it. Wait in the "
+            "function for every sink that it calls",
             path=shown(self._location),
         )
         return replace(place, problem=problem)
