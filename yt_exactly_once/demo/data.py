@@ -17,7 +17,10 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 from yt.wrapper.format import ArrowFormat
 
+from yt_exactly_once.config import ClusterConfig
 from yt_exactly_once.demo import layout
+from yt_exactly_once.operations.creating import create_consumer, create_queue, create_table
+from yt_exactly_once.ytsaurus.client import Connection
 
 if TYPE_CHECKING:
     from yt.wrapper import YtClient
@@ -27,14 +30,6 @@ ROWS_PER_REQUEST = 40_000
 
 MISSING = "NA"
 """How the data set spells a missing value."""
-
-_ARROW_TYPES = {
-    "int8": pa.int8(),
-    "int16": pa.int16(),
-    "int32": pa.int32(),
-    "utf8": pa.string(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-}
 
 
 def data_set_file(name: str) -> Path:
@@ -48,9 +43,7 @@ def data_set_file(name: str) -> Path:
 def read_flights(limit: int | None = None) -> pa.Table:
     """Return the first `limit` flights, or all, typed as the queue's columns."""
     convert = pa_csv.ConvertOptions(
-        column_types={name: _ARROW_TYPES[kind] for name, kind in layout.FLIGHT_TYPES.items()},
-        null_values=[MISSING],
-        strings_can_be_null=True,
+        column_types=layout.FLIGHT_TYPES, null_values=[MISSING], strings_can_be_null=True
     )
     with (
         zipfile.ZipFile(data_set_file("flights.csv.zip")) as archive,
@@ -67,21 +60,15 @@ def read_airlines() -> pa.Table:
     )
 
 
-def create_tables(client: YtClient) -> None:
+def create_tables(proxy: str) -> None:
     """Create the queue, a consumer for each query, and the two targets."""
-    queue = layout.table_schema(layout.FLIGHT_TYPES) + layout.QUEUE_SERVICE_COLUMNS
-    for path, schema, tablets in (
-        (layout.QUEUE, queue, layout.PARTITIONS),
-        (layout.FLIGHTS.target, layout.table_schema(layout.ENRICHED_TYPES), layout.PARTITIONS),
-        (layout.STATISTICS.target, layout.table_schema(layout.DELAYS_TYPES, layout.DELAYS_KEY), 1),
-    ):
-        attributes = {"dynamic": True, "schema": schema, "tablet_count": tablets}
-        client.create("table", path, recursive=True, attributes=attributes)
-        client.mount_table(path, sync=True)
+    to, tablets = Connection(ClusterConfig(proxy=proxy)), layout.PARTITIONS
+    create_queue(to, layout.QUEUE, pa.schema(layout.FLIGHT_TYPES), partitions=tablets)
+    enriched, delays = pa.schema(layout.ENRICHED_TYPES), pa.schema(layout.DELAYS_TYPES)
+    create_table(layout.ENRICHED, enriched, tablet_count=tablets, connection=to)
+    create_table(layout.DELAYS, delays, key_columns=layout.DELAYS_KEY, connection=to)
     for query in layout.QUERIES:
-        client.create("queue_consumer", query.consumer)
-        client.mount_table(query.consumer, sync=True)
-        client.register_queue_consumer(layout.QUEUE, query.consumer, vital=True)
+        create_consumer(to, query.consumer, layout.QUEUE)
 
 
 def load(client: YtClient, flights: pa.Table, loaded: Callable[[int], None]) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+import pyarrow as pa
 
 PARTITIONS = 4
 """Partitions of the queue, and tablets of the ordered target."""
@@ -20,12 +21,12 @@ DELAYS = f"{ROOT}/delays"
 
 
 FLIGHT_TYPES = {
-    **dict.fromkeys(("month", "day", "hour", "minute"), "int8"),
-    **dict.fromkeys(("year", "dep_time", "sched_dep_time", "dep_delay", "arr_time"), "int16"),
-    **dict.fromkeys(("sched_arr_time", "arr_delay", "air_time"), "int16"),
-    **dict.fromkeys(("flight", "distance"), "int32"),
-    **dict.fromkeys(("carrier", "tailnum", "origin", "dest"), "utf8"),
-    "time_hour": "timestamp",
+    **dict.fromkeys(("month", "day", "hour", "minute"), pa.int8()),
+    **dict.fromkeys(("year", "dep_time", "sched_dep_time", "dep_delay", "arr_time"), pa.int16()),
+    **dict.fromkeys(("sched_arr_time", "arr_delay", "air_time"), pa.int16()),
+    **dict.fromkeys(("flight", "distance"), pa.int32()),
+    **dict.fromkeys(("carrier", "tailnum", "origin", "dest"), pa.string()),
+    "time_hour": pa.timestamp("us", tz="UTC"),
 }
 """Columns of the data set; any may have missing values."""
 
@@ -33,26 +34,21 @@ IDENTITY = ("queue_partition", "queue_row")
 """Columns that name one flight: where it stands in the queue."""
 
 ENRICHED_TYPES = {
-    **dict.fromkeys(IDENTITY, "int64"),
+    **dict.fromkeys(IDENTITY, pa.int64()),
     **FLIGHT_TYPES,
-    **dict.fromkeys(("carrier_name", "delay_class"), "utf8"),
-    "speed_mph": "double",
+    **dict.fromkeys(("carrier_name", "delay_class"), pa.string()),
+    "speed_mph": pa.float64(),
 }
 
 DELAYS_KEY = ("kind", "key")
 """What a statistic is about: `carrier` and its code, or `route` and its two airports."""
 
 DELAYS_TYPES = {
-    **dict.fromkeys(DELAYS_KEY, "utf8"),
-    **dict.fromkeys(("flights", "departed", "arrived"), "int64"),
-    **dict.fromkeys(("dep_delay_sum", "dep_delay_min", "dep_delay_max"), "int64"),
-    **dict.fromkeys(("arr_delay_sum", "arr_delay_min", "arr_delay_max"), "int64"),
+    **dict.fromkeys(DELAYS_KEY, pa.string()),
+    **dict.fromkeys(("flights", "departed", "arrived"), pa.int64()),
+    **dict.fromkeys(("dep_delay_sum", "dep_delay_min", "dep_delay_max"), pa.int64()),
+    **dict.fromkeys(("arr_delay_sum", "arr_delay_min", "arr_delay_max"), pa.int64()),
 }
-
-QUEUE_SERVICE_COLUMNS = [
-    {"name": "$timestamp", "type": "uint64"},
-    {"name": "$cumulative_data_weight", "type": "int64"},
-]
 
 
 @dataclass(frozen=True)
@@ -67,14 +63,6 @@ class Query:
 FLIGHTS = Query("flights", f"{ROOT}/flights_consumer", ENRICHED)
 STATISTICS = Query("delays", f"{ROOT}/delays_consumer", DELAYS)
 QUERIES = (FLIGHTS, STATISTICS)
-
-
-def table_schema(types: dict[str, str], keys: tuple[str, ...] = ()) -> list[dict[str, Any]]:
-    """Return the schema to create a table with."""
-    return [
-        {"name": name, "type": kind, **({"sort_order": "ascending"} if name in keys else {})}
-        for name, kind in types.items()
-    ]
 
 
 @dataclass(frozen=True)

@@ -182,7 +182,7 @@ def _read(spark: SparkSession, query: layout.Query, work: Work, proxy: str) -> D
         .option("max_rows_per_partition", work.rows_per_partition)
         .option("include_service_columns", "true")
         .load(layout.QUEUE)
-        .drop(*(column["name"] for column in layout.QUEUE_SERVICE_COLUMNS))
+        .drop("$timestamp", "$cumulative_data_weight")
     )
 
 

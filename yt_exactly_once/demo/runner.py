@@ -84,7 +84,7 @@ def run_demo(options: DemoOptions, display: Display) -> verify.Result:
         client = cluster.client(
             proxy={"enable_proxy_discovery": False, "content_encoding": "identity"}
         )
-        data.create_tables(client)
+        data.create_tables(cluster.proxy_urls[0])
         display.begin(_LOADING, flights.num_rows)
         data.load(client, flights, lambda done: display.advance(_LOADING, done))
         display.running(cluster.proxy_urls)

@@ -8,11 +8,12 @@ like it should exist; every one of them is counted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
+import pyarrow as pa
 from yt.wrapper import YsonFormat
 
 from yt_exactly_once.demo.data import MISSING, data_set_file
@@ -20,6 +21,8 @@ from yt_exactly_once.demo.layout import DELAYS_TYPES, ENRICHED_TYPES, PARTITIONS
 
 if TYPE_CHECKING:
     from yt.wrapper import YtClient
+
+Types = Mapping[str, pa.DataType]
 
 ROWS_PER_READ = 50_000
 
@@ -117,7 +120,7 @@ def _same(left: pd.Series, right: pd.Series) -> pd.Series:
     return (left == right).fillna(value=False).astype(bool) | (left.isna() & right.isna())
 
 
-def read_ordered(client: YtClient, path: str, types: dict[str, str]) -> pd.DataFrame:
+def read_ordered(client: YtClient, path: str, types: Types) -> pd.DataFrame:
     """Return every row of an ordered dynamic table."""
     pages = []
     for tablet in range(client.get(f"{path}/@tablet_count")):
@@ -131,7 +134,7 @@ def read_ordered(client: YtClient, path: str, types: dict[str, str]) -> pd.DataF
     return _frame(pages, types)
 
 
-def read_sorted(client: YtClient, path: str, types: dict[str, str]) -> pd.DataFrame:
+def read_sorted(client: YtClient, path: str, types: Types) -> pd.DataFrame:
     """Return every row of a sorted dynamic table."""
     return _frame([_select(client, f"* from [{path}]")], types)
 
@@ -146,7 +149,7 @@ def _select(client: YtClient, query: str) -> list[dict[str, Any]]:
     return list(client.select_rows(query, format=YsonFormat()))
 
 
-def _frame(pages: Sequence[list[dict[str, Any]]], types: dict[str, str]) -> pd.DataFrame:
+def _frame(pages: Sequence[list[dict[str, Any]]], types: Types) -> pd.DataFrame:
     frames = [pd.DataFrame.from_records(page, columns=list(types)) for page in pages or [[]]]
     return pd.concat([canonical(frame, types) for frame in frames], ignore_index=True)
 
@@ -205,17 +208,17 @@ def _statistics(source: pd.DataFrame, key: pd.Series) -> pd.DataFrame:
     return found.join(sums).reset_index()
 
 
-def canonical(frame: pd.DataFrame, types: dict[str, str]) -> pd.DataFrame:
+def canonical(frame: pd.DataFrame, types: Types) -> pd.DataFrame:
     """Return the columns of a table, with values from anywhere, in one form that can be compared."""
     return pd.DataFrame(
         {name: pd.array(_plain(frame[name]), dtype=_form(kind)) for name, kind in types.items()}
     )
 
 
-def _form(kind: str) -> Any:
-    if kind == "utf8":
+def _form(kind: pa.DataType) -> Any:
+    if pa.types.is_string(kind):
         return pd.StringDtype("python")
-    return pd.Float64Dtype() if kind == "double" else pd.Int64Dtype()
+    return pd.Float64Dtype() if pa.types.is_floating(kind) else pd.Int64Dtype()
 
 
 def _plain(column: pd.Series) -> Any:
