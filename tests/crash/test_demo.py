@@ -13,7 +13,7 @@ from yt.wrapper import YtClient
 from tests.tiers import NIGHTLY
 from yt_exactly_once import cli
 from yt_exactly_once.demo import schedule, verify
-from yt_exactly_once.demo.layout import DELAYS, ENRICHED
+from yt_exactly_once.demo.layout import DELAYS, ENRICHED, QUERIES
 
 _ROWS = 3_000 if NIGHTLY else 1_500
 _KILLS = 2 if NIGHTLY else 1
@@ -71,6 +71,8 @@ def test_small_demo_is_exact_after_its_kills_and_its_directory_can_be_served(
         "exact": True,
     }
     assert "Exactly once" in output.err
+    for query in QUERIES:
+        assert f"rows of {query.name}: {_ROWS} of {_ROWS}" in output.err
     assert f"yt-exactly-once local --data-dir {kept}" in output.err
 
     server, proxies, example = serve(kept)

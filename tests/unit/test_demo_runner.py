@@ -8,9 +8,8 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.demo import runner
-from yt_exactly_once.demo.child import ERROR, EVENT, QUERY, QUERY_FAILED, ChildFailedError
+from yt_exactly_once.demo.child import ERROR, EVENT, QUERY, QUERY_FAILED, ChildFailedError, Work
 from yt_exactly_once.demo.display import Display
 from yt_exactly_once.demo.layout import QUERIES
 from yt_exactly_once.demo.schedule import LAST_LIFE_ROWS, Kind, Moment
@@ -66,17 +65,16 @@ def children(monkeypatch):
     return born
 
 
-def supervision(display, rows):
-    options = SimpleNamespace(mode=DeliveryMode.TRANSACTIONAL, backend="http")
+def supervision(display):
     files = SimpleNamespace(path="data", log="log")
-    return runner.Supervision(files, options, rows, 10, display=display)
+    return runner.Supervision(files, Work("transactional", "http", 10), display)
 
 
 def test_driver_that_found_its_machine_too_busy_is_started_again(children):
     """Spark waits ten seconds for a Python process; a user would start the driver again, too."""
     told, console = children([BUSY], [BUSY], []), Console(file=io.StringIO(), width=200)
     with Display(console) as display:
-        supervision(display, 10).run(["proxy"], iter(()))
+        supervision(display).run(["proxy"], iter(()))
     assert [line for line in told if "start" in line] == ["start 0", "start 1", "start 2"]
     assert console.file.getvalue().count("The driver starts again") == 2
 
@@ -89,7 +87,7 @@ def test_driver_that_fails_for_good_ends_the_demo(children, event):
         Display(Console(file=io.StringIO())) as display,
         pytest.raises(ChildFailedError, match=event[ERROR][:12].replace("[", ".")),
     ):
-        supervision(display, 10).run(["proxy"], iter(()))
+        supervision(display).run(["proxy"], iter(()))
 
 
 def test_next_driver_hears_of_its_work_only_after_the_kill(children):
@@ -97,7 +95,7 @@ def test_next_driver_hears_of_its_work_only_after_the_kill(children):
     commit = {EVENT: Event.BATCH_COMMITTED, QUERY: QUERIES[0].name, "rows": 1}
     moment = Moment(Kind("", Event.BATCH_COMMITTED, 0.0), commits=1, delay=0.0)
     told = children([commit | {"batch": 0}, commit | {"batch": 1}], [])
-    with Display(Console(file=io.StringIO())) as display, supervision(display, 100) as running:
+    with Display(Console(file=io.StringIO())) as display, supervision(display) as running:
         assert told == ["start 0"]
         running.run(["proxy"], iter([moment]))
     assert told == [

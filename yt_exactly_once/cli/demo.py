@@ -16,7 +16,6 @@ from yt_exactly_once.cli.output import (
     require_extra,
     require_folder,
 )
-from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.operations.view import console
 
 _LARGEST_SEED = 2**31
@@ -59,17 +58,16 @@ def command(
         raise click.UsageError("--watch and --json exclude each other")
     require_extra("demo")
     from yt_exactly_once.demo.display import Display  # noqa: PLC0415
-    from yt_exactly_once.demo.runner import DemoOptions, run_demo  # noqa: PLC0415 - the extra
+    from yt_exactly_once.demo.runner import run_demo  # noqa: PLC0415 - the extra
 
     if watch and report is None:
         report = Path("demo.html")
     require_folder(report, "--report")
     if seed is None:
         seed = random.randrange(_LARGEST_SEED)  # noqa: S311 - not for secrets
-    wanted = DemoOptions(seed=seed, mode=DeliveryMode(mode), data_dir=data_dir, **given)
     display = Display(console(stderr=as_json), is_live=watch)
     with ended_by_sigterm():
-        result = run_demo(wanted, display)
+        result = run_demo(display, seed=seed, mode=mode, data_dir=data_dir, **given)
     display.summary(result)
     if report is not None:
         page = display.page(result, f"{mode}, seed {seed}")

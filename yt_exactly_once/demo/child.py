@@ -23,9 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import yt_exactly_once
-from yt_exactly_once.demo.layout import Query
 from yt_exactly_once.errors import ExactlyOnceError
-from yt_exactly_once.observability import Listener
 
 EVENT = "event"
 QUERY = "query"
@@ -34,8 +32,6 @@ SESSION_READY = "session.ready"
 QUERY_FAILED = "query.failed"
 """The last thing a life tells that did not end by a kill; carries the error."""
 ERROR = "error"
-
-_TOLD_FIELDS = ("batch", "rows", "reason")
 
 _PROC = Path("/proc")
 _DEATH_SECONDS = 30.0
@@ -183,14 +179,14 @@ def _environment() -> dict[str, str]:
     }
 
 
-@dataclass(frozen=True)
+@dataclass
 class Work:
     """What a child does, as a line on its standard input. Before it, the child knows no cluster."""
 
-    proxies: list[str]
     mode: str
     backend: str
     rows_per_partition: int
+    proxies: Sequence[str] = ()
 
 
 class Report:
@@ -205,12 +201,3 @@ class Report:
         """Send one event; each query tells from a thread of its own."""
         with self._lock:
             self._pipe.send({EVENT: event, **fields})
-
-    def of(self, query: Query) -> Listener:
-        """Return the listener of a query's sink."""
-
-        def listen(event: str, fields: dict[str, Any]) -> None:
-            told = {name: fields[name] for name in _TOLD_FIELDS if name in fields}
-            self.tell(event, **(told | {QUERY: query.name}))
-
-        return listen

@@ -62,13 +62,13 @@ def read_airlines() -> pa.Table:
 
 def create_tables(proxy: str) -> None:
     """Create the queue, a consumer for each query, and the two targets."""
-    to, tablets = Connection(ClusterConfig(proxy=proxy)), layout.PARTITIONS
-    create_queue(to, layout.QUEUE, pa.schema(layout.FLIGHT_TYPES), partitions=tablets)
+    cluster, tablets = Connection(ClusterConfig(proxy=proxy)), layout.PARTITIONS
+    create_queue(cluster, layout.QUEUE, pa.schema(layout.FLIGHT_TYPES), partitions=tablets)
     enriched, delays = pa.schema(layout.ENRICHED_TYPES), pa.schema(layout.DELAYS_TYPES)
-    create_table(layout.ENRICHED, enriched, tablet_count=tablets, connection=to)
-    create_table(layout.DELAYS, delays, key_columns=layout.DELAYS_KEY, connection=to)
+    create_table(layout.ENRICHED, enriched, tablet_count=tablets, connection=cluster)
+    create_table(layout.DELAYS, delays, key_columns=layout.DELAYS_KEY, connection=cluster)
     for query in layout.QUERIES:
-        create_consumer(to, query.consumer, layout.QUEUE)
+        create_consumer(cluster, query.consumer, layout.QUEUE)
 
 
 def load(client: YtClient, flights: pa.Table, loaded: Callable[[int], None]) -> None:

@@ -72,9 +72,7 @@ class Display(AbstractContextManager["Display"]):
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        if self._watcher is not None:
-            self._watcher.join()
+        self.ended()
         self._view.stop()
 
     def say(self, text: str) -> None:
@@ -88,10 +86,6 @@ class Display(AbstractContextManager["Display"]):
         """Open a task that is done when it has come to the total."""
         self._tasks[task] = self._bars.add_task(task, total=total)
 
-    def expect(self, task: str, total: int) -> None:
-        """Change what a task that has begun must come to."""
-        self._bars.update(self._tasks[task], total=total)
-
     def advance(self, task: str, done: int) -> None:
         """Show how far a task has come; without bars, at every eighth of it."""
         known = self._bars.tasks[self._tasks[task]]
@@ -101,10 +95,18 @@ class Display(AbstractContextManager["Display"]):
         if is_further and not self.console.is_terminal:
             self.say(f"{task}: {done} of {total}")
 
-    def running(self, proxies: list[str]) -> None:
-        """Follow the queries, which are about to run on a cluster with these proxies."""
-        self._watcher = threading.Thread(target=self._watch, args=(proxies[0],), daemon=True)
+    def running(self, proxy: str, rows: int) -> None:
+        """Follow the queries, which are about to run on a cluster, over so many rows each."""
+        for query in QUERIES:
+            self.begin(f"rows of {query.name}", rows)
+        self._watcher = threading.Thread(target=self._watch, args=(proxy, rows), daemon=True)
         self._watcher.start()
+
+    def ended(self) -> None:
+        """Follow the queries no longer, after a last look."""
+        self._ended.set()
+        if self._watcher is not None:
+            self._watcher.join()
 
     def noticed(self, event: dict[str, Any]) -> None:
         """Keep an event of a query if it belongs on the time line."""
@@ -149,15 +151,18 @@ class Display(AbstractContextManager["Display"]):
         title = f"The demo of yt-exactly-once, {settings}"
         return page(title, self.history, facts=facts, verdict=text, is_good=result.exact)
 
-    def _watch(self, proxy: str) -> None:
-        connection = Connection(ClusterConfig(proxy=proxy))
-        while not self._ended.wait(_EVERY_SECONDS):
+    def _watch(self, proxy: str, rows: int) -> None:
+        connection, is_last = Connection(ClusterConfig(proxy=proxy)), False
+        while not is_last:
+            is_last = self._ended.wait(_EVERY_SECONDS)
             try:
                 found = status(connection, [query.target for query in QUERIES])
             except ExactlyOnceError:
                 # The sinks have not created their ledgers yet.
                 continue
             self.history.follow(found, time.time())
+            for one in found:
+                self.advance(f"rows of {self.history.name(one)}", rows - one.lag_rows)
 
     def _drawn(self) -> RenderableType:
         lines = [Text(line) for line in self._lines]

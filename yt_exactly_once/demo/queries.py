@@ -26,7 +26,7 @@ from pyspark.sql import functions as sf
 
 from yt_exactly_once import TransactionalSink, register_source
 from yt_exactly_once.demo import layout
-from yt_exactly_once.demo.child import QUERY_FAILED, SESSION_READY, Report, Work
+from yt_exactly_once.demo.child import QUERY, QUERY_FAILED, SESSION_READY, Report, Work
 from yt_exactly_once.demo.data import read_airlines
 from yt_exactly_once.demo.nursery import open_nursery
 from yt_exactly_once.observability import LOGGER_NAME
@@ -46,6 +46,7 @@ _JVM = (
 Spark's own classes."""
 
 _LOOK_SECONDS = 0.1
+_TOLD_FIELDS = {"batch", "rows", "reason"}
 
 _LATE_MINUTES = 15
 _VERY_LATE_MINUTES = 60
@@ -197,11 +198,12 @@ def _start(
     output_mode: str,
 ) -> StreamingQuery:
     """Start a query, and return when its first batch has begun or it has nothing to do."""
-    begun, tell = threading.Event(), report.of(query)
+    begun = threading.Event()
 
     def listen(event: str, fields: dict[str, Any]) -> None:
         begun.set()
-        tell(event, fields)
+        told = {name: fields[name] for name in _TOLD_FIELDS & fields.keys()}
+        report.tell(event, **told, **{QUERY: query.name})
 
     sink = TransactionalSink(
         query.target,

@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -30,8 +30,6 @@ from yt_exactly_once.ytsaurus.backends import check_backend
 if TYPE_CHECKING:
     from yt.wrapper import YtClient
 
-    from yt_exactly_once.config import DeliveryMode
-
 PROXIES = 2
 SILENCE_SECONDS = 300.0
 """A child that tells nothing for so long is taken for stuck."""
@@ -46,39 +44,35 @@ _CHILD = "yt_exactly_once.demo.queries"
 _LOADING = "flights into the queue"
 
 
-@dataclass(frozen=True, kw_only=True)
-class DemoOptions:
-    """What the user asks for.
+def run_demo(
+    display: Display,
+    *,
+    rows: int | None,
+    kills: int,
+    seed: int,
+    mode: str,
+    backend: str,
+    data_dir: Path | None,
+) -> verify.Result:
+    """Run the demo, return what the check found; raise `ExactlyOnceError` if it could not be carried out.
 
-    Attributes:
+    Args:
         rows: flights to load; `None` loads all.
         seed: of the moments to kill at.
         data_dir: directory to keep; `None` takes a temporary one.
     """
-
-    rows: int | None
-    kills: int
-    seed: int
-    mode: DeliveryMode
-    backend: str
-    data_dir: Path | None
-
-
-def run_demo(options: DemoOptions, display: Display) -> verify.Result:
-    """Run the demo, return what the check found; raise `ExactlyOnceError` if it could not be carried out."""
     began = time.monotonic()
-    check_backend({"backend": options.backend})
+    check_backend({"backend": backend})
     require_java()
-    flights = data.read_flights(options.rows)
-    partition_rows = -(-flights.num_rows // layout.PARTITIONS)
-    batch_rows = rows_per_batch(partition_rows, options.kills)
+    flights = data.read_flights(rows)
+    work = Work(mode, backend, rows_per_batch(-(-flights.num_rows // layout.PARTITIONS), kills))
     with (
-        _data_dir(options.data_dir) as files,
-        Supervision(files, options, partition_rows, batch_rows, display=display) as supervision,
+        _data_dir(data_dir) as files,
+        Supervision(files, work, display) as supervision,
         LocalCluster(files.path, proxies=PROXIES) as cluster,
         display,
     ):
-        display.say(f"Embedded cluster: {', '.join(cluster.proxy_urls)}; seed {options.seed}")
+        display.say(f"Embedded cluster: {', '.join(cluster.proxy_urls)}; seed {seed}")
         # A tablet transaction lives in one proxy: this client must not look for others.
         # Compressing the flights takes longer than storing them.
         client = cluster.client(
@@ -87,10 +81,11 @@ def run_demo(options: DemoOptions, display: Display) -> verify.Result:
         data.create_tables(cluster.proxy_urls[0])
         display.begin(_LOADING, flights.num_rows)
         data.load(client, flights, lambda done: display.advance(_LOADING, done))
-        display.running(cluster.proxy_urls)
-        supervision.run(cluster.proxy_urls, moments(options.kills, options.seed))
+        display.running(cluster.proxy_urls[0], flights.num_rows)
+        supervision.run(cluster.proxy_urls, moments(kills, seed))
+        display.ended()
         display.say("Comparing every row with the data set ...")
-        return _check(client, options.rows, supervision, began)
+        return _check(client, rows, supervision, began)
 
 
 class _BusyMachineError(Exception):
@@ -107,26 +102,14 @@ class Supervision:
         replays: batches that a life found in the ledger already.
     """
 
-    def __init__(
-        self,
-        files: layout.DataDir,
-        options: DemoOptions,
-        partition_rows: int,
-        batch_rows: int,
-        *,
-        display: Display,
-    ) -> None:
+    def __init__(self, files: layout.DataDir, work: Work, display: Display) -> None:
         self.kills = 0
         self.replays = 0
         self._files = files
-        self._proxies: list[str] = []
+        self._work = work
         self._spare: Child | None = None
-        self._options = options
-        self._partition_rows = partition_rows
-        self._batch_rows = batch_rows
         self._display = display
         self._done = {query.name: 0 for query in layout.QUERIES}
-        self._totals = dict(self._done)
 
     def __enter__(self) -> Self:
         self._spare = self._child()
@@ -143,27 +126,14 @@ class Supervision:
         Raises:
             ChildFailedError: a life ended otherwise.
         """
-        self._proxies = proxies
-        for query in layout.QUERIES:
-            self._display.begin(_task(query.name), -(-self._partition_rows // self._batch_rows))
+        self._work.proxies = proxies
         for moment in deaths:
             self._live(moment)
             self.kills += 1
             done = ", ".join(f"{name} {count}" for name, count in self._done.items())
             self._display.killed(self.kills, f"{moment.kind.what} (batches done: {done})")
-        self._enlarge_batches()
+        self._work.rows_per_partition *= LAST_LIFE_ROWS
         self._live(None)
-
-    def _enlarge_batches(self) -> None:
-        """Let the next life take larger batches, and expect fewer of them."""
-        larger = self._batch_rows * LAST_LIFE_ROWS
-        for query in layout.QUERIES:
-            # Spark may have planned one more batch of the old size.
-            planned = self._done[query.name] + 1
-            left = max(0, self._partition_rows - planned * self._batch_rows)
-            self._totals[query.name] = planned + -(-left // larger)
-            self._display.expect(_task(query.name), self._totals[query.name])
-        self._batch_rows = larger
 
     def _live(self, moment: Moment | None) -> None:
         """Let a child do its work; let another one try if the machine was too busy for it."""
@@ -171,7 +141,7 @@ class Supervision:
             child = self._spare or self._child()
             self._spare = None
             with child:
-                child.send(self._work())
+                child.send(json.dumps(asdict(self._work)))
                 if moment is not None:
                     self._spare = self._child()
                 try:
@@ -191,15 +161,6 @@ class Supervision:
             return json.dumps({"data_dir": str(self._files.path), "report": report})
 
         return Child(_CHILD, argument, self._files.log)
-
-    def _work(self) -> str:
-        work = Work(
-            proxies=self._proxies,
-            mode=self._options.mode.value,
-            backend=self._options.backend,
-            rows_per_partition=self._batch_rows,
-        )
-        return json.dumps(asdict(work))
 
     def _follow(self, child: Child, moment: Moment | None) -> None:
         """Kill a child at its moment, or wait for its end."""
@@ -230,9 +191,6 @@ class Supervision:
                 )
         if moment is not None:
             child.kill()
-            return
-        for name, total in self._totals.items():
-            self._display.advance(_task(name), total)
 
     def _note(self, child: Child, event: dict[str, Any]) -> None:
         """Show the progress in an event.
@@ -252,11 +210,6 @@ class Supervision:
             self.replays += event.get("reason") == "replay"
             name = event[QUERY]
             self._done[name] = max(self._done[name], event["batch"] + 1)
-            self._display.advance(_task(name), self._done[name])
-
-
-def _task(query: str) -> str:
-    return f"batches of {query}"
 
 
 def _check(

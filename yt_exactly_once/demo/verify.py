@@ -26,9 +26,6 @@ Types = Mapping[str, pa.DataType]
 
 ROWS_PER_READ = 50_000
 
-_EPOCH = pd.Timestamp(0, tz="UTC")
-_MICROSECOND = pd.Timedelta(microseconds=1)
-
 
 @dataclass(frozen=True)
 class Outcome:
@@ -176,7 +173,7 @@ def expected_flights(source: pd.DataFrame) -> pd.DataFrame:
         flights.assign(
             queue_partition=number % PARTITIONS,
             queue_row=number // PARTITIONS,
-            time_hour=(instant - _EPOCH) // _MICROSECOND,
+            time_hour=instant.dt.as_unit("us").astype("int64"),
             carrier_name=flights["carrier"].map(airlines.set_index("carrier")["name"]),
             delay_class=delay_class.astype("object").fillna("cancelled"),
             speed_mph=flights["distance"] * 60.0 / flights["air_time"],
