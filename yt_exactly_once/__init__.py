@@ -12,33 +12,20 @@ from typing import TYPE_CHECKING, Any
 from yt_exactly_once.importing import uncollected
 
 if TYPE_CHECKING:
-    from yt_exactly_once.config import ClusterConfig, DeliveryMode, RetryPolicy
-    from yt_exactly_once.errors import ExactlyOnceError
-    from yt_exactly_once.observability import Event
-    from yt_exactly_once.operations.creating import create_table
-    from yt_exactly_once.spark.java import require_java
-    from yt_exactly_once.spark.query.raised import exactly_once_error
-    from yt_exactly_once.spark.registration import register_source
-    from yt_exactly_once.spark.sink.options import SinkOptions, Target
-    from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
-    from yt_exactly_once.telemetry import enable_telemetry, serve_metrics
-
-__all__ = [
-    "ClusterConfig",
-    "DeliveryMode",
-    "Event",
-    "ExactlyOnceError",
-    "RetryPolicy",
-    "SinkOptions",
-    "Target",
-    "TransactionalSink",
-    "create_table",
-    "enable_telemetry",
-    "exactly_once_error",
-    "register_source",
-    "require_java",
-    "serve_metrics",
-]
+    from yt_exactly_once.config import ClusterConfig as ClusterConfig
+    from yt_exactly_once.config import DeliveryMode as DeliveryMode
+    from yt_exactly_once.config import RetryPolicy as RetryPolicy
+    from yt_exactly_once.errors import ExactlyOnceError as ExactlyOnceError
+    from yt_exactly_once.observability import Event as Event
+    from yt_exactly_once.operations.creating import create_table as create_table
+    from yt_exactly_once.spark.java import require_java as require_java
+    from yt_exactly_once.spark.query.raised import exactly_once_error as exactly_once_error
+    from yt_exactly_once.spark.registration import register_source as register_source
+    from yt_exactly_once.spark.sink.options import SinkOptions as SinkOptions
+    from yt_exactly_once.spark.sink.options import Target as Target
+    from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink as TransactionalSink
+    from yt_exactly_once.telemetry import enable_telemetry as enable_telemetry
+    from yt_exactly_once.telemetry import serve_metrics as serve_metrics
 
 _HOMES = {
     "ClusterConfig": "config",
@@ -57,6 +44,8 @@ _HOMES = {
     "serve_metrics": "telemetry",
 }
 
+__all__ = list(_HOMES)
+
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
@@ -66,4 +55,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted(_HOMES)
