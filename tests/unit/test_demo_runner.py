@@ -3,7 +3,7 @@
 import io
 import json
 from collections import deque
-from types import SimpleNamespace
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -66,8 +66,7 @@ def children(monkeypatch):
 
 
 def supervision(display):
-    files = SimpleNamespace(path="data", log="log")
-    return runner.Supervision(files, Work("transactional", "http", 10), display)
+    return runner.Supervision(Path("data"), Work("transactional", "http", 10), display)
 
 
 def test_driver_that_found_its_machine_too_busy_is_started_again(children):

@@ -1,4 +1,4 @@
-"""Where the demo keeps what: Cypress paths, table schemas, and the files of a data directory.
+"""Where the demo keeps what: Cypress paths and table schemas.
 
 Both the queries and the check after them read it. It computes nothing, so the check shares no logic with
 what it checks.
@@ -7,7 +7,6 @@ what it checks.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -63,28 +62,3 @@ class Query:
 FLIGHTS = Query("flights", f"{ROOT}/flights_consumer", ENRICHED)
 STATISTICS = Query("delays", f"{ROOT}/delays_consumer", DELAYS)
 QUERIES = (FLIGHTS, STATISTICS)
-
-
-@dataclass(frozen=True)
-class DataDir:
-    """The files of one demo.
-
-    Attributes:
-        path: the directory; the embedded cluster keeps its store in it too.
-    """
-
-    path: Path
-
-    @property
-    def log(self) -> Path:
-        """What the child and its JVM print, over all its lives."""
-        return self.path / "queries.log"
-
-    @property
-    def scratch(self) -> Path:
-        """Temporary files of Spark, which a killed process leaves behind."""
-        return self.path / "scratch"
-
-    def checkpoint(self, query: Query) -> Path:
-        """Return the checkpoint of a query."""
-        return self.path / "checkpoints" / query.name

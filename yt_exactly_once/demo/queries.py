@@ -55,24 +55,26 @@ _VERY_LATE_MINUTES = 60
 def main(arguments: list[str]) -> int:
     """Run both queries to the end of the queue; return the exit code."""
     options = json.loads(arguments[0])
-    files = layout.DataDir(Path(options["data_dir"]))
-    files.scratch.mkdir(parents=True, exist_ok=True)
+    folder = Path(options["data_dir"])
+    # For temporary files of Spark, which a killed process leaves behind.
+    scratch = folder / "scratch"
+    scratch.mkdir(parents=True, exist_ok=True)
     if sys.platform == "linux":
         # Before the first thread, as it forks. Elsewhere Spark's Python processes import what they need.
-        interpreter = str(open_nursery(files.scratch, options["report"]))
+        interpreter = str(open_nursery(scratch, options["report"]))
         os.environ |= {"PYSPARK_PYTHON": interpreter, "PYSPARK_DRIVER_PYTHON": interpreter}
     orders = _listen()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger(LOGGER_NAME).setLevel("INFO")
     report = Report(options["report"])
-    spark = _session(files)
+    spark = _session(scratch)
     register_source(spark)
     # As Arrow, the JVM has them. From a list, each batch would run a Python function to read them again.
     airlines = spark.createDataFrame(read_airlines())
     work = Work(**json.loads(orders.get()))
     report.tell(SESSION_READY)
     try:
-        _run_to_the_end(spark, airlines, files, work, report)
+        _run_to_the_end(spark, airlines, folder, work, report)
     except StreamingQueryException as error:
         report.tell(QUERY_FAILED, error=str(error).partition(_SPARK_DETAILS)[0])
         return 1
@@ -84,7 +86,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _run_to_the_end(
-    spark: SparkSession, airlines: DataFrame, files: layout.DataDir, work: Work, report: Report
+    spark: SparkSession, airlines: DataFrame, folder: Path, work: Work, report: Report
 ) -> None:
     # Each query talks to a proxy of its own; the two share one store.
     first, last = work.proxies[0], work.proxies[-1]
@@ -92,9 +94,9 @@ def _run_to_the_end(
     statistics = delays(_read(spark, layout.STATISTICS, work, last))
     # One after the other: Spark does not bear two queries of one Python source that start at once.
     running = [
-        _start(flights, layout.FLIGHTS, files, work, report, proxy=first, output_mode="append"),
+        _start(flights, layout.FLIGHTS, folder, work, report, proxy=first, output_mode="append"),
         _start(
-            statistics, layout.STATISTICS, files, work, report, proxy=last, output_mode="update"
+            statistics, layout.STATISTICS, folder, work, report, proxy=last, output_mode="update"
         ),
     ]
     while any(query.isActive for query in running):
@@ -154,15 +156,15 @@ def delays(flights: DataFrame) -> DataFrame:
     )
 
 
-def _session(files: layout.DataDir) -> SparkSession:
+def _session(scratch: Path) -> SparkSession:
     return (
         SparkSession.builder.appName("yt-exactly-once demo")
         .master("local[2]")
         .config("spark.driver.memory", "1g")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.extraJavaOptions", f'{_JVM} "-Djava.io.tmpdir={files.scratch}"')
-        .config("spark.local.dir", str(files.scratch))
+        .config("spark.driver.extraJavaOptions", f'{_JVM} "-Djava.io.tmpdir={scratch}"')
+        .config("spark.local.dir", str(scratch))
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "2")
         # A driver that is killed while it writes its very first offset leaves a file in the checkpoint.
@@ -190,7 +192,7 @@ def _read(spark: SparkSession, query: layout.Query, work: Work, proxy: str) -> D
 def _start(
     frame: DataFrame,
     query: layout.Query,
-    files: layout.DataDir,
+    folder: Path,
     work: Work,
     report: Report,
     *,
@@ -216,7 +218,7 @@ def _start(
         frame.writeStream.foreachBatch(sink)
         .queryName(query.name)
         .outputMode(output_mode)
-        .option("checkpointLocation", str(files.checkpoint(query)))
+        .option("checkpointLocation", str(folder / "checkpoints" / query.name))
         .trigger(availableNow=True)
         .start()
     )

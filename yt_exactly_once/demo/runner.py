@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -24,6 +25,7 @@ from yt_exactly_once.demo.schedule import LAST_LIFE_ROWS, Countdown, Moment, mom
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.observability import Event
+from yt_exactly_once.operations.report import Happening, History
 from yt_exactly_once.spark.java import require_java
 from yt_exactly_once.ytsaurus.backends import check_backend
 
@@ -67,9 +69,9 @@ def run_demo(
     flights = data.read_flights(rows)
     work = Work(mode, backend, rows_per_batch(-(-flights.num_rows // layout.PARTITIONS), kills))
     with (
-        _data_dir(data_dir) as files,
-        Supervision(files, work, display) as supervision,
-        LocalCluster(files.path, proxies=PROXIES) as cluster,
+        _data_dir(data_dir) as folder,
+        Supervision(folder, work, display) as supervision,
+        LocalCluster(folder, proxies=PROXIES) as cluster,
         display,
     ):
         display.say(f"Embedded cluster: {', '.join(cluster.proxy_urls)}; seed {seed}")
@@ -85,7 +87,7 @@ def run_demo(
         supervision.run(cluster.proxy_urls, moments(kills, seed))
         display.ended()
         display.say("Comparing every row with the data set ...")
-        return _check(client, rows, supervision, began)
+        return _check(client, rows, display.history, began)
 
 
 class _BusyMachineError(Exception):
@@ -96,16 +98,10 @@ class Supervision:
     """The lives of the child, one after the other, and the spare one that waits for the next kill.
 
     Entering it starts the first child. Leaving it leaves no process behind.
-
-    Attributes:
-        kills: lives that ended by our hand.
-        replays: batches that a life found in the ledger already.
     """
 
-    def __init__(self, files: layout.DataDir, work: Work, display: Display) -> None:
-        self.kills = 0
-        self.replays = 0
-        self._files = files
+    def __init__(self, folder: Path, work: Work, display: Display) -> None:
+        self._folder = folder
         self._work = work
         self._spare: Child | None = None
         self._display = display
@@ -127,11 +123,10 @@ class Supervision:
             ChildFailedError: a life ended otherwise.
         """
         self._work.proxies = proxies
-        for moment in deaths:
+        for number, moment in enumerate(deaths, 1):
             self._live(moment)
-            self.kills += 1
             done = ", ".join(f"{name} {count}" for name, count in self._done.items())
-            self._display.killed(self.kills, f"{moment.kind.what} (batches done: {done})")
+            self._display.killed(number, f"{moment.kind.what} (batches done: {done})")
         self._work.rows_per_partition *= LAST_LIFE_ROWS
         self._live(None)
 
@@ -158,9 +153,9 @@ class Supervision:
 
     def _child(self) -> Child:
         def argument(report: int) -> str:
-            return json.dumps({"data_dir": str(self._files.path), "report": report})
+            return json.dumps({"data_dir": str(self._folder), "report": report})
 
-        return Child(_CHILD, argument, self._files.log)
+        return Child(_CHILD, argument, self._folder / "queries.log")
 
     def _follow(self, child: Child, moment: Moment | None) -> None:
         """Kill a child at its moment, or wait for its end."""
@@ -207,14 +202,12 @@ class Supervision:
         if event[EVENT] == SESSION_READY:
             self._display.say("Spark is up, the queries run")
         elif event[EVENT] in {Event.BATCH_COMMITTED, Event.BATCH_SKIPPED}:
-            self.replays += event.get("reason") == "replay"
             name = event[QUERY]
             self._done[name] = max(self._done[name], event["batch"] + 1)
 
 
-def _check(
-    client: YtClient, rows: int | None, supervision: Supervision, began: float
-) -> verify.Result:
+def _check(client: YtClient, rows: int | None, history: History, began: float) -> verify.Result:
+    seen = Counter(mark.what for mark in history.marks)
     source = verify.read_source(rows)
     flights = verify.compare(
         verify.read_ordered(client, layout.FLIGHTS.target, layout.ENRICHED_TYPES),
@@ -230,19 +223,19 @@ def _check(
         flights=flights,
         statistics=statistics,
         consumed=verify.consumed_rows(client, layout.FLIGHTS.consumer, layout.QUEUE),
-        kills=supervision.kills,
-        replays=supervision.replays,
+        kills=seen[Happening.KILLED],
+        replays=seen[Happening.REPLAYED],
         seconds=time.monotonic() - began,
     )
 
 
 @contextmanager
-def _data_dir(given: Path | None) -> Iterator[layout.DataDir]:
+def _data_dir(given: Path | None) -> Iterator[Path]:
     if given is None:
         with tempfile.TemporaryDirectory(
             prefix="yt-exactly-once-", ignore_cleanup_errors=True
         ) as path:
-            yield layout.DataDir(Path(path))
+            yield Path(path)
         return
     try:
         given.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -260,4 +253,4 @@ def _data_dir(given: Path | None) -> Iterator[layout.DataDir]:
             f"`yt-exactly-once local --data-dir {given}`",
             path=given,
         )
-    yield layout.DataDir(given.resolve())
+    yield given.resolve()

@@ -192,17 +192,12 @@ def expected_delays(source: pd.DataFrame) -> pd.DataFrame:
 def _statistics(source: pd.DataFrame, key: pd.Series) -> pd.DataFrame:
     groups = source.assign(key=key).groupby("key")
     found = groups.agg(
-        flights=("year", "size"),
-        departed=("dep_delay", "count"),
-        dep_delay_min=("dep_delay", "min"),
-        dep_delay_max=("dep_delay", "max"),
-        arrived=("arr_delay", "count"),
-        arr_delay_min=("arr_delay", "min"),
-        arr_delay_max=("arr_delay", "max"),
+        flights=("year", "size"), departed=("dep_delay", "count"), arrived=("arr_delay", "count")
     )
+    delays = groups[["dep_delay", "arr_delay"]]
     # The sum of nothing is missing, as in SQL.
-    sums = groups[["dep_delay", "arr_delay"]].sum(min_count=1).add_suffix("_sum")
-    return found.join(sums).reset_index()
+    known = {"_sum": delays.sum(min_count=1), "_min": delays.min(), "_max": delays.max()}
+    return found.join([kept.add_suffix(what) for what, kept in known.items()]).reset_index()
 
 
 def canonical(frame: pd.DataFrame, types: Types) -> pd.DataFrame:
