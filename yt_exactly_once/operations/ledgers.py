@@ -143,24 +143,23 @@ def _require_ledger(
 
 
 def _search(connection: Connection, root: str) -> Iterator[str]:
-    waiting, listed = [root], 0
-    while waiting:
-        folders = waiting[: MOST_FOLDERS - listed]
-        if not folders:
+    folders, listed = [root], 0
+    while folders:
+        listed += len(folders)
+        if listed > MOST_FOLDERS:
             raise ConfigError(
                 f"There are more than {MOST_FOLDERS} folders below {root}",
                 remedy="Name the ledgers, or a deeper folder",
             )
-        del waiting[: len(folders)]
-        listed += len(folders)
         held = browsing.children(connection, folders, ["type", LEDGER_MARK])
-        for folder, some in zip(folders, held, strict=True):
+        folders = []
+        for folder, some in held.items():
             for child in some:
                 path = f"{folder}/{browsing.escaped(child['name'])}"
                 # The cluster hides the attributes of what the user may not read.
                 is_hidden = "type" not in child and path.endswith("_ledger")
                 if child.get("type") == "map_node":
-                    waiting.append(path)
+                    folders.append(path)
                 elif is_hidden or LEDGER_MARK in child:
                     yield path
 
@@ -179,22 +178,14 @@ def read_ledgers(
     """Return the entries of all ledgers that can be read, and why each of the others cannot."""
 
     def read(path: str) -> list[LedgerRow]:
-        attributes = found[path]
-        if isinstance(attributes, ExactlyOnceError):
-            raise attributes
+        attributes = browsing.or_raise(found[path])
         _require_ledger(connection, path, attributes).require_mounted()
         return _entries(connection, path)
 
-    rows: list[LedgerRow] = []
-    unread: dict[str, ExactlyOnceError] = {}
     found = browsing.attributes_of_all(connection, paths, _ATTRIBUTES)
-    for path, one in zip(
-        paths, browsing.side_by_side([partial(read, path) for path in paths]), strict=True
-    ):
-        if isinstance(one, ExactlyOnceError):
-            unread[path] = one
-        else:
-            rows += one
+    all_rows = browsing.side_by_side({path: partial(read, path) for path in paths})
+    unread = {path: why for path, why in all_rows.items() if isinstance(why, ExactlyOnceError)}
+    rows = [row for some in all_rows.values() if isinstance(some, list) for row in some]
     return rows, unread
 
 

@@ -7,10 +7,10 @@ so this works for a query that is stopped or broken too.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -28,13 +28,12 @@ from yt_exactly_once.operations.query_status import (
     TargetStatus,
 )
 from yt_exactly_once.ytsaurus import browsing
+from yt_exactly_once.ytsaurus.browsing import or_raise
 from yt_exactly_once.ytsaurus.queues import PartitionBounds, RemoteQueue, bounds_of
 from yt_exactly_once.ytsaurus.tables import ATTRIBUTES, described
 
 if TYPE_CHECKING:
     from yt_exactly_once.ytsaurus.client import Connection
-
-T = TypeVar("T")
 
 _STAMP = pa.schema(
     [("$tablet_index", pa.int64()), ("$row_index", pa.int64()), (TIMESTAMP_COLUMN, pa.uint64())]
@@ -92,7 +91,7 @@ class _Facts:
     Attributes:
         tables: attributes by path; nothing if there is no table.
         written: how many rows an ordered target has ever had, by path.
-        stamps: times of rows by partition and index, by queue.
+        rows: times of rows by partition and index, by queue; offsets, by queue and consumer.
     """
 
     def __init__(self, connection: Connection, rows: Entries) -> None:
@@ -103,47 +102,40 @@ class _Facts:
         queues = list(dict.fromkeys(queue for _, queue, _, _ in sources))
         paths = dict.fromkeys([*(entry.target for entry in entries), *queues])
         paths |= dict.fromkeys(consumer for _, consumer in pairs)
-        self.tables = browsing.attributes_of_all(connection, list(paths), _ATTRIBUTES)
-        asked = [
-            browsing.request(
+        self.tables = browsing.attributes_of_all(connection, paths, _ATTRIBUTES)
+        asked = {
+            (queue, consumer): browsing.request(
                 "list_queue_consumer_registrations", queue_path=queue, consumer_path=consumer
             )
             for queue, consumer in pairs
-        ]
-        self.registrations = dict(zip(pairs, browsing.answers(connection, asked), strict=True))
-        self.bounds: dict[str, list[PartitionBounds] | ExactlyOnceError] = {
-            queue: info if isinstance(info, ExactlyOnceError) else bounds_of(info["tablets"])
-            for queue, info in self._infos(connection, queues).items()
         }
+        self.registrations = browsing.answers(connection, asked)
+        self.bounds = self._bounds(connection, queues)
         self.written = self._written(connection, entries)
-        readable = [
-            (queue, consumer)
-            for queue, consumer in pairs
-            if self._known(consumer).get("tablet_state") in _READABLE
-        ]
-        lookups = [
-            partial(
-                RemoteQueue(connection, queue, consumer).stored_offsets,
-                pairs[queue, consumer],
-                range(self._tablets(queue)),
-            )
-            for queue, consumer in readable
-        ]
-        wanted = self._unread(entries)
-        times = [partial(_stamps, connection, queue, places) for queue, places in wanted.items()]
-        found: list[Any] = browsing.side_by_side([*lookups, *times])
-        self.offsets = dict(zip(readable, found[: len(lookups)], strict=True))
-        self.stamps = dict(zip(wanted, found[len(lookups) :], strict=True))
+        looks: dict[Any, Callable[[], Any]] = {
+            queue: partial(_stamps, connection, queue, places)
+            for queue, places in self._unread(entries).items()
+        }
+        for (queue, consumer), cluster in pairs.items():
+            if self._known(consumer).get("tablet_state") in _READABLE:
+                look = RemoteQueue(connection, queue, consumer).stored_offsets
+                looks[queue, consumer] = partial(look, cluster, range(self._tablets(queue)))
+        self.rows = browsing.side_by_side(looks)
 
-    def _infos(self, connection: Connection, paths: Collection[str]) -> dict[str, Any]:
+    def _bounds(
+        self, connection: Connection, paths: Collection[str]
+    ) -> dict[str, list[PartitionBounds] | ExactlyOnceError]:
         """Return what the tablets of tables say, by their paths."""
-        asked = [
-            browsing.request(
+        asked = {
+            path: browsing.request(
                 "get_tablet_infos", path=path, tablet_indexes=list(range(self._tablets(path)))
             )
             for path in paths
-        ]
-        return dict(zip(paths, browsing.answers(connection, asked), strict=True))
+        }
+        return {
+            path: info if isinstance(info, ExactlyOnceError) else bounds_of(info["tablets"])
+            for path, info in browsing.answers(connection, asked).items()
+        }
 
     def _written(self, connection: Connection, entries: Sequence[LedgerEntry]) -> dict[str, int]:
         """Return how many rows each ordered target has ever had, by path.
@@ -161,11 +153,11 @@ class _Facts:
             if not late:
                 break
             time.sleep(_PAUSE_SECONDS if look else 0)
-            for path, answer in self._infos(connection, late).items():
-                if isinstance(answer, ExactlyOnceError):
+            for path, bounds in self._bounds(connection, late).items():
+                if isinstance(bounds, ExactlyOnceError):
                     del needed[path]
                 else:
-                    counted[path] = sum(int(info["total_row_count"]) for info in answer["tablets"])
+                    counted[path] = sum(bound.upper for bound in bounds)
         return counted
 
     def _known(self, path: str) -> dict[str, Any]:
@@ -201,9 +193,7 @@ def _stamps(
         f"[$tablet_index], [$row_index], [{TIMESTAMP_COLUMN}] from [{queue}] "
         f"where ([$tablet_index], [$row_index]) in ({listed})"
     )
-    columns = (
-        column.to_pylist() for column in decode(browsing.selected(connection, query), _STAMP)
-    )
+    columns = decode(browsing.selected(connection, query), _STAMP).to_pydict().values()
     rows = zip(*columns, strict=True)
     return {(tablet, row): stamp for tablet, row, stamp in rows if stamp is not None}
 
@@ -290,7 +280,7 @@ def _queue(facts: _Facts, row: LedgerRow, source: SourceKey, parts: Parts) -> Qu
     cluster, path, consumer, _ = source
     known = QueueStatus(cluster, path, consumer or None)
     try:
-        info = described(path, _told(facts.tables[path]))
+        info = described(path, or_raise(facts.tables[path]))
         if info.is_sorted:
             return replace(known, problem="the table is sorted, and no queue")
         if info.tablet_state not in _READABLE:
@@ -306,13 +296,13 @@ def _read(facts: _Facts, known: QueueStatus, source: SourceKey, parts: Parts) ->
     """Return what is known of a queue that can be read; raise what keeps its consumer from being read."""
     _, path, consumer, queue_id = source
     info: Any = facts.tables[path]
-    bounds, stamps = _told(facts.bounds[path]), _told(facts.stamps.get(path, {}))
+    bounds, stamps = or_raise(facts.bounds[path]), or_raise(facts.rows.get(path, {}))
     table = registered = offsets = None
     if consumer:
-        table = _told(facts.tables[consumer])
-        registered = next(iter(_told(facts.registrations[path, consumer])), None)
+        table = or_raise(facts.tables[consumer])
+        registered = next(iter(or_raise(facts.registrations[path, consumer])), None)
         # One that was removed is at 0 again once it is created.
-        offsets = {} if table is None else _told(facts.offsets.get((path, consumer)))
+        offsets = {} if table is None else or_raise(facts.rows.get((path, consumer)))
     is_recreated = bool(queue_id) and info["id"] != queue_id
     found = []
     for partition, bound in enumerate(bounds):
@@ -343,13 +333,6 @@ def _read(facts: _Facts, known: QueueStatus, source: SourceKey, parts: Parts) ->
         is_recreated=is_recreated,
         lost_partitions=0 if is_recreated else sum(part >= len(bounds) for part in parts),
     )
-
-
-def _told(answer: T | ExactlyOnceError) -> T:
-    """Return an answer of the cluster; raise it if it is an error."""
-    if isinstance(answer, ExactlyOnceError):
-        raise answer
-    return answer
 
 
 def _problem(queue: QueueStatus, row: LedgerRow) -> str:

@@ -5,7 +5,7 @@ For tools, and for the checks before the first batch. No batch of a query reads 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from yt_exactly_once.ytsaurus.client import Connection
 
 T = TypeVar("T")
+K = TypeVar("K")
 
 _MOST_PARTS = 200
 _POOL = ThreadPoolExecutor(8, thread_name_prefix="yt-look")
@@ -79,41 +80,47 @@ def output(part: Mapping[str, Any]) -> Any:
     return part["output"]
 
 
-def answers(connection: Connection, requests: Sequence[Mapping[str, Any]]) -> list[Any]:
+def answers(connection: Connection, requests: Mapping[K, Mapping[str, Any]]) -> dict[K, Any]:
     """Send light requests together, and return what each of them returned, or its `ExactlyOnceError`."""
-    found: list[Any] = []
-    for start in range(0, len(requests), _MOST_PARTS):
-        sent = requests[start : start + _MOST_PARTS]
+    found: dict[K, Any] = {}
+    keys = list(requests)
+    for start in range(0, len(keys), _MOST_PARTS):
+        sent = {key: requests[key] for key in keys[start : start + _MOST_PARTS]}
         with translated("look at several objects"):
-            parts = connection.reader.execute_batch(sent)["results"]
-        for one, part in zip(sent, parts, strict=True):
+            parts = connection.reader.execute_batch(list(sent.values()))["results"]
+        for (key, one), part in zip(sent.items(), parts, strict=True):
             path = one["parameters"].get("path")
             try:
                 with translated(f"{one['command'].replace('_', ' ')}", path=path):
-                    found.append(output(part))
+                    found[key] = output(part)
             except ExactlyOnceError as error:
-                found.append(error)
+                found[key] = error
     return found
+
+
+def or_raise(answer: T | ExactlyOnceError) -> T:
+    """Return an answer; raise it if it is an error."""
+    if isinstance(answer, ExactlyOnceError):
+        raise answer
+    return answer
 
 
 def attributes_of_all(
-    connection: Connection, paths: Sequence[str], names: Sequence[str]
+    connection: Connection, paths: Iterable[str], names: Collection[str]
 ) -> dict[str, dict[str, Any] | ExactlyOnceError | None]:
     """Return by path what `attributes_of` returns, or the error that it raises."""
     given = {"attributes": list(names), "max_size": 1, "return_only_value": True}
-    gets = [request("get", path=path, **given) for path in paths]
-    found: dict[str, dict[str, Any] | ExactlyOnceError | None] = {}
-    for path, answer in zip(paths, answers(connection, gets), strict=True):
-        if isinstance(answer, ExactlyOnceError):
-            is_absent = isinstance(answer.__cause__, YtResolveError)
-            found[path] = None if is_absent else answer
-        else:
+    found = answers(connection, {path: request("get", path=path, **given) for path in paths})
+    for path, answer in found.items():
+        if not isinstance(answer, ExactlyOnceError):
             has = answer.attributes
             found[path] = {name: has[name] for name in names if name in has}
+        elif isinstance(answer.__cause__, YtResolveError):
+            found[path] = None
     return found
 
 
-def side_by_side(calls: Sequence[Callable[[], T]]) -> list[T | ExactlyOnceError]:
+def side_by_side(calls: Mapping[K, Callable[[], T]]) -> dict[K, T | ExactlyOnceError]:
     """Make calls in threads, and return what each of them returned, or its `ExactlyOnceError`."""
 
     def made(call: Callable[[], T]) -> T | ExactlyOnceError:
@@ -122,26 +129,25 @@ def side_by_side(calls: Sequence[Callable[[], T]]) -> list[T | ExactlyOnceError]
         except ExactlyOnceError as error:
             return error
 
-    return list(_POOL.map(made, calls))
+    return dict(zip(calls, _POOL.map(made, calls.values()), strict=True))
 
 
 def children(
-    connection: Connection, folders: Sequence[str], names: Sequence[str]
-) -> list[list[dict[str, Any]]]:
+    connection: Connection, folders: Iterable[str], names: Collection[str]
+) -> dict[str, list[dict[str, Any]]]:
     """Return what each folder holds: the name of each child as `name`, and some of its attributes."""
     given = {"attributes": list(names), "max_size": _MOST_CHILDREN, "return_only_value": True}
-    found = []
-    for answer in answers(connection, [request("list", path=path, **given) for path in folders]):
-        if isinstance(answer, ExactlyOnceError):
-            raise answer
-        found.append([{**node.attributes, "name": str(node)} for node in answer])
-    return found
+    asked = {folder: request("list", path=folder, **given) for folder in folders}
+    return {
+        folder: [{**node.attributes, "name": str(node)} for node in or_raise(answer)]
+        for folder, answer in answers(connection, asked).items()
+    }
 
 
 def marked(connection: Connection, paths: Iterable[str], name: str) -> Iterator[str]:
     """Yield the paths of what lies beside some paths and has an attribute."""
     folders = sorted({path.rpartition("/")[0] for path in paths})
-    for folder, held in zip(folders, children(connection, folders, [name]), strict=True):
+    for folder, held in children(connection, folders, [name]).items():
         yield from (f"{folder}/{escaped(child['name'])}" for child in held if name in child)
 
 
