@@ -84,7 +84,7 @@ def test_lines_and_ticks_differ():
     for at in (1.0, 6.0):
         history.look([query(path=f"//t{number}") for number in range(7)], at)
     made = checked(page("Queries", history))
-    lines = re.findall(r'<polyline stroke="([^"]+)" points="0,4', made)
+    lines = re.findall(r'<polyline stroke="([^"]+)"', made)
     assert len(set(lines)) == 7
     assert re.findall(r'text-anchor="middle">([^<]+)<', made)[:6] == [
         *("0 s", "1 s", "2 s", "3 s", "4 s", "5 s")

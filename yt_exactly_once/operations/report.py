@@ -116,7 +116,6 @@ svg text { fill: currentColor; font: 12px system-ui, sans-serif; }
 .started { fill: var(--started); } .killed { stroke: var(--killed); stroke-width: 2; }
 .entry { display: inline-block; margin-right: 1rem; }
 .key { display: inline-block; width: .8rem; height: .8rem; margin-right: .3rem; border-radius: 2px; }
-svg.line { width: 36px; height: 8px; margin-right: .3rem; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; padding: .3rem .8rem .3rem 0; border-bottom: 1px solid var(--line);
   white-space: nowrap; } th { font-weight: 500; } td.n, th.n { text-align: right; }
@@ -139,14 +138,16 @@ def page(
         verdict: what a check found, if there was one.
     """
     kind = "verdict" if is_good else "verdict bad"
+    told = "".join(
+        f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in facts
+    )
     parts = [
         f"<h1>{escape(title)}</h1>",
         f"<p>{datetime.now(UTC):%Y-%m-%d %H:%M:%S UTC}</p>",
         f'<p class="{kind}">{escape(verdict)}</p>' if verdict else "",
-        _facts(facts),
+        f"<dl>{told}</dl>" if told else "",
         _charts(history),
-        _queries(history.queries),
-        _offsets(history.queries),
+        _tables(history.queries),
     ]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -197,20 +198,13 @@ def round_ticks(span: float) -> list[float]:
     return [round(number * step, 9) for number in range(int(span / step + 1e-9) + 1)]
 
 
-def _facts(facts: Sequence[tuple[str, str]]) -> str:
-    shown = "".join(
-        f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in facts
-    )
-    return f"<dl>{shown}</dl>" if shown else ""
-
-
 def _time_line(marks: Sequence[Mark], scale: _Scale) -> str:
     lanes = list(dict.fromkeys(mark.query for mark in marks if mark.query))
     if not lanes:
         return ""
     height = _LANE * len(lanes)
     places = {name: number * _LANE + _LANE // 2 for number, name in enumerate(lanes)}
-    drawn = [scale.axis(height)]
+    drawn = []
     for name, y in places.items():
         drawn.append(
             f'<line class="axis" x1="{_LEFT}" y1="{y}" x2="{_WIDTH - _RIGHT}" y2="{y}"/>'
@@ -223,22 +217,15 @@ def _time_line(marks: Sequence[Mark], scale: _Scale) -> str:
             f'<path class="{mark.what.name.lower()}" d="{place}{_SHAPES[mark.what]}">'
             f"<title>{escape(_said(mark))}</title></path>"
         )
-    legend = "".join(
-        f'<span class="entry"><span class="key" style="background: var(--{what.name.lower()})"></span>'
-        f"{what.value}</span>"
-        for what in Happening
-    )
+    colours = {what.value: f"var(--{what.name.lower()})" for what in Happening}
     label = "Time line of commits, replays, starts and kills"
-    return "<h2>Time line</h2>" + _figure("".join(drawn), height + 24, label, legend)
+    return "<h2>Time line</h2>" + _figure(scale, drawn, height, label, colours)
 
 
 def _said(mark: Mark) -> str:
-    parts = [mark.query, mark.what.value]
-    if mark.batch is not None:
-        parts.append(f"batch {mark.batch}")
-    if mark.rows is not None:
-        parts.append(f"{mark.rows:,} rows")
-    return ", ".join(part for part in [*parts, mark.note] if part)
+    batch = "" if mark.batch is None else f"batch {mark.batch}"
+    rows = "" if mark.rows is None else f"{mark.rows:,} rows"
+    return ", ".join(filter(None, (mark.query, mark.what.value, batch, rows, mark.note)))
 
 
 def _lag(lags: Mapping[str, Sequence[tuple[float, int]]], scale: _Scale) -> str:
@@ -249,35 +236,38 @@ def _lag(lags: Mapping[str, Sequence[tuple[float, int]]], scale: _Scale) -> str:
     def height(rows: float) -> float:
         return round(_LAG_HEIGHT - rows / most * (_LAG_HEIGHT - 10), 1)
 
-    drawn, keys = [scale.axis(_LAG_HEIGHT)], []
+    drawn = []
     for rows in round_ticks(most):
         y = height(rows)
         drawn.append(f'<text x="{_LEFT - 10}" y="{y + 4}" text-anchor="end">{rows:,.0f}</text>')
-    for number, (name, some) in enumerate(lags.items()):
+    # The golden angle keeps the colours of any number of queries apart.
+    colours = {name: f"hsl({at * 137.5 % 360} 65% 50%)" for at, name in enumerate(lags)}
+    for name, some in lags.items():
         places = [(scale.x(at), height(rows)) for at, rows in some]
         points = [f"{x},{y}" for x, y in places[:1]]
         # Lag falls at once when a batch is committed.
         points += [f"{x},{last} {x},{y}" for (_, last), (x, y) in pairwise(places)]
-        # The golden angle keeps the colours of any number of queries apart.
-        look = f'stroke="hsl({number * 137.5 % 360} 65% 50%)"'
-        drawn.append(f'<polyline {look} points="{" ".join(points)}"/>')
-        keys.append(
-            '<span class="entry"><svg class="line" viewBox="0 0 36 8">'
-            f'<polyline {look} points="0,4 36,4"/></svg>{escape(name)}</span>'
-        )
+        drawn.append(f'<polyline stroke="{colours[name]}" points="{" ".join(points)}"/>')
     label = "Rows of the queue that are not committed, over time"
-    chart = _figure("".join(drawn), _LAG_HEIGHT + 24, label, "".join(keys))
+    chart = _figure(scale, drawn, _LAG_HEIGHT, label, colours)
     return "<h2>Lag: rows that are not committed</h2>" + chart
 
 
-def _figure(drawn: str, height: int, label: str, legend: str) -> str:
+def _figure(
+    scale: _Scale, drawn: Sequence[str], height: int, label: str, colours: Mapping[str, str]
+) -> str:
+    legend = "".join(
+        f'<span class="entry"><span class="key" style="background: {colour}"></span>{escape(name)}</span>'
+        for name, colour in colours.items()
+    )
     return (
-        f'<figure><div class="wide"><svg viewBox="0 0 {_WIDTH} {height}" role="img" '
-        f'aria-label="{label}">{drawn}</svg></div><figcaption>{legend}</figcaption></figure>'
+        f'<figure><div class="wide"><svg viewBox="0 0 {_WIDTH} {height + 24}" role="img" '
+        f'aria-label="{label}">{scale.axis(height)}{"".join(drawn)}</svg></div>'
+        f"<figcaption>{legend}</figcaption></figure>"
     )
 
 
-def _queries(queries: Sequence[QueryStatus]) -> str:
+def _tables(queries: Sequence[QueryStatus]) -> str:
     if not queries:
         return ""
     problems = "".join(
@@ -285,12 +275,9 @@ def _queries(queries: Sequence[QueryStatus]) -> str:
         for one in queries
         for problem in one.problems
     )
-    return f"<h2>Queries</h2>{_table(targets_of(queries))}{problems}"
-
-
-def _offsets(queries: Sequence[QueryStatus]) -> str:
     rows = [row for one in queries for queue in one.queues for row in places_of(one, queue)]
-    return f"<h2>Offsets</h2>{_table(rows)}" if rows else ""
+    offsets = f"<h2>Offsets</h2>{_table(rows)}" if rows else ""
+    return f"<h2>Queries</h2>{_table(targets_of(queries))}{problems}{offsets}"
 
 
 def _table(rows: Iterable[Mapping[str, Any]]) -> str:
