@@ -40,7 +40,7 @@ LONGEST_ROW = 1 << 20
 """Most characters of a rejected row's JSON; a longer one is left out."""
 
 _TABLE = schema.TableSchema.from_yt(REJECT_SCHEMA)
-_ARROW = schema.arrow_schema_of(schema.TableSchema(_TABLE.writable_columns))
+REJECT_ARROW = schema.arrow_schema_of(schema.TableSchema(_TABLE.writable_columns))
 
 
 class Fault(NamedTuple):
@@ -74,8 +74,8 @@ class Rejects:
             }
             for place, fault in enumerate(faults)
         ]
-        plan = schema.check_frame(_ARROW, _TABLE, target=self.path, sorted=False)
-        letters = pa.RecordBatch.from_pylist(described, _ARROW)
+        plan = schema.check_frame(REJECT_ARROW, _TABLE, target=self.path, sorted=False)
+        letters = pa.RecordBatch.from_pylist(described, REJECT_ARROW)
         return encode(letters, plan, WireFormat.YSON, tablet_index=0)
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from yt_exactly_once.codec import schema as schemas
-from yt_exactly_once.codec.rejects import REJECT_SCHEMA, find_faults
+from yt_exactly_once.codec.rejects import REJECT_ARROW, REJECT_SCHEMA, find_faults
 from yt_exactly_once.codec.row_hash import added, row_hashes
 from yt_exactly_once.codec.rows import WireFormat, encode, row_fragments
 from yt_exactly_once.commit.cluster import Payload
@@ -38,9 +38,9 @@ ROWS_PER_COMMIT = 10_000
 """Letters that one transaction replays."""
 
 _SOURCE = {
-    schemas.SOURCE_QUEUE_COLUMN: 0,
-    schemas.SOURCE_TABLET_COLUMN: 1,
-    schemas.SOURCE_ROW_COLUMN: 2,
+    schemas.SOURCE_QUEUE_COLUMN: "source_queue",
+    schemas.SOURCE_TABLET_COLUMN: "source_partition",
+    schemas.SOURCE_ROW_COLUMN: "source_row",
 }
 _ABOUT = ("query_id", "batch_id", "target", "column", "reason")
 
@@ -56,7 +56,8 @@ class Letter:
     Attributes:
         table: object id of the dead-letter table.
         row: the row by columns; binary values are base64. `None` if it was too long to be kept.
-        source: path, partition and index of the row in the queue, as far as they are known.
+        source: path, partition and index of the row in the queue, as far as they are known, by the service
+            columns of the source.
     """
 
     table: str
@@ -68,7 +69,7 @@ class Letter:
     column: str
     reason: str
     row: Mapping[str, Any] | None
-    source: tuple[str | None, int | None, int | None] = (None, None, None)
+    source: Mapping[str, Any]
 
     @property
     def place(self) -> tuple[int, int]:
@@ -190,18 +191,15 @@ def read_letters(connection: Connection, path: str) -> list[Letter]:
     remedy = "Pass the path that the sink has as dead_letter_path"
     require_columns(info, REJECT_SCHEMA, "a dead-letter table", TableError, remedy)
     info.require_mounted()
-    names = [str(column["name"]) for column in REJECT_SCHEMA if column["name"][0] != "$"]
-    table = schemas.TableSchema.from_yt([one for one in info.schema if one["name"] in names])
-    schema, reader = placed(schemas.arrow_schema_of(table)), RangeReader(connection)
+    schema, reader = placed(REJECT_ARROW), RangeReader(connection)
     found = []
     for tablet, bound in enumerate(RemoteQueue(connection, path).state().partitions):
         for rows in reader.rows(info, schema, tablet, bound.lower, bound.upper):
             for row in rows.to_pylist():
                 kept = None if row["row"] is None else json.loads(row["row"])
                 known = {name: row[name] for name in _ABOUT}
-                source = (row["source_queue"], row["source_partition"], row["source_row"])
-                index = row["$row_index"]
-                found.append(Letter(info.id, tablet, index, **known, row=kept, source=source))
+                known["source"] = {column: row[name] for column, name in _SOURCE.items()}
+                found.append(Letter(info.id, tablet, row["$row_index"], **known, row=kept))
     return sorted(found, key=lambda one: one.place)
 
 
@@ -276,7 +274,7 @@ def plan_replays(
 def _with_source(letter: Letter) -> dict[str, Any]:
     if letter.row is None:
         raise _UnfitError("the row was longer than what a letter keeps")
-    return {**{name: letter.source[place] for name, place in _SOURCE.items()}, **letter.row}
+    return {**letter.source, **letter.row}
 
 
 def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
