@@ -9,6 +9,7 @@ and the rows at stake were accepted.
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -352,13 +353,11 @@ def _first_since(
 ) -> int:
     """Return the first row that is not older; times grow within a partition."""
     remote = RemoteQueue(connection, queue)
-    low, high = bounds.lower, bounds.upper
-    while low < high:
-        middle = (low + high) // 2
-        stamp = decode(remote.pull(partition, middle, 1), _STAMP).column(0)[0].as_py()
+
+    def when(row: int) -> float:
+        stamp = decode(remote.pull(partition, row, 1), _STAMP).column(0)[0].as_py()
         # Rows that are older than the column have no time.
-        if stamp is None or row_time(stamp) < moment:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+        return float("-inf") if stamp is None else row_time(stamp)
+
+    rows = range(bounds.lower, bounds.upper)
+    return bounds.lower + bisect_left(rows, moment, key=when)

@@ -35,7 +35,6 @@ class Step:
 
     text: str
     act: Callable[[Connection, LedgerRow], object]
-    moves_consumer: bool = False
 
 
 def _mount(path: str, state: str) -> Step:
@@ -62,7 +61,6 @@ def _move(queue: QueueStatus, path: str, moves: tuple[PartitionRange, ...]) -> S
     return Step(
         f"move the consumer {path} of {queue.path}, by partition: {places}",
         lambda connection, row: move_consumer(connection, source, [row]),
-        moves_consumer=True,
     )
 
 
@@ -127,9 +125,9 @@ class Repair:
         self._look_at_query(self.row.successor(rows))
         self._look_at_targets()
         for queue in self.status.queues:
-            steps = len(self.steps)
             self._look_at(queue)
-            if queue.consumer and any(step.moves_consumer for step in self.steps[steps:]):
+            if queue.consumer and (moves := self._moves(queue)):
+                self.steps.append(_move(queue, queue.consumer, moves))
                 other = rival(connection, self.row, queue.path, queue.consumer, rows)
                 if other is not None:
                     self.open.append(
@@ -199,18 +197,18 @@ class Repair:
             self.steps.append(_mount(consumer, queue.consumer_state))
         if not queue.consumer_state or not queue.registered:
             self.steps.append(_consumer(consumer, queue.path, is_missing=not queue.consumer_state))
-        moves = tuple(
-            PartitionRange(part.partition, part.consumer, new)
-            for part in queue.partitions
-            if part.consumer is not None and (new := self._place(queue, part)) != part.consumer
-        )
         if queue.is_recreated and queue.auto_trim:
             self.open.append(
                 f"The queue trims what its consumers have passed, and would trim unread rows. Run: yt remove "
                 f"{queue.path}/@auto_trim_config. Set it again when the query runs"
             )
-        if moves:
-            self.steps.append(_move(queue, consumer, moves))
+
+    def _moves(self, queue: QueueStatus) -> tuple[PartitionRange, ...]:
+        return tuple(
+            PartitionRange(part.partition, part.consumer, new)
+            for part in queue.partitions
+            if part.consumer is not None and (new := self._place(queue, part)) != part.consumer
+        )
 
     def _place(self, queue: QueueStatus, part: PartitionStatus) -> int:
         if self.new_checkpoint:
