@@ -20,7 +20,7 @@ from tests.cluster_fixtures import served
 from tests.local.operated import QUEUE_SCHEMA, TARGET_SCHEMA, Operated, UndecidedError
 from tests.remedies import unfollowed
 from tests.tiers import first_of
-from yt_exactly_once.commit import steps
+from yt_exactly_once.commit import transactional
 from yt_exactly_once.commit.entry import LEDGER_SCHEMA
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.operations import status
@@ -341,7 +341,7 @@ def _clock(**off):
 
     def act(query):
         clock = mock.Mock(wraps=datetime, now=lambda zone: datetime.now(zone) + timedelta(**off))
-        with mock.patch.object(steps, "datetime", clock):
+        with mock.patch.object(transactional, "datetime", clock):
             query.run(rows=2)
         query.feed(3)
         query.client.remove(query.consumer)

@@ -20,8 +20,8 @@ EXPLAINED: dict[tuple[str, str, str, str], str] = {
         "1",
         "2",
     ): "One row more than fits shows that the table is too large; two rows show it as well.",
-    ("commit/steps.py", "TransactionSteps.read", "True", "False"): _LENGTHS,
-    ("commit/steps.py", "TransactionSteps.fill", "True", "False"): _LENGTHS,
+    ("commit/transactional.py", "BatchCommit._read", "True", "False"): _LENGTHS,
+    ("commit/transactional.py", "BatchCommit._fill", "True", "False"): _LENGTHS,
     ("commit/consumers.py", "consumer_offsets", "True", "False"): _LENGTHS,
     (
         "spark/sink/modes/transactional.py",

@@ -53,16 +53,15 @@ def consumer_offsets(transaction: Transaction, source: SourceRange) -> dict[int,
     }
 
 
-def consumer_rows(source: SourceRange, moves: Moves) -> list[Row]:
-    """Return the consumer's rows after the move: one request, where `advance_queue_consumer` needs many.
+def advance(transaction: Transaction, source: SourceRange, moves: Moves) -> None:
+    """Write the consumer's rows after the move: one request, where `advance_queue_consumer` needs many.
 
     `plan_moves` compares the offsets, on rows read in the same transaction. The commit fails when another
     transaction has written those rows since.
     """
-    return [
-        {**_consumer_key(source, partition), "offset": offset}
-        for partition, offset in moves.items()
-    ]
+    assert source.consumer is not None
+    rows = [{**_consumer_key(source, number), "offset": offset} for number, offset in moves.items()]
+    transaction.insert(source.consumer, rows)
 
 
 def _consumer_key(source: SourceRange, partition: int) -> Row:

@@ -8,20 +8,23 @@ resolved from the ledger.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import KW_ONLY, dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
 
 from yt_exactly_once import config, errors
-from yt_exactly_once.commit.batch import SourceRange
-from yt_exactly_once.commit.cluster import Ahead, Cluster, Transaction
-from yt_exactly_once.commit.entry import LedgerEntry
+from yt_exactly_once.commit import consumers
+from yt_exactly_once.commit.batch import MicroBatch, SourceRange
+from yt_exactly_once.commit.cluster import Ahead, Cluster, Payload, Transaction
+from yt_exactly_once.commit.entry import CommitLedger, LedgerEntry
 from yt_exactly_once.commit.judgement import Verdict, judge, nothing_logged, require_one_sink
 from yt_exactly_once.commit.notes import ONE_CALL, settle
-from yt_exactly_once.commit.parts import Part, digest_of
-from yt_exactly_once.commit.steps import Read, TransactionSteps
+from yt_exactly_once.commit.parts import Part, TargetRows, digest_of
 from yt_exactly_once.config import RetryPolicy
-from yt_exactly_once.observability import Event
+from yt_exactly_once.observability import Emitter, Event
 from yt_exactly_once.retrying import run_attempts
 
 UNSEEN = "rows that only tasks have seen"
@@ -29,6 +32,12 @@ UNSEEN = "rows that only tasks have seen"
 
 SHARE_AHEAD = 4
 """Computing may use one part in so many of the lease of a transaction that was opened ahead."""
+
+Call = Callable[[Transaction], Any]
+"""A request inside a transaction that does not depend on the others of its step."""
+
+Read = tuple[LedgerEntry | None, list[tuple[SourceRange, dict[int, int]]]]
+"""The ledger entry, and where the consumer of each source is."""
 
 
 @dataclass(frozen=True)
@@ -41,26 +50,40 @@ class Committed:
 
 
 @dataclass
-class BatchCommit(TransactionSteps):
+class BatchCommit:
     """Commits one batch of a query; steps 4 to 9 of the protocol.
 
-    Attributes (after those of `TransactionSteps`):
+    Attributes:
         lanes: requests sent side by side.
+        advance_consumer: whether consumers are moved; off for all but the last of several sinks.
         commits_sent: transactions whose commit this run has sent for the batch. Each has a digest of its
             rows when an earlier call sent it, and an empty one otherwise. This call adds its own.
         logged: see `judge`.
+        accepted: see `judge`.
+        mode: the delivery mode, for the ledger entry.
         before: the ledger entry that this run has committed last; `None` before the first.
+        began: when the sink began with the batch, on the monotonic clock.
+        entries: those that were written, by transaction; also of one whose commit seems to have failed.
     """
 
+    ledger: CommitLedger
+    batch: MicroBatch
     cluster: Cluster
     _: KW_ONLY
     policy: RetryPolicy
+    emit: Emitter
     lanes: int
+    advance_consumer: bool
     commits_sent: dict[str, str] = field(default_factory=dict)
     logged: Callable[[int], tuple[SourceRange, ...]] = nothing_logged
+    accepted: Collection[int] = ()
+    mode: str = ""
     before: LedgerEntry | None = None
+    began: float = field(default_factory=time.monotonic)
+    entries: dict[str, LedgerEntry] = field(default_factory=dict, init=False)
     _ahead: Ahead[Read] | None = field(default=None, init=False)
     _until: float = field(default=0.0, init=False)
+    _has_told: bool = field(default=False, init=False)
 
     @contextmanager
     def ahead(self) -> Iterator[Ahead[Read] | None]:
@@ -76,7 +99,7 @@ class BatchCommit(TransactionSteps):
         self._until = time.monotonic() + config.LEASE.total_seconds() / SHARE_AHEAD
         # The attempt meets a failure again, and handles it.
         with suppress(errors.TransientError):
-            self._ahead = self.cluster.begin_ahead(config.LEASE, self.lanes, self.read)
+            self._ahead = self.cluster.begin_ahead(config.LEASE, self.lanes, self._read)
         try:
             yield self._ahead
         finally:
@@ -153,8 +176,8 @@ class BatchCommit(TransactionSteps):
             expected = self._expected(part) if ahead else None
             if expected is not None:
                 # Beside the reads, which the commit waits for.
-                self.fill(transaction, expected, part, number)
-            read = ahead.read() if ahead else self.read(transaction)  # 5
+                self._fill(transaction, expected, part, number)
+            read = ahead.read() if ahead else self._read(transaction)  # 5
             if expected is not None:
                 self._require_expected(expected, read)
             entry, _ = read
@@ -164,9 +187,9 @@ class BatchCommit(TransactionSteps):
                 self.emit(Event.COMMIT_OUTCOME_RESOLVED, transaction=entry.transaction_id, own=own)
                 transaction.abort()
                 return entry.transaction_id
-            self.tell_left_out(read)
+            self._tell_left_out(read)
             if expected is None:
-                self.fill(transaction, read, part, number)  # 6 to 8
+                self._fill(transaction, read, part, number)  # 6 to 8
         except BaseException:
             if ahead is not None:
                 # The transaction must not end while it is read in.
@@ -176,8 +199,8 @@ class BatchCommit(TransactionSteps):
             self.emit(Event.TRANSACTION_ABORTED, attempt=number, transaction=transaction.id)
             raise
         self.commits_sent[transaction.id] = UNSEEN if part.inside else ""
-        consumers = [source.consumer for source, _ in read[1] if source.consumer]
-        written = [*(target.path for target in part.targets), self.ledger.path, *consumers]
+        moved = [source.consumer for source, _ in read[1] if source.consumer]
+        written = [*(target.path for target in part.targets), self.ledger.path, *moved]
         self._commit(transaction, number, written)  # 9
         return transaction.id
 
@@ -189,11 +212,18 @@ class BatchCommit(TransactionSteps):
         entry = self.before
         if entry is None or part.inside or self.batch.needs_its_rows:
             return None
-        expected = self.left_by(entry)
+        offsets: list[tuple[SourceRange, dict[int, int]]] = []
+        for source in self._moving():
+            known = {
+                one.partition: entry.offset(source.key, one.partition) for one in source.partitions
+            }
+            if None in known.values():
+                return None
+            offsets.append((source, {one: at.left for one, at in known.items() if at}))
         with suppress(errors.ExactlyOnceError):
-            if expected is not None and not self._is_done(entry, part):
-                self.moves(expected)
-                return expected
+            if not self._is_done(entry, part):
+                self._moves((entry, offsets))
+                return entry, offsets
         return None
 
     def _require_expected(self, expected: Read, read: Read) -> None:
@@ -205,6 +235,100 @@ class BatchCommit(TransactionSteps):
                 "The ledger entry or a consumer is not what this run has left",
                 ledger=self.ledger.path,
             )
+
+    def _read(self, transaction: Transaction) -> Read:
+        """Read the ledger entry and the consumers' offsets, as of the transaction's start."""
+        sources = self._moving()
+        reads: list[Call] = [partial(consumers.consumer_offsets, source=one) for one in sources]
+        entry, *offsets = transaction.side_by_side([self.ledger.read, *reads])
+        return entry, list(zip(sources, offsets, strict=True))
+
+    def _moves(self, read: Read) -> list[tuple[SourceRange, consumers.Moves]]:
+        """Plan how consumers move; raise `OffsetConflictError` if one is not where this query left it."""
+        entry, offsets = read
+        return [
+            (source, consumers.plan_moves(source, current, entry, self.batch, self.ledger.path))
+            for source, current in offsets
+        ]
+
+    def _fill(self, transaction: Transaction, read: Read, part: Part, number: int) -> None:
+        """Steps 6 to 8: write the rows, move the consumers and record the part, by what step 5 reads."""
+        planned = self._moves(read)
+        replaced = [_replace(transaction, target) for target in part.targets]
+        lanes = [(target, lane) for target in part.targets for lane in target.lanes if lane]
+        calls: list[Call] = [partial(_write, target=one, payloads=lane) for one, lane in lanes]  # 6
+        if part.is_last:
+            calls += [
+                partial(consumers.advance, source=one, moves=to) for one, to in planned if to
+            ]  # 7
+        entry = self._entry(transaction, read[0], part, number)
+        # Kept whatever comes: a commit that seems to have failed may be found in the ledger.
+        self.entries[transaction.id] = entry
+        calls.append(partial(self.ledger.record, entry=entry))  # 8
+        transaction.side_by_side(calls)
+        for target, deleted in zip(part.targets, replaced, strict=True):
+            if target.lanes or target.inside or deleted:
+                self.emit(
+                    Event.ROWS_WRITTEN,
+                    path=target.path,
+                    rows=target.row_count,
+                    replaced=deleted,
+                    sent_by=target.sent_by,
+                )
+        if part.is_last:
+            self.emit(Event.OFFSETS_ADVANCED, partitions=sum(len(one) for _, one in planned))
+        self.emit(Event.LEDGER_RECORDED, transaction=transaction.id)
+
+    def _moving(self) -> list[SourceRange]:
+        return [
+            source
+            for source in self.batch.sources
+            if self.advance_consumer and source.consumer is not None and source.moves
+        ]
+
+    def _entry(
+        self, transaction: Transaction, before: LedgerEntry | None, part: Part, number: int
+    ) -> LedgerEntry:
+        batch, seconds = self.batch, time.monotonic() - self.began
+        moved = part.is_last and self.advance_consumer
+        return LedgerEntry(
+            query_id=batch.query_id,
+            target=self.ledger.targets[0],
+            batch_id=batch.batch_id,
+            run_id=batch.run_id,
+            transaction_id=transaction.id,
+            offsets=consumers.offsets_of(batch, before, moved=moved),
+            part=part.number,
+            part_count=part.count,
+            part_digests=part.digests,
+            other_sources=batch.others,
+            mode=self.mode,
+            attempts=number,
+            started_at=_at(datetime.now(UTC) - timedelta(seconds=seconds)),
+            committed_at=_at(datetime.now(UTC)),
+            seconds=round(seconds, 3),
+            tallies=self.ledger.tallies(before, batch, part.written()),
+        )
+
+    def _tell_left_out(self, read: Read) -> None:
+        """Warn once of rows that Spark has given to batches which never came to the sink.
+
+        No error, because a function may leave out empty DataFrames. If it caught an error of its own, they
+        are lost.
+        """
+        entry, _ = read
+        if self._has_told or entry is None or entry.batch_id + 1 in self.accepted:
+            return
+        self._has_told = True
+        rows = sum(
+            max(0, part.start - known.end)
+            for source in self.batch.sources
+            for part in source.partitions
+            if (known := entry.offset(source.key, part.partition)) is not None
+        )
+        if rows:
+            first, last = entry.batch_id + 1, self.batch.batch_id - 1
+            self.emit(Event.BATCHES_LEFT_OUT, first=first, last=last, rows=rows)
 
     def _open(self, part: Part) -> tuple[Transaction, Ahead[Read] | None]:
         """Return a transaction, and what was read in it ahead; raise `TransactionLostError` if it ended."""
@@ -297,3 +421,25 @@ class BatchCommit(TransactionSteps):
             run_attempts(look, self.policy, self.emit)
         except errors.RetriesExhaustedError as error:
             raise unknown from error
+
+
+def _replace(transaction: Transaction, target: TargetRows) -> int:
+    """Delete the rows that a complete result does not have any more, and return how many.
+
+    Before the others are written: of what is done to one key in a transaction the last thing counts.
+    """
+    if target.complete is None:
+        return 0
+    surplus = target.complete.surplus(transaction)
+    transaction.write(target.path, surplus, target.wire)
+    return sum(payload.row_count for payload in surplus)
+
+
+def _write(transaction: Transaction, target: TargetRows, payloads: Sequence[Payload]) -> None:
+    transaction.write(
+        target.path, payloads, target.wire, update=target.update, aggregate=target.aggregate
+    )
+
+
+def _at(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds")

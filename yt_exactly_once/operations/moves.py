@@ -20,7 +20,7 @@ import pyarrow as pa
 from yt_exactly_once.codec.rows import decode
 from yt_exactly_once.codec.schema import TIMESTAMP_COLUMN
 from yt_exactly_once.commit.batch import PartitionRange, SourceRange
-from yt_exactly_once.commit.consumers import consumer_offsets, consumer_rows
+from yt_exactly_once.commit.consumers import advance, consumer_offsets
 from yt_exactly_once.commit.entry import PartitionOffset
 from yt_exactly_once.config import check_path
 from yt_exactly_once.errors import ConfigError, ConflictError, TableError
@@ -125,7 +125,6 @@ def move_consumer(connection: Connection, source: SourceRange, rows: Entries = (
 
     Move it in none, and raise `ConflictError`, if it is elsewhere or one of some entries has changed.
     """
-    assert source.consumer is not None
     with connection.transaction() as transaction:
         at = consumer_offsets(transaction, source)
         for partition, old, _ in source.partitions:
@@ -139,7 +138,7 @@ def move_consumer(connection: Connection, source: SourceRange, rows: Entries = (
         for row in rows:
             row.require_unchanged(transaction)
         places = {partition: new for partition, _, new in source.partitions}
-        transaction.insert(source.consumer, consumer_rows(source, places))
+        advance(transaction, source, places)
 
 
 def require_accepted(**counts: tuple[int, int]) -> None:

@@ -13,7 +13,7 @@ from yt_exactly_once.commit.cluster import Ahead
 from yt_exactly_once.commit.entry import LEDGER_MARK, LedgerEntry
 from yt_exactly_once.commit.judgement import Verdict, judge, require_one_sink, shares
 from yt_exactly_once.commit.notes import History, Note, lack_all_notes
-from yt_exactly_once.commit.steps import Read
+from yt_exactly_once.commit.transactional import Read
 from yt_exactly_once.errors import ConfigError, ExactlyOnceError, OffsetConflictError
 from yt_exactly_once.observability import Event
 from yt_exactly_once.retrying import run_attempts

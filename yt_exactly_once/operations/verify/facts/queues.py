@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from yt_exactly_once import errors
 from yt_exactly_once.commit.batch import SourceRange
-from yt_exactly_once.commit.consumers import consumer_rows
+from yt_exactly_once.commit.consumers import advance
 from yt_exactly_once.operations.verify.stage import EVERY_MODE, Differs, Facts, Part, Stage, expect
 from yt_exactly_once.ytsaurus.browsing import cluster_of
 from yt_exactly_once.ytsaurus.failures import translated
@@ -151,9 +151,7 @@ def _registration_lag(stage: Stage) -> str:
 
 def _move(transaction: TabletTransaction, queue: RemoteQueue, cluster: str, row: int) -> None:
     """Move the consumer in the first partition as the sink does."""
-    source = SourceRange(cluster, queue.path, queue.consumer, ())
-    assert queue.consumer is not None
-    transaction.insert(queue.consumer, consumer_rows(source, {0: row}))
+    advance(transaction, SourceRange(cluster, queue.path, queue.consumer, ()), {0: row})
 
 
 @fact(
