@@ -18,7 +18,6 @@ from yt_exactly_once.commit.entry import (
     PartitionOffset,
     RowDigest,
     Tally,
-    Written,
     require_known_ledger,
 )
 from yt_exactly_once.commit.judgement import Verdict, judge, require_one_sink, shares, supersedes
@@ -331,17 +330,17 @@ def test_entry_of_this_run_that_the_sink_did_not_write_is_of_another_sink():
 def test_tallies_count_the_parts_of_a_batch_and_every_batch():
     """Each target has its own; a batch in several parts is one batch; rejected rows are apart."""
     ledger = CommitLedger("//l", "query", ["//a", "//b"])
-    first = ledger.tallies(None, batch(0, (0, 5)), {"//a": Written(3, 2, 30)})
+    first = ledger.tallies(None, batch(0, (0, 5)), {"//a": Tally(3, rejected_rows=2, bytes=30)})
     assert first == {
         "//a": Tally(3, 3, 1, rejected_rows=2, total_rejected_rows=2, bytes=30, total_bytes=30),
         "//b": Tally(0, 0, 1),
     }
     before = replace(entry(batch(0, (0, 5))), tallies=first)
     assert before.batch_rows == before.source_rows == 5
-    assert ledger.tallies(before, batch(0, (0, 5)), {"//a": Written(2, 1, 8)})["//a"] == Tally(
-        5, 5, 1, rejected_rows=3, total_rejected_rows=3, bytes=38, total_bytes=38
-    )
-    assert ledger.tallies(before, batch(1, (5, 6)), {"//a": Written(2, 0, 9, TASKS)})[
+    assert ledger.tallies(before, batch(0, (0, 5)), {"//a": Tally(2, rejected_rows=1, bytes=8)})[
+        "//a"
+    ] == Tally(5, 5, 1, rejected_rows=3, total_rejected_rows=3, bytes=38, total_bytes=38)
+    assert ledger.tallies(before, batch(1, (5, 6)), {"//a": Tally(2, bytes=9, sent_by=TASKS)})[
         "//a"
     ] == Tally(
         2, 5, 2, rejected_rows=0, total_rejected_rows=2, bytes=9, total_bytes=39, sent_by=TASKS
@@ -365,12 +364,18 @@ def digest_after(*parts):
 @pytest.mark.parametrize(
     ("parts", "digest"),
     [
-        ([(0, Written(2, digest=MOST)), (1, Written(1, digest=3))], (3, 2, True)),
-        ([(0, Written(2, digest=5)), (0, Written(1, digest=3))], (8, 8, True)),
-        ([(0, Written(2, digest=5)), (0, None)], (5, 5, True)),
-        ([(0, Written(2, digest=5)), (1, Written(1)), (2, Written(1, digest=3))], (3, 3, False)),
-        ([(0, Written(2)), (1, Written(1, digest=3))], (3, 3, False)),
-        ([(0, Written(2, digest=5)), (1, Written(1, digest=3, replaces=True))], (3, 3, False)),
+        ([(0, Tally(2, digest=RowDigest(MOST))), (1, Tally(1, digest=RowDigest(3)))], (3, 2, True)),
+        ([(0, Tally(2, digest=RowDigest(5))), (0, Tally(1, digest=RowDigest(3)))], (8, 8, True)),
+        ([(0, Tally(2, digest=RowDigest(5))), (0, None)], (5, 5, True)),
+        (
+            [(0, Tally(2, digest=RowDigest(5))), (1, Tally(1)), (2, Tally(1, digest=RowDigest(3)))],
+            (3, 3, False),
+        ),
+        ([(0, Tally(2)), (1, Tally(1, digest=RowDigest(3)))], (3, 3, False)),
+        (
+            [(0, Tally(2, digest=RowDigest(5))), (1, Tally(1, digest=RowDigest(3, replaces=True)))],
+            (3, 3, False),
+        ),
     ],
     ids=["batches", "parts", "part-without-rows", "switched-off", "switched-on", "replacing"],
 )
@@ -382,7 +387,7 @@ def test_digests_add_up_and_say_whether_they_cover_every_batch(parts, digest):
 
 def test_digest_is_dropped_when_the_target_no_longer_keeps_it():
     """A total without some batches would be wrong."""
-    assert digest_after((0, Written(2, digest=5)), (1, Written(1))) is None
+    assert digest_after((0, Tally(2, digest=RowDigest(5))), (1, Tally(1))) is None
 
 
 def test_digest_of_another_version_of_the_hash_is_no_digest():

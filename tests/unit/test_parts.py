@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from yt_exactly_once.commit.cluster import Payload
-from yt_exactly_once.commit.entry import TASKS, Written
+from yt_exactly_once.commit.entry import TASKS, RowDigest, Tally
 from yt_exactly_once.commit.parts import TargetRows, digest_of, digest_of_rows, split, whole
 
 
@@ -40,7 +40,7 @@ def test_bytes_of_a_target_are_those_of_its_payloads():
 def test_bytes_that_tasks_have_sent_are_bytes_of_the_target():
     """The ledger says who sent them."""
     (part,) = whole([TargetRows("//t", (), "yson", 3, sent_bytes=7, sent_by=TASKS)])
-    assert part.written() == {"//t": Written(3, bytes=7, sent_by=TASKS)}
+    assert part.written() == {"//t": Tally(3, bytes=7, sent_by=TASKS)}
 
 
 def test_parts_tell_the_ledger_what_they_write_into_each_target():
@@ -48,15 +48,15 @@ def test_parts_tell_the_ledger_what_they_write_into_each_target():
     target = digested([7, 2**64 - 1, 5])
     dead = TargetRows("//dead", [[Payload(2, b"x")]], "yson", 2, rejected_by="//t")
     first, second, third = split([target, dead], 10)
-    assert first.written() == {"//t": Written(10, 2, 1, digest=7)}
-    assert second.written() == {"//t": Written(10, 0, 1, digest=2**64 - 1)}
-    assert third.written() == {"//t": Written(10, 0, 1, digest=5)}
+    assert first.written() == {"//t": Tally(10, rejected_rows=2, bytes=1, digest=RowDigest(7))}
+    assert second.written() == {"//t": Tally(10, bytes=1, digest=RowDigest(2**64 - 1))}
+    assert third.written() == {"//t": Tally(10, bytes=1, digest=RowDigest(5))}
     (alone,) = whole([target])
-    assert alone.written() == {"//t": Written(30, 0, 3, digest=11)}
+    assert alone.written() == {"//t": Tally(30, bytes=3, digest=RowDigest(11))}
     (both,) = whole([TargetRows("//u", (), "yson", 0, rejected_by="//t"), rows([[1]])])
-    assert both.written() == {"//t": Written(1, bytes=3)}
+    assert both.written() == {"//t": Tally(1, bytes=3)}
     (rejected,) = whole([dead])
-    assert rejected.written() == {"//t": Written(0, 2)}
+    assert rejected.written() == {"//t": Tally(rejected_rows=2)}
 
 
 def digested(digests):

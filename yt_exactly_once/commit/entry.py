@@ -75,9 +75,9 @@ class RowDigest:
     """
 
     batch: int
-    total: int
-    from_start: bool
-    replaces: bool
+    total: int = 0
+    from_start: bool = False
+    replaces: bool = False
 
     @classmethod
     def from_row(cls, row: Row) -> Self | None:
@@ -96,27 +96,6 @@ class RowDigest:
             "digest_from_start": self.from_start,
             "digest_replaces": self.replaces,
         }
-
-
-@dataclass(frozen=True)
-class Written:
-    """What one part of a batch writes into one target.
-
-    Attributes:
-        rows: written or deleted.
-        rejected: rows that the target cannot take.
-        bytes: of the encoded rows.
-        sent_by: `DRIVER` or `TASKS`.
-        digest: of the rows; `None` if none is kept.
-        replaces: see `RowDigest`.
-    """
-
-    rows: int = 0
-    rejected: int = 0
-    bytes: int = 0
-    sent_by: str = DRIVER
-    digest: int | None = None
-    replaces: bool = False
 
 
 @dataclass(frozen=True)
@@ -153,35 +132,34 @@ class Tally:
         values = {name: getattr(self, name) for name in _TALLY}
         return {**values, **(_NO_DIGEST if self.digest is None else self.digest.to_row())}
 
-    def after(self, written: Written, *, is_same: bool) -> Tally:
-        """Return the tally after one more part, of the batch that was counted last or of a later one."""
+    def after(self, part: Tally, *, is_same: bool) -> Tally:
+        """Return the tally after one more part, of the batch that was counted last or of a later one.
+
+        Args:
+            part: what the part writes, without any totals.
+        """
         last = self if is_same else Tally()
         return Tally(
-            rows=last.rows + written.rows,
-            total_rows=self.total_rows + written.rows,
+            rows=last.rows + part.rows,
+            total_rows=self.total_rows + part.rows,
             total_batches=self.total_batches + (not is_same),
-            rejected_rows=last.rejected_rows + written.rejected,
-            total_rejected_rows=self.total_rejected_rows + written.rejected,
-            bytes=last.bytes + written.bytes,
-            total_bytes=self.total_bytes + written.bytes,
-            sent_by=written.sent_by,
-            digest=self._digest_after(written, is_same=is_same),
+            rejected_rows=last.rejected_rows + part.rejected_rows,
+            total_rejected_rows=self.total_rejected_rows + part.rejected_rows,
+            bytes=last.bytes + part.bytes,
+            total_bytes=self.total_bytes + part.bytes,
+            sent_by=part.sent_by,
+            digest=self._digest_after(part, is_same=is_same),
         )
 
-    def _digest_after(self, written: Written, *, is_same: bool) -> RowDigest | None:
-        old = self.digest
-        if written.digest is None:
+    def _digest_after(self, part: Tally, *, is_same: bool) -> RowDigest | None:
+        old, new = self.digest, part.digest
+        if new is None:
             # A later part of a batch need not write into every target.
-            return old if is_same and not written.rows else None
-        if old is None or old.replaces != written.replaces:
-            new = written.digest
-            return RowDigest(new, new, not self.total_batches, written.replaces)
-        return RowDigest(
-            batch=combined(written.digest, old.batch if is_same else 0),
-            total=combined(old.total, written.digest),
-            from_start=old.from_start,
-            replaces=written.replaces,
-        )
+            return old if is_same and not part.rows else None
+        if old is None or old.replaces != new.replaces:
+            return replace(new, total=new.batch, from_start=not self.total_batches)
+        batch = combined(new.batch, old.batch if is_same else 0)
+        return replace(old, batch=batch, total=combined(old.total, new.batch))
 
 
 @dataclass(frozen=True)
@@ -319,13 +297,13 @@ class CommitLedger:
         transaction.insert(self.path, rows)
 
     def tallies(
-        self, before: LedgerEntry | None, batch: MicroBatch, written: Mapping[str, Written]
+        self, before: LedgerEntry | None, batch: MicroBatch, written: Mapping[str, Tally]
     ) -> dict[str, Tally]:
         """Return the tallies after one more part, by what it has written into each target."""
         is_same = before is not None and before.batch_id == batch.batch_id
-        old, nothing = before.tallies if before else {}, Written()
+        old, nothing = before.tallies if before else {}, Tally()
         return {
-            target: old.get(target, Tally()).after(written.get(target, nothing), is_same=is_same)
+            target: old.get(target, nothing).after(written.get(target, nothing), is_same=is_same)
             for target in self.targets
         }
 

@@ -16,7 +16,7 @@ from yt_exactly_once.codec.rows import Fragments
 from yt_exactly_once.codec.schema import WritePlan
 from yt_exactly_once.codec.yson_parts import joined
 from yt_exactly_once.commit.cluster import Payload, Transaction
-from yt_exactly_once.commit.entry import DRIVER, Written
+from yt_exactly_once.commit.entry import DRIVER, RowDigest, Tally
 from yt_exactly_once.errors import BatchTooLargeError
 
 ROWS_PER_DELETE = 50_000
@@ -126,19 +126,19 @@ class Part:
         """Whether the batch is complete with it."""
         return self.number == self.count
 
-    def written(self) -> dict[str, Written]:
+    def written(self) -> dict[str, Tally]:
         """Return what it writes into each target, for the ledger."""
         rejected = {one.rejected_by: one.row_count for one in self.targets if one.rejected_by}
-        found = {path: Written(rejected=count) for path, count in rejected.items()}
+        found = {path: Tally(rejected_rows=count) for path, count in rejected.items()}
         for target in self.targets:
             if not target.rejected_by:
-                found[target.path] = Written(
+                replaces, digest = target.complete is not None, target.digest
+                found[target.path] = Tally(
                     rows=target.row_count,
-                    rejected=rejected.get(target.path, 0),
+                    rejected_rows=rejected.get(target.path, 0),
                     bytes=target.byte_count,
                     sent_by=target.sent_by,
-                    digest=target.digest,
-                    replaces=target.complete is not None,
+                    digest=None if digest is None else RowDigest(digest, replaces=replaces),
                 )
         return found
 

@@ -22,7 +22,7 @@ from yt_exactly_once.codec.rejects import REJECT_ARROW, REJECT_SCHEMA, find_faul
 from yt_exactly_once.codec.row_hash import added, row_hashes
 from yt_exactly_once.codec.rows import WireFormat, encode, row_fragments
 from yt_exactly_once.commit.cluster import Payload
-from yt_exactly_once.commit.entry import LETTERS_PREFIX, LedgerEntry, Tally, Written
+from yt_exactly_once.commit.entry import LETTERS_PREFIX, LedgerEntry, RowDigest, Tally
 from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.errors import ConfigError, LedgerError, TableError
 from yt_exactly_once.operations.audit.ranges import RangeReader, placed
@@ -334,7 +334,7 @@ def _commit(
             tablets = pa.array([one.index % info.tablet_count for one in letters], pa.int64())
         body = encode(rows, columns, WireFormat.YSON, tablet_index=tablets)
         transaction.write(info.path, [Payload(len(letters), body)], WireFormat.YSON)
-        digest = added(0, row_hashes(rows, columns.columns)) if digests else None
+        digest = RowDigest(added(0, row_hashes(rows, columns.columns))) if digests else None
         entry = LedgerEntry(
             query_id=query_id,
             target=info.path,
@@ -348,7 +348,7 @@ def _commit(
             committed_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
             tallies={
                 info.path: (before.tally if before else Tally()).after(
-                    Written(rows=len(letters), bytes=len(body), digest=digest), is_same=False
+                    Tally(rows=len(letters), bytes=len(body), digest=digest), is_same=False
                 )
             },
         )
