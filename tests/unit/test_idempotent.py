@@ -39,7 +39,7 @@ def test_rows_are_inspected_as_far_as_their_numbers_need_it(monkeypatch, by_sour
     monkeypatch.setattr(frame_rows, "require_straight", lambda *_: done.append("straight"))
     monkeypatch.setattr(frame_rows, "arrow_batches", lambda job: done.append(job) or [])
     monkeypatch.setattr(RehearsalTask, "require_same_rows", lambda *_: done.append("same"))
-    options = SimpleNamespace(producer="//producer", retry=None, connections=1)
+    options = SimpleNamespace(mode="idempotent", producer="//producer", retry=None, connections=1)
     target = SimpleNamespace(
         plan=SimpleNamespace(names=("id",)), options=Target("//t"), is_sorted=False,
         placement=Placement(1), request_size=1,
@@ -82,9 +82,8 @@ def test_rows_with_one_key_are_refused_in_a_task_and_across_tasks(monkeypatch, t
     """In a chunk before it is sent; the driver compares the tasks before the commit."""
     sent = []
     monkeypatch.setattr(tasks_module, "insert_payload", lambda *given, **_: sent.append(given))
-    mode = Idempotent(
-        SimpleNamespace(producer="//producer", retry=RetryPolicy(), connections=1), None
-    )
+    options = {"producer": "//producer", "retry": RetryPolicy(), "connections": 1}
+    mode = Idempotent(SimpleNamespace(mode="idempotent", **options), None)
     target = prepared_target("//t", is_sorted=True)
     plan = mode.plan(TargetBatch(MicroBatch("query", 0, "run"), target, COLUMNS, {}))
 

@@ -46,8 +46,6 @@ class CountTask(RowTask):
 class Count(Mode):
     """A mode that only counts."""
 
-    traits = None
-
     def check(self):
         """See `Mode.check`."""
 

@@ -18,10 +18,9 @@ from yt_exactly_once.errors import (
     TableNotMountedError,
 )
 from yt_exactly_once.spark.sink import look_up
-from yt_exactly_once.spark.sink.modes.idempotent import Idempotent
+from yt_exactly_once.spark.sink.modes import MODES
 from yt_exactly_once.spark.sink.modes.push import RehearsalTask
 from yt_exactly_once.spark.sink.modes.sessions import POSITION_BITS, SESSION_VERSION, Numbering
-from yt_exactly_once.spark.sink.modes.transactional import Transactional
 from yt_exactly_once.ytsaurus import rows
 from yt_exactly_once.ytsaurus.rows import SessionState
 from yt_exactly_once.ytsaurus.tables import TableInfo
@@ -34,13 +33,15 @@ def pushed(batch=7, **more):
     return SessionState.of(5, {"run": "old", "batch": batch, "task": 0, "digest": "0a"} | more)
 
 
-def begun(sessions, *, columns=("id",), mode=Idempotent, is_sorted=False):
+def begun(sessions, *, columns=("id",), mode="idempotent", is_sorted=False):
     target = SimpleNamespace(is_sorted=is_sorted, path=TARGET, options=None)
     schema = SimpleNamespace(names=list(columns))
     delivery = SimpleNamespace(
         batch=BATCH,
         rows=SimpleNamespace(schema_for=lambda _: schema),
-        mode=mode(SimpleNamespace(producer="//producer", retry=RetryPolicy()), None),
+        mode=MODES[mode](
+            SimpleNamespace(mode=mode, producer="//producer", retry=RetryPolicy()), None
+        ),
         run=SimpleNamespace(targets=[target]),
         emit=None,
     )
@@ -63,9 +64,9 @@ def test_sessions_with_rows_of_the_batch_are_found_by_their_short_names():
 @pytest.mark.parametrize(
     ("name", "columns", "mode"),
     [
-        ("partition-0", ("id",), Transactional),
-        ("partition-0", SOURCE_COLUMNS, Idempotent),
-        ("source-a-0", ("id",), Idempotent),
+        ("partition-0", ("id",), "transactional"),
+        ("partition-0", SOURCE_COLUMNS, "idempotent"),
+        ("source-a-0", ("id",), "idempotent"),
     ],
 )
 def test_rows_that_would_be_written_again_are_refused(name, columns, mode):

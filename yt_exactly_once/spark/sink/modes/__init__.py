@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from yt_exactly_once.config import DeliveryMode
-from yt_exactly_once.spark.sink.modes.at_least_once import AtLeastOnce
 from yt_exactly_once.spark.sink.modes.idempotent import Idempotent
 from yt_exactly_once.spark.sink.modes.mode import Mode
+from yt_exactly_once.spark.sink.modes.tasks import AtLeastOnce
 from yt_exactly_once.spark.sink.modes.transactional import Transactional
 
 MODES: dict[str, type[Mode]] = {

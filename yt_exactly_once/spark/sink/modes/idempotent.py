@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.spark.sink.modes import tasks
 from yt_exactly_once.spark.sink.modes.mode import Plan, TargetBatch
@@ -28,10 +27,8 @@ if TYPE_CHECKING:
     from yt_exactly_once.spark.sink.targets import PreparedTarget
 
 
-class Idempotent(tasks.TaskMode):
+class Idempotent(tasks.AtLeastOnce):
     """Exactly once for stateless one-to-one flows, without a transaction over all tasks."""
-
-    traits = DeliveryMode.IDEMPOTENT.traits
 
     def prepare(self, batch: MicroBatch, targets: Sequence[PreparedTarget]) -> None:
         """See `Mode.prepare`; raise `ConfigError` if the query keeps state: a replay may give other rows."""

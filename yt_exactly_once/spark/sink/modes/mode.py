@@ -16,7 +16,7 @@ from pyspark import TaskContext
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS, SOURCE_QUEUE_COLUMN
 from yt_exactly_once.commit.cluster import OpenTransaction
 from yt_exactly_once.commit.parts import TargetRows
-from yt_exactly_once.config import ModeTraits, RetryPolicy
+from yt_exactly_once.config import DeliveryMode, RetryPolicy
 from yt_exactly_once.errors import RequestRefusedError
 from yt_exactly_once.spark.executors import require_version
 from yt_exactly_once.spark.sink.encode import chunks
@@ -150,16 +150,17 @@ class Mode(ABC):
 
     The sink does everything else: it looks the batch up before the rows are computed, and commits what
     `finish` returns together with the consumers and the ledger.
-    """
 
-    traits: ClassVar[ModeTraits]
-    """What others have to know of it. A batch that does not go through the driver is looked up in the ledger
-    before it is computed: its tasks make rows visible, and the check inside the transaction comes too late.
+    Attributes:
+        traits: what others have to know of it. A batch that does not go through the driver is looked up in
+            the ledger before it is computed: its tasks make rows visible, and the check inside the
+            transaction comes too late.
     """
 
     def __init__(self, options: SinkOptions, connection: Connection) -> None:
         self.options = options
         self.connection = connection
+        self.traits = DeliveryMode(options.mode).traits
 
     @property
     def obstacle(self) -> str:

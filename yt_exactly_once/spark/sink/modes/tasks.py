@@ -1,4 +1,4 @@
-"""What runs inside Spark tasks that insert, and what all modes whose tasks write have in common.
+"""At-least-once mode, and what runs inside Spark tasks that insert.
 
 A task may be retried, re-run or duplicated by Spark. `InsertTask` accepts that its rows may then be
 there twice (at-least-once), or relies on keys to overwrite them with themselves (idempotent).
@@ -24,7 +24,7 @@ from yt_exactly_once.errors import ConfigError, DuplicateKeyError, RepeatedTaskE
 from yt_exactly_once.observability import emitter
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.schema import spark_schema_of
-from yt_exactly_once.spark.sink.modes.mode import Mode, Plan, RowTask, TaskSettings
+from yt_exactly_once.spark.sink.modes.mode import Mode, Plan, RowTask, TargetBatch, TaskSettings
 from yt_exactly_once.ytsaurus.rows import insert_payload
 
 KEY_HASHES = np.dtype([("one", "<u8"), ("other", "<u8")])
@@ -99,8 +99,8 @@ class ChunkReport:
         return pa.RecordBatch.from_pylist([row], schema=_REPORT)
 
 
-class TaskMode(Mode):
-    """A mode whose tasks write: the driver learns how many rows there were."""
+class AtLeastOnce(Mode):
+    """Loses nothing, and may repeat rows. Tasks write them, and the driver learns how many there were."""
 
     def check(self) -> None:
         """See `Mode.check`: what needs a transaction over all rows is refused."""
@@ -124,11 +124,22 @@ class TaskMode(Mode):
                         remedy="Use mode='transactional'",
                         target=target.path,
                     )
+            if target.unique_keys and self.traits.may_repeat:
+                raise ConfigError(
+                    f"unique_keys is not possible in {mode}: nobody sees all rows of a batch",
+                    remedy="Use another mode",
+                    target=target.path,
+                )
         if len(options.targets) > 1:
             raise ConfigError(
                 f"Several targets cannot be written in {mode}",
                 remedy="Use mode='transactional', or one sink per target",
             )
+
+    def plan(self, given: TargetBatch) -> Plan:
+        """See `Mode.plan`."""
+        settings = self.settings(given, given.target.of_batch(given.batch))
+        return Plan(given, settings.names, InsertTask(settings, unique_keys=False))
 
     def finish(self, plan: Plan, arrived: Iterable[pa.RecordBatch]) -> list[TargetRows]:
         """See `Mode.finish`: what the tasks have written."""

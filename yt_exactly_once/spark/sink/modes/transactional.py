@@ -15,7 +15,6 @@ from yt_exactly_once.codec.rejects import Rejects
 from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.commit.entry import TASKS
 from yt_exactly_once.commit.parts import TargetRows, digest_of_rows
-from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.errors import AmbiguousOrderError, ConfigError, DuplicateKeyError
 from yt_exactly_once.spark.sink.encode import RowEncoder, encode_batches
 from yt_exactly_once.spark.sink.modes.mode import Mode, Plan, TargetBatch
@@ -24,8 +23,6 @@ from yt_exactly_once.spark.sink.modes.tasks import ChunkReport, JoinedInsertTask
 
 class Transactional(Mode):
     """Exactly once for any query; a batch becomes visible all at once."""
-
-    traits = DeliveryMode.TRANSACTIONAL.traits
 
     @property
     def obstacle(self) -> str:
