@@ -221,6 +221,27 @@ class NewerFormatError(ExactlyOnceError):
     """A newer version of this package wrote the ledger, a note or an offset. This version cannot read it."""
 
 
+def require_known_format(version: int, newest: int, what: str, **where: str | int | None) -> None:
+    """Raise `NewerFormatError` if something was stored in a later format than this version can read.
+
+    What outlives a version of this package carries the version of its format: ledger, notes, offsets. A
+    reader takes its own version and every earlier one. What a later one means is unknown, and a guess could
+    repeat rows or lose them.
+
+    Args:
+        newest: format that this version of the package writes.
+        what: was stored, for the message.
+        **where: see `ExactlyOnceError`.
+    """
+    if version > newest:
+        raise NewerFormatError(
+            f"{what} has format version {version}, and this version of the package knows {newest}",
+            remedy="A newer version has written it: run that version again. What a downgrade needs is in "
+            "how-to/change.md, section 'Upgrade and downgrade'",
+            **where,
+        )
+
+
 class LedgerError(ExactlyOnceError):
     """The ledger cannot be used: its schema is wrong, or an entry is unreadable."""
 

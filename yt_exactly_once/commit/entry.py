@@ -16,8 +16,7 @@ from typing import Any, Self
 from yt_exactly_once.codec.row_hash import HASH_VERSION, combined, spelled
 from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.commit.cluster import Reader, Row, Transaction
-from yt_exactly_once.commit.formats import require_known_format
-from yt_exactly_once.errors import LedgerDivergedError, LedgerError
+from yt_exactly_once.errors import LedgerDivergedError, LedgerError, require_known_format
 
 LEDGER_VERSION = 1
 """Format of the entries and of the table. Raise it when an earlier version would misread an entry."""

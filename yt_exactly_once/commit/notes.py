@@ -17,11 +17,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol, Self
 
-from yt_exactly_once import advice
+from yt_exactly_once import advice, errors
 from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.commit.entry import CommitLedger, LedgerEntry
-from yt_exactly_once.commit.formats import require_known_format
-from yt_exactly_once.errors import ConfigError, IncompleteBatchError, LedgerMissingError
 
 FOLDER = "yt_exactly_once"
 """Name of the folder in the checkpoint; Spark ignores what it does not know there."""
@@ -83,7 +81,9 @@ class Note:
         version, _, rest = name.partition("-")
         if version[:1] != "v" or not version[1:].isdecimal():
             return None
-        require_known_format(int(version[1:]), NOTES_VERSION, "A note in the checkpoint", note=name)
+        errors.require_known_format(
+            int(version[1:]), NOTES_VERSION, "A note in the checkpoint", note=name
+        )
         kind, *parts = rest.split("-", 4)
         if kind not in set(NoteKind) or len(parts) < 3 or not parts[2].isdigit():  # noqa: PLR2004 - target, ledger, batch
             return None
@@ -175,7 +175,7 @@ class History:
         for target in self.ledger.targets:
             noted = _used(self.notes, target, NoteKind.CLUSTER)
             if noted and cluster_id not in {note.object_id for note in noted}:
-                raise ConfigError(
+                raise errors.ConfigError(
                     "The proxy belongs to another cluster: the query has written to its own one since batch "
                     f"{max(note.batch for note in noted)}",
                     remedy=advice.OTHER_CLUSTER,
@@ -192,7 +192,7 @@ class History:
             )
             if set(missing) <= set(self.accepted):
                 continue
-            raise IncompleteBatchError(
+            raise errors.IncompleteBatchError(
                 f"The target lacks rows of batch {missing[0]}, but the query has continued after it"
                 if committed is None or committed < missing[0]
                 else f"The target lacks rows of batch {missing[0]}: a second call for it was refused",
@@ -220,7 +220,7 @@ class History:
                 since, number = first.get(self.ledger_id), self.batch.batch_id
                 if since is not None and set(range(since, number)) <= set(self.accepted):
                     continue
-                raise LedgerMissingError(
+                raise errors.LedgerMissingError(
                     "The ledger has no entry of this query, although the query has used it since batch "
                     f"{min(first.values())}",
                     remedy=f"Restore the ledger. {_LOST}",
@@ -230,7 +230,7 @@ class History:
                 continue
             # A sink with another target has used the checkpoint: this one may have been changed by mistake.
             if used or (self.may_be_written(is_unused) and (not is_unused or has_rows(target))):
-                raise LedgerMissingError(
+                raise errors.LedgerMissingError(
                     "The query has used another ledger for this target"
                     if used
                     else "The ledger has no entry of this query, although Spark's log has earlier batches "
@@ -253,7 +253,7 @@ class History:
             is_noted = len(others) < len(used)
             is_other = others and (max(others) > entry.batch_id or not is_noted)
             if is_other and self.may_be_written(False):
-                raise LedgerMissingError(
+                raise errors.LedgerMissingError(
                     f"The query has used another ledger table since batch {max(others)}. This one ends at "
                     f"batch {entry.batch_id}: it may be a copy that lacks this batch",
                     remedy="Put the original table back. If this is all there is, first make sure that the "

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from yt_exactly_once import advice
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
-from yt_exactly_once.commit.formats import require_known_format
-from yt_exactly_once.errors import ConfigError, ExactlyOnceError
+from yt_exactly_once.errors import ConfigError, ExactlyOnceError, require_known_format
 
 if TYPE_CHECKING:
     from yt_exactly_once.commit.notes import Notes

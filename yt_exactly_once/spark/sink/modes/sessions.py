@@ -19,8 +19,7 @@ from yt_exactly_once.codec.row_hash import numbered, row_hashes, seed_of
 from yt_exactly_once.codec.rows import row_fragments
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS, SOURCE_ROW_COLUMN, SOURCE_TABLET_COLUMN
 from yt_exactly_once.commit.entry import APPLICATION_PREFIX
-from yt_exactly_once.commit.formats import require_known_format
-from yt_exactly_once.errors import ConfigError, NotOneToOneError
+from yt_exactly_once.errors import ConfigError, NotOneToOneError, require_known_format
 from yt_exactly_once.ytsaurus.rows import session_prefix
 
 if TYPE_CHECKING:
