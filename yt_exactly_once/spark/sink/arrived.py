@@ -32,7 +32,7 @@ class TaskMessage(WriterCommitMessage):
 
     Attributes:
         partition: number of its Spark partition.
-        rows: its rows as an Arrow stream, where the commit is to write them.
+        rows: its rows, where the commit is to write them.
         reports: what it has written, see `ChunkReport`.
         sessions: those that had rows of the batch before, where the commit is to push the rest.
         skipped: whether it left its rows out, since the batch was found in the ledger.
@@ -40,28 +40,10 @@ class TaskMessage(WriterCommitMessage):
 
     run_id: str
     partition: int
-    rows: bytes = field(default=b"", repr=False)
+    rows: Sequence[pa.RecordBatch] = field(default=(), repr=False)
     reports: Sequence[pa.RecordBatch] = field(default=(), repr=False)
     sessions: dict[str, SessionState] = field(default_factory=dict)
     skipped: bool = False
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows."""
-        if self.rows:
-            yield from pa.ipc.open_stream(self.rows)
-
-
-def packed(batches: Iterable[pa.RecordBatch]) -> bytes:
-    """Return rows as an Arrow stream; nothing without any."""
-    sink, writer = pa.BufferOutputStream(), None
-    for batch in batches:
-        if batch.num_rows:
-            writer = writer or pa.ipc.new_stream(sink, batch.schema)
-            writer.write_batch(batch)
-    if writer is None:
-        return b""
-    writer.close()
-    return bytes(sink.getvalue())
 
 
 @dataclass(frozen=True)
@@ -78,7 +60,7 @@ class WriterTask:
             return TaskMessage(run_id, partition, skipped=True)
         plan = self.plan
         if plan.task is None or plan.rehearsal is not None:
-            content = packed(self._prepared(batches, partition, sends=True))
+            content = tuple(self._prepared(batches, partition, sends=True))
             return TaskMessage(run_id, partition, content, sessions=dict(plan.given.sessions))
         rows = self._prepared(batches, partition, sends=False)
         # Nothing told the run to the process that planned.
@@ -137,13 +119,13 @@ class TaskRows(Rows):
         """See `Rows.compute`; raise `NotOneToOneError` if these are other rows than were pushed before."""
         messages = sorted(self.messages or (), key=lambda message: message.partition)
         if plan.task is None:
-            return (rows for message in messages for rows in message.batches())
+            return (rows for message in messages for rows in message.rows)
         if plan.rehearsal is None:
             return (report for message in messages for report in message.reports)
 
         def run_here(task: RowTask) -> Iterator[pa.RecordBatch]:
             for message in messages:
-                rows = (batch.select(list(plan.names)) for batch in message.batches())
+                rows = (batch.select(list(plan.names)) for batch in message.rows)
                 yield from task.reported(rows, message.partition)
 
         plan.rehearsal.require_same_rows(run_here(plan.rehearsal))
