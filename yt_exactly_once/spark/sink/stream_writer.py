@@ -93,12 +93,9 @@ class StreamWriter(ArrowStreamWriter):
     """Writes one batch. Spark pickles it for the tasks, which need no more than their part."""
 
     def __init__(
-        self,
-        task: WriterTask | None,
-        sink: Callable[[], WriterSink] | None = None,
-        schema: StructType | None = None,
+        self, task: WriterTask | None, finish: Callable[[Sequence[Any], int], None] | None = None
     ) -> None:
-        self._task, self._sink, self._schema = task, sink, schema
+        self._task, self._finish = task, finish
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel to the executors."""
@@ -115,9 +112,8 @@ class StreamWriter(ArrowStreamWriter):
 
     def commit(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Make the batch visible exactly once; see `WriterSink.finish`."""
-        assert self._sink is not None, "a task does not commit"
-        assert self._schema is not None, "a task does not commit"
-        self._sink().finish(self._schema, messages, batchId)
+        assert self._finish is not None, "a task does not commit"
+        self._finish(messages, batchId)
 
     def abort(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Leave a failed batch to its replay: what its tasks have written is found or repeated there."""
@@ -141,7 +137,8 @@ def stream_writer(
     """
     given = tuple(sorted(options.items()))
     sink = partial(_sink_of, given, "complete" if complete else "append")
-    return StreamWriter(sink().plan(schema) if plans else None, sink, schema)
+    task = sink().plan(schema) if plans else None
+    return StreamWriter(task, lambda messages, number: sink().finish(schema, messages, number))
 
 
 def _require_planned(batch: MicroBatch, context: TaskContext) -> str:

@@ -34,12 +34,8 @@ class Transactional(Mode):
             "several targets": len(options.targets) > 1,
             "the backend rpc": not self.connection.shares_transactions,
         }
-        for target in options.targets:
-            needs |= {
-                "write='replace'": target.replaces,
-                "delete_marker": target.delete_marker is not None,
-                "unique_keys": target.unique_keys,
-            }
+        for name in ("write='replace'", "delete_marker", "unique_keys"):
+            needs[name] = any(target.changes[name] for target in options.targets)
         return next((name for name, is_given in needs.items() if is_given), "")
 
     def check(self) -> None:
