@@ -7,7 +7,6 @@ has it.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyspark
@@ -18,14 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-__all__ = [
-    "ArrowStreamWriter",
-    "ReadAllAvailable",
-    "ReadLimit",
-    "ReadMaxBytes",
-    "ReadMaxRows",
-    "SupportsTriggerAvailableNow",
-]
+__all__ = ["ArrowStreamWriter"]
 
 SPARK = tuple(int(number) for number in pyspark.__version__.split(".")[:2])
 """The installed version, major and minor."""
@@ -43,38 +35,6 @@ STATE_STORE_WRITER = (
 
 HAS_ADMISSION_CONTROL = SPARK >= (4, 2)
 """Whether Spark gives a source the start and the limit of a batch, and prepares it for AvailableNow."""
-
-if TYPE_CHECKING or HAS_ADMISSION_CONTROL:
-    from pyspark.sql.streaming.datasource import (
-        ReadAllAvailable,
-        ReadLimit,
-        ReadMaxBytes,
-        ReadMaxRows,
-        SupportsTriggerAvailableNow,
-    )
-else:
-
-    class SupportsTriggerAvailableNow:
-        """Spark asks no source here to prepare for AvailableNow."""
-
-    class ReadLimit:
-        """How much a batch may read."""
-
-    class ReadAllAvailable(ReadLimit):
-        """All there is."""
-
-    @dataclass
-    class ReadMaxRows(ReadLimit):
-        """So many rows."""
-
-        max_rows: int
-
-    @dataclass
-    class ReadMaxBytes(ReadLimit):
-        """So many bytes."""
-
-        max_bytes: int
-
 
 if TYPE_CHECKING or SPARK >= (4, 1):
     from pyspark.sql.datasource import DataSourceStreamArrowWriter as ArrowStreamWriter

@@ -63,8 +63,8 @@ _MOVES = 5
 """Attempts to advance a consumer that another client advances at the same time."""
 
 
-class PatientQueue:
-    """The queue of one query, opened where it is used first: for planning, following and telling the lag."""
+class BatchPlanner:
+    """The queue of one query, opened where it is used first, and the batches that a run plans of it."""
 
     def __init__(
         self, packed: PackedQueue, clock: Callable[[], float], sleep: Callable[[float], None]
@@ -72,6 +72,10 @@ class PatientQueue:
         self._packed = packed
         self.clock = clock
         self.sleep = sleep
+        self._target: list[int] | None = None
+        self._seen: QueueState | None = None
+        self._seen_at = self._next_weight = clock()
+        self._row_bytes: float | None = None
 
     @property
     def opened(self) -> OpenedQueue:
@@ -104,17 +108,6 @@ class PatientQueue:
         """Call the cluster again while it is away, for instance while a queue is resharded."""
         return run_attempts(lambda _number: call(), PATIENCE, self.emit, sleep=self.sleep)
 
-
-class BatchPlanner:
-    """Plans the batches of one run of a query."""
-
-    def __init__(self, queue: PatientQueue) -> None:
-        self._queue = queue
-        self._target: list[int] | None = None
-        self._seen: QueueState | None = None
-        self._seen_at = self._next_weight = queue.clock()
-        self._row_bytes: float | None = None
-
     @property
     def ends_here(self) -> bool:
         """Whether the run reads no further than to an end that is set."""
@@ -128,114 +121,96 @@ class BatchPlanner:
         self, here: Mapping[int, int], bounds: Sequence[PartitionBounds], *, limited: bool
     ) -> dict[int, int]:
         """Return where the next batch ends in each partition."""
-        return {
-            partition: self._end(partition, here.get(partition, 0), bound, limited=limited)
-            for partition, bound in enumerate(bounds)
-        }
+        options, ends = self.opened.options, {}
+        for partition, bound in enumerate(bounds):
+            position, end = here.get(partition, 0), bound.upper
+            if self._target is not None:
+                is_known = partition < len(self._target)
+                end = min(end, self._target[partition]) if is_known else position
+            # Limits count rows that exist: trimmed ones are stepped over within one batch.
+            first = max(position, bound.lower)
+            if limited and end > first:
+                if options.max_rows_per_partition is not None:
+                    end = min(end, first + options.max_rows_per_partition)
+                if options.max_bytes_per_partition is not None:
+                    weight_until = partial(self._weight_until, partition)
+                    end = end_within(weight_until, first, end, options.max_bytes_per_partition)
+            ends[partition] = max(end, position)
+        return ends
 
     def look(self) -> list[PartitionBounds]:
         """Return the bounds of the queue; raise `DataLossError` if another one has taken its place."""
         expected = (
-            self._queue.opened.info.tablet_count
-            if self._seen is None
-            else len(self._seen.partitions)
+            self.opened.info.tablet_count if self._seen is None else len(self._seen.partitions)
         )
-        state = self._queue.call(partial(self._queue.remote.state, expected))
-        if state.id != self._queue.opened.info.id:
+        state = self.call(partial(self.remote.state, expected))
+        if state.id != self.opened.info.id:
             remedy = (
                 BEGIN_AGAIN
-                if self._queue.opened.options.fail_on_data_loss
+                if self.opened.options.fail_on_data_loss
                 else "Load the queue again (spark.readStream ... load) and start the query; it then "
                 "begins at the first row of the new queue"
             )
-            raise recreated(self._queue.remote.path, self._queue.remote.consumer, remedy)
-        self._seen, self._seen_at = state, self._queue.clock()
+            raise recreated(self.remote.path, self.remote.consumer, remedy)
+        self._seen, self._seen_at = state, self.clock()
         return state.partitions
-
-    def _end(self, partition: int, position: int, bound: PartitionBounds, *, limited: bool) -> int:
-        """Return where the next batch ends in one partition."""
-        end = bound.upper
-        if self._target is not None:
-            end = min(end, self._target[partition]) if partition < len(self._target) else position
-        # Limits count rows that exist: trimmed ones are stepped over within one batch.
-        first = max(position, bound.lower)
-        if limited and end > first:
-            if self._queue.opened.options.max_rows_per_partition is not None:
-                end = min(end, first + self._queue.opened.options.max_rows_per_partition)
-            if self._queue.opened.options.max_bytes_per_partition is not None:
-                end = end_within(
-                    lambda row: self._weight_until(partition, row),
-                    first,
-                    end,
-                    self._queue.opened.options.max_bytes_per_partition,
-                )
-        return max(end, position)
 
     def shared(self, ranges: Sequence[PartitionRange]) -> tuple[tuple[int, ...], ...]:
         """Return which partitions share a task; none where it is not known how heavy their rows are."""
-        shared = shared_tasks(ranges, self._queue.opened.options.shared_task_rows)
-        if not shared:
+        most = self.opened.options.shared_task_rows
+        if not shared_tasks(ranges, most):
             return ()
-        row_bytes = self._look_at_weight(max(ranges, key=lambda wanted: wanted.end - wanted.start))
-        if row_bytes is None:
-            return ()
-        return shared_tasks(
-            ranges,
-            min(self._queue.opened.options.shared_task_rows, int(BYTES_PER_PULL / row_bytes)),
-        )
-
-    def _look_at_weight(self, sample: PartitionRange) -> float | None:
-        """Return how many bytes of a pull a row takes, on average; `None` if it is not known."""
-        if self._row_bytes is None or self._queue.clock() >= self._next_weight:
-            self._next_weight = self._queue.clock() + WEIGHT_INTERVAL
+        if self._row_bytes is None or self.clock() >= self._next_weight:
+            self._next_weight = self.clock() + WEIGHT_INTERVAL
+            sample = max(ranges, key=lambda wanted: wanted.end - wanted.start)
             # No retries: a batch does not depend on it.
             with suppress(ExactlyOnceError):
-                payload = self._queue.remote.pull(
+                payload = self.remote.pull(
                     sample.partition, sample.start, _SAMPLE_ROWS, _SAMPLE_BYTES
                 )
-                _, indexes, _ = self._queue.opened.rows.decode(payload)
+                _, indexes, _ = self.opened.rows.decode(payload)
                 self._row_bytes = len(payload) / len(indexes) if len(indexes) else None
-        return self._row_bytes
+        if self._row_bytes is None:
+            return ()
+        return shared_tasks(ranges, min(most, int(BYTES_PER_PULL / self._row_bytes)))
 
     def _weight_until(self, partition: int, row: int) -> int:
         """Return the cumulative weight stored in a row, waiting for a row that is late."""
 
         def weight() -> int:
-            found = self._queue.opened.rows.weight(
-                self._queue.remote.pull(partition, row, 1, BYTES_PER_PULL)
-            )
+            found = self.opened.rows.weight(self.remote.pull(partition, row, 1, BYTES_PER_PULL))
             if found is None:
                 raise ClusterUnavailableError(
                     f"Row {row} of partition {partition} is committed and not visible yet",
                     remedy="Check the health of the tablet",
-                    queue=self._queue.remote.path,
+                    queue=self.remote.path,
                 )
             return found
 
-        return self._queue.call(weight)
+        return self.call(weight)
 
     def require_unchanged(self) -> None:
         """Check, before a batch is read, that the queue still is what the query was defined over.
 
         Otherwise its columns have changed (`SchemaMismatchError`), or it is another one (`DataLossError`).
         """
-        if self._seen is None or self._queue.clock() >= self._seen_at + LOOK_INTERVAL:
+        if self._seen is None or self.clock() >= self._seen_at + LOOK_INTERVAL:
             self.look()
         assert self._seen is not None
-        if self._seen.schema != self._queue.opened.info.schema:
+        if self._seen.schema != self.opened.info.schema:
             raise SchemaMismatchError(
                 "The queue's schema changed under the running query: "
-                + _describe_change(self._queue.opened.info.schema, self._seen.schema),
+                + _describe_change(self.opened.info.schema, self._seen.schema),
                 remedy="Load the queue again (spark.readStream ... load) and start the query; the batch is "
                 "read with the new schema",
-                queue=self._queue.remote.path,
+                queue=self.remote.path,
             )
 
 
 class LagReport:
     """Tells how many rows, and how many seconds, a query is behind after each batch it plans."""
 
-    def __init__(self, queue: PatientQueue) -> None:
+    def __init__(self, queue: BatchPlanner) -> None:
         self._queue = queue
         self._bounds: Sequence[PartitionBounds] | None = None
         self._behind: list[int] = []
@@ -309,7 +284,7 @@ class LagReport:
 class ConsumerFollower:
     """Moves the consumer of one query to the batches that Spark has committed."""
 
-    def __init__(self, queue: PatientQueue) -> None:
+    def __init__(self, queue: BatchPlanner) -> None:
         self._queue = queue
         self._interval = CATCH_UP_INTERVAL
         self._next = queue.clock()

@@ -21,12 +21,7 @@ from yt_exactly_once.spark.query.offset_log import QueueOffset
 from yt_exactly_once.spark.source import offsets
 from yt_exactly_once.spark.source.options import StartingPoint
 from yt_exactly_once.spark.source.packed import PackedQueue
-from yt_exactly_once.spark.source.planning import (
-    BatchPlanner,
-    ConsumerFollower,
-    LagReport,
-    PatientQueue,
-)
+from yt_exactly_once.spark.source.planning import BatchPlanner, ConsumerFollower, LagReport
 from yt_exactly_once.spark.source.range import RangeReader
 from yt_exactly_once.spark.worker import keep_freed_memory, spare_modules
 
@@ -34,12 +29,18 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
     from pyspark.sql.types import StructType
 
+if TYPE_CHECKING or versions.HAS_ADMISSION_CONTROL:
+    from pyspark.sql.streaming import datasource as admission
+
+    _Admitted = admission.SupportsTriggerAvailableNow
+else:
+    _Admitted = object
 
 IDLE_INTERVAL = 0.1
 """Seconds between two looks at a queue that had nothing new; Spark itself asks every 10 ms."""
 
 
-class QueueStreamReader(DataSourceStreamReader, versions.SupportsTriggerAvailableNow):
+class QueueStreamReader(DataSourceStreamReader, _Admitted):
     """Reads one queue for one query.
 
     Args:
@@ -55,8 +56,7 @@ class QueueStreamReader(DataSourceStreamReader, versions.SupportsTriggerAvailabl
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._queue = PatientQueue(packed, clock, sleep)
-        self._planner = BatchPlanner(self._queue)
+        self._queue = BatchPlanner(packed, clock, sleep)
         self._follower = ConsumerFollower(self._queue)
         self._lag = LagReport(self._queue)
         self._initial: dict[str, Any] | None = None
@@ -71,7 +71,7 @@ class QueueStreamReader(DataSourceStreamReader, versions.SupportsTriggerAvailabl
         if self._initial is None:
             starting = self._queue.opened.options.starting_offsets
             committed = starting is StartingPoint.COMMITTED
-            bounds = self._planner.look()
+            bounds = self._queue.look()
             positions = offsets.first_positions(
                 starting,
                 bounds,
@@ -81,20 +81,20 @@ class QueueStreamReader(DataSourceStreamReader, versions.SupportsTriggerAvailabl
             self._initial = self._queue.offset(positions).to_json()
         return self._initial
 
-    def getDefaultReadLimit(self) -> versions.ReadLimit:  # noqa: N802 - Spark's name
+    def getDefaultReadLimit(self) -> admission.ReadLimit:  # noqa: N802 - Spark's name
         """Return the limit of a batch; ours hold per queue partition."""
         if self._queue.opened.options.max_rows_per_partition is not None:
-            return versions.ReadMaxRows(self._queue.opened.options.max_rows_per_partition)
+            return admission.ReadMaxRows(self._queue.opened.options.max_rows_per_partition)
         if self._queue.opened.options.max_bytes_per_partition is not None:
-            return versions.ReadMaxBytes(self._queue.opened.options.max_bytes_per_partition)
-        return versions.ReadAllAvailable()
+            return admission.ReadMaxBytes(self._queue.opened.options.max_bytes_per_partition)
+        return admission.ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Note where the queue ends now: this run reads no further."""
-        self._planner.set_end()
+        self._queue.set_end()
 
     def latestOffset(  # noqa: N802 - Spark's name
-        self, start: dict[str, Any], limit: versions.ReadLimit
+        self, start: dict[str, Any], limit: admission.ReadLimit
     ) -> dict[str, Any]:
         """Plan the end of the next batch; `start` itself when there is nothing new.
 
@@ -102,12 +102,12 @@ class QueueStreamReader(DataSourceStreamReader, versions.SupportsTriggerAvailabl
             ConfigError: the checkpoint belongs to another queue, consumer or cluster.
             DataLossError: rows from `start` on are gone, or the queue was recreated.
         """
-        return self._next_offset(start, limited=not isinstance(limit, versions.ReadAllAvailable))
+        return self._next_offset(start, limited=not isinstance(limit, admission.ReadAllAvailable))
 
     def _next_offset(self, start: dict[str, Any], *, limited: bool) -> dict[str, Any]:
         here = self._logged(start)
         self._wait_when_idle()
-        bounds = self._planner.look()
+        bounds = self._queue.look()
         is_recreated = here.queue_id != self._queue.opened.info.id
         if is_recreated:
             self._require_loss_is_allowed()
@@ -115,7 +115,7 @@ class QueueStreamReader(DataSourceStreamReader, versions.SupportsTriggerAvailabl
         offsets.check_reachable(
             here, bounds, fail_on_data_loss=self._queue.opened.options.fail_on_data_loss
         )
-        ends = self._planner.ends(here.partitions, bounds, limited=limited)
+        ends = self._queue.ends(here.partitions, bounds, limited=limited)
         if all(end == here.partitions.get(partition, 0) for partition, end in ends.items()):
             self._idle_since = self._queue.clock()
             self._lag.tell(here.partitions, bounds, ends)
@@ -123,7 +123,7 @@ class QueueStreamReader(DataSourceStreamReader, versions.SupportsTriggerAvailabl
                 # Spark reports a batch as committed with the next one, and the last of an AvailableNow run
                 # never. That it plans the next one from here says the same.
                 self._follower.note_committed(here)
-            self._follower.move_when_due(is_last=self._planner.ends_here, is_idle=True)
+            self._follower.move_when_due(is_last=self._queue.ends_here, is_idle=True)
             return start
         self._idle_since = None
         if is_recreated:
@@ -138,7 +138,7 @@ class QueueStreamReader(DataSourceStreamReader, versions.SupportsTriggerAvailabl
             self._follower.take_back(here.partitions)
         self._lag.tell(here.partitions, bounds, ends)
         planned = here.advanced(ends, self._queue.opened.info.id)
-        return replace(planned, shared=self._planner.shared(planned.ranges())).to_json()
+        return replace(planned, shared=self._queue.shared(planned.ranges())).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         """Return where the queue ended when it was last looked at, for the query's progress.
@@ -163,7 +163,7 @@ class QueueStreamReader(DataSourceStreamReader, versions.SupportsTriggerAvailabl
             # A batch that was planned before the queue was removed: nothing of it is left.
             self._require_loss_is_allowed()
             return []
-        self._planner.require_unchanged()
+        self._queue.require_unchanged()
         return [InputPartition(tuple(ranges)) for ranges in logged.tasks()]
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
@@ -188,7 +188,7 @@ class QueueStreamReader(DataSourceStreamReader, versions.SupportsTriggerAvailabl
         if offset.queue_id != self._queue.opened.info.id:
             return
         self._follower.note_committed(offset)
-        self._follower.move_when_due(is_last=self._planner.ends_here)
+        self._follower.move_when_due(is_last=self._queue.ends_here)
 
     def _logged(self, offset: dict[str, Any]) -> QueueOffset:
         logged = QueueOffset.from_json(offset)
@@ -200,7 +200,7 @@ class QueueStreamReader(DataSourceStreamReader, versions.SupportsTriggerAvailabl
         return replace(logged, queue=remote.path)
 
     def _wait_when_idle(self) -> None:
-        if self._idle_since is not None and not self._planner.ends_here:
+        if self._idle_since is not None and not self._queue.ends_here:
             left = self._idle_since + IDLE_INTERVAL - self._queue.clock()
             if left > 0:
                 self._queue.sleep(left)
