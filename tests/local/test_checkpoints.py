@@ -332,10 +332,9 @@ def test_process_without_a_jvm_reads_and_writes_the_same_files(
     location = store.url(f"{tmp}/q") if by_gateway else f"yt:///{tmp[2:]}/q"
     folder = open_storage(location, connection)
     assert folder.names("offsets") == []
-    assert not folder.exists("state")
     hadoop.create("offsets/0", "v1\ngröße".encode())
     assert folder.read("offsets/0") == "v1\ngröße"
-    assert folder.names("offsets") == ["0"]
+    assert (folder.names(""), folder.names("offsets")) == (["offsets"], ["0"])
     folder.write("notes/failed-0", b"first")
     folder.write("notes/failed-0", b"second")
     assert hadoop.open("notes/failed-0").body == b"second"

@@ -123,7 +123,7 @@ def gateway_at(location: str) -> Checkpoints:
     def locate(path: str) -> str:
         found = "/".join((base, *parse_path(path, _OPTION)))
         # Here an error has its name and remedy, and not deep inside Spark.
-        WebHdfsFolder(found, _IMPATIENT).exists("")
+        WebHdfsFolder(found, _IMPATIENT).names("offsets")
         return found
 
     return Checkpoints(parts.netloc, locate)

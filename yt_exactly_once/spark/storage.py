@@ -53,11 +53,8 @@ class Storage(Protocol):
     def read(self, name: str) -> str:
         """Return the text of a file; raise `FileNotFoundError` if there is none."""
 
-    def exists(self, name: str) -> bool:
-        """Return whether there is a file or folder."""
-
     def names(self, folder: str) -> list[str]:
-        """Return the names of the files in a folder; none without a folder."""
+        """Return the names of what is in a folder, of the checkpoint itself by `""`; none without a folder."""
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file, and its folder."""
@@ -75,11 +72,6 @@ class ArrowFolder:
         with self._files.open_input_stream(self._path(name)) as stream:
             content: bytes = stream.read()
         return content.decode()
-
-    def exists(self, name: str) -> bool:
-        """See `Storage.exists`."""
-        found = self._files.get_file_info(self._path(name))
-        return bool(found.type != fs.FileType.NotFound)
 
     def names(self, folder: str) -> list[str]:
         """See `Storage.names`."""
@@ -112,10 +104,6 @@ class CypressFolder:
         except TableNotFoundError as error:
             raise FileNotFoundError(name) from error
 
-    def exists(self, name: str) -> bool:
-        """See `Storage.exists`."""
-        return self._files.describe(self._parts(name)) is not None
-
     def names(self, folder: str) -> list[str]:
         """See `Storage.names`."""
         try:
@@ -129,7 +117,7 @@ class CypressFolder:
         self._files.write(parts, BytesIO(content), len(content), scratch=False, replace=True)
 
     def _parts(self, name: str) -> list[str]:
-        return [*self._root, *name.split("/")]
+        return [part for part in (*self._root, *name.split("/")) if part]
 
 
 class WebHdfsFolder:
@@ -159,14 +147,6 @@ class WebHdfsFolder:
     def read(self, name: str) -> str:
         """See `Storage.read`; raise `AccessError` for a wrong secret or path, and retry an absent gateway."""
         return self._ask("GET", name, "OPEN").decode()
-
-    def exists(self, name: str) -> bool:
-        """See `Storage.exists`; raises as `read` does."""
-        try:
-            self._ask("GET", name, "GETFILESTATUS")
-        except FileNotFoundError:
-            return False
-        return True
 
     def names(self, folder: str) -> list[str]:
         """See `Storage.names`; raises as `read` does."""

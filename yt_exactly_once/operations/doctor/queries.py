@@ -144,10 +144,11 @@ def examine_checkpoint(
     offsets, commits = _numbers(files, "offsets"), _numbers(files, "commits")
     # A batch job, such as the backfill in front of a stream, has no checkpoint.
     rows = [row for row in rows if not row.entry.application]
-    if not files.exists("metadata"):
+    try:
+        query = str(json.loads(files.read("metadata"))["id"])
+    except (FileNotFoundError, NotADirectoryError):
         yield _without_metadata(place, rows, is_used=bool(offsets or commits))
         return
-    query = str(json.loads(files.read("metadata"))["id"])
     entry = next((row for row in rows if row.entry.query_id == query), None)
     bad = list(_unusable(files, place, offsets, commits, entry))
     yield from bad

@@ -89,7 +89,7 @@ class CheckpointFiles(OffsetLog):
 
     def identify(self, place: Place) -> MicroBatch:
         """See `OffsetLog.identify`."""
-        stateful = self._files.exists("state")
+        stateful = "state" in self._files.names("")
         return identified(place, *self.texts(place.batch_id), stateful=stateful)
 
     def texts(self, number: int) -> tuple[list[str], list[str]]:
@@ -98,7 +98,7 @@ class CheckpointFiles(OffsetLog):
 
     def has_ended(self, place: Place) -> bool:
         """See `OffsetLog.has_ended`."""
-        return self._files.exists(f"commits/{place.batch_id}")
+        return str(place.batch_id) in self._files.names("commits")
 
     def is_new(self, number: int, is_unused: bool) -> bool:
         """See `OffsetLog.is_new`."""
