@@ -12,8 +12,8 @@ from yt_exactly_once.errors import ConfigError, DataLossError, NewerFormatError
 from yt_exactly_once.spark.query.offset_log import FORMAT, OFFSET_VERSION, QueueOffset
 from yt_exactly_once.spark.source.offsets import (
     check_reachable,
+    chosen_rows,
     end_within,
-    first_positions,
     shared_tasks,
 )
 from yt_exactly_once.spark.source.options import StartingPoint
@@ -147,27 +147,27 @@ def test_checkpoint_of_another_cluster_with_the_same_name_is_refused():
 )
 def test_every_kind_of_start_gives_a_row_for_every_partition(starting, expected):
     """The consumer stands at 5 in partition 0 and was never moved in partition 1."""
-    assert first_positions(starting, bounds((2, 9), (0, 4)), {0: 5}, queue=QUEUE) == expected
+    assert chosen_rows(starting, bounds((2, 9), (0, 4)), {0: 5}, queue=QUEUE) == expected
 
 
 @pytest.mark.parametrize(("stored", "first"), [({}, 7), ({0: 3}, 3)])
 def test_trimmed_partition_begins_where_the_consumer_is_if_that_has_claimed_it(stored, first):
     """So that the loss is found; rows that were trimmed before a consumer existed are not its loss."""
-    found = first_positions(StartingPoint.COMMITTED, bounds((7, 9)), stored, queue=QUEUE)
+    found = chosen_rows(StartingPoint.COMMITTED, bounds((7, 9)), stored, queue=QUEUE)
     assert found == {0: first}
 
 
 @pytest.mark.parametrize("starting", [{0: 1}, {0: 1, 1: 1, 2: 1}, {1: 0, 2: 0}])
 def test_explicit_start_must_name_every_partition(starting):
     """A forgotten partition would be read from a place nobody chose."""
-    with pytest.raises(ConfigError, match=r"queue has 2: \[0, 1\]"):
-        first_positions(starting, bounds((0, 5), (0, 5)), {}, queue=QUEUE)
+    with pytest.raises(ConfigError, match=r"queue end at \{0: 5, 1: 5\}"):
+        chosen_rows(starting, bounds((0, 5), (0, 5)), {}, queue=QUEUE)
 
 
 def test_explicit_start_beyond_the_end_is_refused():
     """Rows that do not exist yet would be left out for ever."""
-    with pytest.raises(ConfigError, match="row 6 of partition 1, which ends at 5"):
-        first_positions({0: 5, 1: 6}, bounds((0, 5), (0, 5)), {}, queue=QUEUE)
+    with pytest.raises(ConfigError, match=r"is \{0: 5, 1: 6\}, .* end at \{0: 5, 1: 5\}"):
+        chosen_rows({0: 5, 1: 6}, bounds((0, 5), (0, 5)), {}, queue=QUEUE)
 
 
 @pytest.mark.parametrize(("there", "fails"), [([(5, 5), (0, 3)], True), ([(7, 9)], False)])

@@ -54,7 +54,7 @@ class Storage(Protocol):
         """Return the text of a file; raise `FileNotFoundError` if there is none."""
 
     def names(self, folder: str) -> list[str]:
-        """Return the names of what is in a folder, of the checkpoint itself by `""`; none without a folder."""
+        """Return the names in a folder, or with `""` in the checkpoint itself; none without a folder."""
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file, and its folder."""

@@ -30,14 +30,15 @@ ENDING_OPTION = "ending_offsets"
 """Of batch reads: the first row of each queue partition that is not read."""
 
 
-def first_positions(
-    starting: StartingPoint | dict[int, int],
+def chosen_rows(
+    choice: StartingPoint | dict[int, int],
     bounds: Sequence[PartitionBounds],
     stored: Mapping[int, int],
     *,
     queue: str,
+    option: str = "starting_offsets",
 ) -> dict[int, int]:
-    """Return where a query without a checkpoint begins; raise `ConfigError` for partitions that do not fit.
+    """Return the row of each partition that an option chooses; raise `ConfigError` if a choice does not fit.
 
     A partition that the consumer has never moved in begins at the first row there is: the consumer
     never read the trimmed ones.
@@ -46,36 +47,22 @@ def first_positions(
         bounds: of every partition.
         stored: the consumer's offsets, without partitions it was never moved in.
     """
-    if isinstance(starting, dict):
-        return _explicit_positions(starting, bounds, queue)
-    if starting is StartingPoint.LATEST:
-        return {index: bound.upper for index, bound in enumerate(bounds)}
-    if starting is StartingPoint.EARLIEST:
+    ends = {index: bound.upper for index, bound in enumerate(bounds)}
+    if choice is StartingPoint.LATEST:
+        return ends
+    if choice is StartingPoint.EARLIEST:
         return {index: bound.lower for index, bound in enumerate(bounds)}
-    return {index: stored.get(index, bound.lower) for index, bound in enumerate(bounds)}
-
-
-def _explicit_positions(
-    starting: dict[int, int], bounds: Sequence[PartitionBounds], queue: str
-) -> dict[int, int]:
-    if set(starting) != set(range(len(bounds))):
+    if choice is StartingPoint.COMMITTED:
+        return {index: stored.get(index, bound.lower) for index, bound in enumerate(bounds)}
+    if choice.keys() != ends.keys() or any(row > ends[index] for index, row in choice.items()):
         raise ConfigError(
-            f"starting_offsets names the partitions {sorted(starting)}, the queue has "
-            f"{len(bounds)}: {list(range(len(bounds)))}",
-            remedy="Name every partition of the queue, and no other",
-            option="starting_offsets",
+            f"{option} is {choice}, and the partitions of the queue end at {ends}",
+            remedy="Name every partition of the queue, and no other, with a row that exists or the one after "
+            "the last; or use latest",
+            option=option,
             queue=queue,
         )
-    for partition, row in sorted(starting.items()):
-        if row > bounds[partition].upper:
-            raise ConfigError(
-                f"starting_offsets begins at row {row} of partition {partition}, which ends at "
-                f"{bounds[partition].upper}",
-                remedy="Give a row that exists, or use latest",
-                option="starting_offsets",
-                queue=queue,
-            )
-    return dict(sorted(starting.items()))
+    return dict(sorted(choice.items()))
 
 
 def check_reachable(

@@ -72,7 +72,7 @@ class QueueStreamReader(DataSourceStreamReader, _Admitted):
             starting = self._queue.opened.options.starting_offsets
             committed = starting is StartingPoint.COMMITTED
             bounds = self._queue.look()
-            positions = offsets.first_positions(
+            positions = offsets.chosen_rows(
                 starting,
                 bounds,
                 self._queue.stored(range(len(bounds))) if committed else {},

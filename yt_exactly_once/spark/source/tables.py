@@ -23,9 +23,9 @@ from yt_exactly_once.commit.batch import PartitionRange
 from yt_exactly_once.errors import ConfigError, RequestRefusedError, SchemaMismatchError
 from yt_exactly_once.observability import Emitter, emitter
 from yt_exactly_once.retrying import run_attempts
-from yt_exactly_once.spark.source.offsets import ENDING_OPTION, first_positions
+from yt_exactly_once.spark.source.offsets import ENDING_OPTION, chosen_rows
 from yt_exactly_once.spark.source.opening import OpenedQueue, OpenedTable
-from yt_exactly_once.spark.source.options import rows_by_partition
+from yt_exactly_once.spark.source.options import StartingPoint, rows_by_partition
 from yt_exactly_once.spark.source.range import PATIENCE, RangeReader
 from yt_exactly_once.spark.worker import keep_freed_memory, spare_modules
 from yt_exactly_once.ytsaurus.queues import PartitionBounds
@@ -114,12 +114,14 @@ class QueueReader(DataSourceReader):
         """Return one range of rows for each task; a queue partition with many rows has several."""
         queue, bounds = self._opened.queue, self._bounds()
         stored = queue.stored_offsets(self._opened.cluster.name, range(len(bounds)))
-        starts = first_positions(
+        starts = chosen_rows(
             self._opened.options.starting_offsets, bounds, stored, queue=queue.path
         )
+        ending = self._ends or StartingPoint.LATEST
+        ends = chosen_rows(ending, bounds, {}, queue=queue.path, option=ENDING_OPTION)
         return [
             InputPartition((PartitionRange(partition, start, min(start + ROWS_PER_TASK, end)),))
-            for partition, end in enumerate(self._ends_within(bounds))
+            for partition, end in ends.items()
             for start in range(starts[partition], end, ROWS_PER_TASK)
         ] or [InputPartition(())]
 
@@ -148,22 +150,6 @@ class QueueReader(DataSourceReader):
             if not (late and pauses):
                 return bounds
             time.sleep(pauses.pop(0))
-
-    def _ends_within(self, bounds: Sequence[PartitionBounds]) -> list[int]:
-        if self._ends is None:
-            return [bound.upper for bound in bounds]
-        ends = [self._ends.get(partition) for partition in range(len(bounds))]
-        if len(self._ends) != len(bounds) or any(
-            end is None or end > bound.upper for end, bound in zip(ends, bounds, strict=True)
-        ):
-            raise ConfigError(
-                f"{ENDING_OPTION} is {self._ends}, and the partitions of the queue end at "
-                f"{dict(enumerate(bound.upper for bound in bounds))}",
-                remedy="Name every partition, with a row that exists or the one after the last",
-                option=ENDING_OPTION,
-                queue=self._opened.queue.path,
-            )
-        return [end for end in ends if end is not None]
 
 
 class _TableReader(DataSourceReader):
