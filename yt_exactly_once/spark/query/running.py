@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -32,11 +33,6 @@ _SPARK_THREAD = re.compile(r"\[id = ([0-9a-f-]{36}), runId = ([0-9a-f-]{36})\]$"
 """End of the name of the thread that runs a query's batches (`StreamExecution.scala`)."""
 
 _ADAPTIVE = "AdaptiveSparkPlanExec"
-
-_LIST, _COMMA, _NO_OFFSET, _LIST_END = "Some([", ", ", "-", "])"
-"""How an `Option[OffsetSeq]` shows itself (`OffsetSeq.scala`)."""
-
-_JSON = json.JSONDecoder()
 
 
 class RunningQuery:
@@ -70,14 +66,20 @@ class RunningQuery:
         run = self._run_of(query_id, frame, run_id=named[2] if named else None)
         number = property_of(BATCH_ID_PROPERTY)
         running = batch_id if number is None else int(number)
-        problem = _wrong_batch(batch_id, running) or run.foreign(frame)
-        return run.place(running, problem, in_background=named is None)
+        problem = run.foreign(frame)
+        if batch_id != running:
+            problem = ConfigError(
+                f"The sink was called for batch {batch_id}, and Spark is running batch {running}",
+                remedy="Pass the batch id that the foreachBatch function received",
+                batch=running,
+            )
+        return Place(run.query_id, run.id, running, run, named is None, problem)
 
     def _run_of(self, query_id: str, frame: DataFrame, *, run_id: str | None) -> _Run:
         """Return the active run of a query; raise `ConfigError` if the caller's has ended."""
         run = self._runs.get(query_id)
         # Spark has one run of a query at a time: as long as this one is active, there is no other.
-        if run is None or (run.id != run_id if run_id else not run.is_active()):
+        if run is None or (run.id != run_id if run_id else not run.execution.isActive()):
             jvm: Any = frame.sparkSession._jvm  # noqa: SLF001
             active = _active(frame).get(jvm.java.util.UUID.fromString(query_id))
             if active is None or (run_id and str(active.runId().toString()) != run_id):
@@ -107,9 +109,8 @@ class RunningQuery:
             "the function waits for",
             query=run.query_id,
         )
-        return run.place(
-            int(execution.lastExecution().currentBatchId()), problem, in_background=True
-        )
+        running = int(execution.lastExecution().currentBatchId())
+        return Place(run.query_id, run.id, running, run, in_background=True, problem=problem)
 
 
 class _Run(OffsetLog):
@@ -121,7 +122,7 @@ class _Run(OffsetLog):
         self._jvm: Any = frame.sparkSession._jvm  # noqa: SLF001
         self._context = frame.sparkSession.sparkContext
         self._session = execution.sparkSessionForStream()
-        self._execution = execution
+        self.execution = execution
         self._log = execution.offsetLog()
         root = str(execution.resolvedCheckpointRoot())
         self.notes = HadoopNotes(self._jvm, self._session, root)
@@ -131,29 +132,19 @@ class _Run(OffsetLog):
     def stateful(self) -> bool:
         """Whether the query keeps state."""
         writer = self._jvm.java.lang.Class.forName(STATE_STORE_WRITER)
-        plan = self._execution.lastExecution().executedPlan()
+        plan = self.execution.lastExecution().executedPlan()
         return any(writer.isInstance(operator) for operator in _operators(plan))
 
     @cached_property
     def output_mode(self) -> str:
         """Of the query."""
-        return str(self._execution.outputMode()).lower()
-
-    def place(
-        self, running: int, problem: ExactlyOnceError | None, *, in_background: bool
-    ) -> Place:
-        """Return the place of a call."""
-        return Place(self.query_id, self.id, running, self, in_background, problem)
+        return str(self.execution.outputMode()).lower()
 
     def identify(self, place: Place) -> MicroBatch:
         """See `OffsetLog.identify`."""
         now, before = self.texts(place.batch_id)
         stateful, output_mode = self.stateful, self.output_mode
         return identified(place, now, before, stateful=stateful, output_mode=output_mode)
-
-    def is_active(self) -> bool:
-        """Return whether the run has not ended."""
-        return bool(self._execution.isActive())
 
     def foreign(self, frame: DataFrame) -> ExactlyOnceError | None:
         """Return an error when a DataFrame is one of another query."""
@@ -172,14 +163,14 @@ class _Run(OffsetLog):
         """See `OffsetLog.has_ended`; the thread of the query itself logs a batch after the call."""
         if not place.in_background:
             return False
-        return bool(self._execution.commitLog().get(place.batch_id).isDefined())
+        return bool(self.execution.commitLog().get(place.batch_id).isDefined())
 
     def is_new(self, number: int, is_unused: bool) -> bool:
         """See `OffsetLog.is_new`; Spark repeats only the first batch of a run."""
-        progress = self._execution.recentProgress()
+        progress = self.execution.recentProgress()
         if len(progress) > 0 and int(progress[0].batchId()) < number:
             return True
-        logged = self._execution.lastExecution().offsetSeqMetadata().batchTimestampMs
+        logged = self.execution.lastExecution().offsetSeqMetadata().batchTimestampMs
         return is_unused and int(logged()) >= int(self._context.startTime)
 
     def texts(self, number: int) -> tuple[list[str], list[str]]:
@@ -208,21 +199,13 @@ def _execution_in(session: Any, frame: DataFrame) -> Any:
     return next((one for one in queries if one.sparkSessionForStream().equals(session)), None)
 
 
-def _wrong_batch(given: int, running: int) -> ExactlyOnceError | None:
-    if given == running:
-        return None
-    return ConfigError(
-        f"The sink was called for batch {given}, and Spark is running batch {running}",
-        remedy="Pass the batch id that the foreachBatch function received",
-        batch=running,
-    )
-
-
 def _offsets(logged: Any) -> list[str]:
     """Return the JSON texts in an `Option[OffsetSeqBase]` of the JVM."""
-    texts = _listed(str(logged.toString()))
-    if texts is not None:
-        return texts
+    # One call shows any number of them: `Some([{...}, 17])`. A comma may be in a text of another kind.
+    with suppress(ValueError):
+        found = json.loads(str(logged.toString()).removeprefix("Some(").removesuffix(")"))
+        if isinstance(found, list) and all(isinstance(one, dict | int) for one in found):
+            return [json.dumps(one) for one in found]
     if not logged.isDefined():
         return []
     sequence = logged.get()
@@ -232,34 +215,6 @@ def _offsets(logged: Any) -> list[str]:
         offsets = sequence.offsets()
     options = [offsets.apply(index) for index in range(offsets.size())]
     return [str(option.get().json()) for option in options if option.isDefined()]
-
-
-def _listed(shown: str) -> list[str] | None:
-    """Return the offsets in `Option[OffsetSeq].toString`, which is one call for any number of sources.
-
-    It lists the same texts as the log. Where one of them is neither a JSON object nor a number, commas may
-    be anything: then nothing is returned.
-    """
-    if shown == "None":
-        return []
-    if not (shown.startswith(_LIST) and shown.endswith(_LIST_END)):
-        return None
-    shown, texts, place = shown[len(_LIST) : -len(_LIST_END)], [], 0
-    while place < len(shown):
-        if shown.startswith(_NO_OFFSET, place):
-            end = place + len(_NO_OFFSET)
-        else:
-            try:
-                offset, end = _JSON.raw_decode(shown, place)
-            except json.JSONDecodeError:
-                return None
-            if not isinstance(offset, dict | int):
-                return None
-            texts.append(shown[place:end])
-        if end < len(shown) and not shown.startswith(_COMMA, end):
-            return None
-        place = end + len(_COMMA)
-    return texts
 
 
 def _operators(plan: Any) -> Iterator[Any]:
