@@ -102,12 +102,10 @@ class CheckpointFiles(OffsetLog):
 
     def is_new(self, number: int, is_unused: bool) -> bool:
         """See `OffsetLog.is_new`."""
-        return is_unused and self._logged(number) >= self._since
-
-    def _logged(self, batch_id: int) -> float:
-        """Return when Spark has logged a batch, in milliseconds; 0 where it does not say so."""
-        _, metadata, *_ = self._files.read(f"offsets/{batch_id}").splitlines()
-        return float(json.loads(metadata).get("batchTimestampMs", 0))
+        if not is_unused:
+            return False
+        _, metadata, *_ = self._files.read(f"offsets/{number}").splitlines()
+        return float(json.loads(metadata).get("batchTimestampMs", 0)) >= self._since
 
     def _read(self, batch_id: int) -> list[str]:
         version, *lines = self._files.read(f"offsets/{batch_id}").splitlines()

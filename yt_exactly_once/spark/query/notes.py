@@ -110,18 +110,14 @@ def _typed(action: str) -> Iterator[None]:
     except ExactlyOnceError:
         raise
     except Exception as error:
+        # Without the stack of the JVM.
+        cause = getattr(error, "java_exception", None)
+        lines = str(error if cause is None else cause.toString()).splitlines()
         raise CheckpointError(
-            f"Could not {action}: {_first_line(error)}",
+            f"Could not {action}: {type(error).__name__}: {lines[0] if lines else ''}",
             remedy="Make the checkpoint writable for the driver, and start the query again. Nothing is lost: "
             "Spark replays the batch",
         ) from error
-
-
-def _first_line(error: Exception) -> str:
-    """Return what an error says, without the stack of the JVM."""
-    cause = getattr(error, "java_exception", None)
-    lines = str(error if cause is None else cause.toString()).splitlines()
-    return f"{type(error).__name__}: {lines[0] if lines else ''}"
 
 
 def _notes(names: Iterable[str]) -> tuple[Note, ...]:

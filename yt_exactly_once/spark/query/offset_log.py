@@ -244,31 +244,27 @@ def source_ranges(now: Sequence[str], before: Sequence[str]) -> tuple[SourceRang
         now: offsets of the batch, one JSON text per source.
         before: offsets of the batch before; empty for the first batch.
     """
-    starts = {offset.key: offset for offset in _queue_offsets(before)}
+    # Spark logs no offset before the first one of a queue; ours carries where its batch began.
+    starts = {offset.key: offset.partitions for offset in _queue_offsets(before)}
     ends = _queue_offsets(now)
     if len({end.key for end in ends}) < len(ends):
         raise ConfigError(
             "The query reads one queue twice with the same consumer",
             remedy="Load the queue once for each use, each time with a consumer of its own",
         )
-    ranges = []
-    for end in ends:
-        start = starts.get(end.key)
-        # Spark logs no offset before the first one of a queue; ours carries where its batch began.
-        first = end.start if start is None else start.partitions
-        ranges.append(
-            SourceRange(
-                cluster=end.cluster,
-                queue=end.queue,
-                consumer=end.consumer,
-                partitions=tuple(
-                    PartitionRange(index, first.get(index, 0), offset)
-                    for index, offset in sorted(end.partitions.items())
-                ),
-                queue_id=end.queue_id,
-            )
+    return tuple(
+        SourceRange(
+            cluster=end.cluster,
+            queue=end.queue,
+            consumer=end.consumer,
+            partitions=tuple(
+                PartitionRange(index, starts.get(end.key, end.start).get(index, 0), offset)
+                for index, offset in sorted(end.partitions.items())
+            ),
+            queue_id=end.queue_id,
         )
-    return tuple(ranges)
+        for end in ends
+    )
 
 
 def digest_of_others(now: Sequence[str], before: Sequence[str]) -> str:

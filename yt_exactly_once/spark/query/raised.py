@@ -47,7 +47,7 @@ def surfaced(error: ExactlyOnceError) -> ExactlyOnceError:
     Its frames inside the package go. Its cause becomes the same error without any frames: whatever prints the
     chain then begins with the message. What the client raised is kept as `remote`.
     """
-    first = _copy(error)
+    first = type(error)(error.what, remedy=error.remedy, **error.where)
     first.remote = error.remote = _remote(error)
     error.__cause__ = first
     return error.with_traceback(None)
@@ -82,10 +82,6 @@ def exactly_once_error(exception: BaseException) -> ExactlyOnceError | None:
     return _read(text)
 
 
-def _copy(error: ExactlyOnceError) -> ExactlyOnceError:
-    return type(error)(error.what, remedy=error.remedy, **error.where)
-
-
 def _remote(error: ExactlyOnceError) -> BaseException | None:
     if error.remote is not None:
         return error.remote
@@ -99,9 +95,7 @@ def _read(text: str) -> ExactlyOnceError | None:
     for found in _NAMED.finditer(text):
         kind = getattr(errors, found[1], None)
         if isinstance(kind, type) and issubclass(kind, ExactlyOnceError):
-            rest = text[found.end() :]
-            end = _ENDS.search(rest)
-            return _parsed(kind, (rest[: end.start()] if end else rest).strip())
+            return _parsed(kind, _ENDS.split(text[found.end() :], maxsplit=1)[0].strip())
     return None
 
 
@@ -109,11 +103,7 @@ def _parsed(kind: type[ExactlyOnceError], message: str) -> ExactlyOnceError:
     found = _PARTS.fullmatch(message)
     if found is None:
         return kind(message.removesuffix("."))
-    where: dict[str, Any] = {}
-    for pair in _BETWEEN.split(found["where"]):
-        name, _, value = pair.partition("=")
-        where[name] = value
-    # These are names of the constructor's own arguments.
-    where.pop("what", None)
-    where.pop("remedy", None)
+    pairs = [pair.partition("=") for pair in _BETWEEN.split(found["where"])]
+    # The constructor has arguments of its own with these names.
+    where: Any = {name: value for name, _, value in pairs if name not in {"what", "remedy"}}
     return kind(found["what"], remedy=found["remedy"] or "", **where)

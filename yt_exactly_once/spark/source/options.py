@@ -62,13 +62,13 @@ def rows_by_partition(name: str, text: str, remedy: str) -> dict[int, int]:
     if not isinstance(pairs, dict):
         raise refusal("")
     rows = {int(key): row for key, row in pairs.items() if key.isascii() and key.isdigit()}
-    if not rows or len(rows) != len(pairs) or not all(map(_is_row_index, rows.values())):
+    if (
+        not rows
+        or len(rows) != len(pairs)
+        or not all(type(row) is int and row >= 0 for row in rows.values())
+    ):
         raise refusal("")
     return rows
-
-
-def _is_row_index(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _read_start(name: str, text: str) -> StartingPoint | dict[int, int]:
