@@ -10,23 +10,15 @@ from typing import TYPE_CHECKING, Any
 from opentelemetry.trace import StatusCode, set_span_in_context
 
 from yt_exactly_once.observability import Event
+from yt_exactly_once.telemetry.metrics import FIELDS, OF_SINK
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer
 
-_FIELDS = (
-    "query",
-    "target",
-    "mode",
-    "batch",
-    "rows",
-    "bytes",
-    "attempts",
-    "attempt",
-    "transaction",
-    "wait",
-)
-_ATTRIBUTES = {**{name: f"yt.{name}" for name in _FIELDS}, "reason": "error.type"}
+_ATTRIBUTES = {FIELDS[label]: label for label in (*OF_SINK, "error.type")} | {
+    name: f"yt.{name}"
+    for name in ("batch", "rows", "bytes", "attempts", "attempt", "transaction", "wait")
+}
 _NANOSECONDS = 1_000_000_000
 
 
