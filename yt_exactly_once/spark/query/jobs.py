@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.errors import ConfigError
 
@@ -73,22 +73,16 @@ def described(frame: Any, batch: MicroBatch, step: str) -> Iterator[None]:
         context.setLocalProperty(_DESCRIPTION, before)
 
 
-class Lineage(NamedTuple):
-    """The classes of the RDDs that an RDD is computed from, by id, and whether there is a shuffle."""
+def has_shuffle(lineage: str) -> bool:
+    """Return whether there is a shuffle in what `RDD.toDebugString` has returned."""
+    return _SHUFFLE.search(lineage) is not None
 
-    shuffles: bool
-    rdds: dict[int, str]
 
-    @classmethod
-    def parse(cls, text: str) -> Lineage:
-        """Read what `RDD.toDebugString` returns."""
-        rdds = {int(number): name for name, number in _RDD.findall(text)}
-        return cls(_SHUFFLE.search(text) is not None, rdds)
-
-    def strangers(self, batch: Lineage) -> list[str]:
-        """Return the classes of RDDs with rows that may not come from a batch."""
-        own = {name for number, name in self.rdds.items() if number not in batch.rdds}
-        return sorted(own - _SEEN_THROUGH)
+def strangers(lineage: str, batch: str) -> list[str]:
+    """Return the classes of RDDs with rows that may not come from a batch; both are lineages."""
+    known = {number for _, number in _RDD.findall(batch)}
+    own = {name for name, number in _RDD.findall(lineage) if number not in known}
+    return sorted(own - _SEEN_THROUGH)
 
 
 def require_straight(job: DataFrame, batch: MicroBatch) -> None:
@@ -102,13 +96,13 @@ def require_straight(job: DataFrame, batch: MicroBatch) -> None:
     state = job._jdf.sparkSession().sharedState()  # noqa: SLF001 - no other way to the plan
     query_id = jvm.java.util.UUID.fromString(batch.query_id)
     running = state.activeStreamingQueries().get(query_id).lastExecution().toRdd()
-    own = Lineage.parse(running.toDebugString())
-    whole = Lineage.parse(job._jdf.queryExecution().toRdd().toDebugString())  # noqa: SLF001
-    if own.shuffles or whole.shuffles:
+    own = running.toDebugString()
+    whole = job._jdf.queryExecution().toRdd().toDebugString()  # noqa: SLF001
+    if has_shuffle(own) or has_shuffle(whole):
         raise _refused("this query has a shuffle", batch)
-    strangers = whole.strangers(own)
-    if strangers:
-        raise _refused(f"rows do not come straight from the batch ({', '.join(strangers)})", batch)
+    found = strangers(whole, own)
+    if found:
+        raise _refused(f"rows do not come straight from the batch ({', '.join(found)})", batch)
 
 
 def require_one_stage(job: DataFrame, batch: MicroBatch) -> int:
@@ -125,7 +119,7 @@ def require_one_stage(job: DataFrame, batch: MicroBatch) -> int:
     shown = execution.executedPlan().toString()
     text = "" if any(name in shown for name in _EXCHANGES) else execution.toRdd().toDebugString()
     tasks = _TASKS.match(text)
-    if tasks is None or Lineage.parse(text).shuffles:
+    if tasks is None or has_shuffle(text):
         raise _stays("this DataFrame has a shuffle: Spark may run a task twice", batch)
     if any(name in shown for name in _IN_ORDER):
         raise _stays("they have rows that the driver had, in one order", batch)
