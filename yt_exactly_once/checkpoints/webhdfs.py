@@ -26,9 +26,6 @@ PREFIX = "/webhdfs/v1"
 _REPLACEMENT_SECONDS = 60.0
 """How long after its look at a scratch file a client may replace the final one."""
 
-_LOOKS = ("GETFILESTATUS", "GETFILELINKSTATUS")
-"""Operations whose request to Cypress shows a link as itself."""
-
 _NO_LINK_SECONDS = 10.0
 
 _BLOCK_SIZE = 128 * 1024 * 1024
@@ -205,9 +202,9 @@ class WebHdfs:
         self._operations: dict[tuple[str, str], Callable[[Request, Parts], Answer]] = {
             ("GET", "OPEN"): self._open,
             ("GET", "GETFILESTATUS"): self._status,
-            ("GET", "GETFILELINKSTATUS"): self._link_status,
+            ("GET", "GETFILELINKSTATUS"): self._status,
             ("GET", "LISTSTATUS"): self._list,
-            ("GET", "LISTSTATUS_BATCH"): self._list_batch,
+            ("GET", "LISTSTATUS_BATCH"): self._list,
             ("PUT", "CREATE"): self._create,
             ("PUT", "MKDIRS"): self._make_folder,
             ("PUT", "RENAME"): self._rename,
@@ -226,9 +223,10 @@ class WebHdfs:
         operation = request.operation
         try:
             parts = self._places.locate(request.path)
-            if operation not in _LOOKS:
-                self._links.refuse(parts, self._places.root_of(parts) or ())
             run = self._operations.get((request.method, operation))
+            # What tells the status sees a link by itself.
+            if run != self._status:
+                self._links.refuse(parts, self._places.root_of(parts) or ())
             if run is None:
                 raise errors.RequestRefusedError(
                     f"The checkpoint gateway has no operation {operation or '(none)'}",
@@ -261,24 +259,15 @@ class WebHdfs:
             yield piece
             done += len(piece)
 
-    def _status(self, _request: Request, parts: Parts) -> Answer:
+    def _status(self, request: Request, parts: Parts) -> Answer:
+        if request.operation == "GETFILELINKSTATUS":
+            self._replacements.looked_at(parts)
         found = self._links.describe(parts, self._places.root_of(parts) or ())
         if found is None:
             raise _missing(parts)
         return Answer.of({"FileStatus": _file_status(found)})
 
-    def _link_status(self, request: Request, parts: Parts) -> Answer:
-        self._replacements.looked_at(parts)
-        return self._status(request, parts)
-
-    def _list(self, _request: Request, parts: Parts) -> Answer:
-        return Answer.of({"FileStatuses": self._statuses(parts)})
-
-    def _list_batch(self, _request: Request, parts: Parts) -> Answer:
-        listing = {"FileStatuses": self._statuses(parts)}
-        return Answer.of({"DirectoryListing": {"partialListing": listing, "remainingEntries": 0}})
-
-    def _statuses(self, parts: Parts) -> dict[str, Any]:
+    def _list(self, request: Request, parts: Parts) -> Answer:
         try:
             children = self._files.children(parts)
         except errors.RequestRefusedError:
@@ -287,7 +276,10 @@ class WebHdfs:
             if found is None or found.is_folder:
                 raise
             children = [found]
-        return {"FileStatus": [_file_status(child) for child in children]}
+        listing = {"FileStatuses": {"FileStatus": [_file_status(child) for child in children]}}
+        if request.operation == "LISTSTATUS":
+            return Answer.of(listing)
+        return Answer.of({"DirectoryListing": {"partialListing": listing, "remainingEntries": 0}})
 
     def _create(self, request: Request, parts: Parts) -> Answer:
         if not request.takes_body:
