@@ -5,6 +5,7 @@ import subprocess
 import sys
 import weakref
 from types import ModuleType
+from unittest.mock import Mock
 
 import pytest
 
@@ -15,7 +16,7 @@ from yt_exactly_once.spark.sink.modes import mode
 from yt_exactly_once.spark.sink.modes.push import PushTask
 from yt_exactly_once.spark.sink.modes.tasks import InsertTask
 from yt_exactly_once.spark.sink.stream_writer import StreamWriter
-from yt_exactly_once.spark.source import reader
+from yt_exactly_once.spark.source import range as source_range
 from yt_exactly_once.spark.source.reader import QueueStreamReader
 from yt_exactly_once.spark.worker import spare_modules
 
@@ -68,7 +69,7 @@ class CalledError(Exception):
         (mode, lambda: next(InsertTask(None, unique_keys=False)([]))),
         (mode, lambda: next(PushTask(None, None, "")([]))),
         (stream_writer, lambda: StreamWriter(None).write(iter(()))),
-        (reader, lambda: QueueStreamReader.read(None, None)),
+        (source_range, lambda: QueueStreamReader.read(Mock(), None)),
     ],
     ids=["insert", "push", "format", "read"],
 )

@@ -62,7 +62,7 @@ def side_by_side(calls: Sequence[Callable[[], T]], most: int) -> list[T]:
     """
     if min(len(calls), most) == 1:
         return [call() for call in calls]
-    futures: list[Future[T]] = [_threads(most).submit(call) for call in calls]
+    futures: list[Future[T]] = [threads(most).submit(call) for call in calls]
     wait(futures, return_when=FIRST_EXCEPTION)
     made = [future for future in futures if not future.cancel()]
     wait(made)
@@ -72,5 +72,6 @@ def side_by_side(calls: Sequence[Callable[[], T]], most: int) -> list[T]:
 
 
 @cache
-def _threads(count: int) -> ThreadPoolExecutor:
+def threads(count: int) -> ThreadPoolExecutor:
+    """Return threads of this process; each keeps its connection from task to task."""
     return ThreadPoolExecutor(count, thread_name_prefix="yt-task")

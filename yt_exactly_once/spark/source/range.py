@@ -11,25 +11,28 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import cache, partial
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 from yt_exactly_once.commit.batch import PartitionRange
 from yt_exactly_once.config import RetryPolicy
 from yt_exactly_once.errors import ClusterUnavailableError, DataLossError, ExactlyOnceError
-from yt_exactly_once.observability import Emitter, Event
+from yt_exactly_once.observability import Emitter, Event, emitter
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.source.offsets import BEGIN_AGAIN, trimmed_rows
+from yt_exactly_once.spark.worker import keep_freed_memory, spare_modules, threads
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor, Future
+
     from pyarrow import RecordBatch
 
+    from yt_exactly_once.spark.source.opening import OpenedQueue
     from yt_exactly_once.spark.source.rows import Indexes
     from yt_exactly_once.ytsaurus.queues import RemoteQueue
 
@@ -47,12 +50,6 @@ PATIENCE = RetryPolicy(
 
 SIDE_BY_SIDE = 4
 """Pulls that one Python worker has in flight, at most."""
-
-
-@cache
-def _pool() -> Executor:
-    """Return the threads of this process that pull; each keeps its connection from batch to batch."""
-    return ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="yt-pull")
 
 
 @dataclass(frozen=True)
@@ -73,7 +70,16 @@ class RangeReader:
     fail_on_data_loss: bool = True
     policy: RetryPolicy = PATIENCE
     sleep: Callable[[float], None] = time.sleep
-    pool: Callable[[], Executor] = _pool
+    pool: Callable[[], Executor] = lambda: threads(SIDE_BY_SIDE)
+
+    @classmethod
+    def in_task(cls, opened: OpenedQueue) -> Self:
+        """Return a reader for a task of Spark."""
+        spare_modules()
+        keep_freed_memory()
+        queue, lossless = opened.queue, opened.options.fail_on_data_loss
+        emit = emitter(queue=queue.path, consumer=queue.consumer)
+        return cls(queue, opened.rows.decode, emit, fail_on_data_loss=lossless)
 
     def read(self, ranges: Sequence[PartitionRange]) -> Iterator[RecordBatch]:
         """Yield the rows of ranges, one range after the other, in order, each exactly once.

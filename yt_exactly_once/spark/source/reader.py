@@ -23,7 +23,6 @@ from yt_exactly_once.spark.source.options import StartingPoint
 from yt_exactly_once.spark.source.packed import PackedQueue
 from yt_exactly_once.spark.source.planning import BatchPlanner, ConsumerFollower, LagReport
 from yt_exactly_once.spark.source.range import RangeReader
-from yt_exactly_once.spark.worker import keep_freed_memory, spare_modules
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -168,15 +167,7 @@ class QueueStreamReader(DataSourceStreamReader, _Admitted):
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
         """Yield the rows of a task, in order, each once; see `RangeReader.read`."""
-        spare_modules()
-        keep_freed_memory()
-        reader = RangeReader(
-            queue=self._queue.remote,
-            decode=self._queue.opened.rows.decode,
-            emit=self._queue.emit,
-            fail_on_data_loss=self._queue.opened.options.fail_on_data_loss,
-        )
-        return reader.read(partition.value)
+        return RangeReader.in_task(self._queue.opened).read(partition.value)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Advance the consumer to `end` where it lags; our sink has usually done that.

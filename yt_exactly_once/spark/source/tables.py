@@ -27,7 +27,7 @@ from yt_exactly_once.spark.source.offsets import ENDING_OPTION, chosen_rows
 from yt_exactly_once.spark.source.opening import OpenedQueue, OpenedTable
 from yt_exactly_once.spark.source.options import StartingPoint, rows_by_partition
 from yt_exactly_once.spark.source.range import PATIENCE, RangeReader
-from yt_exactly_once.spark.worker import keep_freed_memory, spare_modules
+from yt_exactly_once.spark.worker import spare_modules
 from yt_exactly_once.ytsaurus.queues import PartitionBounds
 from yt_exactly_once.ytsaurus.reading import Key, WholeTable, listed, literal
 from yt_exactly_once.ytsaurus.tables import unsigned
@@ -127,16 +127,7 @@ class QueueReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task."""
-        spare_modules()
-        keep_freed_memory()
-        opened = self._opened
-        reader = RangeReader(
-            queue=opened.queue,
-            decode=opened.rows.decode,
-            emit=emitter(queue=opened.queue.path),
-            fail_on_data_loss=opened.options.fail_on_data_loss,
-        )
-        for rows in reader.read(partition.value):
+        for rows in RangeReader.in_task(self._opened).read(partition.value):
             yield rows.select(self._names)
 
     def _bounds(self) -> list[PartitionBounds]:
