@@ -53,7 +53,11 @@ def register_source(spark: SparkSession, *, name: str = "yt", warm_up: bool = Tr
             remedy="Use letters, digits and underscores, beginning with a letter: 'yt_exactly_once'",
         )
     # Spark Connect has no context: there the workers have what the server gives them.
-    _pass_on(getattr(getattr(spark, "sparkContext", None), "environment", {}))
+    environment = getattr(getattr(spark, "sparkContext", None), "environment", {})
+    for variable in _ENVIRONMENT:
+        environment.pop(variable, None)
+        if variable in os.environ:
+            environment[variable] = os.environ[variable]
     jvm: Any = getattr(spark, "_jvm", None)
     if jvm is not None and warm_up:
         # Now, since Spark takes its time to look for the format.
@@ -68,14 +72,6 @@ def register_source(spark: SparkSession, *, name: str = "yt", warm_up: bool = Tr
     if jvm is not None:
         session: Any = spark
         session._get_j_spark_session_class(jvm).setActiveSession(session._jsparkSession)  # noqa: SLF001 - as createDataFrame does
-
-
-def _pass_on(environment: dict[str, str]) -> None:
-    """Let the Python workers have the variables of this process."""
-    for variable in _ENVIRONMENT:
-        environment.pop(variable, None)
-        if variable in os.environ:
-            environment[variable] = os.environ[variable]
 
 
 def _owner(spark: SparkSession, name: str) -> str | None:

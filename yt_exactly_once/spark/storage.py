@@ -60,7 +60,7 @@ class Storage(Protocol):
         """Write a file, and its folder."""
 
 
-class ArrowFolder:
+class _ArrowFolder:
     """A checkpoint on a file system of PyArrow, such as a disk."""
 
     def __init__(self, files: fs.FileSystem, root: str) -> None:
@@ -68,18 +68,15 @@ class ArrowFolder:
         self._root = root.rstrip("/")
 
     def read(self, name: str) -> str:
-        """See `Storage.read`."""
         with self._files.open_input_stream(self._path(name)) as stream:
             content: bytes = stream.read()
         return content.decode()
 
     def names(self, folder: str) -> list[str]:
-        """See `Storage.names`."""
         selector = fs.FileSelector(self._path(folder), allow_not_found=True)
         return [str(found.base_name) for found in self._files.get_file_info(selector)]
 
     def write(self, name: str, content: bytes) -> None:
-        """See `Storage.write`."""
         path = self._path(name)
         self._files.create_dir(path.rpartition("/")[0], recursive=True)
         with self._files.open_output_stream(path) as stream:
@@ -89,7 +86,7 @@ class ArrowFolder:
         return f"{self._root}/{name}"
 
 
-class CypressFolder:
+class _CypressFolder:
     """A checkpoint in Cypress; the root has the names on the way to it."""
 
     def __init__(self, files: CypressFiles, root: Sequence[str]) -> None:
@@ -97,7 +94,6 @@ class CypressFolder:
         self._root = root
 
     def read(self, name: str) -> str:
-        """See `Storage.read`."""
         try:
             # Spark's logs and our notes are far smaller than that.
             return self._files.read(self._parts(name), 0, PIECE).decode()
@@ -105,14 +101,12 @@ class CypressFolder:
             raise FileNotFoundError(name) from error
 
     def names(self, folder: str) -> list[str]:
-        """See `Storage.names`."""
         try:
             return [node.name for node in self._files.children(self._parts(folder))]
         except TableNotFoundError:
             return []
 
     def write(self, name: str, content: bytes) -> None:
-        """See `Storage.write`."""
         parts = self._parts(name)
         self._files.write(parts, BytesIO(content), len(content), scratch=False, replace=True)
 
@@ -246,7 +240,7 @@ def open_storage(location: str, connection: Connection | None = None) -> Storage
     """
     scheme, host, path = parts_of(location)
     if scheme in ("", "file"):
-        return ArrowFolder(fs.LocalFileSystem(), str(Path(path)))
+        return _ArrowFolder(fs.LocalFileSystem(), str(Path(path)))
     if scheme == SCHEME:
         return WebHdfsFolder(location)
     if scheme == CYPRESS_SCHEME and connection is not None:
@@ -258,7 +252,7 @@ def open_storage(location: str, connection: Connection | None = None) -> Storage
                 path=shown(location),
             )
         names = [name for name in path.split("/") if name]
-        return CypressFolder(CypressFiles(connection, emitter()), names)
+        return _CypressFolder(CypressFiles(connection, emitter()), names)
     if scheme not in _REMOTE:
         raise ConfigError(
             f"A checkpoint on {scheme} cannot be read without a JVM",
@@ -279,4 +273,4 @@ def open_storage(location: str, connection: Connection | None = None) -> Storage
             "credentials in the environment. Or use foreachBatch in a session with a JVM",
             path=shown(location),
         ) from None
-    return ArrowFolder(files, root)
+    return _ArrowFolder(files, root)

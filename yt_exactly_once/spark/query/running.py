@@ -141,7 +141,6 @@ class _Run(OffsetLog):
         return str(self.execution.outputMode()).lower()
 
     def identify(self, place: Place) -> MicroBatch:
-        """See `OffsetLog.identify`."""
         now, before = self.texts(place.batch_id)
         stateful, output_mode = self.stateful, self.output_mode
         return identified(place, now, before, stateful=stateful, output_mode=output_mode)
@@ -174,7 +173,6 @@ class _Run(OffsetLog):
         return is_unused and int(logged()) >= int(self._context.startTime)
 
     def texts(self, number: int) -> tuple[list[str], list[str]]:
-        """See `OffsetLog.texts`."""
         known, before = self._known
         if known != number - 1:
             before = _offsets(self._log.get(number - 1))

@@ -116,7 +116,10 @@ class RowFormat:
         if name == schemas.SOURCE_QUEUE_COLUMN:
             return pa.repeat(self._queue, rows.num_rows)
         if name == schemas.SOURCE_TIMESTAMP_COLUMN:
-            return _instants(self._stamps(rows).cast(pa.uint64()))
+            # To the second.
+            stamps = self._stamps(rows).cast(pa.uint64())
+            seconds = pc.shift_right(stamps, pa.scalar(COUNTER_BITS, pa.uint64())).cast(pa.int64())
+            return seconds.cast(pa.timestamp("s", tz="UTC")).cast(_SERVICE_TYPES[name])
         return rows.column(schemas.SOURCE_COLUMNS.index(name))
 
 
@@ -145,13 +148,6 @@ def _service_columns(own: list[str], options: SourceOptions) -> list[str]:
                     queue=options.path,
                 )
     return [name for names in chosen.values() for name in names]
-
-
-def _instants(stamps: pa.Array) -> pa.Array:
-    """Turn the cluster's timestamps into instants, to the second."""
-    seconds = pc.shift_right(stamps, pa.scalar(COUNTER_BITS, pa.uint64()))
-    moments = seconds.cast(pa.int64()).cast(pa.timestamp("s", tz="UTC"))
-    return moments.cast(_SERVICE_TYPES[schemas.SOURCE_TIMESTAMP_COLUMN])
 
 
 def _require_column(
