@@ -232,7 +232,7 @@ def test_batch_has_ended_once_it_is_logged_while_a_background_call_continues(thr
     ("shown", "expected"),
     [
         ("Some([])", []),
-        ('Some([{"a":"}, {"}])', ['{"a":"}, {"}']),
+        ('Some([{"a": "}, {"}])', ['{"a": "}, {"}']),
         ('Some([{"b": [1, 2]}, 17, {}])', ['{"b": [1, 2]}', "17", "{}"]),
         ("Some([{}, -])", None),
         ("Some([1, 2)", None),

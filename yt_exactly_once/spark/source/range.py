@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from pyarrow import RecordBatch
 
-    from yt_exactly_once.spark.source.opening import OpenedQueue
-    from yt_exactly_once.spark.source.rows import Indexes
+    from yt_exactly_once.spark.source.options import SourceOptions
+    from yt_exactly_once.spark.source.rows import Indexes, RowFormat
     from yt_exactly_once.ytsaurus.queues import RemoteQueue
 
 ROWS_PER_PULL = 10_000
@@ -73,13 +73,12 @@ class RangeReader:
     pool: Callable[[], Executor] = lambda: threads(SIDE_BY_SIDE)
 
     @classmethod
-    def in_task(cls, opened: OpenedQueue) -> Self:
+    def in_task(cls, queue: RemoteQueue, rows: RowFormat, options: SourceOptions) -> Self:
         """Return a reader for a task of Spark."""
         spare_modules()
         keep_freed_memory()
-        queue, lossless = opened.queue, opened.options.fail_on_data_loss
         emit = emitter(queue=queue.path, consumer=queue.consumer)
-        return cls(queue, opened.rows.decode, emit, fail_on_data_loss=lossless)
+        return cls(queue, rows.decode, emit, fail_on_data_loss=options.fail_on_data_loss)
 
     def read(self, ranges: Sequence[PartitionRange]) -> Iterator[RecordBatch]:
         """Yield the rows of ranges, one range after the other, in order, each exactly once.

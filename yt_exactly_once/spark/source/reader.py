@@ -167,7 +167,8 @@ class QueueStreamReader(DataSourceStreamReader, _Admitted):
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
         """Yield the rows of a task, in order, each once; see `RangeReader.read`."""
-        return RangeReader.in_task(self._queue.opened).read(partition.value)
+        opened = self._queue.opened
+        return RangeReader.in_task(opened.queue, opened.rows, opened.options).read(partition.value)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Advance the consumer to `end` where it lags; our sink has usually done that.

@@ -127,7 +127,9 @@ class QueueReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task."""
-        for rows in RangeReader.in_task(self._opened).read(partition.value):
+        opened = self._opened
+        reader = RangeReader.in_task(opened.queue, opened.rows, opened.options)
+        for rows in reader.read(partition.value):
             yield rows.select(self._names)
 
     def _bounds(self) -> list[PartitionBounds]:
