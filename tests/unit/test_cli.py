@@ -49,7 +49,7 @@ def test_wrong_arguments_are_refused_with_usage(capsys, arguments):
 def test_misspelt_command_names_the_one_that_was_meant(capsys):
     """And every command is in a group of the help."""
     assert cli.main(["stauts"]) == 2
-    assert "Did you mean status?" in capsys.readouterr().err
+    assert "Did you mean 'status'?" in capsys.readouterr().err
     assert cli.main(["--help"]) == 0
     said = capsys.readouterr().out
     assert re.findall(r"^(\w+):$", said, re.MULTILINE) == ["Options", *GROUPS]

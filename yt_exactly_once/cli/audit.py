@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from yt_exactly_once.cli.options import ClusterOptions, cluster_options, option
-from yt_exactly_once.cli.output import ExitCode, print_json
-from yt_exactly_once.operations.view import console, shown
+from yt_exactly_once.cli.output import ExitCode
+from yt_exactly_once.operations.view import shown
 
 if TYPE_CHECKING:
     from yt_exactly_once.operations.audit.found import Audit
-
-_BY = ("source", "digest", "count")
 
 
 @click.command("audit")
 @click.argument("targets", nargs=-1, required=True)
 @click.option(
     "--by",
-    type=click.Choice(_BY),
+    type=click.Choice(["source", "digest", "count"]),
     help="What to compare with.  [default: the first that the target and its ledger allow]",
 )
 @option("--partition-column", "NAME", "Column with the partition of the queue.")
@@ -52,9 +51,7 @@ def command(
     row_column: str | None,
     queue_column: str | None,
     cluster: ClusterOptions,
-    *,
     values: bool,
-    as_json: bool,
     **options: Any,
 ) -> ExitCode:
     """Prove that TARGETS have every committed row once, with its values.
@@ -91,10 +88,9 @@ def command(
     columns = None
     if partition_column is not None and row_column is not None:
         columns = Columns(partition_column, row_column, queue_column)
-    connection = cluster.connect()
     found = [
         audit(
-            connection,
+            cluster.connection,
             target,
             by=None if by is None else By(by),
             columns=columns,
@@ -105,11 +101,8 @@ def command(
         for target in targets
     ]
     exact = all(one.exact for one in found)
-    if as_json:
-        print_json({"exact": exact, "targets": [one.to_json() for one in found]})
-    else:
-        for one in found:
-            _print(one)
+    told = {"exact": exact, "targets": [one.to_json() for one in found]}
+    cluster.answer(told, *(line for one in found for line in _lines(one)))
     # Whoever asks for less is told what it is, and that it is right as far as it goes.
     as_asked = all(
         one.verdict is Verdict.UNPROVEN
@@ -125,20 +118,19 @@ def _progress(what: str, done: int, total: int) -> None:
         click.echo(f"\r{what}: {done} of {total} rows{end}", nl=False, err=True)
 
 
-def _print(found: Audit) -> None:
-    click.echo(f"target: {found.target}, written in mode {', '.join(found.modes) or '?'}")
+def _lines(found: Audit) -> Iterator[Any]:
+    yield f"target: {found.target}, written in mode {', '.join(found.modes) or '?'}"
     if found.expected_rows is None:
-        _print_sources(found)
+        yield from _of_sources(found)
     else:
-        _print_totals(found, found.expected_rows)
-    for what in found.unproven:
-        click.echo(f"not proven: {what}")
+        yield from _of_totals(found, found.expected_rows)
+    yield from (f"not proven: {what}" for what in found.unproven)
     if found.unproven:
-        click.echo(f"to prove it: {found.remedy}")
-    click.echo(found.verdict.value)
+        yield f"to prove it: {found.remedy}"
+    yield found.verdict.value
 
 
-def _print_sources(found: Audit) -> None:
+def _of_sources(found: Audit) -> Iterator[Any]:
     rows = []
     for part in found.partitions:
         examples = "; ".join(
@@ -154,19 +146,19 @@ def _print_sources(found: Audit) -> None:
             "examples": examples,
         }
         rows.append({"queue": part.queue, **cells} if len(found.queues) > 1 else cells)
-    console().print(shown(rows, "no partitions"))
-    click.echo(f"rows of the target: {found.rows}")
-    click.echo(f"committed since the start of the audit, not judged: {found.newer}")
-    click.echo(f"of unknown origin: {found.unknown}")
-    click.echo(f"compared columns: {', '.join(found.compared) or 'none'}")
+    yield shown(rows, "no partitions")
+    yield f"rows of the target: {found.rows}"
+    yield f"committed since the start of the audit, not judged: {found.newer}"
+    yield f"of unknown origin: {found.unknown}"
+    yield f"compared columns: {', '.join(found.compared) or 'none'}"
 
 
-def _print_totals(found: Audit, expected: int) -> None:
-    click.echo(f"rows of the target: {found.rows}, the ledger accounts for {expected}")
+def _of_totals(found: Audit, expected: int) -> Iterator[str]:
+    yield f"rows of the target: {found.rows}, the ledger accounts for {expected}"
     if found.expected_digest:
-        click.echo(f"digest of the target: {found.digest}, of the ledger {found.expected_digest}")
+        yield f"digest of the target: {found.digest}, of the ledger {found.expected_digest}"
     if found.rows > expected and set(found.modes) - {"transactional"}:
-        click.echo(
+        yield (
             "In this mode rows are in the target before their batch is in the ledger. Let the query finish "
             "its batch. In mode at-least-once rows may also be there twice."
         )

@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from yt_exactly_once.cli import options
-from yt_exactly_once.cli.output import print_json
 from yt_exactly_once.config import DeliveryMode
 
 
@@ -21,22 +20,20 @@ from yt_exactly_once.config import DeliveryMode
     help="Whether the queue must keep rows until this consumer has passed them.",
 )
 @options.cluster_options
-def create_consumer(
-    path: str, queue: str, cluster: options.ClusterOptions, *, vital: bool, as_json: bool
-) -> None:
+def create_consumer(path: str, queue: str, cluster: options.ClusterOptions, vital: bool) -> None:
     """Create and mount a consumer at PATH, and register it for QUEUE.
 
     A consumer that exists stays where it is. Proxies learn of a registration after some seconds.
     """
     from yt_exactly_once.operations import creating  # noqa: PLC0415 - slow client
 
-    created, registered = creating.create_consumer(cluster.connect(), path, queue, vital=vital)
-    if as_json:
-        print_json({"path": path, "queue": queue, "created": created, "registered": registered})
-        return
-    click.echo(f"{'created' if created else 'exists'}: {path}")
+    created, registered = creating.create_consumer(cluster.connection, path, queue, vital=vital)
     kind = "vital" if vital else "not vital"
-    click.echo(f"{'registered' if registered else 'was registered'} for {queue}: {kind}")
+    cluster.answer(
+        {"path": path, "queue": queue, "created": created, "registered": registered},
+        f"{'created' if created else 'exists'}: {path}",
+        f"{'registered' if registered else 'was registered'} for {queue}: {kind}",
+    )
 
 
 @click.command("create-ledger")
@@ -61,8 +58,6 @@ def create_ledger(
     readers: tuple[str, ...],
     operators: tuple[str, ...],
     cluster: options.ClusterOptions,
-    *,
-    as_json: bool,
     **tables: Any,
 ) -> None:
     """Create and mount the tables that the sink of all TARGETs keeps, with rights of their own.
@@ -72,21 +67,15 @@ def create_ledger(
     """
     from yt_exactly_once.operations.creating import create_own_tables  # noqa: PLC0415 - slow client
     from yt_exactly_once.operations.doctor.subject import Subject  # noqa: PLC0415 - slow client
-    from yt_exactly_once.ytsaurus.client import Connection  # noqa: PLC0415
 
     # Only HTTP proxies say whose the token is.
-    config = replace(cluster.config(), client_config={"backend": "http"})
-    subject = Subject(cluster=config, mode=DeliveryMode(mode), **tables)
-    connection = Connection(config)
-    connection.require_proxy()
+    cluster = replace(cluster, backend="http")
+    subject = Subject(cluster=cluster.config(), mode=DeliveryMode(mode), **tables)
     created = create_own_tables(
-        connection, subject, writers=writers, readers=readers, operators=operators
+        cluster.connection, subject, writers=writers, readers=readers, operators=operators
     )
-    if as_json:
-        print_json(created)
-        return
-    for path, is_new in created.items():
-        click.echo(f"{'created' if is_new else 'exists, with new rights'}: {path}")
+    kinds = {True: "created", False: "exists, with new rights"}
+    cluster.answer(created, *(f"{kinds[is_new]}: {path}" for path, is_new in created.items()))
 
 
 def _like(command: Any) -> Any:
@@ -103,25 +92,22 @@ def _like(command: Any) -> Any:
     return like(schema(command))
 
 
-def _opened(
+def _columns(
     cluster: options.ClusterOptions, like: str | None, schema: str | None
-) -> tuple[Any, Any, Any]:
-    """Return a connection, the columns, and the key that they bring."""
+) -> tuple[Any, Any]:
+    """Return the columns, and the key that they bring."""
     if (like is None) == (schema is None):
         raise click.UsageError("Give one of --like and --schema")
     from yt_exactly_once.operations.creating import parse_schema, schema_like  # noqa: PLC0415 - slow client
 
-    connection = cluster.connect()
     if schema is not None:
-        return connection, parse_schema(schema), []
-    return connection, *schema_like(connection, like or "")
+        return parse_schema(schema), []
+    return schema_like(cluster.connection, like or "")
 
 
-def _tell(path: str, *, created: bool, as_json: bool) -> None:
-    if as_json:
-        print_json({"path": path, "created": created})
-    else:
-        click.echo(f"{'created' if created else 'exists and fits'}: {path}")
+def _tell(cluster: options.ClusterOptions, path: str, created: bool) -> None:
+    what = "created" if created else "exists and fits"
+    cluster.answer({"path": path, "created": created}, f"{what}: {path}")
 
 
 @click.command("create-queue")
@@ -131,13 +117,7 @@ def _tell(path: str, *, created: bool, as_json: bool) -> None:
 @options.flag("--auto-trim", "Let the cluster trim what all vital consumers have read.")
 @options.cluster_options
 def create_queue(
-    path: str,
-    like: str | None,
-    schema: str | None,
-    cluster: options.ClusterOptions,
-    *,
-    as_json: bool,
-    **wanted: Any,
+    path: str, like: str | None, schema: str | None, cluster: options.ClusterOptions, **wanted: Any
 ) -> None:
     """Create and mount a queue at PATH: an ordered dynamic table.
 
@@ -145,11 +125,10 @@ def create_queue(
     rewinding to a time need the first, max_bytes_per_partition of the source needs the second. If a queue
     is there and fits, nothing changes.
     """
-    connection, columns, _ = _opened(cluster, like, schema)
+    columns, _ = _columns(cluster, like, schema)
     from yt_exactly_once.operations import creating  # noqa: PLC0415 - slow client
 
-    created = creating.create_queue(connection, path, columns, **wanted)
-    _tell(path, created=created, as_json=as_json)
+    _tell(cluster, path, creating.create_queue(cluster.connection, path, columns, **wanted))
 
 
 @click.command("create-table")
@@ -174,16 +153,14 @@ def create_table(
     bundle: str | None,
     medium: str | None,
     cluster: options.ClusterOptions,
-    *,
     service_columns: bool,
-    as_json: bool,
 ) -> None:
     """Create and mount a dynamic table at PATH: ordered, or sorted with --key.
 
     Give --like or --schema. If a table is there and fits, nothing changes. If it does not fit, this is an
     error.
     """
-    connection, columns, key = _opened(cluster, like, schema)
+    columns, key = _columns(cluster, like, schema)
     from yt_exactly_once.operations import creating  # noqa: PLC0415 - slow client
 
     chosen = {"tablet_cell_bundle": bundle, "primary_medium": medium}
@@ -194,6 +171,6 @@ def create_table(
         tablet_count=tablets,
         attributes={name: value for name, value in chosen.items() if value is not None},
         extra_columns=creating.ORIGIN_COLUMNS if service_columns else (),
-        connection=connection,
+        connection=cluster.connection,
     )
-    _tell(path, created=created, as_json=as_json)
+    _tell(cluster, path, created)

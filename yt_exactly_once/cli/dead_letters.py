@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 
 from yt_exactly_once.cli.options import ClusterOptions, cluster_options, flag, option, several
-from yt_exactly_once.cli.output import ExitCode, print_json
-from yt_exactly_once.operations.view import console, shown
+from yt_exactly_once.cli.output import ExitCode
+from yt_exactly_once.operations.view import shown
 
 
 @click.group("dead-letters")
@@ -21,17 +21,14 @@ def command() -> None:
 @command.command("list")
 @click.argument("path")
 @cluster_options
-def list_letters(path: str, cluster: ClusterOptions, *, as_json: bool) -> None:
+def list_letters(path: str, cluster: ClusterOptions) -> None:
     """Say what is wrong with the letters of the dead-letter table PATH, and how many wait."""
     from yt_exactly_once.operations import dead_letters  # noqa: PLC0415 - the client is slow
 
-    connection = cluster.connect()
-    letters = dead_letters.read_letters(connection, path)
-    groups = dead_letters.grouped(letters, dead_letters.done_letters(connection, letters))
-    if as_json:
-        print_json(groups)
-    else:
-        console().print(shown(groups, "no letters"))
+    letters = dead_letters.read_letters(cluster.connection, path)
+    done = dead_letters.done_letters(cluster.connection, letters)
+    groups = dead_letters.grouped(letters, done)
+    cluster.answer(groups, shown(groups, "no letters"))
 
 
 @command.command("show")
@@ -41,13 +38,7 @@ def list_letters(path: str, cluster: ClusterOptions, *, as_json: bool) -> None:
 @option("--limit", "N", "Only the first N.", type=click.IntRange(min=1))
 @cluster_options
 def show(
-    path: str,
-    target: str | None,
-    limit: int | None,
-    cluster: ClusterOptions,
-    *,
-    is_all: bool,
-    as_json: bool,
+    path: str, target: str | None, limit: int | None, cluster: ClusterOptions, is_all: bool
 ) -> None:
     """Show the letters of the dead-letter table PATH that wait, with their rows.
 
@@ -55,20 +46,16 @@ def show(
     """
     from yt_exactly_once.operations import dead_letters  # noqa: PLC0415 - the client is slow
 
-    connection = cluster.connect()
-    letters = dead_letters.read_letters(connection, path)
-    done = set() if is_all else dead_letters.done_letters(connection, letters)
+    letters = dead_letters.read_letters(cluster.connection, path)
+    done = set() if is_all else dead_letters.done_letters(cluster.connection, letters)
     chosen = [one for one in letters if one.place not in done and target in {None, one.target}]
-    chosen = chosen[:limit]
-    if as_json:
-        told = [asdict(one) for one in chosen]
-        print_json([{name: one[name] for name in one if name != "source"} for one in told])
-        return
-    for one in chosen:
+    lines, told = [], []
+    for one in chosen[:limit]:
         row = "not kept" if one.row is None else json.dumps(one.row, ensure_ascii=False)
-        line = f"{one.tablet}:{one.index} batch {one.batch_id}, {one.target}: {one.reason}. {row}"
-        console().print(line, soft_wrap=True)
-    click.echo(f"{len(chosen)} letters")
+        place = f"{one.tablet}:{one.index} batch {one.batch_id}, {one.target}"
+        lines.append(f"{place}: {one.reason}. {row}")
+        told.append({name: value for name, value in asdict(one).items() if name != "source"})
+    cluster.answer(told, *lines, f"{len(lines)} letters")
 
 
 @command.command("replay")
@@ -90,10 +77,8 @@ def replay(
     binary: tuple[str, ...],
     ledger: str | None,
     cluster: ClusterOptions,
-    *,
     overwrite: bool,
     is_applied: bool,
-    as_json: bool,
 ) -> ExitCode:
     """Write the letters of the dead-letter table PATH that fit their targets now, each one once.
 
@@ -103,7 +88,7 @@ def replay(
     """
     from yt_exactly_once.operations import dead_letters  # noqa: PLC0415 - the client is slow
 
-    connection = cluster.connect()
+    connection = cluster.connection
     letters = dead_letters.read_letters(connection, path)
     if file is not None:
         letters = dead_letters.repaired(letters, json.loads(file.read_text(encoding="utf-8")))
@@ -123,14 +108,11 @@ def replay(
                 "unfit": unfit,
             }
         )
-        if not as_json:
-            what = f"{written} written" if is_applied else f"{len(plan.fitting)} can be written"
-            click.echo(
-                f"{target}: {what}, {plan.done} were replayed before, {len(unfit)} do not fit"
-            )
-            for one in unfit:
-                console().print(f"  {one['letter']}: {one['why']}", soft_wrap=True)
-    if as_json:
-        print_json(told)
+        what = f"{written} written" if is_applied else f"{len(plan.fitting)} can be written"
+        cluster.say(
+            f"{target}: {what}, {plan.done} were replayed before, {len(unfit)} do not fit",
+            *(f"  {one['letter']}: {one['why']}" for one in unfit),
+        )
+    cluster.answer(told)
     waits = any(plan.unfit or (plan.fitting and not is_applied) for plan in plans)
     return ExitCode.FAULT_FOUND if waits else ExitCode.OK

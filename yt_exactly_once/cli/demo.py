@@ -42,7 +42,6 @@ def command(
     data_dir: Path | None,
     mode: str,
     report: Path | None,
-    *,
     watch: bool,
     as_json: bool,
     **given: Any,

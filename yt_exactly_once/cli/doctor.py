@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from yt_exactly_once.cli import options
-from yt_exactly_once.cli.output import ExitCode, print_json
+from yt_exactly_once.cli.output import ExitCode
 from yt_exactly_once.config import ROWS_PER_TABLET_LIMIT, DeliveryMode
-from yt_exactly_once.operations.view import console
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from yt_exactly_once.operations.doctor.subject import Finding, Level
 
 _COLOURS = {
@@ -83,8 +85,6 @@ def command(
     spark_defaults: Path | None,
     spark_ui: str | None,
     cluster: options.ClusterOptions,
-    *,
-    as_json: bool,
     **known: Any,
 ) -> ExitCode:
     """Find what keeps a query from running or from keeping its promise.
@@ -130,14 +130,12 @@ def command(
     found: list[Finding] = []
     for finding in examine(subject):
         found.append(finding)
-        if not as_json:
-            _show(finding)
+        cluster.say(*_lines(finding))
     problems = sum(finding.level is Level.PROBLEM for finding in found)
-    if as_json:
-        print_json({"problems": problems, "findings": [asdict(finding) for finding in found]})
-    else:
-        sums = (_sum(found, Level.PROBLEM), _sum(found, Level.WARNING))
-        click.echo(", ".join(sums))
+    cluster.answer(
+        {"problems": problems, "findings": [asdict(finding) for finding in found]},
+        f"{_sum(found, Level.PROBLEM)}, {_sum(found, Level.WARNING)}",
+    )
     return ExitCode.FAULT_FOUND if problems else ExitCode.OK
 
 
@@ -148,12 +146,11 @@ def _sum(found: list[Finding], level: Level) -> str:
     return f"{level.value}s: {len(checks)}{named}"
 
 
-def _show(finding: Finding) -> None:
-    from rich.text import Text  # noqa: PLC0415 - only for text
+def _lines(finding: Finding) -> Iterator[Text]:
+    from rich.text import Text  # noqa: PLC0415 - the command has no other use for it
 
-    screen = console()
     line = Text(f"{finding.level.value:8}", style=_COLOURS[finding.level.value])
-    screen.print(line.append(f"{finding.check}: {finding.what}", style="default"), soft_wrap=True)
+    yield line.append(f"{finding.check}: {finding.what}", style="default")
     for label, text in (("why", finding.why), ("repair", finding.repair)):
         if text:
-            screen.print(Text(f"          {label}: {text}", style="dim"), soft_wrap=True)
+            yield Text(f"          {label}: {text}", style="dim")

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from yt_exactly_once.cli.options import ClusterOptions, cluster_options, flag, option, query_option
-from yt_exactly_once.cli.output import ExitCode, print_json
-from yt_exactly_once.operations.view import console, seconds, shown
+from yt_exactly_once.cli.output import ExitCode
+from yt_exactly_once.operations.view import seconds, shown
 
 if TYPE_CHECKING:
     from yt_exactly_once.operations.ledgers import LedgerRow
-
 
 _FORMATS = ["%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d"]
 
@@ -26,7 +26,7 @@ def command() -> None:
 @command.command("list")
 @click.argument("paths", nargs=-1)
 @cluster_options
-def list_entries(paths: tuple[str, ...], cluster: ClusterOptions, *, as_json: bool) -> ExitCode:
+def list_entries(paths: tuple[str, ...], cluster: ClusterOptions) -> ExitCode:
     """List the entries of ledgers: one for each query and target.
 
     PATHS are ledgers, targets with a ledger beside them, or folders to search. Without any, //home is
@@ -35,74 +35,61 @@ def list_entries(paths: tuple[str, ...], cluster: ClusterOptions, *, as_json: bo
     """
     from yt_exactly_once.operations import ledgers  # noqa: PLC0415 - the client is slow
 
-    connection = cluster.connect()
+    connection = cluster.connection
     rows, unread = ledgers.read_ledgers(connection, ledgers.find_ledgers(connection, paths))
-    code = ExitCode.FAULT_FOUND if unread else ExitCode.OK
     for error in unread.values():
         click.echo(str(error), err=True)
-    if as_json:
-        print_json([row.to_json() for row in rows])
-        return code
-    console().print(shown(({**_cells(row), "ledger": row.ledger} for row in rows), "no entries"))
-    return code
-
-
-def _cells(row: LedgerRow) -> dict[str, Any]:
-    from yt_exactly_once.operations.ledgers import age_seconds  # noqa: PLC0415
-
-    entry, tally = row.entry, row.entry.tally
-    return {
-        "query": entry.query_id,
-        "target": entry.target,
-        "batch>": entry.batch_id,
-        "rows>": tally.rows,
-        "total>": tally.total_rows,
-        "rejected>": tally.total_rejected_rows,
-        "mode": entry.mode,
-        "age>": seconds(age_seconds(entry)),
-    }
+    cells = (
+        {
+            "query": row.entry.query_id,
+            "target": row.entry.target,
+            "batch>": row.entry.batch_id,
+            "rows>": row.entry.tally.rows,
+            "total>": row.entry.tally.total_rows,
+            "rejected>": row.entry.tally.total_rejected_rows,
+            "mode": row.entry.mode,
+            "age>": seconds(ledgers.age_seconds(row.entry)),
+            "ledger": row.ledger,
+        }
+        for row in rows
+    )
+    cluster.answer([row.to_json() for row in rows], shown(cells, "no entries"))
+    return ExitCode.FAULT_FOUND if unread else ExitCode.OK
 
 
 @command.command("show")
 @click.argument("path")
 @query_option
 @cluster_options
-def show(path: str, query: str | None, cluster: ClusterOptions, *, as_json: bool) -> None:
+def show(path: str, query: str | None, cluster: ClusterOptions) -> None:
     """Show all that the entries of one ledger say, offsets included.
 
     PATH is a ledger, or a target with a ledger beside it.
     """
     from yt_exactly_once.operations import ledgers  # noqa: PLC0415 - the client is slow
 
-    connection = cluster.connect()
+    connection = cluster.connection
     rows = [
         row
         for row in ledgers.read_ledger(connection, *ledgers.find_ledgers(connection, [path]))
         if row.entry.query_id.startswith(query or "")
     ]
-    if as_json:
-        print_json([row.to_json() for row in rows])
-        return
-    for row in rows:
-        _show(row)
-    if not rows:
-        click.echo("no entry")
+    told = [row.to_json() for row in rows]
+    lines = [line for known in told for line in _lines(known)]
+    cluster.answer(told, *(lines or ["no entry"]))
 
 
-def _show(row: LedgerRow) -> None:
-    known = row.to_json()
-    sources = known.pop("offsets")
+def _lines(known: dict[str, Any]) -> Iterator[str]:
     for name, value in known.items():
-        click.echo(f"{name + ':':22}{'none' if value is None else value}")
-    for source in sources:
-        click.echo(f"{'queue:':22}{source['queue']} ({source['cluster']})")
-        click.echo(f"{'consumer:':22}{source['consumer'] or 'none'}")
+        if name != "offsets":
+            yield f"{name + ':':22}{'none' if value is None else value}"
+    for source in known["offsets"]:
+        yield f"{'queue:':22}{source['queue']} ({source['cluster']})"
+        yield f"{'consumer:':22}{source['consumer'] or 'none'}"
         for index, (start, end, left, first) in source["partitions"].items():
             consumer = f", consumer left at {left}" if source["consumer"] else ""
-            click.echo(
-                f"{'':22}partition {index}: rows {start} to {end}, read from {first} on{consumer}"
-            )
-    click.echo()
+            yield f"{'':22}partition {index}: rows {start} to {end}, read from {first} on{consumer}"
+    yield ""
 
 
 @command.command("prune")
@@ -115,12 +102,10 @@ def _show(row: LedgerRow) -> None:
 def prune(
     path: str,
     cluster: ClusterOptions,
-    *,
     superseded: bool,
     target_gone: bool,
     queries: tuple[str, ...],
     yes: bool,
-    as_json: bool,
 ) -> None:
     """Say which entries of a ledger nobody may need any more, and remove those that you choose.
 
@@ -132,7 +117,7 @@ def prune(
     """
     from yt_exactly_once.operations import ledgers  # noqa: PLC0415 - the client is slow
 
-    connection = cluster.connect()
+    connection = cluster.connection
     judged = [
         one
         for ledger in ledgers.find_ledgers(connection, [path])
@@ -155,16 +140,12 @@ def prune(
         }
         for one in judged
     ]
-    if not as_json:
-        console().print(shown(told, "no entries"))
+    cluster.say(shown(told, "no entries"))
     if chosen and not yes:
         click.confirm(f"Remove {len(chosen)} entries?", abort=True, err=True)
     for one in chosen:
         ledgers.remove_entry(connection, one.row)
-    if as_json:
-        print_json(told)
-    elif chosen:
-        click.echo(f"removed {len(chosen)} entries")
+    cluster.answer(told, *([f"removed {len(chosen)} entries"] if chosen else []))
 
 
 @click.command("history")
@@ -181,8 +162,6 @@ def history(
     until: datetime | None,
     limit: int,
     cluster: ClusterOptions,
-    *,
-    as_json: bool,
 ) -> None:
     """Show the last batches, the newest first, of the queries whose sink has history_path=PATH.
 
@@ -193,15 +172,12 @@ def history(
 
     rows = [
         row
-        for row in read_history(cluster.connect(), path)
+        for row in read_history(cluster.connection, path)
         if row.entry.query_id.startswith(query or "")
         and (since is None or row.entry.committed_at >= since.isoformat())
         and (until is None or row.entry.committed_at < until.isoformat())
     ][:limit]
-    if as_json:
-        print_json([row.to_json() for row in rows])
-        return
-    console().print(shown(map(_batch_cells, rows), "no batches"))
+    cluster.answer([row.to_json() for row in rows], shown(map(_batch_cells, rows), "no batches"))
 
 
 def _batch_cells(row: LedgerRow) -> dict[str, Any]:

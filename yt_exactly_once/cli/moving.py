@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from yt_exactly_once.cli import options
-from yt_exactly_once.cli.output import ExitCode, print_json
-from yt_exactly_once.operations.view import console, shown
+from yt_exactly_once.cli.output import ExitCode
+from yt_exactly_once.operations.view import shown
 
 if TYPE_CHECKING:
     from yt_exactly_once.operations.moves import Direction, Plan
@@ -100,16 +100,14 @@ def _moving(direction: Direction, how: str) -> click.Command:
         accept_repeated: int,
         accept_lost: int,
         cluster: options.ClusterOptions,
-        *,
         dry_run: bool,
         force: bool,
         yes: bool,
-        as_json: bool,
     ) -> None:
         from yt_exactly_once.operations import moves  # noqa: PLC0415 - the client is slow
         from yt_exactly_once.operations.ledgers import find_ledgers  # noqa: PLC0415
 
-        connection = cluster.connect()
+        connection = cluster.connection
         plan = moves.plan_move(
             connection,
             direction,
@@ -119,8 +117,7 @@ def _moving(direction: Direction, how: str) -> click.Command:
             partitions=partitions or None,
             ledgers=find_ledgers(connection, ledgers),
         )
-        if not as_json:
-            _print(plan)
+        cluster.say(*_lines(plan))
         if not dry_run:
             moves.require_accepted(
                 repeated=(plan.repeated, accept_repeated), lost=(plan.lost, accept_lost)
@@ -131,33 +128,29 @@ def _moving(direction: Direction, how: str) -> click.Command:
             if not yes:
                 click.confirm("Move the consumer?", abort=True, err=True)
             moves.move_consumer(connection, plan.source)
-        if as_json:
-            print_json({**plan.to_json(), "moved": not dry_run})
-        elif not dry_run:
-            click.echo("moved. A new checkpoint begins where the consumer is now")
+        done = [] if dry_run else ["moved. A new checkpoint begins where the consumer is now"]
+        cluster.answer({**plan.to_json(), "moved": not dry_run}, *done)
 
     return run
 
 
-def _print(plan: Plan) -> None:
+def _lines(plan: Plan) -> Iterator[Any]:
     cells = (
         {"partition>": partition, "consumer is at>": old, "moves to>": new, "rows>": abs(new - old)}
         for partition, old, new in plan.source.partitions
     )
-    console().print(shown(cells, "no partitions"))
+    yield shown(cells, "no partitions")
     if plan.stays:
-        click.echo(f"stays: partitions {', '.join(map(str, plan.stays))}")
-    click.echo(
+        yield f"stays: partitions {', '.join(map(str, plan.stays))}"
+    yield (
         f"with a new checkpoint, {plan.repeated} committed rows are read again, and {plan.lost} rows that "
         "are not committed are never read"
     )
     for row, meaning in plan.affected:
         entry = row.entry
-        click.echo(
-            f"query {entry.query_id}, target {entry.target}, batch {entry.batch_id}: {meaning}."
-        )
+        yield f"query {entry.query_id}, target {entry.target}, batch {entry.batch_id}: {meaning}."
     if not plan.affected:
-        click.echo("No ledger that was found has a query with this consumer.")
+        yield "No ledger that was found has a query with this consumer."
 
 
 rewind = _moving("rewind", "back, so that a query with a new checkpoint reads rows again")
@@ -182,10 +175,8 @@ def repair(
     accept_repeated: int,
     accept_lost: int,
     cluster: options.ClusterOptions,
-    *,
     new_checkpoint: bool,
     is_applied: bool,
-    as_json: bool,
 ) -> ExitCode:
     """Plan what a query needs to continue exactly where its ledger says, and do it with --apply.
 
@@ -198,7 +189,7 @@ def repair(
     from yt_exactly_once.operations import repair as repairing  # noqa: PLC0415 - the client is slow
     from yt_exactly_once.operations.ledgers import find_ledgers, read_ledger  # noqa: PLC0415
 
-    connection = cluster.connect()
+    connection = cluster.connection
     ledgers = find_ledgers(connection, paths)
     shown: list[Repair] = []
     for number in range(_ROUNDS if is_applied else 1):
@@ -209,26 +200,21 @@ def repair(
         if number and not any(plan.steps for plan in plans):
             break
         shown += plans
-        if not as_json:
-            _print_repairs(plans)
+        cluster.say(*_steps(plans))
         if is_applied:
             repairing.apply(connection, plans, repeated=accept_repeated, lost=accept_lost)
-    if as_json:
-        print_json([{**plan.to_json(), "applied": is_applied} for plan in shown])
-    elif is_applied:
-        click.echo("done")
+    told = [{**plan.to_json(), "applied": is_applied} for plan in shown]
+    cluster.answer(told, *(["done"] if is_applied else []))
     needed = any(plan.steps or plan.open for plan in shown)
     return ExitCode.FAULT_FOUND if needed and not is_applied else ExitCode.OK
 
 
-def _print_repairs(plans: Sequence[Repair]) -> None:
+def _steps(plans: Sequence[Repair]) -> Iterator[str]:
     for plan in plans:
-        click.echo(f"query {plan.row.entry.query_id}, target {', '.join(plan.targets)}")
-        for number, step in enumerate(plan.steps, 1):
-            click.echo(f"  {number}. {step.text}")
+        yield f"query {plan.row.entry.query_id}, target {', '.join(plan.targets)}"
+        yield from (f"  {number}. {step.text}" for number, step in enumerate(plan.steps, 1))
         if not plan.steps:
-            click.echo("  nothing to change on the cluster")
-        for what in plan.open:
-            click.echo(f"  a person must decide: {what}")
-        click.echo(f"  rows that may be repeated: {plan.repeated}, rows that are lost: {plan.lost}")
-        click.echo(f"  then: {plan.start}")
+            yield "  nothing to change on the cluster"
+        yield from (f"  a person must decide: {what}" for what in plan.open)
+        yield f"  rows that may be repeated: {plan.repeated}, rows that are lost: {plan.lost}"
+        yield f"  then: {plan.start}"

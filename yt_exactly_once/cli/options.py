@@ -1,16 +1,18 @@
-"""How commands declare options, and those that they share: the cluster, and the form of the output."""
+"""How commands declare options, and those that they share: the cluster, and the form of the answer."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
+from functools import cached_property, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from yt_exactly_once.cli.output import print_json
 from yt_exactly_once.config import BACKEND, ClusterConfig, DeliveryMode
+from yt_exactly_once.operations.view import console
 
 if TYPE_CHECKING:
     from yt_exactly_once.ytsaurus.client import Connection
@@ -42,23 +44,36 @@ def flag(names: str, meaning: str) -> Decorator:
 
 @dataclass(frozen=True)
 class ClusterOptions:
-    """The cluster that a command talks to."""
+    """The cluster that a command talks to, and the form of its answer."""
 
     proxy: str | None
     backend: str
+    as_json: bool
 
     def config(self) -> ClusterConfig:
         """Return the configuration of the connection; the token comes from `YT_TOKEN`."""
         return ClusterConfig.resolve(self.proxy, client_config={"backend": self.backend})
 
-    def connect(self) -> Connection:
-        """Return a connection to a proxy that answers; raise `ExactlyOnceError` if none does."""
+    @cached_property
+    def connection(self) -> Connection:
+        """A connection to a proxy that answers; `ExactlyOnceError` if none does."""
         from yt_exactly_once.ytsaurus.client import Connection  # noqa: PLC0415 - the client is slow
 
         connection = Connection(self.config())
         # The first request would say less about a wrong address.
         connection.require_proxy()
         return connection
+
+    def say(self, *texts: Any) -> None:
+        """Print lines and tables for people; nothing with `--json`."""
+        for text in () if self.as_json else texts:
+            console().print(text, soft_wrap=True)
+
+    def answer(self, value: Any, *texts: Any) -> None:
+        """Print a value as JSON, or lines and tables for people."""
+        self.say(*texts)
+        if self.as_json:
+            print_json(value)
 
 
 proxy_option = option(
@@ -89,7 +104,7 @@ def backend_option(meaning: str) -> Decorator:
 
 
 def cluster_options(command: Callable[..., Any]) -> Any:
-    """Add `--proxy` and `--backend`, which the command gets as `cluster`, a `ClusterOptions`; and `--json`.
+    """Add `--proxy`, `--backend` and `--json`, which the command gets as `cluster`, a `ClusterOptions`.
 
     There is no option for the token: other users of the machine can read the arguments of a process.
     """
@@ -98,8 +113,8 @@ def cluster_options(command: Callable[..., Any]) -> Any:
     @backend_option(f"{BACKEND.meaning} For rpc install the package ytsaurus-rpc-driver.")
     @json_option
     @wraps(command)
-    def with_cluster(*args: Any, proxy: str | None, backend: str, **options: Any) -> Any:
-        return command(*args, cluster=ClusterOptions(proxy, backend), **options)
+    def with_cluster(proxy: str | None, backend: str, as_json: bool, **options: Any) -> Any:
+        return command(cluster=ClusterOptions(proxy, backend, as_json), **options)
 
     return with_cluster
 

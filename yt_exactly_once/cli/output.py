@@ -70,17 +70,14 @@ _EXTRAS = {
 
 def require_extra(extra: str) -> None:
     """Return when all packages of an extra are installed; raise `ConfigError` with those that are not."""
-    missing = [name for name in _EXTRAS[extra] if not _is_installed(name)]
+    # Of a package within another one, the outer one must be there before it can be looked for.
+    missing = [
+        name
+        for name in _EXTRAS[extra]
+        if find_spec(name.partition(".")[0]) is None or find_spec(name) is None
+    ]
     if missing:
         raise ConfigError(
             f"This command needs packages that are not installed: {', '.join(missing)}",
             remedy=f"Install the package with its extra {extra!r}. In a clone: pip install -e '.[{extra}]'",
         )
-
-
-def _is_installed(package: str) -> bool:
-    try:
-        return find_spec(package) is not None
-    except ModuleNotFoundError:
-        # The package around it is missing.
-        return False

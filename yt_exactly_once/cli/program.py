@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
 from importlib import import_module
 
 import click
@@ -68,11 +67,7 @@ NAME = "yt-exactly-once"
 class Program(click.Group):
     """A group that imports the module of a command on first use."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - as Click calls it
-        """Return the names of all commands."""
-        return sorted(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - as Click calls it
         """Return a command, or nothing when there is none of this name."""
         if cmd_name not in COMMANDS:
             return None
@@ -80,15 +75,6 @@ class Program(click.Group):
         module = import_module(f"yt_exactly_once.cli.{_SHARED.get(name, name)}")
         command: click.Command = getattr(module, name if name in _SHARED else "command")
         return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, or name the one that was probably meant."""
-        near = get_close_matches(args[0], COMMANDS, n=1)
-        if args[0] not in COMMANDS and near:
-            ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]}?")
-        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """List the commands by what they are for, without importing them."""
@@ -105,6 +91,10 @@ _SETTINGS = {"help_option_names": ["-h", "--help"], "show_default": True}
 @click.version_option(VERSION, prog_name=NAME, message="%(prog)s %(version)s")
 def program() -> None:
     """Exactly-once delivery from Spark Structured Streaming into YTsaurus."""
+
+
+program.commands = dict.fromkeys(COMMANDS, program)
+"""Names alone: Click lists them, and looks among them for the one that was meant."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from yt_exactly_once.cli import options
-from yt_exactly_once.cli.output import ExitCode, print_json, require_folder
+from yt_exactly_once.cli.output import ExitCode, require_folder
 from yt_exactly_once.operations.view import console, remarks, rendered
 
 if TYPE_CHECKING:
@@ -50,11 +50,9 @@ def command(
     duration: float | None,
     report: Path | None,
     cluster: options.ClusterOptions,
-    *,
     partitions: bool,
     watch: bool,
     is_checked: bool,
-    as_json: bool,
 ) -> ExitCode:
     """Show every query: its targets, its last batch, and how far it is behind in its queues.
 
@@ -65,7 +63,7 @@ def command(
     Lag is counted from what the query has committed. Its seconds are the age of the first row that is not
     committed, if the queue has the column $timestamp.
     """
-    if watch and as_json:
+    if watch and cluster.as_json:
         raise click.UsageError("--watch and --json exclude each other")
     if duration is not None and not watch:
         raise click.UsageError("--for needs --watch")
@@ -73,15 +71,13 @@ def command(
     from yt_exactly_once.operations import ledgers, status  # noqa: PLC0415 - the client is slow
     from yt_exactly_once.operations.report import History  # noqa: PLC0415
 
-    connection = cluster.connect()
     # Folders are searched once; a live view does not repeat it.
-    found = ledgers.find_ledgers(connection, paths)
+    found = ledgers.find_ledgers(cluster.connection, paths)
     history = History()
-
     unread: dict[str, str] = {}
 
     def look() -> Sequence[QueryStatus]:
-        queries, errors = status.look(connection, found, query=query)
+        queries, errors = status.look(cluster.connection, found, query=query)
         unread.clear()
         unread.update({path: str(error) for path, error in errors.items()})
         history.look(queries, time.time())
@@ -96,17 +92,12 @@ def command(
     try:
         if watch:
             _watch(live, every, duration)
-        elif as_json:
-            known = [one.to_json() for one in look()]
-            print_json(
-                known + [{"ledger": path, "problems": [why]} for path, why in unread.items()]
-            )
         else:
-            screen, queries = console(), look()
-            if queries:
-                screen.print(rendered(queries, partitions=partitions))
-            for line in remarks(queries, unread):
-                screen.print(line, soft_wrap=True)
+            queries = look()
+            known = [one.to_json() for one in queries]
+            known += [{"ledger": path, "problems": [why]} for path, why in unread.items()]
+            tables = [rendered(queries, partitions=partitions)] if queries else []
+            cluster.answer(known, *tables, *remarks(queries, unread))
     finally:
         if report is not None:
             _write(report, history)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 )
 @json_option
 def command(
-    directory: str, proxy: str | None, backends: tuple[str, ...], report: Path, *, as_json: bool
+    directory: str, proxy: str | None, backends: tuple[str, ...], report: Path, as_json: bool
 ) -> ExitCode:
     """Check on a live cluster every fact that exactly-once stands on.
 
