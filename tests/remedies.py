@@ -94,7 +94,7 @@ _DOES = re.compile(
 )
 _HOLE = re.compile(r"\{[^{}]*\}")
 _NUMBER = re.compile(r"count|partition|start|lower|tablets|rows")
-_FINDINGS = dict.fromkeys(("note", "warning", "problem", "unknown"), 3)
+_FINDINGS = dict.fromkeys(("note", "warning", "problem", "unknown"), 2)
 """Where findings of the doctor have the repair among their arguments."""
 
 

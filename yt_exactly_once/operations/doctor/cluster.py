@@ -14,6 +14,7 @@ from yt_exactly_once.errors import AccessError, ExactlyOnceError
 from yt_exactly_once.operations.doctor.subject import (
     Finding,
     Subject,
+    about,
     note,
     ok,
     problem,
@@ -41,33 +42,30 @@ _ASK = "Ask the administrators of the cluster for its proxies"
 _WHY = "Transactions go to one of these proxies directly, from the driver and in some modes from executors"
 
 
-def examine_proxies(subject: Subject, connection: Connection) -> Iterator[Finding]:
-    """Connect to every proxy that the cluster lists."""
-    kind = str(subject.cluster.client_config.get("backend") or "http")
-    check = f"{kind} proxies"
+def examine_proxies(kind: str, connection: Connection) -> Iterator[Finding]:
+    """Connect to every proxy of a kind that the cluster lists."""
     try:
         listed = proxies_of(connection, kind)
     except ExactlyOnceError as error:
         what = f"The cluster lists no {kind} proxies: {error.placed}"
-        yield problem(check, what, _WHY, error.remedy or _ASK)
+        yield problem(what, _WHY, error.remedy or _ASK)
         return
     if not listed:
         repair = _ASK + (", or use the backend http" if kind == "rpc" else "")
-        yield problem(check, f"The cluster lists no {kind} proxies", _WHY, repair)
+        yield problem(f"The cluster lists no {kind} proxies", _WHY, repair)
         return
     with ThreadPoolExecutor(16) as threads:
         answers = list(threads.map(_connect, listed))
     for address, reason in zip(listed, answers, strict=True):
         if reason:
             yield warning(
-                check,
                 f"No connection to {address}, which the cluster lists: {reason}",
                 f"{_WHY}. Each batch that begins there costs an attempt",
                 "Open the network from this machine to the proxy, or let the cluster ban it",
             )
     reached = answers.count("")
     if reached:
-        yield ok(check, f"{reached} of {len(listed)} {kind} proxies can be reached")
+        yield ok(f"{reached} of {len(listed)} {kind} proxies can be reached")
 
 
 def _connect(listed: str) -> str:
@@ -91,14 +89,13 @@ def examine_clock(connection: Connection) -> Iterator[Finding]:
     skew = max(before - (theirs + 1), theirs - after, 0.0)
     if skew > _TOLERATED_SECONDS:
         yield warning(
-            "clock",
             f"The clocks of this machine and of the cluster differ by {skew:.0f} s",
             "Exactly-once does not depend on it. Lags in seconds, committed_at in the ledger and watermarks "
             "on include_timestamp are wrong by as much",
             "timedatectl set-ntp true, or synchronise the clock of this machine in another way",
         )
     else:
-        yield ok("clock", "The clocks of this machine and of the cluster agree")
+        yield ok("The clocks of this machine and of the cluster agree")
 
 
 def examine_bundles(subject: Subject, connection: Connection) -> Iterator[Finding]:
@@ -106,34 +103,31 @@ def examine_bundles(subject: Subject, connection: Connection) -> Iterator[Findin
     paths = [*subject.targets, *(queue.path for queue in subject.queues)]
     paths += [queue.consumer for queue in subject.queues if queue.consumer is not None]
     paths += subject.kept.values()
+    looks = {"account": _account, "tablet_cell_bundle": _bundle}
     users: dict[tuple[str, str], str] = {}
     for path in paths:
-        found = attributes_of(connection, path, ["tablet_cell_bundle", "account"]) or {}
+        found = attributes_of(connection, path, list(looks)) or {}
         for kind, name in found.items():
             users.setdefault((kind, str(name)), path)
     for (kind, name), path in sorted(users.items()):
-        if kind == "account":
-            yield from _account(connection, name, path)
-        else:
-            yield from _bundle(connection, name, path)
+        yield from about(kind.replace("_", " "), looks[kind](connection, name, path))
 
 
 def _bundle(connection: Connection, name: str, path: str) -> Iterator[Finding]:
-    check, place = "tablet cell bundle", f"//sys/tablet_cell_bundles/{name}"
+    place = f"//sys/tablet_cell_bundles/{name}"
     found = attributes_of(connection, place, ["health"]) or {}
     health = found.get("health")
     if health is None:
         what = f"The health of the bundle {name} of {path} cannot be read"
-        yield unknown(check, what, "", f"yt get {place}/@health")
+        yield unknown(what, "", f"yt get {place}/@health")
     elif health != "good":
         yield problem(
-            check,
             f"The bundle {name} of {path} has the health {health}",
             "Its tablets may refuse reads and writes. Queries wait, and give up after their retries",
             f"yt get {place}/@tablet_cell_ids, and ask the administrators of the cluster",
         )
     else:
-        yield ok(check, f"The bundle {name} is healthy")
+        yield ok(f"The bundle {name} is healthy")
 
 
 def _account(connection: Connection, name: str, path: str) -> Iterator[Finding]:
@@ -144,13 +138,12 @@ def _account(connection: Connection, name: str, path: str) -> Iterator[Finding]:
     )
     for resource, used, limit in exceeded:
         yield problem(
-            "account",
             f"The account {name} of {path} uses {used} of {limit} {resource}",
             "The cluster refuses writes of an account without space (code 902)",
             f"Free space, or raise the limit: yt set {place}/@resource_limits/{resource} NUMBER",
         )
     if not exceeded:
-        yield ok("account", f"The account {name} is within its limits")
+        yield ok(f"The account {name} is within its limits")
 
 
 def _exceeded(
@@ -170,23 +163,25 @@ def examine_entry(subject: Subject, connection: Connection) -> Generator[Finding
     try:
         url = require_proxy(connection.reader)
     except ExactlyOnceError as error:
-        yield refused("proxy", error, "Nothing works without a proxy")
+        yield refused(error, "Nothing works without a proxy", "proxy")
         return None
-    yield ok("proxy", f"A proxy answers at {url}")
+    yield ok(f"A proxy answers at {url}", check="proxy")
     token = subject.cluster.token
     try:
         user = user_of(connection)
     except AccessError as error:
         what = error.placed if token else "No token is set, and the proxy wants one"
-        yield problem("token", what, "The cluster does not know who asks", error.remedy)
+        yield problem(what, "The cluster does not know who asks", error.remedy, check="token")
         return None
     except ExactlyOnceError as error:
-        yield refused("token", error, "No query runs while the proxy does not answer")
+        yield refused(error, "No query runs while the proxy does not answer", "token")
         return None
     if token is None:
-        yield note("token", f"No token is set, and the cluster takes this for the user {user}")
+        yield note(
+            f"No token is set, and the cluster takes this for the user {user}", check="token"
+        )
     else:
-        yield ok("token", f"The token belongs to the user {user}")
+        yield ok(f"The token belongs to the user {user}", check="token")
     return user
 
 
@@ -198,15 +193,15 @@ def examine_permissions(subject: Subject, connection: Connection, user: str) -> 
         try:
             allowed = may(connection, user, permission, path)
         except ExactlyOnceError as error:
-            yield unknown("permission", error.placed, "", error.remedy)
+            yield unknown(error.placed, "", error.remedy)
             continue
         if not allowed:
             missing += 1
             what = f"{user} lacks the permission {permission} on {path}"
-            yield problem("permission", what, purpose, advice.grant(user, permission, path))
+            yield problem(what, purpose, advice.grant(user, permission, path))
     if needs and not missing:
-        yield ok("permission", f"{user} has the {len(needs)} permissions that the query needs")
-    yield from _forgers(subject, connection, user)
+        yield ok(f"{user} has the {len(needs)} permissions that the query needs")
+    yield from about("ledger rights", _forgers(subject, connection, user))
 
 
 def _forgers(subject: Subject, connection: Connection, user: str) -> Iterator[Finding]:
@@ -221,7 +216,6 @@ def _forgers(subject: Subject, connection: Connection, user: str) -> Iterator[Fi
         if forgers:
             names = ", ".join(forgers)
             yield warning(
-                "ledger rights",
                 f"{names} may write {target}, and the ledger {ledger} too",
                 "A forged entry of the ledger makes the sink skip a batch, without an error",
                 f"yt-exactly-once create-ledger {' '.join(subject.targets)} --writer {user}",

@@ -51,13 +51,13 @@ _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 
 def examine_machine(subject: Subject) -> Iterator[Finding]:
     """Compare what is installed with what is needed."""
-    yield ok("python", f"Python {platform.python_version()}")
+    yield ok(f"Python {platform.python_version()}", check="python")
     yield _java()
     yield from _packages(subject)
     named = {str(error): error for text in subject.failures if (error := unfit_python(text))}
     for error in named.values():
         why = "Every task fails there, so no batch is written"
-        yield problem("executors", error.placed, why, error.remedy)
+        yield problem(error.placed, why, error.remedy, check="executors")
 
 
 def _java() -> Finding:
@@ -65,12 +65,12 @@ def _java() -> Finding:
         require_java()
     except JavaNotFoundError as error:
         return warning(
-            "java",
             error.placed,
             "Spark does not start on this machine. If the driver runs elsewhere, that is fine",
             error.remedy,
+            check="java",
         )
-    return ok("java", "Java is new enough for Spark")
+    return ok("Java is new enough for Spark", check="java")
 
 
 def _packages(subject: Subject) -> Iterator[Finding]:
@@ -79,7 +79,7 @@ def _packages(subject: Subject) -> Iterator[Finding]:
         needed += [Requirement(text) for text in requires(_PACKAGE) or ()]
     except PackageNotFoundError:
         what = "The package runs from its sources, so its requirements are not known"
-        yield note("packages", what)
+        yield note(what, check="packages")
     if subject.cluster.client_config.get("backend") == "rpc":
         needed.append(Requirement(_DRIVER))
     fitting = []
@@ -94,52 +94,45 @@ def _packages(subject: Subject) -> Iterator[Finding]:
                 fitting.append(f"{one.name} {found}")
                 continue
         yield problem(
-            f"package {one.name}",
             f"{one.name} {has}",
             "The driver and every executor need it",
             f"pip install '{one.name}{one.specifier}'"
             + (", or leave the backend out to use HTTP" if one.name == _DRIVER else ""),
+            check=f"package {one.name}",
         )
     if fitting:
-        yield ok("packages", ", ".join(fitting))
+        yield ok(", ".join(fitting), check="packages")
 
 
 def examine_settings(subject: Subject, connection: Connection | None) -> Iterator[Finding]:
     """Look at the settings; with a connection, also compare them with the size of a batch."""
     if not subject.conf_origin:
         yield note(
-            "spark settings",
             "Spark's settings are not known",
             "Some of them decide whether a large batch fits",
             "Pass --conf NAME=VALUE, --spark-defaults FILE, or --spark-ui URL of a running driver",
         )
         return
     known = {name: value.strip() for name, value in {**_DEFAULTS, **subject.conf}.items()}
-    malformed = {
-        name: _WANTED[name] for name in known.keys() & _WANTED if _number(known, name) is None
-    }
-    for name, wanted in sorted(malformed.items()):
-        yield problem(
-            name,
-            f"{name} is {known[name]!r} in {subject.conf_origin}, and not {wanted}",
-            "Spark or the sink refuses it",
-            f"Set {name} to {wanted}",
-        )
+    malformed = {name for name in known.keys() & _WANTED if _number(known, name) is None}
+    for name in sorted(malformed):
+        what = f"{name} is {known[name]!r} in {subject.conf_origin}, and not {_WANTED[name]}"
+        repair = f"Set {name} to {_WANTED[name]}"
+        yield problem(what, "Spark or the sink refuses it", repair, check=name)
     if RETAINED not in malformed:
         kept = f"Spark keeps the log of {known[RETAINED]} batches"
         if int(known[RETAINED]) < _FEW_BATCHES:
             why = "The sink compares the ledger with this log after gaps, and a rewind goes back no further"
-            yield warning(
-                RETAINED, kept, why, f"--conf {RETAINED}={_DEFAULTS[RETAINED]}, Spark's default"
-            )
+            repair = f"--conf {RETAINED}={_DEFAULTS[RETAINED]}, Spark's default"
+            yield warning(kept, why, repair, check=RETAINED)
         else:
-            yield ok(RETAINED, kept)
+            yield ok(kept, check=RETAINED)
     if known[SPECULATION].lower() == "true" and subject.mode.traits.may_repeat:
         yield warning(
-            SPECULATION,
             f"Speculation is on, and the mode is {subject.mode}",
             "Every speculative copy of a task writes its rows again",
             f"--conf {SPECULATION}=false, or another mode",
+            check=SPECULATION,
         )
     limit = _number(known, RESULT_SIZE)
     if limit and subject.mode.traits.through_driver:
@@ -175,15 +168,15 @@ def _batch_bytes(subject: Subject, connection: Connection) -> int | None:
 
 def _result_size(text: str, limit: int, size: int | None) -> Finding:
     if size is None or size <= limit:
-        return ok(RESULT_SIZE, f"{RESULT_SIZE} is {text}")
+        return ok(f"{RESULT_SIZE} is {text}", check=RESULT_SIZE)
     return warning(
-        RESULT_SIZE,
         f"{RESULT_SIZE} is {text}, and a full batch has about {_shown(size)}, by the average row of the "
         "queues",
         "Spark ends a job that brings more to the driver. The tasks then send the rows, but they cannot if "
         "the query keeps state, shuffles, or writes in another way than rows of one target",
         f"--conf {RESULT_SIZE}={_shown(2 * size)}, with as much more spark.driver.memory, or a smaller "
         "max_rows_per_partition",
+        check=RESULT_SIZE,
     )
 
 

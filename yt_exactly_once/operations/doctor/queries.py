@@ -24,7 +24,6 @@ from yt_exactly_once.ytsaurus.rows import session_prefix, sessions_of
 if TYPE_CHECKING:
     from yt_exactly_once.spark.storage import Storage
 
-_CHECK = "checkpoint"
 _RESTORE = "Restore the whole checkpoint from its newest copy"
 
 
@@ -53,7 +52,6 @@ def examine(subject: Subject, connection: Connection, rows: Entries) -> Iterator
         for queue in bad:
             what, _, _ = queue.problem.removesuffix(queue.remedy).partition(" Run: ")
             yield problem(
-                "query",
                 f"{queue.path}: {what.rstrip('. ')}",
                 f"Query {one.entry.query_id} cannot continue, or would not continue where it ended",
                 queue.remedy or one.row.repair,
@@ -61,9 +59,8 @@ def examine(subject: Subject, connection: Connection, rows: Entries) -> Iterator
         if not bad:
             lag = sum(queue.lag_rows for queue in mine)
             yield ok(
-                "query",
                 f"Query {one.entry.query_id} has committed batch {one.entry.batch_id}, and can "
-                f"continue: {lag} rows to read",
+                f"continue: {lag} rows to read"
             )
 
 
@@ -72,7 +69,6 @@ def _side_by_side(rows: Entries) -> Iterator[Finding]:
     for target in sorted({row.entry.target for row in rows}):
         for what in overlaps_and_gaps([row for row in rows if row.entry.target == target]):
             yield warning(
-                "query",
                 f"{target}: {what}",
                 "Each query is exact by itself, and knows nothing of the others",
                 "Let one query write the rows of a queue into a target. Compare the table with the queue: "
@@ -83,16 +79,12 @@ def _side_by_side(rows: Entries) -> Iterator[Finding]:
 def _job(one: QueryStatus) -> Finding:
     what = f"Application {one.entry.application} has written version {one.entry.batch_id}"
     if not one.problems:
-        return ok("query", what)
+        return ok(what)
     return problem(
-        "query",
         f"{what} in part: {'; '.join(one.problems)}",
         "A later version is refused with FencedError",
         "Run the job of this version again",
     )
-
-
-_SESSIONS = "producer sessions"
 
 
 def examine_sessions(subject: Subject, connection: Connection, rows: Entries) -> Iterator[Finding]:
@@ -107,7 +99,6 @@ def examine_sessions(subject: Subject, connection: Connection, rows: Entries) ->
         name = f"query {entry.query_id}"
         if attributes_of(connection, path, []) is None:
             yield problem(
-                _SESSIONS,
                 f"There is no producer table at {path}, through which {name} has pushed its rows",
                 "A batch that was pushed in part would be pushed again from its first row",
                 "Pass its path with --producer, or restore the table from its newest copy. If it is lost, "
@@ -123,15 +114,12 @@ def examine_sessions(subject: Subject, connection: Connection, rows: Entries) ->
         ]
         if ahead:
             yield warning(
-                _SESSIONS,
                 f"Tasks of {name} have pushed rows of batch {max(ahead)}, which the ledger lacks",
                 "The same checkpoint finishes the batch and repeats no row. Another one would repeat them",
                 "Start the query on the same checkpointLocation",
             )
         else:
-            yield ok(
-                _SESSIONS, f"The sessions of {name} agree with the ledger: batch {entry.batch_id}"
-            )
+            yield ok(f"The sessions of {name} agree with the ledger: batch {entry.batch_id}")
 
 
 def examine_checkpoint(
@@ -158,7 +146,6 @@ def examine_checkpoint(
         own = [row.entry for row in rows if row.entry.query_id == query]
         for target in [entry.target for entry in own if lack_notes(notes, entry)]:
             yield warning(
-                _CHECK,
                 f"{place}/{FOLDER} lacks notes about batches that were written to {target}",
                 "The sink does not know any more of calls that failed, and takes a copy for the ledger",
                 "Restore the folder from its newest copy while the query is stopped. Without one, compare "
@@ -167,7 +154,6 @@ def examine_checkpoint(
         ledger = subject.path_of("ledger")
         if entry is not None and entry.ledger != ledger:
             yield warning(
-                _CHECK,
                 f"The ledger of {place} is {entry.ledger}, not {ledger}",
                 "Without ledger_path the sink stops with LedgerMissingError",
                 f"Use ledger_path='{entry.ledger}' in the sink, and --ledger {entry.ledger} here",
@@ -188,7 +174,7 @@ def examine_source(subject: Subject, connection: Connection) -> Iterator[Finding
     why = "The query stops with ConfigError, and what is found below is not about it"
     if written and cluster.id not in written:
         other = f"The proxy belongs to another cluster than {place}, whatever its name"
-        yield problem("cluster", other, why, advice.OTHER_CLUSTER)
+        yield problem(other, why, advice.OTHER_CLUSTER, check="cluster")
         return
     newest = _numbers(files, "offsets")[-1:]
     texts = files.read(f"offsets/{newest[0]}").splitlines() if newest else []
@@ -204,7 +190,7 @@ def examine_source(subject: Subject, connection: Connection) -> Iterator[Finding
             try:
                 offset.require_same_source(cluster, path, queue.consumer)
             except ConfigError as error:
-                yield problem(_CHECK, f"{place}: {error.what}", why, error.remedy)
+                yield problem(f"{place}: {error.what}", why, error.remedy)
 
 
 def _notes(files: Storage) -> list[Note]:
@@ -222,7 +208,6 @@ def _lost_ledger(
         note.kind is NoteKind.LEDGER for note in _notes(files)
     ):
         yield problem(
-            _CHECK,
             f"{place} has a note of a ledger, and {path} has no entry of the query",
             "The query stops with LedgerMissingError",
             "Pass the path of the ledger with --ledger, or restore it. What else can be done is in "
@@ -243,15 +228,13 @@ def _way(row: LedgerRow | None) -> str:
 def _without_metadata(place: str, rows: list[LedgerRow], *, is_used: bool) -> Finding:
     if is_used:
         return problem(
-            _CHECK,
             f"{place} has offsets or commits, and no file metadata",
             "Spark gives the query another id, so the ledger does not know it: rows would be repeated",
             _way(rows[0] if rows else None),
         )
     if not rows:
-        return note(_CHECK, f"There is no checkpoint at {place}: the query begins")
+        return note(f"There is no checkpoint at {place}: the query begins")
     return problem(
-        _CHECK,
         f"There is no checkpoint at {place}, and {rows[0].entry.query_id} has written the target",
         "A new query begins where the consumer is, without the state of the old one",
         "Check the path. If the checkpoint is lost, "
@@ -266,7 +249,6 @@ def _unusable(
     if commits and (not offsets or commits[-1] > offsets[-1]):
         newest = offsets[-1] if offsets else "nothing"
         yield problem(
-            _CHECK,
             f"{place}/offsets ends at {newest}, and {place}/commits at {commits[-1]}",
             "Spark stops with an AssertionError, or reads rows again",
             _way(row),
@@ -276,12 +258,11 @@ def _unusable(
     holes = sorted(set(range(first, offsets[-1] + 1)) - set(offsets)) if offsets else []
     if holes:
         yield problem(
-            _CHECK, f"{place}/offsets lacks batch {holes[0]}", "Spark refuses to start", _way(row)
+            f"{place}/offsets lacks batch {holes[0]}", "Spark refuses to start", _way(row)
         )
     for folder, numbers in (("offsets", offsets), ("commits", commits)):
         if numbers and not files.read(f"{folder}/{numbers[-1]}").startswith("v1\n"):
             yield problem(
-                _CHECK,
                 f"{place}/{folder}/{numbers[-1]} is torn: it does not begin with a version",
                 "Spark stops with an IllegalStateException",
                 _way(row),
@@ -295,7 +276,6 @@ def _compared(
     if row is None:
         if commits and rows:
             yield problem(
-                _CHECK,
                 f"{place} is the checkpoint of query {query}, and the ledger knows {rows[0].entry.query_id}",
                 "The query stops with LedgerMissingError, or it is the checkpoint of another query",
                 "Check the path. If the ledger was lost, restore it",
@@ -304,18 +284,16 @@ def _compared(
     batch = row.entry.batch_id
     if not offsets or batch > offsets[-1]:
         yield problem(
-            _CHECK,
             f"{place} ends at batch {offsets[-1] if offsets else 'none'}, and the ledger at {batch}",
             "The checkpoint is an old copy, or another one writes the ledger: LedgerDivergedError",
             _way(row),
         )
     elif commits and batch < commits[-1]:
         yield problem(
-            _CHECK,
             f"{place} has committed batch {commits[-1]}, and the ledger ends at {batch}",
             "The ledger is an old copy, or the function left batches out",
             "Restore the ledger from its newest copy. If the function left them out, call the sink for every "
             "batch",
         )
     else:
-        yield ok(_CHECK, f"{place} agrees with the ledger: batch {batch}")
+        yield ok(f"{place} agrees with the ledger: batch {batch}")

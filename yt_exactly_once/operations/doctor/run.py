@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from yt_exactly_once.errors import AccessError, ExactlyOnceError, NewerFormatError
 from yt_exactly_once.operations.doctor import cluster, driver, queries, tables
-from yt_exactly_once.operations.doctor.subject import Finding, Subject, refused, unknown
+from yt_exactly_once.operations.doctor.subject import Finding, Subject, about, unknown
 from yt_exactly_once.ytsaurus.client import Connection
 
 if TYPE_CHECKING:
@@ -26,18 +25,19 @@ def examine(
     user = yield from cluster.examine_entry(subject, connection)
     if user is None:
         yield unknown(
-            "cluster",
             "Permissions, tables, queues and the clock were not examined",
             "They need a proxy that answers, and a user that it knows",
             "Repair the address or the token, then run the command again",
+            check="cluster",
         )
-        yield from driver.examine_settings(subject, None)
+        yield from about("spark settings", driver.examine_settings(subject, None))
         return
+    kind = str(subject.cluster.client_config.get("backend") or "http")
     rows = queries.rows_of_targets(subject, connection)
     # Nothing is asked before its findings are taken.
     checks = (
         ("checkpoint", queries.examine_source(subject, connection)),
-        ("proxies", cluster.examine_proxies(subject, connection)),
+        (f"{kind} proxies", cluster.examine_proxies(kind, connection)),
         ("permission", cluster.examine_permissions(subject, connection, user)),
         ("clock", cluster.examine_clock(connection)),
         ("bundles", cluster.examine_bundles(subject, connection)),
@@ -49,10 +49,4 @@ def examine(
         ("spark settings", driver.examine_settings(subject, connection)),
     )
     for name, findings in checks:
-        # An error of the cluster is a finding, so that the other checks are made too.
-        try:
-            yield from findings
-        except (AccessError, NewerFormatError) as error:
-            yield refused(name, error, "The query would be refused in the same way")
-        except ExactlyOnceError as error:
-            yield unknown(name, error.placed, "It could not be examined", error.remedy)
+        yield from about(name, findings)

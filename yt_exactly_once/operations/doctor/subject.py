@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from yt_exactly_once import config
+from yt_exactly_once import config, errors
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from yt_exactly_once.errors import ExactlyOnceError
 
 
 @dataclass(frozen=True)
@@ -110,13 +108,13 @@ class Finding:
     """One finding.
 
     Attributes:
-        check: short and stable name of what was examined.
+        check: short and stable name of what was examined, see `about`.
         what: what was found, where, with the path or address.
         why: why it matters; empty if all is well.
         repair: the command or setting that repairs it; empty if all is well.
     """
 
-    check: str
+    check: str = field(default="", kw_only=True)
     what: str
     why: str = ""
     repair: str = ""
@@ -127,9 +125,35 @@ ok, note, warning, problem, unknown = (partial(Finding, level=level) for level i
 """A finding of each level."""
 
 
-def refused(check: str, error: ExactlyOnceError, why: str) -> Finding:
+def refused(error: errors.ExactlyOnceError, why: str, check: str = "") -> Finding:
     """Say that a query would meet this error."""
-    return problem(check, error.placed, why, error.remedy.removeprefix("Run: "))
+    return problem(error.placed, why, error.remedy.removeprefix("Run: "), check=check)
+
+
+_REFUSALS = (
+    errors.AccessError,
+    errors.LedgerError,
+    errors.NewerFormatError,
+    errors.SchemaMismatchError,
+    errors.TableError,
+)
+
+
+def about(
+    check: str, findings: Iterable[Finding], why: str = "The query would be refused in the same way"
+) -> Iterator[Finding]:
+    """Yield the findings of a check, those without a name of their own by that of the check.
+
+    An error ends them, and is a finding, so that the other checks are made too. If a query would meet it,
+    `why` says what it means.
+    """
+    try:
+        for finding in findings:
+            yield replace(finding, check=finding.check or check)
+    except _REFUSALS as error:
+        yield refused(error, why, check)
+    except errors.ExactlyOnceError as error:
+        yield unknown(error.placed, "It could not be examined", error.remedy, check=check)
 
 
 def counted(number: int, noun: str) -> str:

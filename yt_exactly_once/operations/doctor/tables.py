@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from yt_exactly_once import advice
 from yt_exactly_once.codec.rejects import REJECT_SCHEMA
 from yt_exactly_once.codec.schema import TableSchema, check_frame
 from yt_exactly_once.commit.entry import LEDGER_MARK, LEDGER_SCHEMA, require_known_ledger
-from yt_exactly_once.errors import NewerFormatError, SchemaMismatchError, TableError
+from yt_exactly_once.errors import LedgerError, TableError
 from yt_exactly_once.operations.doctor.subject import (
     Finding,
+    Queue,
     Subject,
+    about,
     counted,
     note,
     ok,
     problem,
-    refused,
     warning,
 )
 from yt_exactly_once.ytsaurus import tables
@@ -35,54 +36,48 @@ _STOPS = "The query stops at its start"
 def examine(subject: Subject, connection: Connection) -> Iterator[Finding]:
     """Look at the targets, the ledger and the other tables of the sink."""
     for path in subject.targets:
-        yield from _target(subject, connection, path)
+        yield from about("target", _target(subject, connection, path), _WHY)
+    why = f"{_WHY}. The sink refuses a table with other columns, too"
     for name, path in subject.kept.items():
-        if name == "ledger":
-            yield from _ledger(subject, connection, path)
-        else:
-            yield from _own(connection, name, path)
+        yield from about(name, _kept(subject, connection, name, path), why)
 
 
 def _target(subject: Subject, connection: Connection, path: str) -> Iterator[Finding]:
-    absent = problem(
-        "target",
-        f"There is nothing at the target {path}",
-        "The sink does not create its target, because it does not choose the schema",
-        advice.create_table(path),
-    )
-    info = yield from _usable(connection, "target", path, absent)
+    info = _mounted(connection, path)
     if info is None:
+        yield problem(
+            f"There is nothing at the target {path}",
+            "The sink does not create its target, because it does not choose the schema",
+            advice.create_table(path),
+        )
         return
     kind = "sorted" if info.is_sorted else "ordered"
     tablets = counted(info.tablet_count, "tablet")
-    yield ok("target", f"The target {path} is {kind}, mounted, with {tablets}")
+    yield ok(f"The target {path} is {kind}, mounted, with {tablets}")
     seconds = expiring(connection, path)
     if seconds is not None:
         yield warning(
-            "retention",
             f"Rows of {path} are removed after {seconds:g} s (max_data_ttl)",
             "Rows that the query has written are gone then, and audit counts them as lost",
             f"If that is not meant: yt remove {path}/@max_data_ttl",
+            check="retention",
         )
-    yield _columns_fit(subject, info)
-    yield _room(subject, connection, info)
+    yield from about("columns", _columns_fit(subject, info), _STOPS)
+    yield from about("batch size", [_room(subject, connection, info)])
 
 
-def _columns_fit(subject: Subject, info: tables.TableInfo) -> Finding:
+def _columns_fit(subject: Subject, info: tables.TableInfo) -> Iterator[Finding]:
     """Compare the DataFrame's columns with the table's, as the sink does."""
     if subject.frame is None:
-        return note(
-            "columns",
+        yield note(
             f"The columns of {info.path} were not compared with those of the DataFrame",
             "The query stops at its start if they do not fit",
             "Pass --schema with what df.schema.json() returns, or call sink.check(df) in the program",
         )
-    try:
-        table = TableSchema.from_yt(info.schema)
-        check_frame(subject.frame, table, target=info.path, sorted=info.is_sorted)
-    except SchemaMismatchError as error:
-        return refused("columns", error, _STOPS)
-    return ok("columns", f"The columns of the DataFrame fit {info.path}")
+        return
+    table = TableSchema.from_yt(info.schema)
+    check_frame(subject.frame, table, target=info.path, sorted=info.is_sorted)
+    yield ok(f"The columns of the DataFrame fit {info.path}")
 
 
 def _room(subject: Subject, connection: Connection, info: tables.TableInfo) -> Finding:
@@ -91,7 +86,7 @@ def _room(subject: Subject, connection: Connection, info: tables.TableInfo) -> F
     room = subject.rows_per_tablet * tablets
     takes = f"one transaction takes {room} rows in the {counted(tablets, 'tablet')} of {info.path}"
     if not subject.queues:
-        return note("batch size", f"No queue was given; {takes}")
+        return note(f"No queue was given; {takes}")
     known = [attributes_of(connection, one.path, ["tablet_count"]) for one in subject.queues]
     partitions = sum(int((found or {}).get("tablet_count", 0)) for found in known)
     repair = (
@@ -100,7 +95,6 @@ def _room(subject: Subject, connection: Connection, info: tables.TableInfo) -> F
     )
     if subject.max_rows_per_partition is None:
         return warning(
-            "batch size",
             f"A batch has no limit, and {takes}",
             "The first batch, or the first after a pause, reads the whole backlog. If that is more, the "
             "query stops with BatchTooLargeError",
@@ -113,85 +107,57 @@ def _room(subject: Subject, connection: Connection, info: tables.TableInfo) -> F
     )
     if largest > room:
         why = "A full batch stops the query with BatchTooLargeError"
-        return problem("batch size", f"{batch}, and {takes}", why, repair)
+        return problem(f"{batch}, and {takes}", why, repair)
     if info.is_sorted and largest > subject.rows_per_tablet and tablets > 1:
         return warning(
-            "batch size",
             f"{batch}, and {takes}",
             f"Keys choose the tablets of a sorted target. If more than {subject.rows_per_tablet} rows go "
             "to one tablet, the query stops with BatchTooLargeError",
             f"Set max_rows_per_partition to at most {max(1, subject.rows_per_tablet // partitions)}, or "
             "start the sink with split_oversized=True",
         )
-    return ok("batch size", f"{batch}, and {takes}")
+    return ok(f"{batch}, and {takes}")
 
 
-def _ledger(subject: Subject, connection: Connection, path: str) -> Iterator[Finding]:
-    absent = note(
-        "ledger",
-        f"There is no ledger at {path} yet",
-        "The first batch creates it. If the query has run before, its ledger is gone, or has another path",
-        "For a query that has run before: pass the path with --ledger, or restore the table",
-    )
-    info = yield from _usable(connection, "ledger", path, absent)
+def _kept(subject: Subject, connection: Connection, name: str, path: str) -> Iterator[Finding]:
+    """Look at a table of the sink, which creates it if nothing is there."""
+    info = _mounted(connection, path)
     if info is None:
-        return
-    try:
-        require_known_ledger(attributes_of(connection, path, [LEDGER_MARK]) or {}, path)
-    except NewerFormatError as error:
-        yield refused("ledger", error, "The sink refuses it")
-        return
-    missing = tables.missing_columns(info.schema, LEDGER_SCHEMA)
-    if missing:
-        yield problem(
-            "ledger",
-            f"The table {path} is no ledger: it lacks or misplaces {missing}",
-            "The sink refuses it with LedgerError",
-            "Pass another path as ledger_path of the sink; for a query that has a checkpoint, restore the "
-            "ledger",
+        yield note(
+            f"There is no {name} at {path} yet",
+            f"The first batch creates it. If the query has run before, its {name} is gone, or is elsewhere",
+            "For a query that has run before: pass the path with "
+            f"--{name.removesuffix(' table')}, or restore the table",
         )
         return
-    yield ok("ledger", f"The ledger {path} is mounted")
-    if path in subject.targets:
+    if name == "ledger":
+        require_known_ledger(attributes_of(connection, path, [LEDGER_MARK]) or {}, path)
+        tables.require_columns(
+            info,
+            LEDGER_SCHEMA,
+            "a ledger",
+            LedgerError,
+            remedy="Pass another path as ledger_path of the sink; for a query that has a checkpoint, restore "
+            "the ledger",
+        )
+    if name == "dead-letter table":
+        remedy = "Name another path in dead_letter_path: the sink creates the table there"
+        tables.require_columns(info, REJECT_SCHEMA, f"a {name}", TableError, remedy=remedy)
+    yield ok(f"The {name} {path} is mounted")
+    if name == "ledger" and path in subject.targets:
         yield problem(
-            "ledger",
             f"{path} is both a target and the ledger",
             "The sink writes its own rows there",
             "Pass another path as ledger_path of the sink",
         )
 
 
-def _own(connection: Connection, name: str, path: str) -> Iterator[Finding]:
-    absent = note(name, f"There is no {name} at {path} yet; the first batch creates it")
-    info = yield from _usable(connection, name, path, absent)
-    if info is None:
-        return
-    schema = REJECT_SCHEMA if name == "dead-letter table" else ()
-    missing = tables.missing_columns(info.schema, schema)
-    if missing:
-        yield problem(
-            name,
-            f"The table {path} is no {name}: it lacks or misplaces {missing}",
-            "The sink refuses it with ConfigError",
-            "Name another path in dead_letter_path: the sink creates the table there",
-        )
-        return
-    yield ok(name, f"The {name} {path} is mounted")
-
-
-def _usable(
-    connection: Connection, check: str, path: str, absent: Finding
-) -> Generator[Finding, None, tables.TableInfo | None]:
-    """Yield what keeps rows from being written into a table; return its description if nothing does."""
+def _mounted(connection: Connection, path: str) -> tables.TableInfo | None:
+    """Return the description of a table that takes rows, or nothing; raise `TableError` if it takes none."""
     if attributes_of(connection, path, []) is None:
-        yield absent
         return None
-    try:
-        info = tables.describe_table(connection, path)
-        info.require_mounted()
-    except TableError as error:
-        yield refused(check, error, _WHY)
-        return None
+    info = tables.describe_table(connection, path)
+    info.require_mounted()
     return info
 
 
@@ -208,30 +174,31 @@ def examine_queues(subject: Subject, connection: Connection, rows: Entries) -> I
     # What repairs the query of each, as far as ledgers know it.
     commands = {key[1:3]: row.repair for row in rows for key in row.entry.offsets}
     for queue in subject.queues:
-        try:
-            info = RemoteQueue(connection, queue.path).require_readable()
-        except TableError as error:
-            yield refused("queue", error, _STOPS)
-            continue
-        yield ok("queue", f"The queue {queue.path} has {counted(info.tablet_count, 'partition')}")
-        seconds = expiring(connection, queue.path)
-        if seconds is not None:
-            yield warning(
-                "retention",
-                f"Rows of {queue.path} are removed after {seconds:g} s (max_data_ttl), read or not",
-                "A query that is stopped for longer loses rows: it ends with DataLossError",
-                f"yt remove {queue.path}/@max_data_ttl, and let auto_trim_config remove rows that were read",
-            )
-        if queue.consumer is None:
-            yield warning(
-                "consumer",
-                f"The queue {queue.path} is read without a consumer",
-                "Nobody sees how far the query is, and the queue cannot wait for it with trimming",
-                advice.new_consumer(queue.path),
-            )
-            continue
         command = commands.get((queue.path, queue.consumer), "")
-        yield from _consumer(connection, info, queue.consumer, command)
+        yield from about("queue", _queue(connection, queue, command), _STOPS)
+
+
+def _queue(connection: Connection, queue: Queue, command: str) -> Iterator[Finding]:
+    info = RemoteQueue(connection, queue.path).require_readable()
+    yield ok(f"The queue {queue.path} has {counted(info.tablet_count, 'partition')}")
+    seconds = expiring(connection, queue.path)
+    if seconds is not None:
+        yield warning(
+            f"Rows of {queue.path} are removed after {seconds:g} s (max_data_ttl), read or not",
+            "A query that is stopped for longer loses rows: it ends with DataLossError",
+            f"yt remove {queue.path}/@max_data_ttl, and let auto_trim_config remove rows that were read",
+            check="retention",
+        )
+    if queue.consumer is None:
+        yield warning(
+            f"The queue {queue.path} is read without a consumer",
+            "Nobody sees how far the query is, and the queue cannot wait for it with trimming",
+            advice.new_consumer(queue.path),
+            check="consumer",
+        )
+        return
+    why = f"{_STOPS}. A vital consumer that cannot be read also stops the trimming of the queue"
+    yield from about("consumer", _consumer(connection, info, queue.consumer, command), why)
 
 
 def _consumer(
@@ -240,18 +207,13 @@ def _consumer(
     if attributes_of(connection, path, []) is None:
         # A consumer that is only created again is at row 0, where no query left it.
         what = f"There is nothing at the consumer {path}"
-        yield problem("consumer", what, _STOPS, command or advice.create_consumer(path, queue.path))
+        yield problem(what, _STOPS, command or advice.create_consumer(path, queue.path))
         return
-    try:
-        require_consumer(connection, path, queue.path)
-        tables.describe_table(connection, path).require_mounted()
-    except TableError as error:
-        why = f"{_STOPS}. A vital consumer that cannot be read also stops the trimming of the queue"
-        yield refused("consumer", error, why)
-        return
-    yield _registration(connection, queue.path, path)
+    require_consumer(connection, path, queue.path)
+    tables.describe_table(connection, path).require_mounted()
+    yield from about("registration", [_registration(connection, queue.path, path)])
     if not command:
-        yield from _offsets(connection, queue, path)
+        yield from about("offset", _offsets(connection, queue, path))
 
 
 def _registration(connection: Connection, queue: str, consumer: str) -> Finding:
@@ -259,7 +221,6 @@ def _registration(connection: Connection, queue: str, consumer: str) -> Finding:
     register = advice.register(queue, consumer)
     if known is None:
         return problem(
-            "registration",
             f"The consumer {consumer} is not registered for {queue}",
             "The cluster refuses its reads",
             f"{register}. Proxies know it after some seconds",
@@ -270,12 +231,12 @@ def _registration(connection: Connection, queue: str, consumer: str) -> Finding:
         what = f"The consumer {consumer} of {queue} is not vital"
         if not trims:
             why = "If automatic trimming is switched on, the queue does not wait for this consumer"
-            return warning("registration", what, why, register)
+            return warning(what, why, register)
         what += ", and the queue is trimmed automatically"
         why = "The queue does not wait for this consumer: it may trim rows that the query has not read"
-        return problem("registration", what, why, register)
+        return problem(what, why, register)
     trimmed = ", and read rows are trimmed" if trims else ", and nothing is trimmed automatically"
-    return ok("registration", f"The consumer {consumer} is registered as vital{trimmed}")
+    return ok(f"The consumer {consumer} is registered as vital{trimmed}")
 
 
 def _offsets(connection: Connection, info: tables.TableInfo, consumer: str) -> Iterator[Finding]:
@@ -289,14 +250,12 @@ def _offsets(connection: Connection, info: tables.TableInfo, consumer: str) -> I
         place = f"The consumer {consumer} is at row {at} of partition {partition} of {queue}"
         if at < lower:
             yield problem(
-                "offset",
                 f"{place}, and rows before {lower} are trimmed",
                 "Those rows are gone. A query that has not read them stops with DataLossError",
                 "To continue without them, set fail_on_data_loss to false. Ask who trims the queue",
             )
         elif at > upper:
             yield problem(
-                "offset",
                 f"{place}, which ends at {upper}",
                 "The queue was recreated, or somebody moved the consumer. A new query would skip rows",
                 "Name the target of the query with --target: its ledger knows where the consumer belongs. "
@@ -305,4 +264,4 @@ def _offsets(connection: Connection, info: tables.TableInfo, consumer: str) -> I
         at_fault |= not lower <= at <= upper
     if not at_fault:
         behind = sum(b.upper - max(stored.get(n, 0), b.lower) for n, b in enumerate(bounds))
-        yield ok("offset", f"The consumer {consumer} has {behind} rows of {queue} to read")
+        yield ok(f"The consumer {consumer} has {behind} rows of {queue} to read")
