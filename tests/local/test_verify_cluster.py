@@ -195,7 +195,7 @@ OTHER = [
     ("consumer.unregistered", "pull_queue_consumer", reworded("registered for queue", "known to"),
      "refused as AccessError"),
     ("consumer.old-offset", "advance_queue_consumer", reworded("current_offset", "offset_there"),
-     "where the consumer is"),
+     "OffsetConflictError"),
     ("producer.epochs", "push_queue_producer", any_epoch, "took over are accepted"),
     ("rows.null-of-any", "insert_rows", plain_nulls, "YSON entity"),
     ("rows.lookup", "lookup_rows", shuffled, "order of the keys"),

@@ -21,7 +21,7 @@ from typing import Any
 from yt_exactly_once import errors
 from yt_exactly_once.config import BACKEND, ClusterConfig, check_path
 from yt_exactly_once.operations.verify.facts import FACTS
-from yt_exactly_once.operations.verify.stage import Differs, Fact, Part, Patience, Stage
+from yt_exactly_once.operations.verify.stage import PARTS, Differs, Fact, Patience, Stage
 from yt_exactly_once.ytsaurus.backends import check_backend
 from yt_exactly_once.ytsaurus.browsing import cluster_of
 from yt_exactly_once.ytsaurus.client import Connection
@@ -108,10 +108,10 @@ class Report:
         return {result.verdict for result in self.results} == {Verdict.HOLDS}
 
     @property
-    def affected(self) -> dict[Part, list[str]]:
+    def affected(self) -> dict[str, list[str]]:
         """Parts of the package that something different matters to, with the names of the facts."""
         differs = [result.fact for result in self.of(Verdict.DIFFERS)]
-        found = {part: {fact.name for fact in differs if part in fact.parts} for part in Part}
+        found = {part: {fact.name for fact in differs if part in fact.parts} for part in PARTS}
         return {part: sorted(names) for part, names in found.items() if names}
 
     def to_json(self) -> dict[str, Any]:
@@ -130,7 +130,7 @@ class Report:
         counts = Counter(result.verdict for result in self.results)
         verdicts = [f"{counts[verdict]} {verdict.value}" for verdict in Verdict if counts[verdict]]
         lines = [f"{', '.join(verdicts)}, in {self.seconds:.0f} s"]
-        lines += [f"Affected: {part.value} by {', '.join(n)}" for part, n in self.affected.items()]
+        lines += [f"Affected: {part} by {', '.join(n)}" for part, n in self.affected.items()]
         lines += [f"Not checked over {name}: {reason}" for name, reason in self.skipped.items()]
         if self.leftover:
             lines.append(self.leftover)

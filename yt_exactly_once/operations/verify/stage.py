@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from yt_exactly_once import errors
 from yt_exactly_once.codec.schema import SYSTEM_COLUMNS
 from yt_exactly_once.config import DeliveryMode
-from yt_exactly_once.errors import ClusterUnavailableError, ExactlyOnceError, TransientError
 from yt_exactly_once.ytsaurus.browsing import attributes_of
 from yt_exactly_once.ytsaurus.failures import codes_in, translated
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction
@@ -33,6 +32,9 @@ TEXT = {"name": "v", "type": "string"}
 NUMBER = {"name": "n", "type": "int64"}
 ANY = {"name": "x", "type": "any"}
 TOTAL = {"name": "total", "type": "int64", "aggregate": "sum"}
+
+CONFLICT = errors.ConflictError, 1700
+"""How the cluster refuses the commit of a transaction that writes what another one has written."""
 
 
 class Differs(Exception):  # noqa: N818 - an observation, no failure of the program
@@ -58,25 +60,6 @@ class Patience:
     visible: timedelta = timedelta(seconds=20)
     registered: timedelta = timedelta(seconds=12)
     idle: timedelta = timedelta(seconds=5)
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """How a request was refused: as the package raises it, and all codes of the cluster, outermost first."""
-
-    error: ExactlyOnceError
-    codes: tuple[int, ...]
-
-    def require(self, kind: type[ExactlyOnceError], code: int | None = None) -> str:
-        """Check what the package makes of it, and a code, or raise `Differs`; return the codes for people."""
-        codes = ", ".join(map(str, self.codes)) or "none"
-        if isinstance(self.error, kind) and code in {None, *self.codes}:
-            return f"codes {codes}"
-        wanted = kind.__name__ if code is None else f"{kind.__name__} with {code}"
-        raise Differs(
-            f"refused as {type(self.error).__name__} with the codes {codes}, expected {wanted}: "
-            f"{self.error.what}"
-        )
 
 
 @dataclass
@@ -139,7 +122,7 @@ class Stage:
         for path in map(self.path, names):
             while attributes_of(self.connection, path, ["tablet_state"]) != {"tablet_state": state}:
                 if time.monotonic() > until:
-                    raise ClusterUnavailableError(
+                    raise errors.ClusterUnavailableError(
                         f"The table is not {state} after {_CHANGE_SECONDS} s",
                         remedy="Check the tablet cell bundle: yt get PATH/@tablet_cell_bundle, and yt get "
                         "//sys/tablet_cell_bundles/BUNDLE/@health",
@@ -218,34 +201,44 @@ class Stage:
             time.sleep(_LOOK_EVERY_SECONDS)
         return time.monotonic() - began
 
-    def refusal(self, act: Callable[[], Any], but: str) -> Refusal:
-        """Do what must be refused, and return how it was; raise `Differs` with what else it means."""
+    @contextmanager
+    def refuses(
+        self, wanted: tuple[type[errors.ExactlyOnceError], int | None], but: str | None
+    ) -> Iterator[list[int]]:
+        """Check that what is done is refused as the package raises it, and with a code of the cluster.
+
+        Yields a list that then gets all codes, outermost first. Raises `Differs` with `but` if it is
+        accepted; with `None` it may be, and there are no codes.
+        """
+        kind, code = wanted
+        codes: list[int] = []
         try:
             with translated("do what must be refused"):
-                act()
-        except ExactlyOnceError as error:
-            codes = tuple(codes_in(error))
-            if isinstance(error, TransientError) and not codes:
+                yield codes
+        except errors.ExactlyOnceError as error:
+            codes += codes_in(error)
+            if isinstance(error, errors.TransientError) and not codes:
                 # No answer: nothing was refused.
                 raise
-            return Refusal(error, codes)
-        raise Differs(but)
+            if not isinstance(error, kind) or code not in {None, *codes}:
+                expected = kind.__name__ if code is None else f"{kind.__name__} with {code}"
+                raise Differs(
+                    f"refused as {type(error).__name__} with the codes {codes}, expected {expected}: "
+                    f"{error.what}"
+                ) from error
+        else:
+            if but is not None:
+                raise Differs(but)
 
 
 Check = Callable[[Stage], "str | None"]
 
-
-class Part(StrEnum):
-    """What of the package depends on a fact."""
-
-    TRANSACTIONAL = DeliveryMode.TRANSACTIONAL.value
-    IDEMPOTENT = DeliveryMode.IDEMPOTENT.value
-    AT_LEAST_ONCE = DeliveryMode.AT_LEAST_ONCE.value
-    SOURCE = "source"
-
-
-EVERY_MODE = tuple(Part(mode) for mode in DeliveryMode)
+SOURCE = "source"
+EVERY_MODE = tuple(DeliveryMode)
 """All delivery modes: each records its batches in one transaction with the offsets."""
+
+PARTS = (*EVERY_MODE, SOURCE)
+"""What of the package depends on facts."""
 
 
 @dataclass(frozen=True)
@@ -264,7 +257,7 @@ class Fact:
     name: str
     area: str
     checked: str
-    parts: tuple[Part, ...]
+    parts: tuple[str, ...]
     meaning: str
     source: str
     check: Check
@@ -273,12 +266,12 @@ class Fact:
 class Facts(list[Fact]):
     """The facts of one area, in the order of their checks. Their parts and source are those of the area."""
 
-    def __init__(self, area: str, *, parts: tuple[Part, ...], source: str) -> None:
+    def __init__(self, area: str, *, parts: tuple[str, ...], source: str) -> None:
         super().__init__()
         self._area, self._parts, self._source = area, parts, source
 
     def __call__(
-        self, name: str, *, parts: tuple[Part, ...] = (), source: str = ""
+        self, name: str, *, parts: tuple[str, ...] = (), source: str = ""
     ) -> Callable[[Check], Check]:
         """Declare the function below as a fact.
 

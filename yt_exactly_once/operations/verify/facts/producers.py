@@ -5,16 +5,17 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from yt_exactly_once.errors import ConflictError, ProducerFencedError
-from yt_exactly_once.operations.verify.stage import Facts, Part, Stage, expect
+from yt_exactly_once.config import DeliveryMode
+from yt_exactly_once.errors import ProducerFencedError
+from yt_exactly_once.operations.verify.stage import CONFLICT, Facts, Stage, expect
 from yt_exactly_once.ytsaurus.failures import translated
 from yt_exactly_once.ytsaurus.rows import ProducerSession, sessions_of
 
-_INVALID_EPOCH, _ZOMBIE, _CONFLICT = 3101, 3102, 1700
+_INVALID_EPOCH, _ZOMBIE = (ProducerFencedError, 3101), (ProducerFencedError, 3102)
 
 _QUEUES = "yt/yt/client/driver/queue_commands.cpp"
 
-fact = Facts("Queue producers", parts=(Part.IDEMPOTENT,), source=_QUEUES)
+fact = Facts("Queue producers", parts=(DeliveryMode.IDEMPOTENT,), source=_QUEUES)
 
 
 def _session(stage: Stage, name: str) -> ProducerSession:
@@ -88,13 +89,11 @@ def _epochs(stage: Stage) -> None:
     """
     old = _session(stage, "epochs")
     new = _session(stage, "epochs")
-    stage.refusal(
-        lambda: _push(stage, old, 1), "rows of a session that another task took over are accepted"
-    ).require(ProducerFencedError, _ZOMBIE)
+    with stage.refuses(_ZOMBIE, "rows of a session that another task took over are accepted"):
+        _push(stage, old, 1)
     future = ProducerSession(new.producer, new.queue, new.session_id, new.epoch + 5, new.state)
-    stage.refusal(
-        lambda: _push(stage, future, 1), "rows with an epoch that nobody got are accepted"
-    ).require(ProducerFencedError, _INVALID_EPOCH)
+    with stage.refuses(_INVALID_EPOCH, "rows with an epoch that nobody got are accepted"):
+        _push(stage, future, 1)
 
 
 @fact("producer.take-over")
@@ -109,10 +108,9 @@ def _take_over(stage: Stage) -> None:
     with stage.transaction() as transaction:
         _answer(stage, session, 1, client=stage.connection.pinned().client(0))
         _session(stage, "late")
-        stage.refusal(
-            transaction.commit,
-            "a push that began before another task took the session over was committed after it",
-        ).require(ConflictError, _CONFLICT)
+        but = "a push that began before another task took the session over was committed after it"
+        with stage.refuses(CONFLICT, but):
+            transaction.commit()
     stage.insert("log", {"v": "after the zombie"})
     stage.appears("log", "after the zombie", offset=offset)
 

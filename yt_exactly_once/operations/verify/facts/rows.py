@@ -12,8 +12,9 @@ import pyarrow as pa
 from yt_exactly_once.codec.rows import WireFormat, decode, encode, encode_empty
 from yt_exactly_once.codec.schema import TableSchema, WritePlan, arrow_schema_of, check_frame
 from yt_exactly_once.commit.cluster import Payload
+from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.errors import RequestRefusedError, SchemaMismatchError
-from yt_exactly_once.operations.verify.stage import EVERY_MODE, Facts, Part, Stage, expect
+from yt_exactly_once.operations.verify.stage import EVERY_MODE, Facts, Stage, expect
 from yt_exactly_once.ytsaurus.queues import RemoteQueue
 from yt_exactly_once.ytsaurus.tables import describe_table, ensure_table
 
@@ -164,7 +165,7 @@ def _replace_and_update(stage: Stage) -> None:
     expect(row and (row["v"], row["n"]) == (None, 3), f"an insert left {_shown(row)}")
 
 
-@fact("rows.order-of-changes", parts=(Part.TRANSACTIONAL,), source=_STORE)
+@fact("rows.order-of-changes", parts=(DeliveryMode.TRANSACTIONAL,), source=_STORE)
 def _last_change_counts(stage: Stage) -> None:
     """Of a delete and a later write of one key in one transaction, the last counts.
 
@@ -181,7 +182,9 @@ def _last_change_counts(stage: Stage) -> None:
 
 
 @fact(
-    "rows.aggregate", parts=(Part.TRANSACTIONAL,), source="user guide: dynamic tables, aggregation"
+    "rows.aggregate",
+    parts=(DeliveryMode.TRANSACTIONAL,),
+    source="user guide: dynamic tables, aggregation",
 )
 def _aggregate(stage: Stage) -> None:
     """A sum column adds up over transactions.

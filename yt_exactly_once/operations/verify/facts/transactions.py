@@ -11,14 +11,14 @@ from yt_exactly_once import errors
 from yt_exactly_once.codec.rows import WireFormat, encode
 from yt_exactly_once.codec.schema import TableSchema, check_frame
 from yt_exactly_once.commit.cluster import Payload
-from yt_exactly_once.config import ROWS_PER_TABLET_LIMIT
-from yt_exactly_once.operations.verify.stage import EVERY_MODE, Differs, Facts, Part, Stage, expect
+from yt_exactly_once.config import ROWS_PER_TABLET_LIMIT, DeliveryMode
+from yt_exactly_once.operations.verify.stage import CONFLICT, EVERY_MODE, Facts, Stage, expect
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction
 
-_CONFLICT = 1700
-_NO_TRANSACTION = 11000
-_TOO_MANY_ROWS = 1717
-_SCHEMA_VIOLATION = 307
+_RETRIED = errors.TransientError, None
+_OPEN = errors.CommitOutcomeUnknownError, None
+_TOO_MANY_ROWS = errors.BatchTooLargeError, 1717
+_SCHEMA_VIOLATION = errors.SchemaMismatchError, 307
 _SHORT_LEASE = timedelta(seconds=1)
 
 _NATIVE = "yt/yt/ytlib/api/native/transaction.cpp"
@@ -104,13 +104,13 @@ def _first_committer_wins(stage: Stage) -> str:
         loser.insert(log, [{"v": "of the loser"}])
         winner.insert(rows, [{"k": "race", "v": "winner"}])
         winner.commit()
-        refusal = stage.refusal(loser.commit, "both of two overlapping writers of a row committed")
-    refusal.require(errors.ConflictError, _CONFLICT)
+        with stage.refuses(CONFLICT, "both of two overlapping writers of a row committed") as codes:
+            loser.commit()
     (row,) = stage.rows("rows", "race")
     expect(row is not None and row["v"] == "winner", "the row of the refused transaction is there")
     stage.insert("log", {"v": "after the race"})
     stage.appears("log", "after the race", offset=offset)
-    return f"1700 is at depth {refusal.codes.index(_CONFLICT)} of the error"
+    return f"1700 is at depth {codes.index(1700)} of the error"
 
 
 @fact("transaction.plain-writes", source=_STORE)
@@ -122,10 +122,9 @@ def _plain_writes_conflict(stage: Stage) -> None:
     with stage.transaction() as transaction:
         transaction.insert(stage.path("rows"), [{"k": "plain", "v": "x"}])
         stage.insert("rows", {"k": "plain", "v": "y"})
-        stage.refusal(
-            transaction.commit,
-            "a transaction overwrote a row that a plain insert wrote after it began",
-        ).require(errors.ConflictError, _CONFLICT)
+        but = "a transaction overwrote a row that a plain insert wrote after it began"
+        with stage.refuses(CONFLICT, but):
+            transaction.commit()
 
 
 @fact("transaction.appends", source="user guide: ordered dynamic tables")
@@ -150,7 +149,7 @@ def _appends_never_conflict(stage: Stage) -> None:
     expect(found in {"abdc", "cabd"}, f"the rows of two transactions are mixed: {found}")
 
 
-@fact("transaction.connections", parts=(Part.TRANSACTIONAL,), source=_POOL)
+@fact("transaction.connections", parts=(DeliveryMode.TRANSACTIONAL,), source=_POOL)
 def _several_connections(stage: Stage) -> None:
     """Rows sent over several connections to one proxy belong to one transaction.
 
@@ -181,10 +180,10 @@ def _ended_is_not_found(stage: Stage) -> str:
     with stage.transaction() as transaction:
         transaction.insert(stage.path("rows"), [{"k": "twice", "v": "x"}])
         transaction.commit()
-
     again = TabletTransaction(transaction.id, [pinned.client(0)], pinned.pool, proxy=pinned.url)
-    refusal = stage.refusal(again.commit, "a second commit of a transaction was accepted")
-    return refusal.require(errors.CommitOutcomeUnknownError)
+    with stage.refuses(_OPEN, "a second commit of a transaction was accepted") as codes:
+        again.commit()
+    return f"codes {codes}"
 
 
 @fact("transaction.lease", source="yt/yt/server/node/tablet_node/config.cpp")
@@ -200,13 +199,12 @@ def _lease(stage: Stage) -> None:
     with stage.transaction(0) as patient, stage.transaction(1, lease=_SHORT_LEASE) as impatient:
         for transaction, key in ((patient, "patient"), (impatient, "impatient")):
             transaction.insert(rows, [{"k": key, "v": "x"}])
-        time.sleep(stage.patience.idle.total_seconds())
+        idle = stage.patience.idle.total_seconds()
+        time.sleep(idle)
         patient.commit()
-        stage.refusal(
-            impatient.commit,
-            f"a transaction with a lease of 1 s was committed after "
-            f"{stage.patience.idle.total_seconds():g} s without a request",
-        ).require(errors.CommitOutcomeUnknownError)
+        but = f"a transaction with a lease of 1 s was committed after {idle:g} s without a request"
+        with stage.refuses(_OPEN, but):
+            impatient.commit()
     expect(stage.rows("rows", "impatient") == [None], "the row of an expired transaction is there")
 
 
@@ -233,11 +231,10 @@ def _row_limit(stage: Stage) -> str:
         transaction.commit()
     with stage.transaction() as transaction:
         write(ROWS_PER_TABLET_LIMIT + 1, transaction)
-        try:
-            refusal = stage.refusal(transaction.commit, "accepted")
-        except Differs:
-            return "the limit is higher: rows_per_tablet_limit may be raised to it"
-    refusal.require(errors.BatchTooLargeError, _TOO_MANY_ROWS)
+        with stage.refuses(_TOO_MANY_ROWS, but=None) as codes:
+            transaction.commit()
+    if not codes:
+        return "the limit is higher: rows_per_tablet_limit may be raised to it"
     return f"{ROWS_PER_TABLET_LIMIT} rows fit, one more is refused with 1717"
 
 
@@ -248,15 +245,10 @@ def _wrong_value(stage: Stage) -> None:
     The sink compares schemas before the first row. Without this second check, a schema that changes during a
     query could let wrong values in.
     """
-
-    def write() -> None:
-        with stage.transaction() as transaction:
-            transaction.insert(stage.path("rows"), [{"k": "wrong", "n": "text", "v": "x"}])
-            transaction.commit()
-
-    stage.refusal(write, "a text was written into a column of numbers").require(
-        errors.SchemaMismatchError, _SCHEMA_VIOLATION
-    )
+    but = "a text was written into a column of numbers"
+    with stage.refuses(_SCHEMA_VIOLATION, but), stage.transaction() as transaction:
+        transaction.insert(stage.path("rows"), [{"k": "wrong", "n": "text", "v": "x"}])
+        transaction.commit()
     expect(stage.rows("rows", "wrong") == [None], "the refused row is there")
 
 
@@ -269,9 +261,12 @@ def _unmounted(stage: Stage) -> str:
     with stage.transaction() as transaction:
         transaction.insert(stage.path("remounted"), [{"k": "unmounted", "v": "x"}])
         stage.unmount("remounted")
-        refusal = stage.refusal(transaction.commit, "rows were committed into an unmounted table")
-    stage.mount("remounted")
-    return refusal.require(errors.TransientError)
+        try:
+            with stage.refuses(_RETRIED, "rows were committed into an unmounted table") as codes:
+                transaction.commit()
+        finally:
+            stage.mount("remounted")
+    return f"codes {codes}"
 
 
 @fact("transaction.remount", source="yt/yt/server/node/tablet_node/sorted_chunk_store.cpp")
@@ -290,13 +285,11 @@ def _remount(stage: Stage) -> str:
         stage.insert("remounted", {"k": "b", "v": "x"})
         stage.unmount(*names)
         stage.mount(*names)
-        remounted = stage.refusal(
-            writing.commit,
-            "a transaction survived a remount of its tables between write and commit",
-        )
+        but = "a transaction survived a remount of its tables between write and commit"
+        with stage.refuses(_RETRIED, but) as remounted:
+            writing.commit()
         early.insert(stage.path("remounted"), [{"k": "b", "v": "y"}])
-        forgotten = stage.refusal(
-            early.commit,
-            "a transaction overwrote a row that was written after its start and flushed by an unmount",
-        )
-    return " and ".join(one.require(errors.TransientError) for one in (remounted, forgotten))
+        but = "a transaction overwrote a row that was written after its start and flushed by an unmount"
+        with stage.refuses(_RETRIED, but) as forgotten:
+            early.commit()
+    return f"codes {remounted} and {forgotten}"
