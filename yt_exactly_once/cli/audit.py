@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from yt_exactly_once.cli.options import ClusterOptions, cluster_options, option
+from yt_exactly_once.cli.options import ClusterOptions, cluster_options, number, option
 from yt_exactly_once.cli.output import ExitCode
 from yt_exactly_once.operations.view import shown
 
@@ -23,20 +23,15 @@ if TYPE_CHECKING:
     type=click.Choice(["source", "digest", "count"]),
     help="What to compare with.  [default: the first that the target and its ledger allow]",
 )
-@option("--partition-column", "NAME", "Column with the partition of the queue.")
-@option("--row-column", "NAME", "Column with the index of the row in its partition.")
-@option("--queue-column", "NAME", "Column with the path of the queue, if the query reads several.")
+@option("--partition-column NAME", "Column with the partition of the queue.")
+@option("--row-column NAME", "Column with the index of the row in its partition.")
+@option("--queue-column NAME", "Column with the path of the queue, if the query reads several.")
 @option(
-    "--ledger",
-    "PATH",
+    "--ledger PATH",
     "The ledger.  [default: the one beside the target, or another one in its folder]",
 )
-@option(
-    "--start",
-    "N",
-    "By source: first row of every partition that the query has read.",
-    type=click.IntRange(min=0),
-    default=0,
+@number(
+    "--start N", "By source: first row of every partition that the query has read.", 0, default=0
 )
 @click.option(
     "--values/--no-values",

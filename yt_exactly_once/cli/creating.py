@@ -39,14 +39,13 @@ def create_consumer(path: str, queue: str, cluster: options.ClusterOptions, vita
 @click.command("create-ledger")
 @click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
 @options.mode_option("Of the sink: idempotent mode keeps a producer table, too.")
-@options.option("--ledger", "PATH", "Of the ledger.  [default: as the sink's]")
-@options.option("--producer", "PATH", "Of the producer table.  [default: as the sink's]")
-@options.option("--dead-letter", "PATH", "Of the dead-letter table, if one is used.")
-@options.several("--writer writers", "SUBJECT", "User or group that runs the query", required=True)
-@options.several("--reader readers", "SUBJECT", "User or group that looks at the query")
+@options.option("--ledger PATH", "Of the ledger.  [default: as the sink's]")
+@options.option("--producer PATH", "Of the producer table.  [default: as the sink's]")
+@options.option("--dead-letter PATH", "Of the dead-letter table, if one is used.")
+@options.several("--writer writers SUBJECT", "User or group that runs the query", required=True)
+@options.several("--reader readers SUBJECT", "User or group that looks at the query")
 @options.option(
-    "--operator operators",
-    "SUBJECT",
+    "--operator operators SUBJECT",
     "User or group that mounts, repairs and removes the tables; may be repeated.  "
     "[default: the user of the token]",
     multiple=True,
@@ -80,12 +79,9 @@ def create_ledger(
 
 def _like(command: Any) -> Any:
     """Add `--like` and `--schema`, the two ways to name columns."""
-    like = options.option(
-        "--like", "PATH", "With the columns of a queue or of another dynamic table."
-    )
+    like = options.option("--like PATH", "With the columns of a queue or of another dynamic table.")
     schema = options.option(
-        "--schema",
-        "TEXT",
+        "--schema TEXT",
         "With the columns of a DataFrame: the JSON of schema.json(), a list such as "
         "'id bigint, name string', or @FILE with either.",
     )
@@ -113,7 +109,7 @@ def _tell(cluster: options.ClusterOptions, path: str, created: bool) -> None:
 @click.command("create-queue")
 @click.argument("path")
 @_like
-@options.option("--partitions", "N", "Number of partitions.", type=int, default=1)
+@options.option("--partitions N", "Number of partitions.", default=1)
 @options.flag("--auto-trim", "Let the cluster trim what all vital consumers have read.")
 @options.cluster_options
 def create_queue(
@@ -134,15 +130,15 @@ def create_queue(
 @click.command("create-table")
 @click.argument("path")
 @_like
-@options.several("--key keys", "COLUMN", "A key column")
-@options.option("--tablets", "N", "Number of tablets.  [default: 1]", type=int)
+@options.several("--key keys COLUMN", "A key column")
+@options.option("--tablets N", "Number of tablets.  [default: 1]", type=int)
 @options.flag(
     "--service-columns",
     "With the columns that say where a row came from, for audit by source. The source fills them with "
     "include_service_columns=true and include_queue_path=true.",
 )
-@options.option("--bundle", "NAME", "Tablet cell bundle.  [default: that of the folder]")
-@options.option("--medium", "NAME", "Primary medium.  [default: that of the folder]")
+@options.option("--bundle NAME", "Tablet cell bundle.  [default: that of the folder]")
+@options.option("--medium NAME", "Primary medium.  [default: that of the folder]")
 @options.cluster_options
 def create_table(
     path: str,

@@ -8,7 +8,14 @@ from pathlib import Path
 
 import click
 
-from yt_exactly_once.cli.options import ClusterOptions, cluster_options, flag, option, several
+from yt_exactly_once.cli.options import (
+    ClusterOptions,
+    cluster_options,
+    flag,
+    number,
+    option,
+    several,
+)
 from yt_exactly_once.cli.output import ExitCode
 from yt_exactly_once.operations.view import shown
 
@@ -33,9 +40,9 @@ def list_letters(path: str, cluster: ClusterOptions) -> None:
 
 @command.command("show")
 @click.argument("path")
-@option("--target", "PATH", "Only the letters of this target.")
+@option("--target PATH", "Only the letters of this target.")
 @flag("--all is_all", "Those that were replayed, too.")
-@option("--limit", "N", "Only the first N.", type=click.IntRange(min=1))
+@number("--limit N", "Only the first N.", 1)
 @cluster_options
 def show(
     path: str, target: str | None, limit: int | None, cluster: ClusterOptions, is_all: bool
@@ -61,14 +68,13 @@ def show(
 @command.command("replay")
 @click.argument("path")
 @option(
-    "--letters file",
-    "FILE",
+    "--letters file FILE",
     "Only these letters, with the rows of this file: what `show --json` printed, corrected.",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
 )
-@several("--base64 binary", "COLUMN", "The DataFrame had binary values in this column")
+@several("--base64 binary COLUMN", "The DataFrame had binary values in this column")
 @flag("--overwrite", "Replace rows of a sorted target with these keys.")
-@option("--ledger", "PATH", "The ledger.  [default: the one near the target]")
+@option("--ledger PATH", "The ledger.  [default: the one near the target]")
 @flag("--apply is_applied", "Do it.  [default: only say it]")
 @cluster_options
 def replay(

@@ -22,19 +22,17 @@ _LARGEST_SEED = 2**31
 
 
 @click.command("demo")
-@options.option(
-    "--rows", "N", "Load the first N flights.  [default: all]", type=click.IntRange(min=1)
-)
-@options.option("--kills", "K", "Number of kills.", type=click.IntRange(min=0), default=5)
-@options.option("--seed", "S", "Seed of the random moments of the kills.", type=int)
+@options.number("--rows N", "Load the first N flights.  [default: all]", 1)
+@options.number("--kills K", "Number of kills.", 0, default=5)
+@options.option("--seed S", "Seed of the random moments of the kills.", type=int)
 @options.file_option(
-    "--data-dir", "New directory for all files, which is kept.  [default: a temporary one]", "D"
+    "--data-dir D", "New directory for all files, which is kept.  [default: a temporary one]"
 )
 @options.mode_option("Delivery mode of the sinks.")
 @options.backend_option("Protocol of sources and sinks; rpc needs ytsaurus-rpc-driver.")
 @options.flag("--watch", "Show the queries live, kills included.")
 @options.file_option(
-    "--report", "Write an HTML page with a time line.  [default with --watch: demo.html]"
+    "--report FILE", "Write an HTML page with a time line.  [default with --watch: demo.html]"
 )
 @options.json_option
 def command(

@@ -28,50 +28,41 @@ _COLOURS = {
 
 
 @click.command("doctor")
-@options.several("--queue queues", "PATH", "Queue")
+@options.several("--queue queues PATH", "Queue")
 @options.option(
-    "--consumer consumers",
-    "PATH",
+    "--consumer consumers PATH",
     "Consumer: one for all queues, or one per queue in their order.",
     multiple=True,
 )
-@options.several("--target targets", "PATH", "Target")
+@options.several("--target targets PATH", "Target")
 @options.mode_option("Delivery mode of the sink.")
-@options.option("--ledger", "PATH", "ledger_path of the sink.  [default: beside the target]")
-@options.option("--producer", "PATH", "producer_path of the sink.  [default: beside the target]")
-@options.option("--dead-letter", "PATH", "dead_letter_path of the sink.")
+@options.option("--ledger PATH", "ledger_path of the sink.  [default: beside the target]")
+@options.option("--producer PATH", "producer_path of the sink.  [default: beside the target]")
+@options.option("--dead-letter PATH", "dead_letter_path of the sink.")
 @options.option(
-    "--checkpoint",
-    "LOCATION",
+    "--checkpoint LOCATION",
     "checkpointLocation of the query: a path, or a URL of hdfs:, s3a: or yt:.",
 )
 @options.option(
-    "--schema",
-    "TEXT",
+    "--schema TEXT",
     "Columns that the sink writes, compared with each target: the JSON of schema.json(), a list "
     "such as 'id bigint, name string', or @FILE with either.",
 )
-@options.option("--max-rows-per-partition", "N", "The option of the source.", type=int)
+@options.option("--max-rows-per-partition N", "The option of the source.", type=int)
 @options.option(
-    "--rows-per-tablet",
-    "N",
-    "rows_per_tablet_limit of the sink.",
-    type=int,
-    default=ROWS_PER_TABLET_LIMIT,
+    "--rows-per-tablet N", "rows_per_tablet_limit of the sink.", default=ROWS_PER_TABLET_LIMIT
 )
 @options.option(
-    "--conf settings",
-    "NAME=VALUE",
+    "--conf settings NAME=VALUE",
     "A setting of Spark, as for spark-submit; may be repeated. It comes before those of files.",
     multiple=True,
 )
 @options.file_option(
-    "--spark-defaults",
+    "--spark-defaults FILE",
     "Settings of Spark.  [default: spark-defaults.conf of SPARK_CONF_DIR or SPARK_HOME]",
 )
 @options.option(
-    "--spark-ui",
-    "URL",
+    "--spark-ui URL",
     "The UI of a running driver: its settings, and what failed tasks say of the executors' Python.",
 )
 @options.cluster_options

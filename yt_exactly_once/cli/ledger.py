@@ -96,7 +96,7 @@ def _lines(known: dict[str, Any]) -> Iterator[str]:
 @click.argument("path")
 @flag("--superseded", "Remove entries that a later query has gone past.")
 @flag("--target-gone", "Remove entries whose target does not exist.")
-@option("--query queries", "ID", "Remove the entries of this query.", multiple=True)
+@option("--query queries ID", "Remove the entries of this query.", multiple=True)
 @flag("--yes", "Do not ask.")
 @cluster_options
 def prune(
@@ -153,7 +153,7 @@ def prune(
 @query_option
 @click.option("--since", type=click.DateTime(_FORMATS), help="Only batches from this time on, UTC.")
 @click.option("--until", type=click.DateTime(_FORMATS), help="Only batches before this time, UTC.")
-@option("--limit", "N", "The newest ones of these.", type=click.IntRange(min=1), default=50)
+@option("--limit N", "The newest ones of these.", type=click.IntRange(min=1), default=50)
 @cluster_options
 def history(
     path: str,

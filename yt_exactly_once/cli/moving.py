@@ -49,23 +49,20 @@ def _moving(direction: Direction, how: str) -> click.Command:
     @click.argument("consumer")
     @click.argument("queue")
     @options.option(
-        "--to",
-        "PLACE",
+        "--to PLACE",
         "ledger: after the last row that the query has committed. Or an offset, earliest, latest, "
         "or a time such as 2026-01-31T12:00:00Z: the first row that is not older.",
         type=_place,
         required=True,
     )
     @options.option(
-        "--partition partitions",
-        "N",
+        "--partition partitions N",
         "Only this partition; may be repeated.  [default: all]",
         type=int,
         multiple=True,
     )
     @options.option(
-        "--ledger ledgers",
-        "PATH",
+        "--ledger ledgers PATH",
         "Where to look for queries that use the consumer: ledgers, targets or folders.  "
         "[default: //home]",
         multiple=True,
@@ -73,18 +70,13 @@ def _moving(direction: Direction, how: str) -> click.Command:
     @options.flag("--dry-run", "Only say what would happen.")
     @options.flag("--force", "Do not check whether a query is running.")
     @options.flag("--yes", "Do not ask.")
-    @options.option(
-        "--wait",
-        "S",
-        "Seconds between two looks at consumer and ledgers.",
-        type=click.FloatRange(min=0),
-        default=5.0,
+    @options.number(
+        "--wait S", "Seconds between two looks at consumer and ledgers.", 0, default=5.0
     )
-    @options.option(
-        "--quiet",
-        "S",
+    @options.number(
+        "--quiet S",
         "Seconds that must have passed since the last batch of each query.",
-        type=click.FloatRange(min=0),
+        0,
         default=60.0,
     )
     @options.accepting

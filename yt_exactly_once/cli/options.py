@@ -22,19 +22,26 @@ Decorator = Callable[[Any], Any]
 BACKENDS = list(BACKEND.values)
 
 
-def option(names: str, metavar: str, meaning: str, **more: Any) -> Decorator:
-    """Add an option with a value; `names` are the flag, and that of the argument if it is another one."""
-    return click.option(*names.split(), metavar=metavar, help=meaning, **more)
+def option(names: str, meaning: str, **more: Any) -> Decorator:
+    """Add an option; `names` are the flag, the argument if it has another name, and what its value is."""
+    *flags, metavar = names.split()
+    return click.option(*flags, metavar=metavar, help=meaning, **more)
 
 
-def several(names: str, metavar: str, meaning: str, **more: Any) -> Decorator:
+def several(names: str, meaning: str, **more: Any) -> Decorator:
     """Add an option that may be repeated, see `option`."""
-    return option(names, metavar, f"{meaning}; may be repeated.", multiple=True, **more)
+    return option(names, f"{meaning}; may be repeated.", multiple=True, **more)
 
 
-def file_option(names: str, meaning: str, metavar: str = "FILE", **more: Any) -> Decorator:
+def number(names: str, meaning: str, least: float, **more: Any) -> Decorator:
+    """Add an option with a number that is not less: a whole one, or a float if its default is one."""
+    kind = click.FloatRange if isinstance(more.get("default"), float) else click.IntRange
+    return option(names, meaning, type=kind(min=least), **more)
+
+
+def file_option(names: str, meaning: str, **more: Any) -> Decorator:
     """Add an option with a path on this machine, see `option`."""
-    return option(names, metavar, meaning, type=click.Path(path_type=Path), **more)
+    return option(names, meaning, type=click.Path(path_type=Path), **more)
 
 
 def flag(names: str, meaning: str) -> Decorator:
@@ -77,15 +84,14 @@ class ClusterOptions:
 
 
 proxy_option = option(
-    "--proxy",
-    "HOST:PORT",
+    "--proxy HOST:PORT",
     "Address of a proxy. The token comes from YT_TOKEN.",
     envvar="YT_PROXY",
     show_envvar=True,
 )
 """Add `--proxy` alone, for a command with a say of its own about backends."""
 
-query_option = option("--query", "ID", "Only this query; the first characters are enough.")
+query_option = option("--query ID", "Only this query; the first characters are enough.")
 
 json_option = flag("--json as_json", "Print JSON instead of text for people.")
 """Add `--json`; the command gets it as `as_json`."""
@@ -126,7 +132,5 @@ def accepting(command: Any) -> Any:
         ("repeated", "may get into a target twice"),
     ):
         meaning = f"Do it although N rows {what}; N is the number that the plan names."
-        command = option(f"--accept-{name}", "N", meaning, type=click.IntRange(min=0), default=0)(
-            command
-        )
+        command = number(f"--accept-{name} N", meaning, 0, default=0)(command)
     return command

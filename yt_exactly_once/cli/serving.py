@@ -68,19 +68,16 @@ def _read(file: Path, option: str) -> str:
 
 @click.command("checkpoints")
 @several(
-    "--root roots", "PATH", "Folder in Cypress that is served, with everything below", required=True
+    "--root roots PATH", "Folder in Cypress that is served, with everything below", required=True
 )
+@option("--host A", "Address of this machine to listen on; 0.0.0.0 means all.", default="127.0.0.1")
+@option("--port P", "Port; 0 takes any.", default=9870)
 @option(
-    "--host", "A", "Address of this machine to listen on; 0.0.0.0 means all.", default="127.0.0.1"
-)
-@option("--port", "P", "Port; 0 takes any.", type=int, default=9870)
-@option(
-    "--address",
-    "HOST[:PORT]",
+    "--address HOST[:PORT]",
     "Under which Spark's driver and executors reach the gateway.  [default: --host]",
 )
 @file_option(
-    "--secret-file",
+    "--secret-file FILE",
     "Where the secret is kept. A missing file is created, so the locations survive a restart.  "
     "[default: a new secret with each start]",
 )
@@ -128,24 +125,22 @@ def _fault_rules(
 
 
 @click.command("local")
-@file_option("--data-dir", "Directory of the store.", "D", required=True)
-@option("--port", "P", "HTTP port of the first proxy, 0 for any.", type=int, default=8000)
-@option("--rpc-port", "P", "RPC port of the first proxy, 0 for any.", type=int, default=0)
-@option("--proxies", "N", "Number of proxies.", type=int, default=1)
+@file_option("--data-dir D", "Directory of the store.", required=True)
+@option("--port P", "HTTP port of the first proxy, 0 for any.", default=8000)
+@option("--rpc-port P", "RPC port of the first proxy, 0 for any.", default=0)
+@option("--proxies N", "Number of proxies.", default=1)
 @file_option(
-    "--token-file",
+    "--token-file FILE",
     "Requests must carry the token in this file. A missing file is created.  "
     f"[default: the variable {TOKEN_VARIABLE}, or no token]",
 )
 @option(
-    "--trim-every",
-    "S",
+    "--trim-every S",
     "Every S seconds, trim the rows that all vital consumers have read.  [default: never]",
     type=float,
 )
 @several(
-    "--feature feature_texts",
-    "NAME[=VALUE]",
+    "--feature feature_texts NAME[=VALUE]",
     "Choose a behaviour that differs between versions of YTsaurus",
 )
 @click.option(
@@ -157,15 +152,14 @@ def _fault_rules(
     help="List the features with their defaults, and exit.",
 )
 @option(
-    "--fault rules",
-    "ACTION[,NAME=VALUE]...",
+    "--fault rules ACTION[,NAME=VALUE]...",
     f"Make commands fail; may be repeated. Names: {_FAULT_NAMES}. "
     "Example: lose_answer,command=commit_transaction,probability=0.01,seed=7,count=null",
     multiple=True,
     callback=_fault_rules,
 )
-@file_option("--replay-faults", "Repeat the faults of a recorded plan.")
-@file_option("--record-faults", "At the end, write which request met which fault.")
+@file_option("--replay-faults FILE", "Repeat the faults of a recorded plan.")
+@file_option("--record-faults FILE", "At the end, write which request met which fault.")
 def local(
     data_dir: Path,
     token_file: Path | None,

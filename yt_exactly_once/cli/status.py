@@ -25,18 +25,12 @@ if TYPE_CHECKING:
 @options.query_option
 @options.flag("--partitions", "Show every partition of every queue.")
 @options.flag("--watch", "Show a live view until Ctrl-C.")
+@options.number("--every S", "With --watch: seconds between two looks.", 0.1, default=2.0)
 @options.option(
-    "--every",
-    "S",
-    "With --watch: seconds between two looks.",
-    type=click.FloatRange(min=0.1),
-    default=2.0,
-)
-@options.option(
-    "--for duration", "S", "With --watch: end after so many seconds.", type=click.FloatRange(min=0)
+    "--for duration S", "With --watch: end after so many seconds.", type=click.FloatRange(min=0)
 )
 @options.file_option(
-    "--report", "Write an HTML page; with --watch it has a time line of all that was seen."
+    "--report FILE", "Write an HTML page; with --watch it has a time line of all that was seen."
 )
 @options.flag(
     "--check is_checked",

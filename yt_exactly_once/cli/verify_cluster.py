@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 @click.command("verify-cluster")
 @option(
-    "--directory",
-    "PATH",
+    "--directory PATH",
     "Directory for the tables. The command makes a new one below it and removes it at the end.",
     required=True,
 )
@@ -32,9 +31,8 @@ if TYPE_CHECKING:
     help="Protocol to check; may be repeated.  [default: both; rpc if ytsaurus-rpc-driver is installed]",
 )
 @file_option(
-    "--report",
+    "--report PATH",
     "Where to write the report, without the suffix: PATH.json, and PATH.md for people.",
-    "PATH",
     default=Path("verify-cluster"),
 )
 @json_option
