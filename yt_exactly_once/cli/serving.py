@@ -10,6 +10,7 @@ import os
 import secrets
 import signal
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,30 +34,22 @@ _FAULT_NAMES = (
 def _kept_secret(file: Path, option: str) -> str:
     """Return the secret in a file, created if missing; raise `ConfigError` if it cannot serve."""
     try:
-        try:
-            descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        except FileExistsError:
-            return _read(file, option)
-        secret = secrets.token_urlsafe(_SECRET_BYTES)
-        with os.fdopen(descriptor, "w") as opened:
-            opened.write(secret + "\n")
+        with suppress(FileExistsError):
+            file.touch(0o600, exist_ok=False)
+            file.write_text(secrets.token_urlsafe(_SECRET_BYTES) + "\n")
+        rights, secret = file.stat().st_mode, file.read_text().strip()
     except OSError as error:
         raise ConfigError(
             f"The file with the secret cannot be used: {error.strerror}",
             remedy=f"Pass another path to {option}",
             path=file,
         ) from error
-    return secret
-
-
-def _read(file: Path, option: str) -> str:
-    if file.stat().st_mode & 0o077:
+    if rights & 0o077:
         raise ConfigError(
             "Other users of the machine can read the file with the secret",
             remedy=f"Run: chmod 600 {file}",
             path=file,
         )
-    secret = file.read_text().strip()
     if not secret:
         raise ConfigError(
             "The file with the secret is empty",
