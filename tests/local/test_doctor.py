@@ -238,6 +238,17 @@ def test_missing_permission_is_found(healthy):
     assert "permissions=[write]" in found.repair
 
 
+def test_permission_that_cannot_be_asked_for_is_not_granted(healthy, monkeypatch):
+    """Each is unknown, and nothing says that all are there."""
+
+    def refuse(*_args):
+        raise AccessError("no", remedy="Ask")
+
+    monkeypatch.setattr(around, "may", refuse)
+    found = [one.level for one in examine(healthy) if one.check == "permission"]
+    assert set(found) == {Level.UNKNOWN}
+
+
 _ACL = [
     {
         "action": "allow",

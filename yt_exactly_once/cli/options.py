@@ -73,8 +73,10 @@ class ClusterOptions:
 
     def say(self, *texts: Any) -> None:
         """Print lines and tables for people; nothing with `--json`."""
-        for text in () if self.as_json else texts:
-            console().print(text, soft_wrap=True)
+        if not self.as_json:
+            screen = console()
+            for text in texts:
+                screen.print(text, soft_wrap=True)
 
     def answer(self, value: Any, *texts: Any) -> None:
         """Print a value as JSON, or lines and tables for people."""

@@ -188,18 +188,18 @@ def examine_entry(subject: Subject, connection: Connection) -> Generator[Finding
 def examine_permissions(subject: Subject, connection: Connection, user: str) -> Iterator[Finding]:
     """Ask the cluster for each permission that the query needs."""
     needs = list(_needs(subject, connection))
-    missing = 0
+    granted = 0
     for path, permission, purpose in needs:
         try:
             allowed = may(connection, user, permission, path)
         except ExactlyOnceError as error:
             yield unknown(error.placed, "", error.remedy)
             continue
+        granted += allowed
         if not allowed:
-            missing += 1
             what = f"{user} lacks the permission {permission} on {path}"
             yield problem(what, purpose, advice.grant(user, permission, path))
-    if needs and not missing:
+    if needs and granted == len(needs):
         yield ok(f"{user} has the {len(needs)} permissions that the query needs")
     yield from about("ledger rights", _forgers(subject, connection, user))
 
