@@ -158,8 +158,9 @@ def examine_checkpoint(
                 "Without ledger_path the sink stops with LedgerMissingError",
                 f"Use ledger_path='{entry.ledger}' in the sink, and --ledger {entry.ledger} here",
             )
-        if not rows and ledger is not None:
-            yield from _lost_ledger(connection, ledger, files, place)
+        noted = any(note.kind is NoteKind.LEDGER for note in notes)
+        if noted and not rows and ledger is not None:
+            yield from _lost_ledger(connection, ledger, place)
 
 
 def examine_source(subject: Subject, connection: Connection) -> Iterator[Finding]:
@@ -194,19 +195,14 @@ def examine_source(subject: Subject, connection: Connection) -> Iterator[Finding
 
 
 def _notes(files: Storage) -> list[Note]:
-    found = [Note.from_name(name) for name in files.names(FOLDER)]
-    return [note for note in found if note is not None]
+    return [note for name in files.names(FOLDER) if (note := Note.from_name(name)) is not None]
 
 
-def _lost_ledger(
-    connection: Connection, path: str, files: Storage, place: str
-) -> Iterator[Finding]:
-    """Yield that a ledger without an entry of the query had one, by the notes in the checkpoint."""
+def _lost_ledger(connection: Connection, path: str, place: str) -> Iterator[Finding]:
+    """Yield that a ledger without an entry of the query had one, unless it cannot be read."""
     known = attributes_of(connection, path, ["tablet_state", "atomicity"]) or {}
     is_readable = (known.get("tablet_state", "mounted"), known.get("atomicity", "full"))
-    if is_readable == ("mounted", "full") and any(
-        note.kind is NoteKind.LEDGER for note in _notes(files)
-    ):
+    if is_readable == ("mounted", "full"):
         yield problem(
             f"{place} has a note of a ledger, and {path} has no entry of the query",
             "The query stops with LedgerMissingError",
