@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from yt_exactly_once import errors
 from yt_exactly_once.codec.schema import SYSTEM_COLUMNS
@@ -104,17 +104,11 @@ class Stage:
             self.client.create("queue_consumer", self.path("consumer"))
             self.client.create("queue_consumer", self.path("stranger"))
             self.client.create("queue_producer", self.path("producer"))
-        self.mount(*tables, "consumer", "stranger", "producer")
+        self.get("mounted", *tables, "consumer", "stranger", "producer")
 
-    def mount(self, *names: str) -> None:
-        """Mount tables, all at the same time, and wait until they are mounted."""
-        self._change(names, self.client.mount_table, "mounted")
-
-    def unmount(self, *names: str) -> None:
-        """Unmount tables, and wait until they are unmounted."""
-        self._change(names, self.client.unmount_table, "unmounted")
-
-    def _change(self, names: Sequence[str], act: Callable[[str], Any], state: str) -> None:
+    def get(self, state: Literal["mounted", "unmounted"], *names: str) -> None:
+        """Get tables into a state, all at the same time, and wait until they are in it."""
+        act = self.client.mount_table if state == "mounted" else self.client.unmount_table
         for path in map(self.path, names):
             with translated(f"get a table {state}", path=path):
                 act(path)

@@ -260,12 +260,12 @@ def _unmounted(stage: Stage) -> str:
     """
     with stage.transaction() as transaction:
         transaction.insert(stage.path("remounted"), [{"k": "unmounted", "v": "x"}])
-        stage.unmount("remounted")
+        stage.get("unmounted", "remounted")
         try:
             with stage.refuses(_RETRIED, "rows were committed into an unmounted table") as codes:
                 transaction.commit()
         finally:
-            stage.mount("remounted")
+            stage.get("mounted", "remounted")
     return f"codes {codes}"
 
 
@@ -283,8 +283,8 @@ def _remount(stage: Stage) -> str:
         writing.insert(stage.path("remounted"), [{"k": "a", "v": "x"}])
         writing.insert(stage.path("remounted-log"), [{"v": "x"}])
         stage.insert("remounted", {"k": "b", "v": "x"})
-        stage.unmount(*names)
-        stage.mount(*names)
+        stage.get("unmounted", *names)
+        stage.get("mounted", *names)
         but = "a transaction survived a remount of its tables between write and commit"
         with stage.refuses(_RETRIED, but) as remounted:
             writing.commit()
