@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from yt_exactly_once.cli import options
-from yt_exactly_once.cli.output import ExitCode
 from yt_exactly_once.config import ROWS_PER_TABLET_LIMIT, DeliveryMode
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ def command(
     spark_ui: str | None,
     cluster: options.ClusterOptions,
     **known: Any,
-) -> ExitCode:
+) -> bool:
     """Find what keeps a query from running or from keeping its promise.
 
     For the time before the first start, and for when something is wrong. It looks at this machine, the
@@ -127,7 +126,7 @@ def command(
         {"problems": problems, "findings": [asdict(finding) for finding in found]},
         f"{_sum(found, Level.PROBLEM)}, {_sum(found, Level.WARNING)}",
     )
-    return ExitCode.FAULT_FOUND if problems else ExitCode.OK
+    return problems > 0
 
 
 def _sum(found: list[Finding], level: Level) -> str:

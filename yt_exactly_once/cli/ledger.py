@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from yt_exactly_once.cli.options import ClusterOptions, cluster_options, flag, option, query_option
-from yt_exactly_once.cli.output import ExitCode
 from yt_exactly_once.operations.view import seconds, shown
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ def command() -> None:
 @command.command("list")
 @click.argument("paths", nargs=-1)
 @cluster_options
-def list_entries(paths: tuple[str, ...], cluster: ClusterOptions) -> ExitCode:
+def list_entries(paths: tuple[str, ...], cluster: ClusterOptions) -> bool:
     """List the entries of ledgers: one for each query and target.
 
     PATHS are ledgers, targets with a ledger beside them, or folders to search. Without any, //home is
@@ -54,7 +53,7 @@ def list_entries(paths: tuple[str, ...], cluster: ClusterOptions) -> ExitCode:
         for row in rows
     )
     cluster.answer([row.to_json() for row in rows], shown(cells, "no entries"))
-    return ExitCode.FAULT_FOUND if unread else ExitCode.OK
+    return bool(unread)
 
 
 @command.command("show")

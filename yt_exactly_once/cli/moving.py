@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from yt_exactly_once.cli import options
-from yt_exactly_once.cli.output import ExitCode
 from yt_exactly_once.operations.view import shown
 
 if TYPE_CHECKING:
@@ -169,7 +168,7 @@ def repair(
     cluster: options.ClusterOptions,
     new_checkpoint: bool,
     is_applied: bool,
-) -> ExitCode:
+) -> bool:
     """Plan what a query needs to continue exactly where its ledger says, and do it with --apply.
 
     PATHS are targets, ledgers or folders to search. The plan mounts tables, and creates, registers and moves
@@ -197,8 +196,7 @@ def repair(
             repairing.apply(connection, plans, repeated=accept_repeated, lost=accept_lost)
     told = [{**plan.to_json(), "applied": is_applied} for plan in shown]
     cluster.answer(told, *(["done"] if is_applied else []))
-    needed = any(plan.steps or plan.open for plan in shown)
-    return ExitCode.FAULT_FOUND if needed and not is_applied else ExitCode.OK
+    return not is_applied and any(plan.steps or plan.open for plan in shown)
 
 
 def _steps(plans: Sequence[Repair]) -> Iterator[str]:

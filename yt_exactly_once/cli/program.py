@@ -3,7 +3,7 @@
 A command is a module of this package with a Click command named `command`, and one line in `GROUPS`. Commands
 that share their options share a module, which `_SHARED` names, and have their own names there. A module is
 imported only when its command is called, and it imports what needs Spark or the client inside the command. So
-`--help` answers at once and needs no extras.
+`--help` answers at once and needs no extras. A command returns `True` if what it has checked is not right.
 """
 
 from __future__ import annotations

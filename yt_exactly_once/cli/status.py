@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from yt_exactly_once.cli import options
-from yt_exactly_once.cli.output import ExitCode, require_folder
+from yt_exactly_once.cli.output import require_folder
 from yt_exactly_once.operations.view import console, remarks, rendered
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def command(
     partitions: bool,
     watch: bool,
     is_checked: bool,
-) -> ExitCode:
+) -> bool:
     """Show every query: its targets, its last batch, and how far it is behind in its queues.
 
     PATHS are ledgers, targets with a ledger beside them, or folders to search. Without any, //home is
@@ -95,8 +95,7 @@ def command(
     finally:
         if report is not None:
             _write(report, history)
-    is_bad = bool(unread) or any(one.problems for one in history.queries)
-    return ExitCode.FAULT_FOUND if is_checked and is_bad else ExitCode.OK
+    return is_checked and (bool(unread) or any(one.problems for one in history.queries))
 
 
 def _watch(shown: Callable[[], RenderableType], every: float, duration: float | None) -> None:
