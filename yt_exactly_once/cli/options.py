@@ -35,7 +35,7 @@ def several(names: str, meaning: str, **more: Any) -> Decorator:
 
 def number(names: str, meaning: str, least: float, **more: Any) -> Decorator:
     """Add an option with a number that is not less: a whole one, or a float if its default is one."""
-    kind = click.FloatRange if isinstance(more.get("default"), float) else click.IntRange
+    kind: Any = click.FloatRange if isinstance(more.get("default"), float) else click.IntRange
     return option(names, meaning, type=kind(min=least), **more)
 
 

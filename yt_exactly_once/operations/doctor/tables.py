@@ -37,7 +37,7 @@ def examine(subject: Subject, connection: Connection) -> Iterator[Finding]:
     """Look at the targets, the ledger and the other tables of the sink."""
     for path in subject.targets:
         yield from about("target", _target(subject, connection, path), _WHY)
-    why = f"{_WHY}. The sink refuses a table with other columns, too"
+    why = "The sink needs a mounted dynamic table with columns of its own, and refuses any other"
     for name, path in subject.kept.items():
         yield from about(name, _kept(subject, connection, name, path), why)
 
@@ -174,7 +174,7 @@ def examine_queues(subject: Subject, connection: Connection, rows: Entries) -> I
     # What repairs the query of each, as far as ledgers know it.
     commands = {key[1:3]: row.repair for row in rows for key in row.entry.offsets}
     for queue in subject.queues:
-        command = commands.get((queue.path, queue.consumer), "")
+        command = commands.get((queue.path, queue.consumer or ""), "")
         yield from about("queue", _queue(connection, queue, command), _STOPS)
 
 
