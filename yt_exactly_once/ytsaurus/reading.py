@@ -11,21 +11,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from yt.wrapper import TablePath, YsonFormat
-from yt.yson import YsonUint64
+from yt.yson import YsonBoolean, YsonEntity, YsonStringProxy, YsonUint64, get_bytes
 
 from yt_exactly_once.errors import ConflictError, SchemaMismatchError
 from yt_exactly_once.ytsaurus.browsing import attributes_of
 from yt_exactly_once.ytsaurus.failures import translated
-from yt_exactly_once.ytsaurus.tables import columns_of, not_mounted, require_table
+from yt_exactly_once.ytsaurus.tables import columns_of, existing, not_mounted
 
 if TYPE_CHECKING:
     from yt_exactly_once.ytsaurus.client import Connection
 
-KeyValue: TypeAlias = "int | float | bytes | str | bool | None"
-Key: TypeAlias = "tuple[KeyValue, ...]"
+Key: TypeAlias = "tuple[Any, ...]"
 
 _ATTRIBUTES = [
-    "type",
     "id",
     "dynamic",
     "sorted",
@@ -60,7 +58,7 @@ class WholeTable:
         row_count: of a static table; for a dynamic one about how many its chunks have.
         data_weight: bytes of the rows.
         revision: changes with the content of a static table.
-        pivots: first keys of the tablets of a dynamic table.
+        pivots: first keys of the tablets of a dynamic table, as a query has them.
         timestamp: when a dynamic table is read.
     """
 
@@ -72,7 +70,7 @@ class WholeTable:
     row_count: int
     data_weight: int
     revision: int
-    pivots: tuple[Key, ...] = ()
+    pivots: tuple[tuple[str, ...], ...] = ()
     timestamp: int = 0
 
     @classmethod
@@ -83,7 +81,7 @@ class WholeTable:
             TableNotFoundError: nothing at the path, or something other than a table.
             TableNotMountedError: a dynamic table is not mounted.
         """
-        found = require_table(path, attributes_of(connection, path, _ATTRIBUTES))
+        found = existing(connection, path, _ATTRIBUTES)
         table = cls(
             connection,
             path,
@@ -93,9 +91,7 @@ class WholeTable:
             int(found.get("chunk_row_count") or found.get("row_count") or 0),
             int(found.get("data_weight") or 0),
             int(found.get("content_revision", 0)),
-            pivots=tuple(
-                tuple(_plain(value) for value in key) for key in found.get("pivot_keys", ())
-            ),
+            pivots=tuple(tuple(map(literal, key)) for key in found.get("pivot_keys", ())),
         )
         if table.is_dynamic and found["tablet_state"] not in {"mounted", "frozen"}:
             raise not_mounted(path, found["tablet_state"])
@@ -146,7 +142,7 @@ class WholeTable:
         """
         keys = [column["name"] for column in self.key_columns]
         conditions = [where] if where else []
-        lower = self.pivots[tablet] if after is None else after
+        lower = self.pivots[tablet] if after is None else tuple(map(literal, after))
         if lower:
             operator = ">=" if after is None else ">"
             conditions.append(_compare(keys, operator, lower))
@@ -168,41 +164,25 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(f"[{name}]" for name in names)
 
 
-def literal(value: KeyValue) -> str:
-    """Return a value as a query has it."""
+def literal(value: Any) -> str:
+    """Return a value of a key, as Python or the client has it, as a query has it; unsigned stays unsigned."""
     match value:
-        case None:
+        case None | YsonEntity():
             return "null"
-        case bool():
+        case bool() | YsonBoolean():
             return "true" if value else "false"
         case YsonUint64():
             return f"{int(value)}u"
         case bytes():
             return '"' + "".join(f"\\x{byte:02x}" for byte in value) + '"'
-        case str():
-            return literal(value.encode())
+        case str() | YsonStringProxy():
+            return literal(get_bytes(value))
         case _:
-            return repr(value)
+            return repr(int(value) if isinstance(value, int) else float(value))
 
 
-def _compare(keys: Sequence[str], operator: str, key: Key) -> str:
-    return f"({listed(keys[: len(key)])}) {operator} ({', '.join(map(literal, key))})"
-
-
-def _plain(value: Any) -> KeyValue:
-    """Return a value of a pivot key without attributes; unsigned numbers stay unsigned."""
-    if isinstance(value, YsonUint64):
-        number: int = YsonUint64(value)
-        return number
-    if value is None or type(value).__name__ == "YsonEntity":
-        return None
-    if isinstance(value, bool) or type(value).__name__ == "YsonBoolean":
-        return bool(value)
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, str | bytes):
-        return value.encode() if isinstance(value, str) else bytes(value)
-    return float(value)
+def _compare(keys: Sequence[str], operator: str, literals: Sequence[str]) -> str:
+    return f"({listed(keys[: len(literals)])}) {operator} ({', '.join(literals)})"
 
 
 def _key_type(column: dict[str, Any], path: str) -> str:

@@ -133,18 +133,13 @@ def table_identity(connection: Connection, path: str) -> tuple[str, list[dict[st
         ClusterUnavailableError: the cluster does not answer.
     """
     found = existing(connection, path, ["id", "schema", "tablet_count"])
-    # An object that is not a table has no tablets.
+    # A static table has no tablets.
     return str(found["id"]), columns_of(found), int(found.get("tablet_count", 0))
 
 
-def existing(connection: Connection, path: str, names: Sequence[str]) -> dict[str, Any]:
-    """Return attributes of an object; raise `TableNotFoundError` if nothing is there. See `attributes_of`."""
-    found = attributes_of(connection, path, names)
-    if found is None:
-        raise errors.TableNotFoundError(
-            "There is no such table", remedy="Check the path", path=path
-        )
-    return found
+def existing(connection: Connection, path: str, names: Sequence[str]) -> Mapping[str, Any]:
+    """Return attributes of a table, see `attributes_of`; raise `TableNotFoundError` if there is none."""
+    return require_table(path, attributes_of(connection, path, ["type", *names]))
 
 
 def set_attribute(connection: Connection, path: str, name: str, value: Any) -> None:
