@@ -206,8 +206,7 @@ def check_path(path: str, option: str) -> None:
         )
 
 
-def check_positive(number: int, option: str) -> int:
-    """Return a number of at least 1; raise `ConfigError` if it is smaller."""
+def check_positive(number: int, option: str) -> None:
+    """Check that a number is at least 1; raise `ConfigError` if it is smaller."""
     if number < 1:
         raise ConfigError(f"{option} is {number}", remedy="Give a whole number of at least 1")
-    return number

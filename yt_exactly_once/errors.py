@@ -9,6 +9,7 @@ between processes.
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any
 
 _SECRET = re.compile(r"(webhdfs://[^/\s]+/|/webhdfs/v1/)[^/\s?]+|(://)[^/\s@]+(?=@)")
@@ -59,13 +60,7 @@ class ExactlyOnceError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by keyword, which the default protocol cannot do."""
-        return _rebuild, (type(self), self.what, self.remedy, self.where)
-
-
-def _rebuild(
-    kind: type[ExactlyOnceError], what: str, remedy: str, where: dict[str, Any]
-) -> ExactlyOnceError:
-    return kind(what, remedy=remedy, **where)
+        return partial(type(self), self.what, remedy=self.remedy, **self.where), ()
 
 
 # Fix the input or the set-up.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import http.client
 import re
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -271,7 +271,7 @@ def leaves_outcome_unknown(error: BaseException) -> bool:
         return not NO_ANSWER.answered
     if not isinstance(error, YtError):
         return False
-    return _has_code(error, _UNANSWERED) or not find_failure(error).answered
+    return not (_UNANSWERED.isdisjoint(codes_in(error)) and find_failure(error).answered)
 
 
 @contextmanager
@@ -362,8 +362,9 @@ _NO_REGISTRATION = "is not registered for queue"
 
 def find_failure(error: YtError) -> Failure:
     """Return the row of the table that an error of the cluster belongs to."""
+    codes = set(codes_in(error))
     for failure in CODED:
-        if _has_code(error, failure.codes):
+        if codes & failure.codes.keys():
             if failure.error is errors.AccessError and _NO_REGISTRATION in _deepest(error):
                 return NOT_REGISTERED
             return failure
@@ -386,10 +387,6 @@ def _address(error: Exception) -> str | None:
     """Return the address that a request went to, where the error knows it."""
     request = getattr(error, "request", None)
     return urlsplit(request.url).netloc if request is not None else None
-
-
-def _has_code(error: YtError, codes: Container[int]) -> bool:
-    return error.find_matching_error(predicate=lambda inner: int(inner.code) in codes) is not None
 
 
 def _deepest(error: YtError) -> str:

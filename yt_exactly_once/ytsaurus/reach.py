@@ -7,6 +7,7 @@ down may come back, so that is a transient error.
 from __future__ import annotations
 
 import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -48,12 +49,13 @@ def require_proxy(client: YtClient) -> str:
         answer = _ask(url)
     except requests.exceptions.SSLError as error:
         plain = f"http://{host}:{port}"
-        if _is_proxy(plain):
-            raise ProxyNotFoundError(
-                "The proxy at this address speaks plain HTTP, and the address asks for TLS",
-                remedy=f"Use {plain}, or the port for https",
-                **where,
-            ) from error
+        with suppress(requests.exceptions.RequestException):
+            if _lists_versions(_ask(plain)):
+                raise ProxyNotFoundError(
+                    "The proxy at this address speaks plain HTTP, and the address asks for TLS",
+                    remedy=f"Use {plain}, or the port for https",
+                    **where,
+                ) from error
         # The client may have certificates of its own; its first request decides.
         return url
     except requests.exceptions.RequestException as error:
@@ -105,13 +107,6 @@ def _require_name(url: str, host: str, port: int) -> None:
         raise ProxyNotFoundError(
             f"The name {host} does not resolve ({error.strerror})", remedy=_REMEDY, proxy=url
         ) from error
-
-
-def _is_proxy(url: str) -> bool:
-    try:
-        return _lists_versions(_ask(url))
-    except requests.exceptions.RequestException:
-        return False
 
 
 def _ask(url: str) -> requests.Response:
