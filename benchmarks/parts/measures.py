@@ -164,7 +164,7 @@ class Measures:
             yield from self._timed("commit", {f"no rows, {count} partitions": commit})
 
     def _cluster_commands(self) -> Iterator[Timing]:
-        client = self._connection.pinned().client(0)
+        client = self._connection.pinned().lane(0).client
         ledger = f"{HOME}/ledger"
         key = {"query_id": "query-1", "target": "//target"}
 

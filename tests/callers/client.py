@@ -3,24 +3,34 @@
 import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
+from yt import yson
 from yt.common import YtError
 
 from tests.callers.mishaps import Request
 from tests.callers.server import PRODUCER_SCHEMA, Row, Server, Table, Write
+from yt_exactly_once.ytsaurus.lanes import Lane
 
 _ZOMBIE_EPOCH = 3102
 
 
 class Client:
-    """What the package uses of `YtClient`."""
+    """What the package uses of `YtClient`, and of the lane over it."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._joined: list[str] = []
+        self.client = self
+
+    look_up = Lane.look_up
+
+    def send(self, command: str, parameters: Row, body: bytes | memoryview | None = None) -> bytes:
+        """Do what a command asks for, and answer in YSON."""
+        inside = parameters.get("transaction_id")
+        answer = getattr(self, f"_{command}")(parameters, body, inside)
+        kind = "list_fragment" if command == "lookup_rows" else "node"
+        return bytes(yson.dumps(answer, yson_type=kind))
 
     # Cypress
 
@@ -71,42 +81,6 @@ class Client:
     def list_queue_consumer_registrations(self, **_options: Any) -> list[Any]:
         return [SimpleNamespace()]
 
-    # Transactions
-
-    def start_transaction(self, **_options: Any) -> str:
-        with self._server.request(Request.BEGIN):
-            if self._joined:
-                # It would be nested, and no transaction of Cypress has that id.
-                self._server.transaction("//" + self._joined[-1])
-            return self._server.begin()
-
-    @contextmanager
-    def Transaction(self, *, transaction_id: str, **_options: Any) -> Iterator[None]:  # noqa: N802
-        self._joined.append(transaction_id)
-        try:
-            yield
-        finally:
-            self._joined.remove(transaction_id)
-
-    def commit_transaction(self, transaction: str) -> None:
-        with self._server.request(Request.COMMIT):
-            self._server.commit(transaction)
-
-    def abort_transaction(self, transaction: str) -> None:
-        with self._server.request():
-            self._server.transactions.pop(transaction, None)
-
-    # Rows
-
-    def lookup_rows(self, path: str, keys: list[Row], **_options: Any) -> Iterator[Row | None]:
-        with self._server.request():
-            table = self._server.find(path)
-            rows = table.rows
-            if self._joined:
-                rows = self._server.transaction(self._joined[-1]).rows.get(path, {})
-            found = [rows.get(table.key(key), (0, None))[1] for key in keys]
-        return iter([None if row is None else dict(row) for row in found])
-
     def select_rows(self, query: str, **_options: Any) -> Iterator[Row]:
         with self._server.request():
             path = re.search(r"from \[([^]]+)\]", query)
@@ -123,62 +97,66 @@ class Client:
             rows = self._server.find(path).tablets
             return {"tablets": [{"total_row_count": len(rows.get(each, ()))} for each in tablets]}
 
-    def insert_rows(
-        self,
-        path: str,
-        body: Any,
-        *,
-        format: Any,  # noqa: A002 - the interface
-        raw: bool = False,
-        **options: Any,
-    ) -> None:
-        rows = self._server.decoded(body, format) if raw else _plain(body)
-        update = bool(options.get("update"))
-        self._write([Write(path, row, update=update) for row in rows])
+    # Transactions
 
-    def delete_rows(self, path: str, body: Any, *, format: Any, raw: bool = False) -> None:  # noqa: A002 - the interface
-        rows = self._server.decoded(body, format) if raw else _plain(body)
-        self._write([Write(path, row, deletes=True) for row in rows])
+    def _start_transaction(self, *_sent: Any) -> Row:
+        with self._server.request(Request.BEGIN):
+            return {"transaction_id": self._server.begin()}
 
-    def _write(self, writes: list[Write]) -> None:
-        if self._joined:
-            with self._server.request():
-                self._server.transaction(self._joined[-1]).writes.extend(writes)
-            return
-        with self._server.request(Request.INSERT):
-            self._server.apply(writes)
+    def _commit_transaction(self, _parameters: Row, _body: None, transaction: str) -> None:
+        with self._server.request(Request.COMMIT):
+            self._server.commit(transaction)
+
+    def _abort_transaction(self, _parameters: Row, _body: None, transaction: str) -> None:
+        with self._server.request():
+            self._server.transactions.pop(transaction, None)
+
+    # Rows
+
+    def _lookup_rows(self, parameters: Row, body: bytes, inside: str | None) -> list[Row | None]:
+        path = parameters["path"]
+        with self._server.request():
+            table = self._server.find(path)
+            rows = table.rows
+            if inside:
+                rows = self._server.transaction(inside).rows.get(path, {})
+            keys = self._server.decoded(body, parameters["input_format"])
+            return [rows.get(table.key(key), (0, None))[1] for key in keys]
+
+    def _insert_rows(self, parameters: Row, body: bytes, inside: str | None) -> None:
+        update = parameters.get("update", False)
+        self._write(parameters, body, inside, update=update)
+
+    def _delete_rows(self, parameters: Row, body: bytes, inside: str | None) -> None:
+        self._write(parameters, body, inside, deletes=True)
+
+    def _write(self, parameters: Row, body: bytes, inside: str | None, **how: bool) -> None:
+        rows = self._server.decoded(body, parameters["input_format"])
+        writes = [Write(parameters["path"], row, **how) for row in rows]
+        with self._server.request(None if inside else Request.INSERT):
+            if inside:
+                self._server.transaction(inside).writes.extend(writes)
+            else:
+                self._server.apply(writes)
 
     # Queue producers
 
-    def create_queue_producer_session(
-        self, producer: str, _queue: str, session_id: str, **options: Any
-    ) -> Row:
+    def _create_queue_producer_session(self, parameters: Row, *_sent: Any) -> Row:
+        producer, session_id = parameters["producer_path"], parameters["session_id"]
         with self._server.request(Request.SESSION):
             table = self._server.find(producer)
             before = self._session(table, session_id)
             after = {**before, "epoch": before["epoch"] + 1}
-            if options.get("user_meta") is not None:
-                after["user_meta"] = _copied(options["user_meta"])
             self._server.apply([Write(producer, after)])
             return {**after, "user_meta": _copied(after["user_meta"])}
 
-    def push_queue_producer(
-        self,
-        producer: str,
-        queue: str,
-        session_id: str,
-        epoch: int,
-        body: Any,
-        *,
-        user_meta: Any = None,
-        input_format: Any = None,
-        **_options: Any,
-    ) -> Row:
-        rows = self._server.decoded(body, input_format)
+    def _push_queue_producer(self, parameters: Row, body: bytes, _inside: None) -> Row:
+        producer, queue = parameters["producer_path"], parameters["queue_path"]
+        rows = self._server.decoded(body, parameters["input_format"])
         with self._server.request(Request.PUSH):
             table = self._server.find(producer)
-            session = self._session(table, session_id)
-            if epoch != session["epoch"]:
+            session = self._session(table, parameters["session_id"])
+            if parameters["epoch"] != session["epoch"]:
                 message = "The session has another epoch"
                 raise YtError(message, code=_ZOMBIE_EPOCH)
             last = session["sequence_number"]
@@ -186,8 +164,7 @@ class Client:
             after = dict(session)
             if fresh:
                 after["sequence_number"] = fresh[-1]["$sequence_number"]
-            if fresh and user_meta is not None:
-                after["user_meta"] = _copied(user_meta)
+                after["user_meta"] = _copied(parameters["user_meta"])
             self._server.apply([*(Write(queue, row) for row in fresh), Write(producer, after)])
             return {
                 "last_sequence_number": after["sequence_number"],
@@ -198,10 +175,6 @@ class Client:
     def _session(table: Table, session_id: str) -> Row:
         fresh = {"session_id": session_id, "epoch": -1, "sequence_number": -1, "user_meta": None}
         return table.rows.get((session_id,), (0, None))[1] or fresh
-
-
-def _plain(rows: list[Row]) -> list[Row]:
-    return [{name: _copied(value) for name, value in row.items()} for row in rows]
 
 
 def _copied(value: Any) -> Any:

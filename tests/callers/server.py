@@ -15,7 +15,6 @@ import pyarrow as pa
 from yt import yson
 from yt.common import YtError
 from yt.wrapper.errors import YtResolveError
-from yt.wrapper.format import ArrowFormat
 
 from tests.callers.mishaps import CrashedError, Death, How, Request, TaskDiedError
 
@@ -244,11 +243,10 @@ class Server:
             value = None if deletes else {**(before if update else {}), **row}
             table.rows[key] = (self.version, value)
 
-    def decoded(self, body: Any, wire: Any) -> list[Row]:
-        payload = body.read()
-        if not isinstance(wire, ArrowFormat):
-            return [bare(row) for row in yson.loads(payload, yson_type="list_fragment")]
-        with pa.ipc.open_stream(payload) as stream:
+    def decoded(self, body: bytes | memoryview, wire: Any) -> list[Row]:
+        if wire != "arrow":
+            return [bare(row) for row in yson.loads(bytes(body), yson_type="list_fragment")]
+        with pa.ipc.open_stream(body) as stream:
             table = stream.read_all()
         rows = table.to_pylist()
         for column in table.schema:

@@ -32,20 +32,16 @@ def test_rows_of_another_process_are_visible_with_the_commit_of_the_first(cluste
     assert task.shares_transactions
     committed, aborted = (driver.begin(timedelta(seconds=30)) for driver in drivers)
     for one in (committed, aborted):
-        with task.joined(one.id, proxy=one.proxy) as joined:
-            joined.write(table, [ROW], "yson")
+        task.joined(one.id, proxy=one.proxy).write(table, [ROW], "yson")
     assert rows(client, table) == []
     aborted.abort()
-    with (
-        task.joined(aborted.id, proxy=aborted.proxy) as joined,
-        pytest.raises(TransactionLostError),
-    ):
-        joined.write(table, [ROW], "yson")
-    with task.joined(committed.id, proxy=committed.proxy) as zombie:
-        committed.commit()
-        # A task that slept meanwhile, and is not heard any more.
-        with pytest.raises(TransactionLostError):
-            zombie.write(table, [ROW], "yson")
+    with pytest.raises(TransactionLostError):
+        task.joined(aborted.id, proxy=aborted.proxy).write(table, [ROW], "yson")
+    zombie = task.joined(committed.id, proxy=committed.proxy)
+    committed.commit()
+    # A task that slept meanwhile, and is not heard any more.
+    with pytest.raises(TransactionLostError):
+        zombie.write(table, [ROW], "yson")
     assert rows(client, table) == [7]
 
 

@@ -4,10 +4,11 @@ import json
 import os
 import signal
 from datetime import timedelta
-from io import BytesIO
+from functools import partial
 from typing import ClassVar
 
 import pytest
+from yt import yson
 from yt.wrapper import YtResponseError
 
 from tests.tiers import first_of
@@ -99,7 +100,8 @@ class Altered(Connection):
     """A connection whose clients behave as those of another cluster would.
 
     Attributes:
-        methods: replace methods of the client; each gets the client, the real method and the arguments.
+        methods: replace methods of the client, or commands of its lane; each gets the real one, and what it
+            is called with.
     """
 
     methods: ClassVar[dict] = {}
@@ -110,26 +112,34 @@ class Altered(Connection):
 
     def pinned(self):
         pinned = super().pinned()
-        if "client" not in vars(pinned):
-            plain = pinned.client
-            pinned.client = pinned.lane = lambda lane: self._changed(plain(lane))
+        if "lane" not in vars(pinned):
+            plain = pinned.lane
+            pinned.lane = lambda number: self._changed_lane(plain(number))
         return pinned
+
+    def _changed_lane(self, lane):
+        self._changed(lane.client)
+        if "send" not in vars(lane):
+            real = lane.send
+
+            def send(command, *given):
+                sent = partial(real, command)
+                return self.methods.get(command, lambda _, *same: sent(*same))(sent, *given)
+
+            lane.send = send
+        return lane
 
     def _changed(self, client):
         for name, change in self.methods.items():
             if name not in vars(client):
-                setattr(client, name, self._bound(change, client, getattr(client, name)))
+                setattr(client, name, partial(change, getattr(client, name)))
         return client
-
-    @staticmethod
-    def _bound(change, client, real):
-        return lambda *args, **options: change(client, real, *args, **options)
 
 
 def reworded(old, new):
     """Every error of the cluster says one thing in another way."""
 
-    def call(_client, real, *args, **options):
+    def call(real, *args, **options):
         try:
             return real(*args, **options)
         except YtResponseError as error:
@@ -143,46 +153,44 @@ def recoded(old, new):
     return reworded(f'"code": {old}', f'"code": {new}')
 
 
-def newest_rows(client, real, *args, **options):
+def newest_rows(real, parameters, keys):
     """Lookups inside a transaction ignore it."""
-    with client.Transaction(transaction_id="0-0-0-0", ping=False):
-        return list(real(*args, **options))
+    return real({**parameters, "transaction_id": "0-0-0-0"}, keys)
 
 
-def any_epoch(_client, real, producer, queue, session, _epoch, rows, **options):
+def any_epoch(real, parameters, rows):
     """Nobody is fenced: a push counts as one with the newest epoch."""
-    body = rows.read()
     for candidate in range(10):
         try:
-            return real(producer, queue, session, candidate, BytesIO(body), **options)
+            return real({**parameters, "epoch": candidate}, rows)
         except YtResponseError as error:
             if not (error.contains_code(3101) or error.contains_code(3102)):
                 raise
     raise AssertionError
 
 
-def swallowed(_client, real, *args, **options):
+def swallowed(real, *sent):
     """A repeated commit is answered with success."""
     try:
-        return real(*args, **options)
+        return real(*sent)
     except YtResponseError as error:
         if not error.contains_code(11000):
             raise
         return None
 
 
-def small_limit(_client, _real, *_args, **_options):
+def small_limit(*_sent):
     raise YtResponseError({"code": 1717, "message": "Transaction affects too many rows in tablet"})
 
 
-def plain_nulls(_client, real, path, rows, **options):
+def plain_nulls(real, parameters, rows):
     """Nulls become entities, whatever the format says."""
-    options["format"].attributes.pop("enable_null_to_yson_entity_conversion", None)
-    return real(path, rows, **options)
+    return real({**parameters, "input_format": "yson"}, rows)
 
 
-def shuffled(_client, real, path, keys, **options):
-    return reversed(list(real(path, keys, **options)))
+def shuffled(real, *sent):
+    rows = list(yson.loads(real(*sent), yson_type="list_fragment"))
+    return yson.dumps(rows[::-1], yson_type="list_fragment")
 
 
 OTHER = [
@@ -235,7 +243,7 @@ def interruptible():
 def test_interrupted_run_leaves_nothing(running):
     """Ctrl-C in the middle of a check."""
 
-    def interrupt(_client, _real, *_args, **_options):
+    def interrupt(*_sent):
         os.kill(os.getpid(), signal.SIGINT)
 
     connect = type("Interrupted", (Altered,), {"methods": {"commit_transaction": interrupt}})
@@ -247,7 +255,7 @@ def test_interrupted_run_leaves_nothing(running):
 def test_what_cannot_be_removed_is_named(running):
     """With the command that removes it."""
 
-    def refuse(_client, _real, *_args, **_options):
+    def refuse(*_args, **_options):
         raise YtResponseError({"code": 901, "message": "Access denied"})
 
     connect = type("Guarded", (Altered,), {"methods": {"remove": refuse}})
@@ -262,7 +270,7 @@ def test_what_cannot_be_removed_is_named(running):
 def test_fact_that_cannot_be_shown_is_no_success(running):
     """A proxy that goes away in the middle proves nothing."""
 
-    def vanish(_client, _real, *_args, **_options):
+    def vanish(*_sent):
         raise ConnectionResetError
 
     connect = type("Away", (Altered,), {"methods": {"commit_transaction": vanish}})

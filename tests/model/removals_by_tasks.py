@@ -46,10 +46,9 @@ def _comparison(put: Put) -> None:
     """Believe every answer to a push that is not an error."""
     send = Client.push_queue_producer
 
-    def as_expected(self: Any, *arguments: Any, **options: Any) -> dict[str, Any]:
-        body = arguments[4]
-        numbers = [row["$sequence_number"] for row in rows_in(body.data)]
-        send(self, *arguments, **options)
+    def as_expected(self: Any, parameters: dict[str, Any], body: bytes) -> dict[str, Any]:
+        numbers = [row["$sequence_number"] for row in rows_in(body)]
+        send(self, parameters, body)
         return {"last_sequence_number": numbers[-1], "skipped_row_count": 0}
 
     put(Client, "push_queue_producer", as_expected)

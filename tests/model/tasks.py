@@ -276,15 +276,12 @@ class _Connection:
     scenario: Scenario
 
     @contextmanager
-    def pinning(self) -> Iterator[Client]:
+    def sending(self) -> Iterator[Client]:
         yield Client(self.script, self.scenario)
 
-    sending = pinning
-
-    @contextmanager
-    def joined(self, transaction_id: str, *, proxy: str) -> Iterator[Joined]:
+    def joined(self, transaction_id: str, *, proxy: str) -> Joined:
         assert proxy == "model"
-        yield Joined(self.script, transaction_id)
+        return Joined(self.script, transaction_id)
 
 
 @dataclass(frozen=True)
@@ -305,37 +302,31 @@ class Joined:
 
 @dataclass(frozen=True)
 class Client:
-    """What `ytsaurus.rows` asks of `YtClient`: one request each, and its answer."""
+    """What `ytsaurus.rows` asks of a lane: one request each, and its answer."""
 
     script: Script
     scenario: Scenario
 
-    def insert_rows(self, _path: str, body: Any, **_options: Any) -> None:
-        self._ask(Insert(_target_rows(body.read())))
+    def send(self, command: str, parameters: dict[str, Any], body: Any = None) -> bytes:
+        payload = None if body is None else bytes(body)
+        return bytes(yson.dumps(getattr(self, command)(parameters, payload)))
+
+    def insert_rows(self, _parameters: dict[str, Any], body: bytes) -> None:
+        self._ask(Insert(_target_rows(body)))
 
     def create_queue_producer_session(
-        self, _producer: str, _queue: str, session_id: str
+        self, parameters: dict[str, Any], _body: None
     ) -> dict[str, Any]:
-        epoch, number, meta = self._ask(CreateSession(self._session(session_id)))
+        epoch, number, meta = self._ask(CreateSession(self._session(parameters["session_id"])))
         return {"epoch": epoch, "sequence_number": number, "user_meta": dict(meta)}
 
-    def push_queue_producer(
-        self,
-        _producer: str,
-        _queue: str,
-        session_id: str,
-        epoch: int,
-        body: Any,
-        user_meta: dict[str, Any],
-        **_options: Any,
-    ) -> dict[str, Any]:
-        payload = body.read()
+    def push_queue_producer(self, parameters: dict[str, Any], body: bytes) -> dict[str, Any]:
         request = Push(
-            self._session(session_id),
-            epoch,
-            tuple(int(row[SEQUENCE_NUMBER]) for row in rows_in(payload)),
-            _target_rows(payload),
-            tuple(sorted(user_meta.items())),
+            self._session(parameters["session_id"]),
+            parameters["epoch"],
+            tuple(int(row[SEQUENCE_NUMBER]) for row in rows_in(body)),
+            _target_rows(body),
+            tuple(sorted(parameters["user_meta"].items())),
         )
         answer = self.script.ask(request)
         if answer == UNAVAILABLE and repeats_bodies():

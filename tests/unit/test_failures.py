@@ -1,6 +1,5 @@
 """From what the client raises to what the package raises, wherever the code hides in the tree."""
 
-import contextlib
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -165,15 +164,14 @@ IDLE = ThreadPoolExecutor(1)
 
 
 class Refusing:
-    """A client whose commit fails."""
+    """A lane whose commit fails."""
 
     def __init__(self, error):
         self.error = error
 
-    def Transaction(self, **_options):  # noqa: N802 - as the client has it
-        return contextlib.nullcontext()
+    client = None
 
-    def commit_transaction(self, _transaction):
+    def send(self, *_sent):
         raise self.error
 
 

@@ -2,7 +2,10 @@
 
 import json
 import logging
+from contextlib import nullcontext
+from datetime import timedelta
 from io import BytesIO
+from types import SimpleNamespace
 
 import pytest
 from yt import yson
@@ -13,14 +16,19 @@ from yt.packages.requests.adapters import HTTPAdapter
 from yt.wrapper import YsonFormat, YtClient
 from yt.wrapper.format import ArrowFormat
 
+from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.config import ClusterConfig
-from yt_exactly_once.ytsaurus.client import Connection, PinnedProxy
-from yt_exactly_once.ytsaurus.lanes import Lane, Unread, lane_of
-from yt_exactly_once.ytsaurus.transaction import input_format
+from yt_exactly_once.errors import ExactlyOnceError
+from yt_exactly_once.ytsaurus.browsing import all_rows
+from yt_exactly_once.ytsaurus.client import Connection
+from yt_exactly_once.ytsaurus.lanes import Lane
+from yt_exactly_once.ytsaurus.rows import ProducerSession, SessionState
+from yt_exactly_once.ytsaurus.transaction import TabletTransaction
 
 PROXY = "http://proxy.example:80"
 COMMANDS = {
     "start_transaction": ("null", "structured", True, False),
+    "ping_transaction": ("null", "structured", True, False),
     "commit_transaction": ("null", "structured", True, False),
     "abort_transaction": ("null", "structured", True, False),
     "lookup_rows": ("tabular", "tabular", False, True),
@@ -42,6 +50,7 @@ DESCRIBED = json.dumps(
         for name, told in COMMANDS.items()
     ]
 )
+YSON, NULLS = YsonFormat(), {"enable_null_to_yson_entity_conversion": False}
 ERROR = {"code": 1700, "message": "lost", "attributes": {}, "inner_errors": []}
 
 
@@ -82,83 +91,185 @@ def proxy(monkeypatch):
     return found
 
 
-def clients(**more):
-    """Return the official client and a lane, each of its own, for one transaction."""
+def clients(*, by_client=False, **more):
+    """Return the official client, joined to a transaction, and a lane of its own."""
     config = Connection(ClusterConfig(proxy=PROXY, **more))._pinned_config(PROXY)
-    official, below = YtClient(config=config), YtClient(config=config)
-    lane = lane_of(below)
-    for client in (official, below):
-        client.Transaction(transaction_id="1-2-3-4", ping=False, acquire=False).__enter__()
+    official, lane = YtClient(config=config), Lane(YtClient(config=config))
+    official.Transaction(transaction_id="1-2-3-4", ping=False, acquire=False).__enter__()
+    lane._is_direct &= not by_client
     return official, lane
 
 
+CHANGE_NOTHING = {
+    "ping_ancestor_transactions": False,
+    "suppress_transaction_coordinator_sync": False,
+    "transaction_id": "0-0-0-0",
+    "enable_statistics": False,
+}
+"""Parameters that only the official client sends: defaults of the cluster."""
+
+
 def told(proxy):
-    """Return the last request, without what is random, and its parameters parsed."""
+    """Return the last request, without what is random or changes nothing, and its parameters parsed."""
     request, settings = proxy.requests.pop()
     headers = dict(request.headers)
     del headers["X-YT-Correlation-Id"]
     body = request.body or b""
     assert int(headers.pop("Content-Length", 0)) == len(body)
-    if "X-YT-Parameters" in headers:
-        headers["X-YT-Parameters"] = yson.loads(headers["X-YT-Parameters"])
-    else:
-        body = yson.loads(body)
-    params = headers.get("X-YT-Parameters", body)
+    params = yson.loads(headers.pop("X-YT-Parameters", None) or body)
     assert params.pop("mutation_id", None) or "retry" not in params
+    if params.get("type") == "tablet":
+        # The cluster stores them of master transactions only.
+        params.pop("attributes", None)
+    params = {
+        name: value
+        for name, value in params.items()
+        if name not in CHANGE_NOTHING or value != CHANGE_NOTHING[name]
+    }
+    body = b"" if request.method == "POST" else body
     timeout = settings.pop("timeout")
-    return request.method, request.url, headers, body, dict(settings), timeout
+    return request.method, request.url, headers, params, body, dict(settings), timeout
+
+
+def within(lane):
+    return TabletTransaction("1-2-3-4", [lane], None, proxy=PROXY)
+
+
+def over(lane):
+    return SimpleNamespace(sending=lambda: nullcontext(lane), reader=None)
 
 
 CALLS = {
-    "start": lambda client: client.start_transaction(type="tablet", sticky=True, timeout=30_000),
-    "commit": lambda client: client.commit_transaction("5-6-7-8") or None,
-    "abort": lambda client: client.abort_transaction("5-6-7-8") or None,
-    "look up": lambda client: list(
-        client.lookup_rows("//l", [{"k": 1}], keep_missing_rows=True, format=YsonFormat())
+    "commit": (
+        lambda client: client.commit_transaction("1-2-3-4") or None,
+        lambda lane: within(lane).commit(),
     ),
-    "select": lambda client: client.select_rows(
-        "* from [//l]", input_row_limit=7, format=YsonFormat(), raw=True
-    ).read(),
-    "insert": lambda client: client.insert_rows("//l", [{"k": 1, "v": None}], format=YsonFormat()),
-    "insert encoded": lambda client: client.insert_rows(
-        "<a=7>//dir/a b", BytesIO(b"rows"), format=input_format("arrow"), raw=True, update=True
+    "abort": (
+        lambda client: client.abort_transaction("1-2-3-4") or None,
+        lambda lane: within(lane).abort(),
     ),
-    "aggregate": lambda client: client.insert_rows(
-        "//l", BytesIO(b"rows"), format=ArrowFormat(), raw=True, update=None, aggregate=True
+    "ping": (
+        lambda client: client.ping_transaction("1-2-3-4") or None,
+        lambda lane: within(lane)._send("ping_transaction") or None,
     ),
-    "delete": lambda client: client.delete_rows("//l", [{"k": 1}], format=YsonFormat()),
-    "delete encoded": lambda client: client.delete_rows(
-        "//l", BytesIO(b"{k=1};"), format=YsonFormat(), raw=True
+    "look up": (
+        lambda client: list(
+            client.lookup_rows("//l", [{"k": 1}], keep_missing_rows=True, format=YSON)
+        ),
+        lambda lane: within(lane).lookup("//l", [{"k": 1}]),
     ),
-    "create session": lambda client: client.create_queue_producer_session("//p", "//q", "s'"),
-    "push": lambda client: client.push_queue_producer(
-        "//p",
-        "<a=7>//dir/q",
-        "session",
-        3,
-        BytesIO(b"rows"),
-        user_meta={"batch": 7, "digest": "0f"},
-        input_format=input_format("arrow"),
-        raw=True,
+    "select": (
+        lambda client: client.select_rows(
+            "[k] from [//l] limit 7",
+            input_row_limit=1_000_000,
+            output_row_limit=1_000_000,
+            format=YSON,
+            raw=True,
+        ).read(),
+        lambda lane: within(lane).select("//l", ["k"], limit=7),
+    ),
+    "insert": (
+        lambda client: client.insert_rows("//l", [{"k": 1, "v": None}], format=YSON),
+        lambda lane: within(lane).insert("//l", [{"k": 1, "v": None}]),
+    ),
+    "insert encoded": (
+        lambda client: client.insert_rows(
+            "//dir/a b",
+            BytesIO(b"rows"),
+            format=ArrowFormat(attributes=NULLS),
+            raw=True,
+            update=True,
+            aggregate=True,
+        ),
+        lambda lane: within(lane).write(
+            "//dir/a b", [Payload(1, b"rows")], "arrow", update=True, aggregate=True
+        ),
+    ),
+    "insert nothing else": (
+        lambda client: client.insert_rows(
+            "//l", BytesIO(b"{k=1};"), format=YsonFormat(attributes=NULLS), raw=True
+        ),
+        lambda lane: within(lane).write("//l", [Payload(1, memoryview(b"{k=1};"))], "yson"),
+    ),
+    "delete": (
+        lambda client: client.delete_rows("//l", [{"k": 1}], format=YSON),
+        lambda lane: within(lane).delete("//l", [{"k": 1}]),
+    ),
+}
+OUTSIDE = {
+    "start": (
+        lambda client: client.start_transaction(type="tablet", sticky=True, timeout=30_000),
+        lambda lane: TabletTransaction.start([lane], None, timedelta(seconds=30), proxy=PROXY).id,
+    ),
+    "select all": (
+        lambda client: list(
+            client.select_rows(
+                "* from [//l]",
+                input_row_limit=1_000_000,
+                output_row_limit=1_000_000,
+                fail_on_incomplete_result=True,
+                format=YsonFormat(format="binary"),
+            )
+        ),
+        lambda lane: all_rows(over(lane), "//l"),
+    ),
+    "create session": (
+        lambda client: client.create_queue_producer_session("//p", "//q", "s'") and None,
+        lambda lane: ProducerSession.create(over(lane), "//p", "//q", "s'") and None,
+    ),
+    "push": (
+        lambda client: (
+            client.push_queue_producer(
+                "//p",
+                "//dir/q",
+                "session",
+                3,
+                BytesIO(b"rows"),
+                user_meta={"batch": 7, "digest": "0f"},
+                input_format=ArrowFormat(attributes=NULLS),
+                raw=True,
+            )
+            and None
+        ),
+        lambda lane: (
+            ProducerSession("//p", "//dir/q", "session", 3, SessionState(8)).push(
+                over(lane), b"rows", "arrow", 9, {"batch": 7, "digest": "0f"}
+            )
+            and None
+        ),
     ),
 }
 ANSWERS = {
     "start": {"content": yson.dumps({"transaction_id": "5-6-7-8"}, yson_format="binary")},
     "look up": {"content": b"{k=1;v=x};#;"},
     "select": {"content": b"{k=1;v=x};"},
+    "select all": {"content": b"{k=1;v=x};"},
     "create session": {"content": b'{epoch=4;sequence_number=-1;user_meta={digest="0f"}}'},
     "push": {"content": b"{last_sequence_number=9;skipped_row_count=0}"},
 }
 
 
-@pytest.mark.parametrize("call", CALLS)
-def test_request_is_that_of_the_official_client(proxy, call):
+def asked(call, official, lane):
+    """Return what a call does, with the official client and over a lane."""
+    if call in CALLS:
+        by_client, by_lane = CALLS[call]
+    else:
+        by_client, by_lane = OUTSIDE[call]
+        official.COMMAND_PARAMS["transaction_id"] = "0-0-0-0"
+    return lambda: by_client(official), lambda: by_lane(lane)
+
+
+@pytest.mark.parametrize("by_client", [False, True])
+@pytest.mark.parametrize("call", [*CALLS, *OUTSIDE])
+def test_request_is_that_of_the_official_client(proxy, call, by_client):
     """With its headers, limits and proxies; and the answer is read as there."""
     proxy.answer = ANSWERS.get(call, {})
-    official, lane = clients(client_config={"token": "secret", "enable_token": True})
-    assert isinstance(lane, Lane)
-    expected = CALLS[call](official), told(proxy)
-    assert (CALLS[call](lane), told(proxy)) == expected
+    token = {"token": "secret", "enable_token": True}
+    both = clients(by_client=by_client, client_config=token)
+    assert both[1]._is_direct != by_client
+    by_official, by_lane = asked(call, *both)
+    expected = by_official(), told(proxy)
+    assert (by_lane(), told(proxy)) == expected
 
 
 REFUSAL = {"headers": {"X-YT-Error": json.dumps(ERROR), "X-YT-Response-Code": "1700"}}
@@ -186,11 +297,13 @@ def test_error_is_that_of_the_official_client(proxy, call, failure):
     elif failure == "closed with an answer":
         proxy.raised = NoConnectionError("reset", response=answered(**FAILURES["refused"]))
     errors = []
-    for client in clients():
+    for ask in asked(call, *clients()):
         with pytest.raises(Exception) as raised:  # noqa: PT011 - both are compared
-            CALLS[call](client)
+            ask()
         errors.append(raised.value)
     official, own = errors
+    while isinstance(own, ExactlyOnceError):
+        own = own.__cause__
     assert type(own) is type(official)
     assert getattr(own, "error", None) == getattr(official, "error", None)
     assert getattr(own, "message", str(own)) == getattr(official, "message", str(official))
@@ -208,38 +321,32 @@ def test_error_is_that_of_the_official_client(proxy, call, failure):
 )
 def test_unusual_configuration_is_left_to_the_client(unusual):
     """It knows what that asks for."""
-    official, lane = clients(client_config=unusual)
-    assert type(lane) is type(official)
+    _, lane = clients(client_config=unusual)
+    assert not lane._is_direct
 
 
-def test_debug_log_is_that_of_the_client(monkeypatch):
+def test_debug_log_is_that_of_the_client(proxy, monkeypatch, caplog):
     """Whoever turns it on looks for every request there; afterwards lanes send again."""
-    pinned = PinnedProxy(PROXY, Connection(ClusterConfig(proxy=PROXY))._pinned_config(PROXY))
-    with monkeypatch.context() as watched:
-        watched.setattr(LOGGER, "level", logging.DEBUG)
-        LOGGER.manager._clear_cache()
-        assert pinned.lane(1) is pinned.client(1)
-    LOGGER.manager._clear_cache()
-    assert isinstance(pinned.lane(1), Lane)
+    _, lane = clients()
+    monkeypatch.setattr(LOGGER, "propagate", True)
+    with caplog.at_level(logging.DEBUG, LOGGER.name):
+        within(lane)._send("ping_transaction")
+        assert "Perform HTTP" in caplog.text
+    caplog.clear()
+    within(lane)._send("ping_transaction")
+    assert (caplog.text, len(proxy.requests)) == ("", 2)
 
 
 def test_cookies_of_a_balancer_are_sent_back(proxy):
     """One in front of the proxies may recognise by them where the transaction lives."""
     official, lane = clients()
-    for client in (official, lane._client):
-        CALLS["commit"](client)
+    by_official, by_lane = asked("commit", official, lane)
+    for ask, client in ((by_official, official), (by_lane, lane.client)):
+        ask()
         proxy.requests.clear()
         client._requests_session.cookies.set("proxy", "7", domain="proxy.example")
-    CALLS["commit"](official)
+    by_official()
     expected = told(proxy)
-    CALLS["commit"](lane)
+    by_lane()
     assert told(proxy) == expected
     assert expected[2]["Cookie"] == "proxy=7"
-
-
-def test_rows_are_read_in_pieces_or_whole():
-    """The client reads a file to its end; a lane takes the data as it is."""
-    data = memoryview(b"abcdefg")
-    rows = Unread(data)
-    assert (rows.read(3), rows.read(), rows.read()) == (b"abc", b"defg", b"")
-    assert rows.data is data

@@ -26,7 +26,7 @@ ONCE = RetryPolicy(attempts=1, first_wait=timedelta(milliseconds=1))
 
 
 class Cluster:
-    """Producer sessions and the rows that were pushed; its own connection and client."""
+    """Producer sessions and the rows that were pushed; its own connection and lane."""
 
     def __init__(self):
         self.sessions = {}
@@ -37,21 +37,25 @@ class Cluster:
     def sending(self):
         yield self
 
-    def create_queue_producer_session(self, _producer, _queue, name):
+    def send(self, command, parameters, rows=None):
+        """Do what a command asks for, and answer in YSON."""
+        return yson.dumps(getattr(self, command)(rows=rows, **parameters))
+
+    def create_queue_producer_session(self, *, session_id, **_more):
         """Open a session, and fence whoever has it."""
-        self.opened.append(name)
-        epoch, last, meta = self.sessions.get(name, (0, -1, {}))
-        self.sessions[name] = epoch + 1, last, meta
+        self.opened.append(session_id)
+        epoch, last, meta = self.sessions.get(session_id, (0, -1, {}))
+        self.sessions[session_id] = epoch + 1, last, meta
         return {"epoch": epoch + 1, "sequence_number": last, "user_meta": meta}
 
-    def push_queue_producer(self, _producer, _queue, name, epoch, body, *, user_meta, **_format):
+    def push_queue_producer(self, *, session_id, epoch, rows, user_meta, **_more):
         """Append the rows."""
-        if self.sessions[name][0] != epoch:
+        if self.sessions[session_id][0] != epoch:
             raise YtError("The session has another epoch", code=3102)
-        rows = list(yson.loads(body.read(), yson_type="list_fragment"))
-        last = rows[-1]["$sequence_number"]
-        self.sessions[name] = epoch, last, user_meta
-        self.rows += [row["row"] for row in rows]
+        sent = list(yson.loads(bytes(rows), yson_type="list_fragment"))
+        last = sent[-1]["$sequence_number"]
+        self.sessions[session_id] = epoch, last, user_meta
+        self.rows += [row["row"] for row in sent]
         return {"last_sequence_number": last, "skipped_row_count": 0}
 
 
@@ -138,9 +142,9 @@ def test_push_without_an_answer_counts_once(cluster, arrives):
     """The session is asked what it has."""
     send, sent = cluster.push_queue_producer, []
 
-    def lose_the_second(*given, **more):
+    def lose_the_second(**given):
         sent.append(given)
-        answer = send(*given, **more) if arrives or len(sent) != 2 else None
+        answer = send(**given) if arrives or len(sent) != 2 else None
         if len(sent) == 2:
             raise ConnectionResetError
         return answer
@@ -270,7 +274,7 @@ def test_sessions_of_a_chunk_are_pushed_to_side_by_side(cluster):
     both = Barrier(2, timeout=30)
 
     def together(call):
-        return lambda *given, **more: (both.wait(), call(*given, **more))[1]
+        return lambda **given: (both.wait(), call(**given))[1]
 
     for name in ("create_queue_producer_session", "push_queue_producer"):
         setattr(cluster, name, together(getattr(cluster, name)))
@@ -283,14 +287,14 @@ def test_no_push_is_under_way_when_a_task_has_failed(cluster):
     """What is sent later would meet the next attempt of the task; what has not begun is left out."""
     send, begun, failed = cluster.push_queue_producer, Event(), Event()
 
-    def answer(producer, queue, name, *given, **more):
-        if name.endswith("-0"):
+    def answer(**given):
+        if given["session_id"].endswith("-0"):
             begun.wait(30)
             failed.set()
             raise FencedError("refused", remedy="none")
         begun.set()
         failed.wait(30)
-        return send(producer, queue, name, *given, **more)
+        return send(**given)
 
     cluster.push_queue_producer = answer
     with pytest.raises(FencedError):

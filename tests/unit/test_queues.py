@@ -35,7 +35,8 @@ def refuse_pulls(monkeypatch, message):
 
         pull_queue_consumer = pull_queue
 
-    monkeypatch.setattr(Connection, "pinning", lambda _: nullcontext(Reader()))
+    lane = SimpleNamespace(client=Reader())
+    monkeypatch.setattr(Connection, "sending", lambda _: nullcontext(lane))
 
 
 NOT_REGISTERED = f'Consumer "{CONSUMER}" is not registered for queue "{QUEUE}"'

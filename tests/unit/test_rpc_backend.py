@@ -62,7 +62,7 @@ def test_transactions_keep_to_one_rpc_proxy(listing):
         "connection_type": "rpc",
         "proxy_addresses": [pinned.url],
     }
-    assert pinned.config["proxy"]["retries"] == {"enable": False}
+    assert not pinned.config["proxy"]["retries"]["enable"]
     assert listing.asked == [("get", "http://balancer:80/api/v4/discover_proxies?type=rpc")]
 
 
@@ -85,9 +85,9 @@ def test_all_lanes_share_one_driver(monkeypatch):
 
     monkeypatch.setattr(client_module, "get_driver_instance", driver_of)
     pinned = Connection(RPC).pinned()
-    pinned.client(2)
-    assert drivers == [pinned.clients[0]] * 2
-    assert [client._driver for client in pinned.clients[1:]] == ["driver"] * 2
+    pinned.lane(2)
+    assert drivers == [pinned.lane(0).client] * 2
+    assert [lane.client._driver for lane in pinned.lanes[1:]] == ["driver"] * 2
 
 
 def test_the_real_bindings_take_the_configuration(monkeypatch):

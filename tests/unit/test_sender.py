@@ -33,7 +33,7 @@ def sender(mode, sent_by="auto", *, stateful=False, option="", speculation=None,
     """Return who sends the rows: `joined` are tasks in the driver's transaction."""
     is_sorted, are_computed = known.pop("is_sorted", False), known.pop("are_computed", False)
     run = QueryRun("run", targets=(SimpleNamespace(is_sorted=is_sorted),), **known)
-    traits, options = MODES[mode].traits, SimpleNamespace(sent_by=sent_by)
+    traits, options = MODES[mode], SimpleNamespace(sent_by=sent_by)
     delivery = SimpleNamespace(
         run=run,
         batch=SimpleNamespace(stateful=stateful, query_id="query"),

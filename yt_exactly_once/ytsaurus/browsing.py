@@ -28,7 +28,11 @@ _MOST_PARTS = 200
 _POOL = ThreadPoolExecutor(8, thread_name_prefix="yt-look")
 """Its threads start on demand, and keep their clients."""
 
-_MOST_ROWS = 1_000_000
+_WHOLE = {
+    **dict.fromkeys(("input_row_limit", "output_row_limit"), 1_000_000),
+    "fail_on_incomplete_result": True,
+    "output_format": YsonFormat(format="binary").to_yson_type(),
+}
 _MOST_CHILDREN = 100_000
 COUNTER_BITS = 30
 """Low bits of a timestamp of the cluster that count within a second."""
@@ -185,15 +189,7 @@ def row_time(timestamp: int) -> float:
 def selected(connection: Connection, query: str, *, path: str | None = None) -> bytes:
     """Return rows of a query as binary YSON; raise `RequestRefusedError` if it reads over a million."""
     with connection.sending() as lane, translated("read rows", path=path):
-        answer = lane.select_rows(
-            query,
-            input_row_limit=_MOST_ROWS,
-            output_row_limit=_MOST_ROWS,
-            fail_on_incomplete_result=True,
-            format=YsonFormat(format="binary"),
-            raw=True,
-        )
-        return bytes(answer.read())
+        return lane.send("select_rows", {**_WHOLE, "query": query})
 
 
 def user_of(connection: Connection) -> str:

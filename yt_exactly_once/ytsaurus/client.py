@@ -5,12 +5,11 @@ thread, since `YtClient` objects are not thread-safe. Reads go through proxy dis
 client's own retries. A tablet transaction lives in the memory of one proxy, so everything that belongs
 to it goes through `PinnedProxy`: one concrete address, no discovery, no retries. That holds for both
 backends of the client, HTTP and RPC; RPC keeps a transaction in the driver of this process as well, so
-that all clients of a transaction share one.
+that all lanes of a transaction share one.
 """
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -22,8 +21,7 @@ from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from yt.common import update
-from yt.logger import LOGGER
-from yt.wrapper import YsonFormat, YtClient
+from yt.wrapper import YtClient
 from yt.wrapper.config import set_option
 from yt.wrapper.http_driver import HeavyProxyProvider
 from yt.wrapper.http_helpers import make_request_with_retries
@@ -33,7 +31,7 @@ from yt_exactly_once.config import LEASE, ClusterConfig
 from yt_exactly_once.errors import ClusterUnavailableError
 from yt_exactly_once.ytsaurus.backends import RPC_BACKEND, check_backend
 from yt_exactly_once.ytsaurus.failures import translated
-from yt_exactly_once.ytsaurus.lanes import lane_of
+from yt_exactly_once.ytsaurus.lanes import Lane
 from yt_exactly_once.ytsaurus.reach import require_proxy
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction, TransactionAhead
 
@@ -51,14 +49,11 @@ _BACKOFF = {"start_timeout": 100, "base": 2, "max_timeout": 5000, "decay_factor_
 
 @dataclass
 class PinnedProxy:
-    """One concrete proxy, a client for it, and one more per lane of a transaction.
-
-    A client that has joined a transaction sends nothing outside it, so the first one joins none.
+    """One concrete proxy, a lane for requests outside transactions, and one more per lane of a transaction.
 
     Attributes:
         config: configuration of its clients.
-        clients: each with an HTTP connection of its own, or all with one RPC driver.
-        lanes: what sends the commands of transactions over them.
+        lanes: each with an HTTP connection of its own, or all with one RPC driver.
         pool: threads for requests that are sent side by side.
         ahead: the thread of a transaction that is used while the caller does something else.
         aside: the thread of calls that nobody waits for.
@@ -66,31 +61,22 @@ class PinnedProxy:
 
     url: str
     config: dict[str, Any]
-    clients: list[YtClient] = field(default_factory=list)
-    lanes: list[Any] = field(default_factory=list)
+    lanes: list[Lane] = field(default_factory=list)
     pool: ThreadPoolExecutor = field(default_factory=lambda: _threads("yt-lane", _MAX_LANES))
     ahead: ThreadPoolExecutor = field(default_factory=lambda: _threads("yt-ahead"))
     aside: ThreadPoolExecutor = field(default_factory=lambda: _threads("yt-aside"))
 
-    def client(self, number: int) -> YtClient:
-        """Return a client, opening those before it too."""
-        while len(self.clients) <= number:
-            client = YtClient(config=self.config)
-            if self.clients and self.config.get("backend") == RPC_BACKEND:
-                set_option("_driver", get_driver_instance(self.clients[0]), client=client)
-            self.clients.append(client)
-        return self.clients[number]
-
-    def lane(self, number: int) -> Any:
-        """Return what sends the commands of transactions over the client of a lane."""
+    def lane(self, number: int) -> Lane:
+        """Return a lane, opening those before it too."""
         while len(self.lanes) <= number:
-            self.lanes.append(lane_of(self.client(len(self.lanes))))
-        # Only the client writes its debug log, which somebody reads then.
-        is_watched = LOGGER.isEnabledFor(logging.DEBUG)
-        return self.clients[number] if is_watched else self.lanes[number]
+            client = YtClient(config=self.config)
+            if self.lanes and self.config.get("backend") == RPC_BACKEND:
+                set_option("_driver", get_driver_instance(self.lanes[0].client), client=client)
+            self.lanes.append(Lane(client))
+        return self.lanes[number]
 
-    def senders(self, count: int) -> list[Any]:
-        """Return what sends for the lanes of a transaction: all but the first one."""
+    def senders(self, count: int) -> list[Lane]:
+        """Return the lanes of a transaction: all but the first one."""
         return [self.lane(1 + number) for number in range(count)]
 
 
@@ -146,26 +132,18 @@ class Connection:
             state.pinned = None
 
     @contextmanager
-    def pinning(self) -> Iterator[YtClient]:
-        """Yield a client of the pinned proxy; choose another proxy when it does not answer."""
+    def sending(self) -> Iterator[Lane]:
+        """Yield a lane of the pinned proxy; choose another proxy when it does not answer."""
         try:
-            yield self.pinned().client(0)
+            yield self.pinned().lane(0)
         except ClusterUnavailableError:
             self.unpin()
             raise
 
-    @contextmanager
-    def sending(self) -> Iterator[Any]:
-        """Yield what sends commands that write and look up rows; otherwise as `pinning`."""
-        with self.pinning():
-            yield self.pinned().lane(0)
-
     def lookup(self, path: str, keys: Sequence[Row]) -> list[Row | None]:
         """Return the newest committed rows of a sorted dynamic table, in the order of the keys."""
         with self.sending() as lane, translated("read rows", path=path):
-            return list(
-                lane.lookup_rows(path, list(keys), keep_missing_rows=True, format=YsonFormat())
-            )
+            return lane.look_up(path, keys)
 
     def begin(self, timeout: timedelta, lanes: int = 1) -> TabletTransaction:
         """Start a tablet transaction on the pinned proxy.
@@ -177,7 +155,7 @@ class Connection:
         Raises:
             ClusterUnavailableError: no proxy could start it; the next call tries another proxy.
         """
-        with self.pinning():
+        with self.sending():
             pinned = self.pinned()
             return TabletTransaction.start(
                 pinned.senders(lanes), pinned.pool, timeout, proxy=pinned.url
@@ -224,18 +202,13 @@ class Connection:
         """Whether another process can write into a transaction of this one: not over RPC."""
         return not self._uses_rpc
 
-    @contextmanager
-    def joined(self, transaction_id: str, *, proxy: str) -> Iterator[TabletTransaction]:
-        """Yield a transaction that another process has started, and will end; `proxy` holds it."""
+    def joined(self, transaction_id: str, *, proxy: str) -> TabletTransaction:
+        """Return a transaction that another process has started, and will end; `proxy` holds it."""
         state = self._state()
         if state.joined is None or state.joined.url != proxy:
             state.joined = PinnedProxy(proxy, self._pinned_config(proxy))
         pinned: PinnedProxy = state.joined
-        joined = TabletTransaction(transaction_id, pinned.senders(1), pinned.pool, proxy=proxy)
-        try:
-            yield joined
-        finally:
-            joined.leave()
+        return TabletTransaction(transaction_id, pinned.senders(1), pinned.pool, proxy=proxy)
 
     def _state(self) -> Any:
         state = self._local
@@ -254,15 +227,27 @@ class Connection:
     def _uses_rpc(self) -> bool:
         return self.config.client_config.get("backend") == RPC_BACKEND
 
-    def _base_config(self) -> dict[str, Any]:
+    def _reader_config(self) -> dict[str, Any]:
+        light, heavy = (
+            int(limit.total_seconds() * 1000)
+            for limit in (self.config.request_timeout, self.config.heavy_request_timeout)
+        )
+        retries = {
+            "enable": True,
+            "total_timeout": light,
+            "backoff": {"policy": "exponential", "exponential_policy": _BACKOFF},
+        }
         config: dict[str, Any] = {
             "proxy": {
-                "request_timeout": _milliseconds(self.config.request_timeout),
-                "heavy_request_timeout": _milliseconds(self.config.heavy_request_timeout),
+                "url": self.config.proxy,
+                "request_timeout": light,
+                "heavy_request_timeout": heavy,
+                "retries": retries,
                 # A body that is a generator would be repeated empty by the client's HTTP retries.
                 "content_encoding": "identity",
                 "accept_encoding": "identity",
             },
+            "dynamic_table_retries": retries,
             "token": self.config.token.reveal() if self.config.token else None,
             "enable_token": self.config.token is not None,
             "apply_remote_patch_at_start": None,
@@ -271,29 +256,16 @@ class Connection:
         if self._uses_rpc:
             # The bindings of PyPI take numbers for ids, and the client passes strings.
             config["enable_passing_request_id_to_driver"] = False
-        return config
-
-    def _reader_config(self) -> dict[str, Any]:
-        retries = {
-            "enable": True,
-            "total_timeout": _milliseconds(self.config.request_timeout),
-            "backoff": {"policy": "exponential", "exponential_policy": _BACKOFF},
-        }
-        config = self._base_config()
-        config["proxy"] |= {"url": self.config.proxy, "retries": retries}
-        config["dynamic_table_retries"] = retries
-        merged: dict[str, Any] = update(config, self.config.client_config)
-        return merged
+        return dict(update(config, self.config.client_config))
 
     def _pinned_config(self, url: str) -> dict[str, Any]:
-        merged: dict[str, Any] = update(self._base_config(), self.config.client_config)
         pinned: dict[str, Any] = {
             "proxy": {"url": url, "enable_proxy_discovery": False, "retries": {"enable": False}},
             "dynamic_table_retries": {"enable": False},
         }
         if self._uses_rpc:
             pinned["driver_config"] = {"connection_type": "rpc", "proxy_addresses": [url]}
-        return dict(update(merged, pinned))
+        return dict(update(self._reader_config(), pinned))
 
 
 @lru_cache(maxsize=8)
@@ -303,7 +275,3 @@ def _shared_connection(config: ClusterConfig) -> Connection:
 
 def _threads(name: str, most: int = 1) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(most, thread_name_prefix=name)
-
-
-def _milliseconds(duration: timedelta) -> int:
-    return int(duration.total_seconds() * 1000)

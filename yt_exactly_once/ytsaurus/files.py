@@ -223,8 +223,10 @@ class CypressFiles:
         """Send a request that carries data to a proxy that is chosen once, and not for each request."""
         action = "read the file" if data is None else "write the file"
         where = str(parameters["path"])
-        with self._connection.pinning() as client, translated(action, path=where):
-            return make_request(command, parameters, data=data, use_heavy_proxy=True, client=client)
+        with self._connection.sending() as lane, translated(action, path=where):
+            return make_request(
+                command, parameters, data=data, use_heavy_proxy=True, client=lane.client
+            )
 
     def _run(self, action: str, path: str, call: Callable[[YtClient], T], **where: Any) -> T:
         def attempt(_number: int) -> T:

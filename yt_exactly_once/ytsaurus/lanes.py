@@ -1,37 +1,34 @@
-"""The commands that write and look up rows over HTTP, at a third of the official client's processor time.
+"""The commands of rows and transactions, over HTTP at a third of the official client's processor time.
 
 For every request that client reads the environment, looks for modules that are not there, asks for the name
 of the host and copies its configuration. A small batch is five requests. Here all that stays the same is
-prepared once. On the wire a request is the same. It travels over the client's own session, and the client's
-own functions judge the answer, so errors are the same too. It never retries, as a pinned client does not.
+prepared once. On the wire a request is the same, without parameters that change nothing. It travels over the
+client's own session, and the client's own functions judge the answer, so errors are the same too. It never
+retries, as a pinned client does not. Over RPC, or with an unusual configuration, the client sends it itself.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import secrets
 import struct
 from collections.abc import Mapping, Sequence
-from functools import partialmethod
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt import yson
+from yt.logger import LOGGER
 from yt.packages.requests import ConnectionError as NoConnectionError
 from yt.packages.requests import PreparedRequest
 from yt.packages.requests.cookies import RequestsCookieJar
 from yt.packages.requests.structures import CaseInsensitiveDict
 from yt.wrapper import YsonFormat, YtClient
-from yt.wrapper.common import (
-    get_started_by,
-    get_started_by_short,
-    get_user_agent,
-    is_inside_job,
-    simplify_structure,
-)
-from yt.wrapper.config import get_config, get_option
+from yt.wrapper.common import get_started_by_short, get_user_agent, is_inside_job
+from yt.wrapper.config import get_config
+from yt.wrapper.driver import make_request
 from yt.wrapper.errors import create_http_response_error
-from yt.wrapper.ypath import TablePath
+from yt.wrapper.format import ArrowFormat
 
 try:
     from yt.wrapper.http_helpers import (
@@ -50,90 +47,53 @@ except ImportError:
 else:
     HAS_LANES = True
 
-if TYPE_CHECKING:
-    from yt.wrapper.format import Format
-
 _API = "v4"
-_NO_TRANSACTION = "0-0-0-0"
-_YSON = simplify_structure({"format": YsonFormat().to_yson_type()})["format"]
-_COMMANDS = frozenset(
+_LIGHT = frozenset(
     {
-        "insert_rows",
-        "delete_rows",
-        "lookup_rows",
-        "select_rows",
+        "start_transaction",
+        "ping_transaction",
+        "commit_transaction",
+        "abort_transaction",
         "create_queue_producer_session",
-        "push_queue_producer",
     }
 )
+"""Commands whose parameters are the body of the request."""
 
+_READS = frozenset({"lookup_rows", "select_rows"})
+_HEAVY = _READS | {"insert_rows", "delete_rows", "push_queue_producer"}
+"""Commands whose parameters are a header, and which may have rows."""
 
-def lane_of(client: Any) -> Any:
-    """Return a client that sends the commands of transactions itself, if it can do that as this one would.
+_ROWS = YsonFormat()
+YSON = _ROWS.to_yson_type()
+"""The format of keys, of few rows, and of answers."""
 
-    Args:
-        client: of one proxy, without retries.
+_WRITTEN = {"enable_null_to_yson_entity_conversion": False}
+"""Format attributes without which `insert_rows` stores a null of an `any` column as a YSON entity, which
+is no null to a query (`TInsertRowsFormatConfig`). `push_queue_producer` stores a null either way."""
 
-    Returns:
-        The client itself over RPC, and where its configuration asks for more than usual.
-    """
-    is_fit = HAS_LANES and isinstance(client, YtClient) and not is_inside_job()
-    return Lane(client) if is_fit and _is_usual(get_config(client)) else client
-
-
-def _is_usual(config: Mapping[str, Any]) -> bool:
-    """Return whether nothing but an address, a token and limits is configured."""
-    proxy = config["proxy"]
-    return (
-        config["backend"] in {None, "http"}
-        and (config["api_version"] or config["default_api_version_for_http"]) == _API
-        and not (config["auth"] or config["tvm_auth"] or config["auth_class"]["class_name"])
-        and config["impersonation_user"] is None
-        and config["structured_data_format"] is None
-        and proxy["header_format"] in {None, "yson"}
-        and proxy["content_encoding"] == "identity"
-        and proxy["accept_encoding"] is not None
-        and proxy["request_backoff_time"] is None
-        and not proxy["force_tracing"]
-        and not config["enable_request_logging"]
-        and not (proxy["retries"]["enable"] or config["dynamic_table_retries"]["enable"])
-        and _COMMANDS.isdisjoint(proxy["commands_with_framing"])
-    )
-
-
-class Unread:
-    """Encoded rows as the file that the client wants, of which a lane takes the data without a copy."""
-
-    def __init__(self, data: bytes | memoryview) -> None:
-        self.data, self._left = data, memoryview(data)
-
-    def read(self, size: int = -1) -> bytes:
-        """Return what is left, or so many bytes of it."""
-        end = len(self._left) if size < 0 else size
-        taken, self._left = self._left[:end], self._left[end:]
-        return bytes(taken)
+WIRES = {
+    name: kind(attributes=_WRITTEN).to_yson_type()
+    for name, kind in (("arrow", ArrowFormat), ("yson", YsonFormat))
+}
+"""The formats of rows that are written as `arrow` or as `yson`."""
 
 
 class Lane:
-    """A client that sends the commands of rows itself; other commands it passes on.
-
-    It takes those options of a command which this package uses. Like a client it has one request under way
-    at a time.
+    """Sends those commands over a client, one at a time.
 
     Args:
         client: of one proxy, without retries.
     """
 
-    def __init__(self, client: Any) -> None:
-        self._client = client
+    def __init__(self, client: YtClient) -> None:
+        self.client = client
         config = get_config(client)
         proxy = config["proxy"]
-        connect, light, heavy = (
-            proxy[name] / 1000
-            for name in ("connect_timeout", "request_timeout", "heavy_request_timeout")
-        )
-        self._light, self._heavy = (connect, light), heavy
-        self._heavy_milliseconds = proxy["heavy_request_timeout"]
+        self._heavy = proxy["heavy_request_timeout"]
+        self._is_direct = HAS_LANES and not is_inside_job() and _is_usual(config)
+        if not self._is_direct:
+            return
+        self._light = proxy["connect_timeout"] / 1000, proxy["request_timeout"] / 1000
         self._url = f"{get_proxy_address_url(client=client)}/api/{_API}"
         self._headers = {
             **_get_session(client).headers,
@@ -147,157 +107,74 @@ class Lane:
             self._url, {}, None, None, None
         )
         join_requests(_get_session(client), self._url)
-        self._started_by: dict[str, Any] | None = None
-        self._paths: dict[str, Any] = {}
 
-    def __getattr__(self, name: str) -> Any:
-        """Let the client do everything else."""
-        return getattr(self._client, name)
-
-    def start_transaction(self, **options: Any) -> str:
-        """See the official client; takes `type`, `sticky` and `timeout`."""
-        if self._started_by is None:
-            self._started_by = get_started_by()
-        params = {
-            **get_option("COMMAND_PARAMS", self._client),
-            **options,
-            "attributes": self._started_by,
-            "output_format": _YSON,
-        }
-        answer = self._change("start_transaction", params)
-        return str(yson.loads(answer)["transaction_id"])
-
-    def _end(self, command: str, transaction: str) -> None:
-        joined = get_option("COMMAND_PARAMS", self._client)
-        self._change(command, {**joined, "transaction_id": transaction})
-
-    commit_transaction = partialmethod(_end, "commit_transaction")
-    abort_transaction = partialmethod(_end, "abort_transaction")
-
-    def lookup_rows(self, path: str, keys: Sequence[Mapping[str, Any]], **options: Any) -> Any:
-        """See the official client; takes `format` and `keep_missing_rows`."""
-        kind: Format = options.pop("format")
-        params = {
-            "path": self._path(path),
-            "input_format": kind.to_yson_type(),
-            "output_format": kind.to_yson_type(),
-            **options,
-            "timeout": self._heavy_milliseconds,
-        }
-        return kind.load_rows(BytesIO(self._call("lookup_rows", params, kind.dumps_rows(keys))))
-
-    def select_rows(self, query: str, **options: Any) -> Any:
-        """See the official client; takes `format`, `raw=True` and limits."""
-        kind, _ = options.pop("format"), options.pop("raw")
-        params = {
-            "query": query,
-            "output_format": kind.to_yson_type(),
-            **options,
-            "timeout": self._heavy_milliseconds,
-            "enable_statistics": False,
-        }
-        return BytesIO(self._call("select_rows", params))
-
-    def _change_rows(self, command: str, path: str, rows: Any, **options: Any) -> None:
-        """See the official client; takes `format`, `raw`, and of an insert `update` and `aggregate`."""
-        kind, raw = options.pop("format"), options.pop("raw", None)
-        given = {name: value for name, value in options.items() if value is not None}
-        params = {"path": self._path(path), "input_format": kind.to_yson_type(), **given}
-        self._call(command, params, _body(rows, kind, raw=raw))
-
-    insert_rows = partialmethod(_change_rows, "insert_rows")
-    delete_rows = partialmethod(_change_rows, "delete_rows")
-
-    def create_queue_producer_session(
-        self, producer_path: str, queue_path: str, session_id: str
-    ) -> dict[str, Any]:
-        """See the official client."""
-        session = self._session(producer_path, queue_path, session_id)
-        params = {**self._common(), **session}
-        return dict(yson.loads(self._change("create_queue_producer_session", params)))
-
-    def push_queue_producer(
-        self,
-        producer_path: str,
-        queue_path: str,
-        session_id: str,
-        epoch: int,
-        rows: Any,
-        **options: Any,
-    ) -> dict[str, Any]:
-        """See the official client; takes `user_meta`, `input_format` and `raw`."""
-        kind: Format = options["input_format"]
-        params = {
-            **self._session(producer_path, queue_path, session_id),
-            **self._marked(),
-            "epoch": epoch,
-            "user_meta": options["user_meta"],
-            "input_format": kind.to_yson_type(),
-        }
-        body = _body(rows, kind, raw=options.get("raw"))
-        return dict(yson.loads(self._call("push_queue_producer", params, body)))
-
-    def _session(self, producer: str, queue: str, session_id: str) -> dict[str, Any]:
-        return {
-            "producer_path": self._path(producer),
-            "queue_path": self._path(queue),
-            "session_id": session_id,
-            "output_format": _YSON,
-        }
-
-    def _change(self, command: str, params: Mapping[str, Any]) -> bytes:
-        """Send a command whose parameters are its body."""
-        body = _dumped({**params, **self._marked()})
-        return self._send("POST", command, {"Content-Type": "application/x-yt-yson-text"}, body)
-
-    def _call(
-        self, command: str, params: Mapping[str, Any], body: bytes | memoryview | None = None
+    def send(
+        self, command: str, parameters: Mapping[str, Any], body: bytes | memoryview | None = None
     ) -> bytes:
-        """Send a command whose parameters are a header, and which may have rows."""
-        headers = {"X-YT-Parameters": _dumped({**self._common(), **params})}
-        if body is None:
-            return self._send("GET", command, headers, b"")
-        return self._send("PUT", command, {**headers, "Content-Encoding": "identity"}, body)
+        """Send a command, and return the body of the answer; raise what the official client raises.
 
-    def _path(self, path: str) -> Any:
-        if path not in self._paths:
-            table = TablePath(path, client=self._client)
-            self._paths[path] = simplify_structure({"path": table})["path"]
-        return self._paths[path]
+        Args:
+            parameters: as the cluster knows them, with the formats of rows and of the answer.
+            body: encoded rows or keys, of commands that have them.
+        """
+        if command in _READS:
+            parameters = {**parameters, "timeout": self._heavy}
+        # Only the client writes its debug log, which somebody reads then.
+        if self._is_direct and not LOGGER.isEnabledFor(logging.DEBUG):
+            return self._answer(command, parameters, self._request(command, parameters, body))
+        answer = make_request(
+            command,
+            parameters,
+            data=None if body is None else bytes(body),
+            timeout=None if command in _LIGHT else self._heavy,
+            client=self.client,
+        )
+        return bytes(answer or b"")
 
-    def _marked(self) -> dict[str, Any]:
-        """Return what the client adds to a command that changes something and is not heavy."""
-        return {"mutation_id": _guid(), "retry": False}
+    def look_up(
+        self, path: str, keys: Sequence[Mapping[str, Any]], **inside: str
+    ) -> list[dict[str, Any] | None]:
+        """Return rows of a sorted table in the order of their keys; `None` where there is none."""
+        formats = {"input_format": YSON, "output_format": YSON}
+        parameters = {"path": path, "keep_missing_rows": True, **formats, **inside}
+        answer = self.send("lookup_rows", parameters, encoded(keys))
+        return list(_ROWS.load_rows(BytesIO(answer)))
 
-    def _common(self) -> dict[str, Any]:
-        """Return what the client adds to every command, such as the transaction that it has joined."""
-        common = dict(get_option("COMMAND_PARAMS", self._client))
-        if common.get("transaction_id") == _NO_TRANSACTION:
-            del common["transaction_id"]
-        if common.get("ping_ancestor_transactions") is False:
-            del common["ping_ancestor_transactions"]
-        return common
-
-    def _send(
-        self, method: str, command: str, more: Mapping[str, Any], body: bytes | memoryview
-    ) -> bytes:
-        """Send a request, and return the body of the answer; raise what the official client raises."""
-        client, session = self._client, _get_session(self._client)
+    def _request(
+        self, command: str, parameters: Mapping[str, Any], body: bytes | memoryview | None
+    ) -> PreparedRequest:
+        is_light, session = command in _LIGHT, _get_session(self.client)
+        if is_light or command == "push_queue_producer":
+            # What the client adds to a command that changes something and is not heavy.
+            parameters = {**parameters, "mutation_id": _guid(), "retry": False}
         request = PreparedRequest()
-        request.method, request.url, request.body = method, f"{self._url}/{command}", body
         headers = request.headers = CaseInsensitiveDict(self._headers)
-        headers.update(more)
+        if is_light:
+            request.method, body = "POST", _dumped(parameters)
+            headers["Content-Type"] = "application/x-yt-yson-text"
+        else:
+            headers["X-YT-Parameters"] = _dumped(parameters)
+            request.method = "GET" if body is None else "PUT"
+            if body is not None:
+                headers["Content-Encoding"] = "identity"
+        request.url, request.body = f"{self._url}/{command}", body or b""
         headers["X-YT-Correlation-Id"] = _guid()
-        headers["Content-Length"] = str(len(body))
-        token = get_token(client=client)
+        headers["Content-Length"] = str(len(request.body))
+        token = get_token(client=self.client)
         if token is not None:
             headers["Authorization"] = f"OAuth {token}"
         request._cookies = RequestsCookieJar()  # noqa: SLF001 - what `prepare` does
         if session.cookies:
             request.prepare_cookies(session.cookies)
-        shown = {"headers": headers, "url": request.url, "params": dict(more)}
-        settings = {**self._settings, "stream": command in {"lookup_rows", "select_rows"}}
-        timeout = self._light if method == "POST" else self._heavy
+        return request
+
+    def _answer(
+        self, command: str, parameters: Mapping[str, Any], request: PreparedRequest
+    ) -> bytes:
+        client, session = self.client, _get_session(self.client)
+        shown = {"headers": request.headers, "url": request.url, "params": parameters}
+        settings = {**self._settings, "stream": command in _READS}
+        timeout = self._light if command in _LIGHT else self._heavy / 1000
         try:
             answer = session.send(request, timeout=timeout, allow_redirects=True, **settings)
         except NoConnectionError as error:
@@ -315,17 +192,35 @@ class Lane:
             raise create_http_response_error(
                 json.loads(failure),
                 url=request.url,
-                request_headers=headers,
+                request_headers=request.headers,
                 response_headers=trailers,
-                params=shown["params"],
+                params=parameters,
             )
         return content
 
 
-def _body(rows: Any, kind: Format, *, raw: bool | None) -> bytes | memoryview:
-    if isinstance(rows, Unread):
-        return rows.data
-    return bytes(rows.read() if raw else kind.dumps_rows(rows))
+def _is_usual(config: Mapping[str, Any]) -> bool:
+    """Return whether nothing but an address, a token and limits is configured."""
+    proxy = config["proxy"]
+    return (
+        config["backend"] in {None, "http"}
+        and (config["api_version"] or config["default_api_version_for_http"]) == _API
+        and not (config["auth"] or config["tvm_auth"] or config["auth_class"]["class_name"])
+        and config["impersonation_user"] is None
+        and proxy["header_format"] in {None, "yson"}
+        and proxy["content_encoding"] == "identity"
+        and proxy["accept_encoding"] is not None
+        and proxy["request_backoff_time"] is None
+        and not proxy["force_tracing"]
+        and not config["enable_request_logging"]
+        and not proxy["retries"]["enable"]
+        and _HEAVY.isdisjoint(proxy["commands_with_framing"])
+    )
+
+
+def encoded(rows: Sequence[Mapping[str, Any]]) -> bytes:
+    """Return a few rows or keys as `YSON`."""
+    return bytes(_ROWS.dumps_rows(rows))
 
 
 def _guid() -> str:

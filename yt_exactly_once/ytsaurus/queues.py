@@ -18,7 +18,7 @@ from yt.wrapper import YsonFormat
 
 from yt_exactly_once import advice, errors
 from yt_exactly_once.ytsaurus.browsing import attributes_of, output, registration, request
-from yt_exactly_once.ytsaurus.failures import TRANSPORT_ERRORS, translated
+from yt_exactly_once.ytsaurus.failures import translated
 from yt_exactly_once.ytsaurus.tables import TableInfo, columns_of, describe_table, not_mounted
 
 if TYPE_CHECKING:
@@ -173,13 +173,13 @@ class RemoteQueue:
         where: dict[str, Any] = {"queue": self.path, "consumer": self.consumer}
         with (
             self._registration_may_lag(),
-            self.connection.pinning() as client,
+            self.connection.sending() as lane,
             translated("pull rows", **where, partition=partition, offset=offset),
         ):
             if self.consumer is None:
-                answer = client.pull_queue(self.path, offset, partition, **options)
+                answer = lane.client.pull_queue(self.path, offset, partition, **options)
             else:
-                answer = client.pull_queue_consumer(
+                answer = lane.client.pull_queue_consumer(
                     self.consumer, self.path, offset, partition, **options
                 )
             rows: bytes = answer.read()
@@ -205,8 +205,8 @@ class RemoteQueue:
                 self.connection.reader.advance_queue_consumer(
                     self.consumer, self.path, partition, old, new, client_side=False
                 )
-            except (YtError, *TRANSPORT_ERRORS) as error:
-                if not (isinstance(error, YtError) and _is_at(error, new)):
+            except YtError as error:
+                if not _is_at(error, new):
                     raise
 
     @contextmanager

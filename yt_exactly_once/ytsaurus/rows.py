@@ -6,19 +6,18 @@ retried push does not, since the session remembers the last number.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from yt import yson
 from yt.wrapper import YsonFormat
 
 from yt_exactly_once.errors import ProducerDivergedError, TableNotDynamicError, TableNotFoundError
 from yt_exactly_once.ytsaurus.failures import translated
-from yt_exactly_once.ytsaurus.lanes import Unread
+from yt_exactly_once.ytsaurus.lanes import WIRES, YSON
 from yt_exactly_once.ytsaurus.reading import literal
 from yt_exactly_once.ytsaurus.tables import describe_table
-from yt_exactly_once.ytsaurus.transaction import input_format
 
 if TYPE_CHECKING:
     from yt_exactly_once.ytsaurus.client import Connection
@@ -38,9 +37,8 @@ def insert_payload(
         ClusterUnavailableError: no answer; the rows may have been written.
     """
     with connection.sending() as lane, translated("write rows", path=path):
-        lane.insert_rows(
-            path, Unread(payload), format=input_format(wire), raw=True, update=update or None
-        )
+        parameters = {"path": path, "input_format": WIRES[wire]}
+        lane.send("insert_rows", parameters | ({"update": True} if update else {}), payload)
 
 
 class SessionState(NamedTuple):
@@ -124,8 +122,9 @@ class ProducerSession:
     ) -> ProducerSession:
         """Create the session, or take it over and fence its owner."""
         session = producer, queue, session_id
-        with _sending(connection, "create the producer session", *session) as lane:
-            answer = lane.create_queue_producer_session(*session)
+        answer = _sent(
+            connection, "create the producer session", "create_queue_producer_session", session
+        )
         state = SessionState.of(answer["sequence_number"], answer.get("user_meta"))
         return cls(*session, int(answer["epoch"]), state)
 
@@ -152,15 +151,16 @@ class ProducerSession:
             ClusterUnavailableError: no answer; a retry resolves the outcome.
         """
         session = self.producer, self.queue, self.session_id
-        with _sending(connection, "push rows", *session) as lane:
-            answer = lane.push_queue_producer(
-                *session,
-                self.epoch,
-                Unread(payload),
-                user_meta=user_meta,
-                input_format=input_format(wire),
-                raw=True,
-            )
+        answer = _sent(
+            connection,
+            "push rows",
+            "push_queue_producer",
+            session,
+            payload,
+            epoch=self.epoch,
+            user_meta=user_meta,
+            input_format=WIRES[wire],
+        )
         # A proxy that saw an empty body, or skipped rows, answers with success.
         skipped, last = int(answer["skipped_row_count"]), int(answer["last_sequence_number"])
         if skipped or last != last_number:
@@ -175,20 +175,21 @@ class ProducerSession:
         return replace(self, state=SessionState.of(last, user_meta))
 
 
-@contextmanager
-def _sending(
-    connection: Connection, action: str, producer: str, queue: str, session: str
-) -> Iterator[Any]:
-    """Yield what sends a command of a producer session."""
+def _sent(
+    connection: Connection,
+    action: str,
+    command: str,
+    session: tuple[str, str, str],
+    rows: bytes | memoryview | None = None,
+    **more: Any,
+) -> dict[str, Any]:
+    """Send a command of a producer session, and return the answer."""
+    producer, queue, name = session
+    where = {"producer": producer, "queue": queue, "session": name}
+    named = {"producer_path": producer, "queue_path": queue, "session_id": name}
     with (
         connection.sending() as lane,
-        translated(
-            action,
-            asked=lambda: connection.reader,
-            among=(queue, producer),
-            producer=producer,
-            queue=queue,
-            session=session,
-        ),
+        translated(action, asked=lambda: connection.reader, among=(queue, producer), **where),
     ):
-        yield lane
+        answer = lane.send(command, {**named, "output_format": YSON, **more}, rows)
+        return dict(yson.loads(answer))

@@ -8,38 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, wait
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from copy import copy
 from datetime import timedelta
 from threading import Event
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
-from yt.wrapper import YsonFormat
-from yt.wrapper.format import ArrowFormat
+from yt import yson
 
 from yt_exactly_once.errors import CommitOutcomeUnknownError, ExactlyOnceError
 from yt_exactly_once.ytsaurus.failures import leaves_outcome_unknown, translated
-from yt_exactly_once.ytsaurus.lanes import Unread
+from yt_exactly_once.ytsaurus.lanes import WIRES, YSON, encoded
 
 if TYPE_CHECKING:
-    from yt.wrapper import YtClient
-    from yt.wrapper.format import Format
+    from yt_exactly_once.ytsaurus.lanes import Lane
 
 T = TypeVar("T")
 
-
 _ROWS_READ = 1_000_000
 """How many rows a select may read and return at least."""
-
-_WRITTEN = {"enable_null_to_yson_entity_conversion": False}
-"""Format attributes without which `insert_rows` stores a null of an `any` column as a YSON entity, which
-is no null to a query (`TInsertRowsFormatConfig`). `push_queue_producer` stores a null either way."""
-
-
-def input_format(wire: str) -> Format:
-    """Return the format of rows that are written as `arrow` or as `yson`."""
-    kind = {"arrow": ArrowFormat, "yson": YsonFormat}[wire]
-    return kind(attributes=_WRITTEN)
 
 
 class Body(Protocol):
@@ -62,41 +49,33 @@ class TabletTransaction:
     """
 
     def __init__(
-        self, transaction_id: str, clients: Sequence[YtClient], pool: Executor, *, proxy: str
+        self, transaction_id: str, lanes: Sequence[Lane], pool: Executor, *, proxy: str
     ) -> None:
         self.id = transaction_id
         self.proxy = proxy
-        self._clients = clients
+        self._lanes = lanes
         self._pool = pool
-        # A client that stays joined would send the commands of the next transaction into this one.
-        with ExitStack() as joined:
-            for client in clients:
-                # Joining only adds the id to every command of that client: no ping, no commit on exit.
-                joined.enter_context(
-                    client.Transaction(transaction_id=transaction_id, ping=False, acquire=False)
-                )
-            self._joined = joined.pop_all()
 
     @classmethod
     def start(
-        cls, clients: Sequence[YtClient], pool: Executor, timeout: timedelta, *, proxy: str
+        cls, lanes: Sequence[Lane], pool: Executor, timeout: timedelta, *, proxy: str
     ) -> Self:
-        """Start a transaction through the first client and join the others to it.
+        """Start a transaction through the first lane.
 
         Args:
-            clients: of one proxy; each has one request under way at a time.
+            lanes: of one proxy; each has one request under way at a time.
             pool: threads for calls that are made side by side.
         """
+        lease = int(timeout.total_seconds() * 1000)
+        parameters = {"type": "tablet", "sticky": True, "timeout": lease, "output_format": YSON}
         with translated("start a transaction", proxy=proxy):
-            transaction_id = clients[0].start_transaction(
-                type="tablet", sticky=True, timeout=int(timeout.total_seconds() * 1000)
-            )
-        return cls(str(transaction_id), clients, pool, proxy=proxy)
+            answer = yson.loads(lanes[0].send("start_transaction", parameters))
+        return cls(str(answer["transaction_id"]), lanes, pool, proxy=proxy)
 
-    def over(self, clients: slice) -> Self:
-        """Return the same transaction over some of its clients; other threads may use the others."""
+    def over(self, lanes: slice) -> Self:
+        """Return the same transaction over some of its lanes; other threads may use the others."""
         part = copy(self)
-        part._clients = self._clients[clients]  # noqa: SLF001 - of this very class
+        part._lanes = self._lanes[lanes]  # noqa: SLF001 - of this very class
         return part
 
     def lookup(self, path: str, keys: Sequence[dict[str, Any]]) -> list[dict[str, Any] | None]:
@@ -104,34 +83,24 @@ class TabletTransaction:
         if not keys:
             return []
         with self._translated("read rows", path=path):
-            return list(
-                self._clients[0].lookup_rows(
-                    path, list(keys), keep_missing_rows=True, format=YsonFormat()
-                )
-            )
+            return self._lanes[0].look_up(path, keys, transaction_id=self.id)
 
     def insert(self, path: str, rows: Sequence[dict[str, Any]]) -> None:
         """Write a few rows given as mappings."""
-        with self._translated("write rows", path=path):
-            self._clients[0].insert_rows(path, list(rows), format=YsonFormat())
+        self._change("insert_rows", path, encoded(rows))
 
     def delete(self, path: str, keys: Sequence[dict[str, Any]]) -> None:
         """Delete a few rows of a sorted table by their keys."""
-        with self._translated("delete rows", path=path):
-            self._clients[0].delete_rows(path, list(keys), format=YsonFormat())
+        self._change("delete_rows", path, encoded(keys))
 
     def select(self, path: str, columns: Sequence[str], *, limit: int) -> bytes:
         """Return columns of a sorted table as of the start of the transaction, as YSON in any order."""
         listed = ", ".join(f"[{name}]" for name in columns)
+        query = f"{listed} from [{path}] limit {limit}"
+        most = max(limit, _ROWS_READ)
+        limits: dict[str, Any] = {"input_row_limit": most, "output_row_limit": most}
         with self._translated("read rows", path=path):
-            rows = self._clients[0].select_rows(
-                f"{listed} from [{path}] limit {limit}",
-                input_row_limit=max(limit, _ROWS_READ),
-                output_row_limit=max(limit, _ROWS_READ),
-                format=YsonFormat(),
-                raw=True,
-            )
-            return bytes(rows.read())
+            return self._send("select_rows", query=query, output_format=YSON, **limits)
 
     def write(
         self,
@@ -149,26 +118,17 @@ class TabletTransaction:
             update: keep the columns of a sorted row that a payload does not have.
             aggregate: combine aggregating columns with what is there.
         """
-        client = self._clients[0]
+        asked = {"update": update, "aggregate": aggregate}
+        options = {name: True for name, is_asked in asked.items() if is_asked}
         for body in bodies:
-            stream = Unread(body.data)
             if body.deletes:
-                with self._translated("delete rows", path=path):
-                    client.delete_rows(path, stream, format=YsonFormat(), raw=True)
-                continue
-            with self._translated("write rows", path=path):
-                client.insert_rows(
-                    path,
-                    stream,
-                    format=input_format(wire),
-                    raw=True,
-                    update=update or None,
-                    aggregate=aggregate or None,
-                )
+                self._change("delete_rows", path, body.data)
+            else:
+                self._change("insert_rows", path, body.data, WIRES[wire], **options)
 
     @contextmanager
     def kept_alive(self, every: float) -> Iterator[None]:
-        """Renew the lease every so many seconds while a block runs that sends nothing through these clients.
+        """Renew the lease every so many seconds while a block runs that sends nothing through these lanes.
 
         Whoever else writes into the transaction meets its end, so a failure is no error here.
         """
@@ -177,7 +137,7 @@ class TabletTransaction:
         def ping() -> None:
             while not done.wait(every):
                 with suppress(ExactlyOnceError), self._translated("ping"):
-                    self._clients[0].ping_transaction(self.id)
+                    self._send("ping_transaction")
 
         pinging = self._pool.submit(ping)
         try:
@@ -189,14 +149,14 @@ class TabletTransaction:
     def side_by_side(self, calls: Sequence[Callable[[TabletTransaction], T]]) -> list[T]:
         """Make independent calls at the same time.
 
-        Each call gets this transaction with its own client. When there are more calls than clients, the calls
-        of one client run one after the other, the last one first.
+        Each call gets this transaction with its own lane. When there are more calls than lanes, the calls
+        of one lane run one after the other, the last one first.
 
         Returns:
             What the calls returned, in their order. The first failure in that order is raised after all
             of them have ended, and so is an interrupt of this thread.
         """
-        count = min(len(self._clients), len(calls))
+        count = min(len(self._lanes), len(calls))
         if count <= 1:
             return [call(self) for call in calls]
         lanes = [self.over(slice(number, number + 1)) for number in range(count)]
@@ -209,7 +169,7 @@ class TabletTransaction:
         try:
             wait(made)
         except BaseException:
-            # The transaction must not end while a client still works in it.
+            # The transaction must not end while a lane still works in it.
             for future in made:
                 future.cancel()
             wait(made)
@@ -228,13 +188,9 @@ class TabletTransaction:
             CommitOutcomeUnknownError: no answer, or one that leaves the outcome open.
             ExactlyOnceError: refused for another reason; nothing was written.
         """
-        client = self._clients[0]
-        self._joined.close()
         try:
-            with translated(
-                "commit", asked=lambda: client, among=written, transaction=self.id, proxy=self.proxy
-            ):
-                client.commit_transaction(self.id)
+            with self._translated("commit", asked=lambda: self._lanes[0].client, among=written):
+                self._send("commit_transaction")
         except ExactlyOnceError as error:
             if error.__cause__ is not None and leaves_outcome_unknown(error.__cause__):
                 raise CommitOutcomeUnknownError(
@@ -246,17 +202,22 @@ class TabletTransaction:
 
     def abort(self) -> None:
         """End the transaction without effect; no error when it is already gone."""
-        self._joined.close()
-        try:
-            with translated("abort", transaction=self.id, proxy=self.proxy):
-                self._clients[0].abort_transaction(self.id)
-        except ExactlyOnceError:
-            # The lease ends it anyway, and the error that led here matters more.
-            return
+        # If this fails, the lease ends it anyway, and the error that led here matters more.
+        with suppress(ExactlyOnceError), self._translated("abort"):
+            self._send("abort_transaction")
 
-    def leave(self) -> None:
-        """Use the clients for something else, and let the transaction live."""
-        self._joined.close()
+    def _change(
+        self, command: str, path: str, body: bytes | memoryview, kind: Any = YSON, **options: bool
+    ) -> None:
+        action = "delete rows" if command == "delete_rows" else "write rows"
+        with self._translated(action, path=path):
+            self._send(command, body, path=path, input_format=kind, **options)
+
+    def _send(
+        self, command: str, body: bytes | memoryview | None = None, **parameters: Any
+    ) -> bytes:
+        """Send a command of this transaction."""
+        return self._lanes[0].send(command, {**parameters, "transaction_id": self.id}, body)
 
     def _translated(self, action: str, **where: Any) -> Any:
         return translated(action, transaction=self.id, proxy=self.proxy, **where)
@@ -268,7 +229,7 @@ class TransactionAhead(Generic[T]):
     Args:
         thread: makes the calls one by one, in their order.
         reads: the first calls in it.
-        lanes: how many of its clients are not for the reads.
+        lanes: how many of its lanes are not for the reads.
     """
 
     def __init__(

@@ -146,8 +146,8 @@ class Stage:
         Transactions that overlap need lanes of their own.
         """
         pinned = self.connection.pinned()
-        clients = [pinned.client(lane) for lane in lanes or (0,)]
-        transaction = TabletTransaction.start(clients, pinned.pool, lease, proxy=pinned.url)
+        opened = [pinned.lane(number) for number in lanes or (0,)]
+        transaction = TabletTransaction.start(opened, pinned.pool, lease, proxy=pinned.url)
         try:
             yield transaction
         finally:

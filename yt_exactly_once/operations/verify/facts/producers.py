@@ -106,7 +106,9 @@ def _take_over(stage: Stage) -> None:
     offset = stage.end("log")
     session = _session(stage, "late")
     with stage.transaction() as transaction:
-        _answer(stage, session, 1, client=stage.connection.pinned().client(0))
+        inside = stage.connection.pinned().lane(0).client
+        with inside.Transaction(transaction_id=transaction.id, ping=False, acquire=False):
+            _answer(stage, session, 1, client=inside)
         _session(stage, "late")
         but = "a push that began before another task took the session over was committed after it"
         with stage.refuses(CONFLICT, but):

@@ -180,7 +180,7 @@ def _ended_is_not_found(stage: Stage) -> str:
     with stage.transaction() as transaction:
         transaction.insert(stage.path("rows"), [{"k": "twice", "v": "x"}])
         transaction.commit()
-    again = TabletTransaction(transaction.id, [pinned.client(0)], pinned.pool, proxy=pinned.url)
+    again = TabletTransaction(transaction.id, [pinned.lane(0)], pinned.pool, proxy=pinned.url)
     with stage.refuses(_OPEN, "a second commit of a transaction was accepted") as codes:
         again.commit()
     return f"codes {codes}"

@@ -198,18 +198,18 @@ class JoinedInsertTask(RowTask):
         """Write all rows of the task; yield one report per chunk."""
         settings, target, opened = self.settings, self.settings.target, self.transaction
         require_first_attempt(partition, opened.id)
-        with settings.connection.joined(opened.id, proxy=opened.proxy) as transaction:
-            for chunk in settings.chunks(batches):
-                tablets = target.placement.tablets(chunk, partition)
-                data = encode(chunk, target.plan, target.wire, tablet_index=tablets)
-                transaction.write(
-                    target.path,
-                    [Payload(chunk.num_rows, data)],
-                    target.wire.value,
-                    update=target.options.update_columns,
-                    aggregate=target.options.aggregate,
-                )
-                yield ChunkReport.of_chunk(settings, chunk, len(data)).to_arrow()
+        transaction = settings.connection.joined(opened.id, proxy=opened.proxy)
+        for chunk in settings.chunks(batches):
+            tablets = target.placement.tablets(chunk, partition)
+            data = encode(chunk, target.plan, target.wire, tablet_index=tablets)
+            transaction.write(
+                target.path,
+                [Payload(chunk.num_rows, data)],
+                target.wire.value,
+                update=target.options.update_columns,
+                aggregate=target.options.aggregate,
+            )
+            yield ChunkReport.of_chunk(settings, chunk, len(data)).to_arrow()
 
 
 def require_first_attempt(partition: int, transaction: str) -> None:
