@@ -46,24 +46,6 @@ CLIENT_CONFIG = Option(Group.WHERE, "Laid over the configuration of `ytsaurus-cl
 """Options of everything that connects to a cluster."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModeTraits:
-    """What somebody who chooses, prepares or examines a delivery mode has to know of it.
-
-    Attributes:
-        promise: what it promises, in a sentence or two.
-        through_driver: one transaction has all rows of a batch. They come to the driver, unless `sent_by`
-            lets the tasks send them. Otherwise tasks write them, each request in its own transaction.
-        has_sessions: tasks keep producer sessions, in a table of the sink.
-        may_repeat: a replay, or a second copy of a task, may write rows again.
-    """
-
-    promise: str
-    through_driver: bool = False
-    has_sessions: bool = False
-    may_repeat: bool = False
-
-
 class DeliveryMode(StrEnum):
     """What a sink promises. The README compares the modes."""
 
@@ -72,27 +54,23 @@ class DeliveryMode(StrEnum):
     IDEMPOTENT = "idempotent"
 
     @property
-    def traits(self) -> ModeTraits:
-        """How it works, as far as others have to know."""
-        return _TRAITS[self]
+    def through_driver(self) -> bool:
+        """Whether one transaction has all rows of a batch.
 
+        They come to the driver, unless `sent_by` lets the tasks send them. Otherwise tasks write them, each
+        request in its own transaction.
+        """
+        return self is DeliveryMode.TRANSACTIONAL
 
-_TRAITS = {
-    DeliveryMode.AT_LEAST_ONCE: ModeTraits(
-        promise="No row is lost. A replay may repeat rows. The tasks write large batches.",
-        may_repeat=True,
-    ),
-    DeliveryMode.TRANSACTIONAL: ModeTraits(
-        promise="Exactly once for any query. A batch becomes visible all at once: one transaction "
-        "has its rows.",
-        through_driver=True,
-    ),
-    DeliveryMode.IDEMPOTENT: ModeTraits(
-        promise="Exactly once for stateless queries that make one row of each row. The tasks write "
-        "large batches.",
-        has_sessions=True,
-    ),
-}
+    @property
+    def has_sessions(self) -> bool:
+        """Whether tasks keep producer sessions, in a table of the sink."""
+        return self is DeliveryMode.IDEMPOTENT
+
+    @property
+    def may_repeat(self) -> bool:
+        """Whether a replay, or a second copy of a task, may write rows again."""
+        return self is DeliveryMode.AT_LEAST_ONCE
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -36,7 +36,7 @@ def delivery(entry, *, agreed=None):
     options = SimpleNamespace(retry=RetryPolicy(), accepted=(), split_oversized=False)
     return SimpleNamespace(
         batch=BATCH, run=run, call=call, ledger=ledger, emit=lambda *_, **__: None,
-        mode=SimpleNamespace(connection=None, options=options, traits=DeliveryMode.TRANSACTIONAL.traits),
+        mode=SimpleNamespace(connection=None, options=options, traits=DeliveryMode.TRANSACTIONAL),
     )  # fmt: skip
 
 

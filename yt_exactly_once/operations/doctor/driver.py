@@ -127,7 +127,7 @@ def examine_settings(subject: Subject, connection: Connection | None) -> Iterato
             yield warning(kept, why, repair, check=RETAINED)
         else:
             yield ok(kept, check=RETAINED)
-    if known[SPECULATION].lower() == "true" and subject.mode.traits.may_repeat:
+    if known[SPECULATION].lower() == "true" and subject.mode.may_repeat:
         yield warning(
             f"Speculation is on, and the mode is {subject.mode}",
             "Every speculative copy of a task writes its rows again",
@@ -135,7 +135,7 @@ def examine_settings(subject: Subject, connection: Connection | None) -> Iterato
             check=SPECULATION,
         )
     limit = _number(known, RESULT_SIZE)
-    if limit and subject.mode.traits.through_driver:
+    if limit and subject.mode.through_driver:
         size = None if connection is None else _batch_bytes(subject, connection)
         yield _result_size(known[RESULT_SIZE], limit, size)
 

@@ -78,7 +78,7 @@ class Subject:
         """The paths of the tables that the sink keeps, by what they are."""
         found = {
             "ledger": self.path_of("ledger"),
-            "producer table": self.path_of("producer") if self.mode.traits.has_sessions else None,
+            "producer table": self.path_of("producer") if self.mode.has_sessions else None,
             "dead-letter table": self.dead_letter,
         }
         return {name: path for name, path in found.items() if path is not None}

@@ -195,7 +195,13 @@ class SinkOptions:
     mode: str = Group.WHAT.option(
         "What the sink promises.",
         default=DeliveryMode.TRANSACTIONAL.value,
-        values={mode.value: mode.traits.promise for mode in DeliveryMode},
+        values={
+            "at-least-once": "No row is lost. A replay may repeat rows. The tasks write large batches.",
+            "transactional": "Exactly once for any query. A batch becomes visible all at once: one "
+            "transaction has its rows.",
+            "idempotent": "Exactly once for stateless queries that make one row of each row. The tasks "
+            "write large batches.",
+        },
         more="In idempotent mode a batch that was begun on an ordered target must be finished with the "
         "same rows. Where rows are numbered by their position in a task, that takes the same code and as "
         "many cores. Where they carry their source, the code alone counts. A replay that differs stops "

@@ -160,7 +160,7 @@ class Mode(ABC):
     def __init__(self, options: SinkOptions, connection: Connection) -> None:
         self.options = options
         self.connection = connection
-        self.traits = DeliveryMode(options.mode).traits
+        self.traits = DeliveryMode(options.mode)
 
     @property
     def obstacle(self) -> str:
