@@ -47,6 +47,25 @@ def test_mode_that_cannot_see_all_keys_refuses_the_request():
 
 
 @pytest.mark.parametrize(
+    ("target", "options", "named"),
+    [
+        (Target("//t", write="replace"), {}, "write='replace'"),
+        (Target("//t", delete_marker="gone"), {}, "delete_marker"),
+        (Target("//t", unique_keys=True), {}, "unique_keys"),
+        (["//t", "//u"], {}, "several targets"),
+        ("//t", {"split_oversized": True}, "split_oversized"),
+        ("//t", {"dead_letter_path": "//d"}, "dead_letter_path"),
+        ("//t", {"backend": "rpc"}, "the backend rpc"),
+    ],
+)
+def test_tasks_send_no_rows_that_must_come_together(target, options, named):
+    """The driver sends them, and a query that wants otherwise is refused."""
+    assert TransactionalSink(target, proxy="localhost:1", **options)._mode.obstacle == named
+    with pytest.raises(ConfigError, match=f"^sent_by='tasks' and {named} exclude each other"):
+        TransactionalSink(target, proxy="localhost:1", sent_by="tasks", **options)
+
+
+@pytest.mark.parametrize(
     ("mode", "seconds", "opens"),
     [
         ("transactional", None, False),  # the first batch of a run may be a replay
