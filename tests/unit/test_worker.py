@@ -4,6 +4,7 @@ import gc
 import subprocess
 import sys
 import weakref
+from threading import Barrier
 from types import ModuleType
 from unittest.mock import Mock
 
@@ -18,7 +19,7 @@ from yt_exactly_once.spark.sink.modes.tasks import InsertTask
 from yt_exactly_once.spark.sink.stream_writer import StreamWriter
 from yt_exactly_once.spark.source import range as source_range
 from yt_exactly_once.spark.source.reader import QueueStreamReader
-from yt_exactly_once.spark.worker import spare_modules
+from yt_exactly_once.spark.worker import side_by_side, spare_modules
 
 
 class Ring:
@@ -109,6 +110,18 @@ def test_memory_of_a_pull_serves_the_next_one():
     """Otherwise the kernel clears its pages again for each of four pulls: 28 000 in all."""
     told = subprocess.run([sys.executable, "-c", _PULLS], capture_output=True, check=True)
     assert int(told.stdout) < 1_000
+
+
+@pytest.mark.timeout(30)
+def test_calls_on_all_threads_do_not_wait_for_threads():
+    """The driver stands in for several tasks on one thread each, and each pushes to several sessions."""
+    all_begun = Barrier(2)
+
+    def stand_in():
+        all_begun.wait()
+        return side_by_side([lambda: "one", lambda: "other"], 2)
+
+    assert side_by_side([stand_in, stand_in], 2) == [["one", "other"]] * 2
 
 
 @pytest.mark.parametrize("was_enabled", [True, False])

@@ -14,12 +14,15 @@ import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from functools import cache
+from threading import current_thread
 from typing import TypeVar
 
 T = TypeVar("T")
 
 _spared = 0
 """How many modules this process had when they were last taken out of sight."""
+
+_THREADS = "yt-task"
 
 _LARGEST_BLOCK = 32 * 2**20 - 2**16
 """Bytes, just below the largest block by which glibc moves its thresholds (`DEFAULT_MMAP_THRESHOLD_MAX`)."""
@@ -54,13 +57,14 @@ def side_by_side(calls: Sequence[Callable[[], T]], most: int) -> list[T]:
     """Make calls on several threads, and return what they return, in their order.
 
     The threads stay for later tasks of the process: each has a client of its own, with a connection that is
-    open. A single call is made on the thread of the caller. When this ends, no call is running any more. The
+    open. A single call is made on the thread of the caller. So are the calls of a call: they would wait for
+    a thread for ever, if all threads waited for such calls. When this ends, no call is running any more. The
     first error, in the order of the calls, is raised. Calls that had not begun then are left out.
 
     Args:
         most: how many calls are made at a time.
     """
-    if min(len(calls), most) == 1:
+    if min(len(calls), most) == 1 or current_thread().name.startswith(_THREADS):
         return [call() for call in calls]
     futures: list[Future[T]] = [threads(most).submit(call) for call in calls]
     wait(futures, return_when=FIRST_EXCEPTION)
@@ -74,4 +78,4 @@ def side_by_side(calls: Sequence[Callable[[], T]], most: int) -> list[T]:
 @cache
 def threads(count: int) -> ThreadPoolExecutor:
     """Return threads of this process; each keeps its connection from task to task."""
-    return ThreadPoolExecutor(count, thread_name_prefix="yt-task")
+    return ThreadPoolExecutor(count, thread_name_prefix=_THREADS)
