@@ -20,6 +20,7 @@ from yt_exactly_once.errors import AccessError, ClusterUnavailableError
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.operations.doctor import cluster as around
 from yt_exactly_once.operations.doctor import driver
+from yt_exactly_once.operations.doctor import tables as doctor_tables
 from yt_exactly_once.operations.doctor.run import examine
 from yt_exactly_once.operations.doctor.subject import Level, Queue, Subject
 from yt_exactly_once.ytsaurus.client import Connection
@@ -236,6 +237,22 @@ def test_missing_permission_is_found(healthy):
     assert (found.check, found.level) == ("permission", FAIL)
     assert "lacks the permission write on " in found.what
     assert "permissions=[write]" in found.repair
+
+
+def test_table_that_may_not_be_looked_at_hides_no_other_one(healthy, monkeypatch):
+    """It says what that means for the query, and the targets after it are examined."""
+    (target,) = healthy.targets
+    real = doctor_tables.attributes_of
+
+    def guarded(connection, path, names):
+        if path == f"{target}_first":
+            raise AccessError("Access denied", remedy="Ask for the right")
+        return real(connection, path, names)
+
+    monkeypatch.setattr(doctor_tables, "attributes_of", guarded)
+    found = list(examine(replace(healthy, targets=(f"{target}_first", target))))
+    told = [(one.level, one.why) for one in found if one.check == "target"]
+    assert told == [(FAIL, "The query would be refused in the same way"), (Level.OK, "")]
 
 
 def test_permission_that_cannot_be_asked_for_is_not_granted(healthy, monkeypatch):

@@ -130,30 +130,25 @@ def refused(error: errors.ExactlyOnceError, why: str, check: str = "") -> Findin
     return problem(error.placed, why, error.remedy.removeprefix("Run: "), check=check)
 
 
-_REFUSALS = (
-    errors.AccessError,
-    errors.LedgerError,
-    errors.NewerFormatError,
-    errors.SchemaMismatchError,
-    errors.TableError,
-)
+_OF_TABLES = (errors.LedgerError, errors.SchemaMismatchError, errors.TableError)
 
 
-def about(
-    check: str, findings: Iterable[Finding], why: str = "The query would be refused in the same way"
-) -> Iterator[Finding]:
+def about(check: str, findings: Iterable[Finding], why: str = "") -> Iterator[Finding]:
     """Yield the findings of a check, those without a name of their own by that of the check.
 
-    An error ends them, and is a finding, so that the other checks are made too. If a query would meet it,
-    `why` says what it means.
+    An error ends them, and is a finding, so that the other checks are made too. If a query would meet what is
+    wrong with the table that is examined, `why` says what that means.
     """
     try:
         for finding in findings:
             yield replace(finding, check=finding.check or check)
-    except _REFUSALS as error:
-        yield refused(error, why, check)
+    except (errors.AccessError, errors.NewerFormatError) as error:
+        yield refused(error, "The query would be refused in the same way", check)
     except errors.ExactlyOnceError as error:
-        yield unknown(error.placed, "It could not be examined", error.remedy, check=check)
+        if why and isinstance(error, _OF_TABLES):
+            yield refused(error, why, check)
+        else:
+            yield unknown(error.placed, "It could not be examined", error.remedy, check=check)
 
 
 def counted(number: int, noun: str) -> str:
