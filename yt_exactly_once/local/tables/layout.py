@@ -5,8 +5,7 @@ A layout is immutable and has all that SQL over the table needs. `tablets.catalo
 Sorted table: `"$key"` (blob in table order), `"$ts"` (commit timestamp), `"$deleted"` (tombstone, kept
 for conflict detection), `"$stamps"` (see `stamps`), then one column per schema column. Readers take
 `sql_source`, which hides tombstones and honours `read_timestamp`. Rows of an ordered table lie elsewhere, see
-`tablets.blocks`; a query finds those that it needs in a temporary table: `"$tablet_index"`, `"$row_index"`,
-then the schema columns.
+`tablets.blocks`.
 """
 
 from __future__ import annotations
@@ -126,13 +125,13 @@ class TableLayout:
 
     @property
     def sql_table(self) -> str:
-        """Unquoted name of the SQL table."""
-        return f"{'s' if self.sorted else 'o'}_{self.node_id}"
+        """Quoted name of the SQL table of a sorted table."""
+        return quote(f"s_{self.node_id}")
 
     @property
     def history_table(self) -> str:
-        """Unquoted name of the SQL table with replaced versions of a sorted table."""
-        return f"h_{self.node_id}"
+        """Quoted name of the SQL table with replaced versions of a sorted table."""
+        return quote(f"h_{self.node_id}")
 
     @cached_property
     def version_columns(self) -> str:
@@ -141,9 +140,7 @@ class TableLayout:
 
     @cached_property
     def sql_source(self) -> str:
-        """What to put after FROM to read the visible rows."""
-        if not self.sorted:
-            return quote(self.sql_table)
+        """What to put after FROM to read the visible rows of a sorted table."""
         wanted, names = '"$deleted" = 0', "*"
         if self.retention_timestamp:
             wanted += f' AND "$ts" >= {self.retention_timestamp}'
@@ -154,12 +151,12 @@ class TableLayout:
             kept = map(quote, (*VERSION_COLUMNS, *self.sql_names[: len(self.key_columns)]))
             names = ", ".join([*kept, *hidden])
         if self.read_timestamp is None:
-            return f"(SELECT {names} FROM {quote(self.sql_table)} WHERE {wanted})"
+            return f"(SELECT {names} FROM {self.sql_table} WHERE {wanted})"
         names = self.version_columns if names == "*" else names
         moment = f'{wanted} AND "$ts" <= {self.read_timestamp}'
         return (
-            f"(SELECT {names} FROM {quote(self.sql_table)} WHERE {moment} "
-            f"UNION ALL SELECT {names} FROM {quote(self.history_table)} "
+            f"(SELECT {names} FROM {self.sql_table} WHERE {moment} "
+            f"UNION ALL SELECT {names} FROM {self.history_table} "
             f'WHERE {moment} AND "$until" > {self.read_timestamp})'
         )
 
@@ -181,9 +178,8 @@ class TableLayout:
         return None if index is None else self.columns[index]
 
     def sql_column(self, name: str) -> str:
-        """Return the quoted SQL name of a column; system columns of ordered tables included."""
-        index = self._by_name.get(name)
-        return quote(name if index is None else self.sql_names[index])
+        """Return the quoted SQL name of a column of the table."""
+        return quote(self.sql_names[self._by_name[name]])
 
     @property
     def tablet_count(self) -> int:

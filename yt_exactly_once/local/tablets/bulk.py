@@ -41,7 +41,7 @@ def load(
     names = ['"$key"', '"$ts"', '"$deleted"', *map(quote, layout.sql_names)]
     marks = ", ".join(["?", str(chunk.written), "0", *"?" * len(columns)])
     connection.executemany(
-        f"INSERT INTO {quote(layout.sql_table)} ({', '.join(names)}) VALUES ({marks})",
+        f"INSERT INTO {layout.sql_table} ({', '.join(names)}) VALUES ({marks})",
         zip(encoded, *columns, strict=True),
     )
     connection.execute(

@@ -13,7 +13,7 @@ from sqlite3 import Connection
 from typing import Any
 
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS
-from yt_exactly_once.local.tables.layout import TableLayout, Tablet, quote
+from yt_exactly_once.local.tables.layout import TableLayout, Tablet
 from yt_exactly_once.local.tablets import appends, blocks, counters, flushed, retention
 
 _PERIOD = "dynamic_store_auto_flush_period"
@@ -50,7 +50,7 @@ def _horizon(attributes: dict[str, Any]) -> int:
 
 
 def _drop_sorted(connection: Connection, layout: TableLayout, tablet: Tablet, moment: int) -> None:
-    table, history = quote(layout.sql_table), quote(layout.history_table)
+    table, history = layout.sql_table, layout.history_table
     inside, bounds = retention.key_range(layout, range(tablet.index, tablet.index + 1))
     connection.execute(f'DELETE FROM {table} WHERE {inside} AND "$ts" > ?', (*bounds, moment))
     connection.execute(

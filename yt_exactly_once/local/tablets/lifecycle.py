@@ -14,7 +14,6 @@ from yt_exactly_once.local.cypress.ids import make_id
 from yt_exactly_once.local.cypress.view import Node
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.ql import computed
-from yt_exactly_once.local.tables.layout import quote
 from yt_exactly_once.local.tables.schema import (
     CONSUMER_SCHEMA,
     PRODUCER_SCHEMA,
@@ -81,8 +80,8 @@ def drop(connection: Connection, node_id: str) -> None:
     if layout is None:
         return
     if layout.sorted:
-        connection.execute(f"DROP TABLE {quote(layout.sql_table)}")
-        connection.execute(f"DROP TABLE {quote(layout.history_table)}")
+        connection.execute(f"DROP TABLE {layout.sql_table}")
+        connection.execute(f"DROP TABLE {layout.history_table}")
     for table in ("blocks", "chunk_lists"):
         connection.execute(
             f"DELETE FROM {table} WHERE tablet_id IN"
@@ -112,9 +111,7 @@ def copy(connection: Connection, source_node_id: str, new_node_id: str) -> None:
         ):
             # By name: new columns are the last ones of an altered table.
             names = source.version_columns + own
-            connection.execute(
-                f"INSERT INTO {quote(new)} ({names}) SELECT {names} FROM {quote(old)}"
-            )
+            connection.execute(f"INSERT INTO {new} ({names}) SELECT {names} FROM {old}")
     retention.copy(connection, source_node_id, new_node_id)
     for tablet in source.tablets:
         tablet_id = make_id("tablet")

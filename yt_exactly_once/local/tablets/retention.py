@@ -16,7 +16,7 @@ from typing import Any
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS, scalar
-from yt_exactly_once.local.tables.layout import TableLayout, Tablet, quote
+from yt_exactly_once.local.tables.layout import TableLayout, Tablet
 from yt_exactly_once.local.tablets import blocks, counters, flushed
 
 KEPT_SECONDS = 600
@@ -86,7 +86,7 @@ def prune(connection: Connection, layout: TableLayout, timestamp: int) -> None:
     horizon = timestamp - _span(KEPT_SECONDS * 1000)
     if layout.sorted:
         connection.execute(
-            f'DELETE FROM {quote(layout.sql_table)} WHERE "$deleted" = 1 AND "$ts" <= ?', (horizon,)
+            f'DELETE FROM {layout.sql_table} WHERE "$deleted" = 1 AND "$ts" <= ?', (horizon,)
         )
     connection.execute(
         "DELETE FROM row_locks WHERE node_id = ? AND max(read_ts, write_ts, shared_ts) <= ?",
@@ -105,7 +105,7 @@ def compact(connection: Connection, layout: TableLayout, timestamp: int) -> None
             for tablet in layout.tablets:
                 _trim_expired(connection, layout, tablet, death)
         return
-    table, history = quote(layout.sql_table), quote(layout.history_table)
+    table, history = layout.sql_table, layout.history_table
     if death is not None:
         # Tombstones are left, so that conflicts with the rows that are gone are found.
         connection.execute(

@@ -13,7 +13,7 @@ from sqlite3 import Connection
 from typing import Literal, NamedTuple, get_args
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.tables.layout import TableLayout, quote
+from yt_exactly_once.local.tables.layout import TableLayout
 from yt_exactly_once.local.tablets import row_images
 
 LockType = Literal["none", "shared_weak", "shared_strong", "shared_write", "exclusive"]
@@ -99,28 +99,27 @@ def merge(parts: Iterable[tuple[Iterable[bytes], Mapping[str, LockType]]]) -> di
     return masks
 
 
+@dataclass(frozen=True)
 class RowLocks:
     """The locks of a sorted table as one commit sees them.
 
-    Args:
+    Attributes:
         connection: from `Store.write`.
         start: the moment after which another lock is a conflict.
+        timestamp: of the commit.
     """
 
-    def __init__(
-        self, connection: Connection, layout: TableLayout, start: int, timestamp: int
-    ) -> None:
-        self._connection = connection
-        self._layout = layout
-        self._start = start
-        self._timestamp = timestamp
+    connection: Connection
+    layout: TableLayout
+    start: int
+    timestamp: int
 
     def any_newer(self) -> bool:
         """Tell whether a lock of the table was taken, other than by a write, since the start."""
-        found = self._connection.execute(
+        found = self.connection.execute(
             "SELECT 1 FROM row_locks WHERE node_id = ? AND max(read_ts, write_ts, shared_ts) > ?"
             " LIMIT 1",
-            (self._layout.node_id, self._start),
+            (self.layout.node_id, self.start),
         ).fetchone()
         return found is not None
 
@@ -129,7 +128,7 @@ class RowLocks:
         taken = self._taken(list(masks))
         for key, mask in masks.items():
             for name, lock in self._checked(mask):
-                found = taken.get((key, name), _Taken()).conflict(lock, self._start)
+                found = taken.get((key, name), _Taken()).conflict(lock, self.start)
                 if found is not None:
                     return Conflict(key, name, *found)
         return None
@@ -139,7 +138,7 @@ class RowLocks:
 
         With one lock group the timestamp of the row is that of its lock, and the write replaces it.
         """
-        if len(self._layout.locks) > 1:
+        if len(self.layout.locks) > 1:
             return
         shared = [key for key, mask in masks.items() if mask.get(PRIMARY_LOCK) == "shared_write"]
         taken = self._taken(shared)
@@ -149,7 +148,7 @@ class RowLocks:
         """Take locks; weak ones last as long as their transaction and leave nothing."""
         for lock, column in _COLUMNS.items():
             taken = (
-                (key, name, self._timestamp)
+                (key, name, self.timestamp)
                 for key, mask in masks.items()
                 for name, wanted in mask.items()
                 if wanted == lock
@@ -161,7 +160,7 @@ class RowLocks:
         primary: LockType = "none"
         for lock in mask.values():
             primary = strongest(primary, lock)
-        for name in self._layout.locks:
+        for name in self.layout.locks:
             lock = primary if name == PRIMARY_LOCK else mask.get(name, "none")
             if lock != "none":
                 yield name, lock
@@ -169,28 +168,27 @@ class RowLocks:
     def _taken(self, keys: Sequence[bytes]) -> dict[tuple[bytes, str], _Taken]:
         taken: dict[tuple[bytes, str], _Taken] = {}
         for marks, portion in row_images.portions(keys):
-            for key, name, read, write, shared in self._connection.execute(
+            for key, name, read, write, shared in self.connection.execute(
                 "SELECT key, lock, read_ts, write_ts, shared_ts FROM row_locks"
                 f" WHERE node_id = ? AND key IN ({marks})",
-                (self._layout.node_id, *portion),
+                (self.layout.node_id, *portion),
             ):
                 taken[key, name] = _Taken(write, shared, read)
-            if len(self._layout.locks) > 1:
+            if len(self.layout.locks) > 1:
                 continue
-            for key, moment in self._connection.execute(
-                f'SELECT "$key", "$ts" FROM {quote(self._layout.sql_table)}'
-                f' WHERE "$key" IN ({marks})',
+            for key, moment in self.connection.execute(
+                f'SELECT "$key", "$ts" FROM {self.layout.sql_table} WHERE "$key" IN ({marks})',
                 portion,
             ):
                 known = taken.setdefault((key, PRIMARY_LOCK), _Taken())
                 # It may also be that of a shared write, or of this commit.
-                if moment not in (known.shared_write, self._timestamp):
+                if moment not in (known.shared_write, self.timestamp):
                     known.exclusive = max(known.exclusive, moment)
         return taken
 
     def _store(self, column: str, moments: Iterable[tuple[bytes, str, int]]) -> None:
-        self._connection.executemany(
+        self.connection.executemany(
             f"INSERT INTO row_locks (node_id, key, lock, {column}) VALUES (?, ?, ?, ?)"
             f" ON CONFLICT DO UPDATE SET {column} = excluded.{column}",
-            ((self._layout.node_id, *moment) for moment in moments),
+            ((self.layout.node_id, *moment) for moment in moments),
         )

@@ -102,10 +102,10 @@ def alter(connection: Connection, layout: TableLayout, raw_schema: Any) -> None:
     for table in tables:
         for name in names:
             if name not in layout.sql_names:
-                connection.execute(f"ALTER TABLE {quote(table)} ADD COLUMN {quote(name)}")
+                connection.execute(f"ALTER TABLE {table} ADD COLUMN {quote(name)}")
     for table in tables:
         before, after = ([c.name for c in each.value_columns] for each in (layout, altered))
-        stamps.move(connection, quote(table), before, after)
+        stamps.move(connection, table, before, after)
     added_keys = len(altered.key_columns) - len(layout.key_columns)
     if layout.sorted and added_keys:
         _extend_keys(connection, tables, added_keys)
@@ -262,5 +262,5 @@ def _extend_keys(connection: Connection, tables: list[str], added: int) -> None:
     """Append nulls for new key columns to every stored key; the order does not change."""
     for table in tables:
         connection.execute(
-            f'UPDATE {quote(table)} SET "$key" = CAST("$key" || ? AS BLOB)', (NULL_KEY * added,)
+            f'UPDATE {table} SET "$key" = CAST("$key" || ? AS BLOB)', (NULL_KEY * added,)
         )

@@ -8,15 +8,14 @@ shows whether all rows passed. Other locks are looked up first, see `row_locks`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import repeat
-from sqlite3 import Connection
 
 import pyarrow as pa
 from yt.yson import YsonUint64
 
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.tables import stamps, values, vectors
-from yt_exactly_once.local.tables.layout import TableLayout, quote
 from yt_exactly_once.local.tables.packed import unpacked
 from yt_exactly_once.local.tables.schema import Column
 from yt_exactly_once.local.tablets import aggregates, row_images, row_locks
@@ -27,32 +26,11 @@ _GUARD = ' WHERE "$ts" <= ? OR "$ts" = ?1'
 """The condition on the existing row under which a write is not a conflict."""
 
 
-class SortedWriter:
-    """The writes of one commit to one sorted table.
+@dataclass(frozen=True)
+class SortedWriter(row_locks.RowLocks):
+    """The writes of one commit to one sorted table, and the locks that they take."""
 
-    Args:
-        connection: from `Store.write`.
-        start: the moment after which another write is a conflict.
-    """
-
-    def __init__(
-        self,
-        connection: Connection,
-        layout: TableLayout,
-        transaction_id: str,
-        start: int,
-        timestamp: int,
-    ) -> None:
-        self._connection = connection
-        self._layout = layout
-        self._transaction_id = transaction_id
-        self._start = start
-        self._timestamp = timestamp
-        self._locks = row_locks.RowLocks(connection, layout, start, timestamp)
-        self._table = quote(layout.sql_table)
-        self._sql_names = dict(
-            zip((column.name for column in layout.columns), layout.sql_names, strict=True)
-        )
+    transaction_id: str
 
     def write(self, batches: Sequence[Batch]) -> None:
         """Apply batches in order.
@@ -60,34 +38,34 @@ class SortedWriter:
         Raises:
             YtError: 1700 when a row was written or locked after the transaction started.
         """
-        exclusive = len(self._layout.locks) == 1 and all(
+        exclusive = len(self.layout.locks) == 1 and all(
             batch.kind != "lock" and {"exclusive"} >= set(batch.locks.values()) for batch in batches
         )
-        guarded = exclusive and not self._locks.any_newer()
+        guarded = exclusive and not self.any_newer()
         if guarded and all(self._write(batch, guarded=True) for batch in batches):
             return
         masks = row_locks.merge((batch.keys, batch.locks) for batch in batches)
-        conflict = self._locks.find_conflict(masks)
+        conflict = self.find_conflict(masks)
         if conflict is not None:
             raise self._error(batches, conflict)
         if guarded:
             raise AssertionError("a refused write has no conflicting row")
-        self._locks.remember_writes(masks)
+        self.remember_writes(masks)
         for batch in batches:
             if batch.kind != "lock":
                 self._write(batch, guarded=False)
-        self._locks.record(masks)
+        self.record(masks)
 
     def _write(self, batch: Batch, *, guarded: bool) -> bool:
         """Write rows and tell whether all have passed."""
         if not batch.keys:
             return True
-        columns = batch.rows.columns if batch.kind == "write" else self._layout.key_columns
+        columns = batch.rows.columns if batch.kind == "write" else self.layout.key_columns
         given = list(map(unpacked, batch.rows.data[: len(columns)]))
         rows = [pa.array(batch.keys, pa.binary()), *given]
         if batch.aggregate:
-            aggregates.register(self._connection)
-        with row_images.opened(self._connection, rows) as is_open:
+            aggregates.register(self.connection)
+        with row_images.opened(self.connection, rows) as is_open:
             if is_open:
                 changed = self._write_opened(batch, columns, guarded=guarded)
             else:
@@ -97,14 +75,14 @@ class SortedWriter:
 
     def _write_opened(self, batch: Batch, columns: Sequence[Column], *, guarded: bool) -> int:
         """Write the rows of an image and return how many have passed."""
-        keys = f'{row_images.TABLE} CROSS JOIN {self._table} ON "$key" = {row_images.column(0)}'
-        self._keep_replaced(f"{keys} WHERE true")
+        join = f'CROSS JOIN {self.layout.sql_table} ON "$key" = {row_images.column(0)}'
+        self._keep_replaced(f"{row_images.TABLE} {join} WHERE true")
         given = [row_images.column(number) for number in range(1 + len(columns))]
         insert, row, update = self._upsert(batch, columns, given, guarded=guarded)
         # Without a condition, ON would be that of a join.
-        return self._connection.execute(
+        return self.connection.execute(
             f"{insert} SELECT {row} FROM {row_images.TABLE} WHERE true {update}",
-            (self._timestamp, *[self._start] * guarded),
+            (self.timestamp, *[self.start] * guarded),
         ).rowcount
 
     def _write_bound(
@@ -117,22 +95,22 @@ class SortedWriter:
     ) -> int:
         """Write rows as parameters of statements and return how many have passed."""
         for marks, portion in row_images.portions(batch.keys):
-            self._keep_replaced(f'{self._table} WHERE "$key" IN ({marks})', portion)
+            self._keep_replaced(f'{self.layout.sql_table} WHERE "$key" IN ({marks})', portion)
         given_marks = ["?"] * (1 + len(columns))
         insert, row, update = self._upsert(batch, columns, given_marks, guarded=guarded)
-        starts = [repeat(self._start)] * guarded
-        return self._connection.executemany(
+        starts = [repeat(self.start)] * guarded
+        return self.connection.executemany(
             f"{insert} VALUES ({row}) {update}",
-            zip(repeat(self._timestamp), batch.keys, *given, *starts, strict=False),
+            zip(repeat(self.timestamp), batch.keys, *given, *starts, strict=False),
         ).rowcount
 
     def _keep_replaced(self, rows: str, keys: Sequence[bytes] = ()) -> None:
         """Keep what a write will replace, for reads at a timestamp; `rows` follows FROM, with a condition."""
-        listed = self._layout.version_columns
-        self._connection.execute(
-            f'INSERT OR IGNORE INTO {quote(self._layout.history_table)} ({listed}, "$until")'
+        listed = self.layout.version_columns
+        self.connection.execute(
+            f'INSERT OR IGNORE INTO {self.layout.history_table} ({listed}, "$until")'
             f' SELECT {listed}, ? FROM {rows} AND "$ts" <> ?',
-            (self._timestamp, *keys, self._timestamp),
+            (self.timestamp, *keys, self.timestamp),
         )
 
     def _upsert(
@@ -146,49 +124,36 @@ class SortedWriter:
             given: SQL for the key and for each column.
             guarded: let no row through that was written since the start, which is then the last parameter.
         """
-        deleted = "1" if batch.kind == "delete" else "0"
-        names = [quote(self._sql_names[column.name]) for column in columns]
+        is_delete = batch.kind == "delete"
+        deleted = "1" if is_delete else "0"
+        names = [self.layout.sql_column(column.name) for column in columns]
+        known = {column.name for column in columns}
+        written = [column.name in known or is_delete for column in self.layout.value_columns]
+        if not all(written):
+            stamps.register(self.connection)
         # In this order, so that the timestamp is the first parameter whatever the others are.
-        new_stamps, old_stamps = self._stamps(batch, columns)
+        new_stamps, old_stamps = stamps.written(written, "?1")
         inserted = ['"$ts"', '"$deleted"', '"$stamps"', '"$key"', *names]
         literals = ["?1", deleted, new_stamps, *given]
         changes = ['"$ts" = ?1', f'"$deleted" = {deleted}', f'"$stamps" = {old_stamps}']
-        changes += self._changes(batch, columns)
+        changed = self.layout.value_columns if is_delete else columns
+        changes += [self._change(batch, column) for column in changed if not column.is_key]
         return (
-            f"INSERT INTO {self._table} ({', '.join(inserted)})",
+            f"INSERT INTO {self.layout.sql_table} ({', '.join(inserted)})",
             ", ".join(literals),
             f'ON CONFLICT ("$key") DO UPDATE SET {", ".join(changes)}{_GUARD if guarded else ""}',
         )
 
-    def _stamps(self, batch: Batch, columns: Sequence[Column]) -> tuple[str, str]:
-        """Return the SQL for the timestamps of values, of a new row and of one that is there."""
+    def _change(self, batch: Batch, column: Column) -> str:
+        name = self.layout.sql_column(column.name)
         if batch.kind == "delete":
-            return "NULL", "NULL"
-        given = {column.name for column in columns}
-        written = [column.name in given for column in self._layout.value_columns]
-        if not all(written):
-            stamps.register(self._connection)
-        return stamps.written(written, "?1")
-
-    def _changes(self, batch: Batch, columns: Sequence[Column]) -> list[str]:
-        if batch.kind == "delete":
-            return [
-                f"{quote(self._sql_names[column.name])} = NULL"
-                for column in self._layout.value_columns
-            ]
-        changes = []
-        for column in columns:
-            if column.is_key:
-                continue
-            name = quote(self._sql_names[column.name])
-            if batch.aggregate and column.aggregate:
-                changes.append(f"{name} = {aggregates.expression(column, name)}")
-            else:
-                changes.append(f"{name} = excluded.{name}")
-        return changes
+            return f"{name} = NULL"
+        if batch.aggregate and column.aggregate:
+            return f"{name} = {aggregates.expression(column, name)}"
+        return f"{name} = excluded.{name}"
 
     def _error(self, batches: Sequence[Batch], conflict: row_locks.Conflict) -> YtError:
-        layout, key = self._layout, conflict.key
+        layout, key = self.layout, conflict.key
         batch = next(batch for batch in batches if key in batch.keys)
         index = batch.keys.index(key)
         shown = [
@@ -199,7 +164,7 @@ class SortedWriter:
             conflict.message,
             Code.TRANSACTION_LOCK_CONFLICT,
             {
-                "loser_transaction_id": self._transaction_id,
+                "loser_transaction_id": self.transaction_id,
                 "winner_transaction_commit_timestamp": YsonUint64(conflict.winner),
                 "tablet_id": layout.tablet_of(key).tablet_id,
                 "table_path": layout.path,

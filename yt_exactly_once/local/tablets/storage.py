@@ -66,19 +66,18 @@ def create_storage(
         return
     layout = TableLayout(node_id, node_id, schema, tuple(names), ())
     columns = "".join(f", {quote(name)}" for name in names)
-    table = quote(layout.sql_table)
     connection.execute(
-        f'CREATE TABLE {table} ("$key" BLOB PRIMARY KEY, "$ts" INTEGER NOT NULL,'
+        f'CREATE TABLE {layout.sql_table} ("$key" BLOB PRIMARY KEY, "$ts" INTEGER NOT NULL,'
         f' "$deleted" INTEGER NOT NULL, "$stamps" TEXT{columns}) WITHOUT ROWID'
     )
     connection.execute(
-        f'CREATE TABLE {quote(layout.history_table)} ("$key" BLOB NOT NULL, "$ts" INTEGER NOT NULL,'
+        f'CREATE TABLE {layout.history_table} ("$key" BLOB NOT NULL, "$ts" INTEGER NOT NULL,'
         f' "$until" INTEGER NOT NULL, "$deleted" INTEGER NOT NULL, "$stamps" TEXT{columns},'
         ' PRIMARY KEY ("$until", "$key")) WITHOUT ROWID'
     )
     # Only tombstones are in the index, so that pruning them needs no walk over the table.
     connection.execute(
-        f'CREATE INDEX {quote(f"d_{node_id}")} ON {table} ("$ts") WHERE "$deleted" = 1'
+        f'CREATE INDEX {quote(f"d_{node_id}")} ON {layout.sql_table} ("$ts") WHERE "$deleted" = 1'
     )
 
 

@@ -68,7 +68,7 @@ def lookup(
     names = [*map(quote, VERSION_COLUMNS[1:]), *map(quote, layout.sql_names)]
     until = LATEST_TIMESTAMPS_FROM if layout.read_timestamp is None else layout.read_timestamp
     query = " UNION ALL ".join(
-        f'SELECT {", ".join(names)} FROM {quote(table)} WHERE "$key" = ?1 AND "$ts" BETWEEN ?2 AND ?3'
+        f'SELECT {", ".join(names)} FROM {table} WHERE "$key" = ?1 AND "$ts" BETWEEN ?2 AND ?3'
         for table in (layout.sql_table, layout.history_table)
     )
     now = min(until, last_timestamp(connection))
