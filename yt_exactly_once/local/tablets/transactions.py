@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from sqlite3 import Connection
 
 from yt_exactly_once.local.cypress.ids import make_id
@@ -26,6 +27,7 @@ _LOOK_EVERY_SECONDS = 1.0
 _ACTIVE, _COMMITTING, _COMMITTED, _ABORTED = "active", "committing", "committed", "aborted"
 
 
+@dataclass(eq=False, kw_only=True, repr=False)
 class TabletTransaction(commit.Terms):
     """One transaction; a command's own one takes its snapshot at its first read.
 
@@ -36,29 +38,14 @@ class TabletTransaction(commit.Terms):
         deadline: when the pool ends it, on the clock of the pool.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        snapshot: Snapshot | None,
-        *,
-        transaction_id: str | None = None,
-        atomicity: str = "full",
-        timeout: float = DEFAULT_TIMEOUT_SECONDS,
-        user: str = "root",
-    ) -> None:
-        kind = "atomic" if atomicity == "full" else "non_atomic"
-        # Clients recognise the id of a tablet transaction by its type.
-        own_id = transaction_id or make_id(f"{kind}_tablet_transaction")
-        start = None if snapshot is None else snapshot.timestamp
-        super().__init__(own_id, atomicity, start, time.time(), user=user)
-        self.timeout = timeout
-        self.progress: dict[tuple[str, str, str], int] = {}
-        self.lock = threading.Lock()
-        self.state = _ACTIVE
-        self.deadline = math.inf
-        self._store = store
-        self._snapshot = snapshot
-        self.batches: list[Batch] = []
+    store: Store
+    snapshot: Snapshot | None = None
+    timeout: float = DEFAULT_TIMEOUT_SECONDS
+    batches: list[Batch] = field(default_factory=list)
+    progress: dict[tuple[str, str, str], int] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    state: str = _ACTIVE
+    deadline: float = math.inf
 
     def buffer(self, batches: Sequence[Batch]) -> None:
         """Keep modifications for the commit; raise `YtError` 11003 when it has begun."""
@@ -71,10 +58,8 @@ class TabletTransaction(commit.Terms):
         """Give the state at the start of the transaction; one reader at a time."""
         with self.lock:
             self._check_active("Cannot read since")
-            if self._snapshot is None:
-                self._snapshot = self._store.snapshot()
-                self.start_timestamp = self._snapshot.timestamp
-            snapshot = self._snapshot
+            snapshot = self.snapshot = self.snapshot or self.store.snapshot()
+            self.start_timestamp = snapshot.timestamp
         with snapshot.lock:
             if self.state != _ACTIVE:
                 raise not_found(self.id)
@@ -113,11 +98,11 @@ class TabletTransaction(commit.Terms):
 
     def _apply(self) -> int:
         if not self.batches:
-            with self._store.read() as connection:
+            with self.store.read() as connection:
                 return last_timestamp(connection)
         # A reader of older pages would keep the log of SQLite from ever beginning at its start again.
         self._close_snapshot()
-        with self._store.write() as connection:
+        with self.store.write() as connection:
             return commit.apply(connection, self.batches, self)
 
     def _release(self) -> None:
@@ -125,8 +110,8 @@ class TabletTransaction(commit.Terms):
         self._close_snapshot()
 
     def _close_snapshot(self) -> None:
-        if self._snapshot is not None:
-            self._snapshot.close()
+        if self.snapshot is not None:
+            self.snapshot.close()
 
     def _check_active(self, action: str) -> None:
         if self.state != _ACTIVE:
@@ -180,13 +165,15 @@ class TransactionPool:
             timeout: seconds that it lives without a command that names it; no more than the limit.
             transaction_id: id to use instead of a new one; `YtError` 11003 when it is taken.
         """
+        snapshot = self._store.snapshot()
         transaction = TabletTransaction(
-            self._store,
-            self._store.snapshot(),
-            transaction_id=transaction_id,
-            atomicity=atomicity,
-            timeout=min(timeout, self._max_timeout),
+            transaction_id or _new_id(atomicity),
+            atomicity,
+            snapshot.timestamp,
             user=user,
+            store=self._store,
+            snapshot=snapshot,
+            timeout=min(timeout, self._max_timeout),
         )
         with self._lock:
             if transaction.id in self._entries:
@@ -236,7 +223,7 @@ class TransactionPool:
     @contextmanager
     def own(self, atomicity: str = "full", user: str = "root") -> Iterator[TabletTransaction]:
         """Give a command without a transaction id one of its own, committed at the end."""
-        transaction = TabletTransaction(self._store, None, atomicity=atomicity, user=user)
+        transaction = TabletTransaction(_new_id(atomicity), atomicity, user=user, store=self._store)
         try:
             yield transaction
         except BaseException:
@@ -286,6 +273,11 @@ class TransactionPool:
         """Close snapshots of forgotten transactions, which would keep the log of SQLite growing."""
         while not self._closing.wait(_LOOK_EVERY_SECONDS):
             self.expire()
+
+
+def _new_id(atomicity: str) -> str:
+    """Return an id by whose type clients recognise a tablet transaction."""
+    return make_id(f"{'atomic' if atomicity == 'full' else 'non_atomic'}_tablet_transaction")
 
 
 def not_found(transaction_id: str) -> YtError:
