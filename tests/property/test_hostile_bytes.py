@@ -30,7 +30,7 @@ from yt_exactly_once.local.formats.structured import Format
 from yt_exactly_once.local.tables import large_values, values
 from yt_exactly_once.local.tables.compression import decompress
 from yt_exactly_once.local.tablets import appends, validation
-from yt_exactly_once.local.tablets.block_bodies import Fields
+from yt_exactly_once.local.tablets.block_bodies import fields_of
 
 STRINGS = [{"name": "c", "type": "string"}]
 NUMBERS = [{"name": "c", "type_v3": LISTS[0]["type_v3"]}]
@@ -159,7 +159,7 @@ def outcome(payload: bytes, schema: Any, form: Format) -> Any:
         return "refused"
     if batch.rows.error is not None:
         return "refused by the commit"
-    fields, _ = Fields.of(batch.layout)
+    fields = fields_of(batch.layout)
     rows = [
         row
         for page in appends.pack(batch.layout, batch.parts)

@@ -11,11 +11,9 @@ import json
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from sqlite3 import Connection
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -105,6 +103,14 @@ def joined(parts: Sequence[Rows]) -> Rows:
     )
 
 
+class Fields(NamedTuple):
+    """What blocks consist of: as the store keeps it, as the schema of a record batch, and its names."""
+
+    described: str
+    schema: Any
+    names: list[str]
+
+
 def packed(fields: Fields, arrays: Sequence[Any], count: int, weight: int) -> Page:
     """Pack so many rows with a data weight; their columns are as the fields say."""
     batch = pa.RecordBatch.from_arrays(arrays, schema=fields.schema)
@@ -115,48 +121,29 @@ def packed(fields: Fields, arrays: Sequence[Any], count: int, weight: int) -> Pa
     return Page(count, weight, fields.described, size, body)
 
 
-@dataclass(frozen=True)
-class Fields:
-    """What the blocks of a table consist of.
+@lru_cache(1000)
+def fields_of(layout: TableLayout, *, stamped: bool = False) -> Fields:
+    """Return the fields of a table as it is now: for rows of one commit, or for rows with timestamps."""
+    pairs = [
+        (column.name, str(vectors.arrow_type(column)))
+        for column in layout.columns
+        if column.name != TIMESTAMP_COLUMN
+    ]
+    return load_fields(json.dumps([(_STAMPS, "int64")] * stamped + pairs))
 
-    Attributes:
-        described: names and types, as the store keeps them.
-        schema: of a record batch.
-        positions: of the columns in a record batch by name.
-    """
 
-    described: str
-    schema: Any
-    positions: dict[str, int]
-
-    @classmethod
-    def of(cls, layout: TableLayout) -> tuple[Fields, Fields]:
-        """Return those of a table as it is now: for rows of one commit, and for rows with timestamps."""
-        known = _known_layouts.get(layout)
-        if known is None:
-            pairs = [
-                (column.name, str(vectors.arrow_type(column)))
-                for column in layout.columns
-                if column.name != TIMESTAMP_COLUMN
-            ]
-            known = cls.load(json.dumps(pairs)), cls.load(json.dumps([(_STAMPS, "int64"), *pairs]))
-            _known_layouts[layout] = known
-        return known
-
-    @classmethod
-    @lru_cache(1000)
-    def load(cls, described: str) -> Fields:
-        """Return the fields that the store describes."""
-        pairs = json.loads(described)
-        schema = pa.schema([(name, _TYPES[kind]) for name, kind in pairs])
-        return cls(described, schema, {name: at for at, (name, _) in enumerate(pairs)})
+@lru_cache(1000)
+def load_fields(described: str) -> Fields:
+    """Return the fields that the store describes."""
+    pairs = json.loads(described)
+    schema = pa.schema([(name, _TYPES[kind]) for name, kind in pairs])
+    return Fields(described, schema, [name for name, _ in pairs])
 
 
 _STAMPS = ""
 """The column with timestamps; no column of a table has this name."""
 
 _TYPES = {str(kind): kind for kind in vectors.ARROW_TYPES.values()}
-_known_layouts: WeakKeyDictionary[TableLayout, tuple[Fields, Fields]] = WeakKeyDictionary()
 
 
 def open_block(
@@ -167,7 +154,7 @@ def open_block(
     past: int | None = None,
 ) -> Rows:
     """Return rows of a block, in a range of indexes; columns that the table got later are null."""
-    fields = Fields.load(block.columns)
+    fields = load_fields(block.columns)
     batch = _cache.get(block.key)
     if batch is None:
         batch = _load(connection, block, fields.schema)
@@ -175,7 +162,7 @@ def open_block(
     count = max(0, (block.past if past is None else min(past, block.past)) - first)
     if count < batch.num_rows:
         batch = batch.slice(first - block.first, count)
-    held = dict(zip(fields.positions, batch.columns, strict=True))
+    held = dict(zip(fields.names, batch.columns, strict=True))
     stamps = held[_STAMPS] if _STAMPS in held else pa.array(np.full(count, block.oldest))
 
     def column_of(column: Column) -> Any:

@@ -23,9 +23,9 @@ from yt_exactly_once.local.tables.layout import TableLayout
 from yt_exactly_once.local.tables.schema import CUMULATIVE_WEIGHT_COLUMN
 from yt_exactly_once.local.tablets.block_bodies import (
     Block,
-    Fields,
     Page,
     Rows,
+    fields_of,
     joined,
     open_block,
     packed,
@@ -49,7 +49,7 @@ _NAMED = "key, first, past, weight, oldest, newest, columns, size, passed"
 
 def pack(layout: TableLayout, given: Mapping[str, Any], weights: Any) -> list[Page]:
     """Pack rows of one commit for one tablet; columns that are not given are null."""
-    fields, _ = Fields.of(layout)
+    fields = fields_of(layout)
     pages = []
     for start, end in pairwise([0, *_cuts(layout, weights)]):
         sums = np.cumsum(weights[start:end])
@@ -216,10 +216,10 @@ def _write(
     connection: Connection, layout: TableLayout, tablet_id: str, rows: Rows, weight: int
 ) -> None:
     """Write rows of any commits as one block."""
-    _, fields = Fields.of(layout)
+    fields = fields_of(layout, stamped=True)
     names = ["", *(column.name for column in layout.columns)]
     given = dict(zip(names, [rows.timestamps, *rows.arrays], strict=True))
-    arrays = [given[name] for name in fields.positions]
+    arrays = [given[name] for name in fields.names]
     page = packed(fields, arrays, len(rows.timestamps), weight)
     stamps = rows.timestamps.to_numpy()
     _insert(connection, tablet_id, page, rows.first, int(stamps.min()), int(stamps.max()))
