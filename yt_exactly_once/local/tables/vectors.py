@@ -10,6 +10,7 @@ from __future__ import annotations
 import mmap
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -198,6 +199,22 @@ def weigh(columns: Sequence[Column], arrays: Sequence[Any], count: int, added: i
         return np.broadcast_to(np.int64(fixed), count)
     weights += np.int32(fixed)
     return weights
+
+
+def joined_weights(parts: Sequence[Any]) -> Any:
+    """Put weights behind each other, which stay one number where all rows weigh the same."""
+    distinct = {int(part[0]) if part.strides == (0,) else None for part in parts if len(part)}
+    only = distinct.pop() if len(distinct) == 1 else None
+    if only is None:
+        return np.concatenate(parts)
+    return np.broadcast_to(np.int64(only), sum(map(len, parts)))
+
+
+def concatenated(pieces: Sequence[Any]) -> Any:
+    """Put the values of a column behind each other: arrays, or lists where a value is `Written`."""
+    if any(isinstance(piece, list) for piece in pieces):
+        return list(chain.from_iterable(map(listed, pieces)))
+    return pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
 
 
 def lengths(array: Any) -> Any:

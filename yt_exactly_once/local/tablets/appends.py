@@ -12,10 +12,8 @@ from itertools import chain, groupby
 from sqlite3 import Connection
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
 from yt_exactly_once.local.store import Store
+from yt_exactly_once.local.tables import vectors
 from yt_exactly_once.local.tables.layout import TableLayout
 from yt_exactly_once.local.tables.packed import unpacked
 from yt_exactly_once.local.tablets import blocks, counters
@@ -121,13 +119,10 @@ def pack(layout: TableLayout, parts: Sequence[Part]) -> list[Page]:
         if is_packed:
             pages += chain.from_iterable(part.pages for part in several)
             continue
-        columns = {name: unpacked(array) for name, array in several[0].columns.items()}
-        weights = several[0].weights
-        if len(several) > 1:
-            columns = {
-                name: pa.concat_arrays([unpacked(part.columns[name]) for part in several])
-                for name in names
-            }
-            weights = np.concatenate([part.weights for part in several])
+        columns = {
+            name: vectors.concatenated([unpacked(part.columns[name]) for part in several])
+            for name in names
+        }
+        weights = vectors.joined_weights([part.weights for part in several])
         pages += blocks.pack(layout, columns, weights)
     return pages

@@ -12,7 +12,6 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from yt import yson
 
@@ -232,32 +231,17 @@ def _joined(parts: list[EncodedRows]) -> EncodedRows:
         tablets = list(chain.from_iterable(map(_named_tablets, parts)))
     return EncodedRows(
         first.columns,
-        [_concatenated([part.data.pop(0) for part in parts]) for _ in first.columns],
+        [vectors.concatenated([part.data.pop(0) for part in parts]) for _ in first.columns],
         count,
         tablets,
         None,
-        None if first.weights is None else _weights([part.weights for part in parts]),
+        None if first.weights is None else vectors.joined_weights([p.weights for p in parts]),
         sum(part.size for part in parts),
     )
 
 
-def _weights(parts: list[Any]) -> Any:
-    """Put weights behind each other, which stay one number where all rows weigh the same."""
-    distinct = {int(part[0]) if part.strides == (0,) else None for part in parts if len(part)}
-    only = distinct.pop() if len(distinct) == 1 else None
-    if only is None:
-        return np.concatenate(parts)
-    return np.broadcast_to(np.int64(only), sum(map(len, parts)))
-
-
 def _named_tablets(part: EncodedRows) -> list[Any]:
     return [None] * part.count if part.tablets is None else listed(part.tablets)
-
-
-def _concatenated(pieces: list[Any]) -> Any:
-    if any(isinstance(piece, list) for piece in pieces):
-        return list(chain.from_iterable(map(listed, pieces)))
-    return pa.concat_arrays(pieces)
 
 
 def _nulls_as_entities(rows: Sequence[Row], columns: tuple[Column, ...]) -> Sequence[Row]:
