@@ -44,10 +44,6 @@ _MANY_VALUES = 1 << 16
 
 Row = dict[str, Any]
 
-
-_MISSING = object()
-"""Stands for a column that a row does not mention."""
-
 _ENTITY = yson.YsonEntity()
 
 
@@ -277,18 +273,15 @@ def _collect(
     if isinstance(rows, ColumnarRows):
         return _collect_columns(rows, names)
     found = 0
-    result = []
+    result: list[Any] = []
     for name in names:
         try:
-            values: list[Any] | None = [row[name] for row in rows]
+            result.append([row[name] for row in rows])
             found += len(rows)
         except KeyError:
-            marked = [row.get(name, _MISSING) for row in rows]
-            mentioned = len(rows) - marked.count(_MISSING)
-            nulled = [None if value is _MISSING else value for value in marked]
-            values = nulled if mentioned else None
+            mentioned = sum(name in row for row in rows)
+            result.append([row.get(name) for row in rows] if mentioned else None)
             found += mentioned
-        result.append(values)
     if found != sum(map(len, rows)):
         known = set(names)
         unknown = next(name for row in rows for name in row if name not in known)
