@@ -20,23 +20,14 @@ from yt_exactly_once.local.tables.written import Written
 _PAIR = 2
 _MAX_INT64 = (1 << 63) - 1
 _NULLS = ("null", "void")
-_ITEMS: tuple[tuple[tuple[type, ...], str], ...] = (
-    ((type(None), yson.YsonEntity), "entity_value"),
-    ((bool, yson.YsonBoolean), "boolean_value"),
-    ((int,), "int64_value"),
-    ((float,), "double_value"),
-    ((bytes, str), "string_value"),
-    ((list, tuple), "begin_list"),
-)
-_PLAIN = {
-    kind: name for kinds, name in _ITEMS for kind in kinds if kind not in (int, yson.YsonBoolean)
-} | {dict: "begin_map"}
-"""By exact type, which most values have, and which is found faster."""
-
 _OPENINGS = {b"[": "begin_list", b"{": "begin_map", b"<": "begin_attributes"}
 _ITEM_TYPES = {name: f"{kind}_value" for name, kind in types.KINDS.items()} | {
     **dict.fromkeys(_NULLS, "entity_value"),
     "bool": "boolean_value",
+}
+_ITEMS: dict[type, str] = {
+    **{kind: _ITEM_TYPES[name] for kind, name in values.KINDS.items()},
+    **dict.fromkeys((list, tuple, yson.YsonList), "begin_list"),
 }
 
 
@@ -236,14 +227,10 @@ def _check_yson(value: Any, found: str, where: str) -> Any:
 
 def _item_type(value: Any) -> str:
     """Name the YSON item that a value starts with, as the server's parser does."""
-    plain = _PLAIN.get(type(value))
-    if plain is not None:
-        return plain
-    if isinstance(value, yson.YsonUint64) or (type(value) is int and value > _MAX_INT64):
-        return "uint64_value"
     if isinstance(value, LargeValue):
         return _OPENINGS[value.opening]
-    return next((name for kinds, name in _ITEMS if isinstance(value, kinds)), "begin_map")
+    found = _ITEMS.get(type(value), "begin_map")
+    return "uint64_value" if type(value) is int and value > _MAX_INT64 else found
 
 
 def _bytes(value: bytes | str) -> bytes:

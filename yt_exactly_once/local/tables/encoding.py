@@ -25,22 +25,6 @@ from yt_exactly_once.local.tables.types import Kind
 Outcome = tuple[list[Any], YtError | None]
 
 _NONE = type(None)
-_KINDS: dict[type, Kind] = {
-    int: "int64",
-    yson.YsonInt64: "int64",
-    yson.YsonUint64: "uint64",
-    values.PlainUint64: "uint64",
-    float: "double",
-    yson.YsonDouble: "double",
-    bool: "boolean",
-    yson.YsonBoolean: "boolean",
-    bytes: "string",
-    yson.YsonString: "string",
-    str: "string",
-    yson.YsonUnicode: "string",
-    _NONE: "null",
-    yson.YsonEntity: "null",
-}
 _INT64_MAX = (1 << 63) - 1
 _ENTITY = b"#"
 
@@ -138,11 +122,11 @@ def _normalise(
     """Bring every value to the plain Python type of the column, value by value."""
     plain = _PLAIN_OF[expected]
     seen = set(map(type, given))
-    if expected != "string" and {_KINDS.get(kind, "any") for kind in seen} == {expected}:
+    if expected != "string" and {values.KINDS.get(kind, "any") for kind in seen} == {expected}:
         return list(map(plain, given)), None
     result: list[Any] = []
     for value in given:
-        kind = _KINDS.get(type(value), "any")
+        kind = values.KINDS.get(type(value), "any")
         if kind == "null":
             result.append(None)
         elif kind == expected:

@@ -17,6 +17,7 @@ from yt.yson import YsonUint64
 
 if TYPE_CHECKING:
     from yt_exactly_once.local.tables.schema import Column
+    from yt_exactly_once.local.tables.types import Kind
 
 NAN = "nan"
 """What a NaN looks like in a column of doubles."""
@@ -30,6 +31,25 @@ class PlainUint64(YsonUint64):  # type: ignore[misc]
 
     attributes = None
     has_attributes = bool  # called without arguments, it answers False
+
+
+KINDS: dict[type, Kind] = {
+    int: "int64",
+    yson.YsonInt64: "int64",
+    YsonUint64: "uint64",
+    PlainUint64: "uint64",
+    float: "double",
+    yson.YsonDouble: "double",
+    bool: "boolean",
+    yson.YsonBoolean: "boolean",
+    bytes: "string",
+    yson.YsonString: "string",
+    str: "string",
+    yson.YsonUnicode: "string",
+    type(None): "null",
+    yson.YsonEntity: "null",
+}
+"""By Python type, what values of requests are; lists, maps and what else there may be are `any`."""
 
 
 def dump_yson(value: Any) -> bytes:
@@ -54,14 +74,9 @@ def decode_uint64(stored: int) -> Any:
 
 
 def encode_double(value: float) -> float | str:
-    """Keep NaN distinguishable from null."""
+    """Keep NaN distinguishable from null; `float` brings it back."""
     value = float(value)
     return NAN if math.isnan(value) else value
-
-
-def decode_double(stored: float | str) -> float:
-    """Bring the stored NaN back."""
-    return float(stored)
 
 
 def decode_value(column: Column, stored: Any) -> Any:
@@ -102,7 +117,7 @@ _CELLS = {
 }
 DECODERS: dict[str, Callable[[Any], Any]] = {
     "uint64": decode_uint64,
-    "double": decode_double,
+    "double": float,
     "boolean": bool,
     "any": load_yson,
 }
