@@ -148,13 +148,11 @@ class _KeyRanges:
 
     def merged(self) -> list[KeyRange]:
         """Return the ranges in order, overlapping ones joined."""
-        ranges = sorted(map(self._range, self._boxes))
         merged: list[KeyRange] = []
-        for found in ranges:
+        for found in sorted(map(self._range, self._boxes)):
             if merged and found.low <= merged[-1].high:
-                last = merged[-1]
-                if found.high > last.high:
-                    merged[-1] = KeyRange(last.low, found.high)
+                last = merged.pop()
+                merged.append(KeyRange(last.low, max(last.high, found.high)))
             else:
                 merged.append(found)
         return merged

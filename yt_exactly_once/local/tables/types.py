@@ -32,6 +32,7 @@ KINDS: dict[str, Kind] = {
 _V3_TO_V1_NAMES = {"bool": "boolean", "yson": "any"}
 _V1_TO_V3_NAMES = {"boolean": "bool", "any": "yson"}
 _ITEM_WRAPPERS = ("optional", "list")
+_PARTS = {**dict.fromkeys((*_ITEM_WRAPPERS, "tagged"), ("item",)), "dict": ("key", "value")}
 _MAX_DECIMAL_PRECISION = 76
 MAX_DEPTH = 32
 
@@ -60,23 +61,17 @@ def parse_type_v3(raw: Any) -> LogicalType:
         return name
     if not isinstance(raw, dict):
         raise YtError("Type must be a string or a map")
-    fields = {text(key): value for key, value in raw.items()}
+    fields = _texts(raw)
     if "type_name" not in fields:
         raise YtError('Missing required key "type_name" in a complex type')
     name = text(fields["type_name"])
-    if name in _ITEM_WRAPPERS or name == "tagged":
-        parsed = {"type_name": name, "item": parse_type_v3(_required(fields, "item", name))}
+    if name in _PARTS:
+        parts = {part: parse_type_v3(_required(fields, part, name)) for part in _PARTS[name]}
         if name == "tagged":
-            parsed["tag"] = text(_required(fields, "tag", name))
-        return parsed
+            parts["tag"] = text(_required(fields, "tag", name))
+        return {"type_name": name, **parts}
     if name == "decimal":
         return _parse_decimal(fields)
-    if name == "dict":
-        return {
-            "type_name": "dict",
-            "key": parse_type_v3(_required(fields, "key", name)),
-            "value": parse_type_v3(_required(fields, "value", name)),
-        }
     if name in ("struct", "tuple", "variant"):
         return _parse_members(name, fields)
     return parse_type_v3(name)
@@ -177,6 +172,10 @@ def describe(logical: LogicalType) -> str:
     return f"{name}<{';'.join(members)}>"
 
 
+def _texts(raw: dict[Any, Any]) -> dict[str, Any]:
+    return {text(key): value for key, value in raw.items()}
+
+
 def _required(fields: dict[str, Any], key: str, name: str) -> Any:
     if key not in fields:
         raise YtError(f'Missing required key "{key}" in type "{name}"')
@@ -192,10 +191,9 @@ def _parse_decimal(fields: dict[str, Any]) -> LogicalType:
 
 
 def _parse_members(name: str, fields: dict[str, Any]) -> LogicalType:
-    if "members" in fields and name != "tuple":
+    if name == "struct" or (name == "variant" and "members" in fields):
         members: list[dict[str, Any]] = []
-        for raw in fields["members"]:
-            member = {text(key): value for key, value in raw.items()}
+        for member in map(_texts, _required(fields, "members", name)):
             given = text(_required(member, "name", name))
             if not given:
                 raise YtError(f"Name of {name} field #{len(members)} is empty")
@@ -203,10 +201,6 @@ def _parse_members(name: str, fields: dict[str, Any]) -> LogicalType:
                 raise YtError(f'{name.capitalize()} field name "{given}" is used twice')
             members.append({"name": given, "type": parse_type_v3(_required(member, "type", name))})
         return {"type_name": name, "members": members}
-    if name == "struct":
-        raise YtError('Missing required key "members" in type "struct"')
-    elements = []
-    for raw in _required(fields, "elements", name):
-        element = {text(key): value for key, value in raw.items()}
-        elements.append({"type": parse_type_v3(_required(element, "type", name))})
-    return {"type_name": name, "elements": elements}
+    elements = map(_texts, _required(fields, "elements", name))
+    listed = [{"type": parse_type_v3(_required(element, "type", name))} for element in elements]
+    return {"type_name": name, "elements": listed}

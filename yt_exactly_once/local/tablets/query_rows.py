@@ -71,8 +71,6 @@ def _row(start: bytes, bound: bytes, otherwise: int) -> int:
     within = bound[len(start) :]
     if within == AFTER:
         return _LAST
-    # A bound shorter than a number is null, and a position is never null.
-    if len(within) < _ENCODED_INT64:
-        return 0
+    # A bound shorter than a number is null, which is below all: a position is never null.
     index = int.from_bytes(within[1:_ENCODED_INT64], "big") - _BIAS
     return min(max(index + within.endswith(AFTER, _ENCODED_INT64), 0), _LAST)

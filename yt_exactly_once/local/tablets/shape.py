@@ -98,17 +98,17 @@ def alter(connection: Connection, layout: TableLayout, raw_schema: Any) -> None:
     known = dict(zip((c.name for c in layout.columns), layout.sql_names, strict=True))
     names = sql_names(schema, known)
     altered = TableLayout(layout.node_id, layout.path, schema, names, layout.tablets)
-    tables = [layout.sql_table, layout.history_table] if layout.sorted else []
-    for table in tables:
+    before, after = ([c.name for c in each.value_columns] for each in (layout, altered))
+    added_keys = NULL_KEY * (len(altered.key_columns) - len(layout.key_columns))
+    for table in [layout.sql_table, layout.history_table] if layout.sorted else []:
         for name in names:
             if name not in layout.sql_names:
                 connection.execute(f"ALTER TABLE {table} ADD COLUMN {quote(name)}")
-    for table in tables:
-        before, after = ([c.name for c in each.value_columns] for each in (layout, altered))
         stamps.move(connection, table, before, after)
-    added_keys = len(altered.key_columns) - len(layout.key_columns)
-    if layout.sorted and added_keys:
-        _extend_keys(connection, tables, added_keys)
+        if added_keys:
+            # The order of keys does not change.
+            extended = f'UPDATE {table} SET "$key" = CAST("$key" || ? AS BLOB)'
+            connection.execute(extended, (added_keys,))
     save_layout(connection, layout.node_id, schema, names, layout.options)
 
 
@@ -256,11 +256,3 @@ def _forget_tablets(
     moved = range(removed.stop, layout.tablet_count)
     for index in reversed(moved) if shift > 0 else moved:
         counters.put(connection, layout, index, tablet_index=index + shift)
-
-
-def _extend_keys(connection: Connection, tables: list[str], added: int) -> None:
-    """Append nulls for new key columns to every stored key; the order does not change."""
-    for table in tables:
-        connection.execute(
-            f'UPDATE {table} SET "$key" = CAST("$key" || ? AS BLOB)', (NULL_KEY * added,)
-        )

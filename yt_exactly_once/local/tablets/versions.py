@@ -31,12 +31,10 @@ class Retention:
     """
 
     def __init__(self, given: Any) -> None:
-        config = None if given is None else arguments.mapping(given, "retention_config")
-        self._limits = (
-            None
-            if config is None
-            else [arguments.integer(config, name, ACTING[name]) for name in _OPTIONS]
-        )
+        self._limits: list[int] | None = None
+        if given is not None:
+            config = arguments.mapping(given, "retention_config")
+            self._limits = [arguments.integer(config, name, ACTING[name]) for name in _OPTIONS]
 
     def first(self, moments: Sequence[int], now: int) -> int:
         """Return the oldest moment that is kept; `moments` are of writes and deletes, the oldest first."""

@@ -76,16 +76,8 @@ def bind_query(query: syntax.Query, resolve: Resolve) -> BoundQuery:
         for expression in item.expressions
     )
     outputs = _bind_outputs(query.select, binder, main, group)
-    bound = BoundQuery(
-        main=main,
-        where=where,
-        group=group,
-        having=having,
-        order_by=order_by,
-        outputs=outputs,
-        offset=query.offset or 0,
-        limit=query.limit,
-    )
+    offset = query.offset or 0
+    bound = BoundQuery(main, where, group, having, order_by, outputs, offset, query.limit)
     _check_clauses(query, bound)
     return bound
 
