@@ -15,6 +15,7 @@ from yt import yson
 
 from yt_exactly_once.local.tables import types
 from yt_exactly_once.local.tables.schema import Column
+from yt_exactly_once.local.tables.values import KINDS
 
 NULL_KEY = b"\x00"
 AFTER = b"\xff"
@@ -100,22 +101,12 @@ def _any(value: Any) -> bytes:
         return prefix + _MAP_TAG + _items(value)
     if value is None or isinstance(value, yson.YsonEntity):
         return prefix + _INNER_NULL
-    encode = next(encoder for kinds, encoder in _BY_TYPE if isinstance(value, kinds))
-    return prefix + encode([value])[0]
+    return prefix + _ENCODERS[KINDS[type(value)]]([value])[0]
 
 
 def _items(items: Any) -> bytes:
     pairs = ((_strings([bytes(key)])[0], _any(value)) for key, value in items.items())
     return b"".join(key + value for key, value in sorted(pairs)) + _END
-
-
-_BY_TYPE: tuple[tuple[Any, Callable[[Any], list[bytes]]], ...] = (
-    ((bool, yson.YsonBoolean), _booleans),
-    (yson.YsonUint64, _uints),
-    (int, _ints),
-    (float, _doubles),
-    (bytes, _strings),
-)
 
 
 _ENCODERS: dict[types.Kind, Callable[[Sequence[Any]], list[bytes]]] = {

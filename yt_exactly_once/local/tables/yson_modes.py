@@ -34,6 +34,8 @@ _CHOICES = {
 }
 """What each mode may be; the first is the default."""
 
+_PLAIN = {name: choices[0] for name, choices in _CHOICES.items()}
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIMES = {
     "date": (timedelta(days=1), "%Y-%m-%d"),
@@ -60,7 +62,7 @@ class Modes:
     """
 
     def __init__(self, attributes: Mapping[str, Any]) -> None:
-        self._chosen = {name: choices[0] for name, choices in _CHOICES.items()}
+        self._chosen = dict(_PLAIN)
         for name in _CHOICES.keys() & attributes.keys():
             chosen = types.text(attributes[name])
             if chosen not in _CHOICES[name]:
@@ -74,8 +76,7 @@ class Modes:
     @property
     def change_nothing(self) -> bool:
         """Whether rows are on the wire as they are stored."""
-        plain = all(self._chosen[name] == choices[0] for name, choices in _CHOICES.items())
-        return plain and not self._skips_nulls
+        return self._chosen == _PLAIN and not self._skips_nulls
 
     def take(self, rows: Iterable[Row], schema: Iterable[Mapping[str, Any]]) -> list[Row]:
         """Return rows of a request as they are stored.
@@ -97,8 +98,7 @@ class Modes:
 
 def to_positional(logical: types.LogicalType) -> Convert | None:
     """Return what gives fields of structs and tags of variants by position; `None` changes nothing."""
-    plain = {name: choices[0] for name, choices in _CHOICES.items()}
-    return _build(logical, {**plain, "complex_type_mode": "positional"}, _GIVE)
+    return _build(logical, {**_PLAIN, "complex_type_mode": "positional"}, _GIVE)
 
 
 def _apply(

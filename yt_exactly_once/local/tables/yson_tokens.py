@@ -145,14 +145,18 @@ def unzigzag(numbers: Any) -> Any:
     return ((numbers >> one) ^ (~(numbers & one) + one)).view(np.int64)
 
 
-def between(data: Any, begins: Any, ends: Any, null: Any = None) -> Any:
-    """Return the bytes between places, which follow each other in the data; null where a mask says so."""
+def between(data: Any, begins: Any, ends: Any, null: Any = None, ranks: Any = None) -> Any:
+    """Return the bytes between places, which follow each other in the data; null where a mask says so.
+
+    With ranks they come in another order.
+    """
     # One array of what is asked for and of what lies between, in turn; then the former alone.
     edges = np.empty(2 * len(begins) + 1, np.int64)
     edges[0:-1:2], edges[1::2], edges[-1] = begins, ends, len(data)
     buffers = [None, pa.py_buffer(edges), pa.py_buffer(data)]
     turns = pa.Array.from_buffers(pa.large_binary(), 2 * len(begins), buffers)
-    return turns.take(pa.array(np.arange(0, 2 * len(begins), 2), mask=null))
+    wanted = np.arange(len(begins)) if ranks is None else ranks
+    return turns.take(pa.array(2 * wanted, mask=null))
 
 
 class _Reading:

@@ -18,7 +18,7 @@ from yt.yson import YsonUint64
 from yt_exactly_once.local.cypress import clock
 from yt_exactly_once.local.cypress.ids import CELL_ID
 from yt_exactly_once.local.cypress.view import Node
-from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS, last_timestamp
+from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS, last_timestamp, scalar
 from yt_exactly_once.local.tables.layout import TableLayout, quote
 from yt_exactly_once.local.tablets import counters, flushed, retention
 from yt_exactly_once.local.tablets.catalog import load_layout
@@ -112,8 +112,7 @@ def row_count(connection: Connection, layout: TableLayout) -> int:
     """Count the rows that a reader sees."""
     if not layout.sorted:
         return _left(connection, layout, "rows")
-    (count,) = connection.execute(f"SELECT count(*) FROM {layout.sql_source}").fetchone()
-    return int(count)
+    return int(scalar(connection, f"SELECT count(*) FROM {layout.sql_source}"))
 
 
 def data_weight(connection: Connection, layout: TableLayout) -> int:
@@ -146,7 +145,6 @@ def tablets(connection: Connection, layout: TableLayout) -> list[dict[str, Any]]
             "index": tablet.index,
             "tablet_id": tablet.tablet_id,
             "state": tablet.state,
-            "trimmed_row_count": trimmed,
             "error_count": 0,
             "replication_error_count": 0,
             "statistics": {
@@ -162,8 +160,8 @@ def tablets(connection: Connection, layout: TableLayout) -> list[dict[str, Any]]
             item["mount_time"] = clock.spell_unix(tablet.mount_revision >> TIMESTAMP_COUNTER_BITS)
         if layout.sorted:
             item["pivot_key"] = list(tablet.pivot_values)
-            del item["trimmed_row_count"]
         else:
+            item["trimmed_row_count"] = trimmed
             item["flushed_row_count"] = flushed.until(connection, tablet.tablet_id)
         result.append(item)
     return result

@@ -12,6 +12,7 @@ from sqlite3 import Connection
 from typing import NamedTuple
 
 from yt_exactly_once.local.cypress.ids import make_id
+from yt_exactly_once.local.store import scalar
 from yt_exactly_once.local.tables.layout import TableLayout, Tablet
 from yt_exactly_once.local.tablets import counters
 
@@ -43,18 +44,15 @@ def drop_trimmed(connection: Connection, tablet_id: str, trimmed_rows: int) -> N
 
 def until(connection: Connection, tablet_id: str) -> int:
     """Return where the next chunk of a tablet begins, dropped chunks included."""
-    (past,) = connection.execute(
-        "SELECT coalesce(max(past), 0) FROM chunk_lists WHERE tablet_id = ?", (tablet_id,)
-    ).fetchone()
-    return int(past)
+    query = "SELECT coalesce(max(past), 0) FROM chunk_lists WHERE tablet_id = ?"
+    return int(scalar(connection, query, tablet_id))
 
 
 def end_of_chunk(connection: Connection, tablet_id: str, row_index: int) -> int | None:
     """Return where the chunk ends that holds a row of an ordered tablet; None if it is not flushed."""
-    (past,) = connection.execute(
-        "SELECT min(past) FROM chunk_lists WHERE tablet_id = ? AND past > ?", (tablet_id, row_index)
-    ).fetchone()
-    return None if past is None else int(past)
+    query = "SELECT min(past) FROM chunk_lists WHERE tablet_id = ? AND past > ?"
+    past: int | None = scalar(connection, query, tablet_id, row_index)
+    return past
 
 
 def chunks(connection: Connection, tablet_id: str, *, trimmed: bool = False) -> list[Chunk]:

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from yt_exactly_once.local.tables import vectors
 from yt_exactly_once.local.tables.schema import Column
+from yt_exactly_once.local.tables.yson_tokens import between
 from yt_exactly_once.local.tablets.row_images import BITS, INTERIOR, LEAF, MORE, PAGE_BYTES
 
 _SCHEMA = "outgoing"
@@ -150,13 +151,8 @@ class _Rows:
         return windows[ends - 8].view(kind)[:, 0]
 
     def _strings(self, begins: Any, ends: Any, null: Any) -> Any:
-        # One array of the strings and of what lies between, in turn; then the former alone.
-        edges = np.empty(2 * len(begins) + 1, np.int32)
-        edges[:-1:2], edges[1::2] = begins[self._order], ends[self._order]
-        edges[-1] = len(self._data)
-        buffers = [None, pa.py_buffer(edges), pa.py_buffer(self._data)]
-        turns = pa.Array.from_buffers(pa.binary(), 2 * len(begins), buffers)
-        return turns.take(pa.array(2 * self._ranks, mask=null))
+        begins, ends = begins[self._order], ends[self._order]
+        return between(self._data, begins, ends, null, self._ranks).cast(pa.binary())
 
     def _varints(self, places: Any) -> tuple[Any, Any]:
         """Return the numbers that begin at places, high bits first, and how many bytes each takes."""

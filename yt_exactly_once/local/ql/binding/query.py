@@ -66,14 +66,14 @@ def bind_query(query: syntax.Query, resolve: Resolve) -> BoundQuery:
     Raises:
         YtError: the query does not fit the tables or breaks a rule between clauses.
     """
-    main = Source(resolve(query.table.path), query.table.alias)
+    main = Source(resolve(query.path), query.alias)
     binder = Binder(main, query.aliases)
     where = None if query.where is None else binder.predicate(query.where, "WHERE-clause")
     group, having = _bind_group(query.group_by, binder)
     order_by = tuple(
-        (binder.bind(expression, SCALAR), item.descending)
-        for item in query.order_by
-        for expression in item.expressions
+        (binder.bind(expression, SCALAR), descending)
+        for expressions, descending in query.order_by
+        for expression in expressions
     )
     outputs = _bind_outputs(query.select, binder, main, group)
     offset = query.offset or 0

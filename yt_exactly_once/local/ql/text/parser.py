@@ -215,20 +215,21 @@ class _Builder(Transformer[Token, Any]):
     def start(
         self,
         select: Expressions | None,
-        table: syntax.Table,
+        path: Token,
+        alias: str | None,
         where: Expressions | None,
         group_by: syntax.GroupBy | None,
-        order_by: tuple[syntax.OrderItem, ...],
+        order_by: tuple[tuple[Expressions, bool], ...],
         offset: int | None,
         limit: int | None,
     ) -> syntax.Query:
         roots: list[Expression] = [*(select or ()), *(where or ())]
         if group_by is not None:
             roots += [*group_by.keys, *(group_by.having or ())]
-        for item in order_by:
-            roots += item.expressions
-        aliases = _aliases(roots)
-        return syntax.Query(select, table, where, group_by, order_by, offset, limit, aliases)
+        for expressions, _ in order_by:
+            roots += expressions
+        clauses = where, group_by, order_by, offset, limit
+        return syntax.Query(select, path.value, alias, *clauses, _aliases(roots))
 
     def nothing(self) -> None:
         return None
@@ -245,22 +246,19 @@ class _Builder(Transformer[Token, Any]):
     def number(self, token: Token) -> int:
         return int(token.value)
 
-    def table(self, path: Token, alias: str | None) -> syntax.Table:
-        return syntax.Table(path.value, alias)
-
     def grouped(
         self, _keyword: Token, keys: Expressions, having: Expressions | None = None
     ) -> syntax.GroupBy:
         return syntax.GroupBy(keys, having)
 
-    def order_items(self, _keyword: Token, *items: Any) -> tuple[syntax.OrderItem, ...]:
+    def order_items(self, _keyword: Token, *items: Any) -> tuple[tuple[Expressions, bool], ...]:
         return items
 
-    def ascending(self, expressions: Expressions) -> syntax.OrderItem:
-        return syntax.OrderItem(expressions, descending=False)
+    def ascending(self, expressions: Expressions) -> tuple[Expressions, bool]:
+        return expressions, False
 
-    def descending(self, expressions: Expressions) -> syntax.OrderItem:
-        return syntax.OrderItem(expressions, descending=True)
+    def descending(self, expressions: Expressions) -> tuple[Expressions, bool]:
+        return expressions, True
 
     def aliased(self, expressions: Expressions, name: Token) -> Expressions:
         if len(expressions) != 1:

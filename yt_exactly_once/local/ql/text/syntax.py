@@ -77,22 +77,6 @@ Constants = tuple[Literal, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
-    """The table in FROM."""
-
-    path: str
-    alias: str | None
-
-
-@dataclass(frozen=True, eq=False)
-class OrderItem:
-    """One element of ORDER BY."""
-
-    expressions: Expressions
-    descending: bool
-
-
-@dataclass(frozen=True, eq=False)
 class GroupBy:
     """GROUP BY with its condition."""
 
@@ -106,14 +90,18 @@ class Query:
 
     Attributes:
         select: projections; None stands for `*`.
+        path: of the table in FROM.
+        alias: of this table.
+        order_by: expressions, each with whether they descend.
         aliases: every name given by AS, from any depth and any clause.
     """
 
     select: Expressions | None
-    table: Table
+    path: str
+    alias: str | None
     where: Expressions | None
     group_by: GroupBy | None
-    order_by: tuple[OrderItem, ...]
+    order_by: tuple[tuple[Expressions, bool], ...]
     offset: int | None
     limit: int | None
     aliases: dict[str, Expression]
