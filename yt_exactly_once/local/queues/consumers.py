@@ -225,8 +225,17 @@ def registrations(
     connection: sqlite3.Connection, queue: Place | None = None, consumer: Place | None = None
 ) -> list[Registration]:
     """Return the registrations of a queue, of a consumer, of both, or all."""
-    found = stamped_rows(connection, _table(connection), _key(queue, consumer))
-    return [_registration(row, moment) for moment, row in found]
+    return [
+        Registration(
+            _place(row, "queue"),
+            _place(row, "consumer"),
+            bool(row["vital"]),
+            list(map(int, row["partitions"])) if isinstance(row["partitions"], list) else None,
+            # Timestamps are whole seconds; the end of the second is safely after the registration.
+            (timestamp >> TIMESTAMP_COUNTER_BITS) + 1,
+        )
+        for timestamp, row in stamped_rows(connection, _table(connection), _key(queue, consumer))
+    ]
 
 
 def stamped_rows(
@@ -241,18 +250,6 @@ def stamped_rows(
     ).fetchall()
     rows = values.decode_rows(table.columns, [columns for _, *columns in stored])
     return [(moment, row) for (moment, *_), row in zip(stored, rows, strict=True)]
-
-
-def _registration(row: dict[str, Any], timestamp: int) -> Registration:
-    partitions = row["partitions"]
-    return Registration(
-        _place(row, "queue"),
-        _place(row, "consumer"),
-        bool(row["vital"]),
-        list(map(int, partitions)) if isinstance(partitions, list) else None,
-        # Timestamps are whole seconds; the end of the second is safely after the registration.
-        (timestamp >> TIMESTAMP_COUNTER_BITS) + 1,
-    )
 
 
 def _place(row: dict[str, Any], kind: str) -> Place:

@@ -23,8 +23,6 @@ _MAX_TIMESTAMP = 2**63 - 1
 VERSION_COLUMNS = ("$key", "$ts", "$deleted", "$stamps")
 """What each version of a row has before the columns of the schema."""
 
-READABLE_STATES = frozenset(("mounted", "freezing", "frozen", "unfreezing"))
-
 
 @dataclass(frozen=True)
 class Tablet:
@@ -51,7 +49,7 @@ class Tablet:
     @property
     def is_readable(self) -> bool:
         """Whether it answers reads."""
-        return self.state in READABLE_STATES
+        return self.state != "unmounted"
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,6 +35,9 @@ _AGGREGATES = {
 }
 """Types that each aggregate function takes."""
 
+_TEXTS = ("sort_order", "expression", "aggregate", "lock")
+"""What a column may have besides, each a text."""
+
 _UNSUPPORTED_AGGREGATES = frozenset(("dict_sum", "xdelta"))
 _SYSTEM_COLUMNS = {
     True: {"$empty": "int64", "$ttl": "uint64"},
@@ -94,7 +97,7 @@ class Column:
             "type": self.wire_type,
             "type_v3": self.type_v3,
         }
-        for key in ("sort_order", "expression", "aggregate", "lock"):
+        for key in _TEXTS:
             value = getattr(self, key)
             if value is not None:
                 entry[key] = value
@@ -237,10 +240,7 @@ def _build_column(name: str, fields: dict[str, Any]) -> Column:
         wire_type=wire_type,
         type_v3=logical,
         required=actual_required,
-        sort_order=_optional_text(fields, "sort_order"),
-        expression=_optional_text(fields, "expression"),
-        aggregate=_optional_text(fields, "aggregate"),
-        lock=_optional_text(fields, "lock"),
+        **{key: _optional_text(fields, key) for key in _TEXTS},
         extra={
             key: fields[key]
             for key in ("group", "materialized", "max_inline_hunk_size", "stable_name")
@@ -254,8 +254,8 @@ def _optional_text(fields: dict[str, Any], key: str) -> str | None:
     if value is None:
         return None
     value = text(value)
-    if not value and key in ("lock", "group"):
-        raise YtError(f"{key.capitalize()} name cannot be empty")
+    if not value and key == "lock":
+        raise YtError("Lock name cannot be empty")
     return value
 
 

@@ -13,8 +13,6 @@ from yt_exactly_once.local.tables import values
 from yt_exactly_once.local.tables.schema import Column
 
 _SQL_FUNCTION = "yt_aggregate"
-_TWO_63 = 1 << 63
-_TWO_64 = 1 << 64
 
 
 def expression(column: Column, name: str) -> str:
@@ -35,7 +33,7 @@ def combine(function: str, kind: str, current: Any, given: Any) -> Any:
         return current
     if function == "sum" and kind != "double":
         # Integers wrap around as they do on the server.
-        return (current + given + _TWO_63) % _TWO_64 - _TWO_63
+        return values.encode_uint64((current + given) % (1 << 64))
     decode = values.DECODERS.get(kind)
     left, right = (decode(each) if decode else each for each in (current, given))
     if function == "sum":

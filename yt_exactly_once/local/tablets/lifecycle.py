@@ -42,9 +42,7 @@ from yt_exactly_once.local.tablets.storage import (
 
 MAX_TABLET_COUNT = 10_000
 
-_SHAPE_ATTRIBUTES = frozenset(
-    ("schema", "dynamic", "tablet_count", "pivot_keys", "trimmed_row_counts")
-) | {"cumulative_data_weights"}
+_SHAPE_ATTRIBUTES = frozenset(("schema", "dynamic", "tablet_count", "pivot_keys", *TRIMMED))
 
 
 def create(connection: Connection, node_id: str, attributes: dict[str, Any]) -> dict[str, Any]:

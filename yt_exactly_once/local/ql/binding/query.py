@@ -30,12 +30,8 @@ class BoundQuery:
 
     Attributes:
         main: the table after FROM.
-        where: condition on rows.
-        group: what GROUP BY leaves, if it is there.
-        having: condition on groups.
         order_by: what the answer is ordered by, and whether it descends; empty for the order of the table.
         outputs: columns of the answer, by name.
-        offset: rows to pass over.
         limit: rows to return at most; None for all.
     """
 
