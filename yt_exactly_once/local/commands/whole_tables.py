@@ -206,7 +206,7 @@ class _OrderedRows:
         for index, (first, past, shift) in enumerate(self._bounds):
             start, end = max(wanted.start - shift, first), min(wanted.end - shift, past)
             for rows in reads.ordered_rows(self._connection, layout, index, start, end):
-                found = StoredRows(layout.columns, rows.arrays, rows.past - rows.first)
+                found = StoredRows(layout.columns, rows.arrays, len(rows.timestamps))
                 for begin in range(0, len(found), _ROWS_PER_FETCH):
                     yield list(found[begin : begin + _ROWS_PER_FETCH])
 

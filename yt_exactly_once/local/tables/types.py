@@ -31,8 +31,7 @@ KINDS: dict[str, Kind] = {
 
 _V3_TO_V1_NAMES = {"bool": "boolean", "yson": "any"}
 _V1_TO_V3_NAMES = {"boolean": "bool", "any": "yson"}
-_ITEM_WRAPPERS = ("optional", "list")
-_PARTS = {**dict.fromkeys((*_ITEM_WRAPPERS, "tagged"), ("item",)), "dict": ("key", "value")}
+_PARTS = {**dict.fromkeys(("optional", "list", "tagged"), ("item",)), "dict": ("key", "value")}
 _MAX_DECIMAL_PRECISION = 76
 MAX_DEPTH = 32
 
@@ -159,17 +158,13 @@ def describe(logical: LogicalType) -> str:
     if isinstance(logical, str):
         return v1_name(logical)
     name = logical["type_name"]
-    if name in _ITEM_WRAPPERS:
-        return f"{name}<{describe(logical['item'])}>"
     if name == "decimal":
         return f"decimal({logical['precision']},{logical['scale']})"
-    if name == "dict":
-        return f"dict<{describe(logical['key'])};{describe(logical['value'])}>"
+    shown = [describe(part) for part in parts(logical)]
     if "members" in logical:
-        members = (f"{member['name']}={describe(member['type'])}" for member in logical["members"])
-    else:
-        members = (describe(element["type"]) for element in logical["elements"])
-    return f"{name}<{';'.join(members)}>"
+        pairs = zip(logical["members"], shown, strict=True)
+        shown = [f"{member['name']}={each}" for member, each in pairs]
+    return f"{name}<{';'.join(shown)}>"
 
 
 def _texts(raw: dict[Any, Any]) -> dict[str, Any]:

@@ -42,11 +42,6 @@ class Rows(NamedTuple):
     timestamps: Any
     arrays: list[Any]
 
-    @property
-    def past(self) -> int:
-        """Index after the last row."""
-        return self.first + len(self.timestamps)
-
     def between(self, first: int, past: int) -> Rows:
         """Return the rows of a range of indexes."""
         begin, end = max(first - self.first, 0), max(past - self.first, 0)

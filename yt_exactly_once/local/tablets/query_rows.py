@@ -41,17 +41,12 @@ def _sorted(connection: Connection, reading: Reading) -> Generator[tuple[Any, ..
 
 def _ordered(connection: Connection, reading: Reading) -> Generator[tuple[Any, ...], None, None]:
     layout = reading.layout
-    tablet, row = (column.name for column in POSITION_COLUMNS)
-    places = {column.name: place for place, column in enumerate(layout.columns)}
     for index, first, past in spans(layout, reading.ranges):
         for rows in reads.ordered_rows(connection, layout, index, first, past):
-            indexes = range(rows.first, rows.past)
-            position = {tablet: repeat(index, len(indexes)), row: indexes}
-            cells = [
-                position[name] if name in position else vectors.to_stored(rows.arrays[places[name]])
-                for name in reading.columns
-            ]
-            yield from zip(*cells, strict=True) if cells else repeat((), len(indexes))
+            found = reads.stored_rows(layout, index, [rows])
+            named = dict(zip((column.name for column in found.columns), found.arrays, strict=True))
+            cells = [vectors.to_stored(named[name]) for name in reading.columns]
+            yield from zip(*cells, strict=True) if cells else repeat((), len(found))
 
 
 def spans(layout: TableLayout, ranges: Iterable[KeyRange]) -> Iterator[tuple[int, int, int]]:

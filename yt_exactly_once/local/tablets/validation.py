@@ -6,7 +6,7 @@ that the real proxy raises while parsing are raised; those it raises at commit t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
@@ -271,7 +271,8 @@ def _collect(
     _check_count(len(rows))
     names = [column.name for column in columns] + [*extras]
     if isinstance(rows, ColumnarRows):
-        return _collect_columns(rows, names)
+        _refuse_unknown(names, rows.columns if rows else ())
+        return [rows.columns.get(name) for name in names]
     found = 0
     result: list[Any] = []
     for name in names:
@@ -283,10 +284,15 @@ def _collect(
             result.append([row.get(name) for row in rows] if mentioned else None)
             found += mentioned
     if found != sum(map(len, rows)):
-        known = set(names)
-        unknown = next(name for row in rows for name in row if name not in known)
-        raise YtError(f'No column "{unknown}" in table schema', Code.SCHEMA_VIOLATION)
+        _refuse_unknown(names, chain.from_iterable(rows))
     return result
+
+
+def _refuse_unknown(names: list[str], mentioned: Iterable[str]) -> None:
+    known = set(names)
+    for name in mentioned:
+        if name not in known:
+            raise YtError(f'No column "{name}" in table schema', Code.SCHEMA_VIOLATION)
 
 
 def _check_count(count: int) -> None:
@@ -295,14 +301,6 @@ def _check_count(count: int) -> None:
             f"Too many rows in rowset: actual {count}, limit {MAX_ROWS_PER_ROWSET}",
             Code.TOO_MANY_ROWS_IN_ROWSET,
         )
-
-
-def _collect_columns(rows: ColumnarRows, names: list[str]) -> list[Any]:
-    known = set(names)
-    unknown = next((name for name in rows.columns if name not in known), None)
-    if unknown is not None and rows:
-        raise YtError(f'No column "{unknown}" in table schema', Code.SCHEMA_VIOLATION)
-    return [rows.columns.get(name) for name in names]
 
 
 def _encode(
