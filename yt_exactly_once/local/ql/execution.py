@@ -125,6 +125,7 @@ def _check_complete(answer: Answer, input_limit: int, output_limit: int) -> None
             )
 
 
+@dataclass
 class _Limited:
     """The first rows of a table.
 
@@ -132,16 +133,15 @@ class _Limited:
         is_cut: whether the limit has stopped the reading; who does not need a further row never knows.
     """
 
-    def __init__(self, rows: Iterable[StoredRow], most: int) -> None:
-        self._rows = rows
-        self._most = most
-        self.is_cut = False
+    rows: Iterable[StoredRow]
+    most: int
+    is_cut: bool = False
 
     def __iter__(self) -> Iterator[StoredRow]:
-        for number, row in enumerate(self._rows, 1):
-            if self._most:
+        for number, row in enumerate(self.rows, 1):
+            if self.most:
                 yield row
-            if number >= self._most:
+            if number >= self.most:
                 self.is_cut = True
                 return
 

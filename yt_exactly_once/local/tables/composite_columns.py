@@ -30,15 +30,15 @@ _MARKS = {
 _OPEN_MAP, _CLOSE_MAP = b"{}"
 
 
+@dataclass(frozen=True, eq=False)
 class StoredComposites:
     """Values of a composite column that are known to be valid, in their stored form.
 
-    Args:
+    Attributes:
         array: binary YSON, null where a value is null.
     """
 
-    def __init__(self, array: Any) -> None:
-        self.array = array
+    array: Any
 
     def __len__(self) -> int:
         return len(self.array)

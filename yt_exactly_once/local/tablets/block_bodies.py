@@ -191,11 +191,10 @@ class _Cache:
 
     def get(self, key: int) -> Any:
         with self._lock:
-            found = self._opened.get(key)
-            if found is None:
+            if key not in self._opened:
                 return None
             self._opened.move_to_end(key)
-            return found[0]
+            return self._opened[key][0]
 
     def put(self, key: int, opened: Any, size: int) -> None:
         with self._lock:

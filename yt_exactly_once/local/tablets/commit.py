@@ -269,7 +269,7 @@ def _check_not_full(connection: Connection, target: _Target, limit: int) -> None
 def _write_sorted(
     connection: Connection, target: _Target, terms: Terms, start: int, timestamp: int
 ) -> None:
-    writer = sorted_writes.SortedWriter(connection, target.layout, terms.id, start, timestamp)
+    writer = sorted_writes.SortedWriter(connection, target.layout, start, timestamp, terms.id)
     layout = target.layout
     keys = [key for batch in target.batches for key in batch.keys]
     tablets = layout.tablets_of(keys)

@@ -27,7 +27,6 @@ Row = dict[str, Any]
 LATEST_TIMESTAMPS_FROM = 0x3FFFFFFFFFFFFF00
 """From here on timestamps are names: newest, synchronously or asynchronously committed."""
 
-
 INDEX_COLUMNS = tuple(
     Column(name, "int64", "int64", required=True) for name in ("$tablet_index", "$row_index")
 )
