@@ -134,7 +134,7 @@ def _chosen_columns(layout: TableLayout, names: Any) -> tuple[Column, ...]:
         return layout.columns
     wanted = set(arguments.texts(names, "column_names"))
     for name in sorted(wanted):
-        if layout.column(name) is None:
+        if name not in layout.places:
             raise YtError(f'No such column "{name}"')
     return tuple(column for column in layout.columns if column.name in wanted)
 

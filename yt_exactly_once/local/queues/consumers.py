@@ -116,7 +116,7 @@ def advance(
                 },
             )
     row = {**partition.key(), "offset": YsonUint64(new_offset)}
-    if partition.consumer.column("meta") is not None:
+    if "meta" in partition.consumer.places:
         row["meta"] = meta
     transaction.buffer(modifications.write_batches(partition.consumer, [row]))
 

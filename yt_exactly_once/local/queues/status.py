@@ -103,8 +103,8 @@ def _queue_status(
     return {
         "family": "ordered_dynamic_table",
         "partition_count": layout.tablet_count,
-        "has_timestamp_column": layout.column(TIMESTAMP_COLUMN) is not None,
-        "has_cumulative_data_weight_column": layout.column(CUMULATIVE_WEIGHT_COLUMN) is not None,
+        "has_timestamp_column": TIMESTAMP_COLUMN in layout.places,
+        "has_cumulative_data_weight_column": CUMULATIVE_WEIGHT_COLUMN in layout.places,
         "registrations": [item.describe() for item in found],
         "alerts": {},
         **_no_rates("write"),

@@ -167,17 +167,13 @@ class TableLayout:
         return replace(self, read_timestamp=timestamp)
 
     @cached_property
-    def _by_name(self) -> dict[str, int]:
+    def places(self) -> dict[str, int]:
+        """Where each column is, by name."""
         return {column.name: index for index, column in enumerate(self.columns)}
-
-    def column(self, name: str) -> Column | None:
-        """Return a column by name."""
-        index = self._by_name.get(name)
-        return None if index is None else self.columns[index]
 
     def sql_column(self, name: str) -> str:
         """Return the quoted SQL name of a column of the table."""
-        return quote(self.sql_names[self._by_name[name]])
+        return quote(self.sql_names[self.places[name]])
 
     @property
     def tablet_count(self) -> int:

@@ -160,7 +160,7 @@ def cell(
     connection: Connection, layout: TableLayout, index: int, row_index: int, name: str
 ) -> int | None:
     """Return a number of a row of an ordered table; None without the column, the row or the number."""
-    place = next((at for at, column in enumerate(layout.columns) if column.name == name), None)
+    place = layout.places.get(name)
     if place is None or not 0 <= index < layout.tablet_count:
         return None
     for rows in ordered_rows(connection, layout, index, row_index, row_index + 1):
