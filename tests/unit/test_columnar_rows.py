@@ -5,7 +5,7 @@ from yt import yson
 
 from yt_exactly_once.local.formats import json_format, row_formats
 from yt_exactly_once.local.formats.structured import Format
-from yt_exactly_once.local.tables.columnar import ColumnarRows, any_has
+from yt_exactly_once.local.tables.columnar import ColumnarRows
 
 YSON = Format("yson", {"format": "binary"})
 
@@ -24,14 +24,6 @@ def test_rows_are_a_sequence_of_maps():
     assert len(rows[1:]) == 2
     assert list(ColumnarRows({}, 2)) == [{}, {}]
     assert len(ColumnarRows({}, 5)[1:3]) == 2
-
-
-def test_mention_of_a_column_is_seen():
-    """With and without columns, and not when there is no row."""
-    assert any_has(_rows(), "a")
-    assert not any_has(_rows(), "c")
-    assert not any_has(ColumnarRows({"a": []}, 0), "a")
-    assert any_has([{"b": 1}, {"a": 1}], "a")
 
 
 @pytest.mark.parametrize(

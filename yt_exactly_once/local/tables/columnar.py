@@ -129,12 +129,3 @@ def without(rows: Sequence[Row], name: str) -> Sequence[Row]:
         others = {other: values for other, values in rows.columns.items() if other != name}
         return ColumnarRows(others, len(rows))
     return [{other: value for other, value in row.items() if other != name} for row in rows]
-
-
-def any_has(rows: Sequence[Row], name: str) -> bool:
-    """Tell whether a row mentions a column."""
-    if isinstance(rows, PiecewiseRows):
-        return any(any_has(piece, name) for piece in rows.pieces())
-    if isinstance(rows, ColumnarRows):
-        return name in rows.columns and bool(rows)
-    return any(name in row for row in rows)

@@ -65,10 +65,10 @@ def parse_type_v3(raw: Any) -> LogicalType:
         raise YtError('Missing required key "type_name" in a complex type')
     name = text(fields["type_name"])
     if name in _PARTS:
-        parts = {part: parse_type_v3(_required(fields, part, name)) for part in _PARTS[name]}
+        inner = {part: parse_type_v3(_required(fields, part, name)) for part in _PARTS[name]}
         if name == "tagged":
-            parts["tag"] = text(_required(fields, "tag", name))
-        return {"type_name": name, **parts}
+            inner["tag"] = text(_required(fields, "tag", name))
+        return {"type_name": name, **inner}
     if name == "decimal":
         return _parse_decimal(fields)
     if name in ("struct", "tuple", "variant"):

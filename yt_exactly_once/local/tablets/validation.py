@@ -17,13 +17,7 @@ from yt import yson
 
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.tables import vectors
-from yt_exactly_once.local.tables.columnar import (
-    ColumnarRows,
-    PiecewiseRows,
-    any_has,
-    listed,
-    pieces_of,
-)
+from yt_exactly_once.local.tables.columnar import ColumnarRows, PiecewiseRows, listed, pieces_of
 from yt_exactly_once.local.tables.composite_columns import StoredComposites
 from yt_exactly_once.local.tables.encoding import DEFAULT_CONVERSIONS, Conversions
 from yt_exactly_once.local.tables.layout import TableLayout
@@ -145,7 +139,7 @@ def _size(part: EncodedRows) -> int:
 def _encode_write(
     layout: TableLayout, rows: Sequence[Row], conversions: Conversions
 ) -> EncodedRows:
-    extras = [] if layout.sorted or not any_has(rows, TABLET_INDEX) else [TABLET_INDEX]
+    extras = [] if layout.sorted else [TABLET_INDEX]
     columns = layout.writable_columns
     if conversions.null_to_entity:
         rows = _nulls_as_entities(rows, columns)
