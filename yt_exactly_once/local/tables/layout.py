@@ -172,8 +172,8 @@ class TableLayout:
         return {column.name: index for index, column in enumerate(self.columns)}
 
     def sql_column(self, name: str) -> str:
-        """Return the quoted SQL name of a column of the table."""
-        return quote(self.sql_names[self.places[name]])
+        """Return the quoted SQL name of a column; null for one that the table got later."""
+        return quote(self.sql_names[self.places[name]]) if name in self.places else "NULL"
 
     @property
     def tablet_count(self) -> int:
