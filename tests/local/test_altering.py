@@ -45,6 +45,22 @@ def test_static_table_becomes_dynamic_with_its_rows(client, tmp, kind):
         assert read == [[], [rows[2]], [rows[2], rows[4]]]
 
 
+@pytest.mark.parametrize("count", [1, 600])
+def test_column_is_null_to_a_transaction_that_is_older(client, sticky, tmp, count):
+    """In look-ups of few keys and of many."""
+    path = f"{tmp}/t"
+    client.create("table", path, attributes={"dynamic": True, "schema": [KEY, VALUE]})
+    client.mount_table(path, sync=True)
+    client.insert_rows(path, [{"k": k, "v": "x"} for k in range(count)])
+    older = sticky()
+    with older.Transaction(type="tablet"):
+        client.unmount_table(path, sync=True)
+        client.alter_table(path, schema=[KEY, VALUE, {"name": "n", "type": "int64"}, ANY])
+        client.mount_table(path, sync=True)
+        found = list(older.lookup_rows(path, [{"k": k} for k in range(count)]))
+    assert found == [{"k": k, "v": "x", "n": None, "a": None} for k in range(count)]
+
+
 def test_chunk_that_is_trimmed_in_part_comes_back_whole(client, tmp):
     """When the table is made static; and a chunk that is there twice is not mounted."""
     path = f"{tmp}/t"
