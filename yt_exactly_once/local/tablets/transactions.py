@@ -170,6 +170,7 @@ class TransactionPool:
             transaction_id or _new_id(atomicity),
             atomicity,
             snapshot.timestamp,
+            time.time(),
             user=user,
             store=self._store,
             snapshot=snapshot,
@@ -223,7 +224,9 @@ class TransactionPool:
     @contextmanager
     def own(self, atomicity: str = "full", user: str = "root") -> Iterator[TabletTransaction]:
         """Give a command without a transaction id one of its own, committed at the end."""
-        transaction = TabletTransaction(_new_id(atomicity), atomicity, user=user, store=self._store)
+        transaction = TabletTransaction(
+            _new_id(atomicity), atomicity, None, time.time(), user=user, store=self._store
+        )
         try:
             yield transaction
         except BaseException:
