@@ -203,6 +203,8 @@ def weigh(columns: Sequence[Column], arrays: Sequence[Any], count: int, added: i
 
 def joined_weights(parts: Sequence[Any]) -> Any:
     """Put weights behind each other, which stay one number where all rows weigh the same."""
+    if len(parts) == 1:
+        return parts[0]
     distinct = {int(part[0]) if part.strides == (0,) else None for part in parts if len(part)}
     only = distinct.pop() if len(distinct) == 1 else None
     if only is None:
@@ -212,9 +214,11 @@ def joined_weights(parts: Sequence[Any]) -> Any:
 
 def concatenated(pieces: Sequence[Any]) -> Any:
     """Put the values of a column behind each other: arrays, or lists where a value is `Written`."""
+    if len(pieces) == 1:
+        return pieces[0]
     if any(isinstance(piece, list) for piece in pieces):
         return list(chain.from_iterable(map(listed, pieces)))
-    return pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
+    return pa.concat_arrays(pieces)
 
 
 def lengths(array: Any) -> Any:
