@@ -446,7 +446,7 @@ Each is read as the type beside it, and written from that type. Their parts foll
 - A label (`tagged`) changes nothing: such a column is read and written as the type inside.
 - An optional inside an optional is a struct of one field, so its two nulls differ.
 - `yson` (`any`) is read as the bytes of its binary YSON. Numbers, strings, arrays, maps and structs are
-  written into it as plain YSON. Bytes must be exactly one YSON value. Text YSON becomes binary. The sink
+  written into it as plain YSON. Bytes must be one YSON value, and become the binary YSON of a read. The sink
   refuses attributes at its top level, a map that has a key twice, and a number outside the range of double.
 - Without `parsing_type_v3` a column is read by its older `type`, where composites are `any`.
 

@@ -7,7 +7,8 @@ import yt.yson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from yt_exactly_once.codec.yson_text import UnfitYsonError, to_binary
+from yt_exactly_once.codec.values import UnfitValueError
+from yt_exactly_once.codec.yson_text import to_binary
 
 
 def with_attributes(value, attributes):
@@ -43,10 +44,10 @@ def dumped(value, form):
 @given(values.map(lambda value: [value]), st.sampled_from(["text", "pretty", "binary"]))
 def test_any_form_of_a_value_becomes_the_binary_one(value, form):
     """With its attributes, the order of its keys, and the kinds of its numbers."""
-    made = to_binary(dumped(value, form))
+    made = to_binary(0, dumped(value, form))
     assert dumped(yt.yson.loads(made, encoding=None), "binary") == dumped(value, "binary")
     # Nothing is left to rewrite.
-    assert to_binary(made) == made
+    assert to_binary(0, made) == made
 
 
 @settings(deadline=None, max_examples=300)
@@ -54,8 +55,8 @@ def test_any_form_of_a_value_becomes_the_binary_one(value, form):
 def test_other_bytes_are_the_value_that_a_reader_finds_or_refused(given_bytes):
     """Never another value, and never another error."""
     try:
-        made = to_binary(given_bytes)
-    except UnfitYsonError:
+        made = to_binary(0, given_bytes)
+    except UnfitValueError:
         return
     found = yt.yson.loads(made, encoding=None)
     expected = yt.yson.loads(given_bytes, encoding=None)
@@ -65,4 +66,4 @@ def test_other_bytes_are_the_value_that_a_reader_finds_or_refused(given_bytes):
 @pytest.mark.parametrize("spelt", [b"%nan", b"\x03" + bytes(6) + b"\xf8\x7f"])
 def test_not_a_number_passes(spelt):
     """As the double it is."""
-    assert math.isnan(yt.yson.loads(to_binary(spelt)))
+    assert math.isnan(yt.yson.loads(to_binary(0, spelt)))

@@ -183,16 +183,16 @@ def test_entity_is_no_value_of_a_required_column():
     ("given", "binary"),
     [
         (b" 1 ", b"\x02\x02"),
-        (b"{ a = [ 1u ; %true ; # ] ; }", b"{\x01\x02a=[\x06\x01;\x05;#];}"),
+        (b"{ a = [ 1u ; %true ; # ] ; }", b"{\x01\x02a=[\x06\x01;\x05;#;];}"),
         (b'"a\\"b;\\x00"', b'\x01\x0aa"b;\0'),
-        (b"[<b=x>{};-0.0]", b"[<\x01\x02b=\x01\x02x>{};\x03" + bytes(7) + b"\x80]"),
-        (b"[\x01\x04a ;text;\x02\x03]", b"[\x01\x04a ;\x01\x08text;\x02\x03]"),
-        (b"[\x06\xff\x01]", b"[\x06\xff\x01]"),
+        (b"[<b=x>{};-0.0]", b"[<\x01\x02b=\x01\x02x;>{};\x03" + bytes(7) + b"\x80;]"),
+        (b"[\x01\x04a ;text;\x02\x03]", b"[\x01\x04a ;\x01\x08text;\x02\x03;]"),
+        (b"[\x06\xff\x01;]", b"[\x06\xff\x01;]"),
         (b"%-inf", b"\x03" + bytes(6) + b"\xf0\xff"),
     ],
 )
 def test_text_yson_of_any_columns_becomes_binary(given, binary):
-    """Some readers of the cluster take binary strings only; binary values stay as they are."""
+    """Some readers of the cluster take binary strings only; what a read returns stays as it is."""
     (fragment,) = row_fragments(*planned(pa.array([given]), optional("yson"))).to_pylist()
     assert fragment == b"{\x01\x02c=" + binary + b";};"
 

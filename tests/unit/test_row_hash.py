@@ -76,7 +76,7 @@ def test_different_values_have_different_hashes(kind, values):
             pa.array([5 * 10**6], pa.timestamp("us", "UTC")),
         ),
         ("yson", pa.array(["a"]), pa.array([b"\x01\x02a"])),
-        ("yson", pa.array([b" {a = 1} "]), pa.array([b"{\x01\x02a=\x02\x02}"])),
+        ("yson", pa.array([b" {a = 1} "]), pa.array([b"{\x01\x02a=\x02\x02;}"])),
         ("yson", pa.array([b"#", None]), pa.array([None, None], pa.binary())),
     ],
     ids=[
