@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from tests.contract.tables import create
 from tests.property.random_tables import batch_of, tables, types
 from yt_exactly_once.codec.row_hash import row_hashes
-from yt_exactly_once.codec.rows import ROW_INDEX, TABLET_INDEX, WireFormat, decode, encode
+from yt_exactly_once.codec.rows import TABLET_INDEX, WireFormat, decode, encode
 from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of, check_frame
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.config import ClusterConfig
@@ -38,7 +38,7 @@ def stored_rows(payload):
     """Return pulled rows as bytes, without their coordinates."""
     rows = list(yt.yson.loads(payload, yson_type="list_fragment", encoding=None))
     for row in rows:
-        del row[TABLET_INDEX.encode()], row[ROW_INDEX.encode()]
+        del row[TABLET_INDEX.encode()], row[b"$row_index"]
     return [yt.yson.dumps(row, yson_format="binary") for row in rows]
 
 

@@ -16,8 +16,9 @@ from yt_exactly_once.codec import bindings
 from yt_exactly_once.codec.arrow_types import arrow_type_of
 from yt_exactly_once.codec.rows import WireFormat, decode, encode
 from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of, check_frame
-from yt_exactly_once.codec.yson_reader import UnfitColumnError, parse_rows
+from yt_exactly_once.codec.yson_reader import parse_rows
 from yt_exactly_once.codec.yson_scan import scan_rows
+from yt_exactly_once.errors import EncodingError
 
 MAX_DIGITS = 76
 
@@ -173,7 +174,7 @@ def listed_of(array):
 def read(payload, wanted):
     try:
         found = parse_rows(bytes(payload), wanted)
-    except (ValueError, UnfitColumnError) as error:
+    except (ValueError, EncodingError) as error:
         return type(error)
     return [(listed_of(one), one.type) for one in found.values()]
 

@@ -15,7 +15,7 @@ from yt_exactly_once.codec.arrow_types import arrow_type_of
 from yt_exactly_once.codec.rows import decode
 from yt_exactly_once.codec.schema import SOURCE_FIELDS, TableSchema, arrow_schema_of
 from yt_exactly_once.codec.types import parse_type
-from yt_exactly_once.codec.yson_reader import UnfitColumnError, parse_rows
+from yt_exactly_once.codec.yson_reader import parse_rows
 from yt_exactly_once.codec.yson_scan import scan_rows
 from yt_exactly_once.errors import EncodingError
 
@@ -292,7 +292,7 @@ def test_null_beside_a_long_text_is_null(kind):
     rows = [{"a": "x" * (1 << 17), "c": None}]
     row = yt.yson.dumps(rows, yson_type="list_fragment", yson_format="binary")
     assert parse_rows(row, {"c": asked(optional(kind))})["c"].to_pylist() == [None]
-    with pytest.raises(UnfitColumnError, match="null"):
+    with pytest.raises(EncodingError, match="null"):
         parse_rows(row, {"c": asked(kind)})
 
 

@@ -26,8 +26,8 @@ from yt_exactly_once.codec.schema import (
     row_column,
 )
 from yt_exactly_once.codec.types import plain_scalar_of, scalar_of
-from yt_exactly_once.codec.values import IS_NULL, NOT_UTF8, UnfitValueError, check_nulls, first_true
-from yt_exactly_once.codec.yson_reader import UnfitColumnError, parse_rows
+from yt_exactly_once.codec.values import IS_NULL, UnfitValueError, check_nulls, first_true
+from yt_exactly_once.codec.yson_reader import parse_rows
 from yt_exactly_once.codec.yson_scan import scan_rows
 from yt_exactly_once.codec.yson_writer import Shape, fragments
 from yt_exactly_once.errors import ConfigError, EncodingError
@@ -39,7 +39,6 @@ _Places: TypeAlias = Mapping[str, int | pa.IntegerArray | None]
 """Columns with the place of each row, by name; one number for all rows, or none at all."""
 
 TABLET_INDEX = "$tablet_index"
-ROW_INDEX = "$row_index"
 SEQUENCE_NUMBER = "$sequence_number"
 
 # How an Arrow request says that a binary column holds YSON.
@@ -305,21 +304,7 @@ def decode(rows: bytes, schema: pa.Schema) -> pa.RecordBatch:
     try:
         found = scan_rows(rows, wanted)
         if found is None:
-            found = parse_rows(rows, wanted, (TABLET_INDEX, ROW_INDEX))
-    except UnfitColumnError as error:
-        _, asked = wanted[error.column]
-        remedy = "Compare the table's schema with the one the query started with"
-        if error.found.problem == NOT_UTF8:
-            remedy = "Read such columns as bytes with the option binary_strings"
-        partition, row = error.beside
-        raise EncodingError(
-            f"A value of column {error.column}{error.found.place} cannot be read as {asked}: "
-            f"{error.found.problem}",
-            remedy=remedy,
-            column=error.column,
-            source_partition=partition,
-            source_row=row,
-        ) from error
+            found = parse_rows(rows, wanted)
     except ValueError as error:
         raise EncodingError(
             "The pulled data is not a list of rows in YSON", remedy="Read the range again"

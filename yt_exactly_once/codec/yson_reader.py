@@ -19,48 +19,37 @@ from yt_exactly_once.codec import yson_marks as yson
 from yt_exactly_once.codec.arrow_types import Wanted, struct_fields
 from yt_exactly_once.codec.buffers import concatenated, list_array, struct_array
 from yt_exactly_once.codec.scalars import Scalar
-from yt_exactly_once.codec.values import IS_NULL, Room, UnfitValueError, first_refused, located
+from yt_exactly_once.codec.values import (
+    IS_NULL,
+    NOT_UTF8,
+    Room,
+    UnfitValueError,
+    first_refused,
+    located,
+)
+from yt_exactly_once.errors import EncodingError
 
-_NO_MAP = "a row is not a map"
+_PLACE = (b"$tablet_index", b"$row_index")
 _LONG_TEXT = 1 << 16
 """Bytes: nothing but a text is longer and has no parts."""
 _MISFIT = "it has another type"
 _MISFITS = (pa.ArrowException, OverflowError, TypeError, ValueError, LookupError, AttributeError)
 
 
-class UnfitColumnError(Exception):
-    """A value that is not what its column promises.
-
-    Attributes:
-        column: its name.
-        found: what is wrong with it.
-        beside: values of the same row, those that were asked for.
-    """
-
-    def __init__(self, column: str, found: UnfitValueError, beside: list[Any]) -> None:
-        super().__init__(column, found.problem)
-        self.column = column
-        self.found = found
-        self.beside = beside
-
-
-def parse_rows(rows: bytes, wanted: Wanted, beside: Sequence[str] = ()) -> dict[str, pa.Array]:
+def parse_rows(rows: bytes, wanted: Wanted) -> dict[str, pa.Array]:
     """Parse rows into arrays; a row without one of the columns counts as null.
 
-    Args:
-        beside: columns whose values an error has.
-
     Raises:
-        UnfitColumnError: a value does not fit.
+        EncodingError: a value does not fit.
         ValueError: these are no maps in YSON.
     """
     room = Room(len(rows))
     found: dict[str, list[pa.Array]] = {name: [] for name in wanted}
-    keys = frozenset(name.encode() for name in (*wanted, *beside))
+    keys = frozenset((*(name.encode() for name in wanted), *_PLACE))
     for part in bindings.parse_items(rows):
         some = [_cells(part, keys)] if isinstance(part, memoryview) else part
         if not all(isinstance(row, dict) for row in some):
-            raise ValueError(_NO_MAP)
+            raise ValueError("a row is not a map")
         lacking = max(0, len(some) - sum(map(len, some)) // max(1, len(wanted)))
         for name, (logical, kind) in wanted.items():
             try:
@@ -68,8 +57,17 @@ def parse_rows(rows: bytes, wanted: Wanted, beside: Sequence[str] = ()) -> dict[
                 values = [row.get(name.encode()) for row in some]
                 found[name].append(_column(values, logical, kind, room))
             except UnfitValueError as error:
-                others = [_parsed(some[error.row].get(other.encode())) for other in beside]
-                raise UnfitColumnError(name, error, others) from error
+                partition, row = (_parsed(some[error.row].get(key)) for key in _PLACE)
+                remedy = "Compare the table's schema with the one the query started with"
+                if error.problem == NOT_UTF8:
+                    remedy = "Read such columns as bytes with the option binary_strings"
+                raise EncodingError(
+                    f"A value of column {name}{error.place} cannot be read as {kind}: {error.problem}",
+                    remedy=remedy,
+                    column=name,
+                    source_partition=partition,
+                    source_row=row,
+                ) from error
     return {name: concatenated(found.pop(name)) for name in wanted}
 
 
@@ -198,20 +196,14 @@ def _alternatives(
 ) -> list[list[Any]]:
     """Return the values of each alternative of variants, None where it is not chosen."""
     known = {tag: n for n, one in enumerate(members) for tag in (n, one.name.encode())}
-    chosen = []
-    for row, tag in enumerate(tags):
-        given = _parsed(tag)
-        if not isinstance(given, int | bytes) or given not in known:
+    # So that "not chosen" and "chosen, and null" differ.
+    nested = [types.is_nullable(one.type) for one in members]
+    found: list[list[Any]] = [[None] * len(tags) for _ in members]
+    for row, (tag, value) in enumerate(zip(map(_parsed, tags), values, strict=True)):
+        if not isinstance(tag, int | bytes) or tag not in known:
             raise UnfitValueError(row, _MISFIT)
-        chosen.append(known[given])
-    found: list[list[Any]] = []
-    for number, one in enumerate(members):
-        pairs = zip(values, chosen, strict=True)
-        if types.is_nullable(one.type):
-            # So that "not chosen" and "chosen, and null" differ.
-            found.append([[value] if place == number else None for value, place in pairs])
-        else:
-            found.append([value if place == number else None for value, place in pairs])
+        place = known[tag]
+        found[place][row] = [value] if nested[place] else value
     return found
 
 
