@@ -7,8 +7,6 @@ accounted for. Rows with another layout are left to the general parser: a scan i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pyarrow as pa
 
@@ -35,55 +33,44 @@ _MOST_TOKENS = 1 << 16
 
 def scan_rows(rows: bytes, wanted: Wanted) -> dict[str, pa.Array] | None:
     """Scan rows into arrays of the columns wanted, or return None where they must be parsed."""
-    if not rows:
-        return None
     try:
-        layout = _first_row(rows)
+        keys, end = _first_row(rows)
     except (UnevenError, IndexError, ValueError):
         return None
-    if not wanted.keys() <= set(layout.names):
+    if not wanted.keys() <= keys.keys():
         return None
     try:
-        return _Scan(rows, layout, wanted).columns()
+        return _Scan(rows, keys, end, wanted).columns()
     except (UnevenError, IndexError, UnfitValueError, pa.ArrowException):
         return None
 
 
-@dataclass(frozen=True)
-class _Layout:
-    """How a row looks: its keys, and whether a separator follows its last value."""
-
-    names: tuple[str, ...]
-    literals: tuple[bytes, ...]
-    trailing: bool
-
-
-def _first_row(rows: bytes) -> _Layout:
-    """Read the layout off the first row.
+def _first_row(rows: bytes) -> tuple[dict[str, bytes], bytes]:
+    """Read the layout off the first row: what is before each column's value, and behind the last one.
 
     Raises:
         UnevenError, ValueError, IndexError: the row is no map of values in binary YSON.
     """
-    names, literals, trailing = [], [], False
+    keys: dict[str, bytes] = {}
+    behind = b""
     for start, key, end in yson.members(rows, _MOST_TOKENS):
-        trailing = rows[end] == yson.SEMICOLON
-        literals.append(rows[start : key.stop + 1])
-        names.append(rows[key].decode())
-    require(bool(names) and len(set(names)) == len(names))
-    return _Layout(tuple(names), tuple(literals), trailing)
+        name = rows[key].decode()
+        require(name not in keys)
+        keys[name] = (b";" if keys else b"{") + rows[start : key.stop + 1]
+        behind = b";}" if rows[end] == yson.SEMICOLON else b"}"
+    require(keys)
+    return keys, behind
 
 
 class _Scan:
     """Rows that lie next to each other, some at a time; `places` is where each of those has been read to."""
 
-    def __init__(self, rows: bytes, layout: _Layout, wanted: Wanted) -> None:
+    def __init__(self, rows: bytes, keys: dict[str, bytes], end: bytes, wanted: Wanted) -> None:
         self._size = len(rows)
         self._room = Room(self._size)
-        self._names = layout.names
+        self._keys = keys
+        self._end = end
         self._wanted = wanted
-        first, *others = layout.literals
-        self._keys = [first, *(b";" + key for key in others)]
-        self._end = b";}" if layout.trailing else b"}"
         self._data: Bytes = np.frombuffer(rows, np.uint8)
         self._words = Words(rows)
         self._starts = self._find_rows()
@@ -109,9 +96,9 @@ class _Scan:
 
     def _part(self, chosen: slice) -> dict[str, pa.Array]:
         past = self._past[chosen]
-        self._places, self._limits = self._starts[chosen] + 1, past - 1
+        self._places, self._limits = self._starts[chosen].copy(), past - 1
         found = {}
-        for name, key in zip(self._names, self._keys, strict=True):
+        for name, key in self._keys.items():
             begins, markers = self._words.behind(self._places, key)
             require(begins.all())
             self._places += len(key)
@@ -128,7 +115,7 @@ class _Scan:
 
     def _find_rows(self) -> Places:
         """Find where rows may start: strings may look alike, which shows when a value reaches beyond."""
-        opening = b"{" + self._keys[0]
+        opening = next(iter(self._keys.values()))
         found = []
         window = max(_FEWEST_BYTES, self._size // _WINDOWS)
         for begin in range(0, self._size, window):
