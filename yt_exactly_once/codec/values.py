@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from yt_exactly_once.codec.buffers import scalar, to_numpy
+from yt_exactly_once.codec.buffers import scalar
 
 IS_NULL = "it is null, and null is not allowed here"
 NOT_UTF8 = "its bytes are not valid UTF-8"
@@ -220,13 +220,15 @@ def _check_json(row: int, text: bytes) -> None:
         parsed = json.loads(
             text.decode(), parse_float=_in_range, parse_int=_in_range, parse_constant=_no_constant
         )
+        if _MAY_BE_SURROGATE.search(text):
+            json.dumps(parsed, ensure_ascii=False).encode()
     except OverflowError:
         raise UnfitValueError(row, "it has a number outside the range of double") from None
+    except UnicodeEncodeError:
+        raise UnfitValueError(row, "it has half of a surrogate pair") from None
     except (ValueError, RecursionError):
         # Not chained: the parser's error quotes the text.
         raise UnfitValueError(row, "it is not valid JSON") from None
-    if _MAY_BE_SURROGATE.search(text) and not _is_text(parsed):
-        raise UnfitValueError(row, "it has half of a surrogate pair")
 
 
 def _no_constant(name: str) -> None:
@@ -238,14 +240,6 @@ def _in_range(number: str) -> float:
     if math.isinf(value):
         raise OverflowError
     return value
-
-
-def _is_text(parsed: Any) -> bool:
-    try:
-        json.dumps(parsed, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def stored_width(precision: int) -> int:
@@ -288,19 +282,12 @@ def as_asked(plain: pa.Array, asked: pa.DataType, unit: str = "") -> pa.Array:
 def from_stored(array: pa.Array, target: pa.DataType) -> pa.Array:
     """Decode stored bytes, nulls too; raise `UnfitValueError` for NaN, the infinities, another width."""
     width = stored_width(target.precision)
-    lengths = pc.fill_null(pc.binary_length(array), scalar(width, pa.int32()))
-    odd = np.flatnonzero(to_numpy(lengths) != width)
-    if len(odd):
-        raise UnfitValueError(int(odd[0]), f"a {target} has {width} bytes")
-    valid = array.is_valid() if array.null_count else None
-    zero = scalar(bytes([_SIGN] + [0] * (width - 1)), pa.binary())
-    filled = pc.fill_null(array, zero).cast(pa.binary(width))
-    raw = np.frombuffer(filled.buffers()[1], np.uint8, len(array) * width, filled.offset * width)
-    decoded = pa.Array.from_buffers(
-        target, len(array), [None, pa.py_buffer(_widened(raw.reshape(-1, width), target))]
-    )
-    validated(decoded)
-    return decoded if valid is None else pc.if_else(valid, decoded, scalar(None, target))
+    problem = f"a {target} has {width} bytes"
+    stored = converted(array, lambda part: part.cast(pa.binary(width)), problem)
+    valid, data = stored.buffers()
+    raw = np.frombuffer(data, np.uint8, len(array) * width)
+    wide = pa.py_buffer(_widened(raw.reshape(-1, width), target))
+    return validated(pa.Array.from_buffers(target, len(array), [valid, wide]))
 
 
 def _widened(stored: npt.NDArray[np.uint8], target: pa.DataType) -> npt.NDArray[np.uint8]:
