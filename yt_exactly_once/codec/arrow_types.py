@@ -13,7 +13,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from yt_exactly_once.codec import types
-from yt_exactly_once.codec.matches import EXACT, TypeMatch, is_list, refused, worst
+from yt_exactly_once.codec.matches import EXACT, Fit, TypeMatch, is_list, refused, worst
 from yt_exactly_once.codec.scalars import SCALARS, Scalar, decimal
 from yt_exactly_once.errors import SchemaMismatchError
 
@@ -33,7 +33,8 @@ def arrow_type_of(logical: types.LogicalType, *, binary_strings: bool = False) -
 
     match types.required(logical):
         case Scalar() as scalar:
-            return pa.binary() if binary_strings and scalar.read_as_bytes else scalar.read_as
+            is_bytes = binary_strings and scalar.name == "string"
+            return pa.binary() if is_bytes else scalar.read_as
         case types.ListType(item):
             return pa.list_(field("element", item))
         case types.DictType(key, value):
@@ -72,8 +73,9 @@ def logical_type_of(field: pa.Field, column: str = "") -> types.LogicalType:
 
 
 def _bare_logical_type_of(arrow: pa.DataType, column: str) -> types.LogicalType:
-    for scalar in SCALARS.values():
-        if scalar.created_for(arrow):
+    for name in (str(arrow), "string", "date32", "timestamp64", "interval"):
+        scalar = SCALARS.get(name)
+        if scalar is not None and scalar.match(arrow).fit is not Fit.REFUSED:
             return scalar
     if pa.types.is_decimal(arrow) and arrow.scale >= 0:
         return decimal(arrow.precision, arrow.scale)

@@ -6,8 +6,6 @@ The numbers are in `yt/yt/client/table_client/public.h`, the checks in `unversio
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -16,7 +14,7 @@ import pyarrow.compute as pc
 from yt_exactly_once.codec.matches import is_binary, is_string
 from yt_exactly_once.codec.schema import ColumnSchema, WritePlan
 from yt_exactly_once.codec.types import plain_scalar_of
-from yt_exactly_once.codec.values import UnfitValueError
+from yt_exactly_once.codec.values import UnfitValueError, located
 from yt_exactly_once.codec.yson_writer import Shape, fragments
 
 LONGEST_VALUE = 16 << 20
@@ -34,7 +32,7 @@ _NUMBER = 8
 def check_given(array: pa.Array) -> None:
     """Check strings of a column that stores them as they are; raise `UnfitValueError` if one is too long."""
     if _has_bytes(array) and array.nbytes > LONGEST_VALUE:
-        _require_short(pc.binary_length(array), np.arange(len(array)))
+        _require_short(array)
 
 
 def check_encoded(encoded: pa.Array, array: pa.Array, column: ColumnSchema) -> None:
@@ -48,8 +46,8 @@ def check_encoded(encoded: pa.Array, array: pa.Array, column: ColumnSchema) -> N
         return
     long = np.flatnonzero(_lengths(encoded) > LONGEST_VALUE)
     if len(long):
-        stored = fragments(array.take(pa.array(long)), column.type, Shape.POSITIONAL)
-        _require_short(pc.binary_length(stored), long)
+        with located(rows=long):
+            _require_short(fragments(array.take(pa.array(long)), column.type, Shape.POSITIONAL))
 
 
 def may_be_heavy(payload: bytes | memoryview, plan: WritePlan) -> bool:
@@ -76,7 +74,7 @@ def _weights(array: pa.Array, column: ColumnSchema) -> npt.NDArray[np.int64]:
     valid = np.asarray(array.is_valid(), bool)
     if scalar is not None:
         # A decimal of many digits weighs 32; such a difference decides nothing.
-        return valid * scalar.weight
+        return valid * (1 if pa.types.is_boolean(scalar.plain) else _NUMBER)
     return valid * _lengths(fragments(array, column.type, Shape.POSITIONAL))
 
 
@@ -84,10 +82,10 @@ def _lengths(array: pa.Array) -> npt.NDArray[np.int64]:
     return np.asarray(pc.fill_null(pc.binary_length(array), 0), np.int64)
 
 
-def _require_short(lengths: pa.Array, rows: npt.NDArray[Any]) -> None:
-    found = np.flatnonzero(np.asarray(pc.fill_null(lengths, 0)) > LONGEST_VALUE)
-    if len(found):
-        raise UnfitValueError(int(rows[found[0]]), TOO_LONG)
+def _require_short(array: pa.Array) -> None:
+    long = np.flatnonzero(_lengths(array) > LONGEST_VALUE)
+    if len(long):
+        raise UnfitValueError(int(long[0]), TOO_LONG)
 
 
 def _has_bytes(array: pa.Array) -> bool:

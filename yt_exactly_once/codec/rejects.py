@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import json
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -39,6 +38,7 @@ MARKER_IS_NULL = "the delete marker is null"
 LONGEST_ROW = 1 << 20
 """Most characters of a rejected row's JSON; a longer one is left out."""
 
+_NO_NUMBERS = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
 _TABLE = schema.TableSchema.from_yt(REJECT_SCHEMA)
 REJECT_ARROW = schema.arrow_schema_of(schema.TableSchema(_TABLE.writable_columns))
 
@@ -132,25 +132,15 @@ def _unfit(
 
 def _json(rows: pa.RecordBatch, place: int) -> str | None:
     values = {
-        field.name: _plain(value_at(rows.column(number), place))
+        field.name: value_at(rows.column(number), place)
         for number, field in enumerate(rows.schema)
         if not schema.is_reserved(field.name)
     }
-    text = json.dumps(values, ensure_ascii=False)
+    # JSON has no NaN and no infinities: Python writes them as bare words.
+    plain = json.loads(json.dumps(values, default=_as_text), parse_constant=_NO_NUMBERS.get)
+    text = json.dumps(plain, ensure_ascii=False)
     return text if len(text) <= LONGEST_ROW else None
 
 
-def _plain(value: Any) -> Any:
-    match value:
-        case bytes():
-            return base64.b64encode(value).decode()
-        case dict():
-            return {str(name): _plain(part) for name, part in value.items()}
-        case list() | tuple():
-            return [_plain(part) for part in value]
-        case float() if not math.isfinite(value):
-            return str(value)
-        case None | bool() | int() | float() | str():
-            return value
-        case _:
-            return str(value)
+def _as_text(value: Any) -> str:
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)

@@ -28,10 +28,6 @@ def _to_bytes(array: pa.Array) -> pa.Array:
     return array.cast(_BINARY)
 
 
-def _none_created(_arrow: pa.DataType) -> bool:
-    return False
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Scalar:
     """A type without parts; there is one object for each. It travels by pickle as its name.
@@ -39,9 +35,7 @@ class Scalar:
     Attributes:
         name: in `type_v3`.
         match: says which columns of a DataFrame fit a column of the type.
-        created_for: says for which columns of a DataFrame a new table gets a column of the type.
         read_as: Arrow type that the source yields; one that Spark has.
-        read_as_bytes: whether the option `binary_strings` reads it as bytes.
         plain: Arrow type of plain values, which is that of an Arrow request.
         to_plain: turns values of a DataFrame into plain ones and checks each; nulls stay null.
         to_yson: encodes plain values; what it makes of nulls is overwritten.
@@ -52,7 +46,6 @@ class Scalar:
         from_plain: turns parsed values into the Arrow type asked for, and checks each.
         bounds: first and last integer the cluster accepts; `None` for what does not travel as an integer.
         unit: what such an integer counts: `D` for days, `s`, `us`; empty for plain numbers.
-        weight: bytes of a value without a length in the weight of a row.
         holds_yson: whether values are YSON of any shape; they are sent as composite values are.
         arrow_obstacle: why values of a column should not be sent as Arrow. Some versions of the proxy
             (`arrow_parser.cpp`) store such values wrongly without an error, which only a committed row
@@ -61,9 +54,7 @@ class Scalar:
 
     name: str
     match: Callable[[pa.DataType], TypeMatch]
-    created_for: Callable[[pa.DataType], bool] = _none_created
     read_as: pa.DataType = _BINARY
-    read_as_bytes: bool = False
     plain: pa.DataType = _BINARY
     to_plain: Convert = _to_bytes
     to_yson: Convert = yson_parts.strings
@@ -73,7 +64,6 @@ class Scalar:
     from_plain: Callable[[pa.Array, pa.DataType], pa.Array] = values.as_text
     bounds: values.Bounds | None = None
     unit: str = ""
-    weight: int = 8
     holds_yson: bool = False
     arrow_obstacle: str | None = None
 
@@ -160,7 +150,6 @@ def _integer(plain: pa.DataType, read_as: pa.DataType | None = None) -> Scalar:
         plain,
         (0, 2**bits - 1) if types.is_unsigned_integer(plain) else bounds,
         match=partial(matches.match_integer, integer=plain),
-        created_for=plain.equals,
         read_as=read_as or plain,
     )
 
@@ -169,7 +158,6 @@ def _floating(plain: pa.DataType) -> Scalar:
     return Scalar(
         name=str(plain),
         match=partial(matches.match_floating, floating=plain),
-        created_for=plain.equals,
         read_as=plain,
         plain=plain,
         to_plain=lambda array: array.cast(plain),
@@ -199,14 +187,6 @@ def _nothing(name: str) -> Scalar:
     )
 
 
-def _is_instant(arrow: pa.DataType) -> bool:
-    return types.is_timestamp(arrow) and arrow.tz is not None
-
-
-def _is_bytes(arrow: pa.DataType) -> bool:
-    return matches.is_string(arrow) or matches.is_binary(arrow)
-
-
 _DATE_END = 49_673
 _DATE32_END = 53_375_808
 _DAY = 86_400
@@ -234,21 +214,17 @@ SCALARS: Mapping[str, Scalar] = _named(
     Scalar(
         name="bool",
         match=matches.only(types.is_boolean, EXACT, "cast it: CAST({x} AS BOOLEAN)"),
-        created_for=types.is_boolean,
         read_as=pa.bool_(),
         plain=pa.bool_(),
         to_plain=lambda array: array.cast(pa.bool_()),
         to_yson=yson_parts.booleans,
         parsed=pa.bool_(),
         from_plain=values.as_asked,
-        weight=1,
     ),
     Scalar(
         name="string",
         match=partial(matches.match_bytes, text=EXACT, binary=EXACT),
-        created_for=_is_bytes,
         read_as=pa.string(),
-        read_as_bytes=True,
     ),
     Scalar(
         name="utf8",
@@ -266,20 +242,12 @@ SCALARS: Mapping[str, Scalar] = _named(
     _date("date", pa.uint32(), (0, _DATE_END - 1)),
     _instant("datetime", pa.uint32(), (0, _DATE_END * _DAY - 1), unit="s"),
     _instant("timestamp", pa.uint64(), (0, _TIMESTAMP_END - 1), unit="us"),
-    _interval(
-        "interval", bounds=(1 - _TIMESTAMP_END, _TIMESTAMP_END - 1), created_for=types.is_duration
-    ),
-    _date("date32", pa.int32(), (-_DATE32_END - 1, _DATE32_END - 1), created_for=types.is_date32),
+    _interval("interval", bounds=(1 - _TIMESTAMP_END, _TIMESTAMP_END - 1)),
+    _date("date32", pa.int32(), (-_DATE32_END - 1, _DATE32_END - 1)),
     _instant(
         "datetime64", pa.int64(), ((-_DATE32_END - 1) * _DAY, _DATE32_END * _DAY - 1), unit="s"
     ),
-    _instant(
-        "timestamp64",
-        pa.int64(),
-        (_TIMESTAMP64_START, _TIMESTAMP64_END - 1),
-        unit="us",
-        created_for=_is_instant,
-    ),
+    _instant("timestamp64", pa.int64(), (_TIMESTAMP64_START, _TIMESTAMP64_END - 1), unit="us"),
     _interval(
         "interval64",
         bounds=(-_INTERVAL64_END, _INTERVAL64_END),

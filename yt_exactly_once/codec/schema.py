@@ -284,8 +284,8 @@ class WritePlan:
     @property
     def arrow_obstacles(self) -> dict[str, str]:
         """The columns that an Arrow request cannot carry safely, and why; with any, rows go as YSON."""
-        reasons = ((column.name, types.arrow_obstacle(column.type)) for column in self.columns)
-        return {name: reason for name, reason in reasons if reason is not None}
+        known = ((column.name, types.scalar_of(column.type)) for column in self.columns)
+        return {name: one.arrow_obstacle for name, one in known if one and one.arrow_obstacle}
 
 
 class _Difference(NamedTuple):

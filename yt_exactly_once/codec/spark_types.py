@@ -57,7 +57,6 @@ _SYNONYMS = {
 }
 """Names of SQL that the JSON does not have."""
 
-_DEFAULTS = {"decimal": "10,0"}
 _IN_COLUMNS = {*_TYPES, "decimal", "char", "varchar", "timestamp_ntz", "variant"}
 """Types that a list of columns may have; some have no counterpart in YTsaurus."""
 
@@ -128,8 +127,9 @@ def parse_columns(text: str) -> Document:
         kind = _SYNONYMS.get(found["kind"].lower(), found["kind"].lower())
         if kind not in _IN_COLUMNS:
             raise ValueError(f"unknown type {kind}")
-        numbers = found["numbers"] or _DEFAULTS.get(kind)
-        if kind == "decimal" and numbers is not None:
+        numbers = found["numbers"]
+        if kind == "decimal":
+            numbers = numbers or "10"
             precision, _, scale = numbers.replace(" ", "").partition(",")
             if not int(scale or 0) <= int(precision) <= _MOST_DIGITS:
                 raise ValueError(f"decimal({numbers}) is out of range")

@@ -120,12 +120,6 @@ def plain_scalar_of(logical: LogicalType) -> Scalar | None:
     return None if scalar is None or scalar.holds_yson else scalar
 
 
-def arrow_obstacle(logical: LogicalType) -> str | None:
-    """Return why values of a column should not be sent as Arrow, see `Scalar`; None without a reason."""
-    scalar = scalar_of(logical)
-    return None if scalar is None else scalar.arrow_obstacle
-
-
 def parse_type(description: Any, *, column: str | None = None) -> LogicalType:
     """Build the tree from a `type_v3` description; raise `SchemaMismatchError` if that is not understood."""
     try:
