@@ -99,16 +99,18 @@ def check_nulls(array: pa.Array, *, nullable: bool) -> None:
         raise UnfitValueError(row, IS_NULL)
 
 
-def converted(array: pa.Array, convert: Callable[[pa.Array], pa.Array], problem: str) -> pa.Array:
-    """Convert an array; raise `UnfitValueError` with the first value that Arrow refuses."""
+def converted(
+    values: Any, convert: Callable[[Any], pa.Array], problem: str, refusals: Any = pa.ArrowInvalid
+) -> pa.Array:
+    """Convert values; raise `UnfitValueError` with the first one that is refused."""
     try:
-        return convert(array)
-    except pa.ArrowInvalid:
+        return convert(values)
+    except refusals:
         # Not chained: Arrow's messages quote the value.
-        raise UnfitValueError(first_refused(array, convert, pa.ArrowInvalid), problem) from None
+        raise UnfitValueError(_first_refused(values, convert, refusals), problem) from None
 
 
-def first_refused(values: Any, convert: Callable[[Any], Any], refusals: Any) -> int:
+def _first_refused(values: Any, convert: Callable[[Any], Any], refusals: Any) -> int:
     """Return the position of the first value that is refused, where all of them together are."""
     first, past = 0, len(values)
     while past - first > 1:

@@ -24,7 +24,7 @@ from yt_exactly_once.codec.values import (
     NOT_UTF8,
     Room,
     UnfitValueError,
-    first_refused,
+    converted,
     located,
 )
 from yt_exactly_once.errors import EncodingError
@@ -141,12 +141,7 @@ def _simple(values: list[Any], scalar: Scalar, kind: pa.DataType) -> pa.Array:
             some = [None if value is None else convert(value) for value in some]
         return pa.array(some, scalar.parsed)
 
-    try:
-        array = plain(values)
-    except _MISFITS:
-        # Not chained: Arrow's messages quote the value.
-        raise UnfitValueError(first_refused(values, plain, _MISFITS), _MISFIT) from None
-    return scalar.from_plain(array, kind)
+    return scalar.from_plain(converted(values, plain, _MISFIT, _MISFITS), kind)
 
 
 def _require(values: list[Any], kind: type[Sized], count: int | None = None) -> None:
