@@ -158,6 +158,7 @@ def test_unfit_value_is_an_error_with_its_coordinates(array, description, proble
         (pa.array([b"%inf", b"[1e999]"]), "number outside the range of double"),
         (pa.array([b"{a={a=1};b={a=1}}", b"[{a=1;b=2;\x01\x02a=3}]"]), "a key twice"),
         (pa.array([b"1", b"[<a=1;a=1>2]"]), "a key twice"),
+        (pa.array([b"1", b'{""=1;\x01\x80\x00=2}']), "a key twice"),
         (pa.array([[("k", 1), ("l", 2)], [("k", 1), ("l", 2), ("k", 3)]],
                   pa.map_(pa.string(), pa.int64())), "a key twice"),
     ],
