@@ -124,8 +124,7 @@ class Client:
             return [rows.get(table.key(key), (0, None))[1] for key in keys]
 
     def _insert_rows(self, parameters: Row, body: bytes, inside: str | None) -> None:
-        update = parameters.get("update", False)
-        self._write(parameters, body, inside, update=update)
+        self._write(parameters, body, inside, update=bool(parameters.get("update")))
 
     def _delete_rows(self, parameters: Row, body: bytes, inside: str | None) -> None:
         self._write(parameters, body, inside, deletes=True)

@@ -22,6 +22,7 @@ from yt_exactly_once.errors import ExactlyOnceError
 from yt_exactly_once.ytsaurus.browsing import all_rows
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.lanes import Lane
+from yt_exactly_once.ytsaurus.queues import RemoteQueue
 from yt_exactly_once.ytsaurus.rows import ProducerSession, SessionState
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction
 
@@ -37,6 +38,8 @@ COMMANDS = {
     "delete_rows": ("tabular", "null", True, True),
     "create_queue_producer_session": ("null", "structured", True, False),
     "push_queue_producer": ("tabular", "structured", True, False),
+    "pull_queue": ("null", "tabular", False, True),
+    "pull_queue_consumer": ("null", "tabular", False, True),
 }
 DESCRIBED = json.dumps(
     [
@@ -193,6 +196,16 @@ OUTSIDE = {
         ),
         lambda lane: all_rows(over(lane), "//l"),
     ),
+    "pull": (
+        lambda client: client.pull_queue("//q", 5, 1, 7, format=BINARY, raw=True).read(),
+        lambda lane: RemoteQueue(over(lane), "//q").pull(1, 5, 7),
+    ),
+    "pull as a consumer": (
+        lambda client: client.pull_queue_consumer(
+            "//c", "//q", 5, 1, 7, 9, format=BINARY, raw=True
+        ).read(),
+        lambda lane: RemoteQueue(over(lane), "//q", "//c").pull(1, 5, 7, 9),
+    ),
     "create session": (
         lambda client: client.create_queue_producer_session("//p", "//q", "s'"),
         lambda lane: ProducerSession.create(over(lane), "//p", "//q", "s'"),
@@ -210,6 +223,8 @@ ANSWERS = {
     "look up": {"content": b"{k=1;v=x};#;"},
     "select": {"content": b"{k=1;v=x};"},
     "select all": {"content": b"{k=1;v=x};"},
+    "pull": {"content": b"{k=1;v=x};"},
+    "pull as a consumer": {"content": b"{k=1;v=x};"},
     "start": {"content": yson.dumps({"transaction_id": "5-6-7-8"}, yson_format="binary")},
     "create session": {"content": b'{epoch=4;sequence_number=-1;user_meta={digest="0f"}}'},
     "push": {"content": b"{last_sequence_number=9;skipped_row_count=0}"},
@@ -259,7 +274,7 @@ FAILURES = {
 
 
 @pytest.mark.parametrize(
-    "call", ["commit", "look up", "select", "insert", "create session", "push"]
+    "call", ["commit", "look up", "select", "insert", "create session", "push", "pull"]
 )
 @pytest.mark.parametrize("failure", [*FAILURES, "no connection", "closed with an answer"])
 def test_error_is_that_of_the_official_client(proxy, call, failure):

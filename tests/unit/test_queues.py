@@ -29,13 +29,10 @@ def remote(consumer=CONSUMER):
 def refuse_pulls(monkeypatch, message):
     """Let every pull be answered with code 901 and a text, as proxies do."""
 
-    class Reader:
-        def pull_queue(self, *_arguments, **_options):
-            raise YtError("Pull failed", inner_errors=[YtError(message, code=901)])
+    def send(*_request):
+        raise YtError("Pull failed", inner_errors=[YtError(message, code=901)])
 
-        pull_queue_consumer = pull_queue
-
-    lane = SimpleNamespace(client=Reader())
+    lane = SimpleNamespace(send=send)
     monkeypatch.setattr(Connection, "sending", lambda _: nullcontext(lane))
 
 

@@ -236,7 +236,7 @@ def test_payloads_are_written_and_deleted_in_their_order(wire, asked):
         Payload(1, b"key", deletes=True),
     ]
     began.write("//t", payloads, wire, **({"update": True, "aggregate": True} if asked else {}))
-    options = {"update": True, "aggregate": True} if asked else {}
+    options = dict.fromkeys(("update", "aggregate"), asked or None)
     there = {"path": "//t", "transaction_id": "1-2-3-4"}
     assert lane.commands == [
         ("delete_rows", {**there, "input_format": YSON}, b"old"),

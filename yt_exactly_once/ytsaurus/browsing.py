@@ -16,6 +16,7 @@ from yt.wrapper.http_helpers import make_request_with_retries
 
 from yt_exactly_once.errors import ExactlyOnceError
 from yt_exactly_once.ytsaurus.failures import translated
+from yt_exactly_once.ytsaurus.lanes import BINARY
 from yt_exactly_once.ytsaurus.reach import url_of
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ _POOL = ThreadPoolExecutor(8, thread_name_prefix="yt-look")
 _WHOLE = {
     **dict.fromkeys(("input_row_limit", "output_row_limit"), 1_000_000),
     "fail_on_incomplete_result": True,
-    "output_format": YsonFormat(format="binary").to_yson_type(),
+    "output_format": BINARY,
 }
 _MOST_CHILDREN = 100_000
 COUNTER_BITS = 30

@@ -59,13 +59,22 @@ _LIGHT = frozenset(
 )
 """Commands whose parameters are the body of the request."""
 
-_READS = frozenset({"lookup_rows", "select_rows"})
+_TIMED = frozenset({"lookup_rows", "select_rows"})
+"""Commands that tell the cluster how long their answer is waited for."""
+
+_READS = _TIMED | {"pull_queue", "pull_queue_consumer"}
 _HEAVY = _READS | {"insert_rows", "delete_rows", "push_queue_producer"}
 """Commands whose parameters are a header, and which may have rows."""
+
+_PIECE = 8 * 1024 * 1024
+"""Bytes that are read of an answer at a time, at most."""
 
 _ROWS = YsonFormat()
 YSON = _ROWS.to_yson_type()
 """The format of keys, of few rows, and of answers."""
+
+BINARY = YsonFormat(format="binary").to_yson_type()
+"""The format of many rows that are read."""
 
 _WRITTEN = {"enable_null_to_yson_entity_conversion": False}
 """Format attributes without which `insert_rows` stores a null of an `any` column as a YSON entity, which
@@ -114,11 +123,12 @@ class Lane:
         """Send a command, and return the body of the answer; raise what the official client raises.
 
         Args:
-            parameters: as the cluster knows them, with the formats of rows and of the answer.
+            parameters: as the cluster knows them, with the formats of rows and of the answer. `None` is none.
             body: encoded rows or keys, of commands that have them.
         """
-        if command in _READS:
-            parameters = {**parameters, "timeout": self._heavy}
+        parameters = {name: value for name, value in parameters.items() if value is not None}
+        if command in _TIMED:
+            parameters["timeout"] = self._heavy
         # Only the client writes its debug log, which somebody reads then.
         if self._is_direct and not LOGGER.isEnabledFor(logging.DEBUG):
             return self._answer(command, parameters, self._request(command, parameters, body))
@@ -184,7 +194,7 @@ class Lane:
             raise
         answer = create_response(answer, shown, "", None, client)
         _raise_for_status(answer, shown)
-        content: bytes = answer.content
+        content = b"".join(answer.iter_content(_PIECE))
         # They follow the body.
         trailers = answer.trailers()
         failure = get_error_from_headers(trailers) if trailers else None

@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from yt.common import YtError
-from yt.wrapper import YsonFormat
 
 from yt_exactly_once import advice, errors
 from yt_exactly_once.ytsaurus.browsing import attributes_of, output, registration, request
 from yt_exactly_once.ytsaurus.failures import translated
+from yt_exactly_once.ytsaurus.lanes import BINARY
 from yt_exactly_once.ytsaurus.tables import TableInfo, columns_of, describe_table, not_mounted
 
 if TYPE_CHECKING:
@@ -168,22 +168,23 @@ class RemoteQueue:
             ClusterUnavailableError: no answer, or the proxy does not know the registration yet.
             ConsumerNotRegisteredError: the consumer is no longer registered.
         """
-        limits = {"max_row_count": max_rows, "max_data_weight": max_bytes}
-        options = {**limits, "format": YsonFormat(format="binary"), "raw": True}
+        command = "pull_queue" if self.consumer is None else "pull_queue_consumer"
         where: dict[str, Any] = {"queue": self.path, "consumer": self.consumer}
+        parameters = {
+            "queue_path": self.path,
+            "consumer_path": self.consumer,
+            "offset": offset,
+            "partition_index": partition,
+            "max_row_count": max_rows,
+            "max_data_weight": max_bytes,
+            "output_format": BINARY,
+        }
         with (
             self._registration_may_lag(),
             self.connection.sending() as lane,
             translated("pull rows", **where, partition=partition, offset=offset),
         ):
-            if self.consumer is None:
-                answer = lane.client.pull_queue(self.path, offset, partition, **options)
-            else:
-                answer = lane.client.pull_queue_consumer(
-                    self.consumer, self.path, offset, partition, **options
-                )
-            rows: bytes = answer.read()
-        return rows
+            return lane.send(command, parameters)
 
     def advance(self, partition: int, old: int, new: int) -> None:
         """Move the consumer from `old` to `new` in one partition, in a transaction of its own.

@@ -37,8 +37,8 @@ def insert_payload(
         ClusterUnavailableError: no answer; the rows may have been written.
     """
     with connection.sending() as lane, translated("write rows", path=path):
-        parameters = {"path": path, "input_format": WIRES[wire]}
-        lane.send("insert_rows", parameters | ({"update": True} if update else {}), payload)
+        parameters = {"path": path, "input_format": WIRES[wire], "update": update or None}
+        lane.send("insert_rows", parameters, payload)
 
 
 class SessionState(NamedTuple):

@@ -118,8 +118,7 @@ class TabletTransaction:
             update: keep the columns of a sorted row that a payload does not have.
             aggregate: combine aggregating columns with what is there.
         """
-        asked = {"update": update, "aggregate": aggregate}
-        options = {name: True for name, is_asked in asked.items() if is_asked}
+        options = {"update": update or None, "aggregate": aggregate or None}
         for body in bodies:
             if body.deletes:
                 self._change("delete_rows", path, body.data)
@@ -207,7 +206,7 @@ class TabletTransaction:
             self._send("abort_transaction")
 
     def _change(
-        self, command: str, path: str, body: bytes | memoryview, kind: Any = YSON, **options: bool
+        self, command: str, path: str, body: bytes | memoryview, kind: Any = YSON, **options: Any
     ) -> None:
         action = "delete rows" if command == "delete_rows" else "write rows"
         with self._translated(action, path=path):
