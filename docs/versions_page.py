@@ -38,6 +38,10 @@ To read all rows in limited batches, take another trigger and call `query.proces
 
 After a restart the source continues at the offset that Spark hands over. It does not ask the consumer.
 
+**Registering on 4.0.** Spark keeps the format that it has found in the installed package. So
+`register_source(spark)` cannot give it `YT_PROXY` and `YT_TOKEN`: it has the values from when Spark started.
+Set them before, use the option `proxy`, or register another name: `register_source(spark, name="orders")`.
+
 **pandas and NumPy.** PySpark imports pandas for Arrow functions. PySpark 4.2 and newer warn about pandas 3.
 The tests ran with the versions of the table, so the package sets no upper bound. PySpark 3.5 imports
 `distutils`, which Python 3.12 does not have: install `setuptools` there.

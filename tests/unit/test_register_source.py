@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from pyspark.errors import AnalysisException
@@ -63,6 +64,18 @@ def test_name_that_spark_refuses_is_an_error_with_another_name():
     spark = SimpleNamespace(dataSource=SimpleNamespace(register=refuse))
     with pytest.raises(ConfigError, match=r"a format yt already.*format\('yt_exactly_once'\)"):
         register_source(spark)
+
+
+class FoundBySparkError(AnalysisException):
+    def getCondition(self):  # noqa: N802 - Spark's name
+        return "DATA_SOURCE_ALREADY_EXISTS"
+
+
+def test_format_that_spark_has_found_by_itself_is_no_error():
+    """PySpark 4.0 takes no other one of its name then."""
+    register = Mock(side_effect=FoundBySparkError("Data source 'yt' already exists"))
+    register_source(SimpleNamespace(dataSource=SimpleNamespace(register=register)))
+    register.assert_called_once_with(YtDataSource)
 
 
 def test_old_spark_is_refused_with_a_way_out(monkeypatch):

@@ -68,7 +68,9 @@ def register_source(spark: SparkSession, *, name: str = "yt", warm_up: bool = Tr
     try:
         spark.dataSource.register(named(name))
     except AnalysisException as error:
-        raise _taken(name, str(error)) from error
+        # PySpark 4.0 keeps a format that it has found by itself: this one.
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise _taken(name, str(error)) from error
     if jvm is not None:
         session: Any = spark
         session._get_j_spark_session_class(jvm).setActiveSession(session._jsparkSession)  # noqa: SLF001 - as createDataFrame does
