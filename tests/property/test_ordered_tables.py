@@ -246,7 +246,7 @@ class OrderedTables(RuleBasedStateMachine):
                 [
                     row
                     for rows in reads.ordered_rows(connection, layout, tablet.index, 0, 1 << 60)
-                    for row in StoredRows(layout.columns, rows.arrays, rows.past - rows.first)
+                    for row in StoredRows(layout.columns, rows.arrays, len(rows.timestamps))
                 ]
                 for tablet in layout.tablets
             ]
