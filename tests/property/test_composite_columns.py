@@ -17,6 +17,7 @@ from yt_exactly_once.codec.types import VariantType, render_type, scalar_of
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats import arrow_rows
 from yt_exactly_once.local.tables import composite_columns, vectors, yson_tokens
+from yt_exactly_once.local.tables.columnar import PiecewiseRows
 from yt_exactly_once.local.tables.encoding import encode_column
 from yt_exactly_once.local.tables.schema import parse_schema
 
@@ -108,12 +109,17 @@ def loaded(column, stream, most, monkeypatch):
     """Return what a request becomes if so many values and more are taken by vector."""
     monkeypatch.setattr(arrow_rows, "_MANY_VALUES", most)
     described = {"name": "c", "type": column.wire_type, "type_v3": column.type_v3}
+    found = []
     try:
         rows = arrow_rows.loads(stream, [described])
-        found, error = vectors.encode(column, rows.columns["c"])
+        for piece in rows.pieces() if isinstance(rows, PiecewiseRows) else [rows]:
+            stored, error = vectors.encode(column, piece.columns["c"])
+            if error:
+                return str(error.to_dict())
+            found += stored.to_pylist()
     except YtError as error:
         return str(error.to_dict())
-    return str(error.to_dict()) if error else found.to_pylist()
+    return found
 
 
 @given(columns())
