@@ -100,7 +100,7 @@ program.commands = dict.fromkeys(COMMANDS, program)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command with these arguments, or those of the process; return its `ExitCode`."""
     try:
-        code = program.main(arguments, prog_name=NAME, standalone_mode=False)
+        is_wrong = program.main(arguments, prog_name=NAME, standalone_mode=False)
     except click.ClickException as error:
         error.show()
         return ExitCode.FAILED
@@ -112,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         click.echo(f"error: {visible(str(error))}", err=True)
         return ExitCode.FAILED
-    return int(code or ExitCode.OK)
+    return ExitCode.FAULT_FOUND if is_wrong else ExitCode.OK
 
 
 def _is_expected(error: Exception) -> bool:
