@@ -2,6 +2,7 @@
 
 from structlog.testing import capture_logs
 
+from yt_exactly_once.spark import interpreter
 from yt_exactly_once.spark.warm_up import warm_up
 
 
@@ -10,6 +11,7 @@ class Context:
 
     def __init__(self):
         self.descriptions = []
+        self.environment = {"PYTHONPATH": "/of/the/user"}
 
     def setJobDescription(self, text):  # noqa: N802 - Spark's name
         self.descriptions.append(text)
@@ -53,4 +55,5 @@ def test_context_is_warmed_up_once():
     warm_up(spark).join()
     assert warm_up(spark) is None
     assert spark.jobs == 1
+    assert spark.sparkContext.environment == {"PYTHONPATH": f"{interpreter.FOLDER}:/of/the/user"}
     warm_up(Session()).join()

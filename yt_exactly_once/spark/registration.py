@@ -37,7 +37,9 @@ def register_source(spark: SparkSession, *, name: str = "yt", warm_up: bool = Tr
             on the class path may have the name `yt`, as SPYT's has.
         warm_up: start the Python processes that a source needs, and a job of one row, once for each Spark
             context. This runs in the background, while Spark prepares the query. So the first batch takes
-            less time.
+            less time. All Python processes of Spark then start with this package's `sitecustomize`: it
+            imports PySpark as it is installed, not from Spark's archive, and what reads a queue. It runs
+            the `sitecustomize` that it hides.
 
     Raises:
         ConfigError: PySpark is older than 4.0; or Spark has a format of that name, which it would take

@@ -7,6 +7,7 @@ requests of the first batch. The first job of a session also loads many classes 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from threading import Lock, Thread
@@ -17,6 +18,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from yt_exactly_once.importing import uncollected
 from yt_exactly_once.observability import Event, emitter
+from yt_exactly_once.spark import interpreter
 from yt_exactly_once.spark.worker import spare_modules
 
 if TYPE_CHECKING:
@@ -45,6 +47,9 @@ def warm_up(spark: SparkSession) -> Thread | None:
         if context in _warm:
             return None
         _warm.add(context)
+    # Before a process starts: Spark keeps them by their variables.
+    paths = [interpreter.FOLDER, context.environment.get("PYTHONPATH", "")]
+    context.environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     # It does not keep a program alive that ends before.
     thread = Thread(target=_run, args=(spark,), name="yt-warm-up", daemon=True)
     thread.start()
@@ -124,8 +129,13 @@ class _NoRows(DataSourceReader):
 
 def _import_what_reads(rows: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
     """Import in a task what a task imports that reads a queue."""
+    import_what_reads()
+    yield from rows
+
+
+def import_what_reads() -> None:
+    """Import what a worker needs that reads a queue."""
     with uncollected():
         import yt_exactly_once.spark.source.opening  # noqa: PLC0415
         import yt_exactly_once.spark.source.reader  # noqa: F401, PLC0415
     spare_modules()
-    yield from rows

@@ -1,0 +1,56 @@
+"""How Spark's Python processes start: with PySpark as it is installed, and what they had before."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from yt_exactly_once.spark import interpreter
+
+LIBRARY = Path(pyspark.__file__).parent / "python" / "lib"
+ARCHIVES = sorted(map(str, LIBRARY.glob("*.zip")))
+
+
+def started(*path):
+    """Start Python with this path as Spark does, and return where it has its modules from."""
+    program = (
+        "import json, sys, py4j, pyspark, sitecustomize;"
+        "print(json.dumps([pyspark.__file__, py4j.__file__, getattr(sys, 'marked', 0), sys.path]))"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path))}
+    told = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
+    assert not told.stderr
+    return json.loads(told.stdout)
+
+
+@pytest.mark.skipif(not ARCHIVES, reason="this PySpark has no archives")
+def test_pyspark_is_imported_as_it_is_installed():
+    """Spark's archives have no bytecode, and the installed package is the same."""
+    spark, py4j, _, path = started(*ARCHIVES, interpreter.FOLDER)
+    assert spark == pyspark.__file__
+    assert ".zip" not in py4j
+    assert not set(ARCHIVES) & set(path)
+
+
+@pytest.mark.skipif(not ARCHIVES, reason="this PySpark has no archives")
+def test_archives_of_another_spark_stay(tmp_path):
+    """Those of a distribution, say, whose version may be another one."""
+    library = tmp_path / "pyspark" / "python" / "lib"
+    shutil.copytree(LIBRARY, library)
+    archives = sorted(library.glob("*.zip"))
+    spark, py4j, _, _ = started(*archives, interpreter.FOLDER)
+    assert spark.startswith(str(library))
+    assert py4j.startswith(str(library))
+
+
+def test_hidden_sitecustomize_runs_too(tmp_path):
+    """Tools that watch Python processes have one."""
+    (tmp_path / "sitecustomize.py").write_text("import sys; sys.marked = 7")
+    assert started(interpreter.FOLDER, tmp_path)[2] == 7
