@@ -58,11 +58,11 @@ def test_transactions_keep_to_one_rpc_proxy(listing):
     pinned = connection.pinned()
     assert pinned is connection.pinned()
     assert pinned.url in listing.proxies
-    assert pinned.config["driver_config"] == {
+    assert pinned.model.config["driver_config"] == {
         "connection_type": "rpc",
         "proxy_addresses": [pinned.url],
     }
-    assert not pinned.config["proxy"]["retries"]["enable"]
+    assert not pinned.model.config["proxy"]["retries"]["enable"]
     assert listing.asked == [("get", "http://balancer:80/api/v4/discover_proxies?type=rpc")]
 
 

@@ -50,7 +50,7 @@ def keep_freed_memory() -> None:
     such block is made and freed. Nobody writes to it, so it takes no memory. An allocator that is set by
     `MALLOC_*` variables stays as it is, and so does one that is not glibc's.
     """
-    bytearray(_LARGEST_BLOCK)
+    bytes(_LARGEST_BLOCK)
 
 
 def side_by_side(calls: Sequence[Callable[[], T]], most: int) -> list[T]:

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import lru_cache, partial
@@ -52,7 +53,7 @@ class PinnedProxy:
     """One concrete proxy, a lane for requests outside transactions, and one more per lane of a transaction.
 
     Attributes:
-        config: configuration of its clients.
+        model: what its clients are copies of. A new one would read the client's whole configuration again.
         lanes: each with an HTTP connection of its own, or all with one RPC driver.
         pool: threads for requests that are sent side by side.
         ahead: the thread of a transaction that is used while the caller does something else.
@@ -60,7 +61,7 @@ class PinnedProxy:
     """
 
     url: str
-    config: dict[str, Any]
+    model: YtClient
     lanes: list[Lane] = field(default_factory=list)
     pool: ThreadPoolExecutor = field(default_factory=lambda: _threads("yt-lane", _MAX_LANES))
     ahead: ThreadPoolExecutor = field(default_factory=lambda: _threads("yt-ahead"))
@@ -69,8 +70,8 @@ class PinnedProxy:
     def lane(self, number: int) -> Lane:
         """Return a lane, opening those before it too."""
         while len(self.lanes) <= number:
-            client = YtClient(config=self.config)
-            if self.lanes and self.config.get("backend") == RPC_BACKEND:
+            client = deepcopy(self.model)
+            if self.lanes and client.config["backend"] == RPC_BACKEND:
                 set_option("_driver", get_driver_instance(self.lanes[0].client), client=client)
             self.lanes.append(Lane(client))
         return self.lanes[number]
@@ -120,7 +121,7 @@ class Connection:
         if state.pinned is None:
             with translated("choose a proxy", proxy=self.config.proxy):
                 url = state.provider()
-            state.pinned = PinnedProxy(url, self._pinned_config(url))
+            state.pinned = PinnedProxy(url, YtClient(config=self._pinned_config(url)))
         pinned: PinnedProxy = state.pinned
         return pinned
 
@@ -206,7 +207,7 @@ class Connection:
         """Return a transaction that another process has started, and will end; `proxy` holds it."""
         state = self._state()
         if state.joined is None or state.joined.url != proxy:
-            state.joined = PinnedProxy(proxy, self._pinned_config(proxy))
+            state.joined = PinnedProxy(proxy, YtClient(config=self._pinned_config(proxy)))
         pinned: PinnedProxy = state.joined
         return TabletTransaction(transaction_id, pinned.senders(1), pinned.pool, proxy=proxy)
 
