@@ -10,7 +10,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from yt_exactly_once.spark import interpreter
+from yt_exactly_once.spark.warm_up import INTERPRETER
 
 LIBRARY = Path(pyspark.__file__).parent / "python" / "lib"
 ARCHIVES = sorted(map(str, LIBRARY.glob("*.zip")))
@@ -33,7 +33,7 @@ def started(*path):
 @pytest.mark.skipif(not ARCHIVES, reason="this PySpark has no archives")
 def test_pyspark_is_imported_as_it_is_installed():
     """Spark's archives have no bytecode, and the installed package is the same."""
-    spark, py4j, _, path = started(*ARCHIVES, interpreter.FOLDER)
+    spark, py4j, _, path = started(*ARCHIVES, INTERPRETER)
     assert spark == pyspark.__file__
     assert ".zip" not in py4j
     assert not set(ARCHIVES) & set(path)
@@ -45,7 +45,7 @@ def test_archives_of_another_spark_stay(tmp_path):
     library = tmp_path / "pyspark" / "python" / "lib"
     shutil.copytree(LIBRARY, library)
     archives = sorted(library.glob("*.zip"))
-    spark, py4j, _, _ = started(*archives, interpreter.FOLDER)
+    spark, py4j, _, _ = started(*archives, INTERPRETER)
     assert spark.startswith(str(library))
     assert py4j.startswith(str(library))
 
@@ -53,4 +53,4 @@ def test_archives_of_another_spark_stay(tmp_path):
 def test_hidden_sitecustomize_runs_too(tmp_path):
     """Tools that watch Python processes have one."""
     (tmp_path / "sitecustomize.py").write_text("import sys; sys.marked = 7")
-    assert started(interpreter.FOLDER, tmp_path)[2] == 7
+    assert started(INTERPRETER, tmp_path)[2] == 7

@@ -1,11 +1,13 @@
 """What the tasks of all modes do for the Python worker that they run in."""
 
 import gc
+import pickle
+import socket
 import subprocess
 import sys
 import weakref
 from threading import Barrier
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
@@ -13,11 +15,13 @@ import pytest
 from yt_exactly_once.importing import uncollected
 from yt_exactly_once.spark import worker
 from yt_exactly_once.spark.sink import stream_writer
+from yt_exactly_once.spark.sink.arrived import WriterTask
 from yt_exactly_once.spark.sink.modes import mode
 from yt_exactly_once.spark.sink.modes.push import PushTask
 from yt_exactly_once.spark.sink.modes.tasks import InsertTask
 from yt_exactly_once.spark.sink.stream_writer import StreamWriter
 from yt_exactly_once.spark.source import range as source_range
+from yt_exactly_once.spark.source.packed import PackedQueue
 from yt_exactly_once.spark.source.reader import QueueStreamReader
 from yt_exactly_once.spark.worker import side_by_side, spare_modules
 
@@ -83,6 +87,34 @@ def test_every_task_spares_the_modules_first(module, run, monkeypatch):
     monkeypatch.setattr(module, "spare_modules", called)
     with pytest.raises(CalledError):
         run()
+
+
+@pytest.fixture
+def slow():
+    """A TCP connection that delays its acknowledgements, as one does that answers."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as near,
+    ):
+        near.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)
+        assert not near.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK)
+        yield near
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="an option of Linux")
+@pytest.mark.parametrize(
+    "sent",
+    [
+        InsertTask(None, unique_keys=False),
+        StreamWriter(WriterTask(None)),
+        PackedQueue(SimpleNamespace(spark_schema=None, is_queue=True)),
+    ],
+    ids=["foreachBatch", "format", "source"],
+)
+def test_task_is_acknowledged_while_it_is_unpickled(slow, sent):
+    """Spark holds its input back until then."""
+    pickle.loads(pickle.dumps(sent))
+    assert slow.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK)
 
 
 _PULLS = """

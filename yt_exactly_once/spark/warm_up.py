@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -18,7 +19,6 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from yt_exactly_once.importing import uncollected
 from yt_exactly_once.observability import Event, emitter
-from yt_exactly_once.spark import interpreter
 from yt_exactly_once.spark.worker import spare_modules
 
 if TYPE_CHECKING:
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = "yt_exactly_once: start a Python worker before the first batch needs it"
 _SOURCES = "org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource"
+
+INTERPRETER = str(Path(__file__).with_name("interpreter"))
+"""What belongs on the `PYTHONPATH` of Spark's Python processes, so that they start sooner."""
 
 _warm: WeakSet[Any] = WeakSet()
 _lock = Lock()
@@ -48,7 +51,7 @@ def warm_up(spark: SparkSession) -> Thread | None:
             return None
         _warm.add(context)
     # Before a process starts: Spark keeps them by their variables.
-    paths = [interpreter.FOLDER, context.environment.get("PYTHONPATH", "")]
+    paths = [INTERPRETER, context.environment.get("PYTHONPATH", "")]
     context.environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     # It does not keep a program alive that ends before.
     thread = Thread(target=_run, args=(spark,), name="yt-warm-up", daemon=True)

@@ -20,6 +20,7 @@ from yt_exactly_once.spark.sink.modes.mode import Plan, RowTask
 from yt_exactly_once.spark.sink.options import PRESERVE, ROUND_ROBIN, Target
 from yt_exactly_once.spark.sink.placement import TABLET_COLUMN
 from yt_exactly_once.spark.sink.run import Rows
+from yt_exactly_once.spark.worker import Sent
 from yt_exactly_once.ytsaurus.rows import SessionState
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class TaskMessage(WriterCommitMessage):
 
 
 @dataclass(frozen=True)
-class WriterTask:
+class WriterTask(Sent):
     """What each task of a streaming writer does: it writes no replay. It travels to the executors."""
 
     plan: Plan

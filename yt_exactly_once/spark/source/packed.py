@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.importing import uncollected
 from yt_exactly_once.spark.executors import require_version
+from yt_exactly_once.spark.worker import Sent
 from yt_exactly_once.version import VERSION
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from yt_exactly_once.spark.source.opening import OpenedQueue, OpenedTable
 
 
-class PackedQueue:
+class PackedQueue(Sent):
     """An opened queue or table that is unpickled where it is used first; its schema is known before."""
 
     def __init__(self, opened: OpenedQueue | OpenedTable) -> None:

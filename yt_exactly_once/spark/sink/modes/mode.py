@@ -23,7 +23,7 @@ from yt_exactly_once.spark.sink.encode import chunks
 from yt_exactly_once.spark.sink.options import SinkOptions
 from yt_exactly_once.spark.sink.placement import TABLET_COLUMN
 from yt_exactly_once.spark.sink.targets import PreparedTarget, name_change
-from yt_exactly_once.spark.worker import spare_modules
+from yt_exactly_once.spark.worker import Sent, spare_modules
 from yt_exactly_once.version import VERSION
 from yt_exactly_once.ytsaurus.rows import SessionState
 
@@ -61,7 +61,7 @@ class TaskSettings:
 
 
 @dataclass(frozen=True)
-class RowTask(ABC):
+class RowTask(Sent, ABC):
     """What each task of a batch does with its rows. It travels to the executors."""
 
     settings: TaskSettings
