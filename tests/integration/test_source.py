@@ -3,14 +3,11 @@
 `tests/unit/test_source_reader.py` and `test_source_range.py` show how it plans and reads.
 """
 
-import sys
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakSet
 
-import pyarrow as pa
-import pyspark
 import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 from structlog.testing import capture_logs
@@ -164,17 +161,3 @@ def test_query_finds_the_processes_that_were_started_ahead(spark, read, queue, m
     } <= set(started)
     read(queue)
     assert planners(spark) == started
-
-
-@pytest.mark.usefixtures("read")
-def test_workers_have_the_installed_pyspark_and_what_reads_a_queue(spark):
-    """From its archive Spark would compile PySpark, and each worker would import the same again."""
-
-    def look(_rows):
-        told = [pyspark.__file__, str("yt_exactly_once.spark.source.reader" in sys.modules)]
-        yield pa.RecordBatch.from_arrays([pa.array(told)], names=["told"])
-
-    rows = spark.range(1, numPartitions=1).mapInArrow(look, "told string").collect()
-    home, is_ready = (row.told for row in rows)
-    assert ".zip" not in home
-    assert is_ready == "True"

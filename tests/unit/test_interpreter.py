@@ -54,3 +54,17 @@ def test_hidden_sitecustomize_runs_too(tmp_path):
     """Tools that watch Python processes have one."""
     (tmp_path / "sitecustomize.py").write_text("import sys; sys.marked = 7")
     assert started(INTERPRETER, tmp_path)[2] == 7
+
+
+def test_workers_have_what_reads_a_queue_before_they_are_forked():
+    """Each of them would import it anew. This is how Spark starts the process that forks them."""
+    daemon = ["-X", "importtime", "-m", "pyspark.daemon", "pyspark.worker"]
+    told = subprocess.run(
+        [sys.executable, *daemon],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([INTERPRETER, *sys.path])},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
+    imported = {line.rpartition(b"|")[2].strip() for line in told.stderr.splitlines()}
+    assert b"yt_exactly_once.spark.source.reader" in imported

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from yt_exactly_once.spark.source.rows import Indexes, RowFormat
     from yt_exactly_once.ytsaurus.queues import RemoteQueue
 
-ROWS_PER_PULL = 10_000
+ROWS_PER_PULL = 25_000
 BYTES_PER_PULL = 16 * 2**20
 
 PATIENCE = RetryPolicy(
