@@ -23,21 +23,30 @@ def test_oversized_batch_is_written_in_parts_on_request(stream, is_sorted):
 
 
 @pytest.mark.parametrize(
-    ("limit", "retries", "rows"), [(100_000, 0, [10_000, 4_000, 4_000]), (2_500, 1, [6_000] * 3)]
+    ("most", "limit", "retries", "rows"),
+    [
+        (1_000, 100_000, 0, [6_000, 6_000, 6_000]),
+        (40, 100_000, 0, [10_000, 4_000, 4_000]),
+        (40, 2_500, 1, [6_000, 6_000, 6_000]),
+    ],
 )
 def test_partitions_that_pass_for_one_are_told_apart_again(
-    stream, arrow_rows, client, monkeypatch, limit, retries, rows
+    spark, stream, arrow_rows, client, monkeypatch, most, limit, retries, rows
 ):
-    """Full batches of Arrow do not say where a partition ends. Its rows are numbered once that harms."""
+    """Full batches of Arrow do not say where a partition ends. Its rows are numbered once that harms.
+
+    Partitions have 2 000 rows. So the query gets batches of other than round numbers; 40 counts as none.
+    """
     monkeypatch.setattr(transactional_sink, "SMALL_BATCH", 100)
     flow = stream(rows=6_000, rows_per_partition=2_000)
-    arrow_rows(1_000)
+    arrow_rows(most)
     heard = flow.run(rows_per_tablet_limit=limit)
     assert heard.count(Event.BATCH_COMMITTED) == 3
     assert heard.count(Event.RETRY_SCHEDULED) == retries
     flow.assert_exact()
     tablets = client.get_tablet_infos(flow.target, [0, 1, 2])["tablets"]
     assert [tablet["total_row_count"] for tablet in tablets] == rows
+    assert spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch") == str(most)
 
 
 @pytest.mark.nightly

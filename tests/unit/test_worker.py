@@ -117,6 +117,12 @@ def test_task_is_acknowledged_while_it_is_unpickled(slow, sent):
     assert slow.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK)
 
 
+def test_task_is_unpickled_where_nobody_tells_the_open_files(monkeypatch, tmp_path):
+    """A container may have no /proc."""
+    monkeypatch.setattr(worker, "_OPEN_FILES", tmp_path / "absent")
+    assert pickle.loads(pickle.dumps(WriterTask(None))) == WriterTask(None)
+
+
 _PULLS = """
 import resource
 from yt_exactly_once.spark.worker import keep_freed_memory

@@ -53,6 +53,10 @@ def require_formats() -> None:
         )
 
 
+_ROWS_OF_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_ROUND = 100
+
+
 def arrow_batches(frame: DataFrame) -> list[pa.RecordBatch]:
     """Compute a DataFrame, once, and return its rows in the order of the partitions.
 
@@ -78,8 +82,15 @@ def rows_of_full_batch(frame: DataFrame) -> int | None:
 
     Source: `ArrowConverters.toBatchIterator`, which counts nothing but rows. `None` for a DataFrame of Spark
     Connect, where batches end after some bytes.
+
+    A partition with a round number of rows is common, and its last batch would be full. So where the session
+    has a round number, it gets one less: the session of `foreachBatch` is a copy, made for the query.
     """
     if _collect_of(frame) is None:
         return None
-    most = int(str(frame.sparkSession.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch")))
+    conf = frame.sparkSession.conf
+    most = int(str(conf.get(_ROWS_OF_BATCH)))
+    if most > 0 and most % _ROUND == 0:
+        most -= 1
+        conf.set(_ROWS_OF_BATCH, most)
     return most if most > 0 else sys.maxsize

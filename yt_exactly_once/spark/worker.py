@@ -32,6 +32,8 @@ _spared = 0
 
 _THREADS = "yt-task"
 
+_OPEN_FILES = Path("/proc/self/fd")
+
 _LARGEST_BLOCK = 32 * 2**20 - 2**16
 """Bytes, just below the largest block by which glibc moves its thresholds (`DEFAULT_MMAP_THRESHOLD_MAX`)."""
 
@@ -64,9 +66,9 @@ def _acknowledge() -> None:
 
     Nobody tells which connection is the one to Spark. Others bear it.
     """
-    if sys.platform != "linux":
+    if sys.platform != "linux" or not _OPEN_FILES.is_dir():
         return
-    for entry in Path("/proc/self/fd").iterdir():
+    for entry in _OPEN_FILES.iterdir():
         # Another thread may have closed it, and Spark may use sockets of another family.
         with suppress(OSError):
             number = int(entry.name)
