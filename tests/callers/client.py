@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Self
 
 from yt import yson
 from yt.common import YtError
@@ -22,6 +22,11 @@ class Client:
     def __init__(self, server: Server) -> None:
         self._server = server
         self.client = self
+        self.config = {"backend": None}
+
+    def __deepcopy__(self, _memo: dict[int, Any]) -> Self:
+        """Be all clients of the server."""
+        return self
 
     look_up = Lane.look_up
 

@@ -34,6 +34,6 @@ EXPLAINED: dict[tuple[str, str, str, str], str] = {
     ("spark/source/range.py", "", "50", "51"): _WAIT,
     ("spark/source/range.py", "", "16", "17"): _SIZE,
     ("spark/source/range.py", "", "20", "21"): _SIZE,
-    ("spark/source/range.py", "", "10_000", "10001"): _SIZE,
+    ("spark/source/range.py", "", "25_000", "25001"): _SIZE,
     ("spark/query/calls.py", "_refusal", "True", "False"): _LENGTHS,
 }
