@@ -55,6 +55,7 @@ def require_formats() -> None:
 
 _ROWS_OF_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _ROUND = 100
+"""A number is round if this divides it."""
 
 
 def arrow_batches(frame: DataFrame) -> list[pa.RecordBatch]:

@@ -39,8 +39,8 @@ _lock = Lock()
 def warm_up(spark: SparkSession) -> Thread | None:
     """Start Spark's Python processes and a job of one row in the background, once for each Spark context.
 
-    It asks nothing of the cluster and changes nothing. What it fails with, the query meets again and says
-    better, so that is an event at debug.
+    It asks nothing of the cluster, and changes nothing but the path of those processes. What it fails with,
+    the query meets again and says better, so that is an event at debug.
 
     Returns:
         The thread, which ends with the job; `None` if there is nothing to do.
