@@ -1,6 +1,6 @@
 """Compare what the modes cost, side by side with others, on an embedded cluster.
 
-Every contender writes the same micro-batches, one at a time and in changing order; the first two of each
+Every contender writes the same micro-batches, one at a time and in changing order; the first ones of each
 are not counted. Results are kept as one JSON file per point, with a report (report.md), its numbers
 (summary.json) and charts (PNG). Everything takes about half an hour on two cores.
 """

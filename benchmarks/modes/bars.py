@@ -87,8 +87,7 @@ def _worst_doubling(results: Results) -> Spread | None:
     """Return how the time grows with twice the rows, where it grows most."""
     points = [results.get(f"doubled-{rows}") for rows in DOUBLING]
     rounds = [
-        {sample.repetition: sample.seconds for sample in point.samples} if point else {}
-        for point in points
+        point.by_round(_TRANSACTIONAL, METRICS["seconds"]) if point else {} for point in points
     ]
     growths = [
         Spread.of([more[number] / less[number] for number in less if number in more])
@@ -102,14 +101,10 @@ def _worst_doubling(results: Results) -> Spread | None:
 
 def _memory(results: Results) -> Spread | None:
     result = results.get("memory")
-    if result is None:
+    turn = result and result.memory(_TRANSACTIONAL)
+    if result is None or turn is None or turn.driver_bytes is None:
         return None
-    return result.spread(
-        _TRANSACTIONAL,
-        lambda sample: (
-            None if sample.driver_bytes is None else sample.driver_bytes / result.encoded_bytes
-        ),
-    )
+    return Spread.of([turn.driver_bytes / result.encoded_bytes])
 
 
 BARS = (

@@ -11,7 +11,8 @@ DOUBLING = tuple(15_625 << step for step in range(7))
 POINTS = (
     # First, in a driver that has not grown yet, and without anybody else's rows in it.
     replace(BASE, name="memory", rows=1_000_000, repetitions=5, contenders=(FLOOR, MODES[1])),
-    BASE,
+    # The JVM compiles for dozens of batches, and a query runs for days.
+    replace(BASE, repetitions=15, warm_up=12),
     *(
         replace(BASE, name=f"rows-{rows}", rows=rows, repetitions=repetitions)
         for rows, repetitions in ((1, 25), (1_000, 25), (10_000, 15))
@@ -62,7 +63,7 @@ POINTS = (
 BY_NAME = {point.name: point for point in POINTS}
 
 QUICK = (
-    replace(BASE, repetitions=5, contenders=(*OURS, LIMIT, DELTA, POSTGRES)),
+    replace(BY_NAME[BASE.name], repetitions=5, contenders=(*OURS, LIMIT, DELTA, POSTGRES)),
     replace(BY_NAME["rows-10000"], repetitions=5, contenders=(*OURS, LIMIT)),
     replace(BY_NAME["tiny-queue-1"], repetitions=8),
     replace(BY_NAME["tiny-queue-16"], repetitions=5, contenders=(FLOOR, *MODES)),

@@ -71,6 +71,7 @@ class Point:
         target: `ordered` or `sorted`.
         query: `stateless`, `shuffle` or `stateful`.
         repetitions: measured turns of every contender.
+        warm_up: turns of every contender that are not counted: the first one prepares, the JVM compiles.
         contenders: who does it.
         family: points of one family are measured together, round by round; empty for one by itself.
     """
@@ -83,6 +84,7 @@ class Point:
     target: str = "ordered"
     query: str = "stateless"
     repetitions: int = 7
+    warm_up: int = 2
     contenders: tuple[str, ...] = ALL
     family: str = ""
 

@@ -111,7 +111,7 @@ def point_tables(result: PointResult) -> Iterator[str]:
             f"| {row['contender']} | {row['repetitions']} | {row['rows_per_second']:,.0f} "
             f"| {row['megabytes_per_second']:.1f} | {_ms(row['seconds'])} "
             f"| {_number(row['p99'] * 1000)} | {_round_trips(row['round_trips'])} "
-            f"| {_megabytes(row['turn_bytes'] and row['turn_bytes'].middle)} "
+            f"| {_megabytes(row['turn_bytes'])} "
             f"| {_megabytes(row['jvm_bytes'])} | {_megabytes(row['worker_bytes'])} |"
         )
     yield ""
@@ -128,7 +128,6 @@ def point_tables(result: PointResult) -> Iterator[str]:
         "spark_cpu": "CPU of Spark",
         "p99": "p99",
         "round_trips": "round trips",
-        "turn_bytes": "driver",
     }
     heads = [f"{kind} to {name}" for name in point.references for kind in kinds.values()]
     yield f"| ratios | {' | '.join(heads)} |"

@@ -15,10 +15,13 @@ from benchmarks.modes.points import AROUND, IDENTIFY, STEP_NAMES, Point
 from benchmarks.processes import CLUSTER, PARTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     Metric = Callable[["Sample"], float | None]
+
+MEMORY = -1
+"""The round whose memory counts, and whose time does not: before each turn, memory is given back."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class Sample:
 
     Attributes:
         contender: who.
-        repetition: in which round of the point; those of one round ran right after each other.
+        repetition: in which round of the point, or `MEMORY`; those of one round ran right after each other.
         seconds: of the whole micro-batch.
         write_seconds: of the writer.
         steps: seconds by step of the protocol, from the sinks.
@@ -86,7 +89,6 @@ def cluster_cpu(sample: Sample) -> float | None:
 METRICS: dict[str, Metric] = {
     "seconds": turn_seconds,
     "round_trips": lambda sample: sample.round_trips,
-    "turn_bytes": lambda sample: sample.turn_bytes,
     "spark_cpu": spark_cpu,
     "cluster_cpu": cluster_cpu,
 }
@@ -153,12 +155,17 @@ class PointResult:
 
     def of(self, contender: str, value: Metric) -> list[float]:
         """Return a value of each turn that has it."""
-        found = (value(sample) for sample in self.samples if sample.contender == contender)
+        found = (value(sample) for sample in self._turns(contender))
         return [number for number in found if number is not None]
+
+    def memory(self, contender: str) -> Sample | None:
+        """Return the turn whose memory counts; older results have none."""
+        of_round = (one for one in self.samples if one.repetition == MEMORY)
+        return next((one for one in of_round if one.contender == contender), None)
 
     def by_round(self, contender: str, value: Metric) -> dict[int, float]:
         """Return a value by the number of the round, where it is known."""
-        found = {one.repetition: value(one) for one in self.samples if one.contender == contender}
+        found = {one.repetition: value(one) for one in self._turns(contender)}
         return {number: one for number, one in found.items() if one is not None}
 
     def seconds(self, contender: str) -> list[float]:
@@ -186,17 +193,19 @@ class PointResult:
 
     def cpu(self, contender: str) -> dict[str, float]:
         """Return the CPU seconds of a turn by part: means, since the kernel counts in hundredths."""
-        kept = [one.cpu for one in self.samples if one.contender == contender and one.cpu]
+        kept = [one.cpu for one in self._turns(contender) if one.cpu]
         return {part: fmean(cpu[part] for cpu in kept) for part in PARTS if kept}
 
     def steps(self, contender: str) -> dict[str, Spread]:
         """Summarise the seconds of every step."""
         by_step: dict[str, list[float]] = defaultdict(list)
-        for sample in self.samples:
-            if sample.contender == contender:
-                for step, seconds in sample.all_steps.items():
-                    by_step[step].append(seconds)
+        for sample in self._turns(contender):
+            for step, seconds in sample.all_steps.items():
+                by_step[step].append(seconds)
         return {step: Spread.of(by_step[step]) for step in STEP_NAMES if step in by_step}
+
+    def _turns(self, contender: str) -> Iterator[Sample]:
+        return (one for one in self.samples if one.contender == contender and one.repetition >= 0)
 
     def _pairs(self, contender: str, reference: str, value: Metric) -> list[tuple[float, float]]:
         """Return the values of both in every round that has them."""
@@ -224,7 +233,7 @@ def summary(result: PointResult) -> list[dict[str, Any]]:
     references = result.design.references
     for contender in result.contenders:
         seconds = result.seconds(contender)
-        typical = Spread.of(seconds)
+        typical, memory = Spread.of(seconds), result.memory(contender)
         slowest = {name: _p99(result.seconds(name)) for name in (contender, *references)}
         rows.append(
             {
@@ -235,10 +244,8 @@ def summary(result: PointResult) -> list[dict[str, Any]]:
                 "seconds": typical,
                 "p99": slowest[contender],
                 "round_trips": result.spread(contender, METRICS["round_trips"]),
-                "turn_bytes": result.spread(contender, METRICS["turn_bytes"]),
-                "driver_bytes": max(
-                    result.of(contender, lambda sample: sample.driver_bytes), default=None
-                ),
+                "turn_bytes": memory and memory.turn_bytes,
+                "driver_bytes": memory and memory.driver_bytes,
                 "jvm_bytes": max(
                     result.of(contender, lambda sample: sample.jvm_bytes), default=None
                 ),

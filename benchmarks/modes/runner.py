@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.modes.machine import stamp
 from benchmarks.modes.memory import give_back
 from benchmarks.modes.peers import AbsentError
-from benchmarks.modes.results import PointResult, Sample
+from benchmarks.modes.results import MEMORY, PointResult, Sample
 from benchmarks.modes.session import session
 from benchmarks.modes.stage import Stage
 from benchmarks.modes.usage import UsageMeter
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 
     from benchmarks.modes.points import Point
     from benchmarks.modes.turns import Contender
-
-WARM_UP = 2
-"""Turns of every contender that are not counted: the first one prepares, the JVM compiles."""
 
 _SEED = 20_260_101
 
@@ -68,7 +65,7 @@ def run(
 
 def turns_of(point: Point) -> int:
     """Return how many turns every contender has, those that are not counted too."""
-    return point.repetitions + WARM_UP
+    return point.warm_up + point.repetitions
 
 
 class _Measure:
@@ -96,8 +93,7 @@ class _Measure:
         Raises:
             RuntimeError: a contender has not written the rows it was given.
         """
-        repetitions = points[0].repetitions
-        turns = WARM_UP + repetitions
+        turns = turns_of(points[0])
         with ExitStack() as stack:
             results: list[PointResult] = []
             players: list[tuple[PointResult, Contender]] = []
@@ -114,12 +110,12 @@ class _Measure:
                         for _ in range(turns):
                             self._advance(f"{point.name}: {name} is left out")
             order = random.Random(_SEED)
-            for repetition in range(-WARM_UP, repetitions):
+            for repetition in range(-points[0].warm_up, points[0].repetitions):
                 order.shuffle(players)
                 for result, contender in players:
                     sample = self._turn(contender, repetition)
                     self._advance(f"{result.point}: {contender.name}")
-                    if repetition >= 0:
+                    if repetition >= MEMORY:
                         result.samples.append(sample)
             for result, contender in players:
                 if result.design.query != "stateful":
@@ -128,7 +124,9 @@ class _Measure:
 
     def _turn(self, contender: Contender, repetition: int) -> Sample:
         contender.prepare()
-        give_back()
+        if repetition <= MEMORY:
+            # Nobody else does so, and to get memory back from the kernel takes longer than to use it.
+            give_back()
         before = self._cluster.request_counts()
         self._usage.begin()
         turn = contender.turn()

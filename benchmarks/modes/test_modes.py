@@ -13,7 +13,7 @@ from benchmarks.modes.bars import BARS, judged
 from benchmarks.modes.design import BY_NAME, POINTS, QUICK
 from benchmarks.modes.points import ALL, BASE, DESCRIPTIONS
 from benchmarks.modes.report import markdown, to_json
-from benchmarks.modes.results import PointResult, Sample, load_all
+from benchmarks.modes.results import MEMORY, PointResult, Sample, load_all
 from benchmarks.modes.stage import Steps
 from benchmarks.modes.turns import DirectContender, Gate
 from benchmarks.modes.work import SHAPES
@@ -65,6 +65,7 @@ def sample(contender, repetition, seconds, requests=3):
 def result(point="base", **seconds):
     made = PointResult(point, 1000, 70_000, {"time": "now", "cores": "2"})
     for contender, values in seconds.items():
+        made.samples.append(sample(contender.replace("_", " "), MEMORY, 1000.0))
         made.samples += [
             sample(contender.replace("_", " "), number, value)
             for number, value in enumerate(values)
@@ -219,7 +220,7 @@ def test_report_names_everybody_and_what_was_left_out():
     assert [row["contender"] for row in kept["contenders"]] == ["noop", "row snippet"]
     ratios = kept["contenders"][1]["ratios"]["noop"]
     assert ratios["seconds"]["middle"] == 4
-    assert ratios["turn_bytes"] == {"low": 1, "middle": 1, "high": 1}
+    assert [row["turn_bytes"] for row in kept["contenders"]] == [4, 4]
     assert ratios["3 compute"]["middle"] == 4
 
 
