@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import selectors
 import time
+from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
     from multiprocessing.connection import Connection
 
-_PIECE = 64 << 10
 _NAME = 40
 
 
@@ -107,89 +108,123 @@ class Link:
 
 
 def _serve(upstream: str, conditions: Conditions, pipe: Connection) -> None:
-    with suppress(KeyboardInterrupt):
-        asyncio.run(_Relay(upstream, conditions, pipe).run())
+    with suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=_exact_loop) as runner:
+        runner.run(_Relay(upstream, conditions, pipe).run())
 
 
-def _nothing(_piece: bytes) -> None:
-    """Note nothing."""
+def _exact_loop() -> asyncio.AbstractEventLoop:
+    """Return a loop that sleeps as long as it is told: `epoll` knows milliseconds, and Python rounds up."""
+    return asyncio.SelectorEventLoop(selectors.SelectSelector())
 
 
 class _Relay:
     def __init__(self, upstream: str, conditions: Conditions, pipe: Connection) -> None:
-        self._upstream = upstream
-        self._conditions = conditions
+        self.upstream = upstream
+        self.conditions = conditions
+        self.address = ""
         self._pipe = pipe
         self._requests: list[Request] = []
         self._exchanges: list[_Exchange] = []
-        self._address = ""
 
     async def run(self) -> None:
-        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        self._address = "{}:{}".format(*server.sockets[0].getsockname()[:2])
-        self._pipe.send(self._address)
-        asyncio.get_running_loop().add_reader(self._pipe.fileno(), self._answer)
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(lambda: _Asking(self), "127.0.0.1", 0)
+        self.address = "{}:{}".format(*server.sockets[0].getsockname()[:2])
+        self._pipe.send(self.address)
+        loop.add_reader(self._pipe.fileno(), self._answer)
         await server.serve_forever()
+
+    def exchange(self) -> _Exchange:
+        """Return the requests of a new connection."""
+        self._exchanges.append(_Exchange(len(self._exchanges), self._requests))
+        return self._exchanges[-1]
 
     def _answer(self) -> None:
         question = self._pipe.recv()
         if isinstance(question, Conditions):
-            self._conditions = question
+            self.conditions = question
         for exchange in self._exchanges:
             exchange.end()
         self._pipe.send(self._requests)
         self._requests.clear()
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        host, port = self._upstream.rsplit(":", 1)
-        there, here = await asyncio.open_connection(host, int(port))
-        exchange = _Exchange(len(self._exchanges), self._requests)
-        self._exchanges.append(exchange)
+
+class _End(asyncio.Protocol):
+    """One end of a connection: what comes here leaves at the other end half a round trip later."""
+
+    other: _End
+
+    def __init__(self, relay: _Relay, exchange: _Exchange) -> None:
+        self._relay = relay
+        self._exchange = exchange
+        self._waiting = deque[bytes]()
+        self._free = 0.0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Let a piece wait until it is due, and until the bandwidth has room for it."""
+        conditions, loop = self._relay.conditions, asyncio.get_running_loop()
+        self._free = max(self._free, loop.time() + conditions.round_trip / 2)
+        if conditions.bandwidth:
+            self._free += len(data) / conditions.bandwidth
+        self._waiting.append(data)
+        loop.call_at(self._free, self._deliver)
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        """Let the end wait as well."""
+        self.data_received(b"")
+
+    def _deliver(self) -> None:
+        piece = self._waiting.popleft()
+        if piece:
+            self.leave(piece)
+        elif hasattr(self.other, "transport"):
+            self.other.transport.close()
+
+    def leave(self, piece: bytes) -> None:
+        """Send a piece from the other end."""
+        self.other.transport.write(piece)
+
+
+class _Asking(_End):
+    """The end of the client."""
+
+    def __init__(self, relay: _Relay) -> None:
+        super().__init__(relay, relay.exchange())
+        self.other = _Answering(relay, self._exchange)
+        self.other.other = self
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.transport.pause_reading()
+        self._connecting = asyncio.ensure_future(self._connect())
+
+    async def _connect(self) -> None:
+        host, port = self._relay.upstream.rsplit(":", 1)
+        try:
+            await asyncio.get_running_loop().create_connection(lambda: self.other, host, int(port))
+        except OSError:
+            self.transport.abort()
+        else:
+            self.transport.resume_reading()
+
+    def data_received(self, data: bytes) -> None:
+        if data:
+            self._exchange.asked(data)
+        super().data_received(data)
+
+
+class _Answering(_End):
+    """The end of the proxy."""
+
+    def leave(self, piece: bytes) -> None:
         # A proxy names itself with as many bytes as the link has: both have ephemeral ports.
-        theirs, ours = self._upstream.encode(), self._address.encode()
-        asking = self._carry(reader, here, arrived=exchange.asked)
-        answering = self._carry(
-            there, writer, lambda piece: piece.replace(theirs, ours), left=exchange.answered
-        )
-        await asyncio.gather(asking, answering, return_exceptions=True)
-        for end in (here, writer):
-            end.close()
-
-    async def _carry(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        change: Callable[[bytes], bytes] = bytes,
-        *,
-        arrived: Callable[[bytes], None] = _nothing,
-        left: Callable[[bytes], None] = _nothing,
-    ) -> None:
-        """Carry one direction of a connection: each piece half a round trip later, at the bandwidth."""
-        waiting: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
-
-        async def deliver() -> None:
-            free = 0.0
-            while True:
-                due, piece = await waiting.get()
-                limit = self._conditions.bandwidth
-                free = max(free, due) + (len(piece) / limit if limit else 0)
-                await asyncio.sleep(free - time.monotonic())
-                if not piece:
-                    with suppress(OSError, RuntimeError):
-                        writer.write_eof()
-                    return
-                left(piece)
-                writer.write(piece)
-                await writer.drain()
-
-        delivering = asyncio.create_task(deliver())
-        piece = b"begin"
-        while piece:
-            piece = await reader.read(_PIECE)
-            if piece:
-                arrived(piece)
-            waiting.put_nowait((time.monotonic() + self._conditions.round_trip / 2, change(piece)))
-        await delivering
+        named = piece.replace(self._relay.upstream.encode(), self._relay.address.encode())
+        self._exchange.answered(named)
+        super().leave(named)
 
 
 class _Exchange:
