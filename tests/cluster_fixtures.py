@@ -134,7 +134,7 @@ class RawHttp:
 
     def __init__(self, url: str, token: str | None = None) -> None:
         self.host = url.removeprefix("http://")
-        self._always = {"Authorization": f"OAuth {token}"} if token else {}
+        self.always = {"Authorization": f"OAuth {token}"} if token else {}
 
     def __call__(
         self,
@@ -148,7 +148,7 @@ class RawHttp:
         connection = http.client.HTTPConnection(self.host, timeout=30)
         try:
             connection.request(
-                method, path, body, {**self._always, **(headers or {})}, encode_chunked=chunked
+                method, path, body, {**self.always, **(headers or {})}, encode_chunked=chunked
             )
             answer = connection.getresponse()
             found = {name.lower(): value for name, value in answer.getheaders()}

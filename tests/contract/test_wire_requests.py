@@ -5,6 +5,7 @@ A repeated request of a master command gets the kept answer and changes nothing.
 
 import base64
 import gzip
+import http.client
 import json
 import uuid
 import zlib
@@ -173,6 +174,36 @@ def test_chunked_body_is_read_whole(raw, client, tmp):
     )
     assert answer.status == 200
     assert client.get(f"{tmp}/x") == "abc"
+
+
+def test_long_bodies_follow_each_other_on_a_connection(raw, client, tmp):
+    """However they are cut into pieces, and with short ones between them."""
+    client.create("file", f"{tmp}/x")
+    connection = http.client.HTTPConnection(raw.host, timeout=30)
+    for number, sizes in enumerate(
+        ([3 << 20], [10], [100_000] * 7, [(1 << 20) + 7], [1 << 19], [])
+    ):
+        pieces = [bytes([65 + number]) * size for size in sizes]
+        headers = {
+            **raw.always,
+            "X-YT-Parameters": json.dumps({"path": f"{tmp}/x"}),
+            "Content-Length": str(sum(sizes)),
+        }
+        connection.request("PUT", "/api/v4/write_file", iter(pieces), headers)
+        answer = connection.getresponse()
+        assert (answer.status, answer.read()) == (200, b"{}")
+        assert client.read_file(f"{tmp}/x").read() == b"".join(pieces)
+    connection.close()
+
+
+def test_long_body_that_breaks_off_is_no_request(raw, client, tmp):
+    client.create("file", f"{tmp}/x")
+    client.write_file(f"{tmp}/x", b"before")
+    listed = {**raw.always, "X-YT-Parameters": json.dumps({"path": f"{tmp}/x"})}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in listed.items())
+    head = f"PUT /api/v4/write_file HTTP/1.1\r\nHost: x\r\nContent-Length: {3 << 20}\r\n{lines}\r\n"
+    assert raw.exchange(head.encode() + b"a" * (2 << 20), finish=True) == b""
+    assert client.read_file(f"{tmp}/x").read() == b"before"
 
 
 @pytest.mark.parametrize("accepted", ["gzip, identity", "gzip;q=0.5, *;q=0.1", "gzip"])

@@ -19,8 +19,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+import httptools
+import numpy as np
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.http import encodings, messages
@@ -33,6 +35,8 @@ from yt_exactly_once.local.store import StoreFormatError
 _HOST = "127.0.0.1"
 _BACKLOG = 512
 _GRACE_SECONDS = 5
+_LONG_BODY = 1 << 19
+_READ_BYTES = 1 << 20
 _PARENT_CHECK_SECONDS = 0.1
 _GC_THRESHOLD = 200_000
 _TOKEN_VARIABLE = "YT_LOCAL_TOKEN"  # noqa: S105 - the name of a variable
@@ -77,7 +81,10 @@ class JoiningTransport:
 
 
 class _Protocol(HttpToolsProtocol):
-    """Uvicorn's protocol, showing its transport to the application, which may have to reset it."""
+    """Uvicorn's protocol, showing its transport to the application, which may have to reset it.
+
+    It keeps the bodies of requests for it: as messages their bytes would be copied two more times.
+    """
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(JoiningTransport(transport))  # type: ignore[arg-type]
@@ -97,16 +104,71 @@ class _Protocol(HttpToolsProtocol):
         self.scope["yt.body"] = []  # type: ignore[typeddict-unknown-key]
         self._body_size = 0
 
-    def on_body(self, body: bytes) -> None:
-        """Keep a piece of the body; as messages its bytes would be copied two more times.
+    def data_received(self, data: bytes) -> None:
+        """Read a piece of a request; what is left of a long body comes into its place in memory."""
+        super().data_received(data)
+        cycle: RequestResponseCycle | None = self.cycle
+        # After an error nobody reads the rest, and without a length nobody knows it.
+        is_read = cycle is not None and cycle.more_body and not cycle.response_complete
+        size = self._length_of_body() if is_read else 0
+        if _LONG_BODY <= size <= encodings.MOST_BYTES and self._body_size < size:
+            pieces = self.scope["yt.body"]  # type: ignore[typeddict-item]
+            self.transport.set_protocol(_LongBody(self, size, b"".join(pieces)))
 
-        Of a body that is too long nothing is kept, and the application refuses it.
-        """
+    def _length_of_body(self) -> int:
+        return next((int(value) for name, value in self.headers if name == b"content-length"), 0)
+
+    def end_long_body(self, body: memoryview) -> None:
+        """Go on as if the parser had seen the body."""
+        self.scope["yt.body"] = [body]  # type: ignore[typeddict-unknown-key]
+        self.parser = httptools.HttpRequestParser(self)
+        self.transport.set_protocol(self)
+        self.on_message_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Keep a piece of the body; of one that is too long nothing, and the application refuses it."""
         self._body_size += len(body)
         if self._body_size > encodings.MOST_BYTES:
             self.scope["yt.body"] = None  # type: ignore[typeddict-unknown-key]
         elif not self.cycle.response_complete:
             self.scope["yt.body"].append(body)  # type: ignore[typeddict-item]
+
+
+class _LongBody(asyncio.BufferedProtocol):
+    """Takes the place of the protocol until the body of a request has come, without a copy of it.
+
+    Args:
+        size: of the body, of which the first bytes have come.
+    """
+
+    def __init__(self, protocol: _Protocol, size: int, first: bytes) -> None:
+        self._protocol = protocol
+        # Of numpy, since nobody has to write zeros first.
+        self._body = np.empty(size, np.uint8).data
+        self._body[: len(first)] = first
+        self._came = len(first)
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio gives none
+        """Return the place of what comes next; others of this loop want to read, too."""
+        return self._body[self._came : self._came + _READ_BYTES]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """See whether the body is complete."""
+        self._came += nbytes
+        if self._came == len(self._body):
+            self._protocol.end_long_body(self._body)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._protocol.connection_lost(exc)
+
+    def eof_received(self) -> None:
+        self._protocol.eof_received()
+
+    def pause_writing(self) -> None:
+        self._protocol.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._protocol.resume_writing()
 
 
 class _Server(uvicorn.Server):

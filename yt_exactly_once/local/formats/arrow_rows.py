@@ -178,7 +178,7 @@ def _rows(table: Any, columns: Sequence[_Described], features: Mapping[str, Any]
     return ColumnarRows(converted, table.num_rows)
 
 
-def _read(data: bytes) -> Any:
+def _read(data: bytes | memoryview) -> Any:
     if data in (b"", *_END_OF_STREAM):
         return pa.table({})
     try:
@@ -206,7 +206,7 @@ def _refuse_shared(fields: Any, shared: frozenset[int] = _SHARED) -> None:
             _refuse_shared(parts, _SHARED | {lib.Type_DICTIONARY})
 
 
-def _is_complete(data: bytes) -> bool:
+def _is_complete(data: bytes | memoryview) -> bool:
     """Tell whether the end marker follows the last message; the reader itself does not insist.
 
     Raises:
@@ -221,7 +221,7 @@ def _is_complete(data: bytes) -> bool:
         except StopIteration:
             break
         end = source.tell()
-    return data[end:].startswith(_END_OF_STREAM)
+    return bytes(data[end:]).startswith(_END_OF_STREAM)
 
 
 def _convert(each: _Described, column: Any, features: Mapping[str, Any]) -> Values:

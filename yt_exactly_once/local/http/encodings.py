@@ -25,7 +25,7 @@ def is_supported(name: str) -> bool:
     return name in {IDENTITY, "gzip", "deflate"}
 
 
-def decode(data: bytes, name: str) -> bytes:
+def decode(data: bytes | memoryview, name: str) -> bytes | memoryview:
     """Decode a request body, which may be empty; refuse one that is cut off, something else, or too long."""
     if name == IDENTITY or not data:
         return data

@@ -57,7 +57,7 @@ class Request:
     path: str
     query: str
     headers: Mapping[str, str]
-    body: bytes
+    body: bytes | memoryview
     id: str = field(default_factory=make_guid)
 
 

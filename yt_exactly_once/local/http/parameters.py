@@ -103,7 +103,9 @@ def gather(request: Request, input_format: Format, output_format: Format) -> dic
         raise YtError("Unable to parse parameters from headers", inner=[error]) from error
     if request.method == "POST" and request.body:
         try:
-            _patch(merged, _map(structured.loads(request.body, input_format, "request body")))
+            _patch(
+                merged, _map(structured.loads(bytes(request.body), input_format, "request body"))
+            )
         except YtError as error:
             raise YtError("Unable to parse parameters from request body", inner=[error]) from error
     return merged

@@ -240,7 +240,7 @@ class Application(fronts.Front):
         return json_answer(page(request))
 
     def _add_faults(self, request: Request) -> dict[str, Any]:
-        rules = structured.loads(request.body, Format("json", {"encode_utf8": False}), "")
+        rules = structured.loads(bytes(request.body), Format("json", {"encode_utf8": False}), "")
         if not isinstance(rules, list):
             raise YtError("Fault rules must be a list of maps")
         return {"ids": self._proxy.faults.add(rules)}
@@ -265,12 +265,13 @@ async def _read(scope: Message, receive: Receive) -> Request | None:
             return None
         if not message.get("more_body", False):
             break
+    pieces = scope["yt.body"] or []
     return Request(
         scope["method"],
         scope["path"],
         scope["query_string"].decode("latin-1"),
         {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]},
-        b"".join(scope["yt.body"] or ()),
+        pieces[0] if len(pieces) == 1 else b"".join(pieces),
     )
 
 

@@ -10,8 +10,8 @@ _CODEC = "lz4_raw"
 
 
 def compress(data: Any) -> bytes:
-    """Return bytes compressed; the buffer that Arrow compresses into has room for the worst case."""
-    compressed: bytes = pa.compress(data, codec=_CODEC).to_pybytes()
+    """Return bytes compressed."""
+    compressed: bytes = pa.compress(data, codec=_CODEC, asbytes=True)
     return compressed
 
 
