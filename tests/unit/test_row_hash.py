@@ -207,6 +207,13 @@ def digest(hashes, first=0, seed=SEED):
     return added(0, numbered(np.array(hashes, dtype=np.int64), numbers, seed))
 
 
+@pytest.mark.parametrize("length", [0, 1, 7, 8, 9, 38, 600])
+def test_strings_of_one_length_have_the_hashes_that_they_have_among_others(length):
+    values = [bytes([place]) * length for place in range(1, 20)]
+    mixed = [value for each in values for value in (each, each + b"more")]
+    assert hashes(values, pa.binary()) == hashes(mixed, pa.binary())[::2]
+
+
 @given(HASHES, st.data())
 def test_cuts_make_no_difference(hashes, data):
     """A task continues what another one began, with other chunks."""

@@ -162,7 +162,11 @@ def _of_bytes(array: pa.Array, key: np.uint64) -> Hashes:
     for place in range(0, min(max(longest, 1), _LONG), _WORD):
         if place >= max(shortest, 1):
             rows = np.flatnonzero(lengths > place)
-        values = anywhere[starts[rows] + place]
+        if shortest == longest > 0:
+            # As ids are: to step through them is faster than to look each one up.
+            values = anywhere[place::shortest][: len(lengths)].copy()
+        else:
+            values = anywhere[starts[rows] + place]
         if shortest < place + _WORD:
             values &= _MASKS[np.minimum(lengths[rows] - place, _WORD)]
         hashes[rows] = _mix(hashes[rows] + values)
