@@ -28,7 +28,6 @@ LEAST = (COLLECT, TASKS)
 ALL = (FLOOR, *LEAST, *MODES, IDEMPOTENT, LIMIT, SNIPPET, DELTA, POSTGRES)
 
 STEPS: dict[str, str] = {
-    Event.LEDGER_READ: "2 look up",
     Event.BATCH_COMPUTED: "3 compute",
     Event.TRANSACTION_STARTED: "4 open",
     Event.ROWS_WRITTEN: "5 to 8",
@@ -36,7 +35,10 @@ STEPS: dict[str, str] = {
     Event.LEDGER_RECORDED: "5 to 8",
     Event.TRANSACTION_COMMITTED: "9 commit",
 }
-"""Step of the protocol by the event that ends it; modes that write from tasks write in step 3."""
+"""Step of the protocol by the event that ends it.
+
+Modes that write from tasks write in step 3. The look-up is a part of it: rows may be computed meanwhile.
+"""
 
 IDENTIFY, AROUND = "1 identify", "Spark around it"
 STEP_NAMES = (IDENTIFY, *dict.fromkeys(STEPS.values()), AROUND)

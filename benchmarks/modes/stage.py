@@ -299,11 +299,11 @@ class Steps:
         """Take one event."""
         now = time.perf_counter()
         if event == Event.BATCH_STARTED:
-            self._steps = {}
+            self._steps, self._began = {}, now
         elif event in STEPS:
             step = STEPS[event]
             self._steps[step] = self._steps.get(step, 0.0) + now - self._began
-        self._began = now
+            self._began = now
 
     def last(self) -> dict[str, float]:
         """Return seconds by step."""

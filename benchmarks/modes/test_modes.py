@@ -129,9 +129,15 @@ def test_steps_add_up_to_the_turn():
 def test_steps_of_a_batch_are_those_since_it_was_started():
     """Attempts of one batch add up, and a new batch begins anew."""
     steps = Steps()
-    for event in ("batch.started", "ledger.read", "transaction.started", "transaction.started"):
+    for event in (
+        "batch.started",
+        "ledger.read",
+        "batch.computed",
+        "transaction.started",
+        "transaction.started",
+    ):
         steps(event, {})
-    assert set(steps.last()) == {"2 look up", "4 open"}
+    assert set(steps.last()) == {"3 compute", "4 open"}
     for event in ("batch.started", "rows.written", "ledger.recorded", "batch.committed"):
         steps(event, {})
     assert set(steps.last()) == {"5 to 8"}

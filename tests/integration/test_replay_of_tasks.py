@@ -77,6 +77,31 @@ def test_tasks_that_share_queue_partitions_come_again(stream):
     assert flow.entry().ends[flow.queue.path] == flow.queue.ends()
 
 
+@pytest.mark.parametrize("kept", ["part >= 0", "part <> 1"], ids=["all", "an empty partition"])
+def test_rows_that_the_driver_has_pushed_come_again_from_tasks(stream, kept):
+    """In the same sessions, also where Arrow's batches do not tell the Spark partitions apart."""
+    flow = stream(rows=40, rows_per_partition=10)
+    commit, senders = BatchCommit.commit, []
+
+    def breaking(self, parts, resumed=None):
+        senders.append(parts[0].targets[0].sent_by)
+        if len(senders) == 3:
+            raise Broken
+        return commit(self, parts, resumed)
+
+    with (
+        mock.patch.object(BatchCommit, "commit", breaking),
+        pytest.raises(StreamingQueryException, match="Broken"),
+    ):
+        run(flow, lambda frame: frame.filter(kept))
+    assert senders == ["tasks", "driver", "driver"]
+    pushed = flow.found()
+    run(flow, lambda frame: frame.filter(kept))
+    found = flow.found()
+    assert len(pushed) * 4 == len(found) * 3
+    assert len(set(found)) == len(found) == {"part >= 0": 120, "part <> 1": 80}[kept]
+
+
 @pytest.mark.parametrize("then", first_of([in_one_task, in_two_tasks, as_read]))
 def test_rows_that_carry_their_source_may_come_in_other_tasks(stream, faults, then):
     """A task dies; after the restart there are other cores, and so other tasks."""

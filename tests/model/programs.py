@@ -8,7 +8,7 @@ the way in which the source moves a consumer.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -56,6 +56,7 @@ from yt_exactly_once.observability import Emitter
 from yt_exactly_once.spark.query.calls import Calls
 from yt_exactly_once.spark.query.offset_log import OffsetLog, Place, QueueOffset
 from yt_exactly_once.spark.sink import frame_rows, look_up
+from yt_exactly_once.spark.sink.modes.mode import at_once
 from yt_exactly_once.spark.sink.modes.push import RehearsalTask
 from yt_exactly_once.spark.sink.modes.tasks import JoinedInsertTask
 from yt_exactly_once.spark.sink.options import Target
@@ -304,7 +305,8 @@ class ModelSink(TransactionalSink):
             agreed=call.batch - 1 if call.agreed else None,
             entry=LedgerEntry.from_row(json.loads(call.left)) if call.left else None,
             computing=0.0 if call.agreed or scenario.into_one else None,
-            # The driver would send the same requests in the place of the tasks.
+            # In the place of the tasks the driver would send the same requests, and takes a session over once
+            # for several batches; `tests/unit/test_push.py` goes through what that changes.
             bytes=LARGE if scenario.by_tasks or scenario.into_one else 0,
         )
         if scenario.by_tasks or scenario.into_one:
@@ -330,10 +332,13 @@ class ModelSink(TransactionalSink):
         return silent
 
     def _compute(
-        self, delivery: Delivery, transaction: OpenTransaction | None = None
+        self,
+        delivery: Delivery,
+        transaction: OpenTransaction | None = None,
+        ready: Callable[[], None] = at_once,
     ) -> list[TargetRows]:
         if self.options.mode != DeliveryMode.TRANSACTIONAL or transaction is not None:
-            return super()._compute(delivery, transaction)
+            return super()._compute(delivery, transaction, ready=ready)
         batch, frame = delivery.batch, cast("Any", delivery.rows)._frame
         payloads = [
             Payload(1, json.dumps([batch.query_id, batch.batch_id, effect]).encode())

@@ -135,9 +135,9 @@ def _rows_first(put: Put) -> None:
     """Record the batch and move the consumer before the tasks have written."""
     compute = TransactionalSink._compute
 
-    def too_early(self: TransactionalSink, delivery: Any, transaction: Any = None) -> Any:
+    def too_early(self: TransactionalSink, delivery: Any, *given: Any, **ready: Any) -> Any:
         replace(delivery).committer.commit(whole([]))
-        return compute(self, delivery, transaction)
+        return compute(self, delivery, *given, **ready)
 
     put(TransactionalSink, "_compute", too_early)
 
@@ -182,9 +182,9 @@ def _failed_job(put: Put) -> None:
     """Commit what the tasks of a failed job have written, as if it were all."""
     compute = TransactionalSink._compute
 
-    def whatever(self: TransactionalSink, delivery: Any, transaction: Any = None) -> Any:
+    def whatever(self: Any, delivery: Any, transaction: Any = None, **ready: Any) -> Any:
         try:
-            return compute(self, delivery, transaction)
+            return compute(self, delivery, transaction, **ready)
         except JobFailedError:
             if transaction is None:
                 raise

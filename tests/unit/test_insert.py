@@ -47,8 +47,8 @@ def test_task_reports_rows_bytes_and_digest_of_what_it_has_written(sent, digest)
     assert report.byte_count == len(sent[1]) + len(sent[2])
     expected = added(0, row_hashes(ROWS, target.plan.columns)) if digest else 0
     assert report.digest == expected
-    given = TargetBatch(None, target, COLUMNS, {})
-    written = report.written(Plan(given, COLUMNS, task, by_driver=digest))
+    given = TargetBatch(None, target, COLUMNS, {}, by_driver=digest)
+    written = report.written(Plan(given, COLUMNS, task))
     assert written.sent_by == (DRIVER if digest else TASKS)
     assert written.digest == (expected if digest else None)
     assert written.byte_count == report.byte_count

@@ -4,6 +4,7 @@ And what tasks check that send rows into an open transaction.
 """
 
 from contextlib import nullcontext
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -11,19 +12,19 @@ import pytest
 from pyspark.sql.types import LongType, StructType
 
 from tests.model.tasks import COLUMNS, prepared_target, task_context
-from yt_exactly_once import TransactionalSink
+from yt_exactly_once import RetryPolicy, TransactionalSink
 from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.commit.cluster import OpenTransaction
 from yt_exactly_once.commit.parts import TargetRows
-from yt_exactly_once.errors import ConfigError, RepeatedTaskError
+from yt_exactly_once.errors import ConfigError, LedgerDivergedError, RepeatedTaskError
 from yt_exactly_once.spark.sink import batch_writer, frame_rows
 from yt_exactly_once.spark.sink.arrived import TaskRows, WriterTask
 from yt_exactly_once.spark.sink.batch_writer import Job, JobSink
-from yt_exactly_once.spark.sink.encode import PARTITION_COLUMN
+from yt_exactly_once.spark.sink.encode import PARTITION_COLUMN, PartitionsUnknownError
 from yt_exactly_once.spark.sink.frame_rows import FrameRows
 from yt_exactly_once.spark.sink.look_up import Found
 from yt_exactly_once.spark.sink.modes import MODES
-from yt_exactly_once.spark.sink.modes.mode import Mode, Plan, RowTask, TargetBatch
+from yt_exactly_once.spark.sink.modes.mode import Mode, Plan, RowTask, TargetBatch, TaskSettings
 from yt_exactly_once.spark.sink.modes.tasks import ChunkReport
 
 ROWS = pa.RecordBatch.from_pydict({name: [1, 2, 3] for name in COLUMNS})
@@ -81,6 +82,72 @@ def test_a_further_mode_is_a_class_and_a_line(monkeypatch, door):
         arrived = TaskRows(SCHEMA, [message]).compute(plan)
     (written,) = mode.finish(plan, arrived)
     assert (written.path, written.row_count) == ("//t", 3)
+
+
+def test_driver_that_stands_in_writes_when_it_has_all_rows_and_is_told_to(monkeypatch):
+    """An error of `ready`, such as that the batch is written already, comes before the first request."""
+    done = []
+
+    def arrive(_frame):
+        done.append("all rows")
+        return [ROWS.append_column(PARTITION_COLUMN, pa.array([3, 3, 3], pa.int32()))]
+
+    def ready():
+        done.append("told")
+        if len(done) > 2:
+            raise LedgerDivergedError("written")
+
+    monkeypatch.setattr(frame_rows, "arrow_batches", arrive)
+    monkeypatch.setattr(frame_rows, "_numbered", lambda frame: frame)
+    settings = TaskSettings(
+        COLUMNS, prepared_target("//t", is_sorted=False), None, RetryPolicy(), 1
+    )
+    batch = MicroBatch("query", 0, "run")
+    given = TargetBatch(batch, settings.target, COLUMNS, {}, by_driver=True)
+    plan = Plan(given, COLUMNS, CountTask(settings), ready=ready)
+    rows = FrameRows(Frame(schema=SCHEMA))
+    assert ChunkReport.of_all(rows.compute(plan)).row_count == 3
+    with pytest.raises(LedgerDivergedError):
+        rows.compute(plan)
+    assert done == ["all rows", "told"] * 2
+
+
+class PartitionTask(CountTask):
+    """Reports the Spark partition in the place of the rows."""
+
+    def run(self, batches, partition):
+        assert all(batch.num_rows for batch in batches)
+        yield ChunkReport(partition).to_arrow()
+
+
+@pytest.mark.parametrize(("full", "tasks", "is_by_position", "known"), [
+    (4, 2, True, [0, 1]),
+    (4, 3, True, None),
+    (3, 2, True, None),
+    (3, 2, False, [0]),
+])  # fmt: skip
+def test_spark_partitions_are_told_by_their_ends_only_where_each_has_one(
+    monkeypatch, full, tasks, is_by_position, known
+):
+    """By position a row has the number of its partition. Elsewhere neighbours may share one."""
+    told = []
+    monkeypatch.setattr(frame_rows, "arrow_batches", lambda _: [ROWS, ROWS])
+    monkeypatch.setattr(frame_rows, "rows_of_full_batch", lambda _: full)
+    monkeypatch.setattr(frame_rows, "require_straight", lambda *_: tasks)
+    settings = TaskSettings(
+        COLUMNS, prepared_target("//t", is_sorted=False), None, RetryPolicy(), 1
+    )
+    given = TargetBatch(MicroBatch("query", 0, "run"), settings.target, COLUMNS, {}, by_driver=True)
+    plan = Plan(given, COLUMNS, PartitionTask(settings), None, lambda: told.append("ready"), True)
+    plan = replace(plan, is_by_position=is_by_position)
+    rows = FrameRows(Frame(schema=SCHEMA))
+    if known is None:
+        with pytest.raises(PartitionsUnknownError):
+            rows.compute(plan)
+        assert not told
+    else:
+        reports = [row for batch in rows.compute(plan) for row in batch.to_pylist()]
+        assert [row["row_count"] for row in reports] == known
 
 
 def test_rows_of_a_writer_are_computed_once_spark_asks_for_the_commit():

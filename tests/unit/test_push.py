@@ -3,6 +3,7 @@
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
+from itertools import product
 from threading import Barrier, Event
 
 import pyarrow as pa
@@ -14,7 +15,12 @@ from tests.model.tasks import prepared_target, task_context
 from yt_exactly_once import RetryPolicy, Target
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS
 from yt_exactly_once.commit.batch import MicroBatch, SourceRange
-from yt_exactly_once.errors import EncodingError, FencedError, NotOneToOneError
+from yt_exactly_once.errors import (
+    EncodingError,
+    FencedError,
+    NotOneToOneError,
+    RetriesExhaustedError,
+)
 from yt_exactly_once.spark.sink.modes import sessions
 from yt_exactly_once.spark.sink.modes.mode import TaskSettings
 from yt_exactly_once.spark.sink.modes.push import PushTask
@@ -26,9 +32,14 @@ ONCE = RetryPolicy(attempts=1, first_wait=timedelta(milliseconds=1))
 
 
 class Cluster:
-    """Producer sessions and the rows that were pushed; its own connection and lane."""
+    """Producer sessions and the rows that were pushed; its own connection and lane.
+
+    Attributes:
+        fault: of the next push: the request is lost, or its answer.
+    """
 
     def __init__(self):
+        self.fault = ""
         self.sessions = {}
         self.opened = []
         self.rows = []
@@ -50,12 +61,19 @@ class Cluster:
 
     def push_queue_producer(self, *, session_id, epoch, rows, user_meta, **_more):
         """Append the rows."""
+        fault, self.fault = self.fault, ""
+        if fault == "lost request":
+            raise ConnectionResetError
+        if session_id not in self.sessions:
+            raise YtError("Unknown queue producer session")
         if self.sessions[session_id][0] != epoch:
             raise YtError("The session has another epoch", code=3102)
         sent = list(yson.loads(bytes(rows), yson_type="list_fragment"))
         last = sent[-1]["$sequence_number"]
         self.sessions[session_id] = epoch, last, user_meta
         self.rows += [row["row"] for row in sent]
+        if fault == "lost answer":
+            raise ConnectionResetError
         return {"last_sequence_number": last, "skipped_row_count": 0}
 
 
@@ -88,6 +106,7 @@ def attempted(
     connections=1,
     size=2,
     retry=ONCE,
+    owned=None,
 ):
     """Begin an attempt of a task; every step of it is one push, and gives its report."""
     source = SourceRange("cluster", "//queue", None, (), "id")
@@ -99,6 +118,7 @@ def attempted(
         TaskSettings(NAMES, replace(target, request_size=size), cluster, retry, connections, run),
         numbering,
         "//producer",
+        owned=owned,
     )
     zeros = [0] * len(rows)
     values = rows, zeros, zeros, rows, tablets or zeros, numbers or rows
@@ -300,3 +320,64 @@ def test_no_push_is_under_way_when_a_task_has_failed(cluster):
     with pytest.raises(FencedError):
         push(cluster, [1, 2], by_source=True, tablets=[0, 1], connections=2)
     assert cluster.rows == [2]
+
+
+def test_owned_session_is_not_asked_for_again(cluster):
+    """Nor by another part of the same batch; a task of Spark owns none."""
+    owned = {}
+    for batch in (7, 8):
+        push(cluster, [batch * 10, batch * 10 + 1, batch * 10 + 2], batch=batch, owned=owned)
+    assert len(cluster.opened) == len(owned) == 1
+    push(cluster, [90], batch=9)
+    assert len(cluster.opened) == 2
+
+
+def test_owned_session_is_checked_like_one_that_was_asked_for(cluster):
+    """Rows of an earlier batch, or of another Spark partition, would be dropped as seen."""
+    owned = {}
+    push(cluster, [80], batch=8, owned=owned, by_source=True)
+    with pytest.raises(NotOneToOneError, match="in the Spark partitions 2 and 3"):
+        push(cluster, [81], batch=8, owned=dict(owned), by_source=True, partition=3)
+    with pytest.raises(
+        FencedError, match="Batch 8 was pushed through this session, and this is batch 7"
+    ):
+        push(cluster, [70], batch=7, owned=owned, by_source=True)
+    assert (cluster.rows, len(cluster.opened)) == ([80], 1)
+
+
+OWNER = (
+    "fine",
+    "lost request",
+    "lost answer",
+    "a task before",
+    "a task before, and again",
+    "a part by a task",
+    "gone",
+)
+
+
+@pytest.mark.parametrize(("by_source", "patience"), [(True, 1), (False, 2)])
+def test_owner_loses_and_repeats_no_row_whoever_else_pushes(by_source, patience):
+    """Every batch is repeated until it succeeds. All ways that three batches can go."""
+    retry = replace(ONCE, attempts=patience)
+    for happens in product(OWNER, repeat=3):
+        cluster, owned = Cluster(), {}
+        for batch, fault in enumerate(happens):
+            rows = [batch * 10 + place for place in range(3)]
+            options = {"batch": batch, "by_source": by_source, "retry": retry}
+            if fault.startswith("a task before"):
+                push(cluster, rows, **options)
+            if fault == "a task before, and again":
+                push(cluster, rows, attempt=1, **options)
+            if fault == "a part by a task":
+                next(attempted(cluster, rows, **options))
+            if fault == "gone" and not by_source:
+                cluster.sessions.clear()
+            cluster.fault = fault
+            for _ in range(2):
+                try:
+                    push(cluster, rows, owned=owned, **options)
+                    break
+                except RetriesExhaustedError:
+                    assert not owned
+        assert cluster.rows == [batch * 10 + place for batch in range(3) for place in range(3)]

@@ -1,6 +1,7 @@
 """Who sends the rows of a batch, as `docs/explanation/exactly-once.md` lists it."""
 
 import weakref
+from contextlib import nullcontext
 from functools import partial
 from types import SimpleNamespace
 
@@ -8,6 +9,9 @@ import pytest
 
 from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.errors import BatchTooLargeError, ConfigError
+from yt_exactly_once.observability import Clock
+from yt_exactly_once.spark.sink import look_up
+from yt_exactly_once.spark.sink.encode import PartitionsUnknownError
 from yt_exactly_once.spark.sink.modes.mode import Plan
 from yt_exactly_once.spark.sink.options import BY_PARTITION, PRESERVE, Target
 from yt_exactly_once.spark.sink.placement import Placement
@@ -144,3 +148,68 @@ def test_batch_that_is_too_large_is_computed_again_only_where_that_can_help(tabl
     with pytest.raises(BatchTooLargeError):
         sink._finish(delivery, SimpleNamespace(compute=compute), plan)
     assert computed == [True, False][:times]
+
+
+def test_batch_whose_partitions_are_unknown_is_computed_again_and_later_ones_are_not():
+    """The run remembers it."""
+
+    def compute(plan):
+        if plan.ends_tell:
+            raise PartitionsUnknownError
+        return [7]
+
+    target = SimpleNamespace(spreads_partitions=False)
+    sink = SimpleNamespace(_mode=SimpleNamespace(finish=lambda _plan, rows: rows))
+    sink._finish = partial(TransactionalSink._finish, sink)
+    delivery = SimpleNamespace(run=QueryRun("run"))
+    plan = Plan(SimpleNamespace(target=target), (), ends_tell=True)
+    assert sink._finish(delivery, SimpleNamespace(compute=compute), plan) == [7]
+    assert delivery.run.is_uneven
+
+
+@pytest.mark.parametrize(("known", "order"), [
+    ({"bytes": 1, "agreed": 6}, ["compute", "ask"]),
+    ({"bytes": 1}, ["ask", "compute"]),
+    ({"bytes": 1, "agreed": 7}, ["ask", "compute"]),
+    ({"bytes": LARGE, "agreed": 6}, ["ask", "compute"]),
+    ({"bytes": 1, "agreed": 6, "is_replay": True}, ["compute", "ask", "ask", "skip"]),
+    ({"bytes": 1, "is_replay": True}, ["ask", "skip"]),
+])  # fmt: skip
+def test_ledger_is_asked_before_anything_is_written(monkeypatch, known, order):
+    """While Spark computes, where all rows come to the driver, and this run has written the batch before."""
+    done = []
+    is_replay = known.pop("is_replay", False)
+
+    def ask(*_):
+        done.append("ask")
+        return look_up.Found(is_replay=is_replay)
+
+    def compute(_delivery, ready):
+        done.append("compute")
+        ready()
+        assert not is_replay
+        return []
+
+    monkeypatch.setattr(look_up, "find", ask)
+    monkeypatch.setattr(look_up, "look_up", ask)
+    mode = SimpleNamespace(
+        traits=MODES["once"], options=SimpleNamespace(sent_by="auto"), obstacle=""
+    )
+    delivery = SimpleNamespace(
+        run=QueryRun("run", **known),
+        batch=SimpleNamespace(stateful=False, batch_id=7, where={}),
+        rows=SimpleNamespace(are_computed=False),
+        mode=mode,
+        clock=Clock(),
+    )
+    sink = SimpleNamespace(
+        _mode=mode,
+        options=mode.options,
+        _ahead=lambda _delivery: nullcontext(),
+        _compute=compute,
+        _skip=lambda *_: done.append("skip"),
+        _write=lambda *_: None,
+    )
+    sink._deliver_by_driver = partial(TransactionalSink._deliver_by_driver, sink)
+    TransactionalSink._deliver(sink, delivery)
+    assert done == order

@@ -85,10 +85,10 @@ def strangers(lineage: str, batch: str) -> list[str]:
     return sorted(own - _SEEN_THROUGH)
 
 
-def require_straight(job: DataFrame, batch: MicroBatch) -> None:
-    """Check that a repeated task gets the same rows in order; raise `ConfigError` if that is not known.
+def require_straight(job: DataFrame, batch: MicroBatch) -> int:
+    """Check that a repeated task gets the same rows in order, and return how many tasks there are.
 
-    The DataFrame is not computed, but Spark runs the shuffles below it.
+    Raise `ConfigError` if that is not known. Nothing is computed, but Spark runs the shuffles below.
     """
     jvm = getattr(job.sparkSession, "_jvm", None)
     if jvm is None:
@@ -103,6 +103,8 @@ def require_straight(job: DataFrame, batch: MicroBatch) -> None:
     found = strangers(whole, own)
     if found:
         raise _refused(f"rows do not come straight from the batch ({', '.join(found)})", batch)
+    tasks = _TASKS.match(whole)
+    return int(tasks[1]) if tasks else 0
 
 
 def require_one_stage(job: DataFrame, batch: MicroBatch) -> int:

@@ -234,6 +234,18 @@ def partition_of(batch: pa.RecordBatch) -> int:
     return partition
 
 
+class PartitionsUnknownError(Exception):
+    """A Spark partition is empty or ends with a full batch, where each must be known."""
+
+
+def ended_partitions(batches: Iterable[pa.RecordBatch], full: int) -> int:
+    """Return how many Spark partitions end with a batch of fewer than `full` rows, as almost all do.
+
+    If these are all that there are, `numbered_by_ends` gives each its own number.
+    """
+    return sum(0 < batch.num_rows < full for batch in batches)
+
+
 def numbered_by_ends(batches: Iterable[pa.RecordBatch], full: int) -> Iterator[pa.RecordBatch]:
     """Number rows by their Spark partitions, which a batch of fewer than `full` rows ends.
 

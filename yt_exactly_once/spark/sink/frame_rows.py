@@ -15,7 +15,9 @@ from yt_exactly_once.spark.query.jobs import described, require_one_stage, requi
 from yt_exactly_once.spark.schema import with_nullable_members
 from yt_exactly_once.spark.sink.encode import (
     PARTITION_COLUMN,
+    PartitionsUnknownError,
     drained,
+    ended_partitions,
     numbered_by_ends,
     partition_of,
 )
@@ -63,7 +65,8 @@ class FrameRows(Rows):
         """See `Rows.compute`.
 
         Raise `ConfigError` if a repeated task may get its rows in another order, or tasks may run twice, and
-        `NotOneToOneError` if rows of the batch were pushed before, and these are others.
+        `NotOneToOneError` if rows of the batch were pushed before, and these are others. Before anything is
+        written, `PartitionsUnknownError` if the ends of Arrow batches do not tell each Spark partition.
         """
         # What comes to the driver comes in blocks of about a megabyte.
         keep_freed_memory()
@@ -74,16 +77,26 @@ class FrameRows(Rows):
                 placed, needs_partitions=target.needs_partitions, ends_tell=plan.ends_tell
             )
         plain = selected(placed, plan.given.placed_columns, plan.names)
-        job = plain if plan.by_driver else _run_by(plain, plan.task)
-        if plan.is_by_position:
-            require_straight(job, plan.given.batch)
+        by_driver = plan.given.by_driver
+        full = rows_of_full_batch(plain) if by_driver and plan.ends_tell else None
+        if by_driver:
+            job = _numbered(plain) if full is None else _with_nullable_members(plain)
+        else:
+            job = _run_by(plain, plan.task)
+        count = require_straight(job, plan.given.batch) if plan.is_by_position else None
         if plan.given.transaction is not None:
             target.require_own_tablets(require_one_stage(job, plan.given.batch))
         if plan.rehearsal is not None:
             plan.rehearsal.require_same_rows(arrow_batches(_run_by(plain, plan.rehearsal)))
-        if plan.by_driver:
-            return _run_here(_numbered(plain), plan.task)
-        return arrow_batches(job)
+        arrived = arrow_batches(job)
+        if not by_driver:
+            return arrived
+        if full is not None:
+            if plan.is_by_position and ended_partitions(arrived, full) != count:
+                raise PartitionsUnknownError
+            arrived = list(numbered_by_ends(arrived, full))
+        plan.ready()
+        return _run_here(arrived, plan.task)
 
     def pass_over(self) -> None:
         """See `Rows.pass_over`."""
@@ -121,17 +134,17 @@ def collected(
     """
     full = rows_of_full_batch(frame) if ends_tell and needs_partitions else None
     if needs_partitions and full is None:
-        return drained(_numbered(frame))
+        return drained(arrow_batches(_numbered(frame)))
     arrived = arrow_batches(_with_nullable_members(frame))
     return drained(arrived) if full is None else numbered_by_ends(drained(arrived), full)
 
 
-def _numbered(frame: DataFrame) -> list[pa.RecordBatch]:
-    """Compute the rows, once, with the Spark partition of each."""
+def _numbered(frame: DataFrame) -> DataFrame:
+    """Return the rows with the Spark partition of each."""
     # The schema of `frame` is known. That of any other DataFrame is two calls to the JVM.
     loose = _with_nullable_members(frame)
     # Another column has Spark plan the batch once more, which takes about 10 ms.
-    return arrow_batches(loose.withColumn(PARTITION_COLUMN, sf.spark_partition_id()))
+    return loose.withColumn(PARTITION_COLUMN, sf.spark_partition_id())
 
 
 def selected(frame: DataFrame, names: Sequence[str], wanted: Sequence[str]) -> DataFrame:

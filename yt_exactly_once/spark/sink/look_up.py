@@ -14,7 +14,12 @@ from yt_exactly_once.commit.entry import LEDGER_MARK, LedgerEntry
 from yt_exactly_once.commit.judgement import Verdict, judge, require_one_sink, shares
 from yt_exactly_once.commit.notes import History, Note, lack_all_notes
 from yt_exactly_once.commit.transactional import Read
-from yt_exactly_once.errors import ConfigError, ExactlyOnceError, OffsetConflictError
+from yt_exactly_once.errors import (
+    ConfigError,
+    ExactlyOnceError,
+    LedgerDivergedError,
+    OffsetConflictError,
+)
 from yt_exactly_once.observability import Event
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.query.notes import LedgerNotes
@@ -58,6 +63,16 @@ def find(delivery: Delivery, begun: Ahead[Read] | None = None) -> Found:
         run.agreed = batch.batch_id
         return Found()
     return look_up(delivery, begun)
+
+
+def require_new(delivery: Delivery, begun: Ahead[Read] | None = None) -> None:
+    """Raise `LedgerDivergedError` for a batch that is written, and whatever else `find` raises."""
+    if find(delivery, begun).is_replay:
+        raise LedgerDivergedError(
+            "Another run has written this batch meanwhile",
+            remedy="Stop one of the two drivers that run on this checkpoint",
+            **delivery.batch.where,
+        )
 
 
 def name_other_query(delivery: Delivery, error: OffsetConflictError) -> None:

@@ -88,7 +88,8 @@ class QueryRun:
         computing: seconds that computing the newest batch took; `None` before the first.
         bytes: of the encoded rows of the newest batch, before the first one that of the run before.
         too_large: whether the rows of a batch did not fit the driver.
-        is_uneven: whether a batch had rows for fewer tablets than could have shared them.
+        is_uneven: whether a batch had rows for fewer tablets than could have shared them, or had empty Spark
+            partitions where each must be known.
         refusal: why tasks were refused its rows, for good; empty where they were not.
         sessions: by target, the producer sessions that had rows of the newest batch before it was computed.
     """

@@ -29,10 +29,10 @@ from yt_exactly_once.spark.query.offset_log import Place
 from yt_exactly_once.spark.query.raised import keep_error, surfaced
 from yt_exactly_once.spark.query.running import RunningQuery
 from yt_exactly_once.spark.sink import look_up, sender
-from yt_exactly_once.spark.sink.encode import SMALL_BATCH
+from yt_exactly_once.spark.sink.encode import SMALL_BATCH, PartitionsUnknownError
 from yt_exactly_once.spark.sink.frame_rows import FrameRows
 from yt_exactly_once.spark.sink.modes import MODES
-from yt_exactly_once.spark.sink.modes.mode import Plan, TargetBatch
+from yt_exactly_once.spark.sink.modes.mode import Plan, TargetBatch, at_once
 from yt_exactly_once.spark.sink.options import SinkOptions, require_options, takes
 from yt_exactly_once.spark.sink.past_batches import PastBatches
 from yt_exactly_once.spark.sink.preparation import check_before_start, prepare
@@ -161,7 +161,12 @@ class TransactionalSink:
         through_driver = self._mode.traits.through_driver
         with ExitStack() as ended:
             begun = None if through_driver else ended.enter_context(self._ahead(delivery))
-            found = look_up.find(delivery, begun)  # 2
+            ready, found = at_once, look_up.Found()
+            if sender.driver_stands_in(delivery) and delivery.run.continues_with(delivery.batch):
+                # Nothing is written before all rows are here, and meanwhile the answer comes.
+                ready = partial(look_up.require_new, delivery, begun)
+            else:
+                found = look_up.find(delivery, begun)  # 2
             if found.is_replay:
                 self._skip(delivery, found)
                 return
@@ -170,7 +175,7 @@ class TransactionalSink:
             if by_tasks and self._deliver_by_tasks(delivery):
                 return
             try:
-                self._deliver_by_driver(delivery, found)
+                self._deliver_by_driver(delivery, found, ready)
             except Exception as error:
                 may_send = sender.tasks_may_send(delivery)
                 if by_tasks or sender.TOO_LARGE not in str(error) or not may_send:
@@ -182,12 +187,14 @@ class TransactionalSink:
                 elif not self._deliver_by_tasks(delivery):
                     raise
 
-    def _deliver_by_driver(self, delivery: Delivery, found: look_up.Found) -> None:
+    def _deliver_by_driver(
+        self, delivery: Delivery, found: look_up.Found, ready: Callable[[], None] = at_once
+    ) -> None:
         """Steps 3 to 9, with rows that come to the driver; or none where tasks write each by itself."""
         through_driver = self._mode.traits.through_driver
         with self._ahead(delivery) if through_driver else nullcontext():
             try:
-                written = self._compute(delivery)  # 3
+                written = self._compute(delivery, ready=ready)  # 3
             except Exception:
                 # A commit of an earlier run that landed late may have let the queue trim these rows.
                 found = look_up.look_up(delivery)
@@ -385,7 +392,10 @@ class TransactionalSink:
         delivery.emit(Event.BATCH_SKIPPED, reason="replay", rows=found.rows)
 
     def _compute(
-        self, delivery: Delivery, transaction: OpenTransaction | None = None
+        self,
+        delivery: Delivery,
+        transaction: OpenTransaction | None = None,
+        ready: Callable[[], None] = at_once,
     ) -> list[TargetRows]:
         """Evaluate the DataFrame, once. Where tasks write, they have written its rows then."""
         rows, targets, written = delivery.rows, delivery.run.targets, list[TargetRows]()
@@ -394,8 +404,8 @@ class TransactionalSink:
         with unfit_python_named(), rows.described(delivery.batch, what):
             rows = rows.kept() if len(targets) > 1 else rows
             for target in targets:
-                plan = self._plan(delivery, target, transaction)
-                plan = replace(plan, by_driver=by_driver, ends_tell=plan.ends_tell and ends_tell)
+                plan = self._plan(delivery, target, transaction, by_driver=by_driver)
+                plan = replace(plan, ready=ready, ends_tell=plan.ends_tell and ends_tell)
                 written += self._finish(delivery, rows, plan)
         delivery.emit(Event.BATCH_COMPUTED, rows=sum(each.row_count for each in written))
         rejected = sum(each.row_count for each in written if each.rejected_by)
@@ -408,6 +418,8 @@ class TransactionalSink:
         target = plan.given.target
         try:
             written = self._mode.finish(plan, rows.compute(plan))
+        except PartitionsUnknownError:
+            delivery.run.is_uneven = True
         except errors.BatchTooLargeError as error:
             if not (plan.ends_tell and target.spreads_partitions):
                 raise
@@ -421,12 +433,18 @@ class TransactionalSink:
         return self._finish(delivery, rows, replace(plan, ends_tell=False))
 
     def _plan(
-        self, delivery: Delivery, target: PreparedTarget, transaction: OpenTransaction | None = None
+        self,
+        delivery: Delivery,
+        target: PreparedTarget,
+        transaction: OpenTransaction | None = None,
+        *,
+        by_driver: bool = False,
     ) -> Plan:
         """Return what the tasks do with the rows of a target."""
         columns = tuple(delivery.rows.schema_for(target.options).names)
         sessions = delivery.run.sessions.get(target.path, {})
-        return self._mode.plan(TargetBatch(delivery.batch, target, columns, sessions, transaction))
+        given = TargetBatch(delivery.batch, target, columns, sessions, transaction, by_driver)
+        return self._mode.plan(given)
 
 
 _PROCESS_STATE = frozenset(

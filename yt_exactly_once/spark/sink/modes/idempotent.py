@@ -24,11 +24,18 @@ if TYPE_CHECKING:
 
     from yt_exactly_once.commit.batch import MicroBatch
     from yt_exactly_once.commit.parts import TargetRows
+    from yt_exactly_once.spark.sink.options import SinkOptions
     from yt_exactly_once.spark.sink.targets import PreparedTarget
+    from yt_exactly_once.ytsaurus.client import Connection
+    from yt_exactly_once.ytsaurus.rows import ProducerSession
 
 
 class Idempotent(tasks.AtLeastOnce):
     """Exactly once for stateless one-to-one flows, without a transaction over all tasks."""
+
+    def __init__(self, options: SinkOptions, connection: Connection) -> None:
+        super().__init__(options, connection)
+        self._owned: dict[str, ProducerSession] = {}
 
     def prepare(self, batch: MicroBatch, targets: Sequence[PreparedTarget]) -> None:
         """See `Mode.prepare`; raise `ConfigError` if the query keeps state: a replay may give other rows."""
@@ -50,13 +57,23 @@ class Idempotent(tasks.AtLeastOnce):
         target, batch = given.target, given.batch
         if target.is_sorted:
             settings = self.settings(given, target)
-            return Plan(given, settings.names, tasks.InsertTask(settings, unique_keys=True))
+            task = tasks.InsertTask(settings, unique_keys=True)
+            return Plan(given, settings.names, task, ends_tell=True)
         by_source = is_numbered_by_source(given.columns, batch)
         numbering = Numbering(batch, by_source, target.plan)
         settings = self.settings(given, target if by_source else target.of_batch(batch))
         rehearsal = RehearsalTask(settings, numbering, given.sessions) if given.sessions else None
-        task = PushTask(settings, numbering, self.options.producer, bool(given.sessions))
-        return Plan(given, settings.names, task, rehearsal, is_by_position=not by_source)
+        owned = self._owned if given.by_driver else None
+        push = PushTask(settings, numbering, self.options.producer, bool(given.sessions), owned)
+        by_position = not by_source
+        return Plan(
+            given,
+            settings.names,
+            push,
+            rehearsal,
+            ends_tell=by_position,
+            is_by_position=by_position,
+        )
 
     def finish(self, plan: Plan, arrived: Iterable[pa.RecordBatch]) -> list[TargetRows]:
         """See `Mode.finish`; raise `DuplicateKeyError` if two rows have one key."""

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -108,6 +108,7 @@ class TargetBatch:
         columns: of the DataFrame, as the target transforms it.
         sessions: producer sessions that have rows of the batch, although it is not in the ledger.
         transaction: open, so that tasks may write into it; `None` where there is none.
+        by_driver: whether the driver does what tasks would do, with all rows.
     """
 
     batch: MicroBatch
@@ -115,12 +116,17 @@ class TargetBatch:
     columns: tuple[str, ...]
     sessions: Mapping[str, SessionState]
     transaction: OpenTransaction | None = None
+    by_driver: bool = False
 
     @property
     def placed_columns(self) -> tuple[str, ...]:
         """The columns, and the tablet of each row where its Spark partition does not decide."""
         is_by_partition = self.target.placement.is_by_partition
         return self.columns if is_by_partition else (*self.columns, TABLET_COLUMN)
+
+
+def at_once() -> None:
+    """Wait for nothing."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +137,7 @@ class Plan:
         names: columns of the rows, in order; those that the DataFrame lacks are computed for them.
         task: what the tasks do; `None` where the rows come to the driver.
         rehearsal: what they do before, once over all rows, without writing; `None` for nothing.
-        by_driver: whether the driver does it, with all rows, in the place of the tasks.
+        ready: what the driver does when it has all rows, before it does with them what tasks would do.
         ends_tell: whether the driver need not know more of Spark partitions than where one ends.
         is_by_position: whether a repeated task must get the same rows in the same order.
     """
@@ -140,7 +146,7 @@ class Plan:
     names: tuple[str, ...]
     task: RowTask | None = None
     rehearsal: Rehearsal | None = None
-    by_driver: bool = False
+    ready: Callable[[], None] = at_once
     ends_tell: bool = False
     is_by_position: bool = False
 

@@ -8,7 +8,7 @@ computed twice. The first time no task sends a request.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,12 @@ from pyspark import TaskContext
 from yt_exactly_once.codec.row_hash import added, spelled
 from yt_exactly_once.codec.rows import encode
 from yt_exactly_once.codec.schema import SOURCE_ROW_COLUMN, SOURCE_TABLET_COLUMN
-from yt_exactly_once.errors import FencedError, NotOneToOneError, ProducerFencedError
+from yt_exactly_once.errors import (
+    FencedError,
+    NotOneToOneError,
+    ProducerFencedError,
+    RequestRefusedError,
+)
 from yt_exactly_once.observability import Event, emitter
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.schema import spark_schema_of
@@ -54,11 +59,14 @@ class PushTask(RowTask):
 
     Attributes:
         is_begun: whether sessions had rows of the batch when it was planned.
+        owned: sessions by id as the driver left them, where it does what tasks would do: until somebody takes
+            a session over, nobody need ask the cluster for it. `None` in tasks.
     """
 
     numbering: Numbering
     producer: str
     is_begun: bool = False
+    owned: dict[str, ProducerSession] | None = field(default=None, compare=False, repr=False)
 
     reports = REPORT_SCHEMA
 
@@ -91,7 +99,9 @@ class _NumberedSession:
         self._target, self._batch = task.settings.target, task.numbering.batch
         self._partition = partition
         self._session_id = session_prefix(self._batch.query_id, self._target.path) + name
-        self._session: ProducerSession | None = None
+        # Whatever fails with it, the next one asks the cluster.
+        self._session = (task.owned or {}).pop(self._session_id, None)
+        self._is_owned = self._session is not None
         self._where: dict[str, Any] = {"target": self._target.path, "session": self._session_id}
         self._emit = emitter(**self._where)
         self._last_seen = -1
@@ -99,7 +109,10 @@ class _NumberedSession:
 
     def open(self) -> None:
         """Take the session over."""
-        run_attempts(lambda _: self._open(), self._task.settings.retry, self._emit)
+        retry = self._task.settings.retry
+        state = run_attempts(lambda _: self._open(), retry, self._emit).state
+        self._require_no_later_batch(state)
+        self._require_sole_writer(state)
 
     def push(self, part: NumberedRows) -> int:
         """Push rows, and return how many bytes they took; a repeated request does not count."""
@@ -116,9 +129,12 @@ class _NumberedSession:
         self._last_seen = int(numbers[-1])
         try:
             self._push(part)
-        except ProducerFencedError as error:
+        except (ProducerFencedError, RequestRefusedError) as error:
             # Maybe by a driver or task that woke up after it was replaced. The rows are right whoever owns
-            # the session, so this task takes it back; once, or two tasks would do so for ever.
+            # the session, so this task takes it back; once, or two tasks would do so for ever. A session
+            # that was owned may also be gone.
+            if not (self._is_owned or isinstance(error, ProducerFencedError)):
+                raise
             self._emit(Event.RETRY_SCHEDULED, reason=type(error).__name__, error=str(error))
             self._session = None
             self._push(part)
@@ -129,6 +145,8 @@ class _NumberedSession:
         """Refuse a session that has rows of this batch which the task did not give."""
         if self._session is not None:
             self._require_same_rows(self._session.state, self._digest)
+            if self._task.owned is not None:
+                self._task.owned[self._session_id] = self._session
 
     def _push(self, part: NumberedRows) -> None:
         retry = self._task.settings.retry
@@ -139,6 +157,8 @@ class _NumberedSession:
         numbers = part.numbers
         session = self._open() if self._session is None or fresh else self._session
         state = session.state
+        self._require_no_later_batch(state)
+        self._require_sole_writer(state)
         skip = int(np.searchsorted(numbers, state.sequence_number, side="right"))
         if skip:
             self._require_later_numbers(state, int(numbers[0]))
@@ -166,8 +186,6 @@ class _NumberedSession:
         self._session = ProducerSession.create(
             self._task.settings.connection, self._task.producer, self._target.path, self._session_id
         )
-        self._require_no_later_batch(self._session.state)
-        self._require_sole_writer(self._session.state)
         return self._session
 
     def _require_no_later_batch(self, state: SessionState) -> None:

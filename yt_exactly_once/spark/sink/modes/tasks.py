@@ -89,7 +89,7 @@ class ChunkReport:
             row_count=self.row_count,
             digest=self.digest if target.options.digest else None,
             sent_bytes=self.byte_count,
-            sent_by=DRIVER if plan.by_driver else TASKS,
+            sent_by=DRIVER if plan.given.by_driver else TASKS,
             inside="" if transaction is None else transaction.id,
         )
 
@@ -139,7 +139,7 @@ class AtLeastOnce(Mode):
     def plan(self, given: TargetBatch) -> Plan:
         """See `Mode.plan`."""
         settings = self.settings(given, given.target.of_batch(given.batch))
-        return Plan(given, settings.names, InsertTask(settings, unique_keys=False))
+        return Plan(given, settings.names, InsertTask(settings, unique_keys=False), ends_tell=True)
 
     def finish(self, plan: Plan, arrived: Iterable[pa.RecordBatch]) -> list[TargetRows]:
         """See `Mode.finish`: what the tasks have written."""
