@@ -4,7 +4,6 @@ And what tasks check that send rows into an open transaction.
 """
 
 from contextlib import nullcontext
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -84,6 +83,14 @@ def test_a_further_mode_is_a_class_and_a_line(monkeypatch, door):
     assert (written.path, written.row_count) == ("//t", 3)
 
 
+def by_driver(task, **options):
+    """Plan that the driver stands in for tasks."""
+    target = prepared_target("//t", is_sorted=False)
+    settings = TaskSettings(COLUMNS, target, None, RetryPolicy(), 1)
+    given = TargetBatch(MicroBatch("query", 0, "run"), target, COLUMNS, {}, by_driver=True)
+    return Plan(given, COLUMNS, task(settings), **options)
+
+
 def test_driver_that_stands_in_writes_when_it_has_all_rows_and_is_told_to(monkeypatch):
     """An error of `ready`, such as that the batch is written already, comes before the first request."""
     done = []
@@ -99,12 +106,7 @@ def test_driver_that_stands_in_writes_when_it_has_all_rows_and_is_told_to(monkey
 
     monkeypatch.setattr(frame_rows, "arrow_batches", arrive)
     monkeypatch.setattr(frame_rows, "_numbered", lambda frame: frame)
-    settings = TaskSettings(
-        COLUMNS, prepared_target("//t", is_sorted=False), None, RetryPolicy(), 1
-    )
-    batch = MicroBatch("query", 0, "run")
-    given = TargetBatch(batch, settings.target, COLUMNS, {}, by_driver=True)
-    plan = Plan(given, COLUMNS, CountTask(settings), ready=ready)
+    plan = by_driver(CountTask, ready=ready)
     rows = FrameRows(Frame(schema=SCHEMA))
     assert ChunkReport.of_all(rows.compute(plan)).row_count == 3
     with pytest.raises(LedgerDivergedError):
@@ -134,12 +136,12 @@ def test_spark_partitions_are_told_by_their_ends_only_where_each_has_one(
     monkeypatch.setattr(frame_rows, "arrow_batches", lambda _: [ROWS, ROWS])
     monkeypatch.setattr(frame_rows, "rows_of_full_batch", lambda _: full)
     monkeypatch.setattr(frame_rows, "require_straight", lambda *_: tasks)
-    settings = TaskSettings(
-        COLUMNS, prepared_target("//t", is_sorted=False), None, RetryPolicy(), 1
+    plan = by_driver(
+        PartitionTask,
+        ready=lambda: told.append("ready"),
+        ends_tell=True,
+        is_by_position=is_by_position,
     )
-    given = TargetBatch(MicroBatch("query", 0, "run"), settings.target, COLUMNS, {}, by_driver=True)
-    plan = Plan(given, COLUMNS, PartitionTask(settings), None, lambda: told.append("ready"), True)
-    plan = replace(plan, is_by_position=is_by_position)
     rows = FrameRows(Frame(schema=SCHEMA))
     if known is None:
         with pytest.raises(PartitionsUnknownError):

@@ -78,11 +78,10 @@ class FrameRows(Rows):
             )
         plain = selected(placed, plan.given.placed_columns, plan.names)
         by_driver = plan.given.by_driver
-        full = rows_of_full_batch(plain) if by_driver and plan.ends_tell else None
         if by_driver:
-            job = _numbered(plain) if full is None else _with_nullable_members(plain)
+            job, full = _of_driver(plain, needs_partitions=True, ends_tell=plan.ends_tell)
         else:
-            job = _run_by(plain, plan.task)
+            job, full = _run_by(plain, plan.task), None
         count = require_straight(job, plan.given.batch) if plan.is_by_position else None
         if plan.given.transaction is not None:
             target.require_own_tablets(require_one_stage(job, plan.given.batch))
@@ -132,11 +131,19 @@ def collected(
     The driver encodes them: that takes milliseconds, less than the way into a Python task and back. For
     `ends_tell` see `Plan`.
     """
+    job, full = _of_driver(frame, needs_partitions=needs_partitions, ends_tell=ends_tell)
+    arrived = drained(arrow_batches(job))
+    return arrived if full is None else numbered_by_ends(arrived, full)
+
+
+def _of_driver(
+    frame: DataFrame, *, needs_partitions: bool, ends_tell: bool
+) -> tuple[DataFrame, int | None]:
+    """Return the job that brings rows to the driver, and `full` of `numbered_by_ends` if they need that."""
     full = rows_of_full_batch(frame) if ends_tell and needs_partitions else None
     if needs_partitions and full is None:
-        return drained(arrow_batches(_numbered(frame)))
-    arrived = arrow_batches(_with_nullable_members(frame))
-    return drained(arrived) if full is None else numbered_by_ends(drained(arrived), full)
+        return _numbered(frame), None
+    return _with_nullable_members(frame), full
 
 
 def _numbered(frame: DataFrame) -> DataFrame:

@@ -110,9 +110,7 @@ class _NumberedSession:
     def open(self) -> None:
         """Take the session over."""
         retry = self._task.settings.retry
-        state = run_attempts(lambda _: self._open(), retry, self._emit).state
-        self._require_no_later_batch(state)
-        self._require_sole_writer(state)
+        self._require_ours(run_attempts(lambda _: self._open(), retry, self._emit).state)
 
     def push(self, part: NumberedRows) -> int:
         """Push rows, and return how many bytes they took; a repeated request does not count."""
@@ -157,8 +155,7 @@ class _NumberedSession:
         numbers = part.numbers
         session = self._open() if self._session is None or fresh else self._session
         state = session.state
-        self._require_no_later_batch(state)
-        self._require_sole_writer(state)
+        self._require_ours(state)
         skip = int(np.searchsorted(numbers, state.sequence_number, side="right"))
         if skip:
             self._require_later_numbers(state, int(numbers[0]))
@@ -187,6 +184,11 @@ class _NumberedSession:
             self._task.settings.connection, self._task.producer, self._target.path, self._session_id
         )
         return self._session
+
+    def _require_ours(self, state: SessionState) -> None:
+        """Refuse a session that would drop rows of this task, whether it is taken over or was owned."""
+        self._require_no_later_batch(state)
+        self._require_sole_writer(state)
 
     def _require_no_later_batch(self, state: SessionState) -> None:
         """Refuse a batch that is behind the session, which would drop all its rows."""
