@@ -25,6 +25,9 @@ T = TypeVar("T")
 
 _METADATA = "option"
 
+_TYPING_ERROR = 0.85
+"""How much of two texts must agree; `exactly-once` and `at-least-once` agree in 0.64."""
+
 
 class Group(StrEnum):
     """What an option is about; the docs have a table for each."""
@@ -61,6 +64,7 @@ class Option:
         read: makes a value of a text, where the type alone does not say how.
         only_python: why a text cannot give it; empty if one can.
         otherwise: what it takes besides `values`, for an error.
+        meant: what people write, and the value that they mean by it.
     """
 
     group: Group
@@ -71,6 +75,7 @@ class Option:
     read: Reader | None = None
     only_python: str = ""
     otherwise: str = ""
+    meant: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def metadata(self) -> dict[str, Option]:
@@ -107,14 +112,19 @@ def check_values(given: Any, **where: Any) -> None:
         value = getattr(given, name)
         if known.values and isinstance(value, str) and value not in known.values:
             text = value.lower().replace("_", "-")
-            near = difflib.get_close_matches(text, known.values, 1)
-            hint = f"Did you mean {near[0]}? " if near else ""
+            near = known.meant.get(text) or _misspelt(text, known.values)
+            hint = f"Did you mean {near}? " if near else ""
             raise ConfigError(
                 f"Unknown {name} {value!r}",
                 remedy=f"{hint}Use one of: {', '.join(filter(None, [*known.values, known.otherwise]))}",
                 option=name,
                 **where,
             )
+
+
+def _misspelt(text: str, values: Iterable[str]) -> str:
+    """Return the value with a typing error or two; what only looks like it may promise the opposite."""
+    return next(iter(difflib.get_close_matches(text, values, 1, _TYPING_ERROR)), "")
 
 
 def read_texts(declared: type, given: Mapping[str, str], prefix: str = "") -> dict[str, Any]:

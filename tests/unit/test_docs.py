@@ -7,6 +7,7 @@ from pathlib import Path
 import generate
 import prose
 import pytest
+from pyspark.sql import SparkSession
 
 from tests import code_blocks
 from tests.crash.crash_points import CrashPoint
@@ -135,6 +136,16 @@ def test_files_that_a_page_names_exist(page):
     named = re.findall(r"`([\w/]+/[\w.-]+\.(?:py|md))`", page.read_text(encoding="utf-8"))
     roots = [ROOT, ROOT / "yt_exactly_once", ROOT / "tests"]
     assert [name for name in named if not any((root / name).exists() for root in roots)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_methods_of_a_session_exist_in_the_language_that_the_page_names(page):
+    """PySpark lacks some that Scala has."""
+    lines = page.read_text(encoding="utf-8").splitlines()
+    named = [(name, line) for line in lines for name in re.findall(r"`SparkSession\.(\w+)", line)]
+    assert [
+        line for name, line in named if not (hasattr(SparkSession, name) or "in Scala" in line)
+    ] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -67,10 +67,16 @@ def test_two_queues_are_told_apart():
     assert [source.moves for source in source_ranges(now, before)] == [False, True]
 
 
-def test_one_queue_twice_with_one_consumer_is_an_error():
-    """The two would move the same offsets."""
-    with pytest.raises(ConfigError, match="twice with the same consumer"):
-        source_ranges([offset("//q", [5]), offset("//q", [7])], [])
+@pytest.mark.parametrize(
+    ("consumer", "how"), [("//q_c", "with the same consumer"), (None, "without a consumer")]
+)
+def test_one_queue_twice_with_one_consumer_or_none_is_an_error(consumer, how):
+    """The two would move the same offsets, or be one in the ledger."""
+    both = [
+        json.dumps({**json.loads(offset("//q", [end])), "consumer": consumer}) for end in (5, 7)
+    ]
+    with pytest.raises(ConfigError, match=f"twice {how}"):
+        source_ranges(both, [])
 
 
 @pytest.mark.parametrize("text", ["17", '{"logOffset":3}', '{"topic":{"0":4}}', "not json"])

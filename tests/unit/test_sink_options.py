@@ -153,6 +153,17 @@ def test_misspelt_mode_is_guessed(mode):
         TransactionalSink("//home/t", proxy="localhost:1", mode=mode)
 
 
+@pytest.mark.parametrize(
+    ("mode", "hint"),
+    [("exactly-once", "Did you mean transactional"), ("at-most-once", "Use one of")],
+)
+def test_no_mode_is_suggested_that_promises_less_than_was_meant(mode, hint):
+    """Names that only look alike may be opposites."""
+    with pytest.raises(ConfigError) as caught:
+        TransactionalSink("//home/t", proxy="localhost:1", mode=mode)
+    assert caught.value.remedy.startswith(hint)
+
+
 def test_signature_of_the_sink_is_that_of_its_options():
     """Editors and `help()` show every option, though each is stated once."""
     sink, options = (

@@ -62,6 +62,17 @@ def test_offset_of_a_newer_version_is_refused_and_one_of_an_older_version_is_rea
     assert QueueOffset.from_json(older) == offset({0: 12})
 
 
+@pytest.mark.parametrize("key", sorted(offset({0: 12}).to_json().keys() - {FORMAT}))
+def test_offset_of_an_unknown_older_version_is_named_so(key):
+    """A new checkpoint, as for an offset of others, would repeat rows that tasks have pushed."""
+    older = offset({0: 12}).to_json()
+    del older[key]
+    with pytest.raises(
+        ConfigError, match=f"older format, 1 without {key}, .*the version that wrote"
+    ):
+        QueueOffset.from_json(older)
+
+
 def test_equal_offsets_give_equal_text():
     """Spark compares offsets as text; another order of partitions would be a new batch."""
     one, other = offset({0: 1, 2: 3, 10: 4}), offset({10: 4, 2: 3, 0: 1})

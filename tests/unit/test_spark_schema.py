@@ -69,7 +69,7 @@ def test_type_is_what_spark_hands_to_python(kind, arrow):
 @pytest.mark.parametrize(
     ("foreign", "remedy"),
     [
-        (types.TimestampNTZType(), "CAST(at AS TIMESTAMP)"),
+        (types.TimestampNTZType(), "CAST(at AS TIMESTAMP_LTZ)"),
         (types.YearMonthIntervalType(), "Cast it in the query"),
         (types.CalendarIntervalType(), "Cast it in the query"),
         (types.VariantType(), "Cast it in the query"),
@@ -83,6 +83,21 @@ def test_spark_type_without_a_counterpart_is_refused(foreign, remedy, nested):
         arrow_of_spark(types.StructType([types.StructField("at", kind)]))
     assert caught.value.where == {"column": "at"}
     assert remedy in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    "empty",
+    [
+        types.ArrayType(types.NullType(), containsNull=False),
+        types.MapType(types.NullType(), types.NullType(), valueContainsNull=False),
+        types.ArrayType(types.ArrayType(types.NullType(), containsNull=False)),
+    ],
+    ids=["array()", "map()", "array(array())"],
+)
+def test_array_and_map_without_a_type_are_refused_with_a_cast(empty):
+    """Spark's array() and map() have the type void inside, and no null: Arrow has no such type."""
+    with pytest.raises(SchemaMismatchError, match=r"\[column=at\]. Give it one: CAST\(at AS ARRAY"):
+        arrow_of_spark(types.StructType([types.StructField("at", empty)]))
 
 
 COLUMNS = [

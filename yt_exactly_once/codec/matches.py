@@ -141,9 +141,9 @@ def match_uuid(arrow: pa.DataType) -> TypeMatch:
 def match_instant(arrow: pa.DataType) -> TypeMatch:
     """Match a column of instants."""
     if not types.is_timestamp(arrow):
-        return refused("cast it in the query: CAST({x} AS TIMESTAMP), or timestamp_micros({x})")
+        return refused("cast it in the query: CAST({x} AS TIMESTAMP_LTZ), or timestamp_micros({x})")
     if arrow.tz is None:
-        return refused("a local time names no instant: cast it, CAST({x} AS TIMESTAMP)")
+        return refused("a local time names no instant: cast it, CAST({x} AS TIMESTAMP_LTZ)")
     return CHECKED
 
 

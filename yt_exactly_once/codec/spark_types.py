@@ -69,7 +69,8 @@ _COLUMN = re.compile(
 )
 
 _REMEDIES = {
-    "timestamp_ntz": "Cast it: CAST({x} AS TIMESTAMP); a local time alone names no instant"
+    "timestamp_ntz": "Cast it: CAST({x} AS TIMESTAMP_LTZ); a local time alone names no instant. Inside an "
+    "array, a map or a struct cast the whole column to its type with TIMESTAMP_LTZ in it"
 }
 _REMEDY = "Cast it in the query to a number, a string or a timestamp, or drop it"
 
@@ -147,7 +148,18 @@ def parse_columns(text: str) -> Document:
 
 def _arrow_field(field: Mapping[str, Any], column: str) -> pa.Field:
     kind = _arrow_type(field["type"], column)
-    return pa.field(field["name"], kind, nullable=bool(field["nullable"]))
+    return _part(field["name"], kind, bool(field["nullable"]), column)
+
+
+def _part(name: str, kind: pa.DataType, nullable: bool, column: str) -> pa.Field:
+    if pa.types.is_null(kind) and not nullable:
+        raise SchemaMismatchError(
+            "An array or a map that is always empty has no type: Spark gives array() and map() none",
+            remedy=f"Give it one: CAST({column} AS ARRAY<STRING>), or CAST({column} AS MAP<STRING, BIGINT>), "
+            "with the types of the column in the table",
+            column=column,
+        )
+    return pa.field(name, kind, nullable=nullable)
 
 
 def _arrow_type(kind: Any, column: str) -> pa.DataType:
@@ -156,12 +168,11 @@ def _arrow_type(kind: Any, column: str) -> pa.DataType:
     match kind["type"]:
         case "array":
             element = _arrow_type(kind["elementType"], column)
-            return pa.list_(pa.field("element", element, nullable=bool(kind["containsNull"])))
+            return pa.list_(_part("element", element, bool(kind["containsNull"]), column))
         case "map":
-            key = pa.field("key", _arrow_type(kind["keyType"], column), nullable=False)
+            key = _part("key", _arrow_type(kind["keyType"], column), nullable=False, column=column)
             value = _arrow_type(kind["valueType"], column)
-            has_null = bool(kind["valueContainsNull"])
-            return pa.map_(key, pa.field("value", value, nullable=has_null))
+            return pa.map_(key, _part("value", value, bool(kind["valueContainsNull"]), column))
         case "struct":
             return pa.struct([_arrow_field(field, column) for field in kind["fields"]])
         case "udt":

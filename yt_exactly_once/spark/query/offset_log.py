@@ -30,6 +30,9 @@ FORMAT = "yt_exactly_once"
 OFFSET_VERSION = 1
 """Raise it when an earlier version of this package would misread an offset."""
 
+_KEYS = ("cluster", "queue", "queue_id", "cluster_id", "consumer", "partitions", "start")
+"""Keys of every offset of this format, besides."""
+
 _SHARED = "shared"
 """Key of an offset whose batch has Spark tasks that read several queue partitions."""
 
@@ -81,9 +84,23 @@ class QueueOffset:
 
     @classmethod
     def from_json(cls, offset: Mapping[str, Any]) -> Self:
-        """Read an offset of Spark's log; raise `NewerFormatError` or, if it is damaged, `ConfigError`."""
+        """Read an offset of Spark's log.
+
+        Raises:
+            NewerFormatError: a newer version of the package wrote it.
+            ConfigError: it is damaged, or an older version wrote it, and this one does not know its format.
+        """
         try:
-            require_known_format(int(offset[FORMAT]), OFFSET_VERSION, "An offset in the checkpoint")
+            version = int(offset[FORMAT])
+            require_known_format(version, OFFSET_VERSION, "An offset in the checkpoint")
+            if lacks := [name for name in _KEYS if name not in offset]:
+                raise ConfigError(
+                    f"An offset in the checkpoint has an older format, {version} without {lacks[0]}, which "
+                    "this version of the package does not know",
+                    remedy="Run the version that wrote it, and let it finish its last batch: start it once "
+                    "with trigger(availableNow=True). A new checkpoint before that could repeat the batch. "
+                    "What follows is in how-to/change.md, section 'Upgrade and downgrade'",
+                )
             return cls(
                 cluster=str(offset["cluster"]),
                 queue=str(offset["queue"]),
@@ -238,7 +255,7 @@ def identified(place: Place, now: Sequence[str], before: Sequence[str], **more: 
 def source_ranges(now: Sequence[str], before: Sequence[str]) -> tuple[SourceRange, ...]:
     """Pair the end offsets of a batch with its starts, for the sources that are YTsaurus queues.
 
-    If one queue is there twice with the same consumer, raise `ConfigError`.
+    If one queue is there twice with the same consumer, or twice without one, raise `ConfigError`.
 
     Args:
         now: offsets of the batch, one JSON text per source.
@@ -247,11 +264,17 @@ def source_ranges(now: Sequence[str], before: Sequence[str]) -> tuple[SourceRang
     # Spark logs no offset before the first one of a queue; ours carries where its batch began.
     starts = {offset.key: offset.partitions for offset in _queue_offsets(before)}
     ends = _queue_offsets(now)
-    if len({end.key for end in ends}) < len(ends):
-        raise ConfigError(
-            "The query reads one queue twice with the same consumer",
-            remedy="Load the queue once for each use, each time with a consumer of its own",
-        )
+    known = set()
+    for end in ends:
+        if end.key in known:
+            how = "with the same consumer" if end.consumer else "without a consumer"
+            raise ConfigError(
+                f"The query reads one queue twice {how}: its ledger cannot tell the two apart",
+                remedy="Load the queue once for each use, each time with a consumer of its own",
+                queue=end.queue,
+                consumer=end.consumer,
+            )
+        known.add(end.key)
     return tuple(
         SourceRange(
             cluster=end.cluster,

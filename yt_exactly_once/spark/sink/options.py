@@ -202,6 +202,7 @@ class SinkOptions:
             "idempotent": "Exactly once for stateless queries that make one row of each row. The tasks "
             "write large batches.",
         },
+        meant={"exactly-once": DeliveryMode.TRANSACTIONAL.value},
         more="In idempotent mode a batch that was begun on an ordered target must be finished with the "
         "same rows. Where rows are numbered by their position in a task, that takes the same code and as "
         "many cores. Where they carry their source, the code alone counts. A replay that differs stops "
