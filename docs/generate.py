@@ -421,7 +421,9 @@ such a column (`SchemaMismatchError`), because Spark would silently overwrite th
 |---|---|---|---|---|---|---|
 {simple}
 
-- With the option `binary_strings`, `string` is read as `binary`. Use it for strings that are not UTF-8.
+- `string` holds any bytes. They pass through Spark's strings unchanged, also where they are not UTF-8:
+  [what functions make of them](../how-to/write-changes.md#values-that-are-no-text).
+- With the option `binary_strings`, `string` is read as `binary`.
 - `json` must be valid JSON. Its numbers must fit a double, and its surrogates must come in pairs.
 - Dates and timestamps before 1970 need the types with 32 and 64 in their names.
 - A decimal of more than 38 digits has no type in Spark and is refused.

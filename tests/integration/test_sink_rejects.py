@@ -3,10 +3,13 @@
 import json
 
 import pytest
+from pyspark.errors import StreamingQueryException
+from yt.wrapper import YsonFormat
 
-from tests.flows import NUMBERED, differences, passed_on
+from tests.flows import NUMBERED, columns, create_table, differences, passed_on, read_queue
+from tests.integration.streams import QUICK, finish
 from tests.tiers import first_of
-from yt_exactly_once import Event
+from yt_exactly_once import Event, TransactionalSink, register_source
 from yt_exactly_once.operations.ledgers import read_ledger
 
 COMMIT = "commit_transaction"
@@ -80,3 +83,59 @@ def test_bad_rows_go_to_the_reject_table_once(flow, faults, options):
         len(rejected(flow)),
         len(flow.found()),
     )
+
+
+POISON = b"\xff\xfe\0"
+NAMES = [b"fine", POISON, None, "имя".encode()]
+
+
+@pytest.fixture
+def copy(spark, cluster, client, tmp, tmp_path):
+    """Copy a queue with a row that is no text, by the function or by tasks in the middle."""
+    register_source(spark)
+    types = {"id": "int64", "name": "string?"}
+    queue = create_table(client, f"{tmp}/queue", columns(types), tablet_count=1)
+    client.insert_rows(queue, [{"id": n, "name": name} for n, name in enumerate(NAMES)])
+
+    proxy = cluster.proxy_urls[0]
+
+    def run(kind, change=lambda frame: frame, **options):
+        target = create_table(client, f"{tmp}/target", columns(types | {"name": kind}))
+        sink = TransactionalSink(target, proxy=proxy, retry=QUICK, **options)
+        frame = change(read_queue(spark, proxy, queue, None))
+        query = frame.writeStream.foreachBatch(sink).option("checkpointLocation", str(tmp_path))
+        finish(query.trigger(availableNow=True).start())
+        found = client.select_rows(f"id, name from [{target}]", format=YsonFormat(encoding=None))
+        return {row[b"id"]: row[b"name"] for row in found}
+
+    return run
+
+
+def test_row_that_is_no_text_reaches_the_dead_letters(copy, client, tmp):
+    """Where the target takes text alone; all other rows are written."""
+    fine = {n: name for n, name in enumerate(NAMES) if name != POISON}
+    assert copy("utf8?", dead_letter_path=f"{tmp}/letters") == fine
+    (letter,) = client.select_rows(f"[column], reason, source_row from [{tmp}/letters]")
+    assert (letter["column"], letter["source_row"]) == ("name", 1)
+    assert letter["reason"].endswith("its bytes are not valid UTF-8")
+
+
+def test_row_that_is_no_text_is_named_where_nothing_takes_it(copy):
+    """The sink refuses it, by its column and its place in the queue."""
+    with pytest.raises(StreamingQueryException, match="not valid UTF-8") as caught:
+        copy("utf8?")
+    assert "column=name" in str(caught.value)
+    assert "source_partition=0, source_row=1" in str(caught.value)
+
+
+@pytest.mark.parametrize("options", first_of([
+    {"sent_by": "tasks"}, {"mode": "idempotent", "sent_by": "tasks"}, {"sent_by": "driver"},
+]))  # fmt: skip
+def test_row_that_is_no_text_comes_as_it_was(copy, options):
+    """Into a target that takes bytes, also by way of Arrow functions and of Spark's own."""
+
+    def change(frame):
+        passed = frame.mapInArrow(lambda batches: batches, frame.schema)
+        return passed.where("name is null or octet_length(name) > 0")
+
+    assert copy("string?", change, **options) == dict(enumerate(NAMES))

@@ -12,8 +12,9 @@ from yt.yson.yson_types import YsonUint64
 from tests.kinds import RAW_VALUES, decimal, dict_of, listed, optional, struct, tuple_of, variant
 from yt_exactly_once.codec import yson_scan
 from yt_exactly_once.codec.arrow_types import arrow_type_of
-from yt_exactly_once.codec.rows import decode
-from yt_exactly_once.codec.schema import SOURCE_FIELDS, TableSchema, arrow_schema_of
+from yt_exactly_once.codec.row_hash import row_hashes
+from yt_exactly_once.codec.rows import WireFormat, decode, encode
+from yt_exactly_once.codec.schema import SOURCE_FIELDS, TableSchema, arrow_schema_of, check_frame
 from yt_exactly_once.codec.types import parse_type
 from yt_exactly_once.codec.yson_reader import parse_rows
 from yt_exactly_once.codec.yson_scan import scan_rows
@@ -32,6 +33,7 @@ def read(values, description, **more):
 
 
 U = YsonUint64
+POISON = b"\xff\xfe\0"
 
 
 @pytest.mark.parametrize(
@@ -133,20 +135,36 @@ def test_source_columns_come_under_the_names_asked_for():
     ]
 
 
-@pytest.mark.parametrize("kind", ["string", "utf8", optional("string"), listed("string")])
+@pytest.mark.parametrize("kind", ["utf8", optional("utf8"), listed("utf8")])
 def test_bytes_that_are_no_text_are_an_error_with_coordinates(kind):
-    """They are never replaced; the row and the way out are named, the bytes are not."""
+    """They are never replaced; the row is named, the bytes are not."""
     values = [b"fine", b"\xff\xfe"]
     with pytest.raises(EncodingError, match="not valid UTF-8") as caught:
-        read([[v] for v in values] if kind == listed("string") else values, kind)
-    assert "binary_strings" in caught.value.remedy
+        read([[v] for v in values] if kind == listed("utf8") else values, kind)
     assert caught.value.where == {"column": "c", "source_partition": 4, "source_row": 91}
     assert "xff" not in str(caught.value)
 
 
-def test_bytes_that_are_no_text_are_read_with_the_option():
-    """The remedy the error names works."""
-    assert read([b"\xff"], "string", binary_strings=True).column("c").to_pylist() == [b"\xff"]
+@pytest.mark.parametrize("wire", list(WireFormat))
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("string", POISON),
+        (optional("string"), POISON),
+        (listed("string"), [POISON, b"fine"]),
+        (dict_of("string", "string"), [[POISON, POISON]]),
+        (struct(a=optional("string"), b="int8"), {"a": POISON, "b": 1}),
+    ],
+)
+def test_bytes_that_are_no_text_pass_through_a_string_column(kind, value, wire):
+    """As text they are the same bytes as with the option, and are written and hashed as those are."""
+    table = TableSchema.from_yt([{"name": "c", "type_v3": kind}])
+    as_text, as_bytes = (read([value] * 3, kind, binary_strings=one) for one in (False, True))
+    assert as_text.schema == arrow_schema_of(table)
+    assert as_text.column("c").view(as_bytes.schema.field("c").type).equals(as_bytes.column("c"))
+    plan = check_frame(as_text.schema, table, target="//t", sorted=False)
+    assert bytes(encode(as_text, plan, wire)) == bytes(encode(as_bytes, plan, wire))
+    assert row_hashes(as_text, plan.columns).tolist() == row_hashes(as_bytes, plan.columns).tolist()
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,14 @@ def test_rows_come_with_their_indexes_and_without_service_columns():
     assert rows.to_pylist() == [{"id": 1, "name": "a"}, {"id": 2, "name": None}]
 
 
+def test_row_that_is_no_text_comes_with_all_others():
+    """Its bytes pass in its column alone: what may take them is for the target to say."""
+    named = [row(n, id=n, name=name) for n, name in enumerate(["a", b"\xff", "é"])]
+    _, indexes, rows = row_format().decode(pulled(*named))
+    assert indexes.tolist() == [0, 1, 2]
+    assert rows.column("name").cast("binary").to_pylist() == [b"a", b"\xff", "é".encode()]
+
+
 def test_empty_pull_has_no_rows():
     """And no indexes."""
     _, indexes, rows = row_format().decode(b"")

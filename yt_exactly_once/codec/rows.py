@@ -267,7 +267,7 @@ def coordinates(batch: pa.RecordBatch, row: int) -> dict[str, Any]:
     for name, (key, fits) in _COORDINATES.items():
         place = batch.schema.get_field_index(name)
         if place >= 0 and fits(batch.schema.field(place).type):
-            found[key] = batch.column(place)[row].as_py()
+            found[key] = value_at(batch.column(place), row)
     if {"source_partition", "source_row"} <= found.keys():
         return found
     return {"row_of_chunk": row}
@@ -295,10 +295,11 @@ def decode(rows: bytes, schema: pa.Schema) -> pa.RecordBatch:
     Args:
         rows: a list fragment of maps, in YSON.
         schema: the fields, each of another column; columns that it does not name are left out, and a row
-            without one of its columns has null there.
+            without one of its columns has null there. A `string` asked for as text may hold any bytes, as
+            Spark's strings may.
 
     Raises:
-        EncodingError: the rows are not what the schema promises, or hold bytes that are no text.
+        EncodingError: the rows are not what the schema promises.
     """
     wanted = {row_column(field): (field_type(field), field.type) for field in schema}
     assert len(wanted) == len(schema)

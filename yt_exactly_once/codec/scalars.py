@@ -225,6 +225,7 @@ SCALARS: Mapping[str, Scalar] = _named(
         name="string",
         match=partial(matches.match_bytes, text=EXACT, binary=EXACT),
         read_as=pa.string(),
+        from_plain=values.as_bytes,
     ),
     Scalar(
         name="utf8",

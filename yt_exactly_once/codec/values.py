@@ -268,6 +268,11 @@ def as_text(plain: pa.Array, asked: pa.DataType) -> pa.Array:
     return require_utf8(plain) if pa.types.is_string(asked) else as_asked(plain, asked)
 
 
+def as_bytes(plain: pa.Array, asked: pa.DataType) -> pa.Array:
+    """Read bytes; asked for as text, they pass unchecked, as they do through Spark's strings."""
+    return plain.view(asked)
+
+
 def as_asked(plain: pa.Array, asked: pa.DataType, unit: str = "") -> pa.Array:
     """Read anything else; what counts in a unit counts days or microseconds in Arrow."""
 

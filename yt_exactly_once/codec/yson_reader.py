@@ -19,14 +19,7 @@ from yt_exactly_once.codec import yson_marks as yson
 from yt_exactly_once.codec.arrow_types import Wanted, struct_fields
 from yt_exactly_once.codec.buffers import concatenated, list_array, struct_array
 from yt_exactly_once.codec.scalars import Scalar
-from yt_exactly_once.codec.values import (
-    IS_NULL,
-    NOT_UTF8,
-    Room,
-    UnfitValueError,
-    converted,
-    located,
-)
+from yt_exactly_once.codec.values import IS_NULL, Room, UnfitValueError, converted, located
 from yt_exactly_once.errors import EncodingError
 
 _PLACE = (b"$tablet_index", b"$row_index")
@@ -58,12 +51,9 @@ def parse_rows(rows: bytes, wanted: Wanted) -> dict[str, pa.Array]:
                 found[name].append(_column(values, logical, kind, room))
             except UnfitValueError as error:
                 partition, row = (_parsed(some[error.row].get(key)) for key in _PLACE)
-                remedy = "Compare the table's schema with the one the query started with"
-                if error.problem == NOT_UTF8:
-                    remedy = "Read such columns as bytes with the option binary_strings"
                 raise EncodingError(
                     f"A value of column {name}{error.place} cannot be read as {kind}: {error.problem}",
-                    remedy=remedy,
+                    remedy="Compare the table's schema with the one the query started with",
                     column=name,
                     source_partition=partition,
                     source_row=row,

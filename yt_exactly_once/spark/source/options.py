@@ -132,7 +132,7 @@ class SourceOptions:
         "Read columns by `type_v3`; otherwise by the older `type`.", default=True
     )
     binary_strings: bool = Group.HOW.option(
-        "Read YT `string` as binary, for strings that are not UTF-8.", default=False
+        "Read YT `string` as binary, for columns that hold bytes and no text.", default=False
     )
     max_rows_per_partition: int | None = Group.LIMITS.option(
         "Rows of one batch from one queue partition, at most.", default_text="no limit"
