@@ -15,7 +15,7 @@ from tests.callers.mishaps import TaskDiedError
 from tests.callers.oracle import Execution, ViolationError, check
 from tests.callers.program import Layout, OnError, Part, Program, Row, Run
 from tests.callers.server import NO_SUCH_TABLET
-from yt_exactly_once.codec.schema import SOURCE_COLUMNS
+from yt_exactly_once.codec.schema import SOURCE_COLUMNS, is_service_column
 from yt_exactly_once.config import RetryPolicy
 from yt_exactly_once.errors import ExactlyOnceError
 from yt_exactly_once.spark.sink.options import Target
@@ -202,11 +202,11 @@ class Deployment(ABC):
 
     def columns(self) -> dict[str, str]:
         program = self.program
-        columns = {"id": "bigint", "num": "bigint"}
+        columns = dict.fromkeys(program.names, "bigint")
+        columns |= {"id": "bigint", "num": "bigint"}
         columns |= {"key": "double"} if program.is_sorted else {}
         columns |= {"doc": "string"} if program.has_any else {}
         columns |= {"gone": "boolean"} if program.marker else {}
-        columns |= {program.internal: "bigint"} if program.internal else {}
         columns |= dict.fromkeys(SOURCE_COLUMNS, "bigint") if program.numbered else {}
         return columns
 
@@ -215,7 +215,7 @@ class Deployment(ABC):
         schema = [
             {"name": name, "type": kinds[kind], "required": name in {"num", "key"}}
             for name, kind in self.columns().items()
-            if name not in ("gone", *SOURCE_COLUMNS)
+            if name != "gone" and not is_service_column(name)
         ]
         for place, column in enumerate(schema):
             if column["name"] == "key":
@@ -231,7 +231,7 @@ class Deployment(ABC):
             "key": row.key,
             "doc": f"doc {row.id}",
             "gone": row.deletes,
-            self.program.internal: 7 * row.id,
+            **{name: 7 * row.id + place for place, name in enumerate(self.program.names, 2)},
             tablet: row.place[0],
             index: row.place[1],
         }

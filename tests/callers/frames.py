@@ -171,7 +171,15 @@ class Frame:
         return self.mapped(pa.schema(fields), lambda rows, _: rows.rename_columns(list(names)))
 
     def select(self, *names: str) -> Frame:
-        """See `DataFrame.select`, for names."""
+        """See `DataFrame.select`, for names; Spark does not find every name as it is.
+
+        Raises:
+            LookupError: it does not find one.
+        """
+        folded = [name.lower() for name in self.arrow.names]
+        for name in names:
+            if set(name) & set(".`") or folded.count(name.lower()) != 1:
+                raise LookupError(name)
         schema = pa.schema([self.arrow.field(name) for name in names])
         return self.mapped(schema, lambda rows, _: rows.select(list(names)))
 

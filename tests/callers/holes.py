@@ -88,13 +88,19 @@ HOLES = {
     "11: a copy of the ledger is restored, files": Program(
         (Run(unlogged=1), Run(ledger_restored=True)), source=Source.FILES
     ),
-    "12: a column with an internal name": Program((Run(),), internal="__yt_exactly_once_partition"),
+    "12: a column with an internal name": Program((Run(),), names=("__yt_exactly_once_partition",)),
     "12: the tablet column": Program(
-        (Run(),), internal="__yt_exactly_once_tablet", placement="round_robin"
+        (Run(),), names=("__yt_exactly_once_tablet",), placement="round_robin"
     ),
-    "12: a hash column": Program((Run(IDEMPOTENT),), internal="__key_hash_64", is_sorted=True),
+    "12: a hash column": Program((Run(IDEMPOTENT),), names=("__key_hash_64",), is_sorted=True),
     "12: an internal name among rejected rows": Program(
         (Run(),), rows=((".x", "."),), rejects=True
+    ),
+    "13: a queue with its system columns, passed on whole": Program(
+        (Run(IDEMPOTENT),), numbered=True, names=("$timestamp",)
+    ),
+    "13: columns named as others travel to tasks": Program(
+        (Run(AT_LEAST_ONCE),), names=("c1", "c0", "$timestamp")
     ),
 }
 """By number in the list of holes."""

@@ -80,7 +80,7 @@ class InMemory(Deployment):
         self.notes = Notes(self.server)
         self._log = Log(self)
         self._copy: Table | None = None
-        self._misreads = False
+        self._misreads = -1
         self._retyped: set[int] | None = None
         tablets = 1 if program.is_sorted else program.tablets
         self.server.create("table", TARGET, self.target_schema(), tablets)
@@ -128,25 +128,26 @@ class InMemory(Deployment):
             self.server.restore(LEDGER, self._copy)
         self._misreads = self._renew(run.newer)
 
-    def _renew(self, kind: str) -> bool:
-        """Let a newer version of the package have written something; return whether there was any."""
+    def _renew(self, kind: str) -> int:
+        """Let a newer version of the package have written something; return the last batch that reads it."""
         match kind:
             case "entry" if LEDGER in self.server.tables:
                 rows = self.server.tables[LEDGER].all_rows()
                 for row in rows:
                     row["format_version"] += 1
-                return bool(rows)
+                return sys.maxsize if rows else -1
             case "offset" if self.offsets and self.program.source is not Source.FILES:
                 self.offsets[-1] = [
                     json.dumps(json.loads(text) | {FORMAT: OFFSET_VERSION + 1})
                     for text in self.offsets[-1]
                 ]
-                return True
-        return False
+                return len(self.offsets)
+        return -1
 
     def _check_refused(self) -> None:
         """Check that no sink has returned that should have refused its rows."""
-        if self._misreads and self.executions[-1].delivered:
+        newest = self.executions[-1]
+        if newest.batch <= self._misreads and newest.delivered:
             message = "MISREAD: a newer version of the package has written it"
             raise ViolationError(message)
         if self._retyped is not None:

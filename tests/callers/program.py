@@ -10,6 +10,7 @@ from enum import Enum, StrEnum
 from typing import Any, NamedTuple, cast
 
 from tests.callers.mishaps import Death
+from yt_exactly_once.codec.schema import SOURCE_QUEUE_COLUMN, is_reserved
 from yt_exactly_once.config import DeliveryMode
 
 INTERNAL_NAMES = (
@@ -21,6 +22,26 @@ INTERNAL_NAMES = (
     "__key_hash_32",
 )
 """Names of columns that the sink adds to a DataFrame, or once did."""
+
+SYSTEM_NAMES = ("$timestamp", "$cumulative_data_weight", SOURCE_QUEUE_COLUMN)
+"""Names of columns of a queue that no table takes."""
+
+SPARK_NAMES = (
+    "c0",
+    "c1",
+    "c2",
+    "c3",
+    "c10",
+    "C1",
+    "order id",
+    "a.b",
+    "a`b",
+    "ID",
+    "größe",
+    "имя",
+    "1",
+)
+"""Names that Spark finds under other names only, and the names under which columns travel to tasks then."""
 
 
 class Told:
@@ -229,7 +250,8 @@ class Program(Told):
         marker: whether a column marks rows that delete their key.
         has_any: whether the target has a column of type `any`.
         old_proxy: whether the proxy stores Arrow binaries for `any` as strings.
-        internal: a column of that name is in the DataFrame and in the target.
+        names: columns of these names come first in the DataFrame, and are in the target unless it cannot
+            have them.
     """
 
     runs: tuple[Run, ...]
@@ -243,7 +265,7 @@ class Program(Told):
     marker: bool = False
     has_any: bool = False
     old_proxy: bool = False
-    internal: str = ""
+    names: tuple[str, ...] = ()
 
     def batch(self, number: int) -> list[list[Row]]:
         """Return the rows of a batch, per partition of the source."""
@@ -295,7 +317,12 @@ class Program(Told):
             return False
         (mode,), (function,) = modes, functions
         calls = function.calls
-        if len(calls) != 1 or function.skips or function.threads or self.internal:
+        if (
+            len(calls) != 1
+            or function.skips
+            or function.threads
+            or any(map(is_reserved, self.names))
+        ):
             return False
         one = calls[0]
         if one.part is not Part.ALL or one.sink == "new":

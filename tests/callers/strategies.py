@@ -14,6 +14,8 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from tests.callers.mishaps import Death, How, Request
 from tests.callers.program import (
     INTERNAL_NAMES,
+    SPARK_NAMES,
+    SYSTEM_NAMES,
     Call,
     Function,
     Layout,
@@ -86,6 +88,11 @@ def functions_of(themes: Collection[Theme]) -> SearchStrategy[Function]:
     )
     return st.one_of(one, several)
 
+
+names = st.one_of(
+    st.lists(st.sampled_from(SPARK_NAMES + SYSTEM_NAMES), max_size=4, unique=True).map(tuple),
+    st.sampled_from(INTERNAL_NAMES).map(lambda name: (name,)),
+)
 
 deaths = st.builds(
     Death,
@@ -168,7 +175,7 @@ def programs(draw: DrawFn) -> Program:
         marker=Theme.ZEROS in themes,
         has_any=Theme.ANY in themes,
         old_proxy=Theme.ANY in themes and draw(st.booleans()),
-        internal=draw(st.sampled_from(INTERNAL_NAMES)) if Theme.NAMES in themes else "",
+        names=draw(names) if Theme.NAMES in themes else (),
     )
 
 
@@ -198,4 +205,5 @@ def programs_in_format(draw: DrawFn) -> Program:
         source=draw(st.sampled_from([Source.CONSUMER, Source.QUEUE])),
         numbered=True,
         is_sorted=draw(rarely(st.just(value=True), usual=False)),
+        names=draw(rarely(names, ())),
     )

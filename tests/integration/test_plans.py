@@ -18,7 +18,8 @@ from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.codec.schema import TableSchema, check_frame, table_schema_for
 from yt_exactly_once.spark.schema import arrow_of_spark
 from yt_exactly_once.spark.sink import encode, frame_rows, sender
-from yt_exactly_once.spark.sink.encode import PARTITION_COLUMN, encode_batches
+from yt_exactly_once.spark.sink.columns import PARTITION_COLUMN
+from yt_exactly_once.spark.sink.encode import encode_batches
 from yt_exactly_once.spark.sink.placement import Placement
 from yt_exactly_once.spark.versions import arrow_batches
 

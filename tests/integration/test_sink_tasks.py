@@ -6,10 +6,11 @@ from dataclasses import replace
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from tests.flows import AGGREGATION, NUMBERED
+from tests.flows import AGGREGATION, NUMBERED, Query, Queue, columns, create_table
 from tests.integration.streams import failing_once, finish
 from tests.tiers import first_of
 from yt_exactly_once import Event
+from yt_exactly_once.codec.schema import SYSTEM_COLUMNS
 
 
 @pytest.mark.parametrize("how", first_of(["task fails", "worker is killed"]))
@@ -38,6 +39,38 @@ def test_rows_keep_the_tablet_and_the_order_they_had_in_the_queue(stream, mode):
     for row in sorted(rows, key=lambda row: (row["tablet"], row["index"])):
         found[row["tablet"]].append((row["part"], row["row"]))
     assert found == {tablet: [(tablet, number) for number in range(600)] for tablet in range(3)}
+
+
+NAMES = ("c1", "c0", "c10", "order id", "a.b", "ID", "id", "größe")
+NAMED = Query(
+    name="named",
+    types=dict.fromkeys(NAMES, "int64"),
+    keys=(),
+    output_mode="append",
+    build=lambda frame: frame,
+    expected=lambda queue, _: [tuple(row[name] for name in NAMES) for row in queue.all_rows()],
+)
+
+
+@pytest.mark.parametrize("mode", first_of(["idempotent", "at-least-once", "transactional"]))
+def test_queue_with_columns_of_any_name_is_passed_on_whole(stream, client, tmp, mode):
+    """With its system columns. Tasks send the first batch, and the driver the others."""
+    path = f"{tmp}/named"
+    create_table(client, path, [*columns(NAMED.types), *SYSTEM_COLUMNS], tablet_count=2)
+    queue = Queue(client, path, "", [])
+    queue.consumer = queue.add_consumer(f"{path}_consumer")
+    for tablet in range(2):
+        queue.rows.append([
+            {name: 1_000 * tablet + 10 * number + place for place, name in enumerate(NAMES)}
+            for number in range(30)
+        ])  # fmt: skip
+        client.insert_rows(path, [{**row, "$tablet_index": tablet} for row in queue.rows[-1]])
+    flow = stream(NAMED, queue=queue, rows_per_partition=10, options={"mode": mode})
+    heard = flow.run()
+    by_tasks = ["tasks"] if mode != "transactional" else []
+    sent_by = [told["sent_by"] for told in heard.of(Event.BATCH_COMMITTED)]
+    assert sent_by == (by_tasks + ["driver"] * 3)[:3]
+    flow.assert_exact()
 
 
 def test_stateful_query_in_idempotent_mode_is_refused(stream):

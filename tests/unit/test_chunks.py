@@ -17,13 +17,8 @@ from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.codec.schema import TableSchema, WritePlan
 from yt_exactly_once.spark.schema import with_nullable_members
 from yt_exactly_once.spark.sink import encode, frame_rows
-from yt_exactly_once.spark.sink.encode import (
-    PARTITION_COLUMN,
-    chunks,
-    encode_batches,
-    merged,
-    numbered_by_ends,
-)
+from yt_exactly_once.spark.sink.columns import PARTITION_COLUMN
+from yt_exactly_once.spark.sink.encode import chunks, encode_batches, merged, numbered_by_ends
 from yt_exactly_once.spark.sink.frame_rows import collected
 from yt_exactly_once.spark.sink.options import BY_PARTITION, ROUND_ROBIN
 from yt_exactly_once.spark.sink.placement import TABLET_COLUMN, Placement

@@ -4,12 +4,19 @@ And what tasks check that send rows into an open transaction.
 """
 
 from contextlib import nullcontext
+from dataclasses import replace
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyspark.sql.types import LongType, StructType
 
+from tests.callers import frames
+from tests.callers.program import SPARK_NAMES, SYSTEM_NAMES
+from tests.callers.server import Server
 from tests.model.tasks import COLUMNS, prepared_target, task_context
 from yt_exactly_once import RetryPolicy, TransactionalSink
 from yt_exactly_once.commit.batch import MicroBatch
@@ -19,7 +26,8 @@ from yt_exactly_once.errors import ConfigError, LedgerDivergedError, RepeatedTas
 from yt_exactly_once.spark.sink import batch_writer, frame_rows
 from yt_exactly_once.spark.sink.arrived import TaskRows, WriterTask
 from yt_exactly_once.spark.sink.batch_writer import Job, JobSink
-from yt_exactly_once.spark.sink.encode import PARTITION_COLUMN, PartitionsUnknownError
+from yt_exactly_once.spark.sink.columns import PARTITION_COLUMN
+from yt_exactly_once.spark.sink.encode import PartitionsUnknownError
 from yt_exactly_once.spark.sink.frame_rows import FrameRows
 from yt_exactly_once.spark.sink.look_up import Found
 from yt_exactly_once.spark.sink.modes import MODES
@@ -150,6 +158,39 @@ def test_spark_partitions_are_told_by_their_ends_only_where_each_has_one(
     else:
         reports = [row for batch in rows.compute(plan) for row in batch.to_pylist()]
         assert [row["row_count"] for row in reports] == known
+
+
+class RowsTask(CountTask):
+    """Reports the rows of a task as it sees them."""
+
+    def run(self, batches, partition):
+        for chunk in self.settings.chunks(batches):
+            yield chunk.append_column("place", pa.array([partition] * chunk.num_rows))
+
+
+@given(
+    names=st.lists(st.sampled_from(SPARK_NAMES + SYSTEM_NAMES), min_size=1, unique=True),
+    data=st.data(),
+)
+def test_driver_sees_the_rows_that_tasks_see(names, data):
+    """Whatever the columns are called: names on the way may be those of other columns."""
+    wanted = tuple(data.draw(st.lists(st.sampled_from(names), min_size=1, unique=True), "wanted"))
+    wanted = tuple(name for name in names if name in wanted)
+    values = {name: [10 * place, 10 * place + 1] for place, name in enumerate(names)}
+    rows = pa.RecordBatch.from_pydict(values)
+    frame = frames.Frame(Server(), rows.schema, lambda: [rows.slice(0, 1), rows.slice(1)], None)
+    plan = by_driver(RowsTask)
+    batch = replace(plan.given, columns=tuple(names))
+    task = replace(plan.task, settings=replace(plan.task.settings, names=wanted))
+    seen = []
+    with patch.object(frame_rows, "sf", frames.Functions):
+        for stands_in in (False, True):
+            now = replace(plan, given=replace(batch, by_driver=stands_in), names=wanted, task=task)
+            seen.append([row for part in FrameRows(frame).compute(now) for row in part.to_pylist()])
+    expected = [
+        {name: values[name][place] for name in wanted} | {"place": place} for place in (0, 1)
+    ]
+    assert seen == [expected, expected]
 
 
 def test_rows_of_a_writer_are_computed_once_spark_asks_for_the_commit():

@@ -26,8 +26,7 @@ from yt_exactly_once.codec.schema import (
 )
 from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.errors import EncodingError, SchemaMismatchError
-from yt_exactly_once.spark.sink.encode import PARTITION_COLUMN
-from yt_exactly_once.spark.sink.frame_rows import selected
+from yt_exactly_once.spark.sink.columns import PARTITION_COLUMN, sent
 from yt_exactly_once.spark.sink.modes.mode import TargetBatch
 from yt_exactly_once.spark.sink.options import BY_PARTITION, PRESERVE, ROUND_ROBIN
 from yt_exactly_once.spark.sink.placement import TABLET_COLUMN, Placement
@@ -164,7 +163,7 @@ def test_tasks_get_the_columns_that_name_a_row(mode, other, is_renamed):
     given = TargetBatch(MicroBatch("query", 0, "run"), target, columns, {})
     names = sink._mode.settings(given, target).names
     assert names == columns[1:]
-    frame = selected(Frame(), columns, names)
+    frame = sent(Frame(), columns, names)
     plain = ("c0", "c1", "c2", "c3", "c4")
     assert frame.renamed == (plain if is_renamed else ())
     assert frame.taken == (plain if is_renamed else columns)[1:]

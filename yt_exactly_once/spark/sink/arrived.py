@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
 from yt_exactly_once.codec.schema import SOURCE_TABLET_COLUMN
-from yt_exactly_once.spark.sink.encode import PARTITION_COLUMN
+from yt_exactly_once.spark.sink.columns import PARTITION_COLUMN
 from yt_exactly_once.spark.sink.modes.mode import Plan, RowTask
 from yt_exactly_once.spark.sink.options import PRESERVE, ROUND_ROBIN, Target
 from yt_exactly_once.spark.sink.placement import TABLET_COLUMN
@@ -126,8 +126,7 @@ class TaskRows(Rows):
 
         def run_here(task: RowTask) -> Iterator[pa.RecordBatch]:
             for message in messages:
-                rows = (batch.select(list(plan.names)) for batch in message.rows)
-                yield from task.reported(rows, message.partition)
+                yield from task.reported(message.rows, message.partition)
 
         plan.rehearsal.require_same_rows(run_here(plan.rehearsal))
         return run_here(plan.task)

@@ -19,17 +19,14 @@ from yt_exactly_once.codec.changes import changes
 from yt_exactly_once.codec.rejects import Rejects, find_faults, without
 from yt_exactly_once.codec.row_hash import added, row_hashes
 from yt_exactly_once.codec.rows import encode, row_fragments
-from yt_exactly_once.codec.schema import RESERVED_PREFIX
 from yt_exactly_once.codec.yson_parts import joined
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.errors import EncodingError
+from yt_exactly_once.spark.sink.columns import PARTITION_COLUMN
 
 if TYPE_CHECKING:
     from yt_exactly_once.spark.sink.placement import Placement
     from yt_exactly_once.spark.sink.targets import PreparedTarget
-
-PARTITION_COLUMN = f"{RESERVED_PREFIX}partition"
-"""DataFrame column with the Spark partition of a row."""
 
 SMALL_BATCH = 10_000
 """A batch of no more rows is sent as one request, whatever its partitions.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from functools import cached_property, partial
 from itertools import chain, groupby
@@ -13,8 +13,8 @@ import pyspark.sql.functions as sf
 from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.spark.query.jobs import described, require_one_stage, require_straight
 from yt_exactly_once.spark.schema import with_nullable_members
+from yt_exactly_once.spark.sink.columns import PARTITION_COLUMN, sent
 from yt_exactly_once.spark.sink.encode import (
-    PARTITION_COLUMN,
     PartitionsUnknownError,
     drained,
     ended_partitions,
@@ -76,7 +76,7 @@ class FrameRows(Rows):
             return collected(
                 placed, needs_partitions=target.needs_partitions, ends_tell=plan.ends_tell
             )
-        plain = selected(placed, plan.given.placed_columns, plan.names)
+        plain = sent(placed, plan.given.placed_columns, plan.names)
         by_driver = plan.given.by_driver
         if by_driver:
             job, full = _of_driver(plain, needs_partitions=True, ends_tell=plan.ends_tell)
@@ -113,10 +113,9 @@ def _run_by(frame: DataFrame, task: RowTask) -> DataFrame:
 
 def _run_here(arrived: Iterable[pa.RecordBatch], task: RowTask) -> Iterable[pa.RecordBatch]:
     """Do with rows that carry their Spark partitions what tasks would do, for each of them on a thread."""
-    names = list(task.settings.names)
 
     def run(partition: int, rows: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-        return list(task.reported((batch.select(names) for batch in rows), partition))
+        return list(task.reported(rows, partition))
 
     by_task = groupby((batch for batch in arrived if batch.num_rows), partition_of)
     calls = [partial(run, partition, list(rows)) for partition, rows in by_task]
@@ -152,30 +151,6 @@ def _numbered(frame: DataFrame) -> DataFrame:
     loose = _with_nullable_members(frame)
     # Another column has Spark plan the batch once more, which takes about 10 ms.
     return loose.withColumn(PARTITION_COLUMN, sf.spark_partition_id())
-
-
-def selected(frame: DataFrame, names: Sequence[str], wanted: Sequence[str]) -> DataFrame:
-    """Return some columns of a DataFrame, perhaps under other names.
-
-    Spark looks columns up by name, takes a dot for a path into a struct, and ignores case. So where that
-    matters they travel under plain names, and tasks restore the real ones.
-
-    Args:
-        wanted: those that are kept, in the same order.
-    """
-    # Every step costs Spark an analysis of its own.
-    plain, renamed = list(names), frame
-    if not _are_plain(names):
-        plain = [f"c{place}" for place in range(len(names))]
-        renamed = frame.toDF(*plain)
-    kept = [alias for alias, name in zip(plain, names, strict=True) if name in wanted]
-    return renamed if len(kept) == len(plain) else renamed.select(*kept)
-
-
-def _are_plain(names: Sequence[str]) -> bool:
-    """Return whether Spark finds each of the columns by its name."""
-    words = all(name.isascii() and name.isidentifier() for name in names)
-    return words and len({name.lower() for name in names}) == len(names)
 
 
 def _with_nullable_members(frame: DataFrame) -> DataFrame:

@@ -19,6 +19,7 @@ from yt_exactly_once.commit.parts import TargetRows
 from yt_exactly_once.config import DeliveryMode, RetryPolicy
 from yt_exactly_once.errors import RequestRefusedError
 from yt_exactly_once.spark.executors import require_version
+from yt_exactly_once.spark.sink.columns import restored
 from yt_exactly_once.spark.sink.encode import chunks
 from yt_exactly_once.spark.sink.options import SinkOptions
 from yt_exactly_once.spark.sink.placement import TABLET_COLUMN
@@ -40,7 +41,7 @@ class TaskSettings:
     """What every writing task needs.
 
     Attributes:
-        names: columns of the batches the task gets, in order.
+        names: real names of the columns that the task gets, in order; see `sent` and `restored`.
         connection: the cluster; opened in the worker.
         connections: how many sessions are opened and pushed to at a time.
         version: of the package that the driver has.
@@ -56,8 +57,8 @@ class TaskSettings:
 
     def chunks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Cut the rows of the task into chunks under their real names."""
-        for chunk in chunks(batches, self.target.request_size):
-            yield chunk.rename_columns(list(self.names))
+        rows = (restored(batch, self.names) for batch in batches)
+        return chunks(rows, self.target.request_size)
 
 
 @dataclass(frozen=True)
