@@ -247,17 +247,23 @@ def test_racing_increments_lose_no_update(client, cluster, tmp):
     assert rows_of(client, table) == [{"k": 1, "n": total}]
 
 
-def test_conflicts_are_not_known_after_a_remount(client, sticky, tmp):
-    """Chunks hold no locks: who started before the last write of a remounted tablet cannot commit."""
+def freeze(client, table):
+    client.freeze_table(table, sync=True)
+    client.unfreeze_table(table, sync=True)
+
+
+@pytest.mark.parametrize("flush", [remount, freeze])
+def test_conflicts_are_not_known_after_a_flush(client, sticky, tmp, flush):
+    """Chunks hold no locks: who started before the last write of a flushed tablet cannot commit."""
     table = create(client, f"{tmp}/t")
     inside, early = opened(sticky)
     client.insert_rows(table, [{"k": 1, "v": "x"}])
-    remount(client, table)
+    flush(client, table)
     inside.insert_rows(table, [{"k": 2, "v": "y"}])
     with refused(1729, match="consider reducing transaction duration"):
         commit(early)
     late = begin(inside)
-    remount(client, table)
+    flush(client, table)
     inside.insert_rows(table, [{"k": 2, "v": "y"}])
     commit(late)
     assert len(rows_of(client, table)) == 2

@@ -266,7 +266,8 @@ def test_registration_of_a_removed_queue_does_not_stop_the_others(start):
 def test_forced_unmount_loses_rows_that_have_not_appeared(start, wait):
     """They were committed, and a forced unmount asks nobody; nothing flushes them before."""
     run = start(visibility_delay_seconds=30)
-    run.set("dynamic_store_auto_flush_period", 1000)
+    run.set("mount_config", {"dynamic_store_auto_flush_period": 1000})
+    run("remount_table", path=QUEUE)
     run.append(2)
     run.append(1, tablet=1)
     wait(3)
@@ -279,7 +280,8 @@ def test_forced_unmount_loses_rows_that_have_not_appeared(start, wait):
 def test_old_rows_survive_a_forced_unmount(start, wait):
     """After the period of the automatic flush they are on disk."""
     run = start()
-    run.set("dynamic_store_auto_flush_period", 1000)
+    run.set("mount_config", {"dynamic_store_auto_flush_period": 1000})
+    run("remount_table", path=QUEUE)
     run.append(2)
     wait(3)
     run("unmount_table", path=QUEUE, force=True)

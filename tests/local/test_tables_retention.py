@@ -9,12 +9,13 @@ from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.tablets.retention import KEPT_SECONDS
 
 TABLE = "//tmp/t"
+VALUE = {"name": "v", "type": "int64"}
 
 
 @pytest.fixture
 def run(tmp_path):
     made = Commands(tmp_path)
-    made.table(TABLE, [KEY, {"name": "v", "type": "int64"}])
+    made.table(TABLE, [KEY, VALUE])
     yield made
     made.close()
 
@@ -74,6 +75,76 @@ def test_old_transaction_cannot_write(run, wait, age, others_write, fits):
     with pytest.raises(YtError) as caught:
         run("commit_transaction", transaction_id=transaction_id)
     assert caught.value.contains(1729)
+
+
+def begun(run):
+    return run("start_transaction", type="tablet", timeout=60_000)["transaction_id"]
+
+
+@pytest.fixture
+def halves(run):
+    """Two tablets of one table, flushed every 5 s; what is flushed can be checked for 10 s more."""
+    path = "//tmp/halves"
+    given = {"dynamic_store_auto_flush_period": 5000, "backing_store_retention_time": 10_000}
+    run.table(path, [KEY, VALUE], pivot_keys=[[], [10]], **given)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("age", "key", "fits"), [(4, 2, True), (13, 2, True), (17, 2, False), (17, 12, True)]
+)
+def test_conflicts_with_flushed_rows_are_known_for_a_while(run, wait, halves, age, key, fits):
+    """Then who began before a write of the tablet cannot commit, whatever the key; in others they can."""
+    transaction_id = begun(run)
+    run("insert_rows", [{"k": 1, "v": 1}], path=halves)
+    wait(age)
+    run("insert_rows", [{"k": key, "v": 2}], path=halves, transaction_id=transaction_id)
+    if fits:
+        run("commit_transaction", transaction_id=transaction_id)
+        return
+    with pytest.raises(YtError) as caught:
+        run("commit_transaction", transaction_id=transaction_id)
+    assert caught.value.contains(1729)
+    late = begun(run)
+    run("insert_rows", [{"k": key, "v": 2}], path=halves, transaction_id=late)
+    run("commit_transaction", transaction_id=late)
+
+
+def test_conflict_with_a_flushed_row_is_one(run, wait, halves):
+    """While the flushed rows are kept in memory, the row decides and not its tablet."""
+    transaction_id = begun(run)
+    run("insert_rows", [{"k": 1, "v": 1}], path=halves)
+    wait(6)
+    run("insert_rows", [{"k": 1, "v": 2}], path=halves, transaction_id=transaction_id)
+    with pytest.raises(YtError) as caught:
+        run("commit_transaction", transaction_id=transaction_id)
+    assert caught.value.contains(1700)
+
+
+@pytest.mark.parametrize("schema", [[KEY, VALUE], [VALUE]], ids=["sorted", "queue"])
+def test_periodic_flush_makes_chunks(run, wait, schema):
+    """One for each period that had rows, and none where the period is none."""
+    path, column = "//tmp/flushed", schema[0]
+    period = "dynamic_store_auto_flush_period"
+    run.table(path, schema, **{period: None})
+
+    def chunks():
+        return run("get", path=f"{path}/@chunk_count", return_only_value=True)
+
+    run("insert_rows", [{column["name"]: 1}], path=path)
+    wait(1000)
+    assert chunks() == 0
+    run("set", path=f"{path}/@{period}", value=5000)
+    run("remount_table", path=path)
+    assert chunks() == 0
+    wait(6)
+    assert chunks() == 1
+    wait(60)
+    assert chunks() == 1
+    for key in (2, 3):
+        run("insert_rows", [{column["name"]: key}], path=path)
+        wait(6)
+    assert chunks() == 3
 
 
 def test_idle_cluster_does_not_age_new_transactions(run, wait):

@@ -34,7 +34,7 @@ _WRITER_CACHE = 32_000
 _READER_CACHE = 4_000
 """Kilobytes; there is a reader for every thread and every open transaction."""
 
-_FORMAT = 5
+_FORMAT = 6
 """Of the data in the file, kept as `user_version`: from 5 on blocks say what they consist of."""
 
 _PAGE_BYTES = 16_384

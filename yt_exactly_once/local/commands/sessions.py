@@ -18,6 +18,7 @@ from yt_exactly_once.local.formats.structured import dump_yson, load_yson, parse
 from yt_exactly_once.local.store import scalar
 from yt_exactly_once.local.tables.encoding import Conversions
 from yt_exactly_once.local.tables.layout import TableLayout
+from yt_exactly_once.local.tablets import flushed
 from yt_exactly_once.local.tablets.access import open_table
 from yt_exactly_once.local.tablets.transactions import TabletTransaction
 
@@ -51,6 +52,7 @@ def once(change: Callable[[Context, Connection], Any]) -> Callable[[Context], An
                 raise YtError('Duplicate request is not marked as "retry"', mutation_id=mutation_id)
             master_transactions.expire(connection)
             expiry.expire(connection)
+            flushed.flush_due(connection)
             answer = change(context, connection) or {}
             if expiry.is_used(connection):
                 _renew(context, connection)
@@ -70,11 +72,16 @@ def once(change: Callable[[Context, Connection], Any]) -> Callable[[Context], An
 def settled(context: Context) -> Iterator[Connection]:
     """Give the state to read, without what has ended because its time is up, and note the access."""
     with context.proxy.store.read() as connection:
-        changes = master_transactions.overdue(connection) or expiry.is_used(connection)
+        changes = (
+            master_transactions.overdue(connection)
+            or expiry.is_used(connection)
+            or flushed.is_due(connection)
+        )
     if changes:
         with context.proxy.store.write() as connection:
             master_transactions.expire(connection)
             expiry.expire(connection)
+            flushed.flush_due(connection)
             _renew(context, connection)
     with context.proxy.store.read() as connection:
         yield connection

@@ -91,8 +91,7 @@ def _of_tablets(change: _Change) -> Callable[[Context], Any]:
 @command(
     "unmount_table",
     volatile=True,
-    partial=f"{_INSTANT}; `force` loses rows written since the last mount or freeze, but none older"
-    " than ten minutes or than `dynamic_store_auto_flush_period`",
+    partial=f"{_INSTANT}; `force` loses rows written since the last flush",
 )
 @_of_tablets
 def change_state(context: Context, connection: Connection, node: Node, layout: TableLayout) -> None:
@@ -111,7 +110,7 @@ def change_state(context: Context, connection: Connection, node: Node, layout: T
     states.check_transition(layout, action, indexes, force=force)
     if force and action == "unmount":
         mounted = [index for index in indexes if layout.tablets[index].state == "mounted"]
-        forced_unmount.drop_unflushed(connection, layout, mounted, node.attributes)
+        forced_unmount.drop_unflushed(connection, layout, mounted)
     states.change_state(connection, layout, state, node.attributes, indexes)
     if state == "mounted" and layout.state == "unmounted":
         quotas.check(View(connection), node.id, "tablet_static_memory")

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from yt.yson import YsonEntity
+
 from yt_exactly_once.local.errors import YtError
 
 _NAMES = """
@@ -50,8 +52,12 @@ ACTING: dict[str, Any] = {
     "row_count_to_keep": 0,
     "merge_rows_on_flush": False,
     "max_ordered_tablet_data_weight": None,
+    "dynamic_store_auto_flush_period": 900_000,
+    "backing_store_retention_time": 60_000,
 }
 """The options that act, with their defaults; durations are in milliseconds."""
+_OPTIONAL = frozenset(("max_ordered_tablet_data_weight", "dynamic_store_auto_flush_period"))
+"""Those that may be none."""
 
 MOUNT_CONFIG = "mount_config"
 _ORDERED_PAIRS = (
@@ -79,6 +85,8 @@ def check_values(config: Any) -> None:
         raise YtError(f'Error parsing attribute "{MOUNT_CONFIG}": expected a map')
     for name in config.keys() & ACTING.keys():
         value, wanted = config[name], bool if ACTING[name] is False else int
+        if value == YsonEntity() and name in _OPTIONAL:
+            continue
         # The client has a type of its own for booleans.
         fits = isinstance(value, int) and (type(value) is int) == (wanted is int)
         if not fits or value < 0:

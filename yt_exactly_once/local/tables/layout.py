@@ -34,8 +34,8 @@ class Tablet:
         pivot_key: encoded first key (sorted tables; empty blob for the first tablet).
         pivot_values: the same key as values.
         mount_revision: number that every mount replaces.
-        chunk_timestamp: last write before the tablet was mounted; conflicts with it and with what was
-            before are not known any more.
+        chunk_timestamp: last write before the tablet was mounted or frozen; conflicts with it and with what
+            was before are not known any more.
     """
 
     index: int

@@ -16,7 +16,7 @@ from yt_exactly_once.local.store import Store
 from yt_exactly_once.local.tables import vectors
 from yt_exactly_once.local.tables.layout import TableLayout
 from yt_exactly_once.local.tables.packed import unpacked
-from yt_exactly_once.local.tablets import blocks, counters
+from yt_exactly_once.local.tablets import blocks, counters, flushed
 from yt_exactly_once.local.tablets.block_bodies import Page
 from yt_exactly_once.local.tablets.modifications import Part
 
@@ -47,6 +47,10 @@ def append(
     )
     total, weight = blocks.append(connection, layout, tablet_id, pages, total, weight, timestamp)
     now = time.time()
+    # Rows never appear before those in front of them, whose delay or clock may have been another.
+    seen = max([now + delay, *due])
+    soon = flushed.due(layout, layout.tablets[index], seen)
+    counters.put(connection, layout, index, **soon)
     if not delay:
         counters.put(
             connection,
@@ -61,8 +65,7 @@ def append(
     connection.execute(
         "INSERT INTO pending_appends (due, node_id, tablet_index, total_rows, total_weight, ts)"
         " VALUES (?, ?, ?, ?, ?, ?)",
-        # Rows never appear before those in front of them, whose delay or clock may have been another.
-        (max([now + delay, *due]), layout.node_id, index, total, weight, timestamp),
+        (seen, layout.node_id, index, total, weight, timestamp),
     )
 
 

@@ -135,19 +135,6 @@ def first_since(
     return otherwise
 
 
-def past_until(connection: Connection, layout: TableLayout, tablet_id: str, moment: int) -> int:
-    """Return the index after the last row that was written until a moment; 0 when there is none."""
-    found = connection.execute(
-        f"SELECT {_NAMED} FROM blocks WHERE tablet_id = ? AND oldest <= ?"
-        " ORDER BY first DESC LIMIT 1",
-        (tablet_id, moment),
-    ).fetchone()
-    if found is None:
-        return 0
-    rows = open_block(connection, layout, Block(*found))
-    return rows.first + int(np.flatnonzero(rows.timestamps.to_numpy() <= moment)[-1]) + 1
-
-
 def drop_before(connection: Connection, tablet_id: str, row_index: int) -> None:
     """Drop the blocks whose rows are all before an index."""
     connection.execute(

@@ -30,12 +30,14 @@ CREATE TABLE IF NOT EXISTS tablets (
     total_rows INTEGER NOT NULL DEFAULT 0, trimmed_rows INTEGER NOT NULL DEFAULT 0,
     total_weight INTEGER NOT NULL DEFAULT 0, trimmed_weight INTEGER NOT NULL DEFAULT 0,
     last_write_ts INTEGER NOT NULL DEFAULT 0, flushed_ts INTEGER NOT NULL DEFAULT 0,
-    chunk_ts INTEGER NOT NULL DEFAULT 0, written_at REAL NOT NULL DEFAULT 0,
+    chunk_ts INTEGER NOT NULL DEFAULT 0, written_at REAL NOT NULL DEFAULT 0, flush_due REAL,
     PRIMARY KEY (node_id, tablet_index)
 ) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS tablets_to_flush ON tablets (flush_due) WHERE flush_due IS NOT NULL;
 CREATE TABLE IF NOT EXISTS chunk_lists (
     tablet_id TEXT NOT NULL, position INTEGER NOT NULL, chunk_id TEXT NOT NULL,
     first INTEGER NOT NULL, past INTEGER NOT NULL, dropped INTEGER NOT NULL,
+    released REAL NOT NULL DEFAULT 0,
     PRIMARY KEY (tablet_id, position)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS pending_appends (

@@ -22,7 +22,7 @@ from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS, next_timestamp
 from yt_exactly_once.local.tables.layout import TableLayout, Tablet
-from yt_exactly_once.local.tablets import appends, counters, retention, sorted_writes
+from yt_exactly_once.local.tablets import appends, counters, flushed, retention, sorted_writes
 from yt_exactly_once.local.tablets.access import not_mounted
 from yt_exactly_once.local.tablets.catalog import find_layout
 from yt_exactly_once.local.tablets.modifications import Batch, Part
@@ -241,6 +241,7 @@ def _check_revision(layout: TableLayout, batch: Batch) -> None:
 
 
 def _append(connection: Connection, target: _Target, timestamp: int, delay: float) -> None:
+    flushed.flush_table(connection, target.layout)
     limit = target.layout.options.get("max_ordered_tablet_data_weight")
     if limit is not None:
         _check_not_full(connection, target, limit)
@@ -279,6 +280,8 @@ def _write_sorted(
         connection, layout, tablets, began, too_old=age > terms.manner.max_duration
     )
     writer.write(target.batches)
-    written = {"last_write_ts": timestamp, "written_at": time.time()}
+    now = time.time()
+    written = {"last_write_ts": timestamp, "written_at": now}
     for tablet in tablets:
-        counters.put(connection, layout, tablet.index, **written)
+        soon = flushed.due(layout, tablet, now)
+        counters.put(connection, layout, tablet.index, **written, **soon)

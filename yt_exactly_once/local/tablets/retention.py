@@ -57,12 +57,15 @@ def check_start(
         too_old: whether it has lived too long, however short the history.
 
     Raises:
-        YtError: 1729 when the transaction or the table's history is too long, or a tablet that was
-            written after the start has been unmounted since.
+        YtError: 1729 when the transaction or the table's history is too long, or a tablet was written after
+            the start and those rows are in chunks only, whichever keys it is about.
     """
     kept = _known(connection, layout.node_id, "checked_from")
+    flushed.flush_table(connection, layout)
+    released = flushed.released(connection, layout)
     for tablet in tablets:
-        if too_old or start < max(kept, tablet.chunk_timestamp):
+        known = max(kept, tablet.chunk_timestamp, released.get(tablet.tablet_id, 0))
+        if too_old or start < known:
             raise YtError(
                 "Checking for transaction conflicts against chunk stores is not supported; consider"
                 " reducing transaction duration or increasing store retention time",

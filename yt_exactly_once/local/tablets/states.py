@@ -66,6 +66,7 @@ def change_state(
     Tablets that stop taking writes flush them into a chunk; those that start drop trimmed chunks.
     """
     revision = next_timestamp(connection)
+    flushed.flush_table(connection, layout)
     if state != "mounted":
         appends.apply_pending(connection, "node_id = ?", layout.node_id)
     compacted = False
@@ -74,14 +75,12 @@ def change_state(
         if tablet.state == state:
             continue
         mounted_anew = tablet.state == "unmounted"
-        # Unmounted rows are all on disk, and the freeze flushes those of a mounted tablet.
-        if mounted_anew or state == "frozen":
-            counters.put(connection, layout, index, flushed_ts=revision)
         if mounted_anew:
             _check_chunks(connection, tablet)
+        if mounted_anew or state == "frozen":
             # The tablet knows its rows from chunks now, which hold no locks.
             written = counters.of(connection, layout, index, "last_write_ts")
-            counters.put(connection, layout, index, chunk_ts=written)
+            counters.put(connection, layout, index, chunk_ts=written, flushed_ts=revision)
         if tablet.state == "mounted":
             flushed.flush(connection, layout, tablet)
             compacted |= not layout.sorted or bool(layout.options["merge_rows_on_flush"])
@@ -117,7 +116,10 @@ def remount(connection: Connection, layout: TableLayout, attributes: dict[str, A
     """
     options = options_of(attributes) | quotas.payers(View(connection), layout.node_id)
     save_layout(connection, layout.node_id, layout.schema, layout.sql_names, options)
-    return load_layout(connection, layout.node_id, layout.path)
+    mounted = load_layout(connection, layout.node_id, layout.path)
+    if mounted.options[flushed.PERIOD] != layout.options[flushed.PERIOD]:
+        flushed.plan(connection, mounted)
+    return mounted
 
 
 def options_of(attributes: dict[str, Any]) -> dict[str, Any]:
