@@ -46,7 +46,7 @@ from yt_exactly_once.local.rpc.methods import METHODS
 from yt_exactly_once.operations.verify.facts import FACTS
 from yt_exactly_once.spark.schema import arrow_of_spark, spark_schema_of
 from yt_exactly_once.telemetry.metrics import LABELS, Metric
-from yt_exactly_once.ytsaurus.failures import FAILURES, Failure
+from yt_exactly_once.ytsaurus.failures import FAILURES, PROOFS, Failure
 
 DOCS = Path(__file__).parent
 NOTE = "<!-- Written by docs/generate.py; change the code, not this page. -->\n\n"
@@ -230,7 +230,6 @@ def error_tree() -> str:
 
 def retries() -> str:
     """Which failure leads to what."""
-    look_up = "look up the ledger, then a new attempt unless it was applied"
     return "\n".join(
         [
             "# Failures and retries",
@@ -238,8 +237,8 @@ def retries() -> str:
             (
                 "What is retried is a whole attempt (begin, check, write, advance, record, commit), a read, "
                 "or the request of a task. A single command of a transaction is never retried. If the "
-                "outcome of a commit is unknown, the sink reads the ledger. The commit was applied only if "
-                "the entry names its transaction."
+                "[outcome of a commit is unknown](#what-an-error-proves), the sink reads the ledger first. "
+                "The commit was applied only if the entry names its transaction."
             ),
             "",
             (
@@ -252,11 +251,11 @@ def retries() -> str:
                 "an error are searched for a code."
             ),
             "",
-            "| what has happened | codes | the sink | the sink, at a commit | error |",
-            "|---|---|---|---|---|",
+            "| what has happened | codes | the sink | error |",
+            "|---|---|---|---|",
             *(
                 f"| {failure.meaning} | {_codes(failure)} | {_decision(failure)} "
-                f"| {_decision(failure) if failure.answered else look_up} | `{failure.error.__name__}` |"
+                f"| `{failure.error.__name__}` |"
                 for failure in FAILURES
             ),
             "",
@@ -287,8 +286,57 @@ def retries() -> str:
             "",
             "The limits are in [`RetryPolicy`](configuration.md#retrypolicy).",
             "",
+            *_of_writes(),
         ]
     )
+
+
+def _of_writes() -> list[str]:
+    """Return what an error of a command that writes proves."""
+    names = {code: name for failure in FAILURES for code, name in failure.codes.items()}
+    return [
+        "## What an error proves",
+        "",
+        (
+            "A request that was answered with an error may have been carried out. A proxy that cannot renew "
+            "the lease of a transaction, for example, reports a commit as failed although the tablet cells "
+            "applied it."
+        ),
+        "",
+        "| command | what its error proves | what the package does |",
+        "|---|---|---|",
+        (
+            "| `commit_transaction` | nothing, unless all codes are in the next table | it reads the ledger. "
+            "If the commit was applied, the batch is done. Otherwise it does what the table above says |"
+        ),
+        (
+            "| `insert_rows`, `delete_rows` in a transaction | nothing | it aborts the transaction, and "
+            "never repeats the request in it |"
+        ),
+        (
+            "| `insert_rows` of a task, in a transaction of its own | nothing | it may repeat the rows: "
+            "at-least-once mode allows that, and a key of a sorted table is there once |"
+        ),
+        (
+            "| `push_queue_producer`, `create_queue_producer_session` | nothing | the next attempt creates "
+            "the session again and reads from it which rows were written |"
+        ),
+        (
+            "| `advance_queue_consumer` | code 3100: the consumer is at the offset that the error names | it "
+            "counts as moved if that is the wanted offset. The next move reads the offset first |"
+        ),
+        "| `start_transaction`, `abort_transaction`, `ping_transaction` | nothing | the lease ends it |",
+        "",
+        (
+            "These codes prove that a commit was not applied. The server raises them while it prepares the "
+            "rows, before it commits anything. Paths are below `yt/yt` in the sources of YTsaurus."
+        ),
+        "",
+        "| code | raised in |",
+        "|---|---|",
+        *(f"| `{code} {names[code]}` | `{place}` |" for code, place in sorted(PROOFS.items())),
+        "",
+    ]
 
 
 def metrics() -> str:

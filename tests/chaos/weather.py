@@ -34,6 +34,9 @@ CONFLICT = 1700
 NOT_MOUNTED = 1702
 OVERLOAD = 904
 UNAVAILABLE = 105
+GONE = 11000
+UNKNOWN = 98_765
+"""A code that no table has."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +136,18 @@ def _overload(sky: Sky) -> Iterator[Rule]:
     yield from sky.rules("error", COMMIT, 0.4, code=NOT_MOUNTED)
 
 
+def _late_errors(sky: Sky) -> Iterator[Rule]:
+    """Requests that are carried out, and answered with an error that proves nothing."""
+    expired = {"code": 1, "message": "Transaction could not be pinged within timeout"}
+    yield from sky.rules("late_error", COMMIT, 0.3, **expired)
+    for code in (UNKNOWN, UNAVAILABLE, GONE):
+        yield from sky.rules("late_error", COMMIT, 0.2, code=code)
+    others = tuple(name for name in sky.writes if name != COMMIT)
+    for command in (INSERT, *others):
+        code = sky.chance.choice((UNKNOWN, UNAVAILABLE, OVERLOAD))
+        yield from sky.rules("late_error", command, 0.2, code=code)
+
+
 def _slowness(sky: Sky) -> Iterator[Rule]:
     for command in (INSERT, *sky.writes, *READS):
         seconds = round(sky.chance.uniform(0.02, 0.25), 3)
@@ -156,6 +171,7 @@ _MENU: dict[str, Callable[[Sky], Iterator[Rule]]] = {
     "conflicts": _conflicts,
     "dying proxies": _dying_proxies,
     "expiring leases": _expiring_leases,
+    "late errors": _late_errors,
     "late landings": _late_landings,
     "lost answers": _lost_answers,
     "lost requests": _lost_requests,

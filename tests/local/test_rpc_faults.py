@@ -1,6 +1,7 @@
 """Fault rules over RPC, as far as they mean something else on the bus; test_faults.py has the others."""
 
 import time
+from datetime import timedelta
 
 import pytest
 import yt.wrapper as yt
@@ -8,6 +9,9 @@ import yt.wrapper as yt
 from tests.contract.tables import create
 from tests.rpc_client import driver as cpp_client
 from tests.rpc_client import message, request_parts
+from yt_exactly_once.config import ClusterConfig
+from yt_exactly_once.errors import CommitOutcomeUnknownError, ConflictError
+from yt_exactly_once.ytsaurus.client import Connection
 
 
 @pytest.fixture
@@ -66,6 +70,22 @@ def test_lost_commit_answer_leaves_the_commit_done(cluster, client, queue):
     with pytest.raises(yt.YtError):
         transaction.__exit__(None, None, None)
     assert client.get(f"{queue}/@row_count") == 1
+
+
+@pytest.mark.parametrize("backend", ["http", "rpc"])
+def test_commit_that_was_applied_may_be_answered_with_an_error(cluster, client, tmp, backend):
+    """Only a code that proves the contrary is believed, whichever protocol brings it."""
+    table = create(client, f"{tmp}/t", [{"name": "n", "type": "int64"}])
+    connection = Connection(
+        ClusterConfig(proxy=cluster.proxy_urls[0], client_config={"backend": backend})
+    )
+    for code, error in ((98_765, CommitOutcomeUnknownError), (1700, ConflictError)):
+        cluster.inject("late_error", "commit_transaction", code=code)
+        transaction = connection.begin(timedelta(seconds=30))
+        transaction.insert(table, [{"n": code}])
+        with pytest.raises(error):
+            transaction.commit()
+    assert client.get(f"{table}/@row_count") == 2
 
 
 def test_held_commit_lands_although_its_client_aborts(cluster, client, queue):

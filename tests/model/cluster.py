@@ -23,6 +23,7 @@ from yt_exactly_once.errors import (
     ClusterUnavailableError,
     CommitOutcomeUnknownError,
     ConflictError,
+    RequestRefusedError,
     TransactionLostError,
 )
 
@@ -128,6 +129,7 @@ OK = "ok"
 UNAVAILABLE = "unavailable"
 CONFLICT = "conflict"
 UNKNOWN = "unknown"
+MISTOLD = "carried out, and answered with an error"
 
 
 def conflicts(rows: Rows, guards: tuple[tuple[int, int], ...]) -> bool:
@@ -292,6 +294,9 @@ class ModelTransaction:
             raise ConflictError("The model refused the commit", transaction=self.id)
         if answer == UNKNOWN:
             raise CommitOutcomeUnknownError("The model lost the answer", transaction=self.id)
+        if answer == MISTOLD:
+            refusal = RequestRefusedError("The model mistold the outcome")
+            raise CommitOutcomeUnknownError("Refused", transaction=self.id) from refusal
         if answer == LOST:
             raise TransactionLostError("The model ended the transaction", transaction=self.id)
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from tests.model.cluster import (
     CONFLICT,
     LOST,
+    MISTOLD,
     OK,
     UNAVAILABLE,
     UNKNOWN,
@@ -194,6 +195,7 @@ class Network:
         if faults.requests and world.budget:
             after = self.launch_request(world, request).disturbed(1)
             yield Answer(f"{what}, not answered", UNAVAILABLE, after)
+        yield from self._mistold(self.perform(world, request)[1], what)
         if faults.empty and world.budget and isinstance(request, Push):
             answer, after = self.perform(world, request._replace(numbers=(), rows=()))
             yield Answer(f"{what}, the body arrives empty", answer, after.disturbed(1))
@@ -222,6 +224,11 @@ class Network:
         )
         return world._replace(rows=rows, adrift=adrift)
 
+    def _mistold(self, after: World, what: str) -> Iterator[Answer]:
+        """Yield the answer to a request that was carried out, which says that it was not."""
+        if self.scenario.faults.errors and after.budget:
+            yield Answer(f"{what}, {MISTOLD}", MISTOLD, after.disturbed(1))
+
     def _unanswered(self, world: World, what: str) -> Iterator[Answer]:
         if self.scenario.faults.requests and world.budget:
             yield Answer(f"{what} is not answered", UNAVAILABLE, world.disturbed(1))
@@ -238,6 +245,7 @@ class Network:
             yield Answer(f"{what} is refused, somebody was first", CONFLICT, ended)
         else:
             yield Answer(what, OK, self.apply(ended, writes))
+            yield from self._mistold(self.apply(ended, writes), what)
             if faults.refusals and world.budget:
                 yield Answer(f"{what} is refused", CONFLICT, ended.disturbed(1))
         if faults.unknown and world.budget:
@@ -286,6 +294,7 @@ class Network:
             yield Answer(f"{what}, refused", CONFLICT, world)
         else:
             yield Answer(what, OK, self.apply(world, writes))
+            yield from self._mistold(self.apply(world, writes), what)
             if self.scenario.faults.requests and world.budget:
                 after = self.launch(world, Commit(_MOVE, world.rows, writes)).disturbed(1)
                 yield Answer(f"{what}, not answered", UNAVAILABLE, after)

@@ -23,6 +23,7 @@ from tests.model.cluster import (
     CONFLICT,
     CONSUMER,
     LEDGER,
+    MISTOLD,
     PRODUCER,
     UNAVAILABLE,
     ModelCluster,
@@ -51,6 +52,7 @@ from yt_exactly_once.errors import (
     DataLossError,
     ExactlyOnceError,
     OffsetConflictError,
+    RequestRefusedError,
 )
 from yt_exactly_once.observability import Emitter
 from yt_exactly_once.spark.query.calls import Calls
@@ -420,6 +422,8 @@ class _ModelQueue:
             raise OffsetConflictError("The model's consumer stands elsewhere")
         if answer == UNAVAILABLE:
             raise ClusterUnavailableError("The model lost a request")
+        if answer == MISTOLD:
+            raise RequestRefusedError("The model mistold the outcome")
 
 
 def _commit_source(scenario: Scenario, call: SourceCommit, script: Script) -> None:

@@ -48,6 +48,7 @@ class Faults:
         requests: a read or a begin is not answered, a call in a transaction fails.
         refusals: a commit is refused for no reason of ours.
         unknown: a commit is sent and not answered, applied or not or later.
+        errors: a request that writes is carried out, and answered with an error.
         commit_log: together with a crash, the newest entry of Spark's commit log is lost.
         restore: the checkpoint is put back to an older copy while no driver runs.
         tasks: a task dies, also right after it sent a request, or is started once more while it runs.
@@ -59,6 +60,7 @@ class Faults:
     requests: bool = True
     refusals: bool = True
     unknown: bool = True
+    errors: bool = False
     commit_log: bool = False
     restore: bool = False
     tasks: bool = True

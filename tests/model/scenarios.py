@@ -42,6 +42,9 @@ AT_LEAST_ONCE, IDEMPOTENT = DeliveryMode.AT_LEAST_ONCE, DeliveryMode.IDEMPOTENT
 TWO_ROWS = (((2,),),)
 """One batch, which a task writes in two requests."""
 
+MISTOLD = Faults(requests=False, refusals=False, unknown=False, errors=True)
+"""Requests are carried out, and answered with an error."""
+
 BOTH = (((1, 1),),)
 """One batch with a row from each of two partitions."""
 
@@ -94,6 +97,7 @@ SCENARIOS = (
     *_both("split", (ROW,) * 2, brief=1, split=True, attempts=2),
     Scenario("split, no queue", (NO_QUEUE,) * 2, brief=1, split=True, attempts=2),
     *_both("AvailableNow", (ROW,) * 2, brief=1, catches_up=True),
+    *_both("mistold", (ROW,) * 2, brief=1, attempts=2, catches_up=True, faults=MISTOLD),
     # A driver dies with a commit in flight, which lands while the next run works on the same batch.
     Scenario("survivor, stateful", (ROW,) * 2, survivors=True, stateful=True),
     Scenario("survivor, no queue", (NO_QUEUE,) * 2, brief=1, survivors=True),
@@ -137,6 +141,7 @@ INTO_ONE = (
     _into_one("one transaction, two tasks", BOTH, attempts=1, budget=2, brief=1, partitioned=True),
     _into_one("one transaction, two drivers", (ROW,), attempts=1, budget=1, brief=0, slots=(0, 0)),
     _into_one("one transaction, shuffled", TWO_ROWS, attempts=2, spread=Spread.SHUFFLED),
+    _into_one("one transaction, mistold", TWO_ROWS, brief=1, attempts=2, faults=MISTOLD),
 )
 """What must hold where tasks write into one transaction."""
 
@@ -184,6 +189,8 @@ BY_TASKS = (
     _idempotent(
         "idempotent, empty bodies", TWO_ROWS, attempts=1, budget=1, faults=Faults(empty=True)
     ),
+    _at_least_once("at-least-once, mistold", TWO_ROWS, brief=1, attempts=1, faults=MISTOLD),
+    _idempotent("idempotent, mistold", TWO_ROWS, brief=1, attempts=1, faults=MISTOLD, regress=True),
     # Flows that are not one-to-one: found out, not written wrongly in silence.
     _misused("idempotent, shuffled", spread=Spread.SHUFFLED, misuse=FENCING),
     _misused("idempotent, reversed", spread=Spread.REVERSED, misuse=ONE_TO_ONE),

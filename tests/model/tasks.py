@@ -20,14 +20,18 @@ from pyspark import TaskContext
 from yt import yson
 from yt.common import YtError
 
-from tests.model.cluster import LOST, UNAVAILABLE, session_key
+from tests.model.cluster import LOST, MISTOLD, UNAVAILABLE, session_key
 from tests.model.continuations import Script
 from tests.model.scenario import Ranges, Scenario
 from yt_exactly_once.codec.rejects import Rejects
 from yt_exactly_once.codec.rows import SEQUENCE_NUMBER, WireFormat
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS, TableSchema, WritePlan, check_frame
 from yt_exactly_once.config import DEFAULT_DYN_BATCH_SIZE, ROWS_PER_TABLET_LIMIT, ClusterConfig
-from yt_exactly_once.errors import ClusterUnavailableError, TransactionLostError
+from yt_exactly_once.errors import (
+    ClusterUnavailableError,
+    RequestRefusedError,
+    TransactionLostError,
+)
 from yt_exactly_once.observability import Emitter, Event
 from yt_exactly_once.spark.sink.encode import RowEncoder
 from yt_exactly_once.spark.sink.modes import push, tasks
@@ -298,6 +302,8 @@ class Joined:
                 raise ClusterUnavailableError("The model lost a request")
             if answer == LOST:
                 raise TransactionLostError("The model ended the transaction")
+            if answer == MISTOLD:
+                raise RequestRefusedError("The model mistold the outcome")
 
 
 @dataclass(frozen=True)
@@ -332,8 +338,7 @@ class Client:
         if answer == UNAVAILABLE and repeats_bodies():
             # The body was a stream; the client reads it again, from its end.
             answer = self.script.ask(request._replace(numbers=(), rows=()))
-        if answer == UNAVAILABLE:
-            raise ConnectionResetError
+        self._require_answer(answer)
         if answer == REFUSED:
             raise YtError("The model's session has another epoch", code=_ZOMBIE_EPOCH)
         last, skipped = answer
@@ -341,9 +346,15 @@ class Client:
 
     def _ask(self, request: Any) -> Any:
         answer = self.script.ask(request)
+        self._require_answer(answer)
+        return answer
+
+    @staticmethod
+    def _require_answer(answer: Any) -> None:
         if answer == UNAVAILABLE:
             raise ConnectionResetError
-        return answer
+        if answer == MISTOLD:
+            raise YtError("The model mistold the outcome")
 
     def _session(self, session_id: str) -> int:
         return self.scenario.index[session_key(session_id)]

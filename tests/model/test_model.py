@@ -40,7 +40,7 @@ def test_without_faults_one_driver_has_one_execution() -> None:
     assert (report.executions, report.violation, report.failures) == (1, None, {})
 
 
-@pytest.mark.parametrize("fault", ["crash", "requests", "refusals", "unknown"])
+@pytest.mark.parametrize("fault", ["crash", "requests", "refusals", "unknown", "errors"])
 def test_each_fault_adds_executions(fault: str) -> None:
     """No kind of fault is without effect."""
     off = dict.fromkeys(("crash", "requests", "refusals", "unknown"), False)

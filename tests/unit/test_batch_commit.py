@@ -32,6 +32,7 @@ from yt_exactly_once.errors import (
     LedgerDivergedError,
     OffsetConflictError,
     RepeatedCallError,
+    RequestRefusedError,
     RetriesExhaustedError,
     TransactionLostError,
 )
@@ -323,6 +324,34 @@ def test_an_unknown_commit_that_the_ledger_lacks_is_made_again(entry):
     assert log.of(Event.COMMIT_OUTCOME_RESOLVED) == []
     assert [fields["transaction"] for fields in log.of(Event.TRANSACTION_COMMITTED)] == ["tx2"]
     assert cluster.unpinned == 1, "the proxy that answered the look-up is healthy"
+
+
+def open_refusal(of=RequestRefusedError):
+    """Return what a commit raises that was answered with a code which proves nothing."""
+    unknown = CommitOutcomeUnknownError("told")
+    unknown.__cause__ = of("a code that nobody knows")
+    return "commit", unknown
+
+
+@pytest.mark.parametrize("rows", [ROWS, "inside"])
+def test_a_commit_that_was_refused_with_an_unknown_code_may_have_been_applied(rows):
+    """The ledger knows. Without the entry, the refusal is raised: another attempt meets it again."""
+    rows = INSIDE if rows == "inside" else rows
+    cluster = Cluster(open_refusal())
+    commit = committer(cluster)
+    with commit.ahead():
+        assert commit.commit(whole([rows])) == Committed("tx1", 1)
+    cluster = Cluster(open_refusal(), applied=False)
+    commit = committer(cluster)
+    with commit.ahead(), pytest.raises(RequestRefusedError, match="a code that nobody knows"):
+        commit.commit(whole([rows]))
+    assert cluster.begun == 1
+
+
+def test_a_commit_whose_answer_is_a_failure_that_passes_is_made_again():
+    """Whether the answer was lost, or says that a server did not answer another."""
+    cluster = Cluster(open_refusal(ClusterUnavailableError), applied=False)
+    assert committer(cluster).commit(whole([ROWS])) == Committed("tx2", 2)
 
 
 class Late(Cluster):

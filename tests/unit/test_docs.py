@@ -15,7 +15,7 @@ from tests.crash.deaths import PASSED_BY_NIGHT
 from tests.versions.__main__ import VERSIONS
 from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.observability import Event
-from yt_exactly_once.ytsaurus.failures import CODED, FAILURES
+from yt_exactly_once.ytsaurus.failures import CODED, FAILURES, PROOFS
 
 ROOT = Path(__file__).parents[2]
 LONGEST_CELL = 240
@@ -47,12 +47,16 @@ def test_every_event_is_documented():
 
 def test_every_failure_is_documented():
     """What is done about a code must not be guessed at three in the morning."""
-    text = (ROOT / "docs/reference/retries.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/reference/retries.md").read_text(encoding="utf-8")
+    text, _, proofs = page.partition("## What an error proves")
     rows = [line.split("|") for line in text.splitlines() if line.startswith("| ")][1:]
     assert len(rows) == len(FAILURES)
     codes = [int(code) for row in rows for code in re.findall(r"(\d+) [A-Z]", row[2])]
     assert sorted(codes) == sorted(code for failure in CODED for code in failure.codes)
-    assert [row[5].strip(" `") for row in rows] == [each.error.__name__ for each in FAILURES]
+    assert [row[4].strip(" `") for row in rows] == [each.error.__name__ for each in FAILURES]
+    assert [int(code) for code in re.findall(r"^\| `(\d+) ", proofs, re.MULTILINE)] == sorted(
+        PROOFS
+    )
 
 
 def test_every_fact_of_the_contract_has_its_test():

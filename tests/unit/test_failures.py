@@ -37,10 +37,13 @@ def translation(error):
         (1712, errors.ConflictError, True),
         (11000, errors.TransactionLostError, False),
         (11003, errors.TransactionLostError, False),
-        (3100, errors.OffsetConflictError, True),
-        (3101, errors.ProducerFencedError, True),
-        (3102, errors.ProducerFencedError, True),
+        (3100, errors.OffsetConflictError, False),
+        (3101, errors.ProducerFencedError, False),
+        (3102, errors.ProducerFencedError, False),
         (1717, errors.BatchTooLargeError, True),
+        (402, errors.ConflictError, False),
+        (903, errors.AccessError, False),
+        (98_765, errors.RequestRefusedError, False),
         (1702, errors.ClusterUnavailableError, True),
         (3, errors.ClusterUnavailableError, False),
         (100, errors.ClusterUnavailableError, False),
@@ -50,13 +53,13 @@ def translation(error):
         (901, errors.AccessError, True),
         (500, errors.TableNotFoundError, True),
         (307, errors.SchemaMismatchError, True),
-        (1, errors.RequestRefusedError, True),
+        (1, errors.RequestRefusedError, False),
     ],
 )
 def test_code_is_found_wherever_it_is_nested(code, kind, is_certain):
     """Commit errors arrive wrapped twice; the message is the cause's own.
 
-    After some answers a commit was seen that had been applied. Other refusals are certain.
+    A code proves that a commit was not applied only if the server raises it before it commits anything.
     """
     error = translation(nested(code))
     assert type(error) is kind
@@ -131,6 +134,19 @@ def test_refused_token_names_the_variable():
     assert "YT_TOKEN" in str(error)
 
 
+def test_late_answer_of_a_proxy_without_pings_leaves_the_outcome_open():
+    """The cells may have applied the commit, and a new attempt finds out."""
+    error = nested(1, "Transaction could not be pinged within timeout and is considered expired")
+    assert type(translation(error)) is errors.TransactionLostError
+    assert failures.leaves_outcome_unknown(error)
+
+
+def test_one_unknown_code_beside_a_proof_leaves_the_outcome_open():
+    """Nobody has shown what it means."""
+    both = YtError("Error committing", inner_errors=[nested(1700), nested(98_765)])
+    assert failures.leaves_outcome_unknown(both)
+
+
 EVERY_FAILURE = [
     *(
         pytest.param(failure, nested(code), id=str(code))
@@ -139,6 +155,9 @@ EVERY_FAILURE = [
     ),
     pytest.param(failures.NO_ANSWER, TransportError("reset"), id="no answer"),
     pytest.param(failures.NO_CELL, nested(1, "Unknown cell 0-0-0-0"), id="no cell"),
+    pytest.param(
+        failures.NOT_PINGED, nested(1, "... could not be pinged within timeout"), id="no ping"
+    ),
     pytest.param(failures.ANYTHING_ELSE, nested(98_765), id="any other"),
 ]
 
@@ -177,9 +196,15 @@ class Refusing:
 
 @pytest.mark.parametrize(("failure", "error"), EVERY_FAILURE)
 def test_what_the_table_says_of_a_commit_is_what_is_done(failure, error):
-    """The ledger is asked exactly when the row says so."""
-    with pytest.raises(failure.error if failure.answered else errors.CommitOutcomeUnknownError):
+    """The ledger is asked unless the code is a proof."""
+    is_proof = not failures.PROOFS.keys().isdisjoint(failures.codes_in(error))
+    with pytest.raises(failure.error if is_proof else errors.CommitOutcomeUnknownError):
         TabletTransaction("1-2-3-4", [Refusing(error)], IDLE, proxy="proxy").commit()
+
+
+def test_a_proof_is_a_code_of_the_table():
+    """The page of retries gives its name."""
+    assert failures.PROOFS.keys() <= {code for row in failures.CODED for code in row.codes}
 
 
 def test_a_code_is_in_one_row_only():

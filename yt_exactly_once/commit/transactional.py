@@ -403,16 +403,19 @@ class BatchCommit:
     def _require_applied(
         self, transaction: Transaction, unknown: errors.CommitOutcomeUnknownError
     ) -> None:
-        """Find a commit without an answer in the ledger; raise the error again if it is not there.
+        """Find a commit with an unknown outcome in the ledger; raise the error again if it is not there.
 
-        Rows that tasks have written must be computed again then. So for them the ledger is asked as often as
-        an attempt is repeated: the commit may still be on its way, or the cluster away for a moment.
+        If the cluster has refused it and a new attempt would not help, that refusal is raised. Rows that
+        tasks have written must be computed again then. So for them the ledger is asked as often as an attempt
+        is repeated: the commit may still be on its way, or the cluster away for a moment.
         """
+        answer = unknown.__cause__
+        refusal = None if isinstance(answer, errors.TransientError) else answer
 
         def look(_: int) -> None:
             entry = self.ledger.read(self.cluster)
             if entry is None or entry.transaction_id != transaction.id:
-                raise unknown
+                raise refusal or unknown
 
         if self.commits_sent[transaction.id] != UNSEEN:
             look(1)

@@ -30,6 +30,7 @@ ACTIONS = {
     "delay": "wait `seconds`, then continue",
     "unavailable": "answer 503 with Retry-After, not executed",
     "error": "answer the given code and message, not executed; a commit loses its transaction",
+    "late_error": "execute, then answer the given code and message",
     "expire_transaction": "end the transaction that the request names, then continue",
     "kill_proxy": "end the proxy process at once, `when` before or after executing",
     "hold": "reset the connection at once and execute after `seconds`",
@@ -56,8 +57,8 @@ class Fault:
             is any table, empty asks for nothing.
         proxy: address of the one proxy it holds for; empty is all.
         seconds: for `delay` and `hold`.
-        code: for `error` and `unavailable`.
-        message: for `error` and `unavailable`.
+        code: for `error`, `late_error` and `unavailable`.
+        message: likewise.
         when: for `kill_proxy`, `before` or `after`.
     """
 
@@ -89,10 +90,9 @@ class Fault:
             raise YtError('Fault attributes "after", "seconds" and "count" must not be negative')
 
     def error(self) -> YtError:
-        """Return the error that `error` and `unavailable` answer with."""
-        status = (
-            HTTPStatus.BAD_REQUEST if self.action == "error" else HTTPStatus.SERVICE_UNAVAILABLE
-        )
+        """Return the error that `error`, `late_error` and `unavailable` answer with."""
+        is_away = self.action == "unavailable"
+        status = HTTPStatus.SERVICE_UNAVAILABLE if is_away else HTTPStatus.BAD_REQUEST
         return YtError(self.message, self.code, {"fault": True}, http_status=status)
 
 

@@ -43,14 +43,12 @@ class Failure:
         meaning: what has happened.
         error: what the package raises.
         codes: of the server, with their names there.
-        answered: whether it proves, as the answer to a commit, that nothing was applied.
         remedy: what a person can do.
     """
 
     meaning: str
     error: type[ExactlyOnceError]
     codes: Mapping[int, str] = field(default_factory=dict)
-    answered: bool = True
     remedy: str = ""
 
 
@@ -65,7 +63,6 @@ REFUSED_TOKEN = Failure(
 NO_ANSWER = Failure(
     "no readable answer: connection refused or reset, timeout, HTTP 500 or 503",
     errors.ClusterUnavailableError,
-    answered=False,
     remedy="Check the address of the proxy, and whether the cluster is healthy",
 )
 """Recognised by `TRANSPORT_ERRORS`."""
@@ -81,15 +78,19 @@ NOT_REGISTERED = Failure(
 NO_CELL = Failure(
     "a tablet has no cell, for example because its table is unmounted (code 1, recognised by its text)",
     errors.ClusterUnavailableError,
-    answered=False,
     remedy=f"Mount the table: {advice.mount('PATH')}. Proxies learn of it within half a minute",
 )
 """What `get_tablet_infos` and pulls are answered: the proxy looks for the cell and finds none."""
 
+NOT_PINGED = Failure(
+    "the proxy could not renew the lease of the transaction (code 1, recognised by its text)",
+    errors.TransactionLostError,
+)
+"""A commit that was applied meanwhile is answered so too (`transaction_manager.cpp`, `RunPeriodicPings`)."""
+
 CUT_OFF = Failure(
     "the answer breaks off (recognised by its text)",
     errors.ClusterUnavailableError,
-    answered=False,
     remedy="Check whether the proxy was killed or restarted",
 )
 """A proxy that dies in the middle of an answer; the client then fails to parse YSON."""
@@ -157,7 +158,6 @@ CODED = (
         "the transaction is gone: its lease expired, its proxy restarted, or it ended before",
         errors.TransactionLostError,
         {11000: "NoSuchTransaction", 11003: "InvalidTransactionState"},
-        answered=False,
     ),
     Failure(
         "one server did not answer another, or a server is overloaded",
@@ -176,7 +176,6 @@ CODED = (
             11004: "ParticipantFailedToPrepare",
             11005: "SomeParticipantsAreDown",
         },
-        answered=False,
     ),
     Failure(
         "a tablet is not mounted: it moves, or its table is unmounted or frozen",
@@ -259,19 +258,60 @@ CODED = (
 ANYTHING_ELSE = Failure("any other code", errors.RequestRefusedError)
 """Not recognised: a retry of an unknown failure could do harm."""
 
-FAILURES = (REFUSED_TOKEN, NO_ANSWER, NOT_REGISTERED, *CODED, NO_CELL, CUT_OFF, ANYTHING_ELSE)
+FAILURES = (
+    REFUSED_TOKEN,
+    NO_ANSWER,
+    NOT_REGISTERED,
+    *CODED,
+    NO_CELL,
+    NOT_PINGED,
+    CUT_OFF,
+    ANYTHING_ELSE,
+)
 """The whole table, in the order in which its rows are tried."""
 
-_UNANSWERED = frozenset(code for failure in CODED if not failure.answered for code in failure.codes)
+_NODE, _NATIVE = "server/node/tablet_node", "ytlib/api/native"
+_ROW = "client/table_client/unversioned_row.cpp"
+_COLUMNS = f"{_ROW}, ValidateDuplicateAndRequiredValueColumns"
+_LIMITS = f"{_NODE}/security_manager.cpp, ValidateResourceLimits"
+
+PROOFS: Mapping[int, str] = {
+    307: f"{_ROW}, ValidateValueType",
+    308: f"{_ROW}, ValidateClientRow",
+    321: f"{_ROW}, ValidateRowValueCount",
+    322: _COLUMNS,
+    323: _COLUMNS,
+    326: f"{_ROW}, ValidateDynamicValue",
+    500: f"{_NATIVE}/transaction.cpp, TTableCommitSession",
+    901: f"{_NATIVE}/transaction.cpp, CheckPermissions",
+    902: _LIMITS,
+    1700: f"{_NODE}/sorted_dynamic_store.cpp, CheckRowLocks",
+    1701: f"{_NODE}/tablet_snapshot_store.cpp, GetTabletSnapshotOrThrow",
+    1702: f"{_NATIVE}/tablet_helpers.cpp, ValidateTabletMounted",
+    1703: f"{_NODE}/tablet_cell_write_manager.cpp, ValidateTabletStoreLimit",
+    1704: f"{_NODE}/tablet.cpp, ValidateMountRevision",
+    1712: f"{_NODE}/sorted_dynamic_store.cpp, WaitOnBlockedRow",
+    1713: f"{_NODE}/sorted_dynamic_store.cpp, WaitOnBlockedRow",
+    1717: f"{_NATIVE}/tablet_request_batcher.cpp, IncrementAndCheckRowCount",
+    1720: _LIMITS,
+    1725: f"{_NODE}/tablet_service.cpp, Write",
+    1729: f"{_NODE}/sorted_chunk_store.cpp, CheckRowLocks",
+    1739: f"{_NODE}/tablet_snapshot_store.cpp, ValidateBundleNotBanned",
+}
+"""Codes which prove that a commit was not applied, and the function below `yt/yt` that answers with them.
+
+Each is raised while the proxy prepares rows or tablets take them. The proxy asks for the commit only after
+all have succeeded (`DoCommit` in `ytlib/api/native/transaction.cpp`). Any other code proves nothing.
+"""
+
+_GENERIC = frozenset({0, 1})
+"""Codes of what wraps an error."""
 
 
 def leaves_outcome_unknown(error: BaseException) -> bool:
-    """Check whether a failed commit may still have been applied."""
-    if isinstance(error, TRANSPORT_ERRORS):
-        return not NO_ANSWER.answered
-    if not isinstance(error, YtError):
-        return False
-    return not (_UNANSWERED.isdisjoint(codes_in(error)) and find_failure(error).answered)
+    """Check whether a failed commit may still have been applied: unless each code of it is a proof."""
+    codes = set(codes_in(error)) - _GENERIC
+    return isinstance(error, TRANSPORT_ERRORS) or not codes or not codes <= PROOFS.keys()
 
 
 @contextmanager
@@ -371,7 +411,10 @@ def find_failure(error: YtError) -> Failure:
     if isinstance(error, YsonError):
         # So the parser calls YSON that ends too early.
         return CUT_OFF if 'Unexpected "finish"' in _deepest(error) else ANYTHING_ELSE
-    return NO_CELL if _deepest(error).startswith("Unknown cell") else ANYTHING_ELSE
+    text = _deepest(error)
+    if "could not be pinged within timeout" in text:
+        return NOT_PINGED
+    return NO_CELL if text.startswith("Unknown cell") else ANYTHING_ELSE
 
 
 def _error(failure: Failure, action: str, detail: str, where: dict[str, Any]) -> ExactlyOnceError:

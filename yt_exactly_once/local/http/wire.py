@@ -169,6 +169,8 @@ class Application(fronts.Front):
             (await self._in_thread(dispatch.run, call)).close()
         if fault.action == "kill_proxy":
             fronts.kill()
+        if fault.action == "late_error":
+            return messages.error_answer(fault.error(), call.error_format)
         if fault.action == "lose_answer":
             fronts.reset(transport)
         return None

@@ -147,11 +147,13 @@ class Front(fronts.Front):
             await self._read_stream(method, call, exchange)
         if fault.action == "hold":
             await self._hold(method, call, fault, exchange)
-        # Nobody will hear of an error.
+        # Nobody will hear of an error of its own.
         with contextlib.suppress(YtError):
             _close(await self._in_thread(_execute, method.run, call))
         if fault.action == "kill_proxy":
             fronts.kill()
+        if fault.action == "late_error":
+            raise _of_call(fault.error())
         exchange.reset()
 
     async def _hold(self, method: Method, call: Call, fault: Fault, exchange: Exchange) -> None:
