@@ -3,12 +3,14 @@
 Errors are grouped by what the caller can do: fix the input, wait for a retry, or decide as a person.
 A message says what happened, where, and what to do next. Ids are attributes; no row value, token or
 argument dump is ever part of a message. Every class survives pickling, since Spark moves errors
-between processes.
+between processes. Whoever may create a node chooses its name, and messages have names: `visible` shows
+what they must not do.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -20,17 +22,40 @@ def without_secrets(text: str) -> str:
     return _SECRET.sub(r"\1\2...", text)
 
 
+COMMANDING = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+"""What ends a line, commands a terminal, turns the order of a text around, or is no text."""
+
+_SIGNS, _FIRST_SIGN = 0x20, 0x2400
+
+
+def visible(text: str) -> str:
+    """Return a text as one line that commands nothing: each such character is replaced by a sign.
+
+    Everything that people read goes through it: errors, lines of the log, lines and tables of commands.
+    """
+
+    def sign(found: re.Match[str]) -> str:
+        code = ord(found[0])
+        return chr(_FIRST_SIGN + code) if code < _SIGNS else "\ufffd"
+
+    return COMMANDING.sub(sign, text)
+
+
 class ExactlyOnceError(Exception):
     """Root of the tree.
 
     Args:
         what: what happened, without the closing dot.
         remedy: what to do next, without the closing dot. It may be empty.
+        details: lines below the message.
         **where: ids that place the error: `query`, `batch`, `target`, `path`, `proxy`, ...
 
     Attributes:
         what: as given.
         remedy: as given.
+        details: as given.
         where: as given, without empty values.
         remote: what the client raised, if that led to this error and the error has left a sink. It does not
             survive pickling.
@@ -38,9 +63,12 @@ class ExactlyOnceError(Exception):
 
     remote: BaseException | None = None
 
-    def __init__(self, what: str, *, remedy: str = "", **where: Any) -> None:
+    def __init__(
+        self, what: str, *, remedy: str = "", details: Sequence[str] = (), **where: Any
+    ) -> None:
         self.what = without_secrets(what)
         self.remedy = remedy
+        self.details = tuple(map(without_secrets, details))
         self.where = {
             name: without_secrets(value) if isinstance(value, str) else value
             for name, value in where.items()
@@ -50,17 +78,28 @@ class ExactlyOnceError(Exception):
 
     @property
     def placed(self) -> str:
-        """What happened and where, without the remedy."""
+        """What happened and where, without the remedy, as one line."""
         place = ", ".join(f"{name}={value}" for name, value in self.where.items())
-        return f"{self.what} [{place}]" if place else self.what
+        return visible(f"{self.what} [{place}]" if place else self.what)
 
     def __str__(self) -> str:
-        """Render message, place and remedy."""
-        return f"{self.placed}. {self.remedy}." if self.remedy else f"{self.placed}."
+        """Render message, place and remedy as one line, and the details below."""
+        line = f"{self.placed}. {self.remedy}." if self.remedy else f"{self.placed}."
+        return "\n  ".join(map(visible, (line, *self.details)))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything, for programs."""
+        where = {
+            name: value if isinstance(value, str | int | float) else str(value)
+            for name, value in self.where.items()
+        }
+        parts = {"what": self.what, "where": where, "remedy": self.remedy}
+        return {"error": type(self).__name__, **parts, "details": list(self.details)}
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by keyword, which the default protocol cannot do."""
-        return partial(type(self), self.what, remedy=self.remedy, **self.where), ()
+        more: dict[str, Any] = {"details": self.details, **self.where}
+        return partial(type(self), self.what, remedy=self.remedy, **more), ()
 
 
 # Fix the input or the set-up.
@@ -216,7 +255,7 @@ class NewerFormatError(ExactlyOnceError):
     """A newer version of this package wrote the ledger, a note or an offset. This version cannot read it."""
 
 
-def require_known_format(version: int, newest: int, what: str, **where: str | int | None) -> None:
+def require_known_format(version: int, newest: int, what: str, **where: Any) -> None:
     """Raise `NewerFormatError` if something was stored in a later format than this version can read.
 
     What outlives a version of this package carries the version of its format: ledger, notes, offsets. A

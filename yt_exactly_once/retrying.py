@@ -24,19 +24,18 @@ T = TypeVar("T")
 _ID = re.compile(r"\b[0-9a-f]+(?:-[0-9a-f]+){3}\b")
 
 
-def _causes(story: Sequence[TransientError]) -> str:
-    """Return a line for each cause, with how often it came; ids that differ make no other cause."""
+def _causes(story: Sequence[TransientError]) -> tuple[str, list[str]]:
+    """Return the only cause, or a line for each with how often it came; ids that differ make no other one."""
     known: dict[str, list[TransientError]] = {}
     for error in story:
         known.setdefault(f"{type(error).__name__}: {_ID.sub('', error.what)}", []).append(error)
     if len(known) == 1:
         # Its place is that of the whole.
-        return f": {type(story[-1]).__name__}: {story[-1].what}"
-    lines = [
-        f"\n  {len(errors)} times {type(errors[-1]).__name__}: {errors[-1].placed}"
+        return f": {type(story[-1]).__name__}: {story[-1].what}", []
+    return "", [
+        f"{len(errors)} times {type(errors[-1]).__name__}: {errors[-1].placed}"
         for errors in known.values()
     ]
-    return "".join([*lines, "\n"])
 
 
 def run_attempts(
@@ -99,8 +98,10 @@ def run_attempts(
             *(one.remedy for one in reversed(story) if one.remedy),
             "Start the query again once the cluster is healthy. Nothing is lost: Spark replays the batch",
         ]
+        cause, causes = _causes(story)
         raise RetriesExhaustedError(
-            f"Gave up after {len(story)} attempts in {time.monotonic() - began:.1f} s{_causes(story)}",
+            f"Gave up after {len(story)} attempts in {time.monotonic() - began:.1f} s{cause}",
             remedy=remedies[0],
+            details=causes,
             **error.where,
         ) from error

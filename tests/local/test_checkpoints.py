@@ -546,6 +546,27 @@ def test_links_do_not_lead_out_of_a_root(hadoop, client, tmp, name):
     assert client.list(f"{tmp}/outside") == ["inner"]
 
 
+def test_no_request_takes_a_root_away(cluster, client, tmp):
+    """Not alone, and not with a folder around it: the next query would begin again in its place."""
+    roots = [tmp, f"{tmp}/a/q"]
+    with checkpoints(proxy=cluster.proxy_urls[0], secret=SECRET, roots=roots) as store:
+        outer = Hadoop(store.url(tmp))
+        assert outer.create("a/q/offsets", b"1").status == 201
+        assert outer.create("other/x", b"1").status == 201
+        for answer in (
+            outer.delete("", recursive="true"),
+            outer.delete("a/q", recursive="true"),
+            outer.delete("a", recursive="true"),
+            outer.rename("a/q", "b"),
+            outer.rename("other", "a", "OVERWRITE"),
+            outer.create("", b"2", overwrite="true"),
+        ):
+            assert answer.status >= 400
+        assert client.read_file(f"{tmp}/a/q/offsets").read() == b"1"
+        assert outer.delete("other", recursive="true").status == 200
+        assert not client.exists(f"{tmp}/other")
+
+
 def _connection(address):
     host, port = address.split(":")
     return socket.create_connection((host, int(port)))

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
-from yt.wrapper.ypath import escape_ypath_literal
 
 from tests.local.operated import Operated
 from tests.local.pipelines import Pipeline
@@ -32,6 +31,7 @@ from yt_exactly_once.operations.query_status import (
 from yt_exactly_once.operations.status import status, statuses
 from yt_exactly_once.operations.view import console, rendered, shown
 from yt_exactly_once.spark.sink import past_batches
+from yt_exactly_once.ytsaurus.browsing import escaped
 
 
 @pytest.fixture
@@ -219,18 +219,24 @@ def test_live_view_ends_in_time_and_leaves_a_page(pipeline, told, tmp, tmp_path,
 
 
 def test_names_are_printed_as_they_are(cluster, told, tmp):
-    """Neither markup nor an emoji nor an escape sequence in a path reaches the terminal."""
-    name = "t[/b][red]:warning:\x1b[31m"
-    made = Pipeline(cluster, tmp, target_name=escape_ypath_literal(name))
+    """Neither markup nor an emoji nor an escape sequence nor another line in a path reaches the terminal."""
+    name = "t[/b][red]:warning:\x1b[31m\nRun: yt remove //home\u202e"
+    made = Pipeline(cluster, tmp, target_name=escaped(name))
     made.ledger = f"{tmp}/ledger"
     made.create()
     made.feed(1)
     made.run(1)
-    for command in (["status"], ["status", "--partitions"], ["ledger", "list"]):
-        code, shown = told(*command, tmp)
-        assert code == 0, shown
-        assert "t[/b][red]:warning:" in shown.replace("\\", "")
-        assert "\x1b" not in shown
+    for command in (
+        ["status"],
+        ["status", "--partitions"],
+        ["ledger", "list"],
+        ["ledger", "show"],
+        ["repair"],
+    ):
+        shown = told(*command, tmp)[1]
+        assert "t[/b][red]:warning:␛[31m␊Run: yt remove //home\ufffd" in shown.replace("\\", "")
+        assert not any(line.strip().startswith("Run:") for line in shown.splitlines())
+        assert not {"\x1b", "\u202e"} & set(shown)
 
 
 def test_console_prints_a_table_with_a_title(capsys):

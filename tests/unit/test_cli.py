@@ -1,5 +1,6 @@
 """The command line: what it accepts, what it refuses, and its exit codes."""
 
+import json
 import re
 import subprocess
 import sys
@@ -35,7 +36,6 @@ def test_help_loads_neither_spark_nor_the_client():
         ["demo", "--backend", "grpc"],
         ["demo", "--rows", "0"],
         ["demo", "--kills", "-1"],
-        ["demo", "--watch", "--json"],
         ["local"],
         ["create-table", "//tmp/t"],
     ],
@@ -44,6 +44,23 @@ def test_wrong_arguments_are_refused_with_usage(capsys, arguments):
     """Argument errors are those of every command line tool."""
     assert cli.main(arguments) == 2
     assert "Usage:" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["demo", "--watch", "--json"], "UsageError"),
+        (["status", "--json", "--proxi", "x"], "NoSuchOption"),
+        (["demo", "--json", "--report", "/nowhere/\x9b\u202e.html"], "ConfigError"),
+    ],
+)
+def test_error_of_a_command_with_json_is_json(capsys, arguments, error):
+    """A program reads one document from standard output, whatever happens; and none of it is a command."""
+    assert cli.main(arguments) == 2
+    said = capsys.readouterr()
+    assert json.loads(said.out)["error"] == error
+    assert said.err == ""
+    assert not {"\x9b", "\u202e"} & set(said.out)
 
 
 def test_misspelt_command_names_the_one_that_was_meant(capsys):

@@ -38,6 +38,13 @@ def test_error_of_many_lines_is_one_line_at_the_end():
     )
 
 
+def test_names_in_an_event_begin_no_line_and_command_no_terminal():
+    fields = {"target": "//t\nbatch.committed", "error": "no\x1b[2K \u202eanswer"}
+    assert line(Event.BATCH_FAILED, fields) == (
+        "batch.failed target=//t␊batch.committed: no␛[2K \ufffdanswer"
+    )
+
+
 def to_own_format():
     logging.basicConfig(format="own %(message)s")
 

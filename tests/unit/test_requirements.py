@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-PROJECT = tomllib.loads(Path(__file__).parents[2].joinpath("pyproject.toml").read_text())["project"]
+TEXT = Path(__file__).parents[2].joinpath("pyproject.toml").read_text()
+PROJECT = tomllib.loads(TEXT)["project"]
 
 
 @pytest.mark.parametrize(
@@ -22,3 +23,14 @@ def test_library_whose_private_parts_are_used_has_an_upper_bound(name, next_vers
     for versions in found:
         assert versions.contains(version(name))
         assert not versions.contains(next_version)
+
+
+@pytest.mark.parametrize("name", ["pandas", "protobuf", "pyarrow"])
+def test_library_with_frequent_majors_has_an_upper_bound_or_a_reason_against(name):
+    """Nobody should have to guess whether it was forgotten."""
+    listed = chain(PROJECT["dependencies"], *PROJECT["optional-dependencies"].values())
+    bounds = [one.specifier for one in map(Requirement, listed) if one.name == name]
+    reasons = [
+        line for line in TEXT.splitlines() if "# No upper bound for" in line and name in line
+    ]
+    assert reasons or all("<" in str(bound) for bound in bounds)

@@ -65,12 +65,12 @@ def test_the_last_error_tells_the_whole_story():
     error = raised.value
     assert error.__cause__ is cause
     assert error.where == {"target": "//t"}
-    assert re.sub(r"in \d\.\d s", "in T", error.what) == (
-        "Gave up after 3 attempts in T\n"
-        "  1 times TransactionLostError: The lease of 1-2-3-4 expired [transaction=1-2-3-4]\n"
-        "  2 times ConflictError: Lost the race [target=//t]\n"
-    )
+    assert re.sub(r"in \d\.\d s", "in T", error.what) == ("Gave up after 3 attempts in T")
     assert error.remedy == "Hurry"
+    assert error.details == (
+        "1 times TransactionLostError: The lease of 1-2-3-4 expired [transaction=1-2-3-4]",
+        "2 times ConflictError: Lost the race [target=//t]",
+    )
     assert len(record) == 2
 
 

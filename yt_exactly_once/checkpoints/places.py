@@ -90,6 +90,15 @@ class Places:
         found = [root for root in self._roots if parts[: len(root)] == root]
         return max(found, key=len, default=None)
 
+    def require_inner(self, parts: Parts) -> None:
+        """Check that no served folder goes with a place; raise `AccessError` if it is one, or has one."""
+        if any(root[: len(parts)] == parts for root in self._roots):
+            raise AccessError(
+                "The gateway neither removes nor moves nor replaces a folder that it serves",
+                remedy="Name a folder or file within it. Use the client of YTsaurus for the folder itself",
+                path="//" + "/".join(parts),
+            )
+
     def url_path(self, parts: Parts) -> str:
         """Return the path under which requests reach a place in Cypress."""
         return "/".join(("", self._first, *parts))

@@ -300,6 +300,8 @@ class WebHdfs:
 
     def _rename(self, request: Request, parts: Parts) -> Answer:
         target = self._places.locate(request.query.get("destination", ""))
+        self._places.require_inner(parts)
+        self._places.require_inner(target)
         self._links.refuse(target, self._places.root_of(target) or ())
         options = request.query.get("renameoptions")
         replace = self._replacements.replaces(parts, target) or (
@@ -317,6 +319,7 @@ class WebHdfs:
         return Answer(200) if options is not None else Answer.of({"boolean": True})
 
     def _delete(self, request: Request, parts: Parts) -> Answer:
+        self._places.require_inner(parts)
         recursive = request.query.get("recursive") == "true"
         if not recursive and self._replacements.deletes(parts):
             return Answer.of({"boolean": True})

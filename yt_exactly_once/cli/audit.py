@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from yt_exactly_once.cli.options import ClusterOptions, cluster_options, number, option
+from yt_exactly_once.errors import visible
 from yt_exactly_once.operations.view import shown
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def command(
 def _progress(what: str, done: int, total: int) -> None:
     if sys.stderr.isatty():
         end = "\n" if done >= total else ""
-        click.echo(f"\r{what}: {done} of {total} rows{end}", nl=False, err=True)
+        click.echo(f"\r{visible(what)}: {done} of {total} rows{end}", nl=False, err=True)
 
 
 def _lines(found: Audit) -> Iterator[Any]:

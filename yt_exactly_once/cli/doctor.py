@@ -144,3 +144,4 @@ def _lines(finding: Finding) -> Iterator[Text]:
     for label, text in (("why", finding.why), ("repair", finding.repair)):
         if text:
             yield Text(f"          {label}: {text}", style="dim")
+    yield from (Text(f"          {text}", style="dim") for text in finding.details)

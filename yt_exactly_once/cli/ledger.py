@@ -30,14 +30,15 @@ def list_entries(paths: tuple[str, ...], cluster: ClusterOptions) -> bool:
 
     PATHS are ledgers, targets with a ledger beside them, or folders to search. Without any, //home is
     searched. A search lists every folder below: one request each. A ledger that cannot be read does not hide
-    the others; the exit code is then 1.
+    the others; the exit code is then 1. With --json it has an element with its path and `error`.
     """
     from yt_exactly_once.operations import ledgers  # noqa: PLC0415 - the client is slow
 
     connection = cluster.connection
     rows, unread = ledgers.read_ledgers(connection, ledgers.find_ledgers(connection, paths))
-    for error in unread.values():
-        click.echo(str(error), err=True)
+    if not cluster.as_json:
+        for error in unread.values():
+            click.echo(str(error), err=True)
     cells = (
         {
             "query": row.entry.query_id,
@@ -52,7 +53,9 @@ def list_entries(paths: tuple[str, ...], cluster: ClusterOptions) -> bool:
         }
         for row in rows
     )
-    cluster.answer([row.to_json() for row in rows], shown(cells, "no entries"))
+    told = [row.to_json() for row in rows]
+    told += [{"ledger": path, **error.to_json()} for path, error in unread.items()]
+    cluster.answer(told, shown(cells, "no entries"))
     return bool(unread)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.errors import COMMANDING, ConfigError, visible
 
 
 class ExitCode(IntEnum):
@@ -35,9 +35,17 @@ class ExitCode(IntEnum):
     """Ctrl-C."""
 
 
+def say(line: str, *, err: bool = False) -> None:
+    """Print a line of text, whatever names it has."""
+    click.echo(visible(line), err=err)
+
+
 def print_json(value: Any) -> None:
     """Print a value as one JSON document."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    lines = json.dumps(value, indent=2, ensure_ascii=False).split("\n")
+    click.echo(
+        "\n".join(COMMANDING.sub(lambda found: f"\\u{ord(found[0]):04x}", one) for one in lines)
+    )
 
 
 def require_folder(file: Path | None, option: str) -> None:

@@ -14,9 +14,8 @@ from importlib import import_module
 
 import click
 
-from yt_exactly_once.cli.output import ExitCode
-from yt_exactly_once.errors import ExactlyOnceError
-from yt_exactly_once.operations.view import visible
+from yt_exactly_once.cli.output import ExitCode, print_json
+from yt_exactly_once.errors import ExactlyOnceError, visible
 from yt_exactly_once.version import VERSION
 
 GROUPS = {
@@ -98,11 +97,18 @@ program.commands = dict.fromkeys(COMMANDS, program)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command with these arguments, or those of the process; return its `ExitCode`."""
+    """Run one command with these arguments, or those of the process; return its `ExitCode`.
+
+    With `--json` standard output has one JSON document, also if the command fails.
+    """
+    as_json = "--json" in (sys.argv[1:] if arguments is None else arguments)
     try:
         is_wrong = program.main(arguments, prog_name=NAME, standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        if as_json:
+            print_json({"error": type(error).__name__, "what": error.format_message()})
+        else:
+            error.show()
         return ExitCode.FAILED
     except click.Abort:
         click.echo("interrupted", err=True)
@@ -110,7 +116,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if not _is_expected(error):
             raise
-        click.echo(f"error: {visible(str(error))}", err=True)
+        if not as_json:
+            lines = map(visible, str(error).split("\n"))
+            click.echo("error: " + "\n".join(lines), err=True)
+        elif isinstance(error, ExactlyOnceError):
+            print_json(error.to_json())
+        else:
+            print_json({"error": type(error).__name__, "what": str(error)})
         return ExitCode.FAILED
     return ExitCode.FAULT_FOUND if is_wrong else ExitCode.OK
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from yt_exactly_once.cli.options import BACKENDS, file_option, json_option, option, proxy_option
-from yt_exactly_once.cli.output import ended_by_sigterm, print_json, require_folder
+from yt_exactly_once.cli.output import ended_by_sigterm, print_json, require_folder, say
 from yt_exactly_once.config import ClusterConfig
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def command(
 
     def tell(result: Result) -> None:
         for line in result.lines():
-            click.echo(line, err=as_json)
+            say(line, err=as_json)
 
     chosen = backends or BACKENDS
     click.echo(
@@ -75,6 +75,6 @@ def command(
         print_json(found.to_json())
     else:
         for line in found.summary():
-            click.echo(line)
+            say(line)
         click.echo(f"The report is in {report}.md and {report}.json")
     return not found.holds

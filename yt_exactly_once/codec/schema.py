@@ -334,7 +334,8 @@ def check_frame(
         count = len(differences)
         raise SchemaMismatchError(
             f"The DataFrame does not fit the table in {'one place' if count == 1 else f'{count} places'}",
-            remedy=f"Change the query or the table, column by column:\n{_side_by_side(differences)}",
+            remedy="Change the query or the table, column by column",
+            details=_side_by_side(differences),
             target=target,
         )
     return WritePlan(target, tuple(columns))
@@ -395,9 +396,7 @@ def _described(column: ColumnSchema) -> str:
     return f"{column.type}{' key' if column.is_key else ''}"
 
 
-def _side_by_side(differences: Sequence[_Difference]) -> str:
+def _side_by_side(differences: Sequence[_Difference]) -> list[str]:
     lines = [("column", "DataFrame", "table", "remedy"), *differences]
     widths = [max(len(line[place]) for line in lines) for place in range(3)]
-    return "\n".join(
-        " | ".join((*map(str.ljust, line, widths), line[3])).join(("  ", "")) for line in lines
-    )
+    return [" | ".join((*map(str.ljust, line, widths), line[3])) for line in lines]

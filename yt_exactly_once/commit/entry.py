@@ -235,7 +235,7 @@ class LedgerEntry:
             NewerFormatError: a newer version of this package wrote it.
             LedgerError: the row was not written by this package.
         """
-        where = {"query": row.get("query_id"), "target": row.get("target")}
+        where: dict[str, Any] = {"query": row.get("query_id"), "target": row.get("target")}
         try:
             require_known_format(
                 int(row["format_version"]), LEDGER_VERSION, "The ledger entry", **where

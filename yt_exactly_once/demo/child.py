@@ -116,11 +116,11 @@ class Child(contextlib.AbstractContextManager["Child"]):
         if error is None:
             with self._log.open(errors="replace") as file:
                 error = "".join(deque(file, _SHOWN_LINES))
-        shown = "\n".join(error.rstrip().splitlines()[-_SHOWN_LINES:])
-        return ChildFailedError(
-            what,
-            remedy=f"Its log is {self._log}; the demo keeps it with --data-dir. The last lines:\n{shown}",
+        remedy = (
+            f"Its log is {self._log}; the demo keeps it with --data-dir. Its last lines are below"
         )
+        lines = error.rstrip().splitlines()[-_SHOWN_LINES:]
+        return ChildFailedError(what, remedy=remedy, details=lines)
 
     def kill(self) -> None:
         """End the child and all it has started with SIGKILL; raise `ChildFailedError` if one is left."""

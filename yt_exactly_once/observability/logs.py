@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
+from yt_exactly_once.errors import visible
 from yt_exactly_once.observability.events import level_of
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def line(event: Event, fields: Mapping[str, Any]) -> str:
     names += [name for name in _LAST if name in fields]
     parts = [event.value, *(f"{name}={_shown(fields[name])}" for name in names)]
     error = " ".join(str(fields["error"]).split()) if "error" in fields else ""
-    return " ".join(parts) + (f": {error}" if error else "")
+    return visible(" ".join(parts) + (f": {error}" if error else ""))
 
 
 def _shown(value: Any) -> str:

@@ -10,10 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from html import escape
+from html import escape as escaped
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from yt_exactly_once.errors import visible
 from yt_exactly_once.operations.view import places_of, targets_of
 
 if TYPE_CHECKING:
@@ -121,6 +122,11 @@ th, td { text-align: left; padding: .3rem .8rem .3rem 0; border-bottom: 1px soli
   white-space: nowrap; } th { font-weight: 500; } td.n, th.n { text-align: right; }
 .problem { color: var(--killed); font-weight: 600; }
 """
+
+
+def escape(text: str) -> str:
+    """Return a text as HTML has it."""
+    return escaped(visible(text))
 
 
 def page(

@@ -1,7 +1,7 @@
 """What people see on a terminal: the one console that everything is printed on, and the status as tables.
 
 Paths and names come from the cluster, so whoever may create a node chooses them. The console takes them
-as they are: no markup, no emoji, and no control character reaches the terminal.
+as they are: no markup, no emoji, and nothing that commands the terminal or begins another line.
 """
 
 from __future__ import annotations
@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from yt_exactly_once.errors import visible
+
 if TYPE_CHECKING:
     from rich.console import Console, Group
+    from rich.segment import Segment
     from rich.table import Table
     from rich.text import Text
 
@@ -20,26 +23,23 @@ _WIDE = 250
 _UNLIMITED = 10_000
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 
-_CONTROL = {code: 0x2400 + code for code in range(0x20) if chr(code) != "\n"}
-_CONTROL |= dict.fromkeys(range(0x7F, 0xA0), 0xFFFD)
-"""Characters that command a terminal, and what is shown instead."""
-
-
-def visible(text: str) -> str:
-    """Return a text that commands no terminal: each control character except the line feed has a sign."""
-    return text.translate(_CONTROL)
-
 
 def console(*, stderr: bool = False) -> Console:
     """Return the console for text and tables. Off a terminal it has no colours, and cuts no line."""
     from rich.console import Console  # noqa: PLC0415 - only commands that print tables need it
-    from rich.segment import Segment  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
 
     class Screen(Console):
-        def render(self, renderable: Any, options: Any = None) -> Iterator[Segment]:
-            """Show the control characters in what is printed; those of rich are marked as such."""
-            for segment in super().render(renderable, options):
-                yield segment if segment.control else Segment(visible(segment.text), segment.style)
+        def render_str(self, text: str, **given: Any) -> Text:
+            """Make a text of a string: a line, or a cell of a table."""
+            return super().render_str(visible(text), **given)
+
+        def render(self, renderable: Any, options: Any = None) -> Iterable[Segment]:
+            """Render anything; a text is one line."""
+            if isinstance(renderable, Text):
+                renderable = renderable.copy()
+                renderable.plain = visible(renderable.plain)
+            return super().render(renderable, options)
 
     made = Screen(stderr=stderr, highlight=False, markup=False, emoji=False)
     if not made.is_terminal:

@@ -15,6 +15,7 @@ from contextvars import ContextVar
 from yt import logger_config
 from yt.logger import LOGGER as CLIENT
 
+from yt_exactly_once.errors import visible
 from yt_exactly_once.observability import LOGGER_NAME
 
 _ours: ContextVar[bool] = ContextVar("_ours", default=False)
@@ -38,7 +39,7 @@ class _HoldBack(logging.Filter):
         if not _ours.get() or logger_config.LOG_LEVEL:
             return True
         if _kept.isEnabledFor(logging.DEBUG):
-            _kept.debug("%s", record.getMessage())
+            _kept.debug("%s", visible(record.getMessage()))
         return False
 
 

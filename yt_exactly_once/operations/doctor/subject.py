@@ -112,6 +112,7 @@ class Finding:
         what: what was found, where, with the path or address.
         why: why it matters; empty if all is well.
         repair: the command or setting that repairs it; empty if all is well.
+        details: lines below.
     """
 
     check: str = field(default="", kw_only=True)
@@ -119,6 +120,7 @@ class Finding:
     why: str = ""
     repair: str = ""
     level: Level = Level.OK
+    details: tuple[str, ...] = field(default=(), kw_only=True)
 
 
 ok, note, warning, problem, unknown = (partial(Finding, level=level) for level in Level)
@@ -127,7 +129,8 @@ ok, note, warning, problem, unknown = (partial(Finding, level=level) for level i
 
 def refused(error: errors.ExactlyOnceError, why: str, check: str = "") -> Finding:
     """Say that a query would meet this error."""
-    return problem(error.placed, why, error.remedy.removeprefix("Run: "), check=check)
+    repair = error.remedy.removeprefix("Run: ")
+    return problem(error.placed, why, repair, check=check, details=error.details)
 
 
 _OF_TABLES = (errors.LedgerError, errors.SchemaMismatchError, errors.TableError)

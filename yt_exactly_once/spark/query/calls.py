@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from yt_exactly_once.commit.entry import LedgerEntry
 from yt_exactly_once.commit.notes import ONE_CALL, Note, NoteKind, Notes, settle
@@ -185,7 +185,8 @@ def _refusal(
 
 def _judge(place: Place, key: LedgerKey, row: _Row) -> ExactlyOnceError | None:
     number = place.batch_id
-    where = {"query": place.query_id, "batch": number, "target": key.target, "ledger": key.ledger}
+    named = {"target": key.target, "ledger": key.ledger}
+    where: dict[str, Any] = {"query": place.query_id, "batch": number, **named}
     if row.newest is not None and (
         number < row.newest or (number == row.newest and row.failed != number)
     ):

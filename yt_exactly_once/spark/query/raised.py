@@ -11,7 +11,7 @@ from threading import Lock
 from typing import Any
 
 from yt_exactly_once import errors
-from yt_exactly_once.errors import ExactlyOnceError
+from yt_exactly_once.errors import ExactlyOnceError, visible
 
 _KEPT = 100
 """Errors of so many runs are kept; a process rarely has more queries."""
@@ -25,6 +25,7 @@ _ENDS = re.compile(
     r"|\n? SQLSTATE: "
 )
 _PARTS = re.compile(r"(?P<what>.*) \[(?P<where>\w+=.*)\]\.(?: (?P<remedy>.*)\.)?", re.DOTALL)
+_OWN = {"what", "remedy", "details"}
 _BETWEEN = re.compile(r", (?=\w+=)")
 
 
@@ -47,7 +48,7 @@ def surfaced(error: ExactlyOnceError) -> ExactlyOnceError:
     Its frames inside the package go. Its cause becomes the same error without any frames: whatever prints the
     chain then begins with the message. What the client raised is kept as `remote`.
     """
-    first = type(error)(error.what, remedy=error.remedy, **error.where)
+    first = type(error)(error.what, remedy=error.remedy, details=error.details, **error.where)
     first.remote = error.remote = _remote(error)
     error.__cause__ = first
     return error.with_traceback(None)
@@ -77,7 +78,7 @@ def exactly_once_error(exception: BaseException) -> ExactlyOnceError | None:
     text = str(exception)
     run = _RUN.search(text)
     kept = _last.get(run[1]) if run else None
-    if kept is not None and kept.what in text:
+    if kept is not None and visible(kept.what) in text:
         return kept
     return _read(text)
 
@@ -99,11 +100,12 @@ def _read(text: str) -> ExactlyOnceError | None:
     return None
 
 
-def _parsed(kind: type[ExactlyOnceError], message: str) -> ExactlyOnceError:
+def _parsed(kind: type[ExactlyOnceError], text: str) -> ExactlyOnceError:
+    message, *details = text.split("\n  ")
     found = _PARTS.fullmatch(message)
     if found is None:
-        return kind(message.removesuffix("."))
+        return kind(message.removesuffix("."), details=details)
     pairs = [pair.partition("=") for pair in _BETWEEN.split(found["where"])]
     # The constructor has arguments of its own with these names.
-    where: Any = {name: value for name, _, value in pairs if name not in {"what", "remedy"}}
-    return kind(found["what"], remedy=found["remedy"] or "", **where)
+    where: Any = {name: value for name, _, value in pairs if name not in _OWN}
+    return kind(found["what"], remedy=found["remedy"] or "", details=details, **where)
