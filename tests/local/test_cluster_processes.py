@@ -238,5 +238,5 @@ def test_data_of_another_version_are_refused(tmp_path):
         store.commit()
     with pytest.raises(LocalClusterError, match="choose an empty directory") as caught:
         LocalCluster(data_dir=tmp_path).start()
-    for said in (str(tmp_path), "format 1", "format 5"):
+    for said in (str(tmp_path), "format 1", "format 6"):
         assert said in str(caught.value)
