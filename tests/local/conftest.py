@@ -57,6 +57,11 @@ def told(cluster: LocalCluster, capsys: pytest.CaptureFixture[str]) -> Callable[
     return run
 
 
+@pytest.fixture(autouse=True)
+def _no_second_look_takes_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("yt_exactly_once.operations.repair.sleep", lambda _seconds: None)
+
+
 @pytest.fixture
 def wait(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """Let seconds pass on the clock of a cluster in this process."""

@@ -112,6 +112,8 @@ class Operated:
         gone: rows that no repair can bring back.
         proxy: address that the query was given; that of the cluster unless it is wrong.
         people: what a person does who is asked, by the words that ask them.
+        besides: further targets of the function. Each has a sink of its own, which is called first and moves
+            no consumer.
         meanwhile: what happens between the plan of the next batch and its run.
         heard: what each tool has said before anything was done, and after how many seconds.
         said: the names of the errors that have stopped the query.
@@ -130,6 +132,7 @@ class Operated:
     proxy: str = ""
     token: str = ""
     people: dict[str, Callable[[], object]] = field(default_factory=dict)
+    besides: list[str] = field(default_factory=list)
     meanwhile: Callable[[], object] | None = None
     heard: dict[str, tuple[str, float]] = field(default_factory=dict)
     said: list[str] = field(default_factory=list)
@@ -193,7 +196,8 @@ class Operated:
 
         Args:
             rows: most rows of a partition in a batch.
-            die_after: the driver dies after it has logged `offsets`, or after the `sink` has committed.
+            die_after: the driver dies after it has logged `offsets`, after the sinks of targets `besides`,
+                or after the `sink` has committed.
         """
         reader = self._reader()
         sink = self._sink()
@@ -250,6 +254,10 @@ class Operated:
             for name, module in list(sys.modules.items()):
                 if name.startswith("yt_exactly_once.spark.") and hasattr(module, "sf"):
                     stack.enter_context(mock.patch.object(module, "sf", Functions))
+            for one in self._sinks_besides:
+                one(frame, number)  # type: ignore[arg-type]
+            if die_after == "besides":
+                raise Killed
             sink(frame, number)  # type: ignore[arg-type]
         if die_after == "sink":
             raise Killed
@@ -265,16 +273,16 @@ class Operated:
             **self.source_options,
         }
 
-    def make_sink(self) -> TransactionalSink:
-        """Return the sink, as the program of the query makes it at each start."""
+    def make_sink(self, path: str = "", **more: Any) -> TransactionalSink:
+        """Return the sink of a target, as the program of the query makes it at each start."""
         options = {
             "proxy": self.proxy,
             "token": self.token or None,
             "mode": self.mode,
             "retry": _ATTEMPTS,
         }
-        target = Target(self.target, **self.target_options)
-        return TransactionalSink(target, **options | self.options)
+        target = Target(path or self.target, **self.target_options)
+        return TransactionalSink(target, **options | self.options | more)
 
     def _reader(self) -> QueueStreamReader:
         opened = OpenedQueue.open({"path": self.queue, **self.source_given()})
@@ -285,8 +293,12 @@ class Operated:
             self._write("metadata", json.dumps({"id": str(uuid.uuid4())}))
         with mock.patch("yt_exactly_once.spark.sink.transactional_sink.require_startable"):
             sink = self.make_sink()
+            self._sinks_besides = [
+                self.make_sink(path, advance_consumer=False) for path in self.besides
+            ]
         # Each start unpickles the sinks in a process of its own.
-        sink._offset_log = CheckpointFiles(str(self.checkpoint))
+        for one in (sink, *self._sinks_besides):
+            one._offset_log = CheckpointFiles(str(self.checkpoint))
         self.sink = sink
         return sink
 

@@ -111,7 +111,7 @@ def test_consumer_that_somebody_moved_is_said(pipeline, tmp):
     pipeline.client.advance_queue_consumer(pipeline.consumer, pipeline.queue, 1, 9, 3)
     read_before = read_ledger(pipeline.connection, pipeline.ledger)
     pipeline.run(2)
-    assert [one.problems for one in statuses(pipeline.connection, read_before)] == [[]]
+    assert [one.problems for one in statuses(pipeline.connection, read_before, read_before)] == [[]]
     Pipeline(pipeline.cluster, tmp, query="query-2", at=list(pipeline.at)).run(1)
     assert [one.problems for one in status(pipeline.connection, [tmp])] == [[], []]
 

@@ -1,7 +1,7 @@
 """The ledger: what an entry says about a batch, and what it refuses to guess."""
 
 from contextlib import nullcontext
-from dataclasses import make_dataclass, replace
+from dataclasses import fields, replace
 
 import pytest
 
@@ -92,11 +92,22 @@ def test_columns_of_a_ledger_are_its_format():
     assert {column["name"] for column in LEDGER_SCHEMA} == entry(batch(0)).to_row().keys()
 
 
-@pytest.mark.parametrize("kind", ["int | None", "bool", int], ids=str)
-def test_field_of_an_entry_that_no_column_can_hold_is_refused(kind):
-    """It would be in neither the table nor the row; so would all, if annotations were no texts."""
-    with pytest.raises(KeyError):
-        ledger_entry._simple(make_dataclass("Odd", [("more", kind)]))
+def test_no_field_of_an_entry_stays_unwritten():
+    """The columns are a list, so that no annotation changes the table: each field has its place in it."""
+    columns = {column["name"] for column in LEDGER_SCHEMA}
+    assert {one.name for one in fields(LedgerEntry)} - columns == {"stateful", "tallies"}
+    assert {one.name for one in fields(Tally)} - columns == {"digest"}
+
+
+def test_entry_says_whether_its_query_keeps_state_in_a_table_of_any_version():
+    """It is beside the offsets, which earlier versions read; an entry of theirs is taken for stateful."""
+    known = replace(entry(batch(3, (0, 5))), stateful=False)
+    rest = replace(known, offsets={key: {0: PartitionOffset(0, 5, 0)} for key in known.offsets})
+    assert (known.keeps_state, rest.keeps_state) == (False, False)
+    row = rest.to_row()
+    assert LedgerEntry.from_row(row) == rest
+    del row["offsets"][0]["stateful"]
+    assert LedgerEntry.from_row(row).keeps_state
 
 
 def test_batch_of_which_nothing_is_said_keeps_no_state_and_moves_no_queue():

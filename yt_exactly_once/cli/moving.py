@@ -158,6 +158,10 @@ skip = _moving(
     "The checkpoint is lost: the query will start with a new one, after the last row of its ledger.",
 )
 @options.flag("--apply is_applied", "Do it.  [default: only say it]")
+@options.flag("--force", "Do not check whether a driver is running.")
+@options.number(
+    "--wait S", "Seconds between the plan and another look at ledger and consumers.", 0, default=5.0
+)
 @options.accepting
 @options.cluster_options
 def repair(
@@ -168,6 +172,8 @@ def repair(
     cluster: options.ClusterOptions,
     new_checkpoint: bool,
     is_applied: bool,
+    force: bool,
+    wait: float,
 ) -> bool:
     """Plan what a query needs to continue exactly where its ledger says, and do it with --apply.
 
@@ -176,6 +182,12 @@ def repair(
 
     If rows may be repeated or lost, the plan says how many at most. It is then done only if you accept that
     very number. The exit code is 1 if there is something to do.
+
+    Several ledgers may have an entry of the query: a copy of the ledger, or the ledger of an earlier target.
+    The newest one counts, also if you name another one.
+
+    Stop the driver first. Before a consumer is moved, --apply waits, and refuses if the ledger or the
+    consumer has changed. A running query without new rows looks like a stopped one, so make sure.
     """
     from yt_exactly_once.operations import repair as repairing  # noqa: PLC0415 - the client is slow
     from yt_exactly_once.operations.ledgers import find_ledgers, read_ledger  # noqa: PLC0415
@@ -193,7 +205,13 @@ def repair(
         shown += plans
         cluster.say(*_steps(plans))
         if is_applied:
-            repairing.apply(connection, plans, repeated=accept_repeated, lost=accept_lost)
+            repairing.apply(
+                connection,
+                plans,
+                repeated=accept_repeated,
+                lost=accept_lost,
+                wait=0.0 if force else wait,
+            )
     told = [{**plan.to_json(), "applied": is_applied} for plan in shown]
     cluster.answer(told, *(["done"] if is_applied else []))
     return not is_applied and any(plan.steps or plan.open for plan in shown)

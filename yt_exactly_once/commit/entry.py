@@ -10,7 +10,7 @@ protocol never looks at them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from yt_exactly_once.codec.row_hash import HASH_VERSION, combined, spelled
@@ -176,6 +176,7 @@ class LedgerEntry:
         started_at: when the sink began with the batch, UTC by the driver's clock, ISO 8601; never compared.
         committed_at: when its commit was sent; as `started_at`.
         seconds: between the two, by a clock that is never set.
+        stateful: whether the query keeps state; `None` if the entry does not say so.
         tallies: by target.
     """
 
@@ -194,6 +195,7 @@ class LedgerEntry:
     started_at: str = ""
     committed_at: str = ""
     seconds: float = 0.0
+    stateful: bool | None = None
     tallies: Mapping[str, Tally] = field(default_factory=dict)
 
     @property
@@ -220,8 +222,22 @@ class LedgerEntry:
     @property
     def source_rows(self) -> int:
         """Rows of the queues in the batch."""
-        every = (part for parts in self.offsets.values() for part in parts.values())
-        return sum(part.end - part.start for part in every)
+        return sum(part.end - part.start for part in self._places())
+
+    @property
+    def moves_consumer(self) -> bool:
+        """Whether the sink of this entry moves the consumers: `left` follows the batches then."""
+        return any(part.left and part.left in {part.start, part.end} for part in self._places())
+
+    @property
+    def keeps_state(self) -> bool:
+        """Whether the query keeps state. An entry that does not say so is taken for one of such a query."""
+        if self.stateful is not None:
+            return self.stateful
+        return any(part.left < part.end for part in self._places())
+
+    def _places(self) -> Iterator[PartitionOffset]:
+        return (part for parts in self.offsets.values() for part in parts.values())
 
     def offset(self, source: SourceKey, partition: int) -> PartitionOffset | None:
         """Return where the batch left a partition, if it knew it."""
@@ -243,6 +259,7 @@ class LedgerEntry:
             return cls(
                 **{name: _READ[kind](row[name]) for name, kind in _ENTRY.items()},
                 offsets=_offsets_from(row["offsets"] or ()),
+                stateful=next((one.get("stateful") for one in row["offsets"] or ()), None),
                 part_digests=tuple(row["part_digests"] or ()),
                 tallies={row["target"]: Tally.from_row(row)},
             )
@@ -260,7 +277,7 @@ class LedgerEntry:
             **{name: getattr(self, name) for name in _ENTRY},
             "format_version": LEDGER_VERSION,
             "part_digests": list(self.part_digests),
-            "offsets": list(_offsets_to(self.offsets)),
+            "offsets": list(_offsets_to(self.offsets, stateful=self.stateful)),
             **self.tally.to_row(),
         }
 
@@ -311,21 +328,20 @@ def _column(name: str, kind: str, *, required: bool = True, **more: str) -> dict
     return {"name": name, "type": kind, "required": required, **more}
 
 
-_TYPES: dict[Any, str] = {"str": "string", "int": "int64", "float": "double"}
-"""Of columns, by the annotation of a field with one value."""
-
 _READ: dict[str, Callable[[Any], Any]] = {"string": str, "int64": int, "double": float}
 
-_WRITTEN_APART = {"offsets", "part_digests", "tallies", "digest"}
+_ENTRY = {
+    "query_id": "string", "target": "string", "batch_id": "int64", "run_id": "string",
+    "transaction_id": "string", "part": "int64", "part_count": "int64", "other_sources": "string",
+    "mode": "string", "attempts": "int64", "started_at": "string", "committed_at": "string",
+    "seconds": "double",
+}  # fmt: skip
+_TALLY = {
+    "rows": "int64", "total_rows": "int64", "total_batches": "int64", "rejected_rows": "int64",
+    "total_rejected_rows": "int64", "bytes": "int64", "total_bytes": "int64", "sent_by": "string",
+}  # fmt: skip
+"""Columns that are one field each of `LedgerEntry` and of `Tally`, with their types."""
 
-
-def _simple(stored: type[Any]) -> dict[str, str]:
-    """Return the type of each column that is one field; raise `KeyError` if a field has no such type."""
-    kept = (each for each in fields(stored) if each.name not in _WRITTEN_APART)
-    return {each.name: _TYPES[each.type] for each in kept}
-
-
-_ENTRY, _TALLY = _simple(LedgerEntry), _simple(Tally)
 _KEY = ("query_id", "target")
 _DIGEST_COLUMNS = {
     "batch_digest": "string", "total_digest": "string", "digest_version": "int64",
@@ -358,9 +374,12 @@ def require_known_ledger(attributes: Mapping[str, Any], path: str) -> None:
     require_known_format(version, LEDGER_VERSION, "The ledger", ledger=path)
 
 
-def _offsets_to(offsets: Offsets) -> Iterator[dict[str, Any]]:
+def _offsets_to(offsets: Offsets, *, stateful: bool | None) -> Iterator[dict[str, Any]]:
+    # A column of its own would be missing in tables that earlier versions have made.
+    known = {} if stateful is None else {"stateful": stateful}
     for (cluster, queue, consumer, queue_id), parts in offsets.items():
         yield {
+            **known,
             "cluster": cluster,
             "queue": queue,
             "queue_id": queue_id,

@@ -146,6 +146,29 @@ def supersedes(later: LedgerEntry, entry: LedgerEntry) -> bool:
     return all(end <= then for end, then in ends) and any(end < then for end, then in ends)
 
 
+def outdates(later: LedgerEntry, entry: LedgerEntry) -> bool:
+    """Return whether a later entry of the same query counts in place of one.
+
+    In another ledger the other one is a copy, or was left there. With another target the query has moved on
+    to that, or the function had no rows for this one. A sink that moves no consumer may be a batch ahead of
+    the last one of its function: it outdates nothing.
+    """
+    if later.query_id != entry.query_id:
+        return False
+    if later.target == entry.target:
+        return _progress(later) > _progress(entry)
+    if not {key[:3] for key in later.offsets} & {key[:3] for key in entry.offsets}:
+        return False
+    if any(key[2] for key in later.offsets):
+        return later.moves_consumer and later.batch_id > entry.batch_id
+    # Any sink of the function may be a batch ahead where nothing tells which one is the last.
+    return later.batch_id > entry.batch_id + 1
+
+
+def _progress(entry: LedgerEntry) -> tuple[int, int, str]:
+    return entry.batch_id, entry.part, entry.committed_at
+
+
 def shares(other: LedgerEntry, entry: LedgerEntry, queue: str, consumer: str) -> bool:
     """Return whether another query moves a consumer of this one too, and neither continues the other."""
     uses = any(key[1:3] == (queue, consumer) for key in other.offsets)

@@ -307,6 +307,7 @@ class BatchCommit:
             started_at=_at(datetime.now(UTC) - timedelta(seconds=seconds)),
             committed_at=_at(datetime.now(UTC)),
             seconds=round(seconds, 3),
+            stateful=batch.stateful,
             tallies=self.ledger.tallies(before, batch, part.written()),
         )
 

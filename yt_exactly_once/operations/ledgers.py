@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import partial
@@ -22,7 +22,7 @@ from yt_exactly_once.commit.entry import (
     LedgerEntry,
     require_known_ledger,
 )
-from yt_exactly_once.commit.judgement import shares, supersedes
+from yt_exactly_once.commit.judgement import outdates, shares, supersedes
 from yt_exactly_once.config import check_path
 from yt_exactly_once.errors import ConfigError, ExactlyOnceError, LedgerError, TableError
 from yt_exactly_once.ytsaurus import browsing
@@ -42,20 +42,31 @@ MOST_FOLDERS = 10_000
 LEDGER_SUFFIX = "_ledger"
 """What the default name of a ledger adds to the path of its target."""
 
-_ATTRIBUTES = (*ATTRIBUTES, LEDGER_MARK)
+_ATTRIBUTES = (*ATTRIBUTES, LEDGER_MARK, "creation_time")
 
 
 @dataclass(frozen=True)
 class LedgerRow:
-    """One entry, and the ledger that holds it."""
+    """One entry, and the ledger that holds it.
+
+    Attributes:
+        created: when the ledger was created, ISO 8601.
+    """
 
     ledger: str
     entry: LedgerEntry
+    created: str = field(default="", compare=False)
 
     @property
     def key(self) -> dict[str, Any]:
         """By which the ledger finds the entry."""
         return {"query_id": self.entry.query_id, "target": self.entry.target}
+
+    @property
+    def named(self) -> str:
+        """Where the query is by this entry, in words."""
+        entry = self.entry
+        return f"query {entry.query_id} is at batch {entry.batch_id} in {entry.target}, by {self.ledger}"
 
     @property
     def repair(self) -> str:
@@ -65,6 +76,16 @@ class LedgerRow:
     def successor(self, rows: Iterable[LedgerRow]) -> LedgerRow | None:
         """Return the entry of the query that has continued this one, with a new checkpoint."""
         return next((one for one in rows if supersedes(one.entry, self.entry)), None)
+
+    def newest(self, rows: Iterable[LedgerRow]) -> LedgerRow | None:
+        """Return the entry of the same query that counts in place of this one; nothing if this one counts."""
+        found = [one for one in rows if outdates(one.entry, self.entry) or self._is_copy_of(one)]
+        return max(found, key=lambda one: one.entry.batch_id, default=None)
+
+    def _is_copy_of(self, one: LedgerRow) -> bool:
+        """Return whether one is the same entry in the ledger that was there before."""
+        is_same = one.key == self.key and one.entry.transaction_id == self.entry.transaction_id
+        return is_same and (one.created, one.ledger) < (self.created, self.ledger)
 
     def require_unchanged(self, transaction: TabletTransaction) -> None:
         """Check that the entry is the one that was read; raise `ConflictError` if it was written since."""
@@ -84,6 +105,11 @@ class LedgerRow:
 
 
 Entries = Sequence[LedgerRow]
+
+
+def counting(rows: Entries, known: Entries) -> list[LedgerRow]:
+    """Return the entries that count: by all that is known, no other one has taken their place."""
+    return [row for row in rows if row.newest(known) is None and row.successor(known) is None]
 
 
 def find_ledgers(connection: Connection, paths: Sequence[str] = ()) -> list[str]:
@@ -180,7 +206,7 @@ def read_ledgers(
     def read(path: str) -> list[LedgerRow]:
         attributes = browsing.or_raise(found[path])
         _require_ledger(connection, path, attributes).require_mounted()
-        return _entries(connection, path)
+        return _entries(connection, path, str((attributes or {}).get("creation_time", "")))
 
     found = browsing.attributes_of_all(connection, paths, _ATTRIBUTES)
     all_rows = browsing.side_by_side({path: partial(read, path) for path in paths})
@@ -198,28 +224,33 @@ def read_history(connection: Connection, path: str) -> list[LedgerRow]:
     return _entries(connection, path)
 
 
-def _entries(connection: Connection, path: str) -> list[LedgerRow]:
+def _entries(connection: Connection, path: str, created: str = "") -> list[LedgerRow]:
     rows = [
-        LedgerRow(path, LedgerEntry.from_row(row)) for row in browsing.all_rows(connection, path)
+        LedgerRow(path, LedgerEntry.from_row(row), created)
+        for row in browsing.all_rows(connection, path)
     ]
     return sorted(rows, key=lambda row: row.entry.committed_at, reverse=True)
 
 
 def entries_of(connection: Connection, target: str, ledger: str | None = None) -> list[LedgerRow]:
-    """Return the entries of a target.
+    """Return the entries of a target, of each query the one that counts.
 
     Args:
-        ledger: path of the ledger; default: the one beside the target. If there is none, or it has no entry
-            of the target, the other ledgers in its folder: that of a sink with several targets is named
-            after the first one in alphabetical order.
+        ledger: path of the ledger; default: all in the folder of the target. That of a sink with several
+            targets is named after the first one in alphabetical order.
 
     Raises:
         LedgerError: no ledger, or no entry of the target.
     """
-    for path in [ledger] if ledger else _ledgers_near(connection, target):
-        rows = [row for row in read_ledger(connection, path) if row.entry.target == target]
-        if rows:
-            return rows
+    paths = [ledger] if ledger else list(_ledgers_near(connection, target))
+    found, unread = read_ledgers(connection, paths)
+    rows = [row for row in found if row.entry.target == target]
+    for path, why in unread.items():
+        # Of the ledgers in the folder, some may belong to others.
+        if not rows or path in {ledger, target + LEDGER_SUFFIX}:
+            raise why
+    if rows:
+        return [row for row in rows if row.newest(rows) is None]
     raise LedgerError(
         "The ledger has no entry of this target"
         if ledger
@@ -284,16 +315,23 @@ def judge_entries(connection: Connection, ledger: str) -> list[Judged]:
     return found
 
 
-def rival(
-    connection: Connection, row: LedgerRow, queue: str, consumer: str, known: Sequence[LedgerRow]
-) -> LedgerRow | None:
-    """Return the query that has moved a consumer of another one last, of those known and those near by."""
+def with_near(connection: Connection, rows: Entries) -> list[LedgerRow]:
+    """Return entries and those of other ledgers near by: beside their ledgers, targets and consumers.
+
+    A ledger that cannot be read, or a folder that cannot be listed, is left out.
+    """
+    places = {place for row in rows for place in (row.ledger, row.entry.target)}
+    places |= {key[2] for row in rows for key in row.entry.offsets if key[2]}
     near: list[LedgerRow] = []
-    # Naming it is a help: a folder that cannot be listed hides nothing else.
     with suppress(ExactlyOnceError):
-        paths = (row.entry.target, row.ledger, consumer)
-        near, _ = read_ledgers(connection, list(browsing.marked(connection, paths, LEDGER_MARK)))
-    found = [one for one in (*known, *near) if shares(one.entry, row.entry, queue, consumer)]
+        paths = set(browsing.marked(connection, places, LEDGER_MARK))
+        near, _ = read_ledgers(connection, sorted(paths - {row.ledger for row in rows}))
+    return [*rows, *near]
+
+
+def rival(row: LedgerRow, queue: str, consumer: str, known: Entries) -> LedgerRow | None:
+    """Return the query that has moved a consumer of another one last, of those known."""
+    found = [one for one in known if shares(one.entry, row.entry, queue, consumer)]
     return max(found, key=lambda one: one.entry.committed_at, default=None)
 
 

@@ -24,7 +24,13 @@ from yt_exactly_once.commit.consumers import advance, consumer_offsets
 from yt_exactly_once.commit.entry import PartitionOffset
 from yt_exactly_once.config import check_path
 from yt_exactly_once.errors import ConfigError, ConflictError, TableError
-from yt_exactly_once.operations.ledgers import Entries, LedgerRow, age_seconds, read_ledger
+from yt_exactly_once.operations.ledgers import (
+    Entries,
+    LedgerRow,
+    age_seconds,
+    counting,
+    read_ledger,
+)
 from yt_exactly_once.ytsaurus.browsing import cluster_of, row_time
 from yt_exactly_once.ytsaurus.queues import PartitionBounds, RemoteQueue, require_registration
 from yt_exactly_once.ytsaurus.tables import describe_table
@@ -208,8 +214,8 @@ def plan_move(
     cluster = cluster_of(connection).name
     at = remote.stored_offsets(cluster, range(len(bounds)))
     rows = read_ledger(connection, *ledgers)
-    # Of the queries that read with the consumer, those that no later one has replaced.
-    read = [(row, _read(row, names, consumer)) for row in rows if row.successor(rows) is None]
+    # Of the entries that read with the consumer, those that count.
+    read = [(row, _read(row, names, consumer)) for row in counting(rows, rows)]
     reads = [(row, parts.get(info.id)) for row, parts in read if parts]
     all_ends = [
         {n: part.end for n, part in parts.items()} for _, parts in reads if parts is not None

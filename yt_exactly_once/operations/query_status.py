@@ -139,8 +139,10 @@ class QueryStatus:
     Attributes:
         row: one of its entries; those of its other targets tell the same of the last batch.
         age_seconds: how long ago that was committed, by the clocks of the driver and of this machine.
-        queues: what it reads; nothing if another query reads on in its place.
+        queues: what it reads; nothing if another query or another entry of the same one reads on.
         successor: id of the query that has continued it, with a new checkpoint; empty if there is none.
+        newest: the entry of the same query that counts in place of `row`, see `LedgerRow.newest`.
+        copies: older entries of `row` in other ledgers.
     """
 
     row: LedgerRow
@@ -148,6 +150,8 @@ class QueryStatus:
     targets: tuple[TargetStatus, ...]
     queues: tuple[QueueStatus, ...] = ()
     successor: str = ""
+    newest: LedgerRow | None = None
+    copies: tuple[LedgerRow, ...] = ()
 
     @property
     def entry(self) -> LedgerEntry:
@@ -191,6 +195,12 @@ class QueryStatus:
         found = []
         if self.successor:
             found.append(f"query {self.successor} has continued it, and reads its rows")
+        if self.newest:
+            found.append(f"this entry is old: {self.newest.named}")
+        found += [
+            f"{one.ledger} has an old entry of it, batch {one.entry.batch_id}"
+            for one in self.copies
+        ]
         if self.rows_out is not None and self.rows_in is not None and self.rows_out < self.rows_in:
             found.append(
                 f"{self.rows_in:.0f} rows per second arrive, and its last batch took {self.rows_out:.0f}: "
@@ -206,7 +216,9 @@ class QueryStatus:
 
     @property
     def problems(self) -> list[str]:
-        """What is wrong, a sentence each."""
+        """What is wrong, a sentence each; nothing with an entry that does not count."""
+        if self.successor or self.newest:
+            return []
         named = [(one.path, one.problem) for one in self.targets]
         named += [(one.path, one.problem) for one in self.queues]
         found = [f"{path}: {problem}" for path, problem in named if problem]
@@ -242,5 +254,7 @@ class QueryStatus:
             "parts": [self.entry.part, self.entry.part_count],
             "targets": [target.to_json() for target in self.targets],
             "queues": queues,
+            "newest": self.newest and {"ledger": self.newest.ledger, **self.newest.key},
+            "copies": [one.ledger for one in self.copies],
             **{name: getattr(self, name) for name in _OF_QUERY},
         }

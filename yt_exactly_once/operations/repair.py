@@ -10,13 +10,21 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from time import sleep
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once import advice
 from yt_exactly_once.commit.batch import PartitionRange, SourceRange
 from yt_exactly_once.config import DeliveryMode
-from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.operations.ledgers import Entries, LedgerRow, rival
+from yt_exactly_once.errors import ConfigError, ConflictError
+from yt_exactly_once.operations.ledgers import (
+    Entries,
+    LedgerRow,
+    counting,
+    read_ledger,
+    rival,
+    with_near,
+)
 from yt_exactly_once.operations.moves import move_consumer, require_accepted
 from yt_exactly_once.operations.query_status import PartitionStatus, QueryStatus, QueueStatus
 from yt_exactly_once.operations.status import statuses
@@ -31,10 +39,15 @@ _MOUNTABLE = frozenset({"unmounted", "frozen", "unmounting", "freezing"})
 
 @dataclass(frozen=True)
 class Step:
-    """Something to do on a cluster, for the query of an entry."""
+    """Something to do on a cluster, for the query of an entry.
+
+    Attributes:
+        moves: whether it moves a consumer.
+    """
 
     text: str
     act: Callable[[Connection, LedgerRow], object]
+    moves: bool = False
 
 
 def _mount(path: str, state: str) -> Step:
@@ -61,6 +74,7 @@ def _move(queue: QueueStatus, path: str, moves: tuple[PartitionRange, ...]) -> S
     return Step(
         f"move the consumer {path} of {queue.path}, by partition: {places}",
         lambda connection, row: move_consumer(connection, source, [row]),
+        moves=True,
     )
 
 
@@ -69,6 +83,8 @@ class Repair:
     """What is to be done for one query, as it is, on its old checkpoint or a new one.
 
     Attributes:
+        sinks: the entries of the query, one for each transaction of a batch: the one first that the query
+            continues after. Others are a batch ahead of it at most.
         steps: what `apply` does, in order.
         repeated: rows that may get into the target a second time, at most.
         lost: rows that are gone, or will be passed over.
@@ -76,7 +92,7 @@ class Repair:
         options: what the source then needs.
     """
 
-    status: QueryStatus
+    sinks: Sequence[QueryStatus]
     new_checkpoint: bool
     steps: list[Step] = field(default_factory=list)
     repeated: int = 0
@@ -86,13 +102,18 @@ class Repair:
 
     @property
     def row(self) -> LedgerRow:
-        """The entry of the query."""
-        return self.status.row
+        """The entry that the query continues after."""
+        return self.sinks[0].row
 
     @property
     def targets(self) -> list[str]:
         """The paths of its targets."""
-        return [target.path for target in self.status.targets]
+        return [target.path for one in self.sinks for target in one.targets]
+
+    @property
+    def needs_stopped(self) -> bool:
+        """Whether a driver of the query that runs is in the way."""
+        return self.new_checkpoint or any(step.moves for step in self.steps)
 
     @property
     def start(self) -> str:
@@ -120,15 +141,16 @@ class Repair:
             "start": self.start,
         }
 
-    def plan(self, connection: Connection, rows: Entries) -> None:
-        """Work out what the query needs, by all entries of the ledgers in question."""
-        self._look_at_query(self.row.successor(rows))
+    def plan(self, known: Entries) -> None:
+        """Work out what the query needs, by all entries that are known."""
+        for sink in self.sinks:
+            self._look_at_entry(sink, known)
         self._look_at_targets()
-        for queue in self.status.queues:
+        for queue in self.sinks[0].queues:
             self._look_at(queue)
             if queue.consumer and (moves := self._moves(queue)):
                 self.steps.append(_move(queue, queue.consumer, moves))
-                other = rival(connection, self.row, queue.path, queue.consumer, rows)
+                other = rival(self.row, queue.path, queue.consumer, known)
                 if other is not None:
                     self.open.append(
                         f"Query {other.entry.query_id} uses the consumer {queue.consumer} too, for "
@@ -136,9 +158,9 @@ class Repair:
                         f"{advice.share_no_consumer(other.ledger, other.entry.query_id)}"
                     )
 
-    def _look_at_query(self, newer: LedgerRow | None) -> None:
-        """Say what only its checkpoint can do, and whether another query continues it."""
-        entry = self.row.entry
+    def _look_at_entry(self, sink: QueryStatus, known: Entries) -> None:
+        """Say what only its checkpoint can do, and whether another entry counts in its place."""
+        entry = sink.entry
         if self.new_checkpoint and not entry.is_complete:
             self.open.append(
                 f"Batch {entry.batch_id} is half written: {entry.part} of {entry.part_count} parts. "
@@ -150,14 +172,19 @@ class Repair:
                 "The query reads other sources than queues, and only its checkpoint knows how far. Restore "
                 "the checkpoint, or empty the target and begin again from the first row"
             )
-        if newer is not None:
+        if self.new_checkpoint and entry.offsets and entry.keeps_state:
+            self.open.append(
+                "The query keeps state, and a new checkpoint has none. Restore the checkpoint, or empty the "
+                "target and begin again from the first row of the queue"
+            )
+        if (newer := sink.row.successor(known)) is not None:
             self.open.append(
                 f"Query {newer.entry.query_id} has continued this one from another checkpoint. Start that "
                 "one: this one would write the same rows again"
             )
 
     def _look_at_targets(self) -> None:
-        for target in self.status.targets:
+        for target in (target for sink in self.sinks for target in sink.targets):
             if target.state in _MOUNTABLE:
                 self.steps.append(_mount(target.path, target.state))
             elif target.state == "missing":
@@ -218,22 +245,45 @@ class Repair:
         return min(max(part.consumer or 0, part.left), part.delivered)
 
     def _count_repeats(self, queue: QueueStatus) -> None:
-        """Count what a batch that the old checkpoint has not finished may have written, at most."""
-        if self.row.entry.mode != DeliveryMode.TRANSACTIONAL:
-            # Tasks may have written rows of a batch that is not committed.
-            self.repeated += queue.lag_rows
-        elif not queue.is_recreated:
-            # A consumer that is ahead of the ledger may be right: then the ledger is an old copy, and the
-            # rows between are written.
-            self.repeated += sum(
-                max(min(part.consumer or 0, part.end) - part.delivered, 0)
-                for part in queue.partitions
-            )
-        if any(part.left < part.delivered for part in queue.partitions):
-            self.open.append(
-                f"The query keeps state of {queue.path}, and a new checkpoint has none. Restore the "
-                "checkpoint, or empty the target and begin again from the first row of the queue"
-            )
+        """Count what batches that the old checkpoint has not finished may have written, at most."""
+        for sink in self.sinks:
+            if sink.entry.mode != DeliveryMode.TRANSACTIONAL:
+                # Tasks may have written rows of a batch that is not committed.
+                self.repeated += queue.lag_rows
+            elif not queue.is_recreated:
+                self.repeated += _written(sink, queue)
+
+
+def _written(sink: QueryStatus, queue: QueueStatus) -> int:
+    """Return how many rows a sink may have written that a new checkpoint reads again."""
+    ends = {
+        part.partition: part.delivered
+        for own in sink.queues
+        if (own.path, own.consumer) == (queue.path, queue.consumer)
+        for part in own.partitions
+    }
+    # A consumer that is ahead of the ledger may be right: then the ledger is an old copy, and the rows
+    # between are written.
+    return sum(
+        max(
+            min(part.consumer or 0, part.end) - part.delivered,
+            ends.get(part.partition, 0) - part.delivered,
+            0,
+        )
+        for part in queue.partitions
+    )
+
+
+def _grouped(found: Sequence[QueryStatus]) -> list[list[QueryStatus]]:
+    """Return the entries of each query: the one first that its consumers go by."""
+    groups: dict[str, list[QueryStatus]] = {}
+    for one in found:
+        groups.setdefault(one.entry.query_id, []).append(one)
+
+    def order(one: QueryStatus) -> tuple[bool, int]:
+        return not one.entry.moves_consumer, one.entry.batch_id
+
+    return [sorted(some, key=order) for some in groups.values()]
 
 
 def plan_repairs(
@@ -245,27 +295,38 @@ def plan_repairs(
         rows: all entries of the ledgers in question.
         new_checkpoint: whether the query is to continue with a new checkpoint, since the old one is lost.
     """
-    replaced = {row.entry.query_id for row in rows if row.successor(rows) is not None}
-    # One that was replaced never runs again, unless somebody asks for it.
-    wanted = [
-        row
-        for row in rows
-        if row.entry.query_id.startswith(query) and (query or row.entry.query_id not in replaced)
-    ]
+    asked = [row for row in rows if row.entry.query_id.startswith(query)]
+    known = with_near(connection, rows)
+    ids = {row.entry.query_id for row in asked}
+    # The newest entry counts, whichever ledger was named. One that was replaced never runs again, unless
+    # somebody asks for nothing else.
+    wanted = counting([row for row in known if row.entry.query_id in ids], known) or asked
     if not wanted:
         raise ConfigError(
             "The ledger has no such query" if query else "The ledger has no query",
             remedy="Look at what is there: yt-exactly-once ledger list",
             query=query or None,
         )
-    found = [Repair(one, new_checkpoint) for one in statuses(connection, wanted)]
+    found = [Repair(some, new_checkpoint) for some in _grouped(statuses(connection, wanted, known))]
     for repair in found:
-        repair.plan(connection, rows)
+        repair.plan(known)
     return found
 
 
-def apply(connection: Connection, repairs: Sequence[Repair], *, repeated: int, lost: int) -> None:
+def apply(
+    connection: Connection,
+    repairs: Sequence[Repair],
+    *,
+    repeated: int,
+    lost: int,
+    wait: float = 0.0,
+) -> None:
     """Do the steps of all plans, in order, if the rows at stake were accepted.
+
+    Args:
+        wait: seconds from the plan to another look at what a driver changes, its ledger and its consumers,
+            before a consumer is moved. Without any, nothing is looked at. A driver that commits no batch in
+            this time looks like one that is stopped.
 
     Raises:
         ConfigError: they were not, or a person must decide. Nothing was changed.
@@ -282,6 +343,40 @@ def apply(connection: Connection, repairs: Sequence[Repair], *, repeated: int, l
         repeated=(sum(one.repeated for one in repairs), repeated),
         lost=(sum(one.lost for one in repairs), lost),
     )
+    if wait:
+        _require_stopped(connection, [one for one in repairs if one.needs_stopped], wait)
     for repair in repairs:
         for step in repair.steps:
             step.act(connection, repair.row)
+
+
+def _require_stopped(connection: Connection, repairs: Sequence[Repair], wait: float) -> None:
+    """Check that no driver has changed what was planned by; raise `ConflictError` if one has."""
+    if not repairs:
+        return
+    sleep(wait)
+    ledgers = sorted({sink.row.ledger for repair in repairs for sink in repair.sinks})
+    rows = read_ledger(connection, *ledgers)
+    for repair in repairs:
+        keys = [(sink.row.ledger, sink.row.key) for sink in repair.sinks]
+        now = [row for row in rows if (row.ledger, row.key) in keys]
+        if _signs(repair.sinks) != _signs(statuses(connection, now, now)):
+            raise ConflictError(
+                "A driver of this query is alive: its ledger or its consumer has changed since the plan was "
+                "made",
+                remedy="Nothing was changed. Stop the driver, and try again. Use --force only if something "
+                "else has changed them",
+                query=repair.row.entry.query_id,
+            )
+
+
+def _signs(sinks: Sequence[QueryStatus]) -> set[tuple[str, str, tuple[int | None, ...]]]:
+    """Return what a driver changes with each batch that it commits."""
+    return {
+        (
+            sink.row.ledger,
+            sink.entry.transaction_id,
+            tuple(part.consumer for queue in sink.queues for part in queue.partitions),
+        )
+        for sink in sinks
+    }

@@ -65,19 +65,33 @@ def look(
     """Return the same as `status`, of queries with such an id, and why ledgers cannot be read, by path."""
     rows, unread = ledgers.read_ledgers(connection, paths)
     wanted = [row for row in rows if row.entry.query_id.startswith(query or "")]
-    return statuses(connection, wanted), unread
+    return statuses(connection, wanted, ledgers.with_near(connection, rows)), unread
 
 
-def statuses(connection: Connection, rows: Entries) -> list[QueryStatus]:
-    """Return the status of the queries of some entries, in the order of the entries."""
+def statuses(connection: Connection, rows: Entries, known: Entries) -> list[QueryStatus]:
+    """Return the status of the queries of some entries, in the order of the entries.
+
+    A copy of an entry that is among them is named by the original, and has no status of its own.
+
+    Args:
+        known: all entries that are known, see `ledgers.with_near`: they say which entries count.
+    """
     groups: dict[tuple[str, str, str], list[LedgerRow]] = {}
+    copies: list[LedgerRow] = []
     for row in rows:
+        newest = row.newest(rows)
+        if newest is not None and newest.entry.target == row.entry.target:
+            copies.append(row)
+            continue
         key = row.ledger, row.entry.query_id, row.entry.transaction_id
         groups.setdefault(key, []).append(row)
     if not groups:
         return []
-    facts = _Facts(connection, rows)
-    return [_query(connection, facts, group, rows) for group in groups.values()]
+    facts = _Facts(connection, [row for group in groups.values() for row in group])
+    return [
+        _query(connection, facts, group, known, [one for one in copies if one.key == group[0].key])
+        for group in groups.values()
+    ]
 
 
 Parts = Mapping[int, PartitionOffset]
@@ -198,18 +212,19 @@ def _stamps(
     return {(tablet, row): stamp for tablet, row, stamp in rows if stamp is not None}
 
 
-def _query(connection: Connection, facts: _Facts, group: Entries, rows: Entries) -> QueryStatus:
+def _query(
+    connection: Connection, facts: _Facts, group: Entries, known: Entries, copies: Entries
+) -> QueryStatus:
     row = group[0]
     entry = row.entry
-    newer = row.successor(rows)
-    later = "" if newer is None else newer.entry.query_id
-    sources = {} if later else entry.offsets
+    newest, successor = row.newest(known), row.successor(known)
+    sources = {} if newest or successor else entry.offsets
     queues = [_queue(facts, row, source, parts) for source, parts in sources.items()]
     # The query itself may have moved a consumer after its entry was read.
     if any(map(_stray, queues)) and entry.transaction_id in {
         one.entry.transaction_id for one in ledgers.read_ledger(connection, row.ledger)
     }:
-        queues = [_with_mover(connection, queue, row, rows) for queue in queues]
+        queues = [_with_mover(queue, row, known) for queue in queues]
     return QueryStatus(
         row,
         ledgers.age_seconds(entry),
@@ -217,18 +232,18 @@ def _query(connection: Connection, facts: _Facts, group: Entries, rows: Entries)
             _target(facts, one) for one in sorted(group, key=lambda one: one.entry.target)
         ),
         queues=tuple(queues),
-        successor=later,
+        successor=successor.entry.query_id if successor else "",
+        newest=newest,
+        copies=tuple(copies),
     )
 
 
-def _with_mover(
-    connection: Connection, queue: QueueStatus, row: LedgerRow, rows: Entries
-) -> QueueStatus:
+def _with_mover(queue: QueueStatus, row: LedgerRow, known: Entries) -> QueueStatus:
     """Say who has moved the consumer of a queue, and what to do, unless it is in its place."""
     where = _stray(queue)
     if queue.problem or not where:
         return queue
-    other = ledgers.rival(connection, row, queue.path, queue.consumer or "", rows)
+    other = ledgers.rival(row, queue.path, queue.consumer or "", known)
     if other is None:
         cause = "it was removed, or another query or a person moved it, or the function left a batch out"
         return replace(queue, problem=f"{where}: {cause}. Run: {row.repair}")

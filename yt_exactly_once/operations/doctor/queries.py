@@ -12,7 +12,13 @@ from yt_exactly_once.commit.notes import FOLDER, Note, NoteKind, digest_of_path,
 from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.errors import ConfigError, ExactlyOnceError
 from yt_exactly_once.operations.doctor.subject import Finding, Subject, note, ok, problem, warning
-from yt_exactly_once.operations.ledgers import Entries, LedgerRow, entries_of, overlaps_and_gaps
+from yt_exactly_once.operations.ledgers import (
+    Entries,
+    LedgerRow,
+    entries_of,
+    overlaps_and_gaps,
+    with_near,
+)
 from yt_exactly_once.operations.query_status import QueryStatus
 from yt_exactly_once.operations.status import statuses
 from yt_exactly_once.spark.query.offset_log import QueueOffset
@@ -42,7 +48,11 @@ def examine(subject: Subject, connection: Connection, rows: Entries) -> Iterator
     """Compare the ledger of each query with its queues and consumers."""
     yield from _side_by_side(rows)
     own = {(queue.path, queue.consumer) for queue in subject.queues}
-    for one in statuses(connection, rows):
+    for one in statuses(connection, rows, with_near(connection, rows)):
+        if one.newest is not None:
+            yield note(f"{one.row.ledger} has an old entry: {one.newest.named}")
+        for copy in one.copies:
+            yield note(f"{copy.ledger} has an old entry: {one.row.named}")
         mine = [queue for queue in one.queues if not own or (queue.path, queue.consumer) in own]
         if one.entry.application:
             yield _job(one)
