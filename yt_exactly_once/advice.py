@@ -16,6 +16,19 @@ OTHER_CLUSTER = (
 """For a proxy that belongs to another cluster than the one of the query."""
 
 
+ONE_SINK_MOVES = (
+    "If one function calls several sinks, set advance_consumer=False for all but the last"
+)
+"""For a consumer that two sinks of a function would move."""
+
+FORKED = (
+    "A copied checkpoint has the id of its query. Stop one of the two drivers. To write both targets, give "
+    "one of them a checkpoint and a consumer of its own: the steps are in how-to/recover.md, section 'A "
+    f"checkpoint was copied'. {ONE_SINK_MOVES}"
+)
+"""For a consumer that another run of the same query has moved."""
+
+
 def mount(path: str, state: str = "unmounted") -> str:
     """Return how a table is mounted, or unfrozen: what is frozen cannot be mounted."""
     if state in {"frozen", "freezing"}:

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from collections import Counter
 from contextlib import suppress
 
 import pytest
@@ -87,6 +88,97 @@ def test_new_checkpoint_without_a_consumer_begins_at_the_same_row(query, tmp_pat
     query.follow(said)
     query.run()
     query.assert_exact()
+
+
+def test_newest_entry_counts_whichever_ledger_is_named(query):
+    """By an old copy the consumer would go back, and the next repair would move it on again."""
+    query.client.unmount_table(query.ledger, sync=True)
+    query.client.copy(query.ledger, f"{query.folder}/a_copy")
+    for path in (query.ledger, f"{query.folder}/a_copy"):
+        query.client.mount_table(path, sync=True)
+    query.feed(5)
+    query.run()
+    repair = f"yt-exactly-once repair {query.folder}/a_copy --query {query.query_id}"
+    assert query.command(repair)[0] == 0
+    query.client.remove(query.consumer)
+    query.follow(f"Run: {repair} --apply.")
+    query.feed(5)
+    query.run()
+    query.assert_exact()
+
+
+def test_query_whose_driver_commits_is_not_repaired(query, monkeypatch):
+    """What was planned is not true any more, and two drivers would write the same rows."""
+    query.feed(5)
+    monkeypatch.setattr("yt_exactly_once.operations.repair.sleep", lambda _: query.run())
+    repair = f"yt-exactly-once repair {query.target} --new-checkpoint --apply"
+    code, said = query.command(repair)
+    assert (code, "A driver of this query is alive" in said) == (2, True), said
+    query.feed(5)
+    assert query.command(f"{repair} --force")[0] == 0
+
+
+def test_new_checkpoint_counts_the_rows_of_each_sink_of_the_function(cluster, tmp, tmp_path):
+    """The driver died between two commits of one batch: the target that has it gets it again."""
+    query = Operated(cluster, tmp, tmp_path / "checkpoint").create()
+    query.besides = [f"{tmp}/besides"]
+    query.create_table(*query.besides, TARGET_SCHEMA)
+    query.feed(10)
+    query.run()
+    query.feed(2)
+    query.kill("besides")
+    for path in (*query.besides, query.target):
+        repair = f"yt-exactly-once repair {path} --new-checkpoint --apply"
+        code, said = query.command(repair)
+        assert (code, "--accept-repeated 4" in said) == (2, True), said
+    assert query.command(f"{repair} --accept-repeated 4")[0] == 0
+    query.checkpoint = tmp_path / "another"
+    query.run()
+    query.assert_exact()
+    query.target = query.besides[0]
+    assert query.written() - Counter(query.fed) == Counter(query.fed[-4:])
+
+
+def test_two_runs_of_one_query_are_told_apart(query, tmp_path):
+    """A copied checkpoint with another target: no tool advises to move the consumer under the other run."""
+    first, ledger = (query.target, query.checkpoint), query.ledger
+    shutil.copytree(query.checkpoint, tmp_path / "copy")
+    query.target, query.checkpoint = f"{query.folder}/second", tmp_path / "copy"
+    query.create_table(query.target, TARGET_SCHEMA)
+    query.options["new_ledger"] = True
+    query.feed(5)
+    query.run()
+    query.target, query.checkpoint = first
+    query.options.clear()
+    with pytest.raises(
+        OffsetConflictError, match="of this very query has moved it: with batch 1"
+    ) as stopped:
+        query.run()
+    assert "'A checkpoint was copied'" in stopped.value.remedy
+    assert "/second_ledger" in query.doctor()[1]
+    for command in ("status --check", "repair"):
+        name, *more = command.split()
+        code, said = query.command(f"yt-exactly-once {name} {ledger} {' '.join(more)}")
+        assert (code, "/second" in said) == (0, True), said
+    assert query.repairs() == []
+    # As the page says, for who gives the second target up.
+    for line in (
+        f"ledger prune {query.folder}/second --query {query.query_id} --target {query.folder}/second --yes",
+        f"repair {query.target} --apply",
+    ):
+        assert query.command(f"yt-exactly-once {line}")[0] == 0
+    query.run()
+    query.assert_exact()
+
+
+def test_ordered_target_of_an_old_copy_is_named_by_every_tool(query):
+    """It has had fewer rows than the query has written."""
+    (row,) = query.client.select_rows(f"* from [{query.ledger}]")
+    query.client.insert_rows(query.ledger, [row | {"total_rows": 99}])
+    said = [query.doctor()[1], query.command(f"yt-exactly-once status {query.target}")[1]]
+    assert [
+        "restored from an old copy, and lacks 79" in one.replace("\n", " ") for one in said
+    ] == [True, True]
 
 
 def _entry(query, **changed):

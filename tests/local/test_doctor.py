@@ -92,6 +92,11 @@ def advance(client, at, offset):
     client.advance_queue_consumer(at.consumer, at.queue, 0, None, offset)
 
 
+def expire(client, path):
+    client.set(f"{path}/@min_data_versions", 0)
+    client.set(f"{path}/@max_data_ttl", 60_000)
+
+
 IN_TABLES = {
     "target missing": (lambda c, at: c.remove(at.target), "target", FAIL, "create_table"),
     "target static": (lambda c, at: recreate(c, at.target, dynamic=False), "target", FAIL, "alter-table"),
@@ -131,11 +136,19 @@ IN_TABLES = {
         "offset", FAIL, "fail_on_data_loss",
     ),
     "consumer beyond the end": (lambda c, at: advance(c, at, 99), "offset", FAIL, "yt-exactly-once rewind"),
-    "rows expire": (
+    "rows expire": (lambda c, at: expire(c, at.queue), "retention", WARN, "@max_data_ttl"),
+    "rows of the consumer expire": (
+        lambda c, at: expire(c, at.consumer), "retention", FAIL, "/consumer/@max_data_ttl",
+    ),
+    "ledger expires": (
         lambda c, at: (
-            c.set(f"{at.queue}/@min_data_versions", 0), c.set(f"{at.queue}/@max_data_ttl", 60_000)
+            create(c, f"{at.target}_ledger", LEDGER_SCHEMA, expiration_timeout=60_000_000)
         ),
-        "retention", WARN, "@max_data_ttl",
+        "retention", FAIL, "_ledger/@expiration_timeout",
+    ),
+    "rows of the producer expire": (
+        lambda c, at: (create(c, f"{at.target}_producer", [KEY, TEXT]), expire(c, f"{at.target}_producer")),
+        "retention", FAIL, "_producer/@max_data_ttl",
     ),
 }  # fmt: skip
 """Faults on the cluster: how one is planted, and the check, level and repair of what alone is found."""

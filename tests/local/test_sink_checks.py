@@ -91,7 +91,11 @@ def test_conflict_names_the_other_query(cluster, tmp):
     connection = Connection(ClusterConfig(proxy=cluster.proxy_urls[0]))
     ledger = CommitLedger(f"{tmp}/ledger", "mine", ["//t"])
     ensure_table(connection, ledger.path, LEDGER_SCHEMA, {})
-    delivery = SimpleNamespace(ledger=ledger, mode=SimpleNamespace(connection=connection))
+    delivery = SimpleNamespace(
+        ledger=ledger,
+        mode=SimpleNamespace(connection=connection),
+        batch=MicroBatch("mine", 8, "run"),
+    )
     rows = [entry_of("mine", "//t", "//c"), entry_of("stranger", "//s", "//other")]
     connection.reader.insert_rows(ledger.path, [entry.to_row() for entry in rows])
 
@@ -105,6 +109,24 @@ def test_conflict_names_the_other_query(cluster, tmp):
     error = named()
     assert error.where["other_query"] == "theirs"
     assert "Query theirs has moved it too: with batch 7, which it wrote into //u" in str(error)
+    connection.reader.delete_rows(ledger.path, [{"query_id": "theirs", "target": "//u"}])
+    ours = entry_of("mine", "//u", "//c").to_row()
+    for batch, run, said in (
+        (7, "another", None),
+        (
+            8,
+            "another",
+            "Run another of this very query has moved it: with batch 8, which it wrote into //u",
+        ),
+        (8, "run", "This run has moved it: with batch 8"),
+    ):
+        connection.reader.insert_rows(ledger.path, [ours | {"batch_id": batch, "run_id": run}])
+        error = named()
+        assert error.where.get("other_run") == (said and run)
+        assert (said or "at row 9") in str(error)
+        assert ("'A checkpoint was copied'" in error.remedy) == (
+            said is not None and run == "another"
+        )
     delivery.ledger = CommitLedger(f"{tmp}/none", "mine", ["//t"])
     assert str(named()) == str(
         OffsetConflictError("The consumer is at row 9", query="mine", consumer="//c")

@@ -170,7 +170,10 @@ def test_prune_removes_what_it_is_told_to_and_nothing_else(cluster, pipeline, to
     assert told("ledger", "prune", later.ledger, "--target-gone", "--yes")[0] == 0
     assert len(read_ledger(later.connection, later.ledger)) == 2
     assert told("ledger", "prune", later.ledger, "--query", "query-9")[0] == 2
-    told("ledger", "prune", later.ledger, "--superseded", "--yes")
+    one = ["ledger", "prune", later.ledger, "--superseded", "--yes"]
+    told(*one, "--target", later.queue)
+    assert len(read_ledger(later.connection, later.ledger)) == 2
+    told(*one, "--target", later.target)
     (left,) = read_ledger(later.connection, later.ledger)
     assert left.entry.query_id == "query-2"
     later.commit([], [])

@@ -99,6 +99,7 @@ def _lines(known: dict[str, Any]) -> Iterator[str]:
 @flag("--superseded", "Remove entries that a later query has gone past.")
 @flag("--target-gone", "Remove entries whose target does not exist.")
 @option("--query queries ID", "Remove the entries of this query.", multiple=True)
+@option("--target PATH", "Remove only entries of this target.")
 @flag("--yes", "Do not ask.")
 @cluster_options
 def prune(
@@ -107,6 +108,7 @@ def prune(
     superseded: bool,
     target_gone: bool,
     queries: tuple[str, ...],
+    target: str | None,
     yes: bool,
 ) -> None:
     """Say which entries of a ledger nobody may need any more, and remove those that you choose.
@@ -126,7 +128,12 @@ def prune(
         for one in ledgers.judge_entries(connection, ledger)
     ]
     wanted = {ledgers.Use.SUPERSEDED: superseded, ledgers.Use.TARGET_GONE: target_gone}
-    chosen = [one for one in judged if wanted.get(one.use) or one.row.entry.query_id in queries]
+    chosen = [
+        one
+        for one in judged
+        if (wanted.get(one.use) or one.row.entry.query_id in queries)
+        and target in {None, one.row.entry.target}
+    ]
     unknown = set(queries) - {one.row.entry.query_id for one in judged}
     if unknown:
         raise click.UsageError(f"The ledger has no query {', '.join(sorted(unknown))}")

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 STUCK_SECONDS = 300.0
 """A query with rows to read that has committed nothing for so long, and for ten batches, is reported."""
 
+RESTORE_TARGET = "Restore it, or empty it and begin again from the first row of the queue"
+"""What to do with a target that lacks rows."""
+
 _OF_ENTRY = (
     *("query_id", "run_id", "transaction_id", "application", "source_rows"),
     *("mode", "attempts", "committed_at", "seconds"),
@@ -125,6 +128,14 @@ class TargetStatus(Tally):
     missing: int = 0
     state: str = ""
     problem: str = ""
+
+    @property
+    def lacks(self) -> str:
+        """What is missing, in words."""
+        return (
+            f"it has had {self.total_rows - self.missing} rows, and this query has written "
+            f"{self.total_rows}: it was recreated, or restored from an old copy, and lacks {self.missing}"
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the columns of the ledger, and what the cluster says of the table."""

@@ -22,6 +22,7 @@ from yt_exactly_once.errors import ExactlyOnceError
 from yt_exactly_once.operations import ledgers
 from yt_exactly_once.operations.ledgers import Entries, LedgerRow
 from yt_exactly_once.operations.query_status import (
+    RESTORE_TARGET,
     PartitionStatus,
     QueryStatus,
     QueueStatus,
@@ -278,17 +279,11 @@ def _target(facts: _Facts, row: LedgerRow) -> TargetStatus:
         state, problem = "missing", "there is no table. Restore it, or begin again"
     else:
         state = str(found.get("tablet_state", found["type"]))
-        has = facts.written.get(path, tally.total_rows)
-        missing = max(tally.total_rows - has, 0)
-        if missing:
-            problem = (
-                f"it has had {has} rows, and this query has written {tally.total_rows}: it was recreated, or "
-                f"restored from an old copy, and lacks {missing}. Restore it, or empty it and begin again "
-                "from the first row of the queue"
-            )
-        elif state != "mounted":
+        missing = max(tally.total_rows - facts.written.get(path, tally.total_rows), 0)
+        if state != "mounted":
             problem = f"it is {state}. Run: {row.repair}"
-    return TargetStatus(**vars(tally), path=path, state=state, missing=missing, problem=problem)
+    known = TargetStatus(**vars(tally), path=path, state=state, missing=missing, problem=problem)
+    return replace(known, problem=f"{known.lacks}. {RESTORE_TARGET}") if missing else known
 
 
 def _queue(facts: _Facts, row: LedgerRow, source: SourceKey, parts: Parts) -> QueueStatus:

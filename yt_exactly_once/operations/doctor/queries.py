@@ -19,7 +19,7 @@ from yt_exactly_once.operations.ledgers import (
     overlaps_and_gaps,
     with_near,
 )
-from yt_exactly_once.operations.query_status import QueryStatus
+from yt_exactly_once.operations.query_status import RESTORE_TARGET, QueryStatus
 from yt_exactly_once.operations.status import statuses
 from yt_exactly_once.spark.query.offset_log import QueueOffset
 from yt_exactly_once.spark.storage import open_storage, shown
@@ -53,6 +53,14 @@ def examine(subject: Subject, connection: Connection, rows: Entries) -> Iterator
             yield note(f"{one.row.ledger} has an old entry: {one.newest.named}")
         for copy in one.copies:
             yield note(f"{copy.ledger} has an old entry: {one.row.named}")
+        for target in one.targets:
+            # Whether a target is there and mounted has a check of its own.
+            if target.missing and not (one.newest or one.successor):
+                yield problem(
+                    f"{target.path}: {target.lacks}",
+                    "Rows that the query has committed are gone, and it does not write them again",
+                    RESTORE_TARGET,
+                )
         mine = [queue for queue in one.queues if not own or (queue.path, queue.consumer) in own]
         if one.entry.application:
             yield _job(one)

@@ -21,6 +21,7 @@ from yt_exactly_once.operations.doctor.subject import (
     problem,
     warning,
 )
+from yt_exactly_once.operations.ledgers import counting, with_near
 from yt_exactly_once.ytsaurus import tables
 from yt_exactly_once.ytsaurus.browsing import attributes_of, cluster_of, registration
 from yt_exactly_once.ytsaurus.queues import RemoteQueue, require_consumer
@@ -31,6 +32,12 @@ if TYPE_CHECKING:
 
 _WHY = "Rows are written in tablet transactions, and only mounted dynamic tables take part in them"
 _STOPS = "The query stops at its start"
+_FORGETS = {
+    "ledger": "A query without its entry stops with LedgerMissingError, or writes a batch again",
+    "producer table": "Rows of a session that is gone are pushed again",
+    "consumer": "A consumer without its rows is at row 0: the query stops, and a new one reads rows again",
+}
+"""What happens once a table that must remember loses rows, by what it is."""
 
 
 def examine(subject: Subject, connection: Connection) -> Iterator[Finding]:
@@ -40,6 +47,10 @@ def examine(subject: Subject, connection: Connection) -> Iterator[Finding]:
     why = "The sink needs a mounted dynamic table with columns of its own, and refuses any other"
     for name, path in subject.kept.items():
         yield from about(name, _kept(subject, connection, name, path), why)
+    places = {"ledger": subject.path_of("ledger"), "producer table": subject.path_of("producer")}
+    for name, place in places.items():
+        if place is not None:
+            yield from about("retention", _lasting(connection, name, place))
 
 
 def _target(subject: Subject, connection: Connection, path: str) -> Iterator[Finding]:
@@ -59,7 +70,7 @@ def _target(subject: Subject, connection: Connection, path: str) -> Iterator[Fin
         yield warning(
             f"Rows of {path} are removed after {seconds:g} s (max_data_ttl)",
             "Rows that the query has written are gone then, and audit counts them as lost",
-            f"If that is not meant: yt remove {path}/@max_data_ttl",
+            f"If that is not meant: {_keep(path)}",
             check="retention",
         )
     yield from about("columns", _columns_fit(subject, info), _STOPS)
@@ -169,10 +180,28 @@ def expiring(connection: Connection, path: str) -> float | None:
     return int(found["max_data_ttl"]) / 1000
 
 
+def _keep(path: str) -> str:
+    # A mounted table reads its settings again when it is remounted.
+    return f"yt remove {path}/@max_data_ttl && yt remount-table {path}"
+
+
+def _lasting(connection: Connection, name: str, path: str) -> Iterator[Finding]:
+    """Name what makes a table forget that a query needs for as long as it may run."""
+    seconds = expiring(connection, path)
+    if seconds is not None:
+        what = f"Rows of the {name} {path} are removed after {seconds:g} s (max_data_ttl)"
+        yield problem(what, _FORGETS[name], _keep(path))
+    found = attributes_of(connection, path, ["expiration_time", "expiration_timeout"]) or {}
+    for attribute in found:
+        what = f"The {name} {path} is removed with all its rows ({attribute})"
+        yield problem(what, _FORGETS[name], f"yt remove {path}/@{attribute}")
+
+
 def examine_queues(subject: Subject, connection: Connection, rows: Entries) -> Iterator[Finding]:
     """Look at each queue and its consumer."""
     # What repairs the query of each, as far as ledgers know it.
-    commands = {key[1:3]: row.repair for row in rows for key in row.entry.offsets}
+    known = counting(rows, with_near(connection, rows))
+    commands = {key[1:3]: row.repair for row in known for key in row.entry.offsets}
     for queue in subject.queues:
         command = commands.get((queue.path, queue.consumer or ""), "")
         yield from about("queue", _queue(connection, queue, command), _STOPS)
@@ -186,7 +215,7 @@ def _queue(connection: Connection, queue: Queue, command: str) -> Iterator[Findi
         yield warning(
             f"Rows of {queue.path} are removed after {seconds:g} s (max_data_ttl), read or not",
             "A query that is stopped for longer loses rows: it ends with DataLossError",
-            f"yt remove {queue.path}/@max_data_ttl, and let auto_trim_config remove rows that were read",
+            f"{_keep(queue.path)}. Let auto_trim_config remove rows that were read",
             check="retention",
         )
     if queue.consumer is None:
@@ -211,6 +240,7 @@ def _consumer(
         return
     require_consumer(connection, path, queue.path)
     tables.describe_table(connection, path).require_mounted()
+    yield from about("retention", _lasting(connection, "consumer", path))
     yield from about("registration", [_registration(connection, queue.path, path)])
     if not command:
         yield from about("offset", _offsets(connection, queue, path))

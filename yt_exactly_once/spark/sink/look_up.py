@@ -76,7 +76,7 @@ def require_new(delivery: Delivery, begun: Ahead[Read] | None = None) -> None:
 
 
 def name_other_query(delivery: Delivery, error: OffsetConflictError) -> None:
-    """Add to an error the query that moves the same consumer, if the ledger or one near it knows one."""
+    """Add to an error who moves the same consumer, if the ledger or one near it knows: a query, or a run."""
     ledger, connection = delivery.ledger, delivery.mode.connection
     consumer = str(error.where.get("consumer"))
     # Naming it is a help. Whatever fails here must not hide the conflict.
@@ -85,13 +85,20 @@ def name_other_query(delivery: Delivery, error: OffsetConflictError) -> None:
         near = marked(connection, (ledger.path, *ledger.targets, consumer), LEDGER_MARK)
         for path in islice(dict.fromkeys([ledger.path, *near]), _MOST_LEDGERS):
             for entry in _entries(connection, path):
-                is_own = entry.query_id == ledger.query_id and entry.target in ledger.targets
-                if is_own or all(key[2] != consumer for key in entry.offsets):
+                if all(key[2] != consumer for key in entry.offsets):
                     continue
-                error.what += (
-                    f". Query {entry.query_id} has moved it too: with batch {entry.batch_id}, which it wrote "
-                    f"into {entry.target}"
-                )
+                wrote = f"with batch {entry.batch_id}, which it wrote into {entry.target}"
+                if entry.query_id == ledger.query_id:
+                    # Its own earlier batches have left the consumer where this one expects it.
+                    if entry.batch_id < delivery.batch.batch_id:
+                        continue
+                    is_own = entry.run_id == delivery.batch.run_id
+                    mover = "This run" if is_own else f"Run {entry.run_id} of this very query"
+                    error.what += f". {mover} has moved it: {wrote}"
+                    error.where["other_run"] = entry.run_id
+                    error.remedy = advice.ONE_SINK_MOVES if is_own else advice.FORKED
+                    return
+                error.what += f". Query {entry.query_id} has moved it too: {wrote}"
                 error.where["other_query"] = entry.query_id
                 if mine and shares(entry, mine, str(error.where.get("queue")), consumer):
                     error.remedy = advice.share_no_consumer(path, entry.query_id)
