@@ -157,6 +157,10 @@ class TableNotDynamicError(TableError):
     """The table is static."""
 
 
+class ReplicatedTableError(TableError):
+    """The table is replicated, or a replica. Only tables of one cluster are supported."""
+
+
 class TableNotMountedError(TableError):
     """Some tablets of the table are not mounted."""
 

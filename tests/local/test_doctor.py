@@ -526,6 +526,22 @@ def test_queries_that_read_the_same_rows_into_one_table_are_named(cluster, clien
 
 
 @pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ({"type": "replicated_table"}, "is a replicated_table"),
+        ({"upstream_replica_id": "7-8-2ff-9"}, "a replica of 7-8-2ff-9"),
+    ],
+)
+def test_replicated_target_is_found(monkeypatch, healthy, answer, said):
+    """The embedded cluster has none, so its answer is changed."""
+    described, ask = doctor_tables.tables, doctor_tables.tables.attributes_of
+    monkeypatch.setattr(described, "attributes_of", lambda *names: (ask(*names) or {}) | answer)
+    found = [one for one in faults(healthy) if one.check == "target"]
+    assert [one.level for one in found] == [Level.PROBLEM]
+    assert said in found[0].what
+
+
+@pytest.mark.parametrize(
     ("kind", "said"),
     [("table", "it lacks or misplaces"), ("map_node", "is a map_node, not a table")],
 )

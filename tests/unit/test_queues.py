@@ -12,12 +12,13 @@ from yt_exactly_once.errors import (
     AccessError,
     ClusterUnavailableError,
     ConsumerNotRegisteredError,
+    ReplicatedTableError,
     TableNotMountedError,
 )
 from yt_exactly_once.ytsaurus import queues
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.queues import RemoteQueue
-from yt_exactly_once.ytsaurus.tables import TableInfo
+from yt_exactly_once.ytsaurus.tables import TableInfo, describe_table
 
 QUEUE, CONSUMER = "//home/app/queue", "//home/app/consumer"
 
@@ -99,7 +100,7 @@ def test_registration_is_asked_for_until_the_proxy_knows_it(monkeypatch, looks):
 
     class Reader:
         def get(self, _path, **_options):
-            return SimpleNamespace(attributes={"treat_as_queue_consumer": True})
+            return SimpleNamespace(attributes={"type": "table", "treat_as_queue_consumer": True})
 
         def list_queue_consumer_registrations(self, **names):
             asked.append(names)
@@ -116,3 +117,45 @@ def test_registration_is_asked_for_until_the_proxy_knows_it(monkeypatch, looks):
             queues.require_registration(connection, CONSUMER, QUEUE)
         assert sum(pauses) >= 10
     assert asked[0] == {"queue_path": QUEUE, "consumer_path": CONSUMER}
+
+
+ORDINARY = {
+    "type": "table",
+    "dynamic": True,
+    "id": "1-2-3-4",
+    "sorted": False,
+    "tablet_count": 1,
+    "tablet_state": "mounted",
+    "treat_as_queue_consumer": True,
+}
+
+
+@pytest.mark.parametrize(
+    "kind", ["replicated_table", "replication_log_table", "chaos_replicated_table"]
+)
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda one: one.describe(),
+        lambda one: queues.require_consumer(one.connection, CONSUMER, QUEUE),
+        lambda one: describe_table(one.connection, QUEUE),
+    ],
+    ids=["queue", "consumer", "target"],
+)
+def test_replicated_table_is_refused_by_name(monkeypatch, kind, look):
+    """Its rows are on several clusters, and no test has shown that a batch is exact there."""
+    answer = SimpleNamespace(attributes={**ORDINARY, "type": kind})
+    monkeypatch.setattr(Connection, "reader", SimpleNamespace(get=lambda *_, **__: answer))
+    with pytest.raises(ReplicatedTableError, match=f"is a {kind}.*not replicated"):
+        look(remote())
+
+
+def test_replica_is_read_and_not_written(monkeypatch):
+    """Tablet nodes refuse each direct write to it, at the commit and without a code."""
+    answer = SimpleNamespace(attributes={**ORDINARY, "upstream_replica_id": "7-8-2ff-9"})
+    monkeypatch.setattr(Connection, "reader", SimpleNamespace(get=lambda *_, **__: answer))
+    info = remote().describe()
+    with pytest.raises(ReplicatedTableError, match="a replica of 7-8-2ff-9"):
+        info.require_mounted()
+    answer.attributes["upstream_replica_id"] = "0-0-0-0"
+    remote().describe().require_mounted()

@@ -19,7 +19,13 @@ from yt_exactly_once import advice, errors
 from yt_exactly_once.ytsaurus.browsing import attributes_of, output, registration, request
 from yt_exactly_once.ytsaurus.failures import translated
 from yt_exactly_once.ytsaurus.lanes import BINARY
-from yt_exactly_once.ytsaurus.tables import TableInfo, columns_of, describe_table, not_mounted
+from yt_exactly_once.ytsaurus.tables import (
+    TableInfo,
+    columns_of,
+    describe_table,
+    not_mounted,
+    require_unreplicated,
+)
 
 if TYPE_CHECKING:
     from yt_exactly_once.ytsaurus.client import Connection
@@ -256,14 +262,15 @@ def register_consumer(connection: Connection, queue: str, consumer: str, *, vita
 
 
 def require_consumer(connection: Connection, consumer: str, queue: str) -> None:
-    """Check that there is a consumer; raise `ConsumerNotFoundError` if not."""
-    found = attributes_of(connection, consumer, ["treat_as_queue_consumer", "schema"])
+    """Check that there is a consumer of one cluster; raise `TableError` if not."""
+    found = attributes_of(connection, consumer, ["type", "treat_as_queue_consumer", "schema"])
     if found is None:
         raise errors.ConsumerNotFoundError(
             "There is no such consumer",
             remedy=f"Run: {advice.create_consumer(consumer, queue)}",
             consumer=consumer,
         )
+    require_unreplicated(consumer, found)
     if not found.get("treat_as_queue_consumer", False):
         raise errors.ConsumerNotFoundError(
             "This is not a queue consumer",

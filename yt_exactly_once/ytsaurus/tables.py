@@ -21,6 +21,14 @@ if TYPE_CHECKING:
     from yt_exactly_once.ytsaurus.client import Connection
 
 
+_REPLICATED = frozenset({"replicated_table", "replication_log_table", "chaos_replicated_table"})
+"""Types of objects whose rows are on several clusters, at positions and times of their own."""
+
+_ORDINARY = "Pass the path of an ordinary dynamic table of this cluster, which is not replicated"
+
+_NO_OBJECT = "0-0-0-0"
+
+
 @dataclass(frozen=True)
 class TableInfo:
     """A dynamic table as Cypress describes it.
@@ -30,6 +38,7 @@ class TableInfo:
         is_sorted: sorted (keys) or ordered (a queue).
         tablet_state: `mounted`, `unmounted`, `frozen`, `mixed`, ...
         atomicity: `full`, or `none` for a table that takes part in no transaction.
+        replicates: id of the table or card whose replica it is; empty for an ordinary table.
         schema: columns as in `@schema`: name, type, type_v3, required, sort_order, ...
     """
 
@@ -40,9 +49,16 @@ class TableInfo:
     tablet_state: str
     schema: list[dict[str, Any]]
     atomicity: str = "full"
+    replicates: str = ""
 
     def require_mounted(self) -> None:
         """Check that transactions can write rows; raise `TableError` if not."""
+        if self.replicates:
+            raise errors.ReplicatedTableError(
+                f"The table is a replica of {self.replicates}, and only replication may write to it",
+                remedy=_ORDINARY,
+                path=self.path,
+            )
         if self.atomicity != "full":
             raise errors.TableError(
                 f"The table has atomicity={self.atomicity}, so its rows would be in no transaction",
@@ -70,6 +86,7 @@ def describe_table(
 
     Raises:
         TableNotFoundError: nothing at the path, or something other than a table.
+        ReplicatedTableError: it is replicated.
         TableNotDynamicError: the table is static.
         AccessError: the token is refused or lacks a permission.
         ClusterUnavailableError: the cluster does not answer.
@@ -86,6 +103,7 @@ ATTRIBUTES = (
     "tablet_count",
     "tablet_state",
     "atomicity",
+    "upstream_replica_id",
 )
 """What `described` needs."""
 
@@ -101,6 +119,7 @@ def described(
             remedy=f"Run: {advice.make_dynamic(path)}",
             path=path,
         )
+    upstream = str(known.get("upstream_replica_id", _NO_OBJECT))
     return TableInfo(
         path=path,
         id=str(known["id"]),
@@ -109,20 +128,38 @@ def described(
         tablet_state=str(known["tablet_state"]),
         schema=columns_of(known),
         atomicity=str(known.get("atomicity", "full")),
+        replicates="" if upstream == _NO_OBJECT else upstream,
     )
 
 
 def require_table(
     path: str, attributes: Mapping[str, Any] | None, absent: str = "Check the path"
 ) -> Mapping[str, Any]:
-    """Return the attributes of a table; raise `TableNotFoundError` if they are of nothing, or no table."""
+    """Return the attributes of a table.
+
+    Raises:
+        TableNotFoundError: they are of nothing, or no table.
+        ReplicatedTableError: they are of a replicated table.
+    """
     if attributes is None:
         raise errors.TableNotFoundError("There is no such table", remedy=absent, path=path)
+    require_unreplicated(path, attributes)
     if attributes["type"] != "table":
         raise errors.TableNotFoundError(
             f"This is a {attributes['type']}, not a table", remedy="Check the path", path=path
         )
     return attributes
+
+
+def require_unreplicated(path: str, attributes: Mapping[str, Any]) -> None:
+    """Check by its type that an object is not replicated; raise `ReplicatedTableError` if it is."""
+    kind = str(attributes["type"])
+    if kind in _REPLICATED:
+        raise errors.ReplicatedTableError(
+            f"This is a {kind}, and only tables of one cluster are supported",
+            remedy=_ORDINARY,
+            path=path,
+        )
 
 
 def table_identity(connection: Connection, path: str) -> tuple[str, list[dict[str, Any]], int]:
