@@ -31,7 +31,7 @@ CAUSES = {
     "(queue|target) gone": "no such table|nothing at the|there is no table",
     "ledger gone": "has no entry of",
     "batch too large": "one transaction takes",
-    "ledger of yesterday": "the ledger ends at",
+    "ledger of yesterday": "[Tt]he ledger ends at",
     "checkpoint of another|another consumer": "The checkpoint belongs to the",
     "checkpoint of|checkpoint copied": "Another checkpoint has|is older than|and the ledger at",
     "old driver": "and the ledger at|another run has",

@@ -15,7 +15,8 @@ class MemoryNotes:
     def all(self) -> Sequence[Note]:
         return tuple(self.texts)
 
-    def add(self, note: Note, text: str) -> None:
+    def add(self, note: Note, text: str, instead_of: Note | None = None) -> None:
+        self.texts.pop(instead_of, None)  # type: ignore[arg-type] - no note is not there
         self.texts[note] = text
 
 

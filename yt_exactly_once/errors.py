@@ -285,7 +285,7 @@ class LedgerError(ExactlyOnceError):
 
 
 class LedgerMissingError(LedgerError):
-    """The ledger has no entry of a query that has committed batches before, or is an old copy."""
+    """The ledger lacks batches that the query has committed: the entry is gone, or an older copy is there."""
 
 
 class LedgerDivergedError(LedgerError):

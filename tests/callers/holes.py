@@ -88,6 +88,12 @@ HOLES = {
     "11: a copy of the ledger is restored, files": Program(
         (Run(unlogged=1), Run(ledger_restored=True)), source=Source.FILES
     ),
+    "11: older rows are put back into ledger and target": Program(
+        (Run(batches=2), Run(put_back=0)), rows=((".",),) * 3
+    ),
+    "11: the same without a consumer, and the batch before was left out": Program(
+        (Run(batches=3), Run(put_back=0)), rows=((".",), ("",), (".",), (".",)), source=Source.QUEUE
+    ),
     "12: a column with an internal name": Program((Run(),), names=("__yt_exactly_once_partition",)),
     "12: the tablet column": Program(
         (Run(),), names=("__yt_exactly_once_tablet",), placement="round_robin"

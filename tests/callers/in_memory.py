@@ -79,7 +79,7 @@ class InMemory(Deployment):
         self.query_id = f"query-{next(_numbers)}"
         self.notes = Notes(self.server)
         self._log = Log(self)
-        self._copy: Table | None = None
+        self._copies: list[dict[str, Table]] = []
         self._misreads = -1
         self._retyped: set[int] | None = None
         tablets = 1 if program.is_sorted else program.tablets
@@ -110,7 +110,7 @@ class InMemory(Deployment):
                 if run.unlogged == batch:
                     return
                 self.commits += 1
-                self._copy = copy.deepcopy(self.server.tables.get(LEDGER))
+                self._copies[batch:] = [copy.deepcopy(self.server.tables)]
             self.is_done = self.commits == len(self.program.rows)
         except ViolationError:
             raise
@@ -124,8 +124,11 @@ class InMemory(Deployment):
         """Do what somebody does between two runs."""
         if run.ledger_removed:
             self.server.tables.pop(LEDGER, None)
-        if run.ledger_restored and self._copy is not None:
-            self.server.restore(LEDGER, self._copy)
+        if run.ledger_restored and self._copies and LEDGER in self._copies[-1]:
+            self.server.restore(LEDGER, self._copies[-1][LEDGER])
+        if run.put_back is not None and run.put_back < len(self._copies):
+            for path in {LEDGER, TARGET} & set(self._copies[run.put_back]):
+                self.server.put_back(path, self._copies[run.put_back][path])
         self._misreads = self._renew(run.newer)
 
     def _renew(self, kind: str) -> int:
@@ -298,12 +301,12 @@ class Notes(MemoryNotes):
         self._server = server
         self.read_only = False
 
-    def add(self, note: Note, text: str) -> None:
+    def add(self, note: Note, text: str, instead_of: Note | None = None) -> None:
         self._server.require_alive()
         if self.read_only:
             message = "Read-only file system"
             raise CheckpointError(message)
-        super().add(note, text)
+        super().add(note, text, instead_of)
 
 
 class Log(OffsetLog):

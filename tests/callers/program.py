@@ -201,6 +201,7 @@ class Run(Told):
         listener: the event at which the metrics hook raises.
         ledger_removed: somebody has removed the ledger before.
         ledger_restored: somebody has put a copy in its place, made when Spark last logged a batch.
+        put_back: somebody has put the rows of ledger and target back as they were after this batch.
         read_only: the checkpoint takes no note, though Spark's logs.
         accepts: the batch whose missing rows are given up, `accept_incomplete` of the sink.
         newer: what a newer version of the package has left before: `entry` or `offset`.
@@ -219,6 +220,7 @@ class Run(Told):
     listener: str = ""
     ledger_removed: bool = False
     ledger_restored: bool = False
+    put_back: int | None = None
     read_only: bool = False
     accepts: int | None = None
     newer: str = ""
@@ -236,7 +238,7 @@ class Run(Told):
     @property
     def loses_entries(self) -> bool:
         """Whether somebody has taken entries of the ledger away."""
-        return self.ledger_removed or self.ledger_restored
+        return self.ledger_removed or self.ledger_restored or self.put_back is not None
 
 
 @dataclass(frozen=True, repr=False)

@@ -7,6 +7,7 @@ session admits one epoch. A request may fail, or be the last one of its process.
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, NamedTuple
@@ -143,6 +144,11 @@ class Server:
     def restore(self, path: str, copy: Table) -> None:
         """Put a copy of a table in its place: another object with older rows."""
         self.tables[path] = replace(copy, id=f"table-{next(self._ids)}", rows=dict(copy.rows))
+
+    def put_back(self, path: str, copy: Table) -> None:
+        """Put older rows back into a table, which stays the same object."""
+        if path in self.tables:
+            self.tables[path] = replace(deepcopy(copy), id=self.tables[path].id)
 
     @contextmanager
     def request(self, kind: Request | None = None) -> Iterator[None]:

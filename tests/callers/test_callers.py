@@ -82,7 +82,7 @@ def test_commit_of_the_format_is_of_what_was_planned(
     def disturb(writer: bytes, rows: Any, place: int, batch: int) -> Any:
         if deployment.started == 2:
             if disturbed == "ledger":
-                deployment.server.tables[LEDGER].rows = dict(deployment._copy.rows)
+                deployment.server.tables[LEDGER].rows = dict(deployment._copies[-1][LEDGER].rows)
             query = "another" if disturbed == "query" else deployment.query_id
             with mock.patch.object(deployment, "query_id", query):
                 return run_task(writer, rows, place, batch + (disturbed == "batch"))

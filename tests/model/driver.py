@@ -97,7 +97,8 @@ class Drivers:
             ranges=checkpoint.offsets[-1] if checkpoint.offsets else (),
         )
         if checkpoint.commits < len(checkpoint.offsets):
-            driver = self._call_sink(slot, driver._replace(batch=len(checkpoint.offsets) - 1), 0)
+            again = driver._replace(batch=len(checkpoint.offsets) - 1)
+            driver = self._call_sink(world, slot, again, 0)
         started = f"{NAMES[slot]} starts its run {driver.runs}"
         return Step(started, world.with_driver(slot, driver))
 
@@ -153,7 +154,7 @@ class Drivers:
         offsets = (*checkpoint.offsets[:batch], driver.ranges, *checkpoint.offsets[batch + 1 :])
         world = world.with_checkpoint(number, checkpoint._replace(offsets=offsets))
         if before is None or not self.scenario.places:
-            driver = self._call_sink(slot, driver, 0)
+            driver = self._call_sink(world, slot, driver, 0)
         else:
             continuation = self.programs.start(SourceCommit(before))
             driver = driver._replace(phase=Phase.COMMIT_SOURCE, continuation=continuation)
@@ -171,6 +172,9 @@ class Drivers:
             return self._fail(world, slot, CONCURRENT)
         commits = max(checkpoint.commits, driver.batch + 1)
         world = world.with_checkpoint(number, checkpoint._replace(commits=commits))
+        if self.scenario.faults.put_back and world.copy is None:
+            values = tuple(world.rows[row][1] for row in self.scenario.ledgers)
+            world = world._replace(copy=(values, world.applied))
         label = f"{NAMES[slot]} logs the commit of batch {driver.batch}"
         driver = driver._replace(
             phase=Phase.PLAN, batch=driver.batch + 1, evaluated=False, agreed=True
@@ -242,15 +246,17 @@ class Drivers:
             return self._fail(world, slot, *describe_error(outcome.error), label=label)
         if isinstance(outcome, Returned):
             if driver.phase is Phase.SINK:
-                left = {**dict(driver.left), driver.sink: outcome.value}
+                row, noted = outcome.value
+                left = {**dict(driver.left), driver.sink: row}
                 driver = driver._replace(left=tuple(sorted(left.items())))
+                world = self._noted(world, slot, driver.sink, noted)
             driver = driver._replace(continuation=-1)
             if driver.phase is Phase.CATCH_UP:
                 return self._end(world.with_driver(slot, driver), slot)
             if driver.phase is Phase.COMMIT_SOURCE:
-                driver = self._call_sink(slot, driver, 0)
+                driver = self._call_sink(world, slot, driver, 0)
             elif driver.sink + 1 < len(self.scenario.sinks):
-                driver = self._call_sink(slot, driver, driver.sink + 1)
+                driver = self._call_sink(world, slot, driver, driver.sink + 1)
             else:
                 driver = driver._replace(phase=Phase.LOG_COMMIT, sink=0)
                 label += "; the sink returns"
@@ -258,7 +264,15 @@ class Drivers:
             driver = driver._replace(continuation=continuation)
         return Step(label, world.with_driver(slot, driver))
 
-    def _call_sink(self, slot: int, driver: Driver, sink: int) -> Driver:
+    def _noted(self, world: World, slot: int, sink: int, newest: int) -> World:
+        """Return the world in which a sink has noted the newest batch that is committed."""
+        number = self.scenario.slots[slot]
+        checkpoint = world.checkpoints[number]
+        noted = tuple(sorted({**dict(checkpoint.noted), sink: newest}.items()))
+        return world.with_checkpoint(number, checkpoint._replace(noted=noted))
+
+    def _call_sink(self, world: World, slot: int, driver: Driver, sink: int) -> Driver:
+        checkpoint = world.checkpoints[self.scenario.slots[slot]]
         call = SinkCall(
             self._run_name(slot, driver),
             self.scenario.slots[slot],
@@ -267,6 +281,7 @@ class Drivers:
             driver.ranges,
             driver.agreed,
             dict(driver.left).get(sink, ""),
+            dict(checkpoint.noted).get(sink, -1),
         )
         return driver._replace(phase=Phase.SINK, sink=sink, continuation=self.programs.start(call))
 
@@ -322,4 +337,5 @@ class Drivers:
 def restored(checkpoint: Checkpoint) -> Iterator[Checkpoint]:
     """Yield the older copies of a checkpoint, each as it was right after a batch."""
     for length in range(checkpoint.commits):
-        yield Checkpoint(checkpoint.offsets[:length], length, checkpoint.states[:length])
+        noted = tuple((sink, min(newest, length - 1)) for sink, newest in checkpoint.noted)
+        yield Checkpoint(checkpoint.offsets[:length], length, checkpoint.states[:length], noted)

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from tests.model.cluster import conflicts
 from tests.model.continuations import no_waiting
 from tests.model.driver import Drivers, Step, restored
 from tests.model.invariants import Kind, ViolationError
@@ -109,8 +110,9 @@ class Explorer:
         for transaction, _ in world.inside if world.budget else ():
             count += 1
             yield Step(f"the lease of {transaction} ends", world.disturbed(1).ended(transaction))
-        if self.scenario.faults.restore and world.budget:
+        if world.budget:
             yield from self._restore(world)
+            yield from self._put_back(world)
         if not count and any(driver.status not in _AT_REST for driver in world.drivers):
             raise ViolationError(
                 Kind.DEADLOCK, str([str(driver.status) for driver in world.drivers])
@@ -166,19 +168,27 @@ class Explorer:
         return count, last
 
     def _restore(self, world: World) -> Iterator[Step]:
-        if any(driver.status is Status.RUNNING for driver in world.drivers):
+        if not self.scenario.faults.restore:
             return
         for number, checkpoint in enumerate(world.checkpoints):
             for older in restored(checkpoint):
-                drivers = tuple(
-                    driver._replace(status=Status.DOWN)
-                    if driver.status is not Status.READY
-                    else driver
-                    for driver in world.drivers
-                )
-                after = world.with_checkpoint(number, older)._replace(drivers=drivers)
                 label = f"the checkpoint is put back to {older.commits} batches"
-                yield Step(label, after.disturbed(1))
+                yield from _started_again(label, world, world.with_checkpoint(number, older))
+
+    def _put_back(self, world: World) -> Iterator[Step]:
+        # Without another batch nothing is called that could notice it.
+        done = min(checkpoint.commits for checkpoint in world.checkpoints)
+        if world.copy is None or done == len(self.scenario.plans):
+            return
+        values, applied = world.copy
+        rows = list(world.rows)
+        for row, value in zip(self.scenario.ledgers, values, strict=True):
+            rows[row] = rows[row][0] + 1, value
+        # Commits that are on their way have read other rows.
+        left = tuple(one for one in world.in_flight if not conflicts(tuple(rows), one.guards))
+        after = world._replace(rows=tuple(rows), applied=applied, in_flight=left)
+        label = "the ledger and the targets are put back to the first batch"
+        yield from _started_again(label, world, after)
 
     def _trace(self, numbers: dict[World, int], parents: array[int], end: int) -> list[str]:
         worlds = {number: world for world, number in numbers.items()}
@@ -194,6 +204,17 @@ class Explorer:
                 return step.label
         message = "A step that was taken is not found again"
         raise AssertionError(message)
+
+
+def _started_again(label: str, world: World, after: World) -> Iterator[Step]:
+    """Yield what a person does while no driver runs; all are started again."""
+    if any(driver.status is Status.RUNNING for driver in world.drivers):
+        return
+    drivers = tuple(
+        driver._replace(status=Status.DOWN) if driver.status is not Status.READY else driver
+        for driver in world.drivers
+    )
+    yield Step(label, after._replace(drivers=drivers).disturbed(1))
 
 
 def _paths(edges: array[int], ends: array[int]) -> int:

@@ -44,6 +44,7 @@ from tests.model.tasks import (
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.commit.cluster import OpenTransaction, Payload
 from yt_exactly_once.commit.entry import LedgerEntry
+from yt_exactly_once.commit.notes import Note, NoteKind
 from yt_exactly_once.commit.parts import TargetRows
 from yt_exactly_once.config import ROWS_PER_TABLET_LIMIT, DeliveryMode, RetryPolicy
 from yt_exactly_once.errors import (
@@ -85,6 +86,7 @@ class SinkCall(NamedTuple):
         run: name of the run of the query.
         agreed: whether the sink, which lives as long as the run, was called before.
         left: the ledger row that its call before this one has committed; empty for none.
+        noted: the newest batch that the sink has noted as committed; -1 for none.
     """
 
     run: str
@@ -94,6 +96,7 @@ class SinkCall(NamedTuple):
     ranges: Ranges
     agreed: bool
     left: str = ""
+    noted: int = -1
 
 
 class SourceCommit(NamedTuple):
@@ -147,7 +150,7 @@ class Programs:
         self._tasks: dict[RunJob, Any] = {}
 
     def run(self, call: Any, script: Script) -> Any:
-        """Run the program of a call; return what a task reports, or what a sink has committed."""
+        """Run the program of a call; return what a task reports, or what a sink has committed and noted."""
         if isinstance(call, RunTask):
             return run_task(self._scenario, self._tasks[call.job], call, script)
         if isinstance(call, SourceCommit):
@@ -166,7 +169,7 @@ class Programs:
         ):
             sink = ModelSink(self._scenario, call, script)
             sink(cast("Any", frame), call.batch)
-        return sink.left
+        return sink.left, sink.noted
 
 
 def micro_batch(scenario: Scenario, call: SinkCall) -> MicroBatch:
@@ -299,7 +302,8 @@ class ModelSink(TransactionalSink):
             "Any", ModelCluster(script, scenario.index, into_one=scenario.into_one)
         )
         self._mode.connection = self._connection
-        self._offset_log = cast("Any", _Identified(batch))
+        self._log = _Identified(batch, spec.paths, call.noted)
+        self._offset_log = cast("Any", self._log)
         # A program is run again and again, each time as if for the first time.
         self._calls = Calls()
         run = QueryRun(
@@ -323,6 +327,11 @@ class ModelSink(TransactionalSink):
         """The ledger row that the call has committed."""
         (run,) = self._runs.values()
         return "" if run.entry is None else ledger_value(run.entry.to_row())
+
+    @property
+    def noted(self) -> int:
+        """The newest batch that is noted as committed."""
+        return self._log.noted
 
     def _prepare(self, delivery: Delivery) -> None:
         """Leave out what is checked once per run."""
@@ -376,13 +385,22 @@ def _sessions_of(connection: ModelCluster, producer: str, prefix: str) -> dict[s
 
 
 class _Identified(OffsetLog):
-    """An offset log that knows one batch."""
+    """An offset log that knows one batch, and the notes of the newest committed one."""
 
-    # Nothing is kept: every batch looks as if it was the first call.
-    notes: Any = SimpleNamespace(all=tuple, add=lambda *_: None)
-
-    def __init__(self, batch: MicroBatch) -> None:
+    def __init__(self, batch: MicroBatch, paths: Sequence[str], noted: int) -> None:
         self.batch = batch
+        self.paths, self.noted = paths, noted
+        self.notes = self
+
+    def all(self) -> Sequence[Note]:
+        """See `Notes.all`: no others are kept, so every batch looks as if it was the first call."""
+        known = self.paths if self.noted >= 0 else ()
+        return [Note.about(NoteKind.COMMITTED, path, LEDGER, self.noted) for path in known]
+
+    def add(self, note: Note, *_: Any) -> None:
+        """See `Notes.add`."""
+        if note.kind is NoteKind.COMMITTED:
+            self.noted = note.batch
 
     def locate(self, frame: Any, batch_id: int) -> Place:  # noqa: ARG002 - the interface
         assert batch_id == self.batch.batch_id

@@ -15,6 +15,7 @@ from tests.model.invariants import Kind
 from yt_exactly_once.commit import consumers
 from yt_exactly_once.commit.entry import CommitLedger
 from yt_exactly_once.commit.judgement import Verdict, judge
+from yt_exactly_once.commit.notes import History
 from yt_exactly_once.commit.parts import Part
 from yt_exactly_once.commit.transactional import BatchCommit
 from yt_exactly_once.config import LEASE
@@ -277,6 +278,20 @@ def _never_skip_silently(put: Put) -> None:
         return judge(entry, batch, **options)
 
     put(look_up, "judge", skip_older)
+
+
+@removal(
+    "the note of the newest committed batch",
+    (
+        {Kind.LOST},
+        "put back",
+        "put back, no queue",
+        "put back, at-least-once",
+        "put back, stateful",
+    ),
+)
+def _newest(put: Put) -> None:
+    put(History, "require_newest", lambda *_, **__: None)
 
 
 @removal("the number of the part", ({Kind.LOST}, "split", "two drivers, split"))

@@ -51,6 +51,7 @@ class Faults:
         errors: a request that writes is carried out, and answered with an error.
         commit_log: together with a crash, the newest entry of Spark's commit log is lost.
         restore: the checkpoint is put back to an older copy while no driver runs.
+        put_back: the ledger and the targets are put back to an older copy while no driver runs.
         tasks: a task dies, also right after it sent a request, or is started once more while it runs.
         empty: a proxy sees an empty body instead of the rows of a push.
         orphans: tasks outlive their driver.
@@ -63,6 +64,7 @@ class Faults:
     errors: bool = False
     commit_log: bool = False
     restore: bool = False
+    put_back: bool = False
     tasks: bool = True
     empty: bool = False
     orphans: bool = True
@@ -169,6 +171,16 @@ class Scenario:
     def consumers(self) -> tuple[int, ...]:
         """The row of the consumer for every place."""
         return tuple(self.index[consumer_key(*place)] for place in self.places)
+
+    @cached_property
+    def ledgers(self) -> tuple[int, ...]:
+        """The rows of the ledger."""
+        queries = range(self.checkpoints)
+        return tuple(
+            self.index[ledger_key(query_id(query), path)]
+            for query in queries
+            for path in self.paths
+        )
 
     @cached_property
     def checkpoints(self) -> int:

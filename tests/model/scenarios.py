@@ -48,6 +48,12 @@ MISTOLD = Faults(requests=False, refusals=False, unknown=False, errors=True)
 BOTH = (((1, 1),),)
 """One batch with a row from each of two partitions."""
 
+_put_back = partial(
+    Scenario,
+    faults=Faults(requests=False, refusals=False, unknown=False, tasks=False, put_back=True),
+    tolerated=PERSON | {"LedgerMissingError"},
+    unchecked=frozenset({Kind.OFFSETS}),
+)
 _into_one = partial(Scenario, into_one=True)
 _at_least_once = partial(Scenario, mode=AT_LEAST_ONCE)
 _idempotent = partial(Scenario, mode=IDEMPOTENT)
@@ -106,6 +112,10 @@ SCENARIOS = (
     Scenario(
         "checkpoint restored", (ONE_OR_TWO, ROW), faults=Faults(restore=True), tolerated=PERSON
     ),
+    _put_back("put back", (ROW, ROW, ONE_OR_TWO)),
+    _put_back("put back, stateful", (ROW, ROW, ONE_OR_TWO), stateful=True),
+    _put_back("put back, no queue", (NO_QUEUE,) * 3),
+    _put_back("put back, at-least-once", (ROW, ROW, ONE_OR_TWO), mode=AT_LEAST_ONCE),
     Scenario(
         "checkpoint restored, stateful",
         (ONE_OR_TWO, ROW),
@@ -264,7 +274,8 @@ def bounded(scenario: Scenario, *, deep: bool) -> Scenario:
     """Return a scenario with one more fault, or else in brief: two batches where all are alike."""
     if deep:
         return replace(scenario, budget=scenario.budget + 1)
-    plans = scenario.plans[:2] if len(set(scenario.plans)) == 1 else scenario.plans
+    is_alike = len(set(scenario.plans)) == 1 and not scenario.faults.put_back
+    plans = scenario.plans[:2] if is_alike else scenario.plans
     budget = scenario.budget if scenario.brief is None else scenario.brief
     return replace(scenario, plans=plans, budget=budget)
 

@@ -106,11 +106,13 @@ class Checkpoint(NamedTuple):
         offsets: the offset log: the ranges of every batch.
         commits: how many batches the commit log holds.
         states: the state after every batch; `None` where a batch left none.
+        noted: the newest batch that each sink has noted as committed.
     """
 
     offsets: tuple[Ranges, ...] = ()
     commits: int = 0
     states: tuple[tuple[SourceRow, ...] | None, ...] = ()
+    noted: tuple[tuple[int, int], ...] = ()
 
 
 class InFlight(NamedTuple):
@@ -149,6 +151,7 @@ class World(NamedTuple):
         checkpoints: per query.
         drivers: per slot.
         written: what tasks have written, per place, in the order of its arrival.
+        copy: of the ledger's rows and the targets, once the first batch is logged, where it may be put back.
         inside: open transactions into which tasks may write, each with what they have written.
     """
 
@@ -163,6 +166,7 @@ class World(NamedTuple):
     adrift: tuple[Any, ...] = ()
     written: tuple[tuple[Any, ...], ...] = ()
     inside: tuple[tuple[str, tuple[Any, ...]], ...] = ()
+    copy: tuple[tuple[str, ...], tuple[Applied, ...]] | None = None
 
     def opened(self, transaction: str) -> World:
         """Return the world in which a transaction is open."""

@@ -225,7 +225,7 @@ def test_notes_are_to_be_compared_until_a_call_has_done_it(run):
 
     def compare(call):
         first.append(call.is_first)
-        call.compared()
+        call.compared(())
 
     run(0, body=compare)
     run(1, body=compare)
@@ -234,10 +234,27 @@ def test_notes_are_to_be_compared_until_a_call_has_done_it(run):
     assert first == [True, False, True, True]
 
 
+def test_committed_batch_is_noted_in_place_of_the_one_before(run):
+    """For every target; a run begins with what it finds."""
+
+    def commit(call):
+        call.compared(call.place.log.notes.all())
+        call.note_committed()
+        call.note_committed()
+
+    def found():
+        return {(note.kind, note.batch, note.target) for note in run.notes.all()}
+
+    targets = [Note.about(NoteKind.COMMITTED, key.target, "", 0).target for key in (ONE, OTHER)]
+    for number, runs in ((0, run), (2, run), (3, Run(run.calls, run.notes, "later"))):
+        runs(number, ONE, OTHER, body=commit)
+        assert found() == {(NoteKind.COMMITTED, number, target) for target in targets}
+
+
 def test_call_knows_which_entry_its_run_has_written():
     """The entry of an earlier call is no replay."""
     place = Place("query", "run", 3, SimpleNamespace(notes=MemoryNotes()))
-    call = Call(place, ())
+    call = Call(place, (), ())
     assert (call.place, call.records) == (place, False)
     call.commits_sent["1-2"] = "digest"
     assert call.has_sent_commit(SimpleNamespace(transaction_id="1-2"))

@@ -180,6 +180,38 @@ def test_copy_of_a_ledger_needs_to_be_asked_for(used, committed, is_refused):
 
 
 @pytest.mark.parametrize(
+    ("committed", "number", "accepted", "told"),
+    [
+        (None, 4, (), ""),
+        (1, 4, (), ""),
+        (1, 1, (), ""),
+        (0, 0, (), ""),
+        (None, 1, (), ""),
+        (2, 3, (), "accept_incomplete=2."),
+        (3, 4, (), "accept_incomplete=(2, 3)."),
+        (3, 4, (2,), "accept_incomplete=(2, 3)."),
+        (3, 4, (2, 3), ""),
+        (2, 2, (), "rows of batch 2. If they are not there, start with new_ledger=True"),
+        (3, 1, (), "rows of batches 2 to 3. If they are not there, start with new_ledger=True"),
+        (5, 3, (), "accept_incomplete=2."),
+        (5, 3, (2,), "rows of batches 3 to 5. If they are not there, start with new_ledger=True"),
+    ],
+)
+def test_ledger_must_have_the_newest_committed_batch(committed, number, accepted, told):
+    """Whatever ledger it was committed with; this one ends at batch 1."""
+    noted = [] if committed is None else [note(NoteKind.COMMITTED, committed, ledger="//other")]
+    known = history(noted, number, accepted=accepted)
+    if not told:
+        known.require_newest(entry(1), may_be_new=False)
+        return
+    with pytest.raises(LedgerMissingError, match="ends at batch 1") as caught:
+        known.require_newest(entry(1), may_be_new=False)
+    assert told in str(caught.value)
+    if "new_ledger" in told:
+        known.require_newest(entry(1), may_be_new=True)
+
+
+@pytest.mark.parametrize(
     ("query", "firsts", "batches", "lacks"),
     [
         ("query", [0], 4, False),
@@ -228,6 +260,18 @@ def test_notes_in_a_folder_are_found_again(tmp_path):
     (tmp_path / "yt_exactly_once" / "failed").touch()
     again = FolderNotes(open_storage(str(tmp_path))).all()
     assert set(again) == {note(NoteKind.FAILED, 3), note(NoteKind.LEDGER, 0, "1-2-3-4")}
+
+
+def test_note_of_a_committed_batch_takes_the_place_of_the_one_before(tmp_path):
+    """One file, however many batches there are; one that somebody has removed is written again."""
+    notes, folder = FolderNotes(open_storage(str(tmp_path))), tmp_path / "yt_exactly_once"
+    first, second, third = (note(NoteKind.COMMITTED, number) for number in range(3))
+    notes.add(first, "why")
+    notes.add(second, "why", first)
+    assert notes.all() == (second,)
+    (folder / second.name).unlink()
+    notes.add(third, "why", second)
+    assert notes.all() == (third,)
 
 
 def source(start, end):

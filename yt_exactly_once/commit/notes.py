@@ -1,4 +1,4 @@
-"""Notes beside Spark's own logs: which batches are incomplete, and which ledgers the query has used.
+"""Notes beside Spark's own logs: batches that are incomplete, the newest committed one, and ledgers in use.
 
 Before the first row of a run they are compared with the ledger: is every batch before this one complete?
 Afterwards a run knows what it has written.
@@ -6,7 +6,7 @@ Afterwards a run knows what it has written.
 The ledger cannot hold these: it does not answer while the cluster is unavailable, and it may be removed.
 Spark's checkpoint is always available, because Spark cannot finish a batch without it. All that matters is
 in the name of a note's file, which a file system creates atomically. Notes are never removed: the ledger's
-entry decides whether a note still counts.
+entry decides whether a note still counts. Only the note of a committed batch is renamed for the next one.
 """
 
 from __future__ import annotations
@@ -37,12 +37,14 @@ class NoteKind(StrEnum):
             the batch in the ledger lacks the rows of the second call.
         LEDGER: the batch was the first one that was about to be committed with a ledger.
         CLUSTER: the same for a cluster.
+        COMMITTED: the batch is the newest one that the ledger has, or had. Spark logs it only after this.
     """
 
     FAILED = "failed"
     REFUSED = "refused"
     LEDGER = "ledger"
     CLUSTER = "cluster"
+    COMMITTED = "committed"
 
 
 @dataclass(frozen=True)
@@ -96,8 +98,8 @@ class Notes(Protocol):
     def all(self) -> Sequence[Note]:
         """Return every note."""
 
-    def add(self, note: Note, text: str) -> None:
-        """Keep a note, with a text for people."""
+    def add(self, note: Note, text: str, instead_of: Note | None = None) -> None:
+        """Keep a note, with a text for people; or have it take the place of another one."""
 
 
 def missing_batches(
@@ -139,15 +141,29 @@ ONE_CALL = (
 
 def settle(missing: range) -> str:
     """Return what to do about batches that a target lacks rows of."""
-    first, last = missing[0], missing[-1]
-    several = len(missing) > 1
-    named = f"batches {first} to {last}" if several else f"batch {first}"
-    value = f"({first}, {last})" if several else str(first)
     return (
-        f"Then settle {named}: let Spark replay what was not written, write the missing rows yourself, or "
-        f"accept the loss. In the last two cases start with accept_incomplete={value}. The steps are in "
-        "how-to/recover.md, section 'A batch is incomplete'"
+        f"Then settle {_named(missing)}: let Spark replay what was not written, write the missing rows "
+        "yourself, or accept the loss. In the last two cases start with "
+        f"accept_incomplete={_value(missing)}. The steps are in how-to/recover.md, section 'A batch is "
+        "incomplete'"
     )
+
+
+def _named(batches: range) -> str:
+    first, last = batches[0], batches[-1]
+    return f"batches {first} to {last}" if first < last else f"batch {first}"
+
+
+def _value(batches: range) -> str:
+    """Return the value of `accept_incomplete`."""
+    first, last = batches[0], batches[-1]
+    return f"({first}, {last})" if first < last else str(first)
+
+
+def newest_committed(notes: Collection[Note], target: str) -> Note | None:
+    """Return the note of the newest committed batch of a target, with whatever ledger."""
+    noted = _used(notes, target, NoteKind.COMMITTED)
+    return max(noted, key=lambda note: note.batch, default=None)
 
 
 @dataclass(frozen=True)
@@ -240,6 +256,45 @@ class History:
                     **self._where(target),
                 )
 
+    def require_newest(self, entry: LedgerEntry, *, may_be_new: bool) -> None:
+        """Check that the ledger has the newest batch that was committed; its own id proves nothing.
+
+        Args:
+            may_be_new: whether the target may lack the batches from this one on, or have them twice.
+
+        Raises:
+            LedgerMissingError: rows of the ledger were put back from a copy. Batches before this one would
+                be lost if the target was put back too, and later ones repeated if it was not.
+        """
+        number, has = self.batch.batch_id, entry.batch_id
+        for target in self.ledger.targets:
+            note = newest_committed(self.notes, target)
+            if note is None or note.batch <= has:
+                continue
+            newest = note.batch
+            missing = range(has + 1, min(newest + 1, number))
+            what = (
+                f"The ledger ends at batch {has}, and the query has committed batch {newest}: somebody put "
+                "an older copy back"
+            )
+            if not set(missing) <= set(self.accepted):
+                raise errors.LedgerMissingError(
+                    what,
+                    remedy="Put the newest ledger back. If it is lost, look in the target for the rows of "
+                    f"{_named(missing)}. If they are there, start with accept_incomplete={_value(missing)}. "
+                    "If not, the target is an older copy too: let Spark repeat what it lacks. The steps are "
+                    f"in {_PUT_BACK}",
+                    **self._where(target),
+                )
+            if newest >= number and not may_be_new:
+                raise errors.LedgerMissingError(
+                    what,
+                    remedy="Put the newest ledger back. If it is lost, look in the target for the rows of "
+                    f"{_named(range(max(number, has + 1), newest + 1))}. If they are not there, start with "
+                    f"new_ledger=True: the query writes them again. The steps are in {_PUT_BACK}",
+                    **self._where(target),
+                )
+
     def require_same_ledger(self, entry: LedgerEntry) -> None:
         """Raise `LedgerMissingError` if another table was used last, and this may lack a replayed batch.
 
@@ -284,6 +339,8 @@ class History:
     def _where(self, target: str) -> dict[str, Any]:
         return {**self.batch.where, "target": target, "ledger": self.ledger.path}
 
+
+_PUT_BACK = "how-to/recover.md, section 'An older copy was put back'"
 
 _LOST = (
     "To begin with a new ledger, first make sure that the target does not have the rows of this batch: the "

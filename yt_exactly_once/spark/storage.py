@@ -59,6 +59,9 @@ class Storage(Protocol):
     def write(self, name: str, content: bytes) -> None:
         """Write a file, and its folder."""
 
+    def rename(self, old: str, new: str) -> None:
+        """Give a file another name; raise `FileNotFoundError` if there is none."""
+
 
 class _ArrowFolder:
     """A checkpoint on a file system of PyArrow, such as a disk."""
@@ -81,6 +84,9 @@ class _ArrowFolder:
         self._files.create_dir(path.rpartition("/")[0], recursive=True)
         with self._files.open_output_stream(path) as stream:
             stream.write(content)
+
+    def rename(self, old: str, new: str) -> None:
+        self._files.move(self._path(old), self._path(new))
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"
@@ -109,6 +115,12 @@ class _CypressFolder:
     def write(self, name: str, content: bytes) -> None:
         parts = self._parts(name)
         self._files.write(parts, BytesIO(content), len(content), scratch=False, replace=True)
+
+    def rename(self, old: str, new: str) -> None:
+        try:
+            self._files.rename(self._parts(old), self._parts(new), scratch=False, replace=True)
+        except TableNotFoundError as error:
+            raise FileNotFoundError(old) from error
 
     def _parts(self, name: str) -> list[str]:
         return [part for part in (*self._root, *name.split("/")) if part]
@@ -153,6 +165,11 @@ class WebHdfsFolder:
     def write(self, name: str, content: bytes) -> None:
         """See `Storage.write`; raises as `read` does."""
         self._ask("PUT", name, "CREATE", content, overwrite="true", data="true")
+
+    def rename(self, old: str, new: str) -> None:
+        """See `Storage.rename`; raises as `read` does."""
+        place = f"{self._root}/{new}"
+        self._ask("PUT", old, "RENAME", destination=place, renameoptions="OVERWRITE")
 
     def _ask(
         self, method: str, name: str, operation: str, body: bytes = b"", **query: str

@@ -8,7 +8,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from yt_exactly_once import advice
-from yt_exactly_once.commit.notes import FOLDER, Note, NoteKind, digest_of_path, lack_notes
+from yt_exactly_once.commit.notes import (
+    FOLDER,
+    Note,
+    NoteKind,
+    digest_of_path,
+    lack_notes,
+    newest_committed,
+)
 from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.errors import ConfigError, ExactlyOnceError
 from yt_exactly_once.operations.doctor.subject import Finding, Subject, note, ok, problem, warning
@@ -159,8 +166,9 @@ def examine_checkpoint(
     bad = list(_unusable(files, place, offsets, commits, entry))
     yield from bad
     if not bad:
-        yield from _compared(place, query, offsets, commits, rows)
         notes = _notes(files)
+        old = list(_put_back(place, notes, entry))
+        yield from old or _compared(place, query, offsets, commits, rows)
         own = [row.entry for row in rows if row.entry.query_id == query]
         for target in [entry.target for entry in own if lack_notes(notes, entry)]:
             yield warning(
@@ -214,6 +222,19 @@ def examine_source(subject: Subject, connection: Connection) -> Iterator[Finding
 
 def _notes(files: Storage) -> list[Note]:
     return [note for name in files.names(FOLDER) if (note := Note.from_name(name)) is not None]
+
+
+def _put_back(place: str, notes: list[Note], row: LedgerRow | None) -> Iterator[Finding]:
+    """Yield that the ledger lacks a batch that was committed: the function has not left it out."""
+    newest = newest_committed(notes, row.entry.target) if row else None
+    if row is not None and newest is not None and newest.batch > row.entry.batch_id:
+        yield problem(
+            f"{place} has a note that batch {newest.batch} was committed, and the ledger ends at batch "
+            f"{row.entry.batch_id}",
+            "Somebody put an older copy of the ledger back, or older rows: LedgerMissingError",
+            "Restore the ledger from its newest copy. What else can be done is in how-to/recover.md, section "
+            "'An older copy was put back'",
+        )
 
 
 def _lost_ledger(connection: Connection, path: str, place: str) -> Iterator[Finding]:
@@ -301,13 +322,6 @@ def _compared(
             f"{place} ends at batch {offsets[-1] if offsets else 'none'}, and the ledger at {batch}",
             "The checkpoint is an old copy, or another one writes the ledger: LedgerDivergedError",
             _way(row),
-        )
-    elif commits and batch < commits[-1]:
-        yield problem(
-            f"{place} has committed batch {commits[-1]}, and the ledger ends at {batch}",
-            "The ledger is an old copy, or the function left batches out",
-            "Restore the ledger from its newest copy. If the function left them out, call the sink for every "
-            "batch",
         )
     else:
         yield ok(f"{place} agrees with the ledger: batch {batch}")

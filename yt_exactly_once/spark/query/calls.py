@@ -7,14 +7,14 @@ outlive the process.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, NamedTuple
 
 from yt_exactly_once.commit.entry import LedgerEntry
-from yt_exactly_once.commit.notes import ONE_CALL, Note, NoteKind, Notes, settle
+from yt_exactly_once.commit.notes import ONE_CALL, Note, NoteKind, Notes, newest_committed, settle
 from yt_exactly_once.errors import ExactlyOnceError, IncompleteBatchError, RepeatedCallError
 from yt_exactly_once.observability import Emitter, Event
 from yt_exactly_once.spark.query.offset_log import Place
@@ -39,6 +39,7 @@ class _Row:
         refused: batch whose second call was refused.
         commits_sent: see `Call.commits_sent`; of the newest batch.
         compared: whether the notes were compared with the ledger.
+        committed: the note of the newest committed batch.
     """
 
     newest: int | None = None
@@ -47,6 +48,7 @@ class _Row:
     refused: int | None = None
     commits_sent: dict[str, str] = field(default_factory=dict)
     compared: bool = False
+    committed: Note | None = None
 
 
 class Call:
@@ -61,8 +63,9 @@ class Call:
         records: whether the batch is recorded in the ledger even if it is empty.
     """
 
-    def __init__(self, place: Place, rows: Sequence[_Row]) -> None:
+    def __init__(self, place: Place, keys: Sequence[LedgerKey], rows: Sequence[_Row]) -> None:
         self.place = place
+        self._keys = keys
         self._rows = rows
         self.commits_sent = {
             key: digest
@@ -82,10 +85,20 @@ class Call:
         """Return whether an earlier call of this run for this batch has written an entry."""
         return entry is not None and entry.transaction_id in self.commits_sent
 
-    def compared(self) -> None:
+    def compared(self, notes: Collection[Note]) -> None:
         """Remember that the notes agree with the ledger."""
-        for row in self._rows:
+        for key, row in zip(self._keys, self._rows, strict=True):
             row.compared = True
+            row.committed = newest_committed(notes, key.target)
+
+    def note_committed(self) -> None:
+        """Note that the ledger has the batch, before Spark can log it as done."""
+        for key, row in zip(self._keys, self._rows, strict=True):
+            note = _note(NoteKind.COMMITTED, key, self.place.batch_id)
+            if row.committed != note:
+                text = f"The newest batch of {key.target} in the ledger {key.ledger}: see the name"
+                self.place.log.notes.add(note, text, row.committed)
+                row.committed = note
 
 
 class Calls:
@@ -112,7 +125,7 @@ class Calls:
         with self._lock:
             rows = self._rows_of(place, keys)
             refusal, notes = _refusal(place, keys, rows)
-            call = Call(place, rows)
+            call = Call(place, keys, rows)
             if refusal is None:
                 for row in rows:
                     row.newest = row.running = place.batch_id

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -32,9 +32,14 @@ class FolderNotes:
         with _typed("read the notes in the checkpoint"):
             return _notes(self._checkpoint.names(FOLDER))
 
-    def add(self, note: Note, text: str) -> None:
+    def add(self, note: Note, text: str, instead_of: Note | None = None) -> None:
         """See `Notes.add`."""
         with _typed("write a note into the checkpoint"):
+            if instead_of is not None:
+                # It may be gone: an answer was lost, or somebody removed it.
+                with suppress(FileNotFoundError):
+                    self._checkpoint.rename(f"{FOLDER}/{instead_of.name}", f"{FOLDER}/{note.name}")
+                    return
             self._checkpoint.write(f"{FOLDER}/{note.name}", _content(text))
 
 
@@ -54,10 +59,13 @@ class HadoopNotes:
             found = self._files.listStatus(self._folder)
             return _notes(file.getPath().getName() for file in found)
 
-    def add(self, note: Note, text: str) -> None:
+    def add(self, note: Note, text: str, instead_of: Note | None = None) -> None:
         """See `Notes.add`."""
-        path = self._jvm.org.apache.hadoop.fs.Path(self._folder, note.name)
+        path_of = self._jvm.org.apache.hadoop.fs.Path
+        path = path_of(self._folder, note.name)
         with _typed("write a note into the checkpoint"):
+            if instead_of and self._files.rename(path_of(self._folder, instead_of.name), path):
+                return
             stream = self._files.create(path, True)  # overwrites
             try:
                 stream.write(bytearray(_content(text)))
@@ -90,8 +98,8 @@ class LedgerNotes:
         found = run_attempts(self._read, self._retry, self._emit)
         return str(found["id"]), _notes(found.get(self._name, ()))
 
-    def add(self, note: Note, text: str) -> None:
-        """See `Notes.add`."""
+    def add(self, note: Note, text: str, instead_of: Note | None = None) -> None:  # noqa: ARG002 - one interface
+        """See `Notes.add`; none is renamed here."""
 
         def attempt(number: int) -> None:
             kept = self._read(number).get(self._name, {})

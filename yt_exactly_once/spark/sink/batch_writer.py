@@ -124,7 +124,7 @@ class NothingLogged(OffsetLog):
         """See `Notes.all`."""
         return ()
 
-    def add(self, note: Note, text: str) -> None:
+    def add(self, note: Note, text: str, instead_of: Note | None = None) -> None:
         """See `Notes.add`."""
 
 

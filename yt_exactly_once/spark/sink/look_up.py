@@ -198,17 +198,20 @@ def compare_history(delivery: Delivery, entry: LedgerEntry | None) -> None:
             "ledger and the cluster of the query, or a copy",
         )
     history = _history(delivery, known, ledger_id)
+    may_be_new = options.new_ledger or mode.traits.may_repeat
+    if entry is not None:
+        history.require_newest(entry, may_be_new=may_be_new)
     history.require_whole(entry)
     if entry is None:
         has_rows = partial(_has_rows, delivery)
         history.require_ledger(may_be_new=options.new_ledger, has_rows=has_rows)
-    elif not mode.traits.may_repeat and not options.new_ledger:
+    elif not may_be_new:
         # Idempotent mode finds rows that it pushed without the ledger, but not those of another mode.
         history.require_same_ledger(entry)
     history.note_use(notes, delivery.run.cluster_id)
     # An entry later proves that this batch is complete.
     call.records |= entry is None or history.has_failed
-    call.compared()
+    call.compared(known)
 
 
 def _has_rows(delivery: Delivery, path: str) -> bool:

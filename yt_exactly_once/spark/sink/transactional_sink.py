@@ -282,6 +282,7 @@ class TransactionalSink:
         except errors.RequestRefusedError as error:
             name_change(self._connection, run.targets, error)
             raise
+        call.note_committed()
         delivery.clock.lap("commit")
         run.entry = committed.entry
         run.bytes = sum(target.byte_count for target in rows)
@@ -389,6 +390,7 @@ class TransactionalSink:
         if delivery.batch.stateful:
             with delivery.rows.described(delivery.batch, "rebuild the state of a replay"):
                 delivery.rows.pass_over()
+        delivery.call.note_committed()
         delivery.emit(Event.BATCH_SKIPPED, reason="replay", rows=found.rows)
 
     def _compute(

@@ -197,7 +197,8 @@ class _NumberedSession:
                 f"Batch {state.batch} was pushed through this session, and this is batch "
                 f"{self._batch.batch_id}",
                 remedy="Another driver runs on this checkpoint and is ahead: stop one of them. If there "
-                "is none, the checkpoint is an older copy: restore the newest one",
+                "is none, the checkpoint is an older copy: restore the newest one. If the target was put "
+                f"back too, {REPEAT}",
                 query=self._batch.query_id,
                 **self._where,
             )

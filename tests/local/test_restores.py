@@ -1,0 +1,219 @@
+"""Tables and checkpoints of a query are put back from copies, emptied or removed, and a person repairs it.
+
+The person knows only what is printed, and the page that it names. Each case ends with every row exactly
+once, or with what is lost, and who could have known.
+"""
+
+import re
+import shutil
+from dataclasses import dataclass
+
+import pytest
+
+from tests.breaks_page import WRITES
+from tests.local.operated import PARTITIONS, Operated
+from tests.tiers import first_of
+from yt_exactly_once.spark.sink import frame_rows
+from yt_exactly_once.ytsaurus import queues
+
+_BATCHES = re.compile(r"rows of batch(?:es)? (\d+)(?: to (\d+))?")
+_ACCEPTED = re.compile(r"accept_incomplete=\(?(\d+)(?:, (\d+))?")
+
+
+@dataclass
+class Copies:
+    """Copies of everything that the query has, from the end of its batch 0."""
+
+    query: Operated
+
+    def take(self, *names):
+        self.rows, self.names = {}, names
+        for name in names:
+            path = getattr(self.query, name)
+            self.rows[name] = list(self.query.client.select_rows(f"* from [{path}]"))
+            self.query.client.freeze_table(path, sync=True)
+            self.query.client.copy(path, f"{path}_copy")
+            self.query.client.unfreeze_table(path, sync=True)
+        shutil.copytree(self.query.checkpoint, f"{self.query.checkpoint}-copy")
+
+    def old_copy(self, name):
+        path = getattr(self.query, name)
+        self.query.client.remove(path)
+        self.query.client.move(f"{path}_copy", path)
+        self.query.client.mount_table(path, sync=True)
+
+    def emptied(self, name, rows=()):
+        """Remove all rows, and leave the table."""
+        client, path = self.query.client, getattr(self.query, name)
+        if client.get(f"{path}/@sorted"):
+            keys = client.get(f"{path}/@key_columns")
+            there = client.select_rows(f"{', '.join(keys)} from [{path}]")
+            client.delete_rows(path, list(there))
+        else:
+            for tablet in range(client.get(f"{path}/@tablet_count")):
+                (found,) = client.get_tablet_infos(path, [tablet])["tablets"]
+                client.trim_rows(path, tablet, found["total_row_count"])
+        values = [{k: v for k, v in row.items() if not k.startswith("$")} for row in rows]
+        client.insert_rows(path, values)
+
+    def in_place(self, name):
+        self.emptied(name, self.rows[name])
+
+    def removed(self, name):
+        self.query.client.remove(getattr(self.query, name))
+
+
+class Person:
+    """Looks into target, queue and checkpoint, and does what the page says."""
+
+    def __init__(self, query):
+        self.query = query
+
+    def rows_of(self, number):
+        """Return the rows of a batch, as the page says how to find them."""
+        offset, client = self.query._offset(number), self.query.client
+        return [
+            row["value"]
+            for partition in range(PARTITIONS)
+            for row in client.select_rows(
+                f"value from [{self.query.queue}] where [$tablet_index] = {partition} and [$row_index] "
+                f"between {offset['start'][str(partition)]} and {offset['partitions'][str(partition)] - 1}"
+            )
+        ]
+
+    def lacks(self, number):
+        return not set(self.rows_of(number)) <= set(self.query.written())
+
+    def prepare(self):
+        """Be there for what the texts ask of a person."""
+        self.query.people = {
+            "section 'An older copy was put back'": self.look,
+            "section 'A ledger is missing'": self.accept_copy,
+            "mode='at-least-once'": self.repeat,
+        }
+
+    def accept_copy(self):
+        """Section 'A ledger is missing', for a copy that lacks nothing but this batch."""
+        assert self.lacks(self.query._newest("offsets"))
+        self.query.options["new_ledger"] = True
+
+    def repeat(self):
+        self.query.mode = "at-least-once"
+
+    def look(self):
+        """Section 'An older copy was put back'; a later start may ask again."""
+        self.prepare()
+        advice = self.query.followed[-1]
+        first, last = _range(_BATCHES, advice)
+        lacking = next((one for one in range(first, last + 1) if self.lacks(one)), None)
+        if lacking is None and (accepted := _ACCEPTED.search(advice)):
+            self.query.options["accept_incomplete"] = _range(_ACCEPTED, accepted[0])
+        elif lacking is None:
+            self.tell_spark(first)
+        else:
+            self.repeat_from(lacking)
+            self.query.options["new_ledger"] = True
+            if lacking > first:
+                self.query.options["accept_incomplete"] = first, lacking - 1
+
+    def repeat_from(self, number):
+        """Section 'Let Spark repeat the batches'."""
+        for folder, kept in (("commits", number), ("offsets", number + 1)):
+            for file in (self.query.checkpoint / folder).iterdir():
+                if int(file.name) >= kept:
+                    file.unlink()
+        (row,) = self.query.client.select_rows(f"query_id from [{self.query.ledger}]")
+        code, said = self.query.command(
+            f"yt-exactly-once repair {self.query.ledger} --query {row['query_id']} --apply"
+        )
+        assert code == 0, said
+
+    def tell_spark(self, number):
+        """Section 'A ledger is missing', the steps for a batch that is there."""
+        commits = self.query.checkpoint / "commits"
+        shutil.copy(commits / str(number - 1), commits / str(number))
+        self.query.options["accept_incomplete"] = number
+
+
+def _range(pattern, text):
+    first, last = pattern.search(text).groups()
+    return int(first), int(last or first)
+
+
+KINDS = {
+    "transactional": ("transactional", False),
+    "transactional, with state": ("transactional", True),
+    "idempotent": ("idempotent", False),
+    "at-least-once": ("at-least-once", False),
+    "at-least-once, with state": ("at-least-once", True),
+}
+
+
+@pytest.fixture
+def begun(cluster, tmp, tmp_path, monkeypatch):
+    """A query of a kind that has written batch 0, of which there are copies, and then batches 1 and 2."""
+    monkeypatch.setattr(frame_rows, "require_straight", lambda *_: None)
+    if not WRITES:
+        monkeypatch.setattr(queues, "_PAUSE_SECONDS", 0.05)
+
+    def begin(kind, *, die_after=""):
+        mode, keeps_state = KINDS[kind]
+        query = Operated(cluster, tmp, tmp_path / "checkpoint", mode=mode).create()
+        if keeps_state:
+            (query.checkpoint / "state").mkdir(parents=True)
+        query.feed(5)
+        query.run()
+        copies = Copies(query)
+        names = ["target", "ledger", "consumer"]
+        if mode == "idempotent":
+            query.producer = f"{query.target}_producer"
+            names.append("producer")
+        copies.take(*names)
+        query.feed(5)
+        query.run()
+        query.feed(5)
+        if die_after:
+            query.kill(die_after)
+        else:
+            query.run()
+        query.feed(5)
+        return query, copies
+
+    return begin
+
+
+LEDGERS = [
+    (names, how, kind)
+    for kind in KINDS
+    for names in ("target ledger", "target ledger consumer", "ledger", "ledger consumer")
+    for how in ("in_place", "old_copy")
+]
+
+
+@pytest.mark.parametrize(("names", "how", "kind"), first_of(LEDGERS, count=2))
+def test_older_ledger_is_refused_and_what_is_said_gives_every_row(begun, names, how, kind):
+    """Two batches were committed since; with the target, or without it."""
+    query, copies = begun(kind)
+    for name in names.split():
+        getattr(copies, how)(name)
+    Person(query).prepare()
+    assert "ends at batch 0, and the query has committed batch 2" in query.restart_with_advice()[0]
+    query.assert_exact()
+    # As the page says, for one start.
+    query.options.clear()
+    query.mode = KINDS[kind][0]
+    query.feed(5)
+    query.run()
+    query.assert_exact()
+
+
+@pytest.mark.parametrize("names", ["target ledger", "ledger"])
+def test_replay_of_a_batch_that_the_older_ledger_lacks_is_refused(begun, names):
+    """The driver died after its commit. Whether the target has it, only a look into the target says."""
+    query, copies = begun("transactional", die_after="sink")
+    for name in names.split():
+        copies.in_place(name)
+    Person(query).prepare()
+    query.restart_with_advice()
+    assert set(query.said) == {"LedgerMissingError"}
+    query.assert_exact()
