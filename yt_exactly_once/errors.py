@@ -256,7 +256,7 @@ class ProducerDivergedError(FencedError):
 
 
 class NewerFormatError(ExactlyOnceError):
-    """A newer version of this package wrote the ledger, a note or an offset. This version cannot read it."""
+    """A newer version of the package wrote the ledger, a note or an offset, or a newer Spark its log."""
 
 
 def require_known_format(version: int, newest: int, what: str, **where: Any) -> None:

@@ -109,6 +109,7 @@ class Operated:
         options: of the sink, in every run.
         target_options: of the target, in every run.
         source_options: of the source, in every run.
+        log: versions in which Spark writes its offsets and its commits.
         gone: rows that no repair can bring back.
         proxy: address that the query was given; that of the cluster unless it is wrong.
         people: what a person does who is asked, by the words that ask them.
@@ -128,6 +129,7 @@ class Operated:
     options: dict[str, Any] = field(default_factory=dict)
     target_options: dict[str, Any] = field(default_factory=dict)
     source_options: dict[str, str] = field(default_factory=dict)
+    log: tuple[int, int] = 1, 1
     gone: list[int] = field(default_factory=list)
     proxy: str = ""
     token: str = ""
@@ -210,7 +212,8 @@ class Operated:
             self._execute(reader, sink, number, (start, end), die_after)
         while (planned := reader.latestOffset(end, limit)) != end:
             number += 1
-            texts = ["v1", json.dumps({"batchWatermarkMs": 0}), json.dumps(planned)]
+            name = "orders:" if self.log[0] > 1 else ""
+            texts = [f"v{self.log[0]}", '{"batchWatermarkMs": 0}', f"{name}{json.dumps(planned)}"]
             self._write(f"offsets/{number}", "\n".join(texts))
             if die_after == "offsets":
                 raise Killed
@@ -261,7 +264,7 @@ class Operated:
             sink(frame, number)  # type: ignore[arg-type]
         if die_after == "sink":
             raise Killed
-        self._write(f"commits/{number}", 'v1\n{"nextBatchWatermarkMs":0}')
+        self._write(f"commits/{number}", f'v{self.log[1]}\n{{"nextBatchWatermarkMs":0}}')
         reader.commit(end)
 
     def source_given(self) -> dict[str, str]:
@@ -308,7 +311,8 @@ class Operated:
         return max((int(name) for name in names if name.isdecimal()), default=-1)
 
     def _offset(self, number: int) -> Any:
-        return json.loads((self.checkpoint / "offsets" / str(number)).read_text().splitlines()[2])
+        line = (self.checkpoint / "offsets" / str(number)).read_text().splitlines()[2]
+        return json.loads(line.removeprefix("orders:"))
 
     def _write(self, name: str, text: str) -> None:
         file = self.checkpoint / name

@@ -459,6 +459,46 @@ def test_unmounted_ledger_does_not_hide_the_other_queries(query, cluster, tmp_pa
     assert unfollowed("ledger and queue unmounted", query.followed) == []
 
 
+@pytest.mark.parametrize("log", [(2, 1), (2, 2), (2, 3), (1, 2)])
+def test_doctor_has_no_advice_on_a_log_of_spark_of_any_version(query, log):
+    """Named sources, ids of state, names of sinks: a checkpoint may change its version while it lives."""
+    query.log = log
+    for die_after in ("offsets", "sink"):
+        query.feed(4)
+        query.kill(die_after, rows=2)
+        query.run(rows=2)
+    query.assert_exact()
+    asked = f"--checkpoint {query.checkpoint}"
+    assert query.repairs(asked, levels=("problem ", "unknown ")) == []
+    query.consumer += "_other"
+    assert "The checkpoint belongs to the consumer" in query.doctor(asked)[1]
+
+
+def test_batch_that_spark_adds_for_state_alone_is_no_batch_that_is_missing(query):
+    """Of an offline repartition: the ledger ends before it, and nothing was left out."""
+    last = query._newest("offsets")
+    for folder in ("offsets", "commits"):
+        shutil.copy(
+            query.checkpoint / folder / str(last), query.checkpoint / folder / str(last + 1)
+        )
+    asked = f"--checkpoint {query.checkpoint}"
+    assert query.repairs(asked) == []
+    query.feed(4)
+    query.run()
+    query.assert_exact()
+    assert query.repairs(asked) == []
+
+
+@pytest.mark.parametrize(("log", "stops"), [((3, 1), True), ((1, 4), False)])
+def test_doctor_keeps_a_log_of_a_later_spark(query, log, stops):
+    """It is not torn, so no command of a repair is given; the sink reads the offsets alone."""
+    (query.checkpoint / "offsets" / "1").write_text(f"v{log[0]}\n{{}}")
+    (query.checkpoint / "commits" / "0").write_text(f"v{log[1]}\n{{}}")
+    code, said = query.doctor(f"--checkpoint {query.checkpoint}")
+    assert ("torn" in said, "yt-exactly-once repair" in said, bool(code)) == (False, False, stops)
+    assert f"has version {max(log)} of Spark's log" in " ".join(said.split())
+
+
 def _torn(query):
     batches = [file for file in (query.checkpoint / "offsets").iterdir() if file.name.isdecimal()]
     max(batches, key=lambda file: int(file.name)).write_text("")

@@ -303,6 +303,13 @@ def test_gap_is_settled_by_the_log_or_by_a_person(number, logged, accepted, refu
         assert asked in ([3], [])
 
 
+@pytest.mark.parametrize("known", [{"logged": lambda _: READ}, {"accepted": (4,)}])
+def test_no_gap_excuses_rows_that_come_again(known):
+    """Spark's offline repartition may abandon a batch that is committed, and read on from before it."""
+    with pytest.raises(LedgerDivergedError, match="starts at 3, but the ledger ends at 5"):
+        judge(entry(batch(3, (0, 5))), batch(5, (3, 8)), ledger="//l", **known)
+
+
 def test_gap_is_refused_where_there_is_no_log():
     """Then nothing says that the sink was not called in between."""
     with pytest.raises(LedgerDivergedError, match="call it for every batch"):

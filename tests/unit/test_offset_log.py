@@ -3,13 +3,14 @@
 import json
 import pickle
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 from pyspark.sql import SparkSession
 
 from yt_exactly_once.commit.batch import PartitionRange
-from yt_exactly_once.errors import ConfigError, NewerFormatError
+from yt_exactly_once.errors import CheckpointError, ConfigError, NewerFormatError
 from yt_exactly_once.spark.query.checkpoint import CheckpointFiles
 from yt_exactly_once.spark.query.offset_log import (
     FORMAT,
@@ -19,6 +20,7 @@ from yt_exactly_once.spark.query.offset_log import (
     source_ranges,
 )
 from yt_exactly_once.spark.query.running import RunningQuery
+from yt_exactly_once.spark.query.spark_log import read_offsets, require_commit
 
 
 def offset(queue, ends, starts=None, queue_id="id", shared=()):
@@ -102,11 +104,73 @@ def test_digest_tells_where_other_sources_stood():
     assert digest_of_others([offset("//q", [5])], []) == ""
 
 
-def write_checkpoint(root, offsets, *, state=False):
+QUEUE = offset("//q", [5], [3])
+LOGGED = {
+    "sources by place": (f'v1\n{{"batchTimestampMs": 7}}\n{QUEUE}\n-\n17', [QUEUE, "17"]),
+    "sources by name": (f'v2\n{{"batchTimestampMs": 7}}\na:-\norders:{QUEUE}\n1:17', [QUEUE, "17"]),
+    "an end of the last line": ('v1\n{"batchTimestampMs": 7}\n17\n', ["17"]),
+    "no metadata, as the first versions of Spark": ("v1\n\n17", ["17"]),
+    "what is a line end for Python alone": ('v1\n{}\n{"a":"\u2028\x85"}', ['{"a":"\u2028\x85"}']),
+    "a source that was added, or no source": ("v2\n{}", []),
+}
+
+
+@pytest.mark.parametrize("case", LOGGED)
+def test_offsets_are_read_as_spark_writes_them(case):
+    """Sources by place, or by a name each; a source that has no offset yet is not there."""
+    content, expected = LOGGED[case]
+    found = read_offsets(4, content)
+    assert (found.texts, found.logged_at) == (expected, 7 if "Timestamp" in content else 0)
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "v1", "v1\n", "x1\n{}", "v\n{}", "v0\n{}", "v1 \n{}", 'v1\n{"a', "v1\n[]", "v2\n{}\n17"],
+)
+def test_torn_file_of_spark_is_told_from_one_of_a_later_version(content):
+    """A copy repairs the first, and a newer package reads the second."""
+    with pytest.raises(
+        CheckpointError, match=r"offsets/4 of the checkpoint is torn.*path=//c.*Restore"
+    ):
+        read_offsets(4, content, path="//c")
+    with pytest.raises(NewerFormatError, match=r"offsets/4 .*version 3 .*reads 2.*not damaged"):
+        read_offsets(4, "v3\nwhatever comes")
+
+
+def test_commits_are_read_in_each_version_that_spark_has():
+    """Version 2 has ids of state, and version 3 has names of sinks."""
+    for content in ("v1\n{}", 'v2\n{"stateUniqueIds": {}}', 'v3\n{"sinkMetadataMap": {}}', "v1"):
+        require_commit(4, content)
+    for content in ("", "1\n{}", 'v2\n{"sta'):
+        with pytest.raises(CheckpointError, match="commits/4 of the checkpoint is torn"):
+            require_commit(4, content)
+    with pytest.raises(NewerFormatError, match=r"commits/4 .*version 4 .*reads 3"):
+        require_commit(4, "v4\n")
+
+
+def test_batch_of_named_sources_is_that_of_the_same_sources_by_place(tmp_path):
+    """Its ranges and its digest are, after a name or a place has changed, too."""
+    both = [
+        [offset("//q", [5], [3]), offset("//r", [2]), "17"],
+        [offset("//q", [8]), "19", offset("//r", [9])],
+    ]
+    places, names = tmp_path / "places", tmp_path / "names"
+    write_checkpoint(places, both)
+    write_checkpoint(names, both, named=["orders", "1", "c-d_e"])
+    read = [told(CheckpointFiles(str(root)), 1) for root in (places, names)]
+    assert replace(read[0], run_id="") == replace(read[1], run_id="")
+    assert [source.queue for source in read[1].sources if source.moves] == ["//q", "//r"]
+
+
+def write_checkpoint(root, offsets, *, state=False, named=()):
     (root / "offsets").mkdir(parents=True)
     (root / "metadata").write_text('{"id":"the-query"}')
     for number, texts in enumerate(offsets):
-        (root / "offsets" / str(number)).write_text("\n".join(["v1", "{}", *texts]))
+        lines = (
+            [f"{name}:{text}" for name, text in zip(named, texts, strict=True)] if named else texts
+        )
+        written = ["v2" if named else "v1", "{}", *lines]
+        (root / "offsets" / str(number)).write_text("\n".join(written))
     if state:
         (root / "state").mkdir()
 

@@ -98,11 +98,11 @@ def absent(*_arguments):
     raise FileNotFoundError
 
 
-def checkpoint(root, *, version="v1"):
+def checkpoint(root):
     (root / "offsets").mkdir()
     (root / "metadata").write_text('{"id":"the-query"}')
     for number in (0, 1, 10):
-        (root / "offsets" / str(number)).write_text(f"{version}\n{{}}\n7")
+        (root / "offsets" / str(number)).write_text("v1\n{}\n7")
     (root / "offsets" / ".10.crc").touch()
     return WriterFiles(root.as_uri(), output_mode="complete")
 
@@ -118,9 +118,7 @@ def test_writer_finds_the_batch_that_runs(tmp_path):
     assert not files.has_ended(place)
 
 
-def test_checkpoint_in_another_form_is_refused(tmp_path):
-    """Or one without any batch."""
-    with pytest.raises(ConfigError, match="version v2"):
-        checkpoint(tmp_path, version="v2").locate(None, 1)
+def test_checkpoint_without_a_batch_is_refused(tmp_path):
+    """It is the wrong folder."""
     with pytest.raises(ConfigError, match="has no batch"):
         WriterFiles(str(tmp_path / "elsewhere")).newest()

@@ -17,8 +17,18 @@ from yt_exactly_once.commit.notes import (
     newest_committed,
 )
 from yt_exactly_once.config import DeliveryMode
-from yt_exactly_once.errors import ConfigError, ExactlyOnceError
-from yt_exactly_once.operations.doctor.subject import Finding, Subject, note, ok, problem, warning
+from yt_exactly_once.errors import CheckpointError, ConfigError, ExactlyOnceError, NewerFormatError
+from yt_exactly_once.operations.doctor.subject import (
+    Finding,
+    Level,
+    Subject,
+    note,
+    ok,
+    problem,
+    refused,
+    unknown,
+    warning,
+)
 from yt_exactly_once.operations.ledgers import (
     Entries,
     LedgerRow,
@@ -29,6 +39,7 @@ from yt_exactly_once.operations.ledgers import (
 from yt_exactly_once.operations.query_status import RESTORE_TARGET, QueryStatus
 from yt_exactly_once.operations.status import statuses
 from yt_exactly_once.spark.query.offset_log import QueueOffset
+from yt_exactly_once.spark.query.spark_log import COMMITS, OFFSETS, read_offsets, require_commit
 from yt_exactly_once.spark.storage import open_storage, shown
 from yt_exactly_once.ytsaurus.browsing import attributes_of, cluster_of
 from yt_exactly_once.ytsaurus.client import Connection
@@ -154,7 +165,7 @@ def examine_checkpoint(
     if subject.checkpoint is None:
         return
     files, place = open_storage(subject.checkpoint, connection), shown(subject.checkpoint)
-    offsets, commits = _numbers(files, "offsets"), _numbers(files, "commits")
+    offsets, commits = _numbers(files, OFFSETS), _numbers(files, COMMITS)
     # A batch job, such as the backfill in front of a stream, has no checkpoint.
     rows = [row for row in rows if not row.entry.application]
     try:
@@ -165,7 +176,7 @@ def examine_checkpoint(
     entry = next((row for row in rows if row.entry.query_id == query), None)
     bad = list(_unusable(files, place, offsets, commits, entry))
     yield from bad
-    if not bad:
+    if not any(finding.level is Level.PROBLEM for finding in bad):
         notes = _notes(files)
         old = list(_put_back(place, notes, entry))
         yield from old or _compared(place, query, offsets, commits, rows)
@@ -203,8 +214,11 @@ def examine_source(subject: Subject, connection: Connection) -> Iterator[Finding
         other = f"The proxy belongs to another cluster than {place}, whatever its name"
         yield problem(other, why, advice.OTHER_CLUSTER, check="cluster")
         return
-    newest = _numbers(files, "offsets")[-1:]
-    texts = files.read(f"offsets/{newest[0]}").splitlines() if newest else []
+    texts = []
+    for number in _numbers(files, OFFSETS)[-1:]:
+        # A file that cannot be read is what `examine_checkpoint` yields.
+        with suppress(CheckpointError, NewerFormatError):
+            texts = read_offsets(number, files.read(f"{OFFSETS}/{number}")).texts
     logged = [found for text in texts if (found := QueueOffset.from_text(text)) is not None]
     paths = {
         queue: {queue.path, (attributes_of(connection, queue.path, ["path"]) or {}).get("path")}
@@ -295,13 +309,25 @@ def _unusable(
         yield problem(
             f"{place}/offsets lacks batch {holes[0]}", "Spark refuses to start", _way(row)
         )
-    for folder, numbers in (("offsets", offsets), ("commits", commits)):
-        if numbers and not files.read(f"{folder}/{numbers[-1]}").startswith("v1\n"):
-            yield problem(
-                f"{place}/{folder}/{numbers[-1]} is torn: it does not begin with a version",
-                "Spark stops with an IllegalStateException",
-                _way(row),
-            )
+    for folder, numbers in ((OFFSETS, offsets[-2:]), (COMMITS, commits[-1:])):
+        for number in numbers:
+            yield from _unread(files, place, folder, number, row)
+
+
+def _unread(
+    files: Storage, place: str, folder: str, number: int, row: LedgerRow | None
+) -> Iterator[Finding]:
+    """Yield why a file of Spark's log cannot be read."""
+    read = read_offsets if folder == OFFSETS else require_commit
+    try:
+        read(number, files.read(f"{folder}/{number}"), path=place)
+    except CheckpointError as error:
+        yield problem(error.placed, "Spark cannot read it, and stops", _way(row))
+    except NewerFormatError as error:
+        if folder == OFFSETS:
+            yield refused(error, "The query stops with NewerFormatError")
+        else:
+            yield unknown(error.placed, "The sink does not read this file", error.remedy)
 
 
 def _compared(

@@ -12,14 +12,9 @@ from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.spark.query.notes import FolderNotes
 from yt_exactly_once.spark.query.offset_log import OffsetLog, Place, identified
+from yt_exactly_once.spark.query.spark_log import COMMITS, OFFSETS, LoggedOffsets, read_offsets
 from yt_exactly_once.spark.storage import open_storage, shown
 from yt_exactly_once.ytsaurus.client import Connection
-
-_VERSION = "v1"
-"""Of the offset log: how it begins."""
-
-_NO_OFFSET = "-"
-"""How Spark's offset log spells a source that has no offset yet (`OffsetSeqLog.scala`)."""
 
 
 class CheckpointFiles(OffsetLog):
@@ -94,29 +89,21 @@ class CheckpointFiles(OffsetLog):
 
     def texts(self, number: int) -> tuple[list[str], list[str]]:
         """See `OffsetLog.texts`."""
-        return self._read(number), self._read(number - 1) if number > 0 else []
+        return self._read(number).texts, self._read(number - 1).texts if number > 0 else []
 
     def has_ended(self, place: Place) -> bool:
         """See `OffsetLog.has_ended`."""
-        return str(place.batch_id) in self._files.names("commits")
+        return str(place.batch_id) in self._files.names(COMMITS)
 
     def is_new(self, number: int, is_unused: bool) -> bool:
         """See `OffsetLog.is_new`."""
         if not is_unused:
             return False
-        _, metadata, *_ = self._files.read(f"offsets/{number}").splitlines()
-        return float(json.loads(metadata).get("batchTimestampMs", 0)) >= self._since
+        return self._read(number).logged_at >= self._since
 
-    def _read(self, batch_id: int) -> list[str]:
-        version, *lines = self._files.read(f"offsets/{batch_id}").splitlines()
-        if version != _VERSION:
-            raise ConfigError(
-                f"Spark's offset log has the version {version}, and this package reads {_VERSION}",
-                remedy="Use foreachBatch in a session with a JVM",
-                path=shown(self._location),
-            )
-        # The metadata comes first, then one line per source.
-        return [line for line in lines[1:] if line != _NO_OFFSET]
+    def _read(self, number: int) -> LoggedOffsets:
+        content = self._files.read(f"{OFFSETS}/{number}")
+        return read_offsets(number, content, path=shown(self._location))
 
 
 class WriterFiles(CheckpointFiles):
@@ -130,7 +117,7 @@ class WriterFiles(CheckpointFiles):
 
     def newest(self) -> int:
         """Return the number of the batch that Spark runs; raise `ConfigError` if it has logged none."""
-        numbers = [int(name) for name in self._files.names("offsets") if name.isdigit()]
+        numbers = [int(name) for name in self._files.names(OFFSETS) if name.isdecimal()]
         if not numbers:
             raise ConfigError(
                 "checkpointLocation has no batch",

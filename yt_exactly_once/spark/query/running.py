@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +12,7 @@ from yt_exactly_once.errors import ConfigError, ExactlyOnceError
 from yt_exactly_once.spark.query.checkpoint import CheckpointFiles
 from yt_exactly_once.spark.query.notes import HadoopNotes
 from yt_exactly_once.spark.query.offset_log import OffsetLog, Place, identified
+from yt_exactly_once.spark.query.spark_log import LoggedOffsets, read_offsets
 from yt_exactly_once.spark.versions import STATE_STORE_WRITER
 
 if TYPE_CHECKING:
@@ -119,14 +118,16 @@ class _Run(OffsetLog):
     def __init__(self, frame: DataFrame, execution: Any) -> None:
         self.query_id = str(execution.id().toString())
         self.id = str(execution.runId().toString())
-        self._jvm: Any = frame.sparkSession._jvm  # noqa: SLF001
+        jvm: Any = frame.sparkSession._jvm  # noqa: SLF001
+        self._jvm = jvm
         self._context = frame.sparkSession.sparkContext
         self._session = execution.sparkSessionForStream()
         self.execution = execution
         self._log = execution.offsetLog()
         root = str(execution.resolvedCheckpointRoot())
         self.notes = HadoopNotes(self._jvm, self._session, root)
-        self._known: tuple[int, list[str]] = -1, []
+        self._buffer = jvm.java.io.ByteArrayOutputStream
+        self._known: dict[int, LoggedOffsets] = {}
 
     @cached_property
     def stateful(self) -> bool:
@@ -169,16 +170,25 @@ class _Run(OffsetLog):
         progress = self.execution.recentProgress()
         if len(progress) > 0 and int(progress[0].batchId()) < number:
             return True
-        logged = self.execution.lastExecution().offsetSeqMetadata().batchTimestampMs
-        return is_unused and int(logged()) >= int(self._context.startTime)
+        return is_unused and self._read(number).logged_at >= int(self._context.startTime)
 
     def texts(self, number: int) -> tuple[list[str], list[str]]:
-        known, before = self._known
-        if known != number - 1:
-            before = _offsets(self._log.get(number - 1))
-        now = _offsets(self._log.get(number))
-        self._known = number, now
-        return now, before
+        """See `OffsetLog.texts`."""
+        before, now = self._read(number - 1), self._read(number)
+        self._known = {number - 1: before, number: now}
+        return now.texts, before.texts
+
+    def _read(self, number: int) -> LoggedOffsets:
+        known = self._known.get(number)
+        if known is not None:
+            return known
+        logged = self._log.get(number)
+        if not logged.isDefined():
+            return LoggedOffsets([], 0)
+        # As Spark writes it, so that its files have one reader.
+        written = self._buffer()
+        self._log.serialize(logged.get(), written)
+        return read_offsets(number, str(written.toString("UTF-8")))
 
 
 @lru_cache(maxsize=1)
@@ -195,24 +205,6 @@ def _execution_in(session: Any, frame: DataFrame) -> Any:
     """Return the running query that a session is made for; `None` if it is made for none."""
     queries = _active(frame).values()
     return next((one for one in queries if one.sparkSessionForStream().equals(session)), None)
-
-
-def _offsets(logged: Any) -> list[str]:
-    """Return the JSON texts in an `Option[OffsetSeqBase]` of the JVM."""
-    # One call shows any number of them: `Some([{...}, 17])`. A comma may be in a text of another kind.
-    with suppress(ValueError):
-        found = json.loads(str(logged.toString()).removeprefix("Some(").removesuffix(")"))
-        if isinstance(found, list) and all(isinstance(one, dict | int) for one in found):
-            return [json.dumps(one) for one in found]
-    if not logged.isDefined():
-        return []
-    sequence = logged.get()
-    if sequence.getClass().getSimpleName() == "OffsetMap":
-        offsets = sequence.offsetsMap().values().toSeq()
-    else:
-        offsets = sequence.offsets()
-    options = [offsets.apply(index) for index in range(offsets.size())]
-    return [str(option.get().json()) for option in options if option.isDefined()]
 
 
 def _operators(plan: Any) -> Iterator[Any]:
