@@ -186,6 +186,11 @@ def _entry(query, **changed):
     query.client.insert_rows(query.ledger, [row | changed])
 
 
+def _stateful(query):
+    (row,) = query.client.select_rows(f"offsets from [{query.ledger}]")
+    return [source | {"stateful": True} for source in row["offsets"]]
+
+
 def _recreated(query, trimmed=0):
     query.client.remove(query.queue)
     query.create_queue()
@@ -213,6 +218,11 @@ AT_STAKE = {
         lambda query: (_entry(query, mode="idempotent"), _recreated(query)),
         "--new-checkpoint",
         "--accept-repeated 16",
+    ),
+    "state": (
+        lambda query: _entry(query, offsets=_stateful(query)),
+        "--new-checkpoint",
+        "The query keeps state",
     ),
     "other sources": (
         lambda query: _entry(query, other_sources="files"),

@@ -344,6 +344,21 @@ def test_every_target_of_a_sink_is_found_in_its_ledger(cluster, tmp, told):
         audit(pipeline.connection, pipeline.queue, ledger=pipeline.ledger)
 
 
+def test_of_copies_of_a_ledger_the_newest_counts(cluster, tmp):
+    """Also if the copy is found first."""
+    made = Pipeline(cluster, tmp)
+    made.ledger = f"{tmp}/state"
+    made.create()
+    made.feed(10)
+    made.run(3)
+    made.client.unmount_table(made.ledger, sync=True)
+    made.client.copy(made.ledger, f"{tmp}/a_copy")
+    for path in (made.ledger, f"{tmp}/a_copy"):
+        made.client.mount_table(path, sync=True)
+    made.run(4)
+    assert audit(made.connection, made.target, by=By.COUNT).verdict is Verdict.UNPROVEN
+
+
 @pytest.mark.usefixtures("no_pause")
 def test_target_without_sources_is_counted(cluster, tmp, told):
     """The command says what was compared, and never that counts alone prove anything."""
