@@ -103,7 +103,7 @@ SCENARIOS = (
     *_both("split", (ROW,) * 2, brief=1, split=True, attempts=2),
     Scenario("split, no queue", (NO_QUEUE,) * 2, brief=1, split=True, attempts=2),
     *_both("AvailableNow", (ROW,) * 2, brief=1, catches_up=True),
-    *_both("mistold", (ROW,) * 2, brief=1, attempts=2, catches_up=True, faults=MISTOLD),
+    *_both("mistold", (ROW,) * 2, attempts=2, catches_up=True, faults=MISTOLD),
     # A driver dies with a commit in flight, which lands while the next run works on the same batch.
     Scenario("survivor, stateful", (ROW,) * 2, survivors=True, stateful=True),
     Scenario("survivor, no queue", (NO_QUEUE,) * 2, brief=1, survivors=True),

@@ -52,6 +52,15 @@ def test_unknown_backend_is_refused():
         Connection(ClusterConfig(proxy="p", client_config={"backend": "native"}))
 
 
+@pytest.mark.usefixtures("listing")
+def test_request_ids_that_the_driver_cannot_read_are_refused_at_once():
+    """With them each command would fail before it is sent, without a hint; ours pass none."""
+    given = {"backend": "rpc", "enable_passing_request_id_to_driver": True}
+    with pytest.raises(ConfigError, match="Leave enable_passing_request_id_to_driver out"):
+        Connection(ClusterConfig(proxy="p", client_config=given))
+    assert Connection(RPC).reader.config["enable_passing_request_id_to_driver"] is False
+
+
 def test_transactions_keep_to_one_rpc_proxy(listing):
     """Chosen from the cluster's list of RPC proxies, and the only one the driver knows."""
     connection = Connection(RPC)

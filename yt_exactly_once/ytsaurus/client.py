@@ -30,7 +30,7 @@ from yt.wrapper.native_driver import get_driver_instance
 
 from yt_exactly_once.config import LEASE, ClusterConfig
 from yt_exactly_once.errors import ClusterUnavailableError
-from yt_exactly_once.ytsaurus.backends import RPC_BACKEND, check_backend
+from yt_exactly_once.ytsaurus.backends import REQUEST_IDS, RPC_BACKEND, check_backend
 from yt_exactly_once.ytsaurus.failures import translated
 from yt_exactly_once.ytsaurus.lanes import Lane
 from yt_exactly_once.ytsaurus.reach import require_proxy
@@ -255,8 +255,7 @@ class Connection:
             "allow_http_requests_to_yt_from_job": True,
         }
         if self._uses_rpc:
-            # The bindings of PyPI take numbers for ids, and the client passes strings.
-            config["enable_passing_request_id_to_driver"] = False
+            config[REQUEST_IDS] = False
         return dict(update(config, self.config.client_config))
 
     def _pinned_config(self, url: str) -> dict[str, Any]:
