@@ -32,6 +32,10 @@ LINES = [
     (f"pull-consumer {{tmp}}/c {{tmp}}/q {AT_1}", ROW),
     ("trim-rows {tmp}/q 0 1", ""),
     ("unregister-queue-consumer {tmp}/q {tmp}/c", ""),
+    ("list //", 'fails: cannot normally end with "/"'),
+    ("explain-query '* from [{tmp}/c]' --format json", "fails: pipelines do not need it"),
+    ("get-job-stderr 1-2-3-4 1-2-3-4", "fails: there is no scheduler"),
+    ("chyt execute --alias *a 'select 1'", "fails: ClickHouse (CHYT) is not supported"),
 ]
 """What follows `yt`, in order, and a part of what it prints, nothing for nothing."""
 

@@ -195,8 +195,9 @@ BROKEN_RICH = ("", "tmp", "{a}", "[#1]", "//t{a", "//t[#1", "//t[\x01", "//t[]x"
     [
         ("get", "home", "valid root-designator"),
         ("get", "", "valid root-designator"),
-        ("get", "//a//b", 'Expected "literal"'),
-        ("get", "//a/", 'Expected "literal"'),
+        ("get", "//a//b", 'Expected "literal" in YPath but found "slash" token "/"'),
+        ("get", "//a/", "in YPath but found end-of-string; please note"),
+        ("list", "//", "in YPath but found end-of-string; please note"),
         ("get", r"//a\q", "Invalid escape sequence"),
         ("get", "//a[#1:", "Unexpected end of stream"),
         ("get", "//a{x", "Unexpected end of stream"),

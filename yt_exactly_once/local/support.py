@@ -42,6 +42,18 @@ _COMMANDS = {
 REFUSED_COMMANDS = {name: reason for reason, names in _COMMANDS.items() for name in names.split()}
 """Wire names in version 4 of the API, and why they are not there: whoever sends one learns it."""
 
+REFUSED_DESCRIPTORS = [
+    {
+        "name": name,
+        "input_type": "null",
+        "output_type": "structured",
+        "is_volatile": True,
+        "is_heavy": False,
+    }
+    for name in sorted(REFUSED_COMMANDS)
+]
+"""Entries of them for `GET /api/v4`: clients send only what is listed, and would never hear the reason."""
+
 REFUSED_PARAMETERS: dict[str, dict[str, str]] = {
     "alter_table": {
         "replication_progress": "there is no replication",

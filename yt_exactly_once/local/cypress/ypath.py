@@ -40,6 +40,7 @@ _LONE_BYTE = 0xDC00
 """What `surrogateescape` adds to a byte that is no text."""
 
 _STEP = re.compile(r"(&)|/(@)?(?:(\*)|((?:\\.?|[^\\/@&*\[{])*))", re.DOTALL)
+_TOKENS = {"/": "slash", "@": "at", "&": "ampersand", "*": "asterisk"}
 _ESCAPED = re.compile(r"\\(x[0-9a-fA-F]{2}|.?)", re.DOTALL)
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f]")
 _RICH = re.compile(r"[<{\[:]")
@@ -165,10 +166,9 @@ def _steps(text: str) -> tuple[Step, ...]:
         elif at and following == "/":
             raise YtError(f'Attribute key cannot be empty in path "{text}"')
         elif not at:
-            raise YtError(
-                f'Expected "literal" in YPath "{text}" at position {found.end() + 1},'
-                f" found {following or 'end of string'!r}"
-            )
+            token = f'"{_TOKENS.get(following, "range")}" token "{following}"'
+            end = 'end-of-string; please note that YPath cannot normally end with "/"'
+            raise YtError(f'Expected "literal" in YPath but found {token if following else end}')
         position = found.end()
     return tuple(steps)
 

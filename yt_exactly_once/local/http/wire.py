@@ -25,7 +25,7 @@ from yt_exactly_once.local.http.dispatch import Call
 from yt_exactly_once.local.http.messages import Answer, Request, json_answer, not_found
 from yt_exactly_once.local.proxy import Proxy
 from yt_exactly_once.local.queues import trimming
-from yt_exactly_once.local.support import REFUSED_COMMANDS
+from yt_exactly_once.local.support import REFUSED_COMMANDS, REFUSED_DESCRIPTORS
 
 if TYPE_CHECKING:
     Message = MutableMapping[str, Any]
@@ -57,6 +57,7 @@ class Application(fronts.Front):
             "/cluster_connection": lambda _: json_answer(
                 {"cluster_name": CLUSTER_NAME, "proxies": proxy.live_proxies()}
             ),
+            "/query": _no_clickhouse,
             "/auth": self._whoami,
             "/auth/whoami": self._whoami,
         }
@@ -122,7 +123,8 @@ class Application(fronts.Front):
         known = self._old_commands if path.startswith("/api/v3") else REGISTRY
         name = path[len("/api/v4") :]
         if name in {"", "/"}:
-            return json_answer([command.descriptor() for command in known.values()])
+            refused = REFUSED_DESCRIPTORS if known is REGISTRY else []
+            return json_answer([*(command.descriptor() for command in known.values()), *refused])
         if not name.startswith("/") or not _COMMAND_NAME.fullmatch(name[1:]):
             return not_found("Malformed command name")
         started = await self._in_thread(self._start, request, known, name[1:])
@@ -296,6 +298,12 @@ def _end_with_trailers(transport: Any, trailers: Mapping[str, str]) -> None:
     lines = "".join(f"{name}: {value}\r\n" for name, value in trailers.items())
     transport.write(f"0\r\n{lines}\r\n".encode("latin-1"))
     transport.close()
+
+
+def _no_clickhouse(_: Request) -> Answer:
+    raise YtError(
+        "ClickHouse (CHYT) is not supported by the embedded cluster; use select_rows or read_table"
+    )
 
 
 def _refuse_other_sites(request: Request) -> None:
