@@ -192,6 +192,33 @@ def test_denial_wins_through_groups(client, tmp, user, cluster):
         cluster.client(impersonation_user=user).get(node)
 
 
+ROW_LEVEL = {"row_access_predicate": "key = 1", "inapplicable_row_access_predicate_mode": "fail"}
+READS = ["lookup", "lookup in a transaction", "select", "read", "pull", "pull as consumer"]
+
+
+@pytest.mark.parametrize("action", READS)
+def test_rows_that_only_some_may_read_are_read_by_nobody(client, tables, user, as_user, action):
+    """An entry with a condition denies all rows to users without `full_read`, whomever it is for."""
+    name, _, act = ACTIONS[action]
+    path = f"{tables}/{name}"
+    hidden = ace("root", "read", **ROW_LEVEL)
+    everything = [ace(user, "read")] if action == "pull as consumer" else []
+    grant(client, f"{tables}/ordered", *everything)
+    grant(client, path, hidden, ace(user, "read"))
+    assert client.get(f"{path}/@acl")[0] == {**hidden, "inheritance_mode": "object_and_descendants"}
+    assert as_user.get(f"{path}/@dynamic")
+    with pytest.raises(
+        yt.YtError, match="row-level ACL is present, but is not supported"
+    ) as caught:
+        act(as_user, tables)
+    assert caught.value.contains_code(901)
+    grant(client, path, hidden, ace(user, "full_read"))
+    act(as_user, tables)
+    grant(client, path, ace(user, "read", **ROW_LEVEL))
+    with pytest.raises(yt.YtError, match='"read" permission'):
+        act(as_user, tables)
+
+
 def test_what_creating_needs(client, tmp, user, as_user):
     """The right to write in the folder, to use its account, and to administer it for other rights."""
     folder, account = f"{tmp}/m", f"{user}-account"
@@ -273,7 +300,10 @@ def test_wrong_access_control_is_refused(client, tmp):
     for entry, reason in (
         (ace("nobody-knows", "read"), 'No such subject "nobody-knows"'),
         (ace("users", "raed"), "Error parsing EPermission"),
-        (ace("users", "read", columns=["a"]), '"columns" are not supported'),
+        (ace("users", "read", columns=["a"]), '"columns" is not supported'),
+        (ace("users", "read", rows=["a"]), '"rows" is not supported'),
+        (ace("users", "read", "write", **ROW_LEVEL), "must contain a single"),
+        (ace("users", "read", action="deny", **ROW_LEVEL), "must contain a single"),
     ):
         with pytest.raises(yt.YtError, match=reason):
             grant(client, tmp, entry)

@@ -39,7 +39,7 @@ def allowed(view: View, path: YPath, permission: str, kind: str | None = "table"
     node = tree.node_at(view, path)
     if kind not in {None, node.type}:
         raise YtError(f'Invalid type of {node.path}: expected "{kind}", actual "{node.type}"')
-    permissions.require(view, node.id, permission)
+    permissions.require(view, node.id, permission, rows=True)
     return node
 
 

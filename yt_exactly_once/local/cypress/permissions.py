@@ -49,19 +49,28 @@ _OF_BUNDLES = {
 }
 """Permissions that changes of a bundle's attributes need, where it is not `write`."""
 _VITAL = "register_queue_consumer"
+_READ = frozenset(("read", "full_read"))
+"""Either is enough to read a table; the rows that entries with a condition hide need the second."""
 _ALL = "object_and_descendants"
 _MODES = (_ALL, "object_only", "descendants_only", "immediate_descendants_only")
+_PREDICATE = "row_access_predicate"
+_BY_ROW = (_PREDICATE, "inapplicable_row_access_predicate_mode")
+_FIELDS = {"action", "subjects", "permissions", "inheritance_mode", "vital", *_BY_ROW}
 _OBJECTS = ("account", "group", "tablet_cell", "tablet_cell_bundle", "user")
 """Types of objects that inherit nothing from the folder that shows them."""
 _FOR_ALL = {"action": "allow", "subjects": [_EVERYONE], "permissions": ["read"]}
 
 
 class Verdict(NamedTuple):
-    """What access control says: `allow` or `deny`, the object whose list decided, and its entry's subject."""
+    """What access control says: `allow` or `deny`, the object whose list decided, and its entry's subject.
+
+    `is_partial` is whether it allows to read the rows only that an entry with a condition names.
+    """
 
     action: str
     object_id: str | None = None
     subject: str | None = None
+    is_partial: bool = False
 
 
 def parse(view: View, value: Any) -> list[dict[str, Any]]:
@@ -87,10 +96,6 @@ def _entry(view: View, given: dict[str, Any]) -> dict[str, Any]:
     for name in subjects:
         if name not in _BUILT_IN and find_subject(view, name) is None:
             raise YtError(f'No such subject "{name}"')
-    if given.get("columns") is not None:
-        raise YtError(
-            'Error parsing ACE: "columns" are not supported by the embedded cluster; leave them out'
-        )
     permissions = [name for name in PERMISSIONS if name in named]
     vital = given.get("vital")
     if _VITAL in permissions and vital is None:
@@ -106,7 +111,21 @@ def _entry(view: View, given: dict[str, Any]) -> dict[str, Any]:
         "permissions": permissions,
         "inheritance_mode": mode,
     }
+    entry |= _by_row(given, action, permissions)
     return entry if vital is None else {**entry, "vital": bool(vital)}
+
+
+def _by_row(given: dict[str, Any], *granted: Any) -> dict[str, Any]:
+    """Return the fields that make an entry one for some rows; refuse fields that are not known."""
+    for name in given.keys() - _FIELDS:
+        if given[name] is not None:
+            raise YtError(
+                f'Error parsing ACE: "{name}" is not supported by the embedded cluster; leave it out'
+            )
+    found = {name: given[name] for name in _BY_ROW if given.get(name) is not None}
+    if found and granted != ("allow", ["read"]):
+        raise YtError('Row-level ACE must contain a single "read" permission and allow it')
+    return found
 
 
 def check_name(name: Any) -> None:
@@ -211,18 +230,22 @@ def check(
     subjects = {user, *member_of(trunk, user, closure=True)}
     if _SUPERUSERS in subjects:
         return Verdict("allow")
-    wanted = {"read" if name == "full_read" else name for name in permissions}
-    verdict = Verdict("deny")
-    for entry, holder, _ in _entries(view, node_id):
-        if wanted.isdisjoint(entry["permissions"]) or (vital and not entry.get("vital")):
-            continue
-        for named in entry["subjects"]:
+    wanted = {*permissions, *(_READ if not _READ.isdisjoint(permissions) else ())}
+    counting = [
+        (entry, holder)
+        for entry, holder, _ in _entries(view, node_id)
+        if not wanted.isdisjoint(entry["permissions"]) and (entry.get("vital") or not vital)
+    ]
+    verdict = Verdict("deny", is_partial=any(_PREDICATE in entry for entry, _ in counting))
+    for entry, holder in counting:
+        for named in entry["subjects"] if _PREDICATE not in entry else ():
             subject = view.attribute(node_id, "owner") if named == _OWNER else named
             if subject in subjects:
-                verdict = Verdict(entry["action"], holder, subject)
+                is_partial = verdict.is_partial and "full_read" not in entry["permissions"]
+                verdict = Verdict(entry["action"], holder, subject, is_partial)
                 if verdict.action == "deny":
                     return verdict
-    return verdict
+    return Verdict("deny") if verdict.is_partial and "full_read" in permissions else verdict
 
 
 def may(view: View, node_id: str, permission: str) -> bool:
@@ -231,7 +254,12 @@ def may(view: View, node_id: str, permission: str) -> bool:
 
 
 def require(
-    view: View, node_id: str, *permissions: str, vital: bool = False, by_proxy: bool = False
+    view: View,
+    node_id: str,
+    *permissions: str,
+    vital: bool = False,
+    by_proxy: bool = False,
+    rows: bool = False,
 ) -> None:
     """Refuse the user of a view who has none of the permissions on an object; `root` has all.
 
@@ -239,12 +267,20 @@ def require(
         *permissions: one of them is enough.
         vital: as for `check`.
         by_proxy: whether a proxy asks, as for rows of dynamic tables: then the error names no object.
+        rows: whether all rows are to be read. Proxies ask for `read` for nothing else.
 
     Raises:
         YtError: 901, with the text and the attributes of a server.
     """
     user = view.user
     verdict = check(view, node_id, user, permissions, vital=vital)
+    if verdict.is_partial and verdict.action == "allow" and (rows or by_proxy):
+        raise YtError(
+            f'Access denied for user "{user}": row-level ACL is present, but is not supported by this'
+            " method yet",
+            Code.AUTHORIZATION,
+            {"user": user, "permission": "read"},
+        )
     if verdict.action == "allow":
         return
     shown = " | ".join(permissions)
