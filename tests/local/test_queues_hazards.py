@@ -94,7 +94,7 @@ def start(tmp_path):
 
 
 def test_registration_lag_lets_a_fresh_registration_be_denied(start, wait):
-    """Proxies of a real cluster learn of a registration a moment later."""
+    """Proxies of a real cluster learn of a registration a moment later, and of its removal too."""
     run = start(registration_lag_seconds=30)
     run.append(1)
     run.register()
@@ -104,6 +104,12 @@ def test_registration_lag_lets_a_fresh_registration_be_denied(start, wait):
     assert caught.value.code == 901
     wait(31)
     assert len(run("pull_queue_consumer", **pull)) == 1
+    run("unregister_queue_consumer", consumer_path=CONSUMER, queue_path=QUEUE)
+    assert len(run("pull_queue_consumer", **pull)) == 1
+    assert len(run("list_queue_consumer_registrations", queue_path=QUEUE)) == 1
+    wait(31)
+    with pytest.raises(YtError):
+        run("pull_queue_consumer", **pull)
 
 
 def test_visibility_delay_lets_committed_rows_appear_later(start, wait):

@@ -114,6 +114,19 @@ def test_missing_permission_is_named_with_its_object_and_remedy(text, attributes
     assert path in str(raised.value)
 
 
+def test_rows_that_an_entry_hides_need_full_read():
+    """Who is told so may read the table already."""
+    cause = YtError(
+        'Access denied for user "robot": row-level ACL is present, but is not supported by this method yet',
+        901,
+        attributes={"user": "robot", "permission": "read"},
+    )
+    with pytest.raises(errors.AccessError) as raised, failures.translated("read rows", path="//t"):
+        raise cause
+    entry = "{action=allow;subjects=[robot];permissions=[full_read]}"
+    assert raised.value.remedy.endswith(f"yt set '//t/@acl/end' '{entry}'")
+
+
 def test_inner_errors_stay_as_the_cluster_tells_them():
     """Without the name and the time of this machine, and without a code that the cluster did not give."""
     inner = {"message": "deep", "attributes": {"path": "//t"}}
@@ -155,6 +168,13 @@ EVERY_FAILURE = [
     ),
     pytest.param(failures.NO_ANSWER, TransportError("reset"), id="no answer"),
     pytest.param(failures.NO_CELL, nested(1, "Unknown cell 0-0-0-0"), id="no cell"),
+    pytest.param(
+        failures.NO_REGISTRATIONS,
+        YtError(
+            "Queue consumer registration resolution failed", 1, inner_errors=[nested(1).simplify()]
+        ),
+        id="no registrations",
+    ),
     pytest.param(
         failures.NOT_PINGED, nested(1, "... could not be pinged within timeout"), id="no ping"
     ),

@@ -23,7 +23,7 @@ from yt_exactly_once.config import DeliveryMode
 def create_consumer(path: str, queue: str, cluster: options.ClusterOptions, vital: bool) -> None:
     """Create and mount a consumer at PATH, and register it for QUEUE.
 
-    A consumer that exists stays where it is. Proxies learn of a registration after some seconds.
+    A consumer that exists stays where it is. Proxies learn of a registration within 25 s.
     """
     from yt_exactly_once.operations import creating  # noqa: PLC0415 - slow client
 

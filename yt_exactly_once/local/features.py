@@ -54,8 +54,8 @@ producer_regress_on_skipped flag true: A push whose rows are all skipped, or wit
     last number, so that the session goes back. Servers of 2024 do so.
 producer_session_mutation_dedup flag true: A repeated request to create a session gets the first answer. \
     Older servers raise the epoch again.
-registration_lag_seconds seconds 0.0: How long proxies do not know of a new registration. Real ones \
-    refresh a cache.
+registration_lag_seconds seconds 0.0: How long proxies do not know of a new registration, nor of its \
+    removal. Real ones refresh a cache: up to 10 s, newer ones up to 25 s.
 visibility_delay_seconds seconds 0.0: How long rows of ordered tables stay invisible after the commit was \
     answered.
 random_tablet_seed number null: Makes the choice of a tablet for rows without `$tablet_index` repeatable.

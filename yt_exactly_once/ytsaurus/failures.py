@@ -71,7 +71,7 @@ NOT_REGISTERED = Failure(
     "the consumer is not registered for the queue (code 901, recognised by its text)",
     errors.ConsumerNotRegisteredError,
     remedy=f"Register it: {advice.register('QUEUE', 'CONSUMER')}. Proxies learn of a registration within "
-    "seconds",
+    "25 s",
 )
 """Shares its code with a missing permission."""
 
@@ -87,6 +87,13 @@ NOT_PINGED = Failure(
     errors.TransactionLostError,
 )
 """A commit that was applied meanwhile is answered so too (`transaction_manager.cpp`, `RunPeriodicPings`)."""
+
+NO_REGISTRATIONS = Failure(
+    "the proxy cannot read the registrations of consumers (code 1, recognised by its text)",
+    errors.ClusterUnavailableError,
+    remedy="If it stays so, ask an administrator whether //sys/queue_agents can be read",
+)
+"""What a pull is answered while a proxy's look-up of the registration fails."""
 
 CUT_OFF = Failure(
     "the answer breaks off (recognised by its text)",
@@ -264,6 +271,7 @@ FAILURES = (
     NOT_REGISTERED,
     *CODED,
     NO_CELL,
+    NO_REGISTRATIONS,
     NOT_PINGED,
     CUT_OFF,
     ANYTHING_ELSE,
@@ -367,6 +375,9 @@ def _refused(
     attributes, text = denied["attributes"], str(denied["message"]).strip()
     user, given = str(attributes["user"]), attributes["permission"]
     permission = str(given if isinstance(given, str) else next(iter(given), ""))
+    if "row-level ACL" in text:
+        # Who may read already is denied the rows that others' entries name.
+        permission = "full_read"
     named = _NOT_IN_CYPRESS.search(text)
     path = f"//sys/{named[1].replace(' ', '_')}s/{named[2]}" if named else attributes.get("path")
     if path is None and asked is not None:
@@ -399,6 +410,12 @@ _TABLE = re.compile(r"\b[Tt]able (//\S+) (?:while|has no)")
 _NO_REGISTRATION = "is not registered for queue"
 """The text that separates a missing registration from a missing permission (`registration_manager`)."""
 
+_LOOKUP_FAILED = (
+    "Queue consumer registration resolution failed",
+    "Failed to list queue consumer registrations",
+)
+"""What `registration_manager_new.cpp` puts around whatever a look-up of registrations fails with."""
+
 
 def find_failure(error: YtError) -> Failure:
     """Return the row of the table that an error of the cluster belongs to."""
@@ -414,6 +431,8 @@ def find_failure(error: YtError) -> Failure:
     text = _deepest(error)
     if "could not be pinged within timeout" in text:
         return NOT_PINGED
+    if any(str(told.get("message")) in _LOOKUP_FAILED for told in _tree(error)):
+        return NO_REGISTRATIONS
     return NO_CELL if text.startswith("Unknown cell") else ANYTHING_ELSE
 
 
@@ -443,9 +462,14 @@ def _deepest(error: YtError) -> str:
 
 def codes_in(error: BaseException) -> list[int]:
     """Return the codes of the cluster's error behind an error, outermost first; none without an answer."""
+    return [int(told.get("code", 0)) for told in _tree(error)]
+
+
+def _tree(error: BaseException) -> list[dict[str, Any]]:
+    """Return the cluster's error behind an error and all its inner ones, outermost first."""
     while error.__cause__ is not None and not isinstance(error, YtError):
         error = error.__cause__
     errors_told = [error.simplify()] if isinstance(error, YtError) else []
     for told in errors_told:
         errors_told += told.get("inner_errors") or []
-    return [int(told.get("code", 0)) for told in errors_told]
+    return errors_told

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _UNREADABLE = frozenset({"none", "unmounted", "mounting", "unmounting"})
 
 _OFFSET_CONFLICT = 3100
-_LOOKS = 12
+_LOOKS = 25
 _PAUSE_SECONDS = 1.0
 
 
@@ -226,7 +226,7 @@ class RemoteQueue:
             require_registration(self.connection, self.consumer, self.path)
             raise errors.ClusterUnavailableError(
                 "The consumer is registered, but the proxy does not know it yet",
-                remedy="Wait: proxies refresh their list of registrations every few seconds",
+                remedy="Wait: proxies learn of a registration within 25 s",
                 queue=self.path,
                 consumer=self.consumer,
             ) from error
@@ -235,8 +235,9 @@ class RemoteQueue:
 def require_registration(connection: Connection, consumer: str, queue: str) -> None:
     """Check that the consumer exists and is registered for the queue.
 
-    A proxy answers from a list that it refreshes every ten seconds (`cache_refresh_period`). So this asks
-    again for that long before it reports a missing registration.
+    A proxy answers from a cache. The older one refreshes its list every 10 s (`cache_refresh_period`). The
+    newer one keeps a missing answer too, for 15 s, and refreshes it every 10 s. So this asks again for 25 s
+    before it reports a missing registration.
 
     Raises:
         ConsumerNotFoundError: no consumer at the path.

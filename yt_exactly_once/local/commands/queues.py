@@ -69,8 +69,8 @@ def list_queue_consumer_registrations(context: Context) -> list[dict[str, Any]]:
             else locate(connection, context.parameters[name], name)
             for name in _PATHS
         )
-        found = consumers.registrations(connection, queue, consumer)
-    lag = context.proxy.features[_LAG]
+        lag = context.proxy.features[_LAG]
+        found = consumers.registrations(connection, queue, consumer, lag_seconds=lag)
     return [
         {
             "queue_path": _rich(item.queue),
@@ -79,7 +79,6 @@ def list_queue_consumer_registrations(context: Context) -> list[dict[str, Any]]:
             "partitions": item.partitions,
         }
         for item in found
-        if item.is_known(lag)
     ]
 
 

@@ -162,9 +162,8 @@ def pull(
 def check_registered(
     connection: sqlite3.Connection, queue: Place, consumer: Place, lag_seconds: float
 ) -> None:
-    """Refuse a consumer (901) that is not registered, or not for as long as the lag."""
-    found = registrations(connection, queue, consumer)
-    if not any(each.is_known(lag_seconds) for each in found):
+    """Refuse a consumer (901) that was not registered so many seconds ago, as proxies know it."""
+    if not registrations(connection, queue, consumer, lag_seconds=lag_seconds):
         raise YtError(
             f"Consumer {consumer.rich} is not registered for queue {queue.rich}",
             Code.AUTHORIZATION,
@@ -181,18 +180,12 @@ class Registration:
         consumer: who reads.
         vital: whether the queue keeps rows until this consumer has read them.
         partitions: the only partitions that are read; None for all.
-        since: unix time, after which it has certainly been there.
     """
 
     queue: Place
     consumer: Place
     vital: bool
     partitions: list[int] | None
-    since: int
-
-    def is_known(self, lag_seconds: float) -> bool:
-        """Tell whether proxies have heard of it."""
-        return not lag_seconds or time.time() - self.since >= lag_seconds
 
     def describe(self) -> dict[str, Any]:
         """Return it as the status of queues and consumers shows it."""
@@ -222,19 +215,25 @@ def unregister(connection: sqlite3.Connection, queue: Place, consumer: Place) ->
 
 
 def registrations(
-    connection: sqlite3.Connection, queue: Place | None = None, consumer: Place | None = None
+    connection: sqlite3.Connection,
+    queue: Place | None = None,
+    consumer: Place | None = None,
+    *,
+    lag_seconds: float = 0,
 ) -> list[Registration]:
-    """Return the registrations of a queue, of a consumer, of both, or all."""
+    """Return the registrations of a queue, of a consumer, of both, or all, as they were some seconds ago."""
+    table = _table(connection)
+    if lag_seconds:
+        # Timestamps are whole seconds: one that is not over yet may be too young.
+        table = table.at((int(time.time() - lag_seconds) << TIMESTAMP_COUNTER_BITS) - 1)
     return [
         Registration(
             _place(row, "queue"),
             _place(row, "consumer"),
             bool(row["vital"]),
             list(map(int, row["partitions"])) if isinstance(row["partitions"], list) else None,
-            # Timestamps are whole seconds; the end of the second is safely after the registration.
-            (timestamp >> TIMESTAMP_COUNTER_BITS) + 1,
         )
-        for timestamp, row in stamped_rows(connection, _table(connection), _key(queue, consumer))
+        for _, row in stamped_rows(connection, table, _key(queue, consumer))
     ]
 
 

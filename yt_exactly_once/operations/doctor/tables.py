@@ -253,7 +253,7 @@ def _registration(connection: Connection, queue: str, consumer: str) -> Finding:
         return problem(
             f"The consumer {consumer} is not registered for {queue}",
             "The cluster refuses its reads",
-            f"{register}. Proxies know it after some seconds",
+            f"{register}. Proxies know it within 25 s",
         )
     found = attributes_of(connection, queue, ["auto_trim_config"]) or {}
     trims = bool((found.get("auto_trim_config") or {}).get("enable"))

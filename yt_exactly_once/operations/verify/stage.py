@@ -58,7 +58,7 @@ class Patience:
     """
 
     visible: timedelta = timedelta(seconds=20)
-    registered: timedelta = timedelta(seconds=12)
+    registered: timedelta = timedelta(seconds=25)
     idle: timedelta = timedelta(seconds=5)
 
 

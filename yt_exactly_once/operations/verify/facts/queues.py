@@ -131,12 +131,9 @@ def _unregistered(stage: Stage) -> None:
         list(stage.client.pull_queue_consumer(stranger, stage.path("queue"), 0, 0))
 
 
-@fact(
-    "consumer.registration-lag",
-    source="cache_refresh_period of the queue consumer registration manager",
-)
+@fact("consumer.registration-lag", source="yt/yt/ytlib/queue_client/registration_manager_new.cpp")
 def _registration_lag(stage: Stage) -> str:
-    """A proxy knows a new registration within 12 s.
+    """A proxy knows a new registration within 25 s.
 
     A query that starts right after the registration stops with ConsumerNotRegisteredError. Start it again
     later.
