@@ -127,6 +127,9 @@ def test_new_checkpoint_counts_the_rows_of_each_sink_of_the_function(cluster, tm
     query.run()
     query.feed(2)
     query.kill("besides")
+    query.client.unmount_table(query.ledger, sync=True)
+    said = query.command(f"yt-exactly-once repair {query.besides[0]} --new-checkpoint --apply")[1]
+    query.follow(said)
     for path in (*query.besides, query.target):
         repair = f"yt-exactly-once repair {path} --new-checkpoint --apply"
         code, said = query.command(repair)

@@ -212,12 +212,13 @@ def test_rows_that_the_tasks_wrote_are_not_told_as_written():
     assert log.of(Event.ROWS_WRITTEN) == []
 
 
-@pytest.mark.parametrize("stateful", [False, True])
-def test_entry_says_whether_the_query_keeps_state(stateful):
-    """A query that does cannot continue with a new checkpoint."""
-    cluster = Cluster(entry=None, at=(10, 4))
-    committer(cluster, of=replace(batch(), stateful=stateful)).commit(whole([ROWS]))
-    assert cluster.entry.keeps_state is stateful
+@pytest.mark.parametrize("is_so", [False, True])
+def test_entry_says_whether_the_query_keeps_state_and_moves_its_consumer(is_so):
+    """The first cannot continue with a new checkpoint; the second tells which sink is the last."""
+    cluster = Cluster(entry=None)
+    of = replace(batch(), stateful=is_so)
+    committer(cluster, of=of, advance=is_so).commit(whole([ROWS]))
+    assert (cluster.entry.keeps_state, cluster.entry.moves_consumer) == (is_so, is_so)
 
 
 def test_options_of_a_target_are_those_of_its_requests():

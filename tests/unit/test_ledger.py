@@ -20,7 +20,14 @@ from yt_exactly_once.commit.entry import (
     Tally,
     require_known_ledger,
 )
-from yt_exactly_once.commit.judgement import Verdict, judge, require_one_sink, shares, supersedes
+from yt_exactly_once.commit.judgement import (
+    Verdict,
+    judge,
+    outdates,
+    require_one_sink,
+    shares,
+    supersedes,
+)
 from yt_exactly_once.errors import (
     ConfigError,
     FencedError,
@@ -95,19 +102,27 @@ def test_columns_of_a_ledger_are_its_format():
 def test_no_field_of_an_entry_stays_unwritten():
     """The columns are a list, so that no annotation changes the table: each field has its place in it."""
     columns = {column["name"] for column in LEDGER_SCHEMA}
-    assert {one.name for one in fields(LedgerEntry)} - columns == {"stateful", "tallies"}
+    assert {one.name for one in fields(LedgerEntry)} - columns == {
+        "advances",
+        "stateful",
+        "tallies",
+    }
     assert {one.name for one in fields(Tally)} - columns == {"digest"}
 
 
-def test_entry_says_whether_its_query_keeps_state_in_a_table_of_any_version():
-    """It is beside the offsets, which earlier versions read; an entry of theirs is taken for stateful."""
-    known = replace(entry(batch(3, (0, 5))), stateful=False)
-    rest = replace(known, offsets={key: {0: PartitionOffset(0, 5, 0)} for key in known.offsets})
-    assert (known.keeps_state, rest.keeps_state) == (False, False)
-    row = rest.to_row()
-    assert LedgerEntry.from_row(row) == rest
-    del row["offsets"][0]["stateful"]
-    assert LedgerEntry.from_row(row).keeps_state
+def test_facts_of_an_entry_are_kept_in_a_table_of_any_version():
+    """They are beside the offsets, which earlier versions read. Of their entries, `left` tells instead."""
+    known = replace(entry(batch(3, (5, 9))), stateful=False, advances=False)
+    row = known.to_row()
+    assert LedgerEntry.from_row(row) == known
+    assert (known.keeps_state, known.moves_consumer) == (False, False)
+    for source in row["offsets"]:
+        del source["stateful"], source["advances"]
+    assert (LedgerEntry.from_row(row).stateful, LedgerEntry.from_row(row).advances) == (None, None)
+    for left, keeps, moves in ((0, True, False), (5, True, True), (9, False, True)):
+        row["offsets"][0]["partitions"]["0"][2] = left
+        old = LedgerEntry.from_row(row)
+        assert (old.keeps_state, old.moves_consumer) == (keeps, moves)
 
 
 def test_batch_of_which_nothing_is_said_keeps_no_state_and_moves_no_queue():
@@ -484,3 +499,32 @@ def test_a_query_without_consumers_is_continued_by_none():
     """Nothing says then who reads for whom."""
     assert not supersedes(read_by("other", 9, consumer=""), read_by("query", 5, consumer=""))
     assert not supersedes(read_by("other", 9), replace(read_by("query", 5), offsets={}))
+
+
+def at_batch(number, *, target="//t", **changed):
+    read = {"consumer": "//c", "queue": "//q"} | changed
+    return replace(read_by("query", 5, target=target, **read), batch_id=number, advances=True)
+
+
+@pytest.mark.parametrize(("later", "counts"), [
+    (at_batch(4), True),
+    (replace(at_batch(3), part=2), True),
+    (at_batch(3), False),
+    (at_batch(2), False),
+    (replace(at_batch(4), query_id="other"), False),
+    (at_batch(4, target="//u"), True),
+    (at_batch(3, target="//u"), False),
+    (at_batch(9, target="//u", queue="//r"), False),
+    (replace(at_batch(9, target="//u"), offsets={}), False),
+    (replace(at_batch(9, target="//u"), advances=False), False),
+])  # fmt: skip
+def test_of_entries_of_a_query_the_newest_counts(later, counts):
+    """With another target, if its sink is the last of the function: that moves the consumer of both."""
+    assert outdates(later, at_batch(3)) is counts
+
+
+@pytest.mark.parametrize(("number", "counts"), [(5, True), (4, False)])
+def test_without_a_consumer_two_sinks_may_be_a_batch_apart(number, counts):
+    """Nothing tells which one is called last."""
+    later = at_batch(number, target="//u", consumer="")
+    assert outdates(later, at_batch(3, consumer="")) is counts

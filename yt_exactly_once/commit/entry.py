@@ -177,6 +177,7 @@ class LedgerEntry:
         committed_at: when its commit was sent; as `started_at`.
         seconds: between the two, by a clock that is never set.
         stateful: whether the query keeps state; `None` if the entry does not say so.
+        advances: whether the sink moves the consumers (`advance_consumer`); `None` as above.
         tallies: by target.
     """
 
@@ -196,6 +197,7 @@ class LedgerEntry:
     committed_at: str = ""
     seconds: float = 0.0
     stateful: bool | None = None
+    advances: bool | None = None
     tallies: Mapping[str, Tally] = field(default_factory=dict)
 
     @property
@@ -226,8 +228,8 @@ class LedgerEntry:
 
     @property
     def moves_consumer(self) -> bool:
-        """Whether the sink of this entry moves the consumers: `left` follows the batches then."""
-        return any(part.left and part.left in {part.start, part.end} for part in self._places())
+        """Whether the sink moves the consumers. An entry that does not say so is taken at what it left."""
+        return any(part.left for part in self._places()) if self.advances is None else self.advances
 
     @property
     def keeps_state(self) -> bool:
@@ -235,6 +237,10 @@ class LedgerEntry:
         if self.stateful is not None:
             return self.stateful
         return any(part.left < part.end for part in self._places())
+
+    def _facts(self) -> dict[str, bool]:
+        known = {name: getattr(self, name) for name in _FACTS}
+        return {name: value for name, value in known.items() if value is not None}
 
     def _places(self) -> Iterator[PartitionOffset]:
         return (part for parts in self.offsets.values() for part in parts.values())
@@ -259,7 +265,7 @@ class LedgerEntry:
             return cls(
                 **{name: _READ[kind](row[name]) for name, kind in _ENTRY.items()},
                 offsets=_offsets_from(row["offsets"] or ()),
-                stateful=next((one.get("stateful") for one in row["offsets"] or ()), None),
+                **_facts_from(row["offsets"] or ()),
                 part_digests=tuple(row["part_digests"] or ()),
                 tallies={row["target"]: Tally.from_row(row)},
             )
@@ -277,7 +283,7 @@ class LedgerEntry:
             **{name: getattr(self, name) for name in _ENTRY},
             "format_version": LEDGER_VERSION,
             "part_digests": list(self.part_digests),
-            "offsets": list(_offsets_to(self.offsets, stateful=self.stateful)),
+            "offsets": [{**one, **self._facts()} for one in _offsets_to(self.offsets)],
             **self.tally.to_row(),
         }
 
@@ -342,6 +348,9 @@ _TALLY = {
 }  # fmt: skip
 """Columns that are one field each of `LedgerEntry` and of `Tally`, with their types."""
 
+_FACTS = ("stateful", "advances")
+"""Fields that each source in `offsets` has: tables of earlier versions would lack columns of theirs."""
+
 _KEY = ("query_id", "target")
 _DIGEST_COLUMNS = {
     "batch_digest": "string", "total_digest": "string", "digest_version": "int64",
@@ -374,12 +383,14 @@ def require_known_ledger(attributes: Mapping[str, Any], path: str) -> None:
     require_known_format(version, LEDGER_VERSION, "The ledger", ledger=path)
 
 
-def _offsets_to(offsets: Offsets, *, stateful: bool | None) -> Iterator[dict[str, Any]]:
-    # A column of its own would be missing in tables that earlier versions have made.
-    known = {} if stateful is None else {"stateful": stateful}
+def _facts_from(sources: Sequence[Any]) -> dict[str, Any]:
+    first = sources[0] if sources else {}
+    return {name: first.get(name) for name in _FACTS}
+
+
+def _offsets_to(offsets: Offsets) -> Iterator[dict[str, Any]]:
     for (cluster, queue, consumer, queue_id), parts in offsets.items():
         yield {
-            **known,
             "cluster": cluster,
             "queue": queue,
             "queue_id": queue_id,

@@ -308,6 +308,7 @@ class BatchCommit:
             committed_at=_at(datetime.now(UTC)),
             seconds=round(seconds, 3),
             stateful=batch.stateful,
+            advances=self.advance_consumer,
             tallies=self.ledger.tallies(before, batch, part.written()),
         )
 

@@ -316,17 +316,21 @@ def judge_entries(connection: Connection, ledger: str) -> list[Judged]:
 
 
 def with_near(connection: Connection, rows: Entries) -> list[LedgerRow]:
-    """Return entries and those of other ledgers near by: beside their ledgers, targets and consumers.
+    """Return entries and those of other ledgers `near`, of which those that cannot be read are left out."""
+    return [*rows, *near(connection, rows)[0]]
 
-    A ledger that cannot be read, or a folder that cannot be listed, is left out.
-    """
+
+def near(
+    connection: Connection, rows: Entries
+) -> tuple[list[LedgerRow], dict[str, ExactlyOnceError]]:
+    """Return what `read_ledgers` does of other ledgers: those beside their ledgers, targets and consumers."""
     places = {place for row in rows for place in (row.ledger, row.entry.target)}
     places |= {key[2] for row in rows for key in row.entry.offsets if key[2]}
-    near: list[LedgerRow] = []
-    with suppress(ExactlyOnceError):
+    try:
         paths = set(browsing.marked(connection, places, LEDGER_MARK))
-        near, _ = read_ledgers(connection, sorted(paths - {row.ledger for row in rows}))
-    return [*rows, *near]
+    except ExactlyOnceError as error:
+        return [], {"a folder near by": error}
+    return read_ledgers(connection, sorted(paths - {row.ledger for row in rows}))
 
 
 def rival(row: LedgerRow, queue: str, consumer: str, known: Entries) -> LedgerRow | None:

@@ -21,9 +21,9 @@ from yt_exactly_once.operations.ledgers import (
     Entries,
     LedgerRow,
     counting,
+    near,
     read_ledger,
     rival,
-    with_near,
 )
 from yt_exactly_once.operations.moves import move_consumer, require_accepted
 from yt_exactly_once.operations.query_status import PartitionStatus, QueryStatus, QueueStatus
@@ -296,7 +296,8 @@ def plan_repairs(
         new_checkpoint: whether the query is to continue with a new checkpoint, since the old one is lost.
     """
     asked = [row for row in rows if row.entry.query_id.startswith(query)]
-    known = with_near(connection, rows)
+    others, unread = near(connection, rows)
+    known = [*rows, *others]
     ids = {row.entry.query_id for row in asked}
     # The newest entry counts, whichever ledger was named. One that was replaced never runs again, unless
     # somebody asks for nothing else.
@@ -309,6 +310,11 @@ def plan_repairs(
         )
     found = [Repair(some, new_checkpoint) for some in _grouped(statuses(connection, wanted, known))]
     for repair in found:
+        if new_checkpoint:
+            repair.open += [
+                f"{path} may have a newer entry of the query, and cannot be read: {why.what}. {why.remedy}"
+                for path, why in unread.items()
+            ]
         repair.plan(known)
     return found
 
