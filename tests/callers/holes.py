@@ -94,6 +94,21 @@ HOLES = {
     "11: the same without a consumer, and the batch before was left out": Program(
         (Run(batches=3), Run(put_back=0)), rows=((".",), ("",), (".",), (".",)), source=Source.QUEUE
     ),
+    "11: the producer is emptied under a batch that was pushed": Program(
+        (
+            Run(IDEMPOTENT, death=Death(Request.COMMIT, 0, How.CRASH_BEFORE)),
+            Run(IDEMPOTENT, sessions_lost=True),
+        ),
+        source=Source.QUEUE,
+    ),
+    "11: the same, and the mode is changed": Program(
+        (
+            Run(IDEMPOTENT, death=Death(Request.COMMIT, 1, How.CRASH_BEFORE)),
+            Run(sessions_lost=True),
+        ),
+        rows=((".",),) * 3,
+        source=Source.QUEUE,
+    ),
     "12: a column with an internal name": Program((Run(),), names=("__yt_exactly_once_partition",)),
     "12: the tablet column": Program(
         (Run(),), names=("__yt_exactly_once_tablet",), placement="round_robin"

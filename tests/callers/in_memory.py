@@ -126,6 +126,8 @@ class InMemory(Deployment):
             self.server.tables.pop(LEDGER, None)
         if run.ledger_restored and self._copies and LEDGER in self._copies[-1]:
             self.server.restore(LEDGER, self._copies[-1][LEDGER])
+        if run.sessions_lost and PRODUCER in self.server.tables:
+            self.server.tables[PRODUCER].rows.clear()
         if run.put_back is not None and run.put_back < len(self._copies):
             for path in {LEDGER, TARGET} & set(self._copies[run.put_back]):
                 self.server.put_back(path, self._copies[run.put_back][path])

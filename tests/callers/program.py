@@ -202,6 +202,7 @@ class Run(Told):
         ledger_removed: somebody has removed the ledger before.
         ledger_restored: somebody has put a copy in its place, made when Spark last logged a batch.
         put_back: somebody has put the rows of ledger and target back as they were after this batch.
+        sessions_lost: somebody has removed all sessions of the producer before.
         read_only: the checkpoint takes no note, though Spark's logs.
         accepts: the batch whose missing rows are given up, `accept_incomplete` of the sink.
         newer: what a newer version of the package has left before: `entry` or `offset`.
@@ -221,6 +222,7 @@ class Run(Told):
     ledger_removed: bool = False
     ledger_restored: bool = False
     put_back: int | None = None
+    sessions_lost: bool = False
     read_only: bool = False
     accepts: int | None = None
     newer: str = ""
@@ -237,8 +239,9 @@ class Run(Told):
 
     @property
     def loses_entries(self) -> bool:
-        """Whether somebody has taken entries of the ledger away."""
-        return self.ledger_removed or self.ledger_restored or self.put_back is not None
+        """Whether somebody has taken entries of the ledger away, or sessions of the producer."""
+        is_whole = not (self.ledger_removed or self.ledger_restored or self.sessions_lost)
+        return not is_whole or self.put_back is not None
 
 
 @dataclass(frozen=True, repr=False)

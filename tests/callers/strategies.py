@@ -124,6 +124,9 @@ def runs_of(themes: Collection[Theme]) -> SearchStrategy[Run]:
         put_back=rarely(st.integers(0, MOST_BATCHES - 2), None, one_in=3)
         if Theme.LEDGER in themes
         else st.none(),
+        sessions_lost=rarely(st.just(value=True), usual=False, one_in=3)
+        if Theme.LEDGER in themes
+        else st.just(value=False),
         # An error that is swallowed while nothing is noted, and the driver's end after it.
         read_only=st.booleans() if errors else st.just(value=False),
         accepts=rarely(st.integers(0, MOST_BATCHES - 1), None),

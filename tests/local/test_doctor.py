@@ -505,7 +505,8 @@ def test_producer_sessions_are_compared_with_the_ledger(cluster, client, tmp, tm
     producer = f"{query.target}_producer"
     client.create("queue_producer", producer)
     client.mount_table(producer, sync=True)
-    assert query.repairs() == []
+    (emptied,) = query.repairs()
+    assert "section 'A producer is missing'" in emptied
     name = f"{query.query_id}:{query.target}:partition-0"
     client.create_queue_producer_session(producer, query.target, name)
     for batch, said in ((0, "agree with the ledger"), (1, "pushed rows of batch 1")):

@@ -7,12 +7,13 @@ once, or with what is lost, and who could have known.
 import re
 import shutil
 from dataclasses import dataclass
+from unittest import mock
 
 import pytest
 
-from tests.breaks_page import WRITES
-from tests.local.operated import PARTITIONS, Operated
+from tests.local.operated import PARTITIONS, Killed, Operated
 from tests.tiers import first_of
+from yt_exactly_once.commit.transactional import BatchCommit
 from yt_exactly_once.spark.sink import frame_rows
 from yt_exactly_once.ytsaurus import queues
 
@@ -37,13 +38,21 @@ class Copies:
         shutil.copytree(self.query.checkpoint, f"{self.query.checkpoint}-copy")
 
     def old_copy(self, name):
+        if name == "checkpoint":
+            self.removed(name)
+            shutil.move(f"{self.query.checkpoint}-copy", self.query.checkpoint)
+            return
         path = getattr(self.query, name)
         self.query.client.remove(path)
         self.query.client.move(f"{path}_copy", path)
         self.query.client.mount_table(path, sync=True)
 
     def emptied(self, name, rows=()):
-        """Remove all rows, and leave the table."""
+        """Remove all rows, and leave the table; or all files, and leave the folder."""
+        if name == "checkpoint":
+            self.removed(name)
+            self.query.checkpoint.mkdir()
+            return
         client, path = self.query.client, getattr(self.query, name)
         if client.get(f"{path}/@sorted"):
             keys = client.get(f"{path}/@key_columns")
@@ -57,9 +66,17 @@ class Copies:
         client.insert_rows(path, values)
 
     def in_place(self, name):
+        """Put older rows back, or older files over newer ones."""
+        if name == "checkpoint":
+            copy = f"{self.query.checkpoint}-copy"
+            shutil.copytree(copy, self.query.checkpoint, dirs_exist_ok=True)
+            return
         self.emptied(name, self.rows[name])
 
     def removed(self, name):
+        if name == "checkpoint":
+            shutil.rmtree(self.query.checkpoint)
+            return
         self.query.client.remove(getattr(self.query, name))
 
 
@@ -89,8 +106,19 @@ class Person:
         self.query.people = {
             "section 'An older copy was put back'": self.look,
             "section 'A ledger is missing'": self.accept_copy,
+            "section 'A producer is missing'": self.look_for_pushed,
             "mode='at-least-once'": self.repeat,
         }
+
+    def look_for_pushed(self):
+        """Section 'A producer is missing'."""
+        number, _ = _range(_BATCHES, self.query.followed[-1])
+        lacking = set(self.rows_of(number)) - set(self.query.written())
+        if len(lacking) < len(self.rows_of(number)):
+            rows = [{"value": value} for value in sorted(lacking)]
+            self.query.client.insert_rows(self.query.target, rows)
+            self.tell_spark(number)
+        self.query.options["new_ledger"] = True
 
     def accept_copy(self):
         """Section 'A ledger is missing', for a copy that lacks nothing but this batch."""
@@ -153,8 +181,7 @@ KINDS = {
 def begun(cluster, tmp, tmp_path, monkeypatch):
     """A query of a kind that has written batch 0, of which there are copies, and then batches 1 and 2."""
     monkeypatch.setattr(frame_rows, "require_straight", lambda *_: None)
-    if not WRITES:
-        monkeypatch.setattr(queues, "_PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(queues, "_PAUSE_SECONDS", 0.05)
 
     def begin(kind, *, die_after=""):
         mode, keeps_state = KINDS[kind]
@@ -172,7 +199,10 @@ def begun(cluster, tmp, tmp_path, monkeypatch):
         query.feed(5)
         query.run()
         query.feed(5)
-        if die_after:
+        if die_after == "push":
+            with mock.patch.object(BatchCommit, "commit", side_effect=Killed):
+                query.kill(die_after)
+        elif die_after:
             query.kill(die_after)
         else:
             query.run()
@@ -216,4 +246,21 @@ def test_replay_of_a_batch_that_the_older_ledger_lacks_is_refused(begun, names):
     Person(query).prepare()
     query.restart_with_advice()
     assert set(query.said) == {"LedgerMissingError"}
+    query.assert_exact()
+
+
+@pytest.mark.parametrize("is_changed", [False, True])
+@pytest.mark.parametrize("how", first_of(["emptied", "in_place", "old_copy", "removed"], count=1))
+def test_lost_producer_is_refused_and_what_is_said_gives_every_row(begun, how, is_changed):
+    """The driver died between push and commit; also if the next run has another mode."""
+    query, copies = begun("idempotent", die_after="push")
+    getattr(copies, how)("producer")
+    if is_changed:
+        query.mode = "transactional"
+    Person(query).prepare()
+    assert "this batch may have been pushed before" in query.restart_with_advice()[0]
+    query.assert_exact()
+    query.options.clear()
+    query.feed(5)
+    query.run()
     query.assert_exact()

@@ -44,7 +44,7 @@ from tests.model.tasks import (
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.commit.cluster import OpenTransaction, Payload
 from yt_exactly_once.commit.entry import LedgerEntry
-from yt_exactly_once.commit.notes import Note, NoteKind
+from yt_exactly_once.commit.notes import BEGAN, Note, NoteKind
 from yt_exactly_once.commit.parts import TargetRows
 from yt_exactly_once.config import ROWS_PER_TABLET_LIMIT, DeliveryMode, RetryPolicy
 from yt_exactly_once.errors import (
@@ -164,6 +164,7 @@ class Programs:
             mock.patch.object(frame_rows, "require_straight"),
             mock.patch.object(frame_rows, "require_one_stage", partial(stages, self._scenario)),
             mock.patch.object(look_up, "sessions_of", _sessions_of),
+            mock.patch.object(look_up, "attributes_of", return_value={"id": _QUEUE_ID}),
             mock.patch.object(look_up.LedgerNotes, "look", return_value=(_QUEUE_ID, ())),
             mock.patch.object(look_up.LedgerNotes, "add", _refuse),
         ):
@@ -377,7 +378,9 @@ def _sessions_of(connection: ModelCluster, producer: str, prefix: str) -> dict[s
     keys = [values for path, values in connection.index if path == producer]
     names = [name for (name,) in keys if name.startswith(prefix)]
     rows = connection.lookup(producer, [{"session_id": name} for name in names])
-    return {
+    # Nobody loses sessions here: `tests/callers` and `tests/local/test_restores.py` do.
+    began = {f"{name.rpartition(':')[0]}:{BEGAN}": SessionState(-1) for name in names}
+    return began | {
         name: SessionState.of(row[1], dict(row[2]))
         for name, row in zip(names, rows, strict=True)
         if row is not None

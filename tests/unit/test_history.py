@@ -8,7 +8,15 @@ import pytest
 from tests.notes import MemoryNotes
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.commit.entry import CommitLedger, LedgerEntry, Tally
-from yt_exactly_once.commit.notes import History, Note, NoteKind, lack_all_notes, lack_notes, settle
+from yt_exactly_once.commit.notes import (
+    BEGAN,
+    History,
+    Note,
+    NoteKind,
+    lack_all_notes,
+    lack_notes,
+    settle,
+)
 from yt_exactly_once.errors import ConfigError, IncompleteBatchError, LedgerMissingError
 from yt_exactly_once.spark.query.notes import FolderNotes
 from yt_exactly_once.spark.query.offset_log import OffsetLog
@@ -209,6 +217,70 @@ def test_ledger_must_have_the_newest_committed_batch(committed, number, accepted
     assert told in str(caught.value)
     if "new_ledger" in told:
         known.require_newest(entry(1), may_be_new=True)
+
+
+PRODUCER = NoteKind.PRODUCER
+
+
+@pytest.mark.parametrize(
+    ("used", "sessions", "number", "mode", "told"),
+    [
+        ([], {}, 4, "idempotent", ""),
+        ([(0, "new")], {BEGAN: None, "s": 3}, 4, "idempotent", ""),
+        ([(0, "new")], {BEGAN: None, "s": 4}, 4, "idempotent", ""),
+        ([(0, "old")], {BEGAN: None, "s": 3}, 4, "idempotent", "Another table"),
+        ([(0, "new"), (4, "old")], {BEGAN: None, "s": 3}, 4, "idempotent", "Another table"),
+        ([(0, "old"), (4, "new")], {BEGAN: None}, 4, "idempotent", ""),
+        ([(0, "new")], {}, 4, "idempotent", "has lost the sessions"),
+        ([(0, "new")], {BEGAN: None, "s": 2}, 4, "idempotent", "end before batch 3"),
+        ([(0, "new")], {}, 3, "idempotent", ""),
+        ([(0, "old")], {}, 4, "transactional", ""),
+        ([(4, "new")], {}, 4, "transactional", "has lost the sessions"),
+        ([(4, "new")], {BEGAN: None, "s": 2}, 4, "transactional", ""),
+    ],
+)
+def test_sessions_that_may_have_rows_of_the_batch_must_be_there(used, sessions, number, mode, told):
+    """The ledger ends at batch 3, which had rows, and which the mode has written."""
+    notes = [note(PRODUCER, first, name, ledger="//producer") for first, name in used]
+    known = replace(entry(3), mode=mode, tallies={"//t": Tally(rows=1)})
+
+    def require():
+        history(notes, number).require_sessions(known, "new", {"//t": sessions})
+
+    if not told:
+        require()
+        return
+    with pytest.raises(LedgerMissingError, match=told):
+        require()
+
+
+@pytest.mark.parametrize("sessions", [{}, {BEGAN: None}])
+def test_sessions_of_a_query_without_an_entry_are_missed_too(sessions):
+    """Its first batch may be pushed in part."""
+    known = history([note(PRODUCER, 0, "new", ledger="//producer")], 0)
+    if sessions:
+        known.require_sessions(None, "new", {"//t": sessions})
+        return
+    with pytest.raises(LedgerMissingError, match="has lost the sessions"):
+        known.require_sessions(None, "new", {"//t": sessions})
+
+
+@pytest.mark.parametrize(
+    ("used", "mode", "has"),
+    [
+        ([], "idempotent", False),
+        ([(0, "old")], "idempotent", False),
+        ([(0, "new")], "idempotent", True),
+        ([(0, "new")], "transactional", False),
+        ([(0, "new"), (4, "new")], "transactional", True),
+    ],
+)
+def test_producer_is_noted_again_when_the_query_returns_to_it(used, mode, has):
+    """Otherwise nobody could tell whether the batch was pushed."""
+    notes = [note(PRODUCER, first, name, ledger="//producer") for first, name in used]
+    known = replace(entry(3), mode=mode)
+    assert history(notes, 4).has_producer("//t", "new", known) is has
+    assert history(notes, 4).has_producer("//t", "new", None) is ((0, "new") in used)
 
 
 @pytest.mark.parametrize(

@@ -12,20 +12,25 @@ entry decides whether a note still counts. Only the note of a committed batch is
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol, Self
 
 from yt_exactly_once import advice, errors
 from yt_exactly_once.commit.batch import MicroBatch
-from yt_exactly_once.commit.entry import CommitLedger, LedgerEntry
+from yt_exactly_once.commit.entry import CommitLedger, LedgerEntry, Tally
+from yt_exactly_once.config import DeliveryMode
 
 FOLDER = "yt_exactly_once"
 """Name of the folder in the checkpoint; Spark ignores what it does not know there."""
 
 NOTES_VERSION = 1
 """Format of the notes. Raise it when an earlier version would misread one."""
+
+
+BEGAN = "began"
+"""Name of the producer session of a query without rows: a table that has lost it has lost others, too."""
 
 
 class NoteKind(StrEnum):
@@ -37,6 +42,8 @@ class NoteKind(StrEnum):
             the batch in the ledger lacks the rows of the second call.
         LEDGER: the batch was the first one that was about to be committed with a ledger.
         CLUSTER: the same for a cluster.
+        PRODUCER: the same for a producer table, and again for each batch that returns to it from another
+            mode. The session `BEGAN` was there before.
         COMMITTED: the batch is the newest one that the ledger has, or had. Spark logs it only after this.
     """
 
@@ -44,6 +51,7 @@ class NoteKind(StrEnum):
     REFUSED = "refused"
     LEDGER = "ledger"
     CLUSTER = "cluster"
+    PRODUCER = "producer"
     COMMITTED = "committed"
 
 
@@ -53,8 +61,8 @@ class Note:
 
     Attributes:
         target: short digest of the target's path.
-        ledger: short digest of the ledger's path.
-        object_id: of the ledger table for `LEDGER`, of the cluster's `//sys` for `CLUSTER`.
+        ledger: short digest of the ledger's path, or of the producer's.
+        object_id: of the table for `LEDGER` and `PRODUCER`, of the cluster's `//sys` for `CLUSTER`.
     """
 
     kind: NoteKind
@@ -90,6 +98,10 @@ class Note:
         if kind not in set(NoteKind) or len(parts) < 3 or not parts[2].isdigit():  # noqa: PLR2004 - target, ledger, batch
             return None
         return cls(NoteKind(kind), parts[0], parts[1], int(parts[2]), *parts[3:])
+
+
+Sessions = Mapping[str, Mapping[str, int | None]]
+"""By ordered target: the producer sessions of a query by name, with the batch of their last push."""
 
 
 class Notes(Protocol):
@@ -317,6 +329,58 @@ class History:
                     **self._where(target),
                 )
 
+    def require_sessions(
+        self, entry: LedgerEntry | None, producer_id: str, sessions: Sessions
+    ) -> None:
+        """Check that the producer sessions are there which may have rows of this batch.
+
+        Args:
+            producer_id: object id of the producer table.
+            sessions: of the query, see `Sessions`.
+
+        Raises:
+            LedgerMissingError: they are gone, and the rows would be pushed again.
+        """
+        number = self.batch.batch_id
+        for target, found in sessions.items():
+            lost = self._lost_sessions(entry, producer_id, target, found)
+            if lost and (entry is None or entry.batch_id < number):
+                raise errors.LedgerMissingError(
+                    f"{lost}, and this batch may have been pushed before",
+                    remedy="Put the newest producer back. If it is lost, look in the target for the rows of "
+                    f"batch {number}. If none is there, start with new_ledger=True: the query pushes them "
+                    "again. The steps are in how-to/recover.md, section 'A producer is missing'",
+                    **self._where(target),
+                )
+
+    def _lost_sessions(
+        self,
+        entry: LedgerEntry | None,
+        producer_id: str,
+        target: str,
+        found: Mapping[str, int | None],
+    ) -> str:
+        """Return what is wrong with the sessions of a target, or nothing."""
+        done = -1 if entry is None else entry.batch_id
+        used = _used(self.notes, target, NoteKind.PRODUCER)
+        since = min((one.batch for one in used if one.object_id == producer_id), default=None)
+        others = max((one.batch for one in used if one.object_id != producer_id), default=-1)
+        # After a batch in another mode, one that is pushed is noted first.
+        has_pushed = entry is None or entry.mode == DeliveryMode.IDEMPOTENT
+        if not used or not (has_pushed or max(one.batch for one in used) > done):
+            return ""
+        if since is None or others > done:
+            return "Another table is in the place of the producer"
+        if BEGAN not in found:
+            return "The producer has lost the sessions of this query"
+        newest = max((batch for batch in found.values() if batch is not None), default=-1)
+        had_rows = entry is not None and entry.tallies.get(target, Tally()).rows > 0
+        if has_pushed and had_rows and since <= done and newest < done:
+            return (
+                f"The sessions of the producer end before batch {done}: an older copy was put back"
+            )
+        return ""
+
     def note_use(self, notes: Notes, cluster_id: str) -> None:
         """Note, before the first commit, that the query uses a ledger, and a cluster if its id is known."""
         path, number = self.ledger.path, self.batch.batch_id
@@ -328,6 +392,13 @@ class History:
                 known = {(one.ledger, one.object_id) for one in used}
                 if object_id and (note.ledger, object_id) not in known:
                     notes.add(note, f"Writes {target} with the ledger {path} from this batch on")
+
+    def has_producer(self, target: str, producer_id: str, entry: LedgerEntry | None) -> bool:
+        """Return whether it is noted that this batch may be pushed through the producer."""
+        used = _used(self.notes, target, NoteKind.PRODUCER)
+        since = [note.batch for note in used if note.object_id == producer_id]
+        returns = entry is not None and entry.mode != DeliveryMode.IDEMPOTENT
+        return bool(since) and not (returns and max(since) < self.batch.batch_id)
 
     @property
     def has_failed(self) -> bool:

@@ -139,20 +139,23 @@ def examine_sessions(subject: Subject, connection: Connection, rows: Entries) ->
                 "A batch that was pushed in part would be pushed again from its first row",
                 "Pass its path with --producer, or restore the table from its newest copy. If it is lost, "
                 f"run: yt-exactly-once audit {entry.target} --by count. If that finds no row too many, start "
-                "the query: the sink creates the table",
+                "the query once with new_ledger=True: the sink creates the table",
             )
             continue
         sessions = sessions_of(connection, path, session_prefix(entry.query_id, entry.target))
-        ahead = [
-            one.batch
-            for one in sessions.values()
-            if one.batch is not None and one.batch > entry.batch_id
-        ]
-        if ahead:
+        newest = max((one.batch for one in sessions.values() if one.batch is not None), default=-1)
+        if newest > entry.batch_id:
             yield warning(
-                f"Tasks of {name} have pushed rows of batch {max(ahead)}, which the ledger lacks",
+                f"Tasks of {name} have pushed rows of batch {newest}, which the ledger lacks",
                 "The same checkpoint finishes the batch and repeats no row. Another one would repeat them",
                 "Start the query on the same checkpointLocation",
+            )
+        elif newest < entry.batch_id and entry.tally.rows:
+            yield problem(
+                f"The sessions of {name} lack batch {entry.batch_id}, which the ledger has",
+                "A batch that was pushed in part would be pushed again: LedgerMissingError",
+                f"Restore {path} from its newest copy. What else can be done is in how-to/recover.md, "
+                "section 'A producer is missing'",
             )
         else:
             yield ok(f"The sessions of {name} agree with the ledger: batch {entry.batch_id}")

@@ -47,8 +47,9 @@ class HadoopNotes:
     """Notes on any file system that Spark keeps a checkpoint on, at the root that Spark has resolved."""
 
     def __init__(self, jvm: Any, session: Any, root: str) -> None:
-        self._jvm = jvm
-        self._folder = jvm.org.apache.hadoop.fs.Path(root, FOLDER)
+        # To find a class takes five calls to the JVM.
+        self._path_of = jvm.org.apache.hadoop.fs.Path
+        self._folder = self._path_of(root, FOLDER)
         self._files = self._folder.getFileSystem(session.sessionState().newHadoopConf())
 
     def all(self) -> Sequence[Note]:
@@ -61,11 +62,12 @@ class HadoopNotes:
 
     def add(self, note: Note, text: str, instead_of: Note | None = None) -> None:
         """See `Notes.add`."""
-        path_of = self._jvm.org.apache.hadoop.fs.Path
-        path = path_of(self._folder, note.name)
+        path = self._path_of(self._folder, note.name)
         with _typed("write a note into the checkpoint"):
-            if instead_of and self._files.rename(path_of(self._folder, instead_of.name), path):
-                return
+            if instead_of is not None:
+                before = self._path_of(self._folder, instead_of.name)
+                if self._files.rename(before, path):
+                    return
             stream = self._files.create(path, True)  # overwrites
             try:
                 stream.write(bytearray(_content(text)))

@@ -10,9 +10,9 @@ from itertools import islice
 
 from yt_exactly_once import advice
 from yt_exactly_once.commit.cluster import Ahead
-from yt_exactly_once.commit.entry import LEDGER_MARK, LedgerEntry
+from yt_exactly_once.commit.entry import APPLICATION_PREFIX, LEDGER_MARK, LedgerEntry
 from yt_exactly_once.commit.judgement import Verdict, judge, require_one_sink, shares
-from yt_exactly_once.commit.notes import History, Note, lack_all_notes
+from yt_exactly_once.commit.notes import BEGAN, History, Note, NoteKind, lack_all_notes
 from yt_exactly_once.commit.transactional import Read
 from yt_exactly_once.errors import (
     ConfigError,
@@ -25,9 +25,9 @@ from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.query.notes import LedgerNotes
 from yt_exactly_once.spark.sink.modes import sessions
 from yt_exactly_once.spark.sink.run import Delivery
-from yt_exactly_once.ytsaurus.browsing import cluster_of, marked
+from yt_exactly_once.ytsaurus.browsing import attributes_of, cluster_of, marked
 from yt_exactly_once.ytsaurus.client import Connection
-from yt_exactly_once.ytsaurus.rows import SessionState, sessions_of
+from yt_exactly_once.ytsaurus.rows import ProducerSession, SessionState, session_prefix, sessions_of
 from yt_exactly_once.ytsaurus.tables import had_rows, rows_of
 
 _MOST_ENTRIES = 1_000
@@ -208,10 +208,53 @@ def compare_history(delivery: Delivery, entry: LedgerEntry | None) -> None:
     elif not may_be_new:
         # Idempotent mode finds rows that it pushed without the ledger, but not those of another mode.
         history.require_same_ledger(entry)
+    _compare_sessions(delivery, history, entry, may_be_new=may_be_new)
     history.note_use(notes, delivery.run.cluster_id)
     # An entry later proves that this batch is complete.
     call.records |= entry is None or history.has_failed
     call.compared(known)
+
+
+def _compare_sessions(
+    delivery: Delivery, history: History, entry: LedgerEntry | None, *, may_be_new: bool
+) -> None:
+    """Compare the notes about producer sessions with those that are there, and make the first one.
+
+    See `History.require_sessions`. A job keeps no notes.
+    """
+    batch, mode, connection = delivery.batch, delivery.mode, delivery.mode.connection
+    paths = [target.path for target in delivery.run.targets if not target.is_sorted]
+    noted = any(note.kind is NoteKind.PRODUCER for note in history.notes)
+    if batch.query_id.startswith(APPLICATION_PREFIX) or not (
+        paths and (mode.traits.has_sessions or noted)
+    ):
+        return
+    producer, retry, emit = mode.options.producer, mode.options.retry, delivery.emit
+    known = run_attempts(lambda _: attributes_of(connection, producer, ["id"]), retry, emit) or {}
+    producer_id, found = str(known.get("id", "")), _sessions(delivery)
+    sessions = {
+        path: {
+            name.removeprefix(prefix): state.batch
+            for name, state in found.items()
+            if name.startswith(prefix)
+        }
+        for path in paths
+        if (prefix := session_prefix(batch.query_id, path))
+    }
+    if not may_be_new:
+        history.require_sessions(entry, producer_id, sessions)
+    if not mode.traits.has_sessions:
+        return
+    for path, names in sessions.items():
+        note = Note.about(NoteKind.PRODUCER, path, producer, batch.batch_id, producer_id)
+        if BEGAN not in names:
+            # Before the note: where it is there, this session is.
+            began = partial(ProducerSession.create, connection, producer, path)
+            session_id = session_prefix(batch.query_id, path) + BEGAN
+            run_attempts(lambda _: began(session_id), retry, emit)  # noqa: B023 - it is called here
+        if not history.has_producer(path, producer_id, entry):
+            text = f"Writes {path} through sessions of the producer {producer} from this batch on"
+            delivery.call.place.log.notes.add(note, text)
 
 
 def _has_rows(delivery: Delivery, path: str) -> bool:
@@ -236,8 +279,13 @@ def _pushed(delivery: Delivery) -> dict[str, dict[str, SessionState]]:
     }
     if not kinds:
         return {}
-    path, prefix = mode.options.producer, f"{batch.query_id}:"
-    found = run_attempts(
+    return sessions.sessions_with_rows(batch, _sessions(delivery), kinds)
+
+
+def _sessions(delivery: Delivery) -> dict[str, SessionState]:
+    """Return all producer sessions of the query."""
+    mode, prefix = delivery.mode, f"{delivery.batch.query_id}:"
+    path = mode.options.producer
+    return run_attempts(
         lambda _: sessions_of(mode.connection, path, prefix), mode.options.retry, delivery.emit
     )
-    return sessions.sessions_with_rows(batch, found, kinds)
