@@ -12,6 +12,7 @@ from yt_exactly_once.commit.batch import MicroBatch, SourceRange
 from yt_exactly_once.errors import DuplicateKeyError
 from yt_exactly_once.spark.sink import frame_rows
 from yt_exactly_once.spark.sink.frame_rows import FrameRows
+from yt_exactly_once.spark.sink.modes import idempotent
 from yt_exactly_once.spark.sink.modes import tasks as tasks_module
 from yt_exactly_once.spark.sink.modes.idempotent import Idempotent
 from yt_exactly_once.spark.sink.modes.mode import TargetBatch
@@ -39,6 +40,7 @@ def test_rows_are_inspected_as_far_as_their_numbers_need_it(monkeypatch, by_sour
     monkeypatch.setattr(frame_rows, "require_straight", lambda *_: done.append("straight"))
     monkeypatch.setattr(frame_rows, "arrow_batches", lambda job: done.append(job) or [])
     monkeypatch.setattr(RehearsalTask, "require_same_rows", lambda *_: done.append("same"))
+    monkeypatch.setattr(idempotent, "gone_sessions", lambda *_: frozenset())
     options = SimpleNamespace(mode="idempotent", producer="//producer", retry=None, connections=1)
     target = SimpleNamespace(
         plan=SimpleNamespace(names=("id",)), options=Target("//t"), is_sorted=False,

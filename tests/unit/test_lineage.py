@@ -123,6 +123,8 @@ def test_job_whose_rows_may_come_in_another_order_is_refused(text, running, why)
         ("no lineage", "", "has a shuffle"),
         (BATCH, "AdaptiveSparkPlan\n+- Exchange hashpartitioning(key, 2)", "has a shuffle"),
         (BATCH, "LocalTableScan [id]", "in one order"),
+        (BATCH, "Union\n:- LocalTableScan <empty>, [id]\n+- LocalTableScan [id]", "in one order"),
+        (BATCH, "MapInArrow\n+- LocalTableScan <empty>, [id]", ""),
     ],
 )
 def test_tasks_write_into_one_transaction_if_none_can_start_twice(text, plan, why):

@@ -107,12 +107,13 @@ def attempted(
     size=2,
     retry=ONCE,
     owned=None,
+    gone=frozenset(),
 ):
     """Begin an attempt of a task; every step of it is one push, and gives its report."""
     source = SourceRange("cluster", "//queue", None, (), "id")
     target = prepared_target("//t", is_sorted=False)
     micro_batch = MicroBatch("query", batch, run, (source,))
-    numbering = Numbering(micro_batch, by_source, target.plan)
+    numbering = Numbering(micro_batch, by_source, target.plan, gone)
     target = replace(target, options=Target("//t", digest=digest))
     task = PushTask(
         TaskSettings(NAMES, replace(target, request_size=size), cluster, retry, connections, run),
@@ -247,6 +248,17 @@ def test_attempt_without_rows_of_the_source_opens_no_session(cluster):
     """It does not know which one; other tasks may have it."""
     push(cluster, [], by_source=True, attempt=1)
     assert cluster.opened == []
+
+
+def test_rows_that_were_trimmed_after_their_push_do_not_stop_a_replay(cluster):
+    """The numbers of those that are left say which of them the session has."""
+    push(cluster, [0, 1, 2, 3], by_source=True)
+    with pytest.raises(NotOneToOneError):
+        push(cluster, [2, 3, 4, 5], by_source=True, run="later")
+    gone = frozenset({"source-id-0"})
+    for run in ("later", "later still"):
+        push(cluster, [2, 3, 4, 5], by_source=True, run=run, gone=gone)
+    assert cluster.rows == [0, 1, 2, 3, 4, 5]
 
 
 def test_rows_that_an_earlier_batch_has_numbered_are_refused(cluster):

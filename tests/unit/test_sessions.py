@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS, WritePlan
-from yt_exactly_once.commit.batch import MicroBatch, SourceRange
+from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.config import RetryPolicy
 from yt_exactly_once.errors import (
     ConfigError,
@@ -19,9 +19,16 @@ from yt_exactly_once.errors import (
 )
 from yt_exactly_once.spark.sink import look_up
 from yt_exactly_once.spark.sink.modes import MODES
+from yt_exactly_once.spark.sink.modes import sessions as modes_sessions
 from yt_exactly_once.spark.sink.modes.push import RehearsalTask
-from yt_exactly_once.spark.sink.modes.sessions import POSITION_BITS, SESSION_VERSION, Numbering
+from yt_exactly_once.spark.sink.modes.sessions import (
+    POSITION_BITS,
+    SESSION_VERSION,
+    Numbering,
+    gone_sessions,
+)
 from yt_exactly_once.ytsaurus import rows
+from yt_exactly_once.ytsaurus.queues import PartitionBounds
 from yt_exactly_once.ytsaurus.rows import SessionState
 from yt_exactly_once.ytsaurus.tables import TableInfo
 
@@ -148,13 +155,13 @@ def test_rows_are_numbered_as_in_their_queue_or_by_their_position(by_source, exp
     assert numbered(*chunks, by_source=by_source) == expected
 
 
-def replayed(*reports, by_source=True):
+def replayed(*reports, by_source=True, gone=()):
     """Compare what tasks report with a session that has the digest 0a."""
     told = [
         pa.RecordBatch.from_pylist([{"session": name, "digest": digest, "partition": partition}])
         for partition, (name, digest) in enumerate(reports)
     ]
-    numbering = Numbering(BATCH, by_source, WritePlan(TARGET, ()))
+    numbering = Numbering(BATCH, by_source, WritePlan(TARGET, ()), frozenset(gone))
     settings = SimpleNamespace(target=SimpleNamespace(path=TARGET))
     RehearsalTask(settings, numbering, {"partition-0": pushed()}).require_same_rows(told)
 
@@ -180,3 +187,35 @@ def test_a_replay_with_other_rows_than_the_session_is_refused(reports, why):
             replayed(*reports, by_source=by_source)
         assert ("in as many Spark partitions" in str(caught.value)) is not by_source
         assert caught.value.where["session"] == "partition-0"
+
+
+def test_a_replay_is_not_compared_with_rows_that_are_gone():
+    """It gives the rest, or none; and never in two tasks."""
+    gone = ["partition-0"]
+    replayed(gone=gone)
+    replayed(("partition-0", "0b"), gone=gone)
+    with pytest.raises(NotOneToOneError):
+        replayed(("partition-0", "0a"), ("partition-0", "0b"), gone=gone)
+
+
+@pytest.mark.parametrize(
+    ("lowers", "queue_id", "gone"),
+    [
+        ([5, 9], "id", set()),
+        ([6, 9], "id", {"source-id-0"}),
+        ([5, 9], "other", {"source-id-0", "source-id-1"}),
+        ([5], "id", {"source-id-1"}),
+    ],
+    ids=["all there", "trimmed", "recreated", "a partition less"],
+)
+def test_sessions_whose_rows_the_queue_has_lost_are_known(monkeypatch, lowers, queue_id, gone):
+    """Only of these a replay cannot give the rows."""
+    queue = SimpleNamespace(
+        state=lambda: SimpleNamespace(partitions=[PartitionBounds(one, 20) for one in lowers]),
+        describe=lambda: SimpleNamespace(id=queue_id),
+    )
+    monkeypatch.setattr(modes_sessions, "RemoteQueue", lambda *_: queue)
+    ranges = (PartitionRange(0, 5, 10), PartitionRange(1, 9, 12), PartitionRange(2, 0, 1))
+    batch = MicroBatch("query", 7, "run", (SourceRange("c", "//q", None, ranges, "id"),))
+    names = ["source-id-0", "source-id-1", "source-id-7"]
+    assert gone_sessions(None, batch, names) == gone

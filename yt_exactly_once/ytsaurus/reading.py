@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from yt.wrapper import TablePath, YsonFormat
 from yt.yson import YsonBoolean, YsonEntity, YsonStringProxy, YsonUint64, get_bytes
 
-from yt_exactly_once.errors import ConflictError, SchemaMismatchError
+from yt_exactly_once.errors import ConflictError, ExactlyOnceError, SchemaMismatchError
 from yt_exactly_once.ytsaurus.browsing import attributes_of
-from yt_exactly_once.ytsaurus.failures import translated
+from yt_exactly_once.ytsaurus.failures import codes_in, translated
 from yt_exactly_once.ytsaurus.tables import columns_of, existing, not_mounted
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ _ATTRIBUTES = [
     "content_revision",
 ]
 _BINARY = YsonFormat(format="binary")
+_ROW_LIMIT = 1709
+"""QueryExecutionRowLimit of the query language; by default a query reads at most a million rows."""
 
 _KEY_TYPES = {
     **dict.fromkeys(("int8", "int16", "int32", "int64", "interval"), "int64"),
@@ -157,6 +159,11 @@ class WholeTable:
                 query, timestamp=self.timestamp, format=_BINARY, raw=True
             ).read()
         return answer
+
+
+def has_read_too_much(error: ExactlyOnceError) -> bool:
+    """Return whether the cluster has ended a query since it has read as many rows as one may."""
+    return _ROW_LIMIT in codes_in(error)
 
 
 def listed(names: Iterable[str]) -> str:

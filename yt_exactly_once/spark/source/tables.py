@@ -29,7 +29,7 @@ from yt_exactly_once.spark.source.options import StartingPoint, rows_by_partitio
 from yt_exactly_once.spark.source.range import PATIENCE, RangeReader
 from yt_exactly_once.spark.worker import spare_modules
 from yt_exactly_once.ytsaurus.queues import PartitionBounds
-from yt_exactly_once.ytsaurus.reading import Key, WholeTable, listed, literal
+from yt_exactly_once.ytsaurus.reading import Key, WholeTable, has_read_too_much, listed, literal
 from yt_exactly_once.ytsaurus.tables import unsigned
 
 if TYPE_CHECKING:
@@ -213,9 +213,17 @@ class SortedReader(_TableReader):
         emit = emitter(path=table.path)
         step = _fitting(table, BYTES_PER_PAGE, ROWS_PER_PAGE)
         after: Key | None = None
+        where = self._where
         while True:
-            page = partial(table.page, after, index, step, names, self._where)
-            payload = _patiently(page, emit)
+            page = partial(table.page, after, index, step, names, where)
+            try:
+                payload = _patiently(page, emit)
+            except RequestRefusedError as error:
+                if not (where and has_read_too_much(error)):
+                    raise
+                # A page of rows that fit is too far away. One of all rows is not, and Spark checks them too.
+                where = ""
+                continue
             rows = decode(payload, plain_keys)
             if rows.num_rows:
                 yield decode(payload, self._arrow) if self._arrow.names else rows.select([])

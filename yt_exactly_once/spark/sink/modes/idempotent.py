@@ -15,7 +15,11 @@ from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.spark.sink.modes import tasks
 from yt_exactly_once.spark.sink.modes.mode import Plan, TargetBatch
 from yt_exactly_once.spark.sink.modes.push import PushTask, RehearsalTask
-from yt_exactly_once.spark.sink.modes.sessions import Numbering, is_numbered_by_source
+from yt_exactly_once.spark.sink.modes.sessions import (
+    Numbering,
+    gone_sessions,
+    is_numbered_by_source,
+)
 from yt_exactly_once.spark.sink.modes.tasks import require_unique
 from yt_exactly_once.ytsaurus.tables import ensure_object
 
@@ -60,7 +64,9 @@ class Idempotent(tasks.AtLeastOnce):
             task = tasks.InsertTask(settings, unique_keys=True)
             return Plan(given, settings.names, task, ends_tell=True)
         by_source = is_numbered_by_source(given.columns, batch)
-        numbering = Numbering(batch, by_source, target.plan)
+        is_replay = by_source and bool(given.sessions)
+        gone = gone_sessions(self.connection, batch, given.sessions) if is_replay else frozenset()
+        numbering = Numbering(batch, by_source, target.plan, gone)
         settings = self.settings(given, target if by_source else target.of_batch(batch))
         rehearsal = RehearsalTask(settings, numbering, given.sessions) if given.sessions else None
         owned = self._owned if given.by_driver else None

@@ -7,7 +7,7 @@ compared before a row is dropped.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from yt_exactly_once.codec.rows import row_fragments
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS, SOURCE_ROW_COLUMN, SOURCE_TABLET_COLUMN
 from yt_exactly_once.commit.entry import APPLICATION_PREFIX
 from yt_exactly_once.errors import ConfigError, NotOneToOneError, require_known_format
+from yt_exactly_once.ytsaurus.queues import RemoteQueue
 from yt_exactly_once.ytsaurus.rows import session_prefix
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from yt_exactly_once.codec.schema import WritePlan
     from yt_exactly_once.commit.batch import MicroBatch
+    from yt_exactly_once.ytsaurus.client import Connection
     from yt_exactly_once.ytsaurus.rows import SessionState
 
 SESSION_VERSION = 1
@@ -52,6 +54,34 @@ def position_session(partition: int) -> str:
     return f"{_BY_POSITION}-{partition}"
 
 
+def source_session(batch: MicroBatch, partition: int) -> str:
+    """Return the name of the session for the rows of one queue partition.
+
+    A queue that was recreated counts its rows from 0 again, in sessions of its own.
+    """
+    return "-".join(filter(None, (_BY_SOURCE, batch.sources[0].queue_id, str(partition))))
+
+
+def gone_sessions(
+    connection: Connection, batch: MicroBatch, names: Collection[str]
+) -> frozenset[str]:
+    """Return those of some sessions whose rows the queue no longer has all.
+
+    A source with fail_on_data_loss=false passes over them. So a replay cannot give all that was pushed
+    before, and its rows cannot be compared. Their numbers still say which of them the session has.
+    """
+    (source,) = batch.sources
+    queue = RemoteQueue(connection, source.queue)
+    bounds = queue.state().partitions
+    is_other = source.queue_id not in {"", queue.describe().id}
+    return frozenset(
+        name
+        for part in source.partitions
+        if (name := source_session(batch, part.partition)) in names
+        and (is_other or part.partition >= len(bounds) or bounds[part.partition].lower > part.start)
+    )
+
+
 @dataclass(frozen=True)
 class NumberedRows:
     """Rows of one chunk that go through one session, in order; `home` is a tablet or a Spark partition."""
@@ -75,11 +105,16 @@ class NumberedRows:
 
 @dataclass(frozen=True)
 class Numbering:
-    """How the rows of a batch are numbered: by their place in the queue, or by their position in a task."""
+    """How the rows of a batch are numbered: by their place in the queue, or by their position in a task.
+
+    Attributes:
+        gone: sessions with rows that a replay cannot give, see `gone_sessions`.
+    """
 
     batch: MicroBatch
     by_source: bool
     plan: WritePlan
+    gone: frozenset[str] = frozenset()
 
     @cached_property
     def seed(self) -> int:
@@ -104,9 +139,7 @@ class Numbering:
         for tablet in pc.unique(tablets).to_pylist():
             rows = chunk.filter(pc.equal(tablets, tablet))
             numbers = rows.column(SOURCE_ROW_COLUMN).to_numpy()
-            # A queue that was recreated counts its rows from 0 again, in sessions of its own.
-            parts = (_BY_SOURCE, self.batch.sources[0].queue_id, str(tablet))
-            yield NumberedRows("-".join(filter(None, parts)), int(tablet), rows, numbers, self)
+            yield NumberedRows(source_session(self.batch, tablet), int(tablet), rows, numbers, self)
 
 
 def is_numbered_by_source(columns: Iterable[str], batch: MicroBatch) -> bool:
