@@ -16,7 +16,7 @@ from tests.local.operated import Operated
 from yt_exactly_once import cli
 from yt_exactly_once.commit.entry import LEDGER_SCHEMA
 from yt_exactly_once.config import ClusterConfig, DeliveryMode
-from yt_exactly_once.errors import AccessError, ClusterUnavailableError
+from yt_exactly_once.errors import AccessError, ClusterUnavailableError, RetriesExhaustedError
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.operations.doctor import cluster as around
 from yt_exactly_once.operations.doctor import driver
@@ -513,6 +513,32 @@ def test_producer_sessions_are_compared_with_the_ledger(cluster, client, tmp, tm
         (session,) = client.select_rows(f"* from [{producer}]")
         client.insert_rows(producer, [session | {"user_meta": {"batch": batch}}])
         assert said in query.doctor()[1]
+
+
+def test_first_batch_that_failed_is_not_taken_for_a_lost_ledger(faulty, tmp, tmp_path):
+    """It is noted, and has no entry. With the batch logged, or another table, it is lost."""
+    query = Operated(faulty, tmp, tmp_path / "checkpoint").create()
+    client, checkpoint = query.client, f"--checkpoint {query.checkpoint}"
+    query.feed(2)
+    faulty.inject("error", "commit_transaction", code=1700, count=2)
+    with pytest.raises(RetriesExhaustedError):
+        query.run()
+    code, said = query.doctor(checkpoint)
+    assert (code, "Batch 0 is the first one" in said) == (0, True), said
+    copied = f"{query.ledger}_copy"
+    client.unmount_table(query.ledger, sync=True)
+    client.move(query.ledger, copied)
+    client.copy(copied, query.ledger)
+    client.mount_table(query.ledger, sync=True)
+    code, said = query.doctor(checkpoint)
+    assert (code, "has a note of a ledger" in said) == (1, True), said
+    client.remove(query.ledger)
+    client.move(copied, query.ledger)
+    client.mount_table(query.ledger, sync=True)
+    query.run()
+    client.delete_rows(query.ledger, [{"query_id": query.query_id, "target": query.target}])
+    code, said = query.doctor(checkpoint)
+    assert (code, "has a note of a ledger" in said) == (1, True), said
 
 
 def test_queries_that_read_the_same_rows_into_one_table_are_named(cluster, client, tmp, tmp_path):

@@ -123,3 +123,30 @@ def test_command_says_what_it_does_and_refuses_while_the_query_runs(pipeline, to
     assert offsets(pipeline) == {0: 6, 1: 6}
     code, said = told("skip", *place, "yesterday")
     assert (code, "no offset, earliest, latest, ledger or time" in said) == (2, True)
+
+
+def test_ledger_of_others_that_cannot_be_read_keeps_no_consumer_where_it_is(
+    cluster, pipeline, told, tmp
+):
+    """It may have a query with the consumer, so it is named; it matters only where no other one has."""
+    other = Pipeline(cluster, f"{tmp}/other").create()
+    other.client.unmount_table(other.ledger, sync=True)
+    place = [pipeline.consumer, pipeline.queue, "--ledger", tmp]
+    moved = ["--to", "earliest", "--accept-repeated", "12", "--yes", "--quiet", "0", "--wait", "0"]
+    code, said = told("rewind", *place, *moved)
+    assert (code, f"not read, it may have a query with this consumer: {other.ledger}" in said) == (
+        0,
+        True,
+    ), said
+    assert "mount-table" not in said
+    code, said = told("skip", *place, "--to", "ledger", "--yes")
+    assert code == 0, said
+    pipeline.client.remove(pipeline.ledger)
+    lost = Pipeline(cluster, f"{tmp}/third").create()
+    code, said = told("rewind", *place, *moved)
+    assert (code, "Whether a query of theirs moves it is not known" in said) == (2, True), said
+    code, said = told("skip", *place, "--to", "ledger")
+    assert (code, "these cannot be read" in said) == (2, True), said
+    assert told("rewind", *place[:2], "--ledger", lost.ledger, *moved)[0] == 0
+    code, said = told("skip", *place[:2], "--ledger", other.ledger, "--to", "latest")
+    assert (code, f"yt mount-table {other.ledger}" in said) == (2, True), said

@@ -258,6 +258,10 @@ def test_status_says_how_fast_a_query_is_and_whether_it_is_stuck():
     slow = query_status(lag=9_000, lag_seconds=9.0, source_rows=100, seconds=2.0)
     assert slow.catch_up_seconds is None
     assert "the lag grows" in slow.hints[0]
+    drained = query_status(lag=9_000, lag_seconds=90.0, source_rows=100, age_seconds=100.0)
+    died = query_status(lag=9_000, lag_seconds=900.0, source_rows=100, age_seconds=400.0)
+    unknown = query_status(lag=9_000, lag_seconds=None, source_rows=100, seconds=0.5)
+    assert drained.hints == died.hints == unknown.hints == []
     (problem,) = query_status(lag=1, lag_seconds=301.0, age_seconds=301.0).problems
     assert "no batch for 301 s, and 1 rows wait" in problem
     assert query_status(lag=0, lag_seconds=0.0, age_seconds=9_000.0).problems == []

@@ -141,7 +141,8 @@ def _lines(plan: Plan) -> Iterator[Any]:
         entry = row.entry
         yield f"query {entry.query_id}, target {entry.target}, batch {entry.batch_id}: {meaning}."
     if not plan.affected:
-        yield "No ledger that was found has a query with this consumer."
+        yield "No ledger that was read has a query with this consumer."
+    yield from (f"not read, it may have a query with this consumer: {path}" for path in plan.unread)
 
 
 rewind = _moving("rewind", "back, so that a query with a new checkpoint reads rows again")

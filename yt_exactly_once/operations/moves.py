@@ -30,6 +30,7 @@ from yt_exactly_once.operations.ledgers import (
     age_seconds,
     counting,
     read_ledger,
+    read_ledgers,
 )
 from yt_exactly_once.ytsaurus.browsing import cluster_of, row_time
 from yt_exactly_once.ytsaurus.queues import PartitionBounds, RemoteQueue, require_registration
@@ -46,6 +47,8 @@ To = int | str | datetime
 _STAMP = pa.schema([(TIMESTAMP_COLUMN, pa.uint64())])
 Direction = Literal["rewind", "skip"]
 
+_UNREAD = "No ledger that can be read has a query with this consumer, and these cannot be read"
+
 _AT_STAKE = {"repeated": "get into a target twice", "lost": "never get into a target"}
 
 
@@ -60,6 +63,7 @@ class Plan:
             the target and the checkpoint of each.
         repeated: rows that are in a target, and that a new checkpoint reads again.
         lost: rows that are in no target, and that a new checkpoint never reads.
+        unread: ledgers that cannot be read, and may have a query with this consumer.
     """
 
     direction: Direction
@@ -68,6 +72,7 @@ class Plan:
     affected: tuple[tuple[LedgerRow, str], ...]
     repeated: int
     lost: int
+    unread: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return everything, for programs."""
@@ -79,7 +84,7 @@ class Plan:
         ]
         return {
             **{name: getattr(source, name) for name in ("cluster", "queue", "consumer")},
-            **{name: getattr(self, name) for name in ("stays", "repeated", "lost")},
+            **{name: getattr(self, name) for name in ("stays", "repeated", "lost", "unread")},
             "direction": self.direction,
             "moves": moves,
             "affected": affected,
@@ -104,6 +109,13 @@ def require_stopped(
         look_seconds: time between the two looks.
         quiet_seconds: a query whose ledger entry is younger is taken for running.
     """
+    if plan.unread and not plan.affected:
+        raise ConflictError(
+            f"{_UNREAD}: {', '.join(plan.unread)}. Whether a query of theirs moves it is not known",
+            remedy="Name the ledger of the query, or its folder, with --ledger. Or use --force if no query "
+            "that uses the consumer runs",
+            consumer=plan.source.consumer,
+        )
     before = _seen(connection, plan)
     young = [
         row.entry
@@ -188,7 +200,8 @@ def plan_move(
     Args:
         direction: partitions that would move the other way stay.
         partitions: which ones; all without.
-        ledgers: where queries that use the consumer are looked for.
+        ledgers: where queries that use the consumer are looked for. One that cannot be read hides no other
+            one; it may be another team's.
 
     Raises:
         ConfigError: the place does not exist, or no partition would move in this direction.
@@ -213,7 +226,7 @@ def plan_move(
         )
     cluster = cluster_of(connection).name
     at = remote.stored_offsets(cluster, range(len(bounds)))
-    rows = read_ledger(connection, *ledgers)
+    rows, hidden = _read_some(connection, ledgers)
     # Of the entries that read with the consumer, those that count.
     read = [(row, _read(row, names, consumer)) for row in counting(rows, rows)]
     reads = [(row, parts.get(info.id)) for row, parts in read if parts]
@@ -228,7 +241,9 @@ def plan_move(
         )
     if to == LEDGER and not all_ends:
         raise ConfigError(
-            "No ledger has a query that has read this queue with this consumer",
+            f"{_UNREAD}: {', '.join(hidden)}"
+            if hidden
+            else "No ledger has a query that has read this queue with this consumer",
             remedy="Name its ledger or its target with --ledger. If the queue was recreated, run: "
             "yt-exactly-once repair TARGET",
             queue=queue,
@@ -273,7 +288,16 @@ def plan_move(
         ),
         repeated=0 if to == LEDGER else repeated,
         lost=0 if to == LEDGER else lost,
+        unread=tuple(hidden),
     )
+
+
+def _read_some(connection: Connection, ledgers: Sequence[str]) -> tuple[list[LedgerRow], list[str]]:
+    """Return the entries of the ledgers that can be read, and the others; raise if there are only such."""
+    rows, unread = read_ledgers(connection, ledgers)
+    if unread and len(unread) == len(ledgers):
+        raise next(iter(unread.values()))
+    return rows, list(unread)
 
 
 def _read(

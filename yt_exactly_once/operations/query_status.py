@@ -201,6 +201,22 @@ class QueryStatus:
         return self.lag_rows / (self.rows_out - self.rows_in)
 
     @property
+    def _is_stuck(self) -> bool:
+        """Whether the query has committed nothing for longer than its batches take."""
+        return (self.age_seconds or 0) > max(STUCK_SECONDS, _LONG * self.entry.seconds)
+
+    @property
+    def _left_rows(self) -> bool:
+        """Whether the query runs, and its last batch has left rows that were there when it began.
+
+        Otherwise the batch had all rows there were, and its size says nothing about the limit of a batch.
+        """
+        ages = [queue.lag_seconds for queue in self.queues if queue.lag_rows]
+        oldest = max((age for age in ages if age is not None), default=0.0)
+        began = (self.age_seconds or 0.0) + self.entry.seconds
+        return not self._is_stuck and oldest > began
+
+    @property
     def hints(self) -> list[str]:
         """What is not wrong, and makes the query slow."""
         found = []
@@ -212,6 +228,8 @@ class QueryStatus:
             f"{one.ledger} has an old entry of it, batch {one.entry.batch_id}"
             for one in self.copies
         ]
+        if not self._left_rows:
+            return found
         if self.rows_out is not None and self.rows_in is not None and self.rows_out < self.rows_in:
             found.append(
                 f"{self.rows_in:.0f} rows per second arrive, and its last batch took {self.rows_out:.0f}: "
@@ -240,11 +258,7 @@ class QueryStatus:
             found.append(
                 f"{what} {entry.batch_id} is half written: {entry.part} of {entry.part_count} parts{way}"
             )
-        if (
-            not found
-            and self.lag_rows
-            and (self.age_seconds or 0) > max(STUCK_SECONDS, _LONG * entry.seconds)
-        ):
+        if not found and self.lag_rows and self._is_stuck:
             found.append(
                 f"no batch for {self.age_seconds:.0f} s, and {self.lag_rows} rows wait: the query is "
                 "stopped, or stuck in a batch"

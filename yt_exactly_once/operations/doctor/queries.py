@@ -198,9 +198,9 @@ def examine_checkpoint(
                 "Without ledger_path the sink stops with LedgerMissingError",
                 f"Use ledger_path='{entry.ledger}' in the sink, and --ledger {entry.ledger} here",
             )
-        noted = any(note.kind is NoteKind.LEDGER for note in notes)
-        if noted and not rows and ledger is not None:
-            yield from _lost_ledger(connection, ledger, place)
+        if not rows and ledger is not None:
+            last = commits[-1] if commits else -1
+            yield from _without_entry(connection, ledger, place, notes, last)
 
 
 def examine_source(subject: Subject, connection: Connection) -> Iterator[Finding]:
@@ -254,17 +254,34 @@ def _put_back(place: str, notes: list[Note], row: LedgerRow | None) -> Iterator[
         )
 
 
-def _lost_ledger(connection: Connection, path: str, place: str) -> Iterator[Finding]:
-    """Yield that a ledger without an entry of the query had one, unless it cannot be read."""
-    known = attributes_of(connection, path, ["tablet_state", "atomicity"]) or {}
+def _without_entry(
+    connection: Connection, path: str, place: str, notes: list[Note], last: int
+) -> Iterator[Finding]:
+    """Say why a ledger has no entry of a query that has noted its use, unless it cannot be read.
+
+    Args:
+        last: batch that Spark has logged as done; -1 without any.
+    """
+    used = [note for note in notes if note.kind is NoteKind.LEDGER]
+    known = attributes_of(connection, path, ["id", "tablet_state", "atomicity"]) or {}
     is_readable = (known.get("tablet_state", "mounted"), known.get("atomicity", "full"))
-    if is_readable == ("mounted", "full"):
-        yield problem(
-            f"{place} has a note of a ledger, and {path} has no entry of the query",
-            "The query stops with LedgerMissingError",
-            "Pass the path of the ledger with --ledger, or restore it. What else can be done is in "
-            "how-to/recover.md, section 'A ledger is missing'",
+    if not used or is_readable != ("mounted", "full"):
+        return
+    # The sink notes a ledger before its first commit there, which may fail. Spark then has the batch to do.
+    own = digest_of_path(path)
+    first = [one.batch for one in used if (one.ledger, one.object_id) == (own, known.get("id"))]
+    if first and min(first) > last:
+        yield note(
+            f"Batch {min(first)} is the first one of the query in {path}, and is not committed yet. Start "
+            "the query: Spark replays the batch, and the error says what keeps it from the cluster"
         )
+        return
+    yield problem(
+        f"{place} has a note of a ledger, and {path} has no entry of the query",
+        "The query stops with LedgerMissingError",
+        "Pass the path of the ledger with --ledger, or restore it. What else can be done is in "
+        "how-to/recover.md, section 'A ledger is missing'",
+    )
 
 
 def _numbers(files: Storage, folder: str) -> list[int]:
