@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.integration.programs import QUEUE, TARGET, Program
+from yt_exactly_once import cli
 from yt_exactly_once.local import LocalCluster
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(7_200)]
@@ -28,10 +29,10 @@ from pyspark.sql import functions as sf
 spark = SparkSession.builder.getOrCreate()
 history = spark.read.schema("customer string, amount long").parquet("export").coalesce(1)
 job = history.write.format("yt").option("application", "backfill").option("version", 1)
-job.option("mode", "idempotent").mode("append").save("{TARGET}")
+job.option("mode", "idempotent").option("digest", "true").mode("append").save("{TARGET}")
 
 orders = spark.readStream.format("yt").option("starting_offsets", '{{"0": {IN_BOTH}}}').load("{QUEUE}")
-copy = orders.writeStream.format("yt").option("checkpointLocation", "checkpoint")
+copy = orders.writeStream.format("yt").option("checkpointLocation", "checkpoint").option("digest", "true")
 copy.trigger(availableNow=True).start("{TARGET}").awaitTermination()
 
 amount = sf.col("amount")
@@ -61,3 +62,5 @@ def test_files_and_the_stream_behind_them_are_exact_over_kills(tmp_path):
         program.run({"action": "lose_answer", "command": "commit_transaction"})
         program.run({"action": "lose_answer", "command": "commit_transaction"})
         assert f"found {end} {end} 0 {end - 1}" in program.run()
+        proxy = cluster.proxy_urls[0]
+        assert cli.main(["audit", TARGET, "--by", "digest", "--backfill", "--proxy", proxy]) == 0

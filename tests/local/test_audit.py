@@ -503,3 +503,58 @@ def test_what_agrees_although_rows_do_not_is_never_called_exact(cluster, tmp, br
     assert not look(pipeline).exact
     with suppress(UnprovableError):
         assert not by_its_digest(pipeline).exact
+
+
+def _backfilled(cluster, tmp, job, stream):
+    """A job has written rows that are in no queue, and a query reads on behind them."""
+    pipeline = digested(cluster, tmp, at=[5, 5])
+    rows = [{"part": None, "row": None, "value": number} for number in range(7)]
+    filling = Pipeline(cluster, tmp, query="application:backfill", digest=True)
+    filling.commit([], rows, job(rows))
+    source, copied = pipeline.next(5)
+    pipeline.commit([source], copied, stream(copied))
+    return pipeline
+
+
+def test_backfill_and_the_stream_behind_it_are_proven(cluster, tmp, told):
+    """Both ways, once somebody has said that no row of the job is in the queue."""
+    pipeline = _backfilled(cluster, tmp, list, list)
+    for audited in (look, by_its_digest):
+        assert audited(pipeline, backfill=True).verdict is Verdict.EXACT
+        assert not audited(pipeline).exact
+    assert (look(pipeline, backfill=True).job_rows, look(pipeline).unknown) == (7, 7)
+    assert "say so: --backfill" in by_its_digest(pipeline).unproven[0]
+    for how in ([], ["--by", "count"]):
+        assert told("audit", pipeline.target, "--backfill", *how)[0] == 0
+    assert told("audit", pipeline.target)[0] == 1
+
+
+@pytest.mark.usefixtures("no_pause")
+@pytest.mark.parametrize(
+    ("job", "stream"),
+    [
+        (lambda rows: rows[1:], list),
+        (lambda rows: [*rows, rows[0]], list),
+        (lambda rows: [*rows[1:], {**rows[0], "value": 77}], list),
+        (list, lambda rows: rows[1:]),
+        (list, lambda rows: [*rows[1:], rows[1]]),
+    ],
+    ids=["job lost", "job repeated", "job changed", "stream lost", "stream lost and repeated"],
+)
+def test_one_wrong_row_of_a_backfill_or_of_the_stream_is_found(cluster, tmp, job, stream):
+    """What somebody has said covers the origin of rows, and nothing else."""
+    pipeline = _backfilled(cluster, tmp, job, stream)
+    for audited in (look, by_its_digest):
+        assert audited(pipeline, backfill=True).verdict is Verdict.WRONG
+
+
+def test_waiting_dead_letters_are_not_called_lost(cluster, tmp):
+    """So many rows may be missing, and not one more."""
+    pipeline = digested(cluster, tmp)
+    _set_aside(pipeline)
+    found = look(pipeline)
+    assert (found.partitions[0].lost, found.verdict) == (1, Verdict.UNPROVEN)
+    assert "1 rows that the target cannot take" in found.unproven[0]
+    source, rows = pipeline.next(6)
+    pipeline.commit([source], rows, rows[1:])
+    assert look(pipeline).verdict is Verdict.WRONG

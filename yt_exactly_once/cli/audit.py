@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from yt_exactly_once.cli.options import ClusterOptions, cluster_options, number, option
+from yt_exactly_once.cli.options import ClusterOptions, cluster_options, flag, number, option
 from yt_exactly_once.errors import visible
 from yt_exactly_once.operations.view import shown
 
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 )
 @number(
     "--start N", "By source: first row of every partition that the query has read.", 0, default=0
+)
+@flag(
+    "--backfill",
+    "The rows of batch jobs are in no queue: the queries begin where these end. Only you know that.",
 )
 @click.option(
     "--values/--no-values",
@@ -143,6 +147,8 @@ def _of_sources(found: Audit) -> Iterator[Any]:
         rows.append({"queue": part.queue, **cells} if len(found.queues) > 1 else cells)
     yield shown(rows, "no partitions")
     yield f"rows of the target: {found.rows}"
+    if found.job_rows or found.expected_job_rows:
+        yield f"rows of batch jobs: {found.job_rows}, the ledger accounts for {found.expected_job_rows}"
     yield f"committed since the start of the audit, not judged: {found.newer}"
     yield f"of unknown origin: {found.unknown}"
     yield f"compared columns: {', '.join(found.compared) or 'none'}"

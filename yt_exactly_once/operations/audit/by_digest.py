@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from yt_exactly_once.codec.row_hash import added, combined, row_hashes
 from yt_exactly_once.codec.schema import ColumnSchema, TableSchema
-from yt_exactly_once.commit.entry import LETTERS_PREFIX, RowDigest
+from yt_exactly_once.commit.entry import LETTERS_PREFIX, LedgerEntry, RowDigest
 from yt_exactly_once.errors import UnprovableError
 from yt_exactly_once.operations.audit.found import Audit, By
 from yt_exactly_once.operations.audit.ranges import RangeReader, fields_of
@@ -42,6 +42,7 @@ class Totals:
     info: TableInfo
     entries: Entries
     look: Callable[[], Entries]
+    backfill: bool = False
 
     def by_digest(self) -> Audit:
         """Compare the target with the digests of its ledger; or raise `UnprovableError`."""
@@ -178,7 +179,10 @@ class Totals:
         return replace(audit, unproven=(*late, *audit.unproven), is_late=bool(late))
 
     def _found(self, rows: int, expected: int, digest: int | None, kept: int | None) -> Audit:
-        unproven = [*overlaps_and_gaps(self.entries), *_outside_totals(self.entries)]
+        unproven = [
+            *overlaps_and_gaps(self.entries),
+            *_outside_totals(self.entries, backfill=self.backfill),
+        ]
         if digest is None:
             unproven.append(
                 "which rows these are, and their values: counts agree too if one row is lost and another one "
@@ -212,29 +216,47 @@ def _before_the_ledger(entries: Entries) -> Iterator[str]:
             )
 
 
-def _outside_totals(entries: Entries) -> Iterator[str]:
+def _outside_totals(entries: Entries, *, backfill: bool) -> Iterator[str]:
     """Say what the totals of the ledger do not cover."""
-    replayed = [row.entry for row in entries if row.entry.query_id.startswith(LETTERS_PREFIX)]
-    others = [row.entry for row in entries if row.entry not in replayed]
-    blind = [entry.query_id for entry in others if not entry.offsets]
+    others = [row.entry for row in entries if not _is_replay(row.entry)]
+    blind = [one for one in others if not (one.offsets or (backfill and one.application))]
     if blind and len(others) > 1:
+        named = ", ".join(entry.query_id for entry in blind)
+        way = "" if backfill else ". If its rows are in no queue, say so: --backfill"
         yield (
-            f"that {', '.join(blind)} has not written again what others have: the ledger does not have which "
-            "rows it has read"
+            f"that {named} has not written again what others have: the ledger does not have which rows it "
+            f"has read{way}"
         )
-    waiting = sum(entry.tally.total_rejected_rows for entry in others)
-    waiting -= sum(entry.tally.total_rows for entry in replayed)
-    if waiting > 0:
-        yield (
-            f"{waiting} rows that the target cannot take: they must be among the dead letters, which this "
-            "prints: yt-exactly-once dead-letters list PATH"
-        )
+    yield from letters(waiting_letters(entries))
     for entry in others:
         if entry.part < entry.part_count:
             yield (
                 f"the rest of batch {entry.batch_id} of {entry.query_id}: {entry.part} of "
                 f"{entry.part_count} parts are written"
             )
+
+
+def _is_replay(entry: LedgerEntry) -> bool:
+    return entry.query_id.startswith(LETTERS_PREFIX)
+
+
+def waiting_letters(entries: Entries) -> int:
+    """Return how many rows the target could not take, and that were not replayed."""
+    tallies = [(row.entry.tally, _is_replay(row.entry)) for row in entries]
+    waiting = sum(
+        -tally.total_rows if is_replay else tally.total_rejected_rows
+        for tally, is_replay in tallies
+    )
+    return max(waiting, 0)
+
+
+def letters(waiting: int) -> Iterator[str]:
+    """Say that letters wait, if there are any."""
+    if waiting:
+        yield (
+            f"{waiting} rows that the target cannot take: they must be among the dead letters, which this "
+            "prints: yt-exactly-once dead-letters list PATH"
+        )
 
 
 def modes_of(entries: Entries) -> tuple[str, ...]:

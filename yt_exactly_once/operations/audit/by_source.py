@@ -9,16 +9,17 @@ Memory is one bit per row, and eight bytes per `BUCKET` rows, whatever the rows 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from yt_exactly_once.codec.row_hash import row_hashes
+from yt_exactly_once.codec.row_hash import added, combined, row_hashes
 from yt_exactly_once.codec.schema import ColumnSchema, TableSchema
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.operations.audit.by_digest import modes_of
+from yt_exactly_once.operations.audit.by_digest import letters, modes_of, waiting_letters
 from yt_exactly_once.operations.audit.found import Audit, By, Columns, PartitionAudit
 from yt_exactly_once.operations.audit.ranges import RangeReader, fields_of, placed
 from yt_exactly_once.operations.ledgers import Entries
@@ -107,15 +108,26 @@ class Comparison:
     """One audit by source columns; raise `ConfigError` if they do not tell queues apart, or none was read."""
 
     def __init__(
-        self, reader: RangeReader, info: TableInfo, entries: Entries, columns: Columns, start: int
+        self,
+        reader: RangeReader,
+        info: TableInfo,
+        entries: Entries,
+        columns: Columns,
+        start: int,
+        *,
+        backfill: bool = False,
     ) -> None:
         self._reader, self._info, self._own, self._entries = reader, info, columns, entries
+        self._jobs = [row.entry for row in entries if row.entry.application and backfill]
         ends: dict[str, dict[int, int]] = {}
+        firsts: dict[tuple[str, int], int] = {}
         for row in entries:
             for (_, path, *_), parts in row.entry.offsets.items():
                 known = ends.setdefault(path, {})
                 for partition, part in parts.items():
                     known[partition] = max(known.get(partition, 0), part.end)
+                    key = path, partition
+                    firsts[key] = min(firsts.get(key, part.first), part.first)
         if not ends or (len(ends) > 1 and columns.queue is None):
             raise ConfigError(
                 f"The queries of this target read {len(ends)} queues, and the columns do not say from which "
@@ -127,7 +139,11 @@ class Comparison:
                 target=info.path,
             )
         self._parts = {
-            path: [_Partition(one, start, end) for one, end in sorted(ends[path].items())]
+            path: [
+                # Rows before those that the queries have read are the jobs'.
+                _Partition(one, max(start, firsts[path, one] if self._jobs else 0), end)
+                for one, end in sorted(ends[path].items())
+            ]
             for path in sorted(ends)
         }
         self._infos: dict[str, TableInfo] = {}
@@ -137,9 +153,14 @@ class Comparison:
         """Read the target, then the queues, and look into what differs."""
         if compare:
             self._choose_columns()
-        count = newer = known = 0
+        count = newer = known = of_jobs = digest = 0
         for batch in self._target_rows():
             count += batch.num_rows
+            if self._jobs:
+                rest = batch.filter(pc.is_null(batch.column(self._own.partition)))
+                of_jobs += rest.num_rows
+                if self._job_digest is not None:
+                    digest = added(digest, row_hashes(rest, self._writable))
             for part, rows, hashes in self._by_partition(batch):
                 inside = (rows >= part.start) & (rows < part.end)
                 part.add(rows[inside], hashes[inside])
@@ -148,6 +169,8 @@ class Comparison:
                 known += later + int(inside.sum())
         for path in self._infos:
             self._read_queue(path)
+        kept = self._job_digest
+        digests = ("", "") if kept is None else (f"{digest:016x}", f"{kept:016x}")
         parts = [(path, part) for path, some in self._parts.items() for part in some]
         if any(part.differing for _, part in parts):
             self._look_into(parts)
@@ -159,11 +182,27 @@ class Comparison:
             queues=tuple(self._parts),
             rows=count,
             newer=newer,
-            unknown=count - known,
+            unknown=count - known - of_jobs,
+            job_rows=of_jobs,
+            expected_job_rows=sum(job.tally.total_rows for job in self._jobs),
+            digest=digests[0],
+            expected_digest=digests[1],
+            waiting=waiting_letters(self._entries),
             compared=tuple(self._compared_names()),
             partitions=tuple(part.found(path) for path, part in parts),
             unproven=tuple(self._unproven()),
         )
+
+    @property
+    def _writable(self) -> Sequence[ColumnSchema]:
+        return TableSchema.from_yt(self._info.schema).writable_columns
+
+    @cached_property
+    def _job_digest(self) -> int | None:
+        """The digest of all rows of jobs; `None` without one."""
+        kept = [job.tally.digest for job in self._jobs]
+        known = [one.total for one in kept if one and one.from_start and not one.replaces]
+        return combined(*known) if known and len(known) == len(kept) else None
 
     def _choose_columns(self) -> None:
         """Compare the columns that target and queues have with equal types."""
@@ -183,7 +222,8 @@ class Comparison:
 
     def _target_rows(self) -> Iterator[pa.RecordBatch]:
         """Yield source and compared columns of all rows of the target, range by range."""
-        names = dict.fromkeys([*self._own.names, *self._compared_names()])
+        more = [] if self._job_digest is None else [column.name for column in self._writable]
+        names = dict.fromkeys([*self._own.names, *self._compared_names(), *more])
         schema = fields_of(self._info, list(names))
         if self._info.is_sorted:
             expected = sum(one.end - one.start for some in self._parts.values() for one in some)
@@ -257,7 +297,10 @@ class Comparison:
 
     def _unproven(self) -> Iterator[str]:
         """Say which values were not compared."""
-        columns = TableSchema.from_yt(self._info.schema).writable_columns
+        yield from letters(waiting_letters(self._entries))
+        if self._jobs and self._job_digest is None:
+            yield "the values of the rows of jobs: the ledger has no digest of them"
+        columns = self._writable
         for path, parts in self._parts.items():
             known = {column.name for column in self._compared[path]}
             rest = [one.name for one in columns if one.name not in known.union(self._own.names)]

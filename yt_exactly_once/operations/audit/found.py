@@ -94,8 +94,11 @@ class Audit:
         expected_rows: rows that the ledger accounts for; `None` if rows were compared with the queues.
         unproven: what the comparison says nothing about, and why.
         is_late: whether a ledger may have begun after rows of its query, so that more rows prove nothing.
-        digest: of the rows of the target; empty unless compared.
+        digest: of the rows of the target, or of those of batch jobs; empty unless compared.
         expected_digest: of the rows that the ledger accounts for; empty unless compared.
+        job_rows: rows without a source, which batch jobs have written.
+        expected_job_rows: rows of batch jobs that the ledger accounts for.
+        waiting: dead letters that were not replayed: so many rows may be lost.
     """
 
     target: str
@@ -113,6 +116,9 @@ class Audit:
     expected_digest: str = ""
     unproven: tuple[str, ...] = ()
     is_late: bool = False
+    job_rows: int = 0
+    expected_job_rows: int = 0
+    waiting: int = 0
 
     @property
     def verdict(self) -> Verdict:
@@ -130,9 +136,14 @@ class Audit:
     def _agrees(self) -> bool:
         if self.by is not By.SOURCE:
             return self.rows == self.expected_rows and self.digest == self.expected_digest
-        return not self.unknown and not any(
-            part.lost or part.repeated or part.changed or part.unclear_ranges
-            for part in self.partitions
+        jobs = self.job_rows, self.digest
+        return (
+            not self.unknown
+            and jobs == (self.expected_job_rows, self.expected_digest)
+            and sum(part.lost for part in self.partitions) <= self.waiting
+            and not any(
+                part.repeated or part.changed or part.unclear_ranges for part in self.partitions
+            )
         )
 
     @property

@@ -30,6 +30,7 @@ def audit(
     columns: Columns | None = None,
     ledger: str | None = None,
     start: int = 0,
+    backfill: bool = False,
     compare: bool = True,
     progress: Progress = lambda *_: None,
 ) -> Audit:
@@ -44,6 +45,8 @@ def audit(
         columns: where the target has the source of its rows; default: the service columns of the source.
         ledger: path of the ledger; default: the one beside the target, or another one in its folder.
         start: first row of every partition that the queries have read; by source only.
+        backfill: whether the rows of batch jobs are in no queue: the queries begin where these end. No
+            comparison can know that. By source the rows of jobs are those without a source.
         compare: whether values are compared too, and not only which rows are there.
         progress: called with what is read, and how many of how many rows are done.
 
@@ -72,13 +75,15 @@ def audit(
                 remedy="Name the columns with the partition and the index of the row in the queue",
                 target=target,
             )
-        return Comparison(reader, info, entries, chosen, start).run(compare=compare)
+        return Comparison(reader, info, entries, chosen, start, backfill=backfill).run(
+            compare=compare
+        )
     if columns:
         raise ConfigError(
             "Columns with the source of each row are for an audit by source",
             remedy="Leave them out",
         )
-    totals = Totals(reader, info, entries, look)
+    totals = Totals(reader, info, entries, look, backfill)
     has_digests = all(row.entry.tally.digest is not None for row in entries)
     if by is By.DIGEST or (by is None and compare and has_digests):
         return totals.by_digest()
