@@ -59,6 +59,7 @@ from yt_exactly_once.observability import Emitter
 from yt_exactly_once.spark.query.calls import Calls
 from yt_exactly_once.spark.query.offset_log import OffsetLog, Place, QueueOffset
 from yt_exactly_once.spark.sink import frame_rows, look_up
+from yt_exactly_once.spark.sink.modes import idempotent
 from yt_exactly_once.spark.sink.modes.mode import at_once
 from yt_exactly_once.spark.sink.modes.push import RehearsalTask
 from yt_exactly_once.spark.sink.modes.tasks import JoinedInsertTask
@@ -165,6 +166,8 @@ class Programs:
             mock.patch.object(frame_rows, "require_one_stage", partial(stages, self._scenario)),
             mock.patch.object(look_up, "sessions_of", _sessions_of),
             mock.patch.object(look_up, "attributes_of", return_value={"id": _QUEUE_ID}),
+            # No queue of the model loses rows.
+            mock.patch.object(idempotent, "gone_sessions", return_value=frozenset()),
             mock.patch.object(look_up.LedgerNotes, "look", return_value=(_QUEUE_ID, ())),
             mock.patch.object(look_up.LedgerNotes, "add", _refuse),
         ):

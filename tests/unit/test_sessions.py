@@ -10,6 +10,7 @@ from yt_exactly_once.codec.schema import SOURCE_COLUMNS, WritePlan
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.config import RetryPolicy
 from yt_exactly_once.errors import (
+    AccessError,
     ConfigError,
     NewerFormatError,
     NotOneToOneError,
@@ -219,3 +220,17 @@ def test_sessions_whose_rows_the_queue_has_lost_are_known(monkeypatch, lowers, q
     batch = MicroBatch("query", 7, "run", (SourceRange("c", "//q", None, ranges, "id"),))
     names = ["source-id-0", "source-id-1", "source-id-7"]
     assert gone_sessions(None, batch, names) == gone
+
+
+def test_rows_of_a_queue_that_cannot_be_read_are_not_taken_for_gone(monkeypatch):
+    """So they are compared."""
+
+    def refuse():
+        raise AccessError("no")
+
+    monkeypatch.setattr(
+        modes_sessions, "RemoteQueue", lambda *_: SimpleNamespace(state=refuse, describe=refuse)
+    )
+    source = SourceRange("c", "//q", None, (PartitionRange(0, 5, 10),), "id")
+    batch = MicroBatch("query", 7, "run", (source,))
+    assert gone_sessions(None, batch, ["source-id-0"]) == frozenset()

@@ -19,7 +19,13 @@ from yt_exactly_once.codec.row_hash import numbered, row_hashes, seed_of
 from yt_exactly_once.codec.rows import row_fragments
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS, SOURCE_ROW_COLUMN, SOURCE_TABLET_COLUMN
 from yt_exactly_once.commit.entry import APPLICATION_PREFIX
-from yt_exactly_once.errors import ConfigError, NotOneToOneError, require_known_format
+from yt_exactly_once.errors import (
+    AccessError,
+    ConfigError,
+    NotOneToOneError,
+    TableError,
+    require_known_format,
+)
 from yt_exactly_once.ytsaurus.queues import RemoteQueue
 from yt_exactly_once.ytsaurus.rows import session_prefix
 
@@ -69,11 +75,15 @@ def gone_sessions(
 
     A source with fail_on_data_loss=false passes over them. So a replay cannot give all that was pushed
     before, and its rows cannot be compared. Their numbers still say which of them the session has.
+    Nothing is known to be gone from a queue that this user may not read: its rows are compared.
     """
     (source,) = batch.sources
     queue = RemoteQueue(connection, source.queue)
-    bounds = queue.state().partitions
-    is_other = source.queue_id not in {"", queue.describe().id}
+    try:
+        bounds = queue.state().partitions
+        is_other = source.queue_id not in {"", queue.describe().id}
+    except (AccessError, TableError):
+        return frozenset()
     return frozenset(
         name
         for part in source.partitions
