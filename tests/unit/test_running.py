@@ -1,6 +1,7 @@
 """The running query as the JVM shows it: whose call this is, and what may be written already."""
 
 import json
+from contextlib import nullcontext
 from types import SimpleNamespace
 from unittest.mock import MagicMock
 
@@ -30,9 +31,10 @@ class Jvm:
 class Log:
     """The offset log: where the one partition of a queue ends with each batch, and when all were logged."""
 
-    def __init__(self, ends, logged):
+    def __init__(self, ends, logged, name):
         self.ends = ends
         self.logged = logged
+        self.name = name
         self.read = []
 
     def get(self, number):
@@ -45,7 +47,9 @@ class Log:
 
     def serialize(self, offset, stream):
         """Write a batch as Spark does."""
-        stream.toString.return_value = f'v1\n{{"batchTimestampMs": {self.logged}}}\n{offset}'
+        line = f"{self.name}:{offset}" if self.name else offset
+        version = "v2" if self.name else "v1"
+        stream.toString.return_value = f'{version}\n{{"batchTimestampMs": {self.logged}}}\n{line}'
 
 
 class Query:
@@ -57,21 +61,32 @@ class Query:
         committed: whether Spark has logged its batches as done.
         plan: the physical plan, see `operator`.
         logged: when Spark logged the running batch; the application began at 1 000.
+        name: of the source in the log; the run reads `orders` and `1`.
     """
 
     def __init__(
-        self, run=RUN, ends=(), ran=(), *, query=QUERY, committed=False, plan=None, logged=0
+        self,
+        run=RUN,
+        ends=(),
+        ran=(),
+        *,
+        query=QUERY,
+        committed=False,
+        plan=None,
+        logged=0,
+        name="",
     ):
         self.session = Jvm(sessionState=Jvm(newHadoopConf=None))
         self.execution = Jvm(
             id=Jvm(toString=query),
             runId=Jvm(toString=run),
             sparkSessionForStream=self.session,
-            offsetLog=Log(ends, logged),
+            offsetLog=Log(ends, logged, name),
             resolvedCheckpointRoot="/checkpoint",
             isActive=True,
             lastExecution=Jvm(currentBatchId=4, executedPlan=plan),
             outputMode="Append",
+            sourceIdMap=SimpleNamespace(contains=("orders", "1").__contains__),
             recentProgress=[Jvm(batchId=number) for number in ran],
             commitLog=Jvm(get=Jvm(isDefined=committed)),
         )
@@ -177,6 +192,15 @@ def test_query_keeps_state_if_any_operator_writes_some(plan, expected):
     found = place.log.identify(place)
     assert (found.stateful, found.output_mode, found.run_id) == (expected, "append", RUN)
     assert found.sources[0].partitions == (PartitionRange(0, 5, 8),)
+
+
+def test_batch_of_a_source_that_was_removed_is_refused():
+    """Spark runs it without the rows of that source, whose consumer would move past them."""
+    plan = operator("Scan")
+    for name, refused in (("orders", False), ("", False), ("payments", True)):
+        place = RunningQuery().locate(Query(ends=(5, 8), name=name, plan=plan).frame(), 1)
+        with pytest.raises(ConfigError, match="source payments") if refused else nullcontext():
+            assert place.log.identify(place).sources[0].partitions == (PartitionRange(0, 5, 8),)
 
 
 def test_call_with_a_dataframe_of_no_query_is_refused():

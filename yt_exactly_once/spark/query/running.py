@@ -143,6 +143,16 @@ class _Run(OffsetLog):
 
     def identify(self, place: Place) -> MicroBatch:
         now, before = self.texts(place.batch_id)
+        names = sorted(self._read(place.batch_id).names)
+        gone = [name for name in names if not self.execution.sourceIdMap().contains(name)]
+        if gone:
+            raise ConfigError(
+                f"Spark has planned this batch with the source {gone[0]}, which the query does not read any "
+                "more: its rows of this batch would never come",
+                remedy="Read this source until the batch is written. Then stop the query, and remove it",
+                query=place.query_id,
+                batch=place.batch_id,
+            )
         stateful, output_mode = self.stateful, self.output_mode
         return identified(place, now, before, stateful=stateful, output_mode=output_mode)
 

@@ -38,10 +38,12 @@ class LoggedOffsets:
     Attributes:
         texts: the offset of each source that has one, as JSON.
         logged_at: when, in milliseconds since 1970.
+        names: of the sources that have an offset; none in a log that has no names.
     """
 
     texts: list[str]
     logged_at: int
+    names: frozenset[str] = frozenset()
 
 
 def read_offsets(number: int, content: str, path: str | None = None) -> LoggedOffsets:
@@ -50,15 +52,15 @@ def read_offsets(number: int, content: str, path: str | None = None) -> LoggedOf
     if not lines:
         raise _torn(OFFSETS, number, "it ends after the version", path)
     metadata = _metadata(OFFSETS, number, lines[0], path)
-    offsets = lines[1:]
-    if version == _NAMED_SOURCES:
-        # A name has no colon, and an offset may have some.
-        named = [line.partition(":") for line in offsets]
-        if not all(colon for _, colon, _ in named):
-            raise _torn(OFFSETS, number, "a line has no name of a source", path)
-        offsets = [text for _, _, text in named]
-    texts = [text for text in offsets if text != _NO_OFFSET]
-    return LoggedOffsets(texts, int(metadata.get("batchTimestampMs", 0)))
+    logged_at = int(metadata.get("batchTimestampMs", 0))
+    if version < _NAMED_SOURCES:
+        return LoggedOffsets([text for text in lines[1:] if text != _NO_OFFSET], logged_at)
+    # A name has no colon, and an offset may have some.
+    found = [line.partition(":") for line in lines[1:]]
+    if not all(colon for _, colon, _ in found):
+        raise _torn(OFFSETS, number, "a line has no name of a source", path)
+    named = {name: text for name, _, text in found if text != _NO_OFFSET}
+    return LoggedOffsets(list(named.values()), logged_at, frozenset(named))
 
 
 def require_commit(number: int, content: str, path: str | None = None) -> None:
