@@ -5,6 +5,7 @@ from itertools import accumulate
 from typing import Any
 
 import pytest
+from yt.yson import to_yson_type
 
 from tests.in_process import Commands
 from yt_exactly_once.local.cypress import tree, ypath
@@ -324,3 +325,26 @@ def test_rows_of_a_longer_delay_stay_in_front(start, wait, tmp_path):
     wait(70)
     assert run.pull() == [0, 1, 2]
     run.close()
+
+
+@pytest.mark.parametrize(("counts_trimmed", "found"), [(False, [2, 3]), (True, [2])])
+def test_numbers_of_chunks_after_a_trim(start, counts_trimmed, found):
+    """Today chunk 0 is the first that is left; in servers of 2023 numbers stay."""
+    run = start(chunk_index_counts_trimmed=counts_trimmed)
+    for index in range(5):
+        run("insert_rows", [{"v": str(index), "$tablet_index": 0}], path=QUEUE)
+        run("freeze_table", path=QUEUE)
+        run("unfreeze_table", path=QUEUE)
+    run("trim_rows", path=QUEUE, tablet_index=0, trimmed_row_count=2)
+    limits = {"lower_limit": {"chunk_index": 0}, "upper_limit": {"chunk_index": 2 + counts_trimmed}}
+    path = to_yson_type(QUEUE, {"ranges": [limits]})
+    assert [int(row["v"]) for row in run("read_table", path=path)] == found
+
+
+def test_list_of_all_registrations_may_be_refused(start):
+    """Newer servers can be told to."""
+    run = start(list_all_registrations=False)
+    run.register()
+    assert len(run("list_queue_consumer_registrations", queue_path=QUEUE)) == 1
+    with pytest.raises(YtError, match="Listing all registrations is disabled"):
+        run("list_queue_consumer_registrations")

@@ -30,7 +30,9 @@ def main(arguments: list[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="upstream-") as scratch:
         folder = options.folder or Path(scratch)
         try:
-            plan = runner.Plan(options.source, options.revision, folder, tuple(options.pytest))
+            plan = runner.Plan(
+                options.source, options.revision, folder, tuple(options.pytest), options.newer
+            )
             results = runner.run(plan, files)
         except runner.CannotRunError as error:
             sys.stderr.write(f"{error}\n")
@@ -39,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
     judged = [report.judge(result, verdicts) for result in results]
     if options.report is not None:
         options.report.write_text(report.table(judged), encoding="utf-8")
-    expected = {} if options.pytest else report.passed_before(_HERE / "passed.tsv")
+    expected = {} if options.pytest or options.newer else report.passed_before(_HERE / "passed.tsv")
     worse = report.regressions(judged, {name: expected.get(name, 0) for name in files})
     sys.stdout.write(report.summary(judged) + "\n")
     for line in worse:
@@ -56,6 +58,12 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--revision", default="HEAD", help="commit of it; HEAD by default")
     parser.add_argument("--folder", type=Path, help="where sources, logs and results stay")
+    parser.add_argument(
+        "--newer",
+        type=Path,
+        help="folder with later versions of files, laid over the sources: yt/yt/tests/integration/...; their "
+        "results are not compared with passed.tsv",
+    )
     parser.add_argument("--report", type=Path, help="file for the table of all files")
     parser.add_argument(
         "--accept", action="store_true", help="write the numbers of this run to passed.tsv"

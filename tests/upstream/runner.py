@@ -25,6 +25,8 @@ _NEEDED = (
     "yt/python/yt/test_helpers",
     "yt/python/yt/wire_format",
 )
+_OF_2023 = {"chunk_index_counts_trimmed": True}
+"""What the servers of the sources do otherwise than those of today."""
 
 
 class CannotRunError(Exception):
@@ -37,12 +39,19 @@ class Plan:
 
     Attributes:
         folder: where sources, the copy of the package, logs and results are put.
+        newer: a folder with later versions of single files, under the paths that they have in the sources.
     """
 
     source: Path
     revision: str
     folder: Path
     options: tuple[str, ...] = ()
+    newer: Path | None = None
+
+    @property
+    def tree(self) -> Path:
+        """Where the sources are, with the later files over them."""
+        return self.folder / ("source" if self.newer is None else "newer")
 
 
 def run(plan: Plan, files: list[str]) -> list[dict[str, Any]]:
@@ -54,7 +63,7 @@ def run(plan: Plan, files: list[str]) -> list[dict[str, Any]]:
     plan.folder.mkdir(parents=True, exist_ok=True)
     _unpack(plan)
     _copy_package(plan.folder)
-    root = plan.folder / "source" / _TESTS
+    root = plan.tree / _TESTS
     missing = [name for name in files if not (root / name).is_file()]
     if missing:
         raise CannotRunError(f"The sources have no {', '.join(missing)} below {_TESTS}")
@@ -69,9 +78,13 @@ def run(plan: Plan, files: list[str]) -> list[dict[str, Any]]:
 
 
 def _unpack(plan: Plan) -> None:
-    target = plan.folder / "source"
-    if (target / _TESTS).is_dir():
-        return
+    if not (plan.tree / _TESTS).is_dir():
+        _extract(plan)
+    if plan.newer is not None:
+        shutil.copytree(plan.newer, plan.tree, dirs_exist_ok=True)
+
+
+def _extract(plan: Plan) -> None:
     git = shutil.which("git") or "git"
     command = [git, "--git-dir", str(plan.source), "archive", plan.revision, *_NEEDED]
     done = subprocess.run(command, capture_output=True, check=False)
@@ -81,7 +94,7 @@ def _unpack(plan: Plan) -> None:
             f" {done.stderr.decode(errors='replace').strip()}"
         )
     with tarfile.open(fileobj=BytesIO(done.stdout)) as archive:
-        archive.extractall(target, filter="data")
+        archive.extractall(plan.tree, filter="data")
 
 
 def _copy_package(folder: Path) -> None:
@@ -113,7 +126,8 @@ def _run_file(plan: Plan, root: Path, name: str) -> list[dict[str, Any]]:
         "PYTHONDONTWRITEBYTECODE": "1",
         "YTINT_RESULTS": str(record),
         "YTINT_SKIPS": str(_HERE / "skips.tsv"),
-        "YTINT_SOURCE": str(plan.folder / "source"),
+        "YTINT_SOURCE": str(plan.tree),
+        "YTINT_FEATURES": json.dumps({} if plan.newer else _OF_2023),
     }
     command = [sys.executable, "-m", "pytest", "-c", str(shim / "pytest.ini")]
     command += ["--rootdir", str(root), name, *plan.options]

@@ -56,6 +56,10 @@ producer_session_mutation_dedup flag true: A repeated request to create a sessio
     Older servers raise the epoch again.
 registration_lag_seconds seconds 0.0: How long proxies do not know of a new registration, nor of its \
     removal. Real ones refresh a cache: up to 10 s, newer ones up to 25 s.
+list_all_registrations flag true: `list_queue_consumer_registrations` lists all if it names neither queue \
+    nor consumer. Newer servers may refuse that.
+chunk_index_counts_trimmed flag false: Numbers of chunks in ranges of an ordered table count those that are \
+    trimmed. Servers of 2023 do so.
 visibility_delay_seconds seconds 0.0: How long rows of ordered tables stay invisible after the commit was \
     answered.
 random_tablet_seed number null: Makes the choice of a tablet for rows without `$tablet_index` repeatable.

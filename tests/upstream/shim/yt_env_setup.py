@@ -123,7 +123,7 @@ class Env:
     _cluster_name = id = "primary"
 
     def __init__(self):
-        self.cluster = LocalCluster(trim_every=0.1).start()
+        self.cluster = LocalCluster(trim_every=0.1, features=ytint.FEATURES).start()
         url, rpc = self.cluster.proxy_urls[0], self.cluster.rpc_addresses
         base = {"http_url": url, "format_defaults": {}, "enable_internal_commands": True}
         rpc_config = {"connection_type": "rpc", "http_url": url, "proxy_addresses": rpc}

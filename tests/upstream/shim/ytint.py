@@ -4,6 +4,7 @@ Every reason for a skip begins with its class, which `report.py` counts:
 `needs real servers`, `not in scope`, `lacks` (the embedded cluster says itself that it has no such thing).
 """
 
+import json
 import os
 import re
 import threading
@@ -12,6 +13,7 @@ import time
 import pytest
 
 SOURCE = os.environ["YTINT_SOURCE"]
+FEATURES = json.loads(os.environ["YTINT_FEATURES"])
 SERVERS, SCOPE, LACKS = "needs real servers", "not in scope", "lacks"
 PASS_SECONDS = 0.25
 

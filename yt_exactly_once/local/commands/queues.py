@@ -62,6 +62,12 @@ def unregister_queue_consumer(context: Context) -> dict[str, Any]:
 @command("list_queue_consumer_registrations")
 def list_queue_consumer_registrations(context: Context) -> list[dict[str, Any]]:
     """List registrations, of a queue, of a consumer, or all."""
+    named = any(context.parameters.get(name) is not None for name in _PATHS)
+    if not named and not context.proxy.features["list_all_registrations"]:
+        raise YtError(
+            "Listing all registrations is disabled by current cluster configuration and will be disabled"
+            " entirely in the near future"
+        )
     with context.proxy.store.read() as connection:
         queue, consumer = (
             None

@@ -108,11 +108,12 @@ def read_table(context: Context) -> Any:
     path = path_of(context)
     control = arguments.mapping(context.parameters.get("control_attributes") or {}, "control")
     columns = whole_tables.chosen(path)
+    counts_trimmed = context.proxy.features[whole_tables.COUNTS_TRIMMED]
     known: list[Column] = []
 
     def read(connection: Connection) -> Iterator[Any]:
         view = view_of(context, connection)
-        source = whole_tables.opened(view, path)
+        source = whole_tables.opened(view, path, counts_trimmed=counts_trimmed)
         note_access(context, tree.reach(view, path).id)
         known.extend(
             column for column in source.schema.columns if columns is None or column.name in columns
@@ -295,7 +296,8 @@ def partition_tables(context: Context) -> dict[str, Any]:
     paths = [ypath.parse(path, "paths") for path in parameters["paths"]]
     with context.proxy.store.read() as connection:
         view = view_of(context, connection)
-        sources = [whole_tables.opened(view, path) for path in paths]
+        counts_trimmed = context.proxy.features[whole_tables.COUNTS_TRIMMED]
+        sources = [whole_tables.opened(view, path, counts_trimmed=counts_trimmed) for path in paths]
         slices = [
             (number, piece)
             for number, (path, source) in enumerate(zip(paths, sources, strict=True))

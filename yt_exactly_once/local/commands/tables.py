@@ -232,7 +232,7 @@ def _alter_dynamic(
     layout = load_layout(view.connection, node.id, node.path)
     for tablet in layout.tablets:
         blocks.untrim(view.connection, tablet.tablet_id)
-    source = whole_tables.opened(View(view.connection), path_of(context))
+    source = whole_tables.opened(View(view.connection), path_of(context), counts_trimmed=False)
     everything = static_rows.Range(0, source.row_count)
     rows = [row for rows in source.read(everything) for row in rows]
     dynamic.tables().drop(view.connection, node.id)

@@ -24,6 +24,7 @@ from yt_exactly_once.local.tablets import attributes, flushed, reads
 from yt_exactly_once.local.tablets.catalog import load_layout
 
 _ROWS_PER_FETCH = 1000
+COUNTS_TRIMMED = "chunk_index_counts_trimmed"
 
 
 class Piece(NamedTuple):
@@ -43,8 +44,12 @@ def allowed(view: View, path: YPath, permission: str, kind: str | None = "table"
     return node
 
 
-def opened(view: View, path: YPath) -> Source:
-    """Return the rows of a table, as they are or as they were at the timestamp of the path."""
+def opened(view: View, path: YPath, *, counts_trimmed: bool) -> Source:
+    """Return the rows of a table, as they are or as they were at the timestamp of the path.
+
+    Args:
+        counts_trimmed: see the feature `chunk_index_counts_trimmed`.
+    """
     node = allowed(view, path, "read")
     if not node.attributes.get("dynamic"):
         return _StaticRows(view, node)
@@ -59,7 +64,7 @@ def opened(view: View, path: YPath) -> Source:
         return _SortedRows(view.connection, seen or layout)
     if timestamp is not None or since is not None:
         raise YtError(f"Cannot read ordered table {node.path} at a timestamp")
-    return _OrderedRows(view.connection, layout)
+    return _OrderedRows(view.connection, layout, counts_trimmed=counts_trimmed)
 
 
 def ranges(source: Source, path: YPath) -> list[Range]:
@@ -166,10 +171,13 @@ class _OrderedRows:
 
     in_chunks = True
 
-    def __init__(self, connection: Connection, layout: TableLayout) -> None:
+    def __init__(
+        self, connection: Connection, layout: TableLayout, *, counts_trimmed: bool
+    ) -> None:
         self.schema = layout.schema
         self._connection = connection
         self._layout = layout
+        self._counts_trimmed = counts_trimmed
         self._bounds: list[tuple[int, int, int]] = []
         self.row_count = 0
         for tablet in layout.tablets:
@@ -192,7 +200,9 @@ class _OrderedRows:
 
     def _first_of_chunk(self, number: int) -> int:
         for tablet, (first, past, shift) in zip(self._layout.tablets, self._bounds, strict=True):
-            listed = flushed.chunks(self._connection, tablet.tablet_id, trimmed=True)
+            listed = flushed.chunks(
+                self._connection, tablet.tablet_id, trimmed=self._counts_trimmed
+            )
             if number < len(listed):
                 return min(max(listed[max(number, 0)].first, first), past) + shift
             number -= len(listed)
