@@ -82,6 +82,19 @@ def require_line(table: str, broken: str, query: Operated, outcome: str) -> None
     assert _timeless(line) in map(_timeless, PAGE.read_text().splitlines()), line
 
 
+def require_restored(name: str, query: Operated, outcome: str) -> None:
+    """Compare what somebody has put back, emptied or removed with its line, which has no times."""
+    done = "; ".join(dict.fromkeys(query.done)) or "start again"
+    for place, shown in ((query.folder, "//home/shop"), (str(query.checkpoint), "CHECKPOINT")):
+        done = done.replace(place, shown)
+    said = ", ".join(f"`{error}`" for error in dict.fromkeys(query.said)) or "-"
+    named = [tool for tool in ("doctor", "status") if query.heard[tool][0]]
+    line = f"| {name} | {said} | {', '.join(named) or '-'} | {_ID.sub('ID', done)} | {outcome} |"
+    if WRITES:
+        _write("Put back, emptied or removed", name, line)
+    assert line in PAGE.read_text().splitlines(), line
+
+
 def _timeless(line: str) -> str:
     return _SECONDS.sub("s", line)
 

@@ -6,12 +6,15 @@ once, or with what is lost, and who could have known.
 
 import re
 import shutil
+from collections import Counter
 from dataclasses import dataclass
 from unittest import mock
 
 import pytest
 
-from tests.local.operated import PARTITIONS, Killed, Operated
+from tests.breaks_page import require_restored
+from tests.local import operated
+from tests.local.operated import PARTITIONS, Killed, Operated, UndecidedError
 from tests.tiers import first_of
 from yt_exactly_once.commit.transactional import BatchCommit
 from yt_exactly_once.spark.sink import frame_rows
@@ -35,24 +38,15 @@ class Copies:
             self.query.client.freeze_table(path, sync=True)
             self.query.client.copy(path, f"{path}_copy")
             self.query.client.unfreeze_table(path, sync=True)
-        shutil.copytree(self.query.checkpoint, f"{self.query.checkpoint}-copy")
 
     def old_copy(self, name):
-        if name == "checkpoint":
-            self.removed(name)
-            shutil.move(f"{self.query.checkpoint}-copy", self.query.checkpoint)
-            return
         path = getattr(self.query, name)
         self.query.client.remove(path)
         self.query.client.move(f"{path}_copy", path)
         self.query.client.mount_table(path, sync=True)
 
     def emptied(self, name, rows=()):
-        """Remove all rows, and leave the table; or all files, and leave the folder."""
-        if name == "checkpoint":
-            self.removed(name)
-            self.query.checkpoint.mkdir()
-            return
+        """Remove all rows, and leave the table."""
         client, path = self.query.client, getattr(self.query, name)
         if client.get(f"{path}/@sorted"):
             keys = client.get(f"{path}/@key_columns")
@@ -66,17 +60,9 @@ class Copies:
         client.insert_rows(path, values)
 
     def in_place(self, name):
-        """Put older rows back, or older files over newer ones."""
-        if name == "checkpoint":
-            copy = f"{self.query.checkpoint}-copy"
-            shutil.copytree(copy, self.query.checkpoint, dirs_exist_ok=True)
-            return
         self.emptied(name, self.rows[name])
 
     def removed(self, name):
-        if name == "checkpoint":
-            shutil.rmtree(self.query.checkpoint)
-            return
         self.query.client.remove(getattr(self.query, name))
 
 
@@ -181,6 +167,8 @@ KINDS = {
 def begun(cluster, tmp, tmp_path, monkeypatch):
     """A query of a kind that has written batch 0, of which there are copies, and then batches 1 and 2."""
     monkeypatch.setattr(frame_rows, "require_straight", lambda *_: None)
+    # No line here has times: commands need no process of their own.
+    monkeypatch.setattr(operated, "WRITES", False)
     monkeypatch.setattr(queues, "_PAUSE_SECONDS", 0.05)
 
     def begin(kind, *, die_after=""):
@@ -247,6 +235,34 @@ def test_replay_of_a_batch_that_the_older_ledger_lacks_is_refused(begun, names):
     query.restart_with_advice()
     assert set(query.said) == {"LedgerMissingError"}
     query.assert_exact()
+
+
+RESTORES = [
+    (what, how, "transactional")
+    for what in ("target", "ledger", "target and ledger")
+    for how in ("old_copy", "in_place", "emptied", "removed")
+    if " " not in what or how in {"old_copy", "in_place"}
+]
+
+
+@pytest.mark.parametrize(("what", "how", "kind"), first_of(RESTORES, count=0))
+def test_whatever_is_put_back_has_its_line(begun, what, how, kind):
+    """All rows, a refusal, or a loss that only the tools name."""
+    query, copies = begun(kind)
+    for name in what.split(" and "):
+        getattr(copies, how)(name)
+    query.look()
+    Person(query).prepare()
+    try:
+        query.restart_with_advice()
+    except UndecidedError:
+        outcome = "refused"
+    else:
+        found, wanted = query.written(), Counter(query.fed)
+        lost, repeated = (wanted - found).total(), (found - wanted).total()
+        parts = [f"{n} {name}" for n, name in ((lost, "lost"), (repeated, "repeated")) if n]
+        outcome = ", ".join(parts) or "exact"
+    require_restored(f"{what} | {how.replace('_', ' ')} | {kind}", query, outcome)
 
 
 @pytest.mark.parametrize("is_changed", [False, True])
