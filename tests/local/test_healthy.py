@@ -133,6 +133,7 @@ def with_a_history(query):
 
 def another_queue(query):
     query.link_queue("new")
+    query.client.register_queue_consumer(query.queue, query.consumer, vital=True)
     query.loss = True
     more(query)
 

@@ -21,7 +21,6 @@ from yt_exactly_once.operations.doctor.subject import (
     problem,
     warning,
 )
-from yt_exactly_once.operations.ledgers import counting, with_near
 from yt_exactly_once.ytsaurus import tables
 from yt_exactly_once.ytsaurus.browsing import attributes_of, cluster_of, registration
 from yt_exactly_once.ytsaurus.queues import RemoteQueue, require_consumer
@@ -200,8 +199,7 @@ def _lasting(connection: Connection, name: str, path: str) -> Iterator[Finding]:
 def examine_queues(subject: Subject, connection: Connection, rows: Entries) -> Iterator[Finding]:
     """Look at each queue and its consumer."""
     # What repairs the query of each, as far as ledgers know it.
-    known = counting(rows, with_near(connection, rows))
-    commands = {key[1:3]: row.repair for row in known for key in row.entry.offsets}
+    commands = {key[1:3]: row.repair for row in rows for key in row.entry.offsets}
     for queue in subject.queues:
         command = commands.get((queue.path, queue.consumer or ""), "")
         yield from about("queue", _queue(connection, queue, command), _STOPS)
