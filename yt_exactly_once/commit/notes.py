@@ -414,9 +414,9 @@ class History:
 _PUT_BACK = "how-to/recover.md, section 'An older copy was put back'"
 
 _LOST = (
-    "To begin with a new ledger, first make sure that the target does not have the rows of this batch: the "
-    "query writes them again. Then start with new_ledger=True and a ledger_path that the query has not "
-    "used. The steps are in how-to/recover.md, section 'A ledger is missing'"
+    "To begin with a new ledger, first make sure that the target has the rows of every batch before, and "
+    "none of this one: the query writes it again. Then start with new_ledger=True and a ledger_path that "
+    "the query has not used. The steps are in how-to/recover.md, section 'A ledger is missing'"
 )
 
 
