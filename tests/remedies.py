@@ -48,6 +48,7 @@ ROWS = {
     "repair {ledger} --query {query} --apply": "consumer removed",
     "repair {ledger} --query {query} --new-checkpoint": "checkpoint of yesterday",
     "repair TARGET --new-checkpoint": "queue recreated",
+    "yt remove {letters}/@{MARK}": DECIDES,
     "yt set '{path}/@acl/end'": ADMINISTRATOR,
     "local --data-dir": LOOKS,
     "local --list-features": LOOKS,

@@ -16,6 +16,7 @@ import pyarrow as pa
 from yt import yson
 from yt.common import YtError
 from yt.wrapper.errors import YtResolveError
+from yt.yson.yson_types import YsonStringProxy
 
 from tests.callers.mishaps import CrashedError, Death, How, Request, TaskDiedError
 
@@ -281,5 +282,8 @@ def bare(value: Any) -> Any:
         return {bare(name): bare(part) for name, part in value.items()}
     if isinstance(value, list):
         return [bare(part) for part in value]
+    if isinstance(value, YsonStringProxy):
+        # Bytes that are no text.
+        return bytes(value._bytes)
     assert value is None or isinstance(value, yson.YsonEntity), repr(value)
     return None

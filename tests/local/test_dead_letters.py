@@ -11,9 +11,11 @@ import pytest
 from tests.contract.tables import columns, key_columns
 from tests.local.operated import Operated
 from tests.local.pipelines import Pipeline
-from yt_exactly_once.codec.rejects import REJECT_SCHEMA
+from tests.remedies import COMMAND
+from yt_exactly_once.codec.rejects import EARLIER_SCHEMA, REJECT_SCHEMA
+from yt_exactly_once.commit.entry import LEDGER_MARK, LEDGER_SCHEMA
 from yt_exactly_once.config import ClusterConfig
-from yt_exactly_once.errors import ConflictError, EncodingError
+from yt_exactly_once.errors import ConfigError, ConflictError, EncodingError
 from yt_exactly_once.operations import dead_letters
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.tables import ensure_table
@@ -120,6 +122,79 @@ def test_repaired_letters_are_written_once_however_often_they_are_replayed(query
         assert found["verdict"] == {"digest": "exact", "count": "NOT proven"}[by], said
 
 
+def moved(client, path, place, copy=False):
+    """Move or copy a dynamic table, which is mounted at its new place."""
+    client.unmount_table(path, sync=True)
+    (client.copy if copy else client.move)(path, place)
+    for each in {place, *([path] if copy else ())}:
+        client.mount_table(each, sync=True)
+
+
+def entry(query, ledger, query_id, **changed):
+    """Give a ledger an entry of the target, as the one that its query has."""
+    (known,) = query.client.select_rows(f"* from [{ledger}] where query_id = '{query.query_id}'")
+    return {**known, "query_id": query_id, **changed}
+
+
+def test_letters_are_written_once_whatever_ledgers_there_are(query, tmp_path):
+    """Another query writes the target, with a ledger of its own; and both tables of letters are renamed."""
+    command = f"--letters {corrected(query, tmp_path, more)} --apply"
+    told(query, f"replay {query.letters} {command}")
+    other = entry(query, query.ledger, "another")
+    moved(query.client, query.ledger, f"{query.folder}/z_ledger")
+    ensure_table(
+        Connection(ClusterConfig(proxy=query.proxy)), query.ledger, LEDGER_SCHEMA, {LEDGER_MARK: 1}
+    )
+    query.client.insert_rows(query.ledger, [other])
+    moved(query.client, query.letters, f"{query.folder}/renamed")
+    moved(query.client, f"{query.letters}_replayed", f"{query.folder}/notes")
+    (plan,) = told(query, f"replay {query.folder}/renamed {command}")
+    assert (plan["written"], plan["replayed_before"]) == (0, 152)
+    assert query.written() == wanted(query, more)
+
+
+@pytest.mark.parametrize("harm", ["is a copy", "is gone"])
+def test_letters_without_their_notes_are_refused(query, tmp_path, harm):
+    """Nobody knows which of them were replayed, until a person says that none was."""
+    command = f"--letters {corrected(query, tmp_path, more, count=1)} --apply"
+    told(query, f"replay {query.letters} {command}")
+    path = query.letters
+    if harm == "is a copy":
+        path = f"{path}_copy"
+        moved(query.client, query.letters, path, copy=True)
+    else:
+        query.client.remove(f"{path}_replayed")
+    for what in ("list", "show", "replay"):
+        code, said = query.command(f"yt-exactly-once dead-letters {what} {path}")
+        assert (code, harm in said) == (2, True), said
+    (remedy,) = COMMAND.findall(said)
+    assert query.command(remedy)[0] == 0
+    assert told(query, f"list {path}")[0]["waiting"] == 152
+
+
+def test_letters_and_notes_of_an_earlier_version_are_read(query):
+    """Their table has no types, and notes of replays were in a ledger; the sink asks for another table."""
+    path = query.options["dead_letter_path"] = f"{query.folder}/earlier"
+    ensure_table(Connection(ClusterConfig(proxy=query.proxy)), path, EARLIER_SCHEMA, {})
+    about = {"query_id": "q", "batch_id": 0, "target": query.target, "column": "x", "reason": "y"}
+    rows = [about | {"row": json.dumps({"value": number})} for number in (1001, 1002)]
+    query.client.insert_rows(path, rows)
+    table = query.client.get(f"{path}/@id")
+    done = entry(query, query.ledger, f"dead-letters:{table}", other_sources='{"0":[[0,1]]}')
+    query.client.insert_rows(query.ledger, [done])
+    assert [one["row"] for one in told(query, f"show {path}")] == [{"value": 1002}]
+    for written in (1, 0):
+        (plan,) = told(query, f"replay {path} --apply")
+        assert (plan["written"], plan["replayed_before"]) == (written, 2 - written)
+    query.fed.append(1002)
+    query.feed(1)
+    with pytest.raises(ConfigError, match="lacks or misplaces row_arrow") as caught:
+        query.run()
+    assert "Name another path in dead_letter_path" in caught.value.remedy
+    query.options["dead_letter_path"] = query.letters
+    query.run()
+
+
 def test_of_two_replays_at_once_one_writes(query, tmp_path, monkeypatch):
     """Whether the other one had planned before, or was in the middle of its transaction."""
     monkeypatch.setattr(dead_letters, "ROWS_PER_COMMIT", 60)
@@ -128,7 +203,7 @@ def test_of_two_replays_at_once_one_writes(query, tmp_path, monkeypatch):
     letters = dead_letters.repaired(
         dead_letters.read_letters(connection, query.letters), json.loads(file.read_text())
     )
-    (plan,) = dead_letters.plan_replays(connection, letters)
+    (plan,) = dead_letters.plan_replays(connection, query.letters, letters)
     write = TabletTransaction.write
 
     def overtaken(transaction, *given, **options):
@@ -150,7 +225,7 @@ def test_letter_replaces_no_row_of_a_sorted_target_unasked(cluster, tmp, tmp_pat
     made.run(3)
     letters = f"{tmp}/letters"
     ensure_table(made.connection, letters, REJECT_SCHEMA, {})
-    row = {"part": 1, "row": 2, "value": -1, "data": "/wA=", "day": "2026-01-31", "price": "1.50"}
+    row = {"part": 1, "row": 2, "value": -1, "data": "/wA=", "day": "2026-01-31", "price": 1.5}
     about = {
         "query_id": "q",
         "batch_id": 0,

@@ -1,6 +1,9 @@
 """Random tables and rows: what is encoded is what independent readers of YSON and Arrow find."""
 
+import json
 import math
+import re
+from dataclasses import replace
 from unittest.mock import patch
 
 import pyarrow as pa
@@ -14,11 +17,16 @@ from tests.kinds import dict_of, listed, struct
 from tests.property.random_tables import as_numbers, batch_of, reinterpreted, tables, types
 from yt_exactly_once.codec import bindings
 from yt_exactly_once.codec.arrow_types import arrow_type_of
+from yt_exactly_once.codec.readable import shown
+from yt_exactly_once.codec.rejects import packed
 from yt_exactly_once.codec.rows import WireFormat, decode, encode
 from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of, check_frame
 from yt_exactly_once.codec.yson_reader import parse_rows
 from yt_exactly_once.codec.yson_scan import scan_rows
 from yt_exactly_once.errors import EncodingError
+from yt_exactly_once.operations.dead_letters import kept_row
+from yt_exactly_once.operations.letter_rows import Letter, Spelling, Target
+from yt_exactly_once.ytsaurus.tables import TableInfo
 
 MAX_DIGITS = 76
 
@@ -88,6 +96,42 @@ def test_yson_payload_holds_exactly_the_rows(table, numbered, data):
     start = data.draw(st.integers(0, len(rows)))
     tail = batch.take(pa.array(range(start, len(rows)), pa.int64()))
     assert encode(batch[start:], plan, WireFormat.YSON) == encode(tail, plan, WireFormat.YSON)
+
+
+@thorough
+@given(tables(types(MAX_DIGITS)), st.booleans(), st.data())
+def test_letter_comes_back_as_the_row(table, as_text, data):
+    """Whole, and with one field corrected, which must be what JSON can hold; all others are as they were."""
+    columns, _, rows = table
+    _, batch, plan = planned(table)
+    if as_text:
+        fields = arrow_schema_of(TableSchema.from_yt(columns))
+        views = [array.view(kind) for array, kind in zip(batch.columns, fields.types, strict=True)]
+        batch = pa.RecordBatch.from_arrays(views, schema=fields)
+    if not rows:
+        return
+    places = st.integers(0, len(rows) - 1)
+    row, other = (batch.slice(data.draw(places), 1) for _ in range(2))
+    into = Target(TableInfo("//t", "1-2", False, 1, "mounted", columns, "full"), Spelling())
+    kept = kept_row(*packed(row, ""))
+    whole = Letter("t", 0, 0, "q", 0, "//t", "c", "r", **kept)
+    (group,), unfit = into.grouped([whole])
+    assert unfit == {}
+    (payload,) = group.payloads(1)
+    assert payload.data == encode(row, plan, WireFormat.YSON, tablet_index=0)
+
+    name = data.draw(st.sampled_from(row.schema.names))
+    place = row.schema.get_field_index(name)
+    file = json.loads(json.dumps({**kept["row"], name: shown(other.column(name))}))
+    groups, unfit = into.grouped([replace(whole, row=file)])
+    if unfit:
+        assert unfit[0, 0].startswith(f"{name}: the value is no ")
+        text = json.dumps(file[name])
+        assert "\\\\x" in text or re.search(r'"(-|\d{5}-)', text), text
+        return
+    (payload,) = groups[0].payloads(1)
+    corrected = row.set_column(place, row.schema.field(place), other.column(name))
+    assert payload.data == encode(corrected, plan, WireFormat.YSON, tablet_index=0)
 
 
 @thorough

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -32,7 +31,7 @@ def list_letters(path: str, cluster: ClusterOptions) -> None:
     from yt_exactly_once.operations import dead_letters  # noqa: PLC0415 - the client is slow
 
     letters = dead_letters.read_letters(cluster.connection, path)
-    done = dead_letters.done_letters(cluster.connection, letters)
+    done = dead_letters.done_letters(cluster.connection, path, letters)
     groups = dead_letters.grouped(letters, done)
     cluster.answer(groups, shown(groups, "no letters"))
 
@@ -53,14 +52,14 @@ def show(
     from yt_exactly_once.operations import dead_letters  # noqa: PLC0415 - the client is slow
 
     letters = dead_letters.read_letters(cluster.connection, path)
-    done = set() if is_all else dead_letters.done_letters(cluster.connection, letters)
+    done = set() if is_all else dead_letters.done_letters(cluster.connection, path, letters)
     chosen = [one for one in letters if one.place not in done and target in {None, one.target}]
     lines, told = [], []
     for one in chosen[:limit]:
         row = "not kept" if one.row is None else json.dumps(one.row, ensure_ascii=False)
         place = f"{one.tablet}:{one.index} batch {one.batch_id}, {one.target}"
         lines.append(f"{place}: {one.reason}. {row}")
-        told.append({name: value for name, value in asdict(one).items() if name != "source"})
+        told.append({name: value for name, value in vars(one).items() if name != "kept"})
     cluster.answer(told, *lines, f"{len(lines)} letters")
 
 
@@ -71,15 +70,17 @@ def show(
     "Only these letters, with the rows of this file: what `show --json` printed, corrected.",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
 )
-@several("--base64 binary COLUMN", "The DataFrame had binary values in this column")
+@several("--base64 binary COLUMN", "Letters of an earlier version have base64 in this column")
+@several("--text texts COLUMN", "They have text in this column")
 @flag("--overwrite", "Replace rows of a sorted target with these keys.")
-@option("--ledger PATH", "The ledger.  [default: the one near the target]")
+@option("--ledger PATH", "The ledger that counts the rows.  [default: the one near the target]")
 @flag("--apply is_applied", "Do it.  [default: only say it]")
 @cluster_options
 def replay(
     path: str,
     file: Path | None,
     binary: tuple[str, ...],
+    texts: tuple[str, ...],
     ledger: str | None,
     cluster: ClusterOptions,
     overwrite: bool,
@@ -87,17 +88,19 @@ def replay(
 ) -> bool:
     """Write the letters of the dead-letter table PATH that fit their targets now, each one once.
 
-    Rows and a note in the target's ledger become visible together. So a letter is never written a second
-    time, by a repeated command neither. The query may run. Letters that still do not fit stay; the exit
-    code is 1 if there are any, or if something waits for --apply.
+    Rows and notes beside the dead-letter table become visible together. So a letter is never written a
+    second time, by a repeated command neither. The query may run. Letters that still do not fit stay; the
+    exit code is 1 if there are any, or if something waits for --apply.
     """
     from yt_exactly_once.operations import dead_letters  # noqa: PLC0415 - the client is slow
+    from yt_exactly_once.operations.letter_rows import Spelling  # noqa: PLC0415
 
     connection = cluster.connection
     letters = dead_letters.read_letters(connection, path)
     if file is not None:
         letters = dead_letters.repaired(letters, json.loads(file.read_text(encoding="utf-8")))
-    plans = dead_letters.plan_replays(connection, letters, ledger=ledger, binary=binary)
+    spelling = Spelling(texts, binary)
+    plans = dead_letters.plan_replays(connection, path, letters, ledger=ledger, spelling=spelling)
     told = []
     for plan in plans:
         target, written = plan.into.info.path, 0

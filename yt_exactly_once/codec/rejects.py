@@ -5,7 +5,6 @@ The search runs only when encoding a chunk has failed, so rows without a fault c
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,8 +15,12 @@ import pyarrow as pa
 
 from yt_exactly_once.codec import schema
 from yt_exactly_once.codec.limits import TOO_HEAVY, heavy_rows
-from yt_exactly_once.codec.rows import WireFormat, check_column, coordinates, encode, value_at
+from yt_exactly_once.codec.readable import Json, bare, shown
+from yt_exactly_once.codec.rows import WireFormat, check_column, coordinates, encode
 from yt_exactly_once.codec.values import UnfitValueError
+
+ROW_ARROW = "row_arrow"
+"""Column with the row as the DataFrame had it, an Arrow IPC stream; the column `row` is its JSON to read."""
 
 REJECT_SCHEMA: list[dict[str, Any]] = [
     {"name": "query_id", "type": "string", "required": True},
@@ -29,18 +32,24 @@ REJECT_SCHEMA: list[dict[str, Any]] = [
     {"name": "column", "type": "string", "required": True},
     {"name": "reason", "type": "string", "required": True},
     {"name": "row", "type": "string"},
+    {"name": ROW_ARROW, "type": "string"},
     *schema.SYSTEM_COLUMNS,
 ]
 """Columns of a table of rejected rows, which is a queue."""
 
+EARLIER_SCHEMA = [column for column in REJECT_SCHEMA if column["name"] != ROW_ARROW]
+"""The columns that tables of an earlier version have."""
+
 MARKER_IS_NULL = "the delete marker is null"
 
 LONGEST_ROW = 1 << 20
-"""Most characters of a rejected row's JSON; a longer one is left out."""
+"""Most bytes of a rejected row, and most characters of its JSON; a longer one is left out."""
 
-_NO_NUMBERS = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
+_MARKER = b"delete_marker"
 _TABLE = schema.TableSchema.from_yt(REJECT_SCHEMA)
-REJECT_ARROW = schema.arrow_schema_of(schema.TableSchema(_TABLE.writable_columns))
+REJECT_ARROW = schema.arrow_schema_of(
+    schema.TableSchema(_TABLE.writable_columns), binary_strings=True
+)
 
 
 class Fault(NamedTuple):
@@ -59,21 +68,25 @@ class Rejects:
     query_id: str
     batch_id: int
 
-    def encode(self, batch: pa.RecordBatch, faults: list[Fault], target: str) -> bytes | memoryview:
-        """Describe the rows with a fault, as the body of one request."""
-        rows = batch.take(pa.array([fault.row for fault in faults]))
-        described = [
-            {
-                "query_id": self.query_id,
-                "batch_id": self.batch_id,
-                "target": target,
-                **coordinates(rows, place),
-                "column": fault.column,
-                "reason": fault.reason,
-                "row": _json(rows, place),
-            }
-            for place, fault in enumerate(faults)
-        ]
+    def encode(
+        self, batch: pa.RecordBatch, faults: list[Fault], target: str, marker: str
+    ) -> bytes | memoryview:
+        """Describe the rows with a fault, as the body of one request; for `marker` see `find_faults`."""
+        described = []
+        for fault in faults:
+            kept, text = packed(batch.slice(fault.row, 1), marker)
+            described.append(
+                {
+                    "query_id": self.query_id,
+                    "batch_id": self.batch_id,
+                    "target": target,
+                    **coordinates(batch, fault.row),
+                    "column": fault.column,
+                    "reason": fault.reason,
+                    "row": text,
+                    ROW_ARROW: kept,
+                }
+            )
         plan = schema.check_frame(REJECT_ARROW, _TABLE, target=self.path, sorted=False)
         letters = pa.RecordBatch.from_pylist(described, REJECT_ARROW)
         return encode(letters, plan, WireFormat.YSON, tablet_index=0)
@@ -130,17 +143,40 @@ def _unfit(
         yield from _unfit(batch.slice(half), column, wire, start + half)
 
 
-def _json(rows: pa.RecordBatch, place: int) -> str | None:
-    values = {
-        field.name: value_at(rows.column(number), place)
-        for number, field in enumerate(rows.schema)
-        if not schema.is_reserved(field.name)
-    }
-    # JSON has no NaN and no infinities: Python writes them as bare words.
-    plain = json.loads(json.dumps(values, default=_as_text), parse_constant=_NO_NUMBERS.get)
-    text = json.dumps(plain, ensure_ascii=False)
-    return text if len(text) <= LONGEST_ROW else None
+def readable(row: pa.RecordBatch) -> dict[str, Json]:
+    """Return the only row of a batch by columns, as JSON has it."""
+    return dict(zip(row.schema.names, map(shown, row.columns), strict=True))
 
 
-def _as_text(value: Any) -> str:
-    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
+def packed(row: pa.RecordBatch, marker: str) -> tuple[bytes | None, str | None]:
+    """Return the only row of a batch, and its JSON, as a letter keeps them; each nothing if it is too long.
+
+    Args:
+        marker: see `find_faults`.
+    """
+    # By place: service columns may be there twice.
+    own = [n for n, name in enumerate(row.schema.names) if not schema.is_reserved(name)]
+    row = row.select(own).replace_schema_metadata({_MARKER: marker})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, row.schema) as stream:
+        stream.write_batch(row)
+    kept = sink.getvalue().to_pybytes()
+    if len(kept) > LONGEST_ROW:
+        return None, None
+    text = json.dumps(readable(row), ensure_ascii=False)
+    return kept, text if len(text) <= LONGEST_ROW else None
+
+
+def unpacked(kept: bytes) -> tuple[pa.RecordBatch, str]:
+    """Return the row of a letter, and the delete marker among its columns, or raise `ValueError`."""
+    try:
+        row = pa.ipc.open_stream(kept).read_next_batch()
+        # What is no text, or has too many digits, may be why it is a letter.
+        for column in row.columns:
+            column.view(bare(column.type)).validate(full=True)
+        marker = (row.schema.metadata or {})[_MARKER].decode()
+    except (pa.ArrowException, OSError, StopIteration, LookupError, UnicodeDecodeError) as error:
+        raise ValueError("it is no row in Arrow") from error
+    if row.num_rows != 1 or (marker and marker not in row.schema.names):
+        raise ValueError("it is not one row")
+    return row, marker

@@ -288,14 +288,16 @@ class WritePlan:
         return {name: one.arrow_obstacle for name, one in known if one and one.arrow_obstacle}
 
 
-class _Difference(NamedTuple):
+class Difference(NamedTuple):
+    """Where a DataFrame does not fit a table: types, or `ABSENT`, and what to do."""
+
     column: str
     frame: str
     table: str
     remedy: str
 
 
-_ABSENT = "-"
+ABSENT = "-"
 _FEW = 3
 """So many columns of a table are named as what another one may be called now."""
 
@@ -320,28 +322,42 @@ def check_frame(
     Raises:
         SchemaMismatchError: every difference at once, each with its remedy.
     """
-    names = frozenset(frame.names)
-    columns = [column for column in table.writable_columns if column.name in names]
-    differences = [
-        *_unknown_columns(frame, table),
-        *_missing_columns(names, table),
-        *(found for column in columns for found in _wrong_type(frame, column)),
-    ]
-    if not differences and all(column.is_key for column in columns):
-        missing = "a column besides the key" if sorted else "a column of the table"
-        differences.append(_Difference(_ABSENT, _ABSENT, missing, "add one to the DataFrame"))
-    if differences:
-        count = len(differences)
+    if found := differences(frame, table, sorted=sorted):
+        count = len(found)
         raise SchemaMismatchError(
             f"The DataFrame does not fit the table in {'one place' if count == 1 else f'{count} places'}",
             remedy="Change the query or the table, column by column",
-            details=_side_by_side(differences),
+            details=_side_by_side(found),
             target=target,
         )
-    return WritePlan(target, tuple(columns))
+    return WritePlan(target, tuple(_written(frame, table)))
 
 
-def _unknown_columns(frame: pa.Schema, table: TableSchema) -> list[_Difference]:
+def _written(frame: pa.Schema, table: TableSchema) -> list[ColumnSchema]:
+    names = frozenset(frame.names)
+    return [column for column in table.writable_columns if column.name in names]
+
+
+def differences(
+    frame: pa.Schema,
+    table: TableSchema,
+    *,
+    sorted: bool,  # noqa: A002 - as in `check_frame`
+) -> list[Difference]:
+    """Return everything that `check_frame` refuses."""
+    columns = _written(frame, table)
+    found = [
+        *_unknown_columns(frame, table),
+        *_missing_columns(frozenset(frame.names), table),
+        *(each for column in columns for each in _wrong_type(frame, column)),
+    ]
+    if not found and all(column.is_key for column in columns):
+        missing = "a column besides the key" if sorted else "a column of the table"
+        found.append(Difference(ABSENT, ABSENT, missing, "add one to the DataFrame"))
+    return found
+
+
+def _unknown_columns(frame: pa.Schema, table: TableSchema) -> list[Difference]:
     found, seen = [], set()
     columns = {column.name: column for column in table.columns}
     for field in frame:
@@ -349,13 +365,13 @@ def _unknown_columns(frame: pa.Schema, table: TableSchema) -> list[_Difference]:
         if is_service_column(field.name) and not (column and column.writable):
             continue
         if field.name in seen:
-            found.append(_Difference(field.name, str(field.type), _ABSENT, "drop the duplicate"))
+            found.append(Difference(field.name, str(field.type), ABSENT, "drop the duplicate"))
         elif column is not None and not column.writable:
             remedy = "the cluster fills it: drop it from the DataFrame"
-            found.append(_Difference(field.name, str(field.type), str(column.type), remedy))
+            found.append(Difference(field.name, str(field.type), str(column.type), remedy))
         elif column is None:
             remedy = _remedy_for_unknown(field.name, table, frame.names)
-            found.append(_Difference(field.name, str(field.type), _ABSENT, remedy))
+            found.append(Difference(field.name, str(field.type), ABSENT, remedy))
         seen.add(field.name)
     return found
 
@@ -372,15 +388,15 @@ def _remedy_for_unknown(name: str, table: TableSchema, given: Collection[str]) -
     return f"{renamed}drop it from the DataFrame, or add it to the table"
 
 
-def _missing_columns(names: Collection[str], table: TableSchema) -> list[_Difference]:
+def _missing_columns(names: Collection[str], table: TableSchema) -> list[Difference]:
     return [
-        _Difference(column.name, _ABSENT, _described(column), "add it to the DataFrame")
+        Difference(column.name, ABSENT, _described(column), "add it to the DataFrame")
         for column in table.writable_columns
         if column.name not in names and (column.is_key or not column.nullable)
     ]
 
 
-def _wrong_type(frame: pa.Schema, column: ColumnSchema) -> list[_Difference]:
+def _wrong_type(frame: pa.Schema, column: ColumnSchema) -> list[Difference]:
     places = frame.get_all_field_indices(column.name)
     arrow = frame.field(places[0]).type
     match = match_types(arrow, column.type)
@@ -389,14 +405,14 @@ def _wrong_type(frame: pa.Schema, column: ColumnSchema) -> list[_Difference]:
     remedy = match.remedy.replace("{x}", column.name)
     if match.place:
         remedy = f"at {column.name}{match.place}: {remedy}"
-    return [_Difference(column.name, str(arrow), _described(column), remedy)]
+    return [Difference(column.name, str(arrow), _described(column), remedy)]
 
 
 def _described(column: ColumnSchema) -> str:
     return f"{column.type}{' key' if column.is_key else ''}"
 
 
-def _side_by_side(differences: Sequence[_Difference]) -> list[str]:
-    lines = [("column", "DataFrame", "table", "remedy"), *differences]
+def _side_by_side(found: Sequence[Difference]) -> list[str]:
+    lines = [("column", "DataFrame", "table", "remedy"), *found]
     widths = [max(len(line[place]) for line in lines) for place in range(3)]
     return [" | ".join((*map(str.ljust, line, widths), line[3])) for line in lines]

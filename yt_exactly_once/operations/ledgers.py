@@ -242,7 +242,7 @@ def entries_of(connection: Connection, target: str, ledger: str | None = None) -
     Raises:
         LedgerError: no ledger, or no entry of the target.
     """
-    paths = [ledger] if ledger else list(_ledgers_near(connection, target))
+    paths = [ledger] if ledger else list(ledgers_near(connection, target))
     found, unread = read_ledgers(connection, paths)
     rows = [row for row in found if row.entry.target == target]
     for path, why in unread.items():
@@ -262,7 +262,8 @@ def entries_of(connection: Connection, target: str, ledger: str | None = None) -
     )
 
 
-def _ledgers_near(connection: Connection, target: str) -> Iterator[str]:
+def ledgers_near(connection: Connection, target: str) -> Iterator[str]:
+    """Yield the ledgers in the folder of a target, the one beside it first."""
     beside = target + LEDGER_SUFFIX
     with suppress(LedgerError, TableError):
         _require_ledger(connection, beside)

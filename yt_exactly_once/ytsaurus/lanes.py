@@ -142,12 +142,17 @@ class Lane:
         return bytes(answer or b"")
 
     def look_up(
-        self, path: str, keys: Sequence[Mapping[str, Any]], **inside: str
+        self, path: str, keys: Sequence[Mapping[str, Any]] | bytes, **inside: str
     ) -> list[dict[str, Any] | None]:
-        """Return rows of a sorted table in the order of their keys; `None` where there is none."""
+        """Return rows of a sorted table in the order of their keys; `None` where there is none.
+
+        Args:
+            keys: or their YSON.
+        """
         formats = {"input_format": YSON, "output_format": YSON}
         parameters = {"path": path, "keep_missing_rows": True, **formats, **inside}
-        answer = self.send("lookup_rows", parameters, encoded(keys))
+        body = keys if isinstance(keys, bytes) else encoded(keys)
+        answer = self.send("lookup_rows", parameters, body)
         return list(_ROWS.load_rows(BytesIO(answer)))
 
     def _request(

@@ -78,8 +78,10 @@ class TabletTransaction:
         part._lanes = self._lanes[lanes]  # noqa: SLF001 - of this very class
         return part
 
-    def lookup(self, path: str, keys: Sequence[dict[str, Any]]) -> list[dict[str, Any] | None]:
-        """Return rows as of the start of the transaction, in the order of the keys."""
+    def lookup(
+        self, path: str, keys: Sequence[dict[str, Any]] | bytes
+    ) -> list[dict[str, Any] | None]:
+        """Return rows as of the start of the transaction, in the order of the keys, given so or as YSON."""
         if not keys:
             return []
         with self._translated("read rows", path=path):

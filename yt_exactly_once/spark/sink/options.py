@@ -230,8 +230,8 @@ class SinkOptions:
         "transactional mode.",
         more="Such a row has a number out of range, a null in a required column, bytes that are not "
         "UTF-8, or the like. It is written there in the same transaction, with its query, batch, source "
-        "coordinates, column, reason, and the row as JSON. The rest of the batch is written as usual. "
-        "Without this option such a row fails the batch, and nothing is written.",
+        "coordinates, column, reason, and the row, with its types and as JSON. The rest of the batch is "
+        "written as usual. Without this option such a row fails the batch, and nothing is written.",
         default_text="none: such a row fails the batch",
     )
     history_path: str | None = Group.WHERE.option(
