@@ -11,10 +11,11 @@ COMMIT = "commit_transaction"
 LOSSY_ROWS = 10_000 if NIGHTLY else 4_000
 
 
-def test_commit_applied_with_its_answer_lost_is_found_in_the_ledger(stream, faults):
+@pytest.mark.parametrize("fault", [{"action": "lose_answer"}, {"action": "late_error", "code": 1}])
+def test_commit_applied_without_a_usable_answer_is_found_in_the_ledger(stream, faults, fault):
     """The batch counts as committed in its first attempt, and its rows are there once."""
     flow = stream(rows=3_000)
-    faults.inject("lose_answer", COMMIT, after=1, count=2)
+    faults.inject(**fault, command=COMMIT, after=1, count=2)
     told = flow.run()
     assert told.count(Event.COMMIT_OUTCOME_UNKNOWN) == 2
     assert told.count(Event.COMMIT_OUTCOME_RESOLVED) == 2

@@ -361,6 +361,7 @@ def test_a_commit_whose_answer_is_a_failure_that_passes_is_made_again():
     """Whether the answer was lost, or says that a server did not answer another."""
     cluster = Cluster(open_refusal(ClusterUnavailableError), applied=False)
     assert committer(cluster).commit(whole([ROWS])) == Committed("tx2", 2)
+    assert cluster.unpinned == 1, "the proxy that answered the look-up is healthy"
 
 
 class Late(Cluster):
