@@ -37,6 +37,7 @@ from yt_exactly_once.codec.types import (
     scalar_of,
 )
 from yt_exactly_once.config import DeliveryMode
+from yt_exactly_once.delivery.route import ONE_TRANSACTION, SEVERAL_TRANSACTIONS, Rule
 from yt_exactly_once.local import commands as _commands  # noqa: F401 - fills the registry
 from yt_exactly_once.local import support
 from yt_exactly_once.local.commands.registry import REGISTRY
@@ -66,6 +67,7 @@ def pages() -> dict[Path, str]:
         DOCS / "reference/versions.md": NOTE + versions_page(),
         DOCS / "reference/cluster-facts.md": NOTE + cluster_facts(),
         DOCS / "explanation/failure-table.md": NOTE + failure_table(),
+        DOCS / "reference/routes.md": NOTE + routes(),
     }
 
 
@@ -226,6 +228,29 @@ def error_tree() -> str:
 
     add(errors.ExactlyOnceError, 0)
     return "\n".join([*lines, ""])
+
+
+def routes() -> str:
+    """Who sends the rows of a batch."""
+
+    def table(rules: tuple[Rule, ...]) -> list[str]:
+        rows = [f"| {rule.batch} | {rule.way.value} |" for rule in rules]
+        return ["| the batch | its rows are sent by |", "|---|---|", *rows, ""]
+
+    choice = (
+        "Before the rows of a batch are computed, the sink chooses their route: who sends them, and in which "
+        "transaction. The first line that fits the batch counts. [Who sends the rows]"
+        "(../explanation/exactly-once.md#who-sends-the-rows) explains why. The field `sent_by` of the event "
+        "`batch.committed` and the column `sent_by` of the ledger name the sender."
+    )
+    failure = (
+        "A route can fail before anything of the batch is visible. Then the batch takes the other one, if it "
+        "may. Rows that do not fit the driver go by tasks. Rows that tasks could not send go by the driver. "
+        "The event `retry.scheduled` says so."
+    )
+    one = ["## Mode `transactional`", "", *table(ONE_TRANSACTION)]
+    several = ["## Modes `at-least-once` and `idempotent`", "", *table(SEVERAL_TRANSACTIONS)]
+    return "\n".join(["# Routes", "", choice, "", failure, "", *one, *several])
 
 
 def retries() -> str:

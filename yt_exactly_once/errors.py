@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 _SECRET = re.compile(r"(webhdfs://[^/\s]+/|/webhdfs/v1/)[^/\s?]+|(://)[^/\s@]+(?=@)")
 
@@ -59,9 +59,12 @@ class ExactlyOnceError(Exception):
         where: as given, without empty values.
         remote: what the client raised, if that led to this error and the error has left a sink. It does not
             survive pickling.
+        trace: where it was raised and from what, as text, if it has left a sink; for a bug report. It does
+            not survive pickling.
     """
 
     remote: BaseException | None = None
+    trace: str = ""
 
     def __init__(
         self, what: str, *, remedy: str = "", details: Sequence[str] = (), **where: Any
@@ -81,6 +84,20 @@ class ExactlyOnceError(Exception):
         """What happened and where, without the remedy, as one line."""
         place = ", ".join(f"{name}={value}" for name, value in self.where.items())
         return visible(f"{self.what} [{place}]" if place else self.what)
+
+    def extended(self, more: str = "", *, remedy: str = "", **where: Any) -> Self:
+        """Return the same error with more of what happened, another remedy, and further ids.
+
+        The error itself stays as it was raised. Raise the new one `from` it.
+        """
+        known = type(self)(
+            self.what + more,
+            remedy=remedy or self.remedy,
+            details=self.details,
+            **{**where, **self.where},
+        )
+        known.remote = self.remote
+        return known
 
     def __str__(self) -> str:
         """Render message, place and remedy as one line, and the details below."""
@@ -111,6 +128,10 @@ class ConfigError(ExactlyOnceError):
 
 class RepeatedCallError(ConfigError):
     """A sink was called a second time for one batch and target. The rows of that call are not written."""
+
+
+class TasksRefusedError(ConfigError):
+    """Tasks may not send the rows of a DataFrame into one transaction: they could mix, or come twice."""
 
 
 class JavaNotFoundError(ConfigError):

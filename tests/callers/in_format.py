@@ -33,7 +33,7 @@ from yt_exactly_once.spark.query.running import (
     QUERY_ID_PROPERTY,
     RUN_ID_PROPERTY,
 )
-from yt_exactly_once.spark.sink import stream_writer, transactional_sink
+from yt_exactly_once.spark.sink import engine, stream_writer
 from yt_exactly_once.spark.sink.writer_options import parse_writer_options
 from yt_exactly_once.ytsaurus import client
 
@@ -47,22 +47,22 @@ class Process:
     """What one Python process of Spark remembers."""
 
     def __init__(self) -> None:
-        self._sinks: dict[Any, Any] = {}
+        self._doors: dict[Any, Any] = {}
         self._calls = Calls()
 
     @contextmanager
     def entered(self) -> Iterator[None]:
         """Run code in this process."""
 
-        def sink_of(given: Any, output_mode: str) -> Any:
-            if given not in self._sinks:
+        def door_of(given: Any, output_mode: str) -> Any:
+            if given not in self._doors:
                 options = parse_writer_options(dict(given))
-                self._sinks[given] = stream_writer.WriterSink(options, output_mode)
-            return self._sinks[given]
+                self._doors[given] = stream_writer.StreamDoor(options, output_mode)
+            return self._doors[given]
 
         with (
-            mock.patch.object(transactional_sink, "PROCESS_CALLS", self._calls),
-            mock.patch.object(stream_writer, "_sink_of", sink_of),
+            mock.patch.object(engine, "PROCESS_CALLS", self._calls),
+            mock.patch.object(stream_writer, "_door_of", door_of),
         ):
             yield
 

@@ -32,6 +32,8 @@ from tests.model.continuations import no_waiting
 from tests.notes import MemoryNotes
 from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.commit.notes import Note
+from yt_exactly_once.delivery import memory as memory_module
+from yt_exactly_once.delivery.memory import LOOK_INTERVAL
 from yt_exactly_once.errors import CheckpointError
 from yt_exactly_once.spark.query.offset_log import (
     FORMAT,
@@ -41,8 +43,6 @@ from yt_exactly_once.spark.query.offset_log import (
     QueueOffset,
     identified,
 )
-from yt_exactly_once.spark.sink import run as run_module
-from yt_exactly_once.spark.sink.run import LOOK_INTERVAL
 from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
 from yt_exactly_once.ytsaurus import client as client_module
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction
@@ -91,7 +91,7 @@ class InMemory(Deployment):
     def run(self, run: Run) -> None:
         self.server.start_process(run.death)
         self.notes.read_only = run.read_only
-        run_module.LOOK_INTERVAL = -1.0 if run.looks or run.retyped else LOOK_INTERVAL
+        memory_module.LOOK_INTERVAL = -1.0 if run.looks or run.retyped else LOOK_INTERVAL
         self._log = Log(self)
         self.is_done = False
         self._disturb(run)
@@ -241,7 +241,7 @@ class InMemory(Deployment):
         return TARGET
 
     def connect(self, sink: TransactionalSink) -> None:
-        sink._offset_log = self._log
+        sink._query = self._log
 
     def written(self) -> list[dict[str, Any]]:
         return self.server.tables[TARGET].all_rows()
@@ -261,7 +261,7 @@ class InMemory(Deployment):
             (TabletTransaction, "side_by_side", _last_first),
             (client_module, "ThreadPoolExecutor", _AtOnce),
             (logging.getLogger("yt_exactly_once"), "disabled", True),
-            (run_module, "LOOK_INTERVAL", LOOK_INTERVAL),
+            (memory_module, "LOOK_INTERVAL", LOOK_INTERVAL),
         ]
         fakes += [
             (module, name, fake)

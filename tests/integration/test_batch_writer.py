@@ -14,7 +14,7 @@ from yt_exactly_once.operations.doctor import queries
 from yt_exactly_once.operations.doctor.subject import Subject
 from yt_exactly_once.operations.ledgers import Use, judge_entries
 from yt_exactly_once.operations.status import status
-from yt_exactly_once.spark.sink.batch_writer import Job, JobSink
+from yt_exactly_once.spark.sink.batch_writer import Job, JobDoor
 from yt_exactly_once.ytsaurus.client import Connection
 
 TYPES = {"id": "int64", "value": "int64?"}
@@ -221,4 +221,4 @@ def test_mode_overwrite_replaces_the_rows_and_others_are_refused(save, client, t
 def test_bad_options_of_a_job_are_refused(options, message):
     given = {"path": "//target", "application": "backfill", "version": "1", **options}
     with pytest.raises(ConfigError, match=message):
-        JobSink(Job.parse({k: v for k, v in given.items() if v is not None}, overwrites=False))
+        JobDoor(Job.parse({k: v for k, v in given.items() if v is not None}, overwrites=False))

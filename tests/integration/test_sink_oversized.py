@@ -7,7 +7,7 @@ from tests.flows import AGGREGATION, STATELESS, differences, ledger_entries, pas
 from tests.integration.streams import QUICK, Heard, finish
 from tests.tiers import first_of
 from yt_exactly_once import Event, Target, TransactionalSink
-from yt_exactly_once.spark.sink import transactional_sink
+from yt_exactly_once.spark.sink import engine
 
 SPLIT = {"split_oversized": True, "rows_per_tablet_limit": 1_500, "dyn_batch_size": 500}
 
@@ -37,7 +37,7 @@ def test_partitions_that_pass_for_one_are_told_apart_again(
 
     Partitions have 2 000 rows. So the query gets batches of other than round numbers; 40 counts as none.
     """
-    monkeypatch.setattr(transactional_sink, "SMALL_BATCH", 100)
+    monkeypatch.setattr(engine, "SMALL_BATCH", 100)
     flow = stream(rows=6_000, rows_per_partition=2_000)
     arrow_rows(most)
     heard = flow.run(rows_per_tablet_limit=limit)

@@ -301,7 +301,7 @@ class Operated:
             ]
         # Each start unpickles the sinks in a process of its own.
         for one in (sink, *self._sinks_besides):
-            one._offset_log = CheckpointFiles(str(self.checkpoint))
+            one._query = CheckpointFiles(str(self.checkpoint))
         self.sink = sink
         return sink
 

@@ -322,7 +322,7 @@ def test_history_has_every_batch_and_no_batch_waits_for_it(cluster, tmp, tmp_pat
     for _ in range(4):
         query.feed(2)
         query.run()
-        query.sink._past._thread.shutdown()
+        query.sink._engine._past._thread.shutdown()
     _, said = query.command(f"yt-exactly-once history {tmp}/history --json")
     found = json.loads(said)
     assert [one["batch_id"] for one in found] == [3, 2, 1]

@@ -8,7 +8,7 @@ the way in which the source moves a consumer.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -42,11 +42,13 @@ from tests.model.tasks import (
     silent,
 )
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
-from yt_exactly_once.commit.cluster import OpenTransaction, Payload
+from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.commit.entry import LedgerEntry
 from yt_exactly_once.commit.notes import BEGAN, Note, NoteKind
 from yt_exactly_once.commit.parts import TargetRows
-from yt_exactly_once.config import ROWS_PER_TABLET_LIMIT, DeliveryMode, RetryPolicy
+from yt_exactly_once.config import ROWS_PER_TABLET_LIMIT, RetryPolicy
+from yt_exactly_once.delivery.memory import Memory, Prepared
+from yt_exactly_once.delivery.route import LARGE, Route, Way
 from yt_exactly_once.errors import (
     ClusterUnavailableError,
     ConfigError,
@@ -59,13 +61,12 @@ from yt_exactly_once.observability import Emitter
 from yt_exactly_once.spark.query.calls import Calls
 from yt_exactly_once.spark.query.offset_log import OffsetLog, Place, QueueOffset
 from yt_exactly_once.spark.sink import frame_rows, look_up
-from yt_exactly_once.spark.sink.modes import idempotent
-from yt_exactly_once.spark.sink.modes.mode import at_once
+from yt_exactly_once.spark.sink.engine import Engine
+from yt_exactly_once.spark.sink.modes import idempotent, mode_of, sessions
 from yt_exactly_once.spark.sink.modes.push import RehearsalTask
 from yt_exactly_once.spark.sink.modes.tasks import JoinedInsertTask
 from yt_exactly_once.spark.sink.options import Target
-from yt_exactly_once.spark.sink.run import Delivery, QueryRun
-from yt_exactly_once.spark.sink.sender import LARGE
+from yt_exactly_once.spark.sink.run import Delivery
 from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
 from yt_exactly_once.spark.source.opening import OpenedQueue
 from yt_exactly_once.spark.source.packed import PackedQueue
@@ -164,7 +165,7 @@ class Programs:
         with (
             mock.patch.object(frame_rows, "require_straight"),
             mock.patch.object(frame_rows, "require_one_stage", partial(stages, self._scenario)),
-            mock.patch.object(look_up, "sessions_of", _sessions_of),
+            mock.patch.object(sessions, "sessions_of", _sessions_of),
             mock.patch.object(look_up, "attributes_of", return_value={"id": _QUEUE_ID}),
             # No queue of the model loses rows.
             mock.patch.object(idempotent, "gone_sessions", return_value=frozenset()),
@@ -302,58 +303,72 @@ class ModelSink(TransactionalSink):
             retry=RetryPolicy(attempts=scenario.attempts, deadline=_FOREVER),
         )
         batch = micro_batch(scenario, call)
-        self._connection = cast(
-            "Any", ModelCluster(script, scenario.index, into_one=scenario.into_one)
+        cluster = cast("Any", ModelCluster(script, scenario.index, into_one=scenario.into_one))
+        prepared = tuple(
+            prepared_target(path, is_sorted=scenario.is_sorted, request_size=scenario.chunk)
+            for path in spec.paths
         )
-        self._mode.connection = self._connection
         self._log = _Identified(batch, spec.paths, call.noted)
-        self._offset_log = cast("Any", self._log)
-        # A program is run again and again, each time as if for the first time.
-        self._calls = Calls()
-        run = QueryRun(
+        self._query = cast("Any", self._log)
+        memory = Memory(
             batch.run_id,
+            Prepared((), prepared, "1-2-3-5"),
             agreed=call.batch - 1 if call.agreed else None,
             entry=LedgerEntry.from_row(json.loads(call.left)) if call.left else None,
-            computing=0.0 if call.agreed or scenario.into_one else None,
+            seconds=0.0 if call.agreed or scenario.into_one else None,
             # In the place of the tasks the driver would send the same requests, and takes a session over once
             # for several batches; `tests/unit/test_push.py` goes through what that changes.
             bytes=LARGE if scenario.by_tasks or scenario.into_one else 0,
         )
-        if scenario.by_tasks or scenario.into_one:
-            run.targets = tuple(
-                prepared_target(path, is_sorted=scenario.is_sorted, request_size=scenario.chunk)
-                for path in spec.paths
-            )
-        self._runs = {batch.query_id: run}
+        self._engine = ModelEngine(mode_of(self.options, cluster), batch, memory)
 
     @property
     def left(self) -> str:
         """The ledger row that the call has committed."""
-        (run,) = self._runs.values()
-        return "" if run.entry is None else ledger_value(run.entry.to_row())
+        assert isinstance(self._engine, ModelEngine)
+        return self._engine.left
 
     @property
     def noted(self) -> int:
         """The newest batch that is noted as committed."""
         return self._log.noted
 
-    def _prepare(self, delivery: Delivery) -> None:
-        """Leave out what is checked once per run."""
 
-    def _look_between(self, run: QueryRun) -> None:
+class ModelEngine(Engine):
+    """The real engine, whose targets are prepared, and whose rows a model evaluates.
+
+    Args:
+        memory: of the run of the batch.
+    """
+
+    def __init__(self, mode: Any, batch: MicroBatch, memory: Memory) -> None:
+        super().__init__(mode)
+        # A program is run again and again, each time as if for the first time.
+        self._calls = Calls()
+        self._batch = batch
+        self._memories.keep(batch, memory)
+
+    @property
+    def left(self) -> str:
+        """The ledger row that the call has committed."""
+        entry = self._memories.of(self._batch).entry
+        return "" if entry is None else ledger_value(entry.to_row())
+
+    def _prepared(self, delivery: Delivery) -> Delivery:
+        """Leave out what is checked once per run."""
+        return delivery
+
+    def _check_between(self, batch: MicroBatch, memory: Memory) -> None:
         """Leave out what is checked now and then."""
 
     def _emitter(self, place: Place) -> Emitter:  # noqa: ARG002 - overrides
         return silent
 
     def _compute(
-        self,
-        delivery: Delivery,
-        transaction: OpenTransaction | None = None,
-        ready: Callable[[], None] = at_once,
+        self, delivery: Delivery, route: Route, found: Any, begun: Any
     ) -> list[TargetRows]:
-        if self.options.mode != DeliveryMode.TRANSACTIONAL or transaction is not None:
-            return super()._compute(delivery, transaction, ready=ready)
+        if not self.mode.one_transaction or route.way is Way.JOIN:
+            return super()._compute(delivery, route, found, begun)
         batch, frame = delivery.batch, cast("Any", delivery.rows)._frame
         payloads = [
             Payload(1, json.dumps([batch.query_id, batch.batch_id, effect]).encode())

@@ -21,7 +21,7 @@ from yt_exactly_once.commit.transactional import BatchCommit
 from yt_exactly_once.config import LEASE
 from yt_exactly_once.errors import ClusterUnavailableError, CommitOutcomeUnknownError, FencedError
 from yt_exactly_once.spark.sink import look_up
-from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
+from yt_exactly_once.spark.sink.engine import Engine
 
 Put = Callable[[Any, str, Any], None]
 """`setattr`, or a monkeypatch that undoes it."""
@@ -248,12 +248,12 @@ def _trim_guard(put: Put) -> None:
     ({Kind.STUCK}, "at-least-once, stateful", "stateful", "no queue, stateful"),
 )
 def _state_evaluation(put: Put) -> None:
-    skip = TransactionalSink._skip
+    skip = Engine._skip
 
     def without(self: Any, delivery: Any, found: Any) -> None:
         skip(self, replace(delivery, batch=replace(delivery.batch, stateful=False)), found)
 
-    put(TransactionalSink, "_skip", without)
+    put(Engine, "_skip", without)
 
 
 @removal(

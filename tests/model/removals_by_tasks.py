@@ -12,10 +12,11 @@ from tests.model.programs import JobFailedError
 from tests.model.removals import Put, removal
 from tests.model.tasks import Client, Joined, rows_in
 from yt_exactly_once.commit.parts import Part, TargetRows, whole
+from yt_exactly_once.delivery.route import Way
 from yt_exactly_once.errors import ClusterUnavailableError, TransientError
+from yt_exactly_once.spark.sink.engine import Engine
 from yt_exactly_once.spark.sink.modes import idempotent, push, tasks
 from yt_exactly_once.spark.sink.modes.push import RehearsalTask
-from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.rows import ProducerSession
 
@@ -133,13 +134,13 @@ def _unanswered_request(put: Put) -> None:
 )
 def _rows_first(put: Put) -> None:
     """Record the batch and move the consumer before the tasks have written."""
-    compute = TransactionalSink._compute
+    compute = Engine._compute
 
-    def too_early(self: TransactionalSink, delivery: Any, *given: Any, **ready: Any) -> Any:
-        replace(delivery).committer.commit(whole([]))
-        return compute(self, delivery, *given, **ready)
+    def too_early(self: Engine, delivery: Any, *given: Any) -> Any:
+        delivery.commit().commit(whole([]))
+        return compute(self, delivery, *given)
 
-    put(TransactionalSink, "_compute", too_early)
+    put(Engine, "_compute", too_early)
 
 
 @removal(
@@ -180,17 +181,17 @@ def _sent_once(put: Put) -> None:
 )
 def _failed_job(put: Put) -> None:
     """Commit what the tasks of a failed job have written, as if it were all."""
-    compute = TransactionalSink._compute
+    compute = Engine._compute
 
-    def whatever(self: Any, delivery: Any, transaction: Any = None, **ready: Any) -> Any:
+    def whatever(self: Any, delivery: Any, route: Any, found: Any, begun: Any) -> Any:
         try:
-            return compute(self, delivery, transaction, **ready)
+            return compute(self, delivery, route, found, begun)
         except JobFailedError:
-            if transaction is None:
+            if route.way is not Way.JOIN:
                 raise
-            return [TargetRows("//out", (), "yson", 1, inside=transaction.id)]
+            return [TargetRows("//out", (), "yson", 1, inside=begun.transaction().id)]
 
-    put(TransactionalSink, "_compute", whatever)
+    put(Engine, "_compute", whatever)
 
 
 @removal("rows that tasks have written have one attempt", ({Kind.WRONG}, "one transaction"))

@@ -10,9 +10,14 @@ _LENGTHS = (
 )
 
 EXPLAINED: dict[tuple[str, str, str, str], str] = {
-    ("spark/sink/sender.py", "", "64", "65"): _SIZE,
-    ("spark/sink/sender.py", "", "20", "21"): _SIZE,
-    ("spark/sink/sender.py", "tasks_join", "0", "1"): "A second is far below a lease, as 0 is.",
+    ("delivery/route.py", "", "64", "65"): _SIZE,
+    ("delivery/route.py", "", "20", "21"): _SIZE,
+    (
+        "delivery/route.py",
+        "_is_old_and_sorted",
+        "0",
+        "1",
+    ): "A second is far below a lease, as 0 is.",
     ("commit/parts.py", "", "50_000", "50001"): _SIZE,
     (
         "commit/parts.py",

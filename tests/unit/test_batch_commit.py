@@ -2,7 +2,7 @@
 
 from collections import deque
 from concurrent.futures import Executor, Future
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cache, partial
@@ -183,6 +183,13 @@ WRITES = [
 ]  # fmt: skip
 
 
+@contextmanager
+def ahead(commit):
+    """Open the transaction of the first attempt ahead, while a block computes the rows."""
+    with commit:
+        yield commit.begin_ahead()
+
+
 def test_a_batch_is_read_written_advanced_recorded_and_committed():
     """Each request once, and an event after each step."""
     cluster, log = Cluster(), Told()
@@ -348,11 +355,11 @@ def test_a_commit_that_was_refused_with_an_unknown_code_may_have_been_applied(ro
     rows = INSIDE if rows == "inside" else rows
     cluster = Cluster(open_refusal())
     commit = committer(cluster)
-    with commit.ahead():
+    with ahead(commit):
         assert commit.commit(whole([rows])) == Committed("tx1", 1)
     cluster = Cluster(open_refusal(), applied=False)
     commit = committer(cluster)
-    with commit.ahead(), pytest.raises(RequestRefusedError, match="a code that nobody knows"):
+    with ahead(commit), pytest.raises(RequestRefusedError, match="a code that nobody knows"):
         commit.commit(whole([rows]))
     assert cluster.begun == 1
 
@@ -456,7 +463,7 @@ def test_a_transaction_that_was_opened_ahead_is_the_one_of_the_first_attempt():
     """It is opened and read before the rows are known. The next attempt opens its own, with the same rows."""
     cluster, log = Cluster(("commit", ConflictError("told")), applied=False), Told()
     commit = committer(cluster, log)
-    with commit.ahead():
+    with ahead(commit):
         assert (cluster.requests, log) == (READS, [])
         assert commit.commit(whole([ROWS])) == Committed("tx2", 2)
     assert cluster.requests == [*READS, *WRITES, ("commit",)] * 2
@@ -467,7 +474,7 @@ def test_a_transaction_that_was_opened_ahead_is_the_one_of_the_first_attempt():
 def test_a_job_that_fails_leaves_no_transaction_behind(fails, reads):
     """What was opened ahead is aborted, whatever was read. No row was sent, and the job's error is told."""
     cluster = Cluster(*[fails] if fails else [])
-    with pytest.raises(ZeroDivisionError), committer(cluster).ahead():
+    with pytest.raises(ZeroDivisionError), ahead(committer(cluster)):
         raise ZeroDivisionError
     assert cluster.requests == [*READS[:reads], ("abort",)]
 
@@ -480,7 +487,7 @@ def test_rows_that_tasks_have_written_are_committed_with_their_transaction():
     """The driver sends the consumers and the ledger entry, and whatever else is not there."""
     cluster, log = Cluster(), Told()
     commit = committer(cluster, log)
-    with commit.ahead() as begun:
+    with ahead(commit) as begun:
         assert (begun.transaction().id, begun.transaction().proxy) == ("tx1", "proxy")
         assert commit.commit(whole([INSIDE])) == Committed("tx1", 1)
     assert cluster.requests == [*READS, *WRITES[2:], ("commit",)]
@@ -502,7 +509,7 @@ def test_rows_that_tasks_have_written_have_one_attempt(request_, error):
     """Another transaction would not have them. What failed is told, and the batch is computed again."""
     cluster, sent = Cluster((request_, error), applied=False), {}
     commit = committer(cluster, commits_sent=sent)
-    with commit.ahead(), pytest.raises(type(error)):
+    with ahead(commit), pytest.raises(type(error)):
         commit.commit(whole([INSIDE]))
     assert cluster.begun == 1
     assert sent == ({"tx1": transactional.UNSEEN} if request_ == "commit" else {})
@@ -529,7 +536,7 @@ def test_rows_of_tasks_are_looked_for_in_the_ledger_before_they_are_computed_aga
     """The commit without an answer may land late, and the cluster may be away for a moment."""
     cluster = Absent(("commit", CommitOutcomeUnknownError("told")))
     commit = committer(cluster)
-    with commit.ahead():
+    with ahead(commit):
         assert commit.commit(whole([INSIDE])) == Committed("tx1", 1)
     assert (cluster.looks, cluster.begun) == (3, 1)
 
@@ -539,7 +546,7 @@ def test_a_late_commit_of_the_tasks_rows_is_found_by_the_call_that_sent_it():
     lost, sent = ("commit", CommitOutcomeUnknownError("told")), {}
     cluster = Cluster(lost, applied=False)
     commit = committer(cluster, commits_sent=sent)
-    with commit.ahead(), pytest.raises(CommitOutcomeUnknownError):
+    with ahead(commit), pytest.raises(CommitOutcomeUnknownError):
         commit.commit(whole([INSIDE]))
     cluster.entry = entry_of(batch(), "tx1")
     assert commit.commit(whole([ROWS])) == Committed("tx1", 1)
@@ -564,7 +571,7 @@ def test_a_transaction_that_has_waited_for_a_quarter_of_its_lease_is_given_up(
     monkeypatch.setattr(transactional.time, "monotonic", lambda: now[0])
     cluster = Cluster()
     commit = committer(cluster)
-    with commit.ahead():
+    with ahead(commit):
         now[0] += seconds
         assert commit.commit(whole([ROWS])) == Committed(used, 1)
     assert cluster.requests.count(("abort",)) == cluster.begun - 1
@@ -577,7 +584,7 @@ def test_a_failure_ahead_is_one_of_the_first_attempt(begins):
     error = ClusterUnavailableError("told")
     cluster = Cluster(("lookup", error)) if begins else Unreachable(error)
     commit = committer(cluster)
-    with commit.ahead() as opened:
+    with ahead(commit) as opened:
         assert (opened is None) is not begins
         done = commit.commit(whole([ROWS]))
     assert done == (Committed("tx2", 2) if begins else Committed("tx1", 1))
@@ -609,7 +616,7 @@ def test_rows_go_beside_the_reads_and_are_committed_if_these_find_what_the_run_h
         cluster.at[1] = 3
     commit = committer(cluster, before=BEFORE)
     wrong = [*WRITES, *READS, ("abort",)]
-    with commit.ahead():
+    with ahead(commit):
         if elsewhere == "consumer":
             with pytest.raises(OffsetConflictError):
                 commit.commit(whole([ROWS]))
@@ -632,7 +639,7 @@ def test_nothing_is_written_beside_the_reads_where_their_answer_is_not_known(of,
     """Such as a partition that is new."""
     cluster = Slow(at=(10, 4, 0))
     commit = committer(cluster, of=of(), before=BEFORE)
-    with commit.ahead(), suppress(ExactlyOnceError):
+    with ahead(commit), suppress(ExactlyOnceError):
         commit.commit(part)
     assert cluster.requests[:2] == READS
 
@@ -648,7 +655,7 @@ def test_a_writer_that_commits_while_the_rows_are_computed_is_met_by_the_next_at
     """The transaction does not see it, so the cluster must refuse its commit."""
     cluster = Cluster(("commit", ConflictError("told")), applied=False)
     commit = committer(cluster)
-    with commit.ahead():
+    with ahead(commit):
         cluster.entry = entry_of(batch(number=6), "theirs", run="other")
         with pytest.raises(FencedError):
             commit.commit(whole([ROWS]))

@@ -255,7 +255,7 @@ def test_call_knows_which_entry_its_run_has_written():
     """The entry of an earlier call is no replay."""
     place = Place("query", "run", 3, SimpleNamespace(notes=MemoryNotes()))
     call = Call(place, (), ())
-    assert (call.place, call.records) == (place, False)
+    assert call.place == place
     call.commits_sent["1-2"] = "digest"
     assert call.has_sent_commit(SimpleNamespace(transaction_id="1-2"))
     assert not call.has_sent_commit(SimpleNamespace(transaction_id="3-4"))

@@ -50,7 +50,7 @@ def test_rows_are_inspected_as_far_as_their_numbers_need_it(monkeypatch, by_sour
     source = SourceRange("cluster", "//queue", None, ())
     columns = ("id", *(SOURCE_COLUMNS if by_source else ()))
     given = TargetBatch(MicroBatch("query", 0, "run", (source,)), target, columns, begun)
-    FrameRows(Frame()).compute(Idempotent(options, None).plan(given))
+    FrameRows(Frame()).compute(Idempotent(options, None).assign(given))
     inspected = [] if by_source else ["straight"]
     rehearsed = ["RehearsalTask", "same"] if begun else []
     assert done == [*inspected, *rehearsed, "PushTask"]
@@ -87,11 +87,11 @@ def test_rows_with_one_key_are_refused_in_a_task_and_across_tasks(monkeypatch, t
     options = {"producer": "//producer", "retry": RetryPolicy(), "connections": 1}
     mode = Idempotent(SimpleNamespace(mode="idempotent", **options), None)
     target = prepared_target("//t", is_sorted=True)
-    plan = mode.plan(TargetBatch(MicroBatch("query", 0, "run"), target, COLUMNS, {}))
+    assignment = mode.assign(TargetBatch(MicroBatch("query", 0, "run"), target, COLUMNS, {}))
 
     def finish():
-        told = [report for keys in tasks for report in plan.task.run([keyed(*keys)], 0)]
-        return mode.finish(plan, told)
+        told = [report for keys in tasks for report in assignment.task.run([keyed(*keys)], 0)]
+        return mode.finish(assignment, told)
 
     if is_refused:
         with pytest.raises(DuplicateKeyError, match="1 rows of the batch have the key"):

@@ -13,7 +13,7 @@ from yt_exactly_once.commit.entry import DRIVER, TASKS
 from yt_exactly_once.errors import ClusterUnavailableError, RequestRefusedError
 from yt_exactly_once.spark.sink import targets
 from yt_exactly_once.spark.sink.modes import tasks
-from yt_exactly_once.spark.sink.modes.mode import Plan, TargetBatch, TaskSettings
+from yt_exactly_once.spark.sink.modes.mode import TargetBatch, TaskSettings
 from yt_exactly_once.spark.sink.modes.tasks import ChunkReport, InsertTask
 
 ROWS = pa.RecordBatch.from_pydict({name: [1, 2, 3] for name in COLUMNS})
@@ -48,7 +48,7 @@ def test_task_reports_rows_bytes_and_digest_of_what_it_has_written(sent, digest)
     expected = added(0, row_hashes(ROWS, target.plan.columns)) if digest else 0
     assert report.digest == expected
     given = TargetBatch(None, target, COLUMNS, {}, by_driver=digest)
-    written = report.written(Plan(given, COLUMNS, task))
+    written = report.written(given)
     assert written.sent_by == (DRIVER if digest else TASKS)
     assert written.digest == (expected if digest else None)
     assert written.byte_count == report.byte_count

@@ -3,7 +3,6 @@
 And what tasks check that send rows into an open transaction.
 """
 
-from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 from unittest.mock import patch
@@ -18,21 +17,29 @@ from tests.callers import frames
 from tests.callers.program import SPARK_NAMES, SYSTEM_NAMES
 from tests.callers.server import Server
 from tests.model.tasks import COLUMNS, prepared_target, task_context
-from yt_exactly_once import RetryPolicy, TransactionalSink
+from yt_exactly_once import DeliveryMode, RetryPolicy, TransactionalSink
 from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.commit.cluster import OpenTransaction
 from yt_exactly_once.commit.parts import TargetRows
 from yt_exactly_once.errors import ConfigError, LedgerDivergedError, RepeatedTaskError
-from yt_exactly_once.spark.sink import batch_writer, frame_rows
+from yt_exactly_once.spark.sink import engine, frame_rows, look_up
 from yt_exactly_once.spark.sink.arrived import TaskRows, WriterTask
-from yt_exactly_once.spark.sink.batch_writer import Job, JobSink
+from yt_exactly_once.spark.sink.batch_writer import Job, JobDoor
 from yt_exactly_once.spark.sink.columns import PARTITION_COLUMN
 from yt_exactly_once.spark.sink.encode import PartitionsUnknownError
 from yt_exactly_once.spark.sink.frame_rows import FrameRows
 from yt_exactly_once.spark.sink.look_up import Found
 from yt_exactly_once.spark.sink.modes import MODES
-from yt_exactly_once.spark.sink.modes.mode import Mode, Plan, RowTask, TargetBatch, TaskSettings
+from yt_exactly_once.spark.sink.modes.mode import (
+    Assignment,
+    Mode,
+    RowTask,
+    TargetBatch,
+    TaskSettings,
+    nothing_first,
+)
 from yt_exactly_once.spark.sink.modes.tasks import ChunkReport
+from yt_exactly_once.ytsaurus.client import Connection
 
 ROWS = pa.RecordBatch.from_pydict({name: [1, 2, 3] for name in COLUMNS})
 SCHEMA = StructType()
@@ -54,15 +61,27 @@ class CountTask(RowTask):
 class Count(Mode):
     """A mode that only counts."""
 
+    one_transaction = False
+
     def check(self):
         """See `Mode.check`."""
 
-    def plan(self, given):
-        settings = self.settings(given, given.target)
-        return Plan(given, settings.names, CountTask(settings))
+    def begun_sessions(self, *_, **__):
+        """See `Mode.begun_sessions`."""
+        return {}
 
-    def finish(self, plan, arrived):
-        return [TargetRows(plan.given.target.path, (), "", ChunkReport.of_all(arrived).row_count)]
+    def assign(self, given):
+        settings = self.settings(given, given.target)
+        return Assignment(given, settings.names, CountTask(settings))
+
+    def finish(self, assignment, arrived):
+        path = assignment.given.target.path
+        return [TargetRows(path, (), "", ChunkReport.of_all(arrived).row_count)]
+
+
+def sink_mode():
+    """The mode of a sink, which reaches no cluster."""
+    return TransactionalSink("//t", proxy="localhost:1")._engine.mode
 
 
 class Frame(SimpleNamespace):
@@ -79,9 +98,9 @@ def test_a_further_mode_is_a_class_and_a_line(monkeypatch, door):
     """The same object of it runs inside `mapInArrow` and inside the `write` of the format."""
     monkeypatch.setitem(MODES, "transactional", Count)
     monkeypatch.setattr(frame_rows, "arrow_batches", list)
-    mode = TransactionalSink("//t", proxy="localhost:1")._mode
+    mode = sink_mode()
     target = prepared_target("//t", is_sorted=False)
-    plan = mode.plan(TargetBatch(MicroBatch("query", 0, "run"), target, COLUMNS, {}))
+    plan = mode.assign(TargetBatch(MicroBatch("query", 0, "run"), target, COLUMNS, {}))
     if door == "foreachBatch":
         arrived = FrameRows(Frame(schema=SCHEMA)).compute(plan)
     else:
@@ -91,30 +110,39 @@ def test_a_further_mode_is_a_class_and_a_line(monkeypatch, door):
     assert (written.path, written.row_count) == ("//t", 3)
 
 
-def by_driver(task, **options):
-    """Plan that the driver stands in for tasks."""
+@pytest.mark.parametrize("name", DeliveryMode)
+def test_traits_of_a_mode_are_those_that_doctor_goes_by(name):
+    """`doctor` runs without Spark, so it cannot ask the mode itself."""
+    mode = MODES[name]
+    own = mode.one_transaction, mode.tolerates_repeats, mode.has_sessions
+    assert own == (name.through_driver, name.may_repeat, name.has_sessions)
+
+
+def by_driver(task, first=nothing_first, **options):
+    """Assign to the driver what tasks would do."""
     target = prepared_target("//t", is_sorted=False)
     settings = TaskSettings(COLUMNS, target, None, RetryPolicy(), 1)
-    given = TargetBatch(MicroBatch("query", 0, "run"), target, COLUMNS, {}, by_driver=True)
-    return Plan(given, COLUMNS, task(settings), **options)
+    batch = MicroBatch("query", 0, "run")
+    given = TargetBatch(batch, target, COLUMNS, {}, by_driver=True, first=first)
+    return Assignment(given, COLUMNS, task(settings), **options)
 
 
-def test_driver_that_stands_in_writes_when_it_has_all_rows_and_is_told_to(monkeypatch):
-    """An error of `ready`, such as that the batch is written already, comes before the first request."""
+def test_driver_sends_for_tasks_when_it_has_all_rows_and_what_comes_first_is_done(monkeypatch):
+    """An error of `first`, such as that the batch is written already, comes before the first request."""
     done = []
 
     def arrive(_frame):
         done.append("all rows")
         return [ROWS.append_column(PARTITION_COLUMN, pa.array([3, 3, 3], pa.int32()))]
 
-    def ready():
+    def first():
         done.append("told")
         if len(done) > 2:
             raise LedgerDivergedError("written")
 
     monkeypatch.setattr(frame_rows, "arrow_batches", arrive)
     monkeypatch.setattr(frame_rows, "_numbered", lambda frame: frame)
-    plan = by_driver(CountTask, ready=ready)
+    plan = by_driver(CountTask, first)
     rows = FrameRows(Frame(schema=SCHEMA))
     assert ChunkReport.of_all(rows.compute(plan)).row_count == 3
     with pytest.raises(LedgerDivergedError):
@@ -145,10 +173,7 @@ def test_spark_partitions_are_told_by_their_ends_only_where_each_has_one(
     monkeypatch.setattr(frame_rows, "rows_of_full_batch", lambda _: full)
     monkeypatch.setattr(frame_rows, "require_straight", lambda *_: tasks)
     plan = by_driver(
-        PartitionTask,
-        ready=lambda: told.append("ready"),
-        ends_tell=True,
-        is_by_position=is_by_position,
+        PartitionTask, lambda: told.append("first"), by_ends=True, is_by_position=is_by_position
     )
     rows = FrameRows(Frame(schema=SCHEMA))
     if known is None:
@@ -216,23 +241,20 @@ def test_tasks_send_nothing_that_could_mix_or_come_twice(monkeypatch, tasks, att
 
     monkeypatch.setattr(frame_rows, "arrow_batches", list)
     monkeypatch.setattr(frame_rows, "require_one_stage", lambda *_: tasks)
-    mode, target = (
-        TransactionalSink("//t", proxy="localhost:1")._mode,
-        prepared_target("//t", is_sorted=False),
-    )
+    mode, target = sink_mode(), prepared_target("//t", is_sorted=False)
     given = TargetBatch(
         MicroBatch("query", 0, "run"), target, COLUMNS, {}, OpenTransaction("1-2", "localhost:1")
     )
     with pytest.raises(error, match=told):
-        FrameRows(Late(schema=SCHEMA)).compute(mode.plan(given))
+        FrameRows(Late(schema=SCHEMA)).compute(mode.assign(given))
 
 
 @pytest.mark.parametrize("is_sorted", [True, False])
 def test_lanes_of_the_driver_are_tablets_where_rows_are_placed(is_sorted):
     """Keys choose the tablets of a sorted target, so its parts are cut by all rows."""
-    mode = TransactionalSink("//t", proxy="localhost:1")._mode
+    mode = sink_mode()
     target = prepared_target("//t", is_sorted=is_sorted)
-    plan = mode.plan(TargetBatch(MicroBatch("query", 0, "run"), target, COLUMNS, {}))
+    plan = mode.assign(TargetBatch(MicroBatch("query", 0, "run"), target, COLUMNS, {}))
     placed = ROWS.append_column(PARTITION_COLUMN, pa.array([0] * 3, pa.int32()))
     (written,) = mode.finish(plan, [placed if target.needs_partitions else ROWS])
     assert (written.row_count, written.lane_is_tablet) == (3, not is_sorted)
@@ -245,11 +267,11 @@ def test_lanes_of_the_driver_are_tablets_where_rows_are_placed(is_sorted):
 def test_rows_of_a_job_are_numbered_by_their_place(monkeypatch, mode, is_sorted, is_of_one_task):
     """So idempotent mode knows them again in an ordered table, where one task writes it."""
     options = (("path", "//t"), ("proxy", "localhost:1"), ("mode", mode))
-    job = Job("job", 1, options, overwrites=False)
-    run = SimpleNamespace(targets=(prepared_target("//t", is_sorted=is_sorted),), sessions={})
-    batch, rows = MicroBatch("query", 1, "run"), TaskRows(SCHEMA)
-    delivery = SimpleNamespace(run=run, batch=batch, rows=rows)
-    monkeypatch.setattr(JobSink, "_of_job", lambda *_: nullcontext(delivery))
-    monkeypatch.setattr(batch_writer, "find", lambda _: Found())
-    plan = JobSink(job).plan(SCHEMA).plan
-    assert (plan.task is not None, plan.is_by_position) == (True, is_of_one_task)
+    target = prepared_target("//t", is_sorted=is_sorted)
+    monkeypatch.setattr(engine, "prepare", lambda _delivery: (target,))
+    monkeypatch.setattr(look_up, "require_cluster", lambda _delivery: "id")
+    monkeypatch.setattr(look_up, "look_up", lambda *_: Found())
+    monkeypatch.setattr(Connection, "require_proxy", lambda _: None)
+    monkeypatch.setattr(JobDoor, "_require_next", lambda *_: None)
+    assignment = JobDoor(Job("job", 1, options, overwrites=False)).plan(SCHEMA).assignment
+    assert (assignment.task is not None, assignment.is_by_position) == (True, is_of_one_task)

@@ -161,7 +161,7 @@ def test_tasks_get_the_columns_that_name_a_row(mode, other, is_renamed):
     target = SimpleNamespace(plan=planned(keyed=True), request_size=1, placement=Placement(None))
     columns = (other, "id", SOURCE_QUEUE_COLUMN, SOURCE_TABLET_COLUMN, SOURCE_ROW_COLUMN)
     given = TargetBatch(MicroBatch("query", 0, "run"), target, columns, {})
-    names = sink._mode.settings(given, target).names
+    names = sink._engine.mode.settings(given, target).names
     assert names == columns[1:]
     frame = sent(Frame(), columns, names)
     plain = ("c0", "c1", "c2", "c3", "c4")

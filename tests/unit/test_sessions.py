@@ -18,7 +18,6 @@ from yt_exactly_once.errors import (
     TableNotFoundError,
     TableNotMountedError,
 )
-from yt_exactly_once.spark.sink import look_up
 from yt_exactly_once.spark.sink.modes import MODES
 from yt_exactly_once.spark.sink.modes import sessions as modes_sessions
 from yt_exactly_once.spark.sink.modes.push import RehearsalTask
@@ -42,19 +41,10 @@ def pushed(batch=7, **more):
 
 
 def begun(sessions, *, columns=("id",), mode="idempotent", is_sorted=False):
-    target = SimpleNamespace(is_sorted=is_sorted, path=TARGET, options=None)
-    schema = SimpleNamespace(names=list(columns))
-    delivery = SimpleNamespace(
-        batch=BATCH,
-        rows=SimpleNamespace(schema_for=lambda _: schema),
-        mode=MODES[mode](
-            SimpleNamespace(mode=mode, producer="//producer", retry=RetryPolicy()), None
-        ),
-        run=SimpleNamespace(targets=[target]),
-        emit=None,
-    )
-    with mock.patch.object(look_up, "sessions_of", return_value=sessions):
-        return look_up._pushed(delivery)
+    options = SimpleNamespace(producer="//producer", retry=RetryPolicy())
+    ordered = {} if is_sorted else {TARGET: columns}
+    with mock.patch.object(modes_sessions, "sessions_of", return_value=sessions):
+        return MODES[mode](options, None).begun_sessions(BATCH, ordered, None, arrived=False)
 
 
 def test_sessions_with_rows_of_the_batch_are_found_by_their_short_names():

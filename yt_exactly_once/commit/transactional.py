@@ -8,12 +8,12 @@ resolved from the ledger.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 from yt_exactly_once import config, errors
 from yt_exactly_once.commit import consumers
@@ -85,27 +85,33 @@ class BatchCommit:
     _until: float = field(default=0.0, init=False)
     _has_told: bool = field(default=False, init=False)
 
-    @contextmanager
-    def ahead(self) -> Iterator[Ahead[Read] | None]:
-        """Begin the first attempt while the block computes the rows and commits them: steps 4 and 5.
+    def __enter__(self) -> Self:
+        return self
 
-        The block gets the transaction, or nothing where none could be begun. Its tasks may write the rows
-        into it, see `TargetRows.inside`. The transaction sees the cluster as of a moment before the rows were
-        computed. If another writer changes the ledger entry or a consumer after that moment, the cluster
-        refuses the commit. If computing takes too much of the lease, and no task has written, the attempt
-        opens another transaction. What is left open at the end of the block is aborted.
+    def __exit__(self, *_: object) -> None:
+        """Abort what is left open."""
+        self.leave_ahead()
+
+    def begin_ahead(self) -> Ahead[Read] | None:
+        """Begin the first attempt while the caller computes the rows: steps 4 and 5.
+
+        Tasks may write the rows into the transaction, see `TargetRows.inside`. It sees the cluster as of a
+        moment before the rows were computed. If another writer changes the ledger entry or a consumer after
+        that moment, the cluster refuses the commit. If computing takes too much of the lease, and no task has
+        written, the attempt opens another transaction.
+
+        Returns:
+            The transaction, which is the same until it is left; `None` where none could be begun.
         """
-        # When computing has spent its share of the lease.
-        self._until = time.monotonic() + config.LEASE.total_seconds() / SHARE_AHEAD
-        # The attempt meets a failure again, and handles it.
-        with suppress(errors.TransientError):
-            self._ahead = self.cluster.begin_ahead(config.LEASE, self.lanes, self._read)
-        try:
-            yield self._ahead
-        finally:
-            self._leave_ahead()
+        if self._ahead is None:
+            # When computing has spent its share of the lease.
+            self._until = time.monotonic() + config.LEASE.total_seconds() / SHARE_AHEAD
+            # The attempt meets a failure again, and handles it.
+            with suppress(errors.TransientError):
+                self._ahead = self.cluster.begin_ahead(config.LEASE, self.lanes, self._read)
+        return self._ahead
 
-    def _leave_ahead(self) -> None:
+    def leave_ahead(self) -> None:
         """Abort the transaction that was opened ahead, if no attempt has taken it.
 
         A task that still runs cannot change anything then. Nobody commits the transaction if the abort fails.
@@ -123,7 +129,7 @@ class BatchCommit:
 
         Every part is one transaction, and almost every batch has one part. Rows that tasks have written into
         the transaction have one attempt: nobody could write them into another one. Every attempt at a part:
-        4. opens a transaction, or takes the one that `ahead` has opened,
+        4. opens a transaction, or takes the one that `begin_ahead` has opened,
         5. checks, inside it, the ledger entry and the consumers,
         6. writes the rows,
         7. advances the consumers, with the last part,
@@ -342,7 +348,7 @@ class BatchCommit:
             raise errors.TransactionLostError(
                 "The transaction with the rows of the tasks has ended", transaction=part.inside
             )
-        self._leave_ahead()
+        self.leave_ahead()
         return self.cluster.begin(config.LEASE, self.lanes), None
 
     def _is_done(self, entry: LedgerEntry, part: Part) -> bool:

@@ -60,7 +60,6 @@ class Call:
             they carried; the digest is empty for those of this very call.
         is_first: whether the notes are still to be compared with the ledger.
         is_repeated: whether a call for this batch failed before, in this run.
-        records: whether the batch is recorded in the ledger even if it is empty.
     """
 
     def __init__(self, place: Place, keys: Sequence[LedgerKey], rows: Sequence[_Row]) -> None:
@@ -74,7 +73,6 @@ class Call:
             for key, digest in row.commits_sent.items()
         }
         self.is_repeated = any(row.failed == place.batch_id for row in rows)
-        self.records = False
 
     @property
     def is_first(self) -> bool:

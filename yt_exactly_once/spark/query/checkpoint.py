@@ -39,7 +39,7 @@ class CheckpointFiles(OffsetLog):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel as the path."""
-        return _files_of_a_run, (self._location, self._connection)
+        return files_of_a_run, (self._location, self._connection)
 
     def locate(self, frame: object, batch_id: int) -> Place:  # noqa: ARG002 - one interface
         """See `RunningQuery.locate`; raise `ConfigError` if the checkpoint is not the one of the batch."""
@@ -136,7 +136,7 @@ class WriterFiles(CheckpointFiles):
         return False
 
 
-def _files_of_a_run(location: str, connection: Connection | None) -> CheckpointFiles:
+def files_of_a_run(location: str, connection: Connection | None) -> CheckpointFiles:
     """Return the files in the process that Spark starts for a run.
 
     Only while it unpickles the function, the session that has started the query is the active one. Batches

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.errors import ConfigError, TasksRefusedError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -98,13 +98,15 @@ def require_straight(job: DataFrame, batch: MicroBatch) -> int:
     running = state.activeStreamingQueries().get(query_id).lastExecution().toRdd()
     own = running.toDebugString()
     whole = job._jdf.queryExecution().toRdd().toDebugString()  # noqa: SLF001
+    tasks = _TASKS.match(whole)
+    if tasks is None or _TASKS.match(own) is None:
+        raise _refused("Spark shows the lineage in a way that is not known", batch)
     if has_shuffle(own) or has_shuffle(whole):
         raise _refused("this query has a shuffle", batch)
     found = strangers(whole, own)
     if found:
         raise _refused(f"rows do not come straight from the batch ({', '.join(found)})", batch)
-    tasks = _TASKS.match(whole)
-    return int(tasks[1]) if tasks else 0
+    return int(tasks[1])
 
 
 def require_one_stage(job: DataFrame, batch: MicroBatch) -> int:
@@ -128,8 +130,18 @@ def require_one_stage(job: DataFrame, batch: MicroBatch) -> int:
     return int(tasks[1])
 
 
-def _stays(why: str, batch: MicroBatch) -> ConfigError:
-    return ConfigError(
+def does_not_fit_driver(error: Exception) -> bool:
+    """Return whether a job has failed because its rows are too many for the driver (`TaskSetManager`)."""
+    return "spark.driver.maxResultSize" in str(error)
+
+
+def is_cancelled(error: Exception) -> bool:
+    """Return whether a job has ended because its query is stopped (`SparkCoreErrors`)."""
+    return "SPARK_JOB_CANCELLED" in str(error)
+
+
+def _stays(why: str, batch: MicroBatch) -> TasksRefusedError:
+    return TasksRefusedError(
         f"Tasks cannot write into one transaction, since {why}",
         remedy="Use sent_by='auto', which sends such batches from the driver",
         **batch.where,

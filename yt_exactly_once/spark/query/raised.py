@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from threading import Lock
+from traceback import format_exception
 from typing import Any
 
 from yt_exactly_once import errors
-from yt_exactly_once.errors import ExactlyOnceError, visible
+from yt_exactly_once.errors import ExactlyOnceError, visible, without_secrets
 
 _KEPT = 100
 """Errors of so many runs are kept; a process rarely has more queries."""
@@ -43,15 +44,17 @@ def keep_error(run_id: str, error: ExactlyOnceError) -> None:
 
 
 def surfaced(error: ExactlyOnceError) -> ExactlyOnceError:
-    """Prepare an error to be raised to Spark, and return it.
+    """Return the error to raise to Spark in the place of another one.
 
-    Its frames inside the package go. Its cause becomes the same error without any frames: whatever prints the
-    chain then begins with the message. What the client raised is kept as `remote`.
+    It has no frames inside the package, and its cause is the same error without any frames. So whatever
+    prints the chain begins with the message. Where the other one was raised, and from what, is kept as text:
+    frames would keep the rows of the batch.
     """
-    first = type(error)(error.what, remedy=error.remedy, details=error.details, **error.where)
-    first.remote = error.remote = _remote(error)
-    error.__cause__ = first
-    return error.with_traceback(None)
+    shown, first = error.extended(), error.extended()
+    shown.remote = first.remote = _remote(error)
+    shown.trace = without_secrets("".join(format_exception(error)))
+    shown.__cause__ = first
+    return shown
 
 
 def exactly_once_error(exception: BaseException) -> ExactlyOnceError | None:

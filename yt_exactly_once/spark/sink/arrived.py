@@ -6,7 +6,7 @@ Spark keeps one message per partition: that of the task attempt which counts.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +15,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
 from yt_exactly_once.codec.schema import SOURCE_TABLET_COLUMN
+from yt_exactly_once.errors import LedgerDivergedError
 from yt_exactly_once.spark.sink.columns import PARTITION_COLUMN
-from yt_exactly_once.spark.sink.modes.mode import Plan, RowTask
+from yt_exactly_once.spark.sink.modes.mode import Assignment, RowTask
 from yt_exactly_once.spark.sink.options import PRESERVE, ROUND_ROBIN, Target
 from yt_exactly_once.spark.sink.placement import TABLET_COLUMN
 from yt_exactly_once.spark.sink.run import Rows
@@ -51,7 +52,7 @@ class TaskMessage(WriterCommitMessage):
 class WriterTask(Sent):
     """What each task of a streaming writer does: it writes no replay. It travels to the executors."""
 
-    plan: Plan
+    assignment: Assignment
     is_replay: bool = False
 
     def run(self, batches: Iterable[pa.RecordBatch], run_id: str, partition: int) -> TaskMessage:
@@ -59,23 +60,24 @@ class WriterTask(Sent):
         if self.is_replay:
             deque(batches, maxlen=0)
             return TaskMessage(run_id, partition, skipped=True)
-        plan = self.plan
-        if plan.task is None or plan.rehearsal is not None:
+        assignment = self.assignment
+        if assignment.task is None or assignment.rehearsal is not None:
             content = tuple(self._prepared(batches, partition, sends=True))
-            return TaskMessage(run_id, partition, content, sessions=dict(plan.given.sessions))
+            return TaskMessage(run_id, partition, content, sessions=dict(assignment.given.sessions))
         rows = self._prepared(batches, partition, sends=False)
         # Nothing told the run to the process that planned.
-        of_run = replace(plan.task, settings=replace(plan.task.settings, run_id=run_id))
+        settings = replace(assignment.task.settings, run_id=run_id)
+        of_run = replace(assignment.task, settings=settings)
         return TaskMessage(run_id, partition, reports=tuple(of_run.reported(rows, partition)))
 
     def _prepared(
         self, batches: Iterable[pa.RecordBatch], partition: int, *, sends: bool
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows with what Spark computes for them where there is a DataFrame."""
-        place, target, names = 0, self.plan.given.target, [*self.plan.names]
+        place, target, names = 0, self.assignment.given.target, [*self.assignment.names]
         wanted = [*names, PARTITION_COLUMN] if sends else names
         for given in batches:
-            rows = given.rename_columns(list(self.plan.given.columns))
+            rows = given.rename_columns(list(self.assignment.given.columns))
             more: dict[str, Any] = {}
             count = rows.num_rows
             if target.placement.rule == ROUND_ROBIN:
@@ -111,22 +113,33 @@ class TaskRows(Rows):
         """See `Rows.are_computed`."""
         return self.messages is not None
 
+    @property
+    def sessions(self) -> Mapping[str, SessionState]:
+        """See `Rows.sessions`; one plan told all tasks of them."""
+        return self.messages[0].sessions if self.messages else {}
+
     def schema_for(self, target: Target) -> StructType:
         """See `Rows.schema_for`; a target of a writer transforms nothing."""
         assert target.transform is None, "the format has no such option"
         return self.schema
 
-    def compute(self, plan: Plan) -> Iterator[pa.RecordBatch]:
+    def compute(self, assignment: Assignment) -> Iterator[pa.RecordBatch]:
         """See `Rows.compute`; raise `NotOneToOneError` if these are other rows than were pushed before."""
         messages = sorted(self.messages or (), key=lambda message: message.partition)
-        if plan.task is None:
+        if any(message.skipped for message in messages):
+            raise LedgerDivergedError(
+                "The ledger had this batch when it was planned, and has it no more",
+                remedy="Restore the ledger, and start the query or the job again",
+                **assignment.given.batch.where,
+            )
+        if assignment.task is None:
             return (rows for message in messages for rows in message.rows)
-        if plan.rehearsal is None:
+        if assignment.rehearsal is None:
             return (report for message in messages for report in message.reports)
 
         def run_here(task: RowTask) -> Iterator[pa.RecordBatch]:
             for message in messages:
                 yield from task.reported(message.rows, message.partition)
 
-        plan.rehearsal.require_same_rows(run_here(plan.rehearsal))
-        return run_here(plan.task)
+        assignment.rehearsal.require_same_rows(run_here(assignment.rehearsal))
+        return run_here(assignment.task)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,12 +21,13 @@ from yt_exactly_once.errors import ConfigError, FencedError
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.query.offset_log import OffsetLog, Place, identified
 from yt_exactly_once.spark.sink.arrived import TaskMessage, TaskRows, WriterTask
-from yt_exactly_once.spark.sink.look_up import find
+from yt_exactly_once.spark.sink.engine import Engine
+from yt_exactly_once.spark.sink.modes import mode_of
 from yt_exactly_once.spark.sink.modes.sessions import POSITION_BITS
 from yt_exactly_once.spark.sink.run import Delivery
-from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
 from yt_exactly_once.spark.sink.writer_options import CHECKPOINT_OPTION, parse_writer_options
 from yt_exactly_once.spark.worker import spare_modules
+from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.rows import session_prefix, sessions_of
 
 if TYPE_CHECKING:
@@ -128,54 +128,47 @@ class NothingLogged(OffsetLog):
         """See `Notes.add`."""
 
 
-class JobSink(TransactionalSink):
-    """A sink for one batch job."""
+class JobDoor:
+    """Brings the engine the rows of one batch job."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        given = {**dict(job.options), CHECKPOINT_OPTION: "none"}
-        self.options = parse_writer_options(given)
-        self._open()
-        self._mode.check()
+        options = parse_writer_options({**dict(job.options), CHECKPOINT_OPTION: "none"})
+        self._engine = Engine(mode_of(options, Connection(options.cluster)), records_empty=True)
 
     def plan(self, schema: StructType) -> WriterTask:
-        """Steps 1 and 2, and what the tasks do; nothing is written if this raises."""
-        with self._of_job(TaskRows(schema), f"plan-{uuid.uuid4()}") as delivery:
-            is_replay = find(delivery).is_replay
-            (target,) = delivery.run.targets
-            plan = self._plan(delivery, target)
-            if plan.is_by_position and self._job.version >> _VERSION_BITS:
-                raise ConfigError(
-                    f"version={self._job.version} is too large for mode='idempotent' and an ordered table: "
-                    "it is a part of the numbers of the rows",
-                    remedy=f"Use a number below {1 << _VERSION_BITS}, such as the date: 20261122",
-                    option=VERSION,
-                )
-            # The only task that pushes compares the rows itself, before it sends any.
-            return WriterTask(replace(plan, rehearsal=None), is_replay=is_replay)
+        """Take steps 1 and 2, and return what the tasks do; nothing is written if this raises."""
+        place = self._place(f"plan-{uuid.uuid4()}")
+        assignment, is_replay = self._engine.plan(
+            place, TaskRows(schema), looks_up=True, require=self._require_next
+        )
+        if assignment.is_by_position and self._job.version >> _VERSION_BITS:
+            raise ConfigError(
+                f"version={self._job.version} is too large for mode='idempotent' and an ordered table: "
+                "it is a part of the numbers of the rows",
+                remedy=f"Use a number below {1 << _VERSION_BITS}, such as the date: 20261122",
+                option=VERSION,
+            )
+        # The only task that pushes compares the rows itself, before it sends any.
+        return WriterTask(replace(assignment, rehearsal=None), is_replay=is_replay)
 
     def finish(self, schema: StructType, messages: Sequence[TaskMessage]) -> None:
-        """Steps 1 to 9, when Spark knows which task of each partition counts.
+        """Take steps 1 to 9, when Spark knows which task of each partition counts.
 
         If this raises, the job was not written, or a repetition will resolve its outcome.
         """
-        with self._of_job(TaskRows(schema, messages), f"job-{uuid.uuid4()}") as delivery:
-            delivery.call.records = True
-            self._deliver_arrived(delivery, messages)
+        place = self._place(f"job-{uuid.uuid4()}")
+        self._engine.deliver(place, TaskRows(schema, messages), self._require_next)
 
-    @contextmanager
-    def _of_job(self, rows: TaskRows, run_id: str) -> Iterator[Delivery]:
-        """Yield what every step of the job needs."""
+    def _place(self, run_id: str) -> Place:
         log = NothingLogged("complete" if self._job.overwrites else "append")
-        place = Place(self._job.query_id, run_id, self._job.version, log)
-        with self._delivery(place, rows, self._run) as delivery:
-            self._require_next(delivery)
-            yield delivery
+        return Place(self._job.query_id, run_id, self._job.version, log)
 
     def _require_next(self, delivery: Delivery) -> None:
         """Raise `FencedError` if a later version is written, or another one is unfinished."""
-        job, ledger, connection = self._job, delivery.ledger, self._connection
-        retry, producer, emit = self.options.retry, self.options.producer, delivery.emit
+        job, ledger, connection = self._job, delivery.ledger, delivery.mode.connection
+        options, emit = delivery.mode.options, delivery.emit
+        retry, producer = options.retry, options.producer
         (target,) = ledger.targets
         where = {APPLICATION: job.application, "target": target, "ledger": ledger.path}
         prefix = session_prefix(job.query_id, target)
@@ -216,23 +209,23 @@ class JobWriter(DataSourceArrowWriter):
         spare_modules()
         context = TaskContext.get()
         assert context is not None, "runs inside a Spark task"
-        plan = self._task.plan
-        run_id, partition = plan.given.batch.run_id, context.partitionId()
+        assignment = self._task.assignment
+        run_id, partition = assignment.given.batch.run_id, context.partitionId()
         if self._task.is_replay:
             return TaskMessage(run_id, partition, skipped=True)
-        if plan.is_by_position and partition:
+        if assignment.is_by_position and partition:
             raise ConfigError(
                 "mode='idempotent' writes a job into an ordered table from one task, which can compare all "
                 "its rows with those of an earlier run. This DataFrame has several Spark partitions",
                 remedy="Write df.coalesce(1): it begins with the rows of the first partition, which may be "
                 "in the target already",
-                target=plan.given.target.path,
+                target=assignment.given.target.path,
             )
         return self._task.run(iterator, run_id, partition)
 
     def commit(self, messages: Sequence[Any]) -> None:
-        """Make the job visible exactly once; see `JobSink.finish`."""
-        JobSink(self._job).finish(self._schema, messages)
+        """Make the job visible exactly once; see `JobDoor.finish`."""
+        JobDoor(self._job).finish(self._schema, messages)
 
     def abort(self, messages: Sequence[Any]) -> None:
         """Leave a failed job to its repetition, which finds what its tasks have written."""
@@ -241,4 +234,4 @@ class JobWriter(DataSourceArrowWriter):
 def job_writer(options: Mapping[str, str], schema: StructType, *, overwrites: bool) -> JobWriter:
     """Plan a batch job, and return what writes it; nothing is written if this raises."""
     job = Job.parse(options, overwrites=overwrites)
-    return JobWriter(job, schema, JobSink(job).plan(schema))
+    return JobWriter(job, schema, JobDoor(job).plan(schema))

@@ -21,7 +21,7 @@ from yt_exactly_once.spark.sink.encode import (
     numbered_by_ends,
     partition_of,
 )
-from yt_exactly_once.spark.sink.modes.mode import Plan, RowTask
+from yt_exactly_once.spark.sink.modes.mode import Assignment, RowTask
 from yt_exactly_once.spark.sink.options import Target
 from yt_exactly_once.spark.sink.run import Rows
 from yt_exactly_once.spark.versions import arrow_batches, rows_of_full_batch
@@ -61,7 +61,12 @@ class FrameRows(Rows):
         """See `Rows.kept`; each evaluation of a stateful DataFrame would commit state."""
         return FrameRows(self._frame.localCheckpoint(eager=True))
 
-    def compute(self, plan: Plan) -> Iterable[pa.RecordBatch]:
+    @property
+    def speculates(self) -> bool:
+        """See `Rows.speculates`."""
+        return (self.conf("spark.speculation") or "").strip().lower() == "true"
+
+    def compute(self, assignment: Assignment) -> Iterable[pa.RecordBatch]:
         """See `Rows.compute`.
 
         Raise `ConfigError` if a repeated task may get its rows in another order, or tasks may run twice, and
@@ -70,32 +75,33 @@ class FrameRows(Rows):
         """
         # What comes to the driver comes in blocks of about a megabyte.
         keep_freed_memory()
-        target = plan.given.target
+        given, task, rehearsal = assignment.given, assignment.task, assignment.rehearsal
+        target = given.target
         placed = target.placement.placed(self._of(target.options))
-        if plan.task is None:
+        if task is None:
             return collected(
-                placed, needs_partitions=target.needs_partitions, ends_tell=plan.ends_tell
+                placed, needs_partitions=target.needs_partitions, by_ends=assignment.by_ends
             )
-        plain = sent(placed, plan.given.placed_columns, plan.names)
-        by_driver = plan.given.by_driver
+        plain = sent(placed, given.placed_columns, assignment.names)
+        by_driver = given.by_driver
         if by_driver:
-            job, full = _of_driver(plain, needs_partitions=True, ends_tell=plan.ends_tell)
+            job, full = _of_driver(plain, needs_partitions=True, by_ends=assignment.by_ends)
         else:
-            job, full = _run_by(plain, plan.task), None
-        count = require_straight(job, plan.given.batch) if plan.is_by_position else None
-        if plan.given.transaction is not None:
-            target.require_own_tablets(require_one_stage(job, plan.given.batch))
-        if plan.rehearsal is not None:
-            plan.rehearsal.require_same_rows(arrow_batches(_run_by(plain, plan.rehearsal)))
+            job, full = _run_by(plain, task), None
+        count = require_straight(job, given.batch) if assignment.is_by_position else None
+        if given.transaction is not None:
+            target.require_own_tablets(require_one_stage(job, given.batch))
+        if rehearsal is not None:
+            rehearsal.require_same_rows(arrow_batches(_run_by(plain, rehearsal)))
         arrived = arrow_batches(job)
         if not by_driver:
             return arrived
         if full is not None:
-            if plan.is_by_position and ended_partitions(arrived, full) != count:
+            if assignment.is_by_position and ended_partitions(arrived, full) != count:
                 raise PartitionsUnknownError
             arrived = list(numbered_by_ends(arrived, full))
-        plan.ready()
-        return _run_here(arrived, plan.task)
+        given.first()
+        return _run_here(arrived, task)
 
     def pass_over(self) -> None:
         """See `Rows.pass_over`."""
@@ -123,23 +129,23 @@ def _run_here(arrived: Iterable[pa.RecordBatch], task: RowTask) -> Iterable[pa.R
 
 
 def collected(
-    frame: DataFrame, *, needs_partitions: bool, ends_tell: bool = False
+    frame: DataFrame, *, needs_partitions: bool, by_ends: bool = False
 ) -> Iterable[pa.RecordBatch]:
     """Return the rows as Arrow, one result per partition, perhaps with their Spark partition.
 
     The driver encodes them: that takes milliseconds, less than the way into a Python task and back. For
-    `ends_tell` see `Plan`.
+    `by_ends` see `Plan`.
     """
-    job, full = _of_driver(frame, needs_partitions=needs_partitions, ends_tell=ends_tell)
+    job, full = _of_driver(frame, needs_partitions=needs_partitions, by_ends=by_ends)
     arrived = drained(arrow_batches(job))
     return arrived if full is None else numbered_by_ends(arrived, full)
 
 
 def _of_driver(
-    frame: DataFrame, *, needs_partitions: bool, ends_tell: bool
+    frame: DataFrame, *, needs_partitions: bool, by_ends: bool
 ) -> tuple[DataFrame, int | None]:
     """Return the job that brings rows to the driver, and `full` of `numbered_by_ends` if they need that."""
-    full = rows_of_full_batch(frame) if ends_tell and needs_partitions else None
+    full = rows_of_full_batch(frame) if by_ends and needs_partitions else None
     if needs_partitions and full is None:
         return _numbered(frame), None
     return _with_nullable_members(frame), full

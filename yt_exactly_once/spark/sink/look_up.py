@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 
@@ -14,20 +14,23 @@ from yt_exactly_once.commit.entry import APPLICATION_PREFIX, LEDGER_MARK, Ledger
 from yt_exactly_once.commit.judgement import Verdict, judge, require_one_sink, shares
 from yt_exactly_once.commit.notes import BEGAN, History, Note, NoteKind, lack_all_notes
 from yt_exactly_once.commit.transactional import Read
+from yt_exactly_once.delivery.route import LookUp
 from yt_exactly_once.errors import (
     ConfigError,
     ExactlyOnceError,
     LedgerDivergedError,
     OffsetConflictError,
+    RetriesExhaustedError,
+    TransientError,
 )
 from yt_exactly_once.observability import Event
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.query.notes import LedgerNotes
-from yt_exactly_once.spark.sink.modes import sessions
+from yt_exactly_once.spark.sink.modes.sessions import sessions_of_query
 from yt_exactly_once.spark.sink.run import Delivery
 from yt_exactly_once.ytsaurus.browsing import attributes_of, cluster_of, marked
 from yt_exactly_once.ytsaurus.client import Connection
-from yt_exactly_once.ytsaurus.rows import ProducerSession, SessionState, session_prefix, sessions_of
+from yt_exactly_once.ytsaurus.rows import ProducerSession, SessionState, session_prefix
 from yt_exactly_once.ytsaurus.tables import had_rows, rows_of
 
 _MOST_ENTRIES = 1_000
@@ -39,18 +42,30 @@ class Found:
     """What a look-up has found.
 
     Attributes:
+        when: the ledger was asked.
         is_replay: whether an earlier run has committed the batch.
         rows: how many rows of a replay the ledger entry records.
+        bytes: of the encoded rows of the last batch there; 0 where it is not known.
         resumed: the ledger entry of a batch, if some of its parts are committed.
+        sessions: producer sessions with rows of the batch although it is new, by target and name.
+        must_record: whether the batch is recorded even if it is empty.
     """
 
+    when: LookUp = LookUp.FIRST
     is_replay: bool = False
     rows: int = 0
+    bytes: int = 0
     resumed: LedgerEntry | None = None
+    sessions: Mapping[str, Mapping[str, SessionState]] = field(default_factory=dict)
+    must_record: bool = False
+
+    def covers(self, when: LookUp) -> bool:
+        """Return whether a route that asks then need not ask any more."""
+        return self.when is LookUp.FIRST or when is not LookUp.FIRST
 
 
-def find(delivery: Delivery, begun: Ahead[Read] | None = None) -> Found:
-    """Look a batch up, unless the check inside the transaction is early enough.
+def find(delivery: Delivery, when: LookUp, begun: Ahead[Read] | None = None) -> Found:
+    """Look a batch up, unless the route asks later.
 
     Spark replays only the first batch of a run. A later batch can be in the ledger for two reasons. Another
     run has got ahead: the check inside the transaction finds that. Or the sink is called again for the batch.
@@ -58,16 +73,24 @@ def find(delivery: Delivery, begun: Ahead[Read] | None = None) -> Found:
     Args:
         begun: the transaction of the batch, if it is opened ahead: what was read in it counts.
     """
-    run, batch = delivery.run, delivery.batch
-    if run.continues_with(batch) and delivery.mode.traits.through_driver:
-        run.agreed = batch.batch_id
+    return look_up(delivery, begun) if when is LookUp.FIRST else Found(when)
+
+
+def once_more(delivery: Delivery, error: Exception) -> Found:
+    """Look a batch up whose rows could not be computed: an earlier run may have written it since.
+
+    The ledger is asked once. Where it does not answer, the error gets a note that says so.
+    """
+    try:
+        return look_up(delivery, attempts=1)
+    except (TransientError, RetriesExhaustedError) as unknown:
+        error.add_note(f"Whether the batch is written already is unknown: {unknown}")
         return Found()
-    return look_up(delivery, begun)
 
 
 def require_new(delivery: Delivery, begun: Ahead[Read] | None = None) -> None:
-    """Raise `LedgerDivergedError` for a batch that is written, and whatever else `find` raises."""
-    if find(delivery, begun).is_replay:
+    """Raise `LedgerDivergedError` for a batch that is written, and whatever else `look_up` raises."""
+    if look_up(delivery, begun).is_replay:
         raise LedgerDivergedError(
             "Another run has written this batch meanwhile",
             remedy="Stop one of the two drivers that run on this checkpoint",
@@ -75,8 +98,8 @@ def require_new(delivery: Delivery, begun: Ahead[Read] | None = None) -> None:
         )
 
 
-def name_other_query(delivery: Delivery, error: OffsetConflictError) -> None:
-    """Add to an error who moves the same consumer, if the ledger or one near it knows: a query, or a run."""
+def with_other_query(delivery: Delivery, error: OffsetConflictError) -> OffsetConflictError:
+    """Return an error with the query or the run that moves the same consumer, if a ledger near it knows."""
     ledger, connection = delivery.ledger, delivery.mode.connection
     consumer = str(error.where.get("consumer"))
     # Naming it is a help. Whatever fails here must not hide the conflict.
@@ -94,15 +117,18 @@ def name_other_query(delivery: Delivery, error: OffsetConflictError) -> None:
                         continue
                     is_own = entry.run_id == delivery.batch.run_id
                     mover = "This run" if is_own else f"Run {entry.run_id} of this very query"
-                    error.what += f". {mover} has moved it: {wrote}"
-                    error.where["other_run"] = entry.run_id
-                    error.remedy = advice.ONE_SINK_MOVES if is_own else advice.FORKED
-                    return
-                error.what += f". Query {entry.query_id} has moved it too: {wrote}"
-                error.where["other_query"] = entry.query_id
-                if mine and shares(entry, mine, str(error.where.get("queue")), consumer):
-                    error.remedy = advice.share_no_consumer(path, entry.query_id)
-                return
+                    return error.extended(
+                        f". {mover} has moved it: {wrote}",
+                        remedy=advice.ONE_SINK_MOVES if is_own else advice.FORKED,
+                        other_run=entry.run_id,
+                    )
+                is_shared = mine and shares(entry, mine, str(error.where.get("queue")), consumer)
+                return error.extended(
+                    f". Query {entry.query_id} has moved it too: {wrote}",
+                    remedy=advice.share_no_consumer(path, entry.query_id) if is_shared else "",
+                    other_query=entry.query_id,
+                )
+    return error
 
 
 def _entries(connection: Connection, ledger: str) -> list[LedgerEntry]:
@@ -112,39 +138,40 @@ def _entries(connection: Connection, ledger: str) -> list[LedgerEntry]:
     return []
 
 
-def look_up(delivery: Delivery, begun: Ahead[Read] | None = None) -> Found:
+def look_up(
+    delivery: Delivery, begun: Ahead[Read] | None = None, *, attempts: int | None = None
+) -> Found:
     """Compare a batch with its ledger entry; before a run's first row the history of the query too.
 
     Raises what `judge` and `compare_history` raise, and `ConfigError` if the batch was begun with options
     that this sink does not have.
+
+    Args:
+        attempts: how often the ledger is asked at most, if not as often as `retry` says.
     """
-    batch, run, call, ledger = delivery.batch, delivery.run, delivery.call, delivery.ledger
+    batch, memory, call, ledger = delivery.batch, delivery.memory, delivery.call, delivery.ledger
     options, connection = delivery.mode.options, delivery.mode.connection
+    retry = replace(options.retry, attempts=attempts or options.retry.attempts)
 
     def read(number: int) -> LedgerEntry | None:
         return begun.read()[0] if begun is not None and number == 1 else ledger.read(connection)
 
-    entry = run_attempts(read, options.retry, delivery.emit)
-    if call.is_first:
-        compare_history(delivery, entry)
+    entry = run_attempts(read, retry, delivery.emit)
+    must_record = call.is_first and compare_history(delivery, entry)
     verdict = judge(
         entry,
         batch,
         ledger=ledger.path,
-        running=run.agreed is not None,
-        logged=call.place.log.ranges,
+        running=memory.agreed is not None,
+        logged=delivery.log.ranges,
         accepted=options.accepted,
     )
-    if entry is not None and not run.bytes:
-        run.bytes = sum(tally.bytes for tally in entry.tallies.values())
-    run.sessions = {}
-    is_new, traits = verdict is Verdict.NEW, delivery.mode.traits
-    # Where tasks have just pushed, rows in sessions need not be of an earlier run or call.
-    has_pushed = traits.has_sessions and delivery.rows.are_computed
-    if is_new and not (run.continues_with(batch) or traits.may_repeat or has_pushed):
+    sessions: Mapping[str, Mapping[str, SessionState]] = {}
+    if verdict is Verdict.NEW and not memory.is_followed_by(batch):
         with delivery.rows.described(batch, "compare the replay with pushed rows"):
-            run.sessions = _pushed(delivery)
-    run.agreed = batch.batch_id
+            sessions = delivery.mode.begun_sessions(
+                batch, _columns(delivery), delivery.emit, arrived=delivery.rows.are_computed
+            )
     if entry is not None and verdict is not Verdict.NEW:
         require_one_sink(entry, batch, call.commits_sent, ledger=ledger.path)
     if verdict is Verdict.PARTIAL and not options.split_oversized:
@@ -158,34 +185,38 @@ def look_up(delivery: Delivery, begun: Ahead[Read] | None = None) -> Found:
     return Found(
         is_replay=verdict is Verdict.REPLAY and not call.has_sent_commit(entry),
         rows=entry.batch_rows if entry else 0,
+        bytes=sum(tally.bytes for tally in entry.tallies.values()) if entry else 0,
         resumed=entry if verdict is Verdict.PARTIAL else None,
+        sessions=sessions,
+        must_record=must_record,
     )
 
 
 def _history(delivery: Delivery, notes: Collection[Note], ledger_id: str = "") -> History:
     batch, accepted = delivery.batch, delivery.mode.options.accepted
-    may_be_written = partial(delivery.call.place.log.may_be_written, batch)
+    may_be_written = partial(delivery.log.may_be_written, batch)
     return History(notes, batch, delivery.ledger, ledger_id, accepted, may_be_written)
 
 
-def require_cluster(delivery: Delivery) -> None:
-    """Raise `ConfigError`, once per run and before anything is created, if the cluster is another one."""
-    run, mode = delivery.run, delivery.mode
-    if not run.cluster_id:
-        cluster_id = cluster_of(mode.connection).id
-        if not mode.options.new_ledger:
-            known = delivery.call.place.log.notes.all()
-            _history(delivery, known).require_same_cluster(cluster_id)
-        run.cluster_id = cluster_id
+def require_cluster(delivery: Delivery) -> str:
+    """Return the id of the cluster; raise `ConfigError` if it is not that of the query."""
+    cluster_id = cluster_of(delivery.mode.connection).id
+    if not delivery.mode.options.new_ledger:
+        _history(delivery, delivery.log.notes.all()).require_same_cluster(cluster_id)
+    return cluster_id
 
 
-def compare_history(delivery: Delivery, entry: LedgerEntry | None) -> None:
-    """Compare the notes in the checkpoint with the ledger, before this run's first row; see `History`."""
+def compare_history(delivery: Delivery, entry: LedgerEntry | None) -> bool:
+    """Compare the notes in the checkpoint with the ledger, before this run's first row; see `History`.
+
+    Returns:
+        Whether the batch is recorded even if it is empty: a later entry proves that it is complete.
+    """
     call, mode, options = delivery.call, delivery.mode, delivery.mode.options
     path, query = delivery.ledger.path, delivery.batch.query_id
     spare = LedgerNotes(mode.connection, path, query, options.retry, delivery.emit)
     ledger_id, refused = spare.look()
-    notes = call.place.log.notes
+    notes = delivery.log.notes
     known = notes.all()
     for note in refused:
         if note not in known:
@@ -198,7 +229,7 @@ def compare_history(delivery: Delivery, entry: LedgerEntry | None) -> None:
             "ledger and the cluster of the query, or a copy",
         )
     history = _history(delivery, known, ledger_id)
-    may_be_new = options.new_ledger or mode.traits.may_repeat
+    may_be_new = options.new_ledger or mode.tolerates_repeats
     if entry is not None:
         history.require_newest(entry, may_be_new=may_be_new)
     history.require_whole(entry)
@@ -209,10 +240,9 @@ def compare_history(delivery: Delivery, entry: LedgerEntry | None) -> None:
         # Idempotent mode finds rows that it pushed without the ledger, but not those of another mode.
         history.require_same_ledger(entry)
     _compare_sessions(delivery, history, entry, may_be_new=may_be_new)
-    history.note_use(notes, delivery.run.cluster_id)
-    # An entry later proves that this batch is complete.
-    call.records |= entry is None or history.has_failed
+    history.note_use(notes, delivery.cluster_id)
     call.compared(known)
+    return entry is None or history.has_failed
 
 
 def _compare_sessions(
@@ -223,15 +253,16 @@ def _compare_sessions(
     See `History.require_sessions`. A job keeps no notes.
     """
     batch, mode, connection = delivery.batch, delivery.mode, delivery.mode.connection
-    paths = [target.path for target in delivery.run.targets if not target.is_sorted]
+    paths = [target.path for target in delivery.targets if not target.is_sorted]
     noted = any(note.kind is NoteKind.PRODUCER for note in history.notes)
     if batch.query_id.startswith(APPLICATION_PREFIX) or not (
-        paths and (mode.traits.has_sessions or noted)
+        paths and (mode.has_sessions or noted)
     ):
         return
     producer, retry, emit = mode.options.producer, mode.options.retry, delivery.emit
     known = run_attempts(lambda _: attributes_of(connection, producer, ["id"]), retry, emit) or {}
-    producer_id, found = str(known.get("id", "")), _sessions(delivery)
+    producer_id = str(known.get("id", ""))
+    found = sessions_of_query(connection, mode.options, batch.query_id, emit)
     sessions = {
         path: {
             name.removeprefix(prefix): state.batch
@@ -243,7 +274,7 @@ def _compare_sessions(
     }
     if not may_be_new:
         history.require_sessions(entry, producer_id, sessions)
-    if not mode.traits.has_sessions:
+    if not mode.has_sessions:
         return
     for path, names in sessions.items():
         note = Note.about(NoteKind.PRODUCER, path, producer, batch.batch_id, producer_id)
@@ -254,12 +285,12 @@ def _compare_sessions(
             run_attempts(lambda _: began(session_id), retry, emit)  # noqa: B023 - it is called here
         if not history.has_producer(path, producer_id, entry):
             text = f"Writes {path} through sessions of the producer {producer} from this batch on"
-            delivery.call.place.log.notes.add(note, text)
+            delivery.log.notes.add(note, text)
 
 
 def _has_rows(delivery: Delivery, path: str) -> bool:
     """Return whether a target has, or an ordered one ever had, a row: an empty one has no row to repeat."""
-    (target,) = (each for each in delivery.run.targets if each.path == path)
+    (target,) = (each for each in delivery.targets if each.path == path)
     tablets = 0 if target.is_sorted else target.tablet_count
     # What cannot be looked at is taken for written.
     with suppress(ExactlyOnceError):
@@ -267,25 +298,6 @@ def _has_rows(delivery: Delivery, path: str) -> bool:
     return True
 
 
-def _pushed(delivery: Delivery) -> dict[str, dict[str, SessionState]]:
-    """Return the producer sessions with rows of the batch; see `sessions_with_rows`."""
-    batch, mode, rows = delivery.batch, delivery.mode, delivery.rows
-    kinds = {
-        target.path: sessions.session_kind(rows.schema_for(target.options).names, batch)
-        if mode.traits.has_sessions
-        else ""
-        for target in delivery.run.targets
-        if not target.is_sorted
-    }
-    if not kinds:
-        return {}
-    return sessions.sessions_with_rows(batch, _sessions(delivery), kinds)
-
-
-def _sessions(delivery: Delivery) -> dict[str, SessionState]:
-    """Return all producer sessions of the query."""
-    mode, prefix = delivery.mode, f"{delivery.batch.query_id}:"
-    path = mode.options.producer
-    return run_attempts(
-        lambda _: sessions_of(mode.connection, path, prefix), mode.options.retry, delivery.emit
-    )
+def _columns(delivery: Delivery) -> Mapping[str, Sequence[str]]:
+    ordered = [target for target in delivery.targets if not target.is_sorted]
+    return {one.path: delivery.rows.schema_for(one.options).names for one in ordered}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 from yt_exactly_once import config
 from yt_exactly_once.commit.entry import DRIVER, TASKS
 from yt_exactly_once.config import ClusterConfig, DeliveryMode, RetryPolicy, Secret
+from yt_exactly_once.delivery.route import AUTO
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.options import Group, check_values, documented, options_of, require_known
 from yt_exactly_once.ytsaurus.backends import check_backend
@@ -24,9 +25,6 @@ P = ParamSpec("P")
 
 DYN_BATCH_SIZE_CONF = "spark.yt.write.dynBatchSize"
 """Spark conf that SPYT reads too; used when the argument is absent."""
-
-AUTO = "auto"
-"""Lets the sink choose, for each target or batch."""
 
 APPEND = "append"
 UPSERT = "upsert"

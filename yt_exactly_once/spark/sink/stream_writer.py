@@ -25,68 +25,55 @@ from yt_exactly_once.spark.query.running import (
     RUN_ID_PROPERTY,
 )
 from yt_exactly_once.spark.sink.arrived import TaskMessage, TaskRows, WriterTask
-from yt_exactly_once.spark.sink.look_up import find
+from yt_exactly_once.spark.sink.engine import Engine
+from yt_exactly_once.spark.sink.modes import mode_of
 from yt_exactly_once.spark.sink.options import SinkOptions
-from yt_exactly_once.spark.sink.run import QueryRun
-from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
 from yt_exactly_once.spark.sink.writer_options import parse_writer_options
 from yt_exactly_once.spark.versions import ArrowStreamWriter
 from yt_exactly_once.spark.worker import spare_modules
+from yt_exactly_once.ytsaurus.client import Connection
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
 
-class WriterSink(TransactionalSink):
-    """A sink for rows that tasks have sent or written: the same steps, in two halves."""
+class StreamDoor:
+    """Brings the engine rows that tasks have sent or written: the same steps, in two halves."""
 
     def __init__(self, options: SinkOptions, output_mode: str) -> None:
-        self.options = options
-        self._open()
-        self._files = WriterFiles(str(options.checkpoint_location), self._connection, output_mode)
-        self._mode.check()
-        self._prepared: dict[tuple[Any, ...], QueryRun] = {}
+        connection = Connection(options.cluster)
+        self._engine = Engine(mode_of(options, connection))
+        self._files = WriterFiles(str(options.checkpoint_location), connection, output_mode)
 
     def plan(self, schema: StructType) -> WriterTask:
-        """Steps 1 and 2, before the rows are computed, and return what the tasks do.
+        """Take steps 1 and 2, before the rows are computed, and return what the tasks do.
 
         Nothing tells this process the run, so any batch may be a replay. The ledger is asked here if tasks
         write rows, and in `finish` otherwise. If this raises, nothing is written.
         """
         place = self._files.locate(None, self._files.newest())
         place = replace(place, run_id=f"plan-{uuid.uuid4()}")
-        with self._delivery(place, TaskRows(schema), self._planned) as delivery:
-            asks = not self._mode.traits.through_driver
-            is_replay = asks and find(delivery).is_replay  # 2
-            (target,) = delivery.run.targets
-            plan = self._plan(delivery, target)
-            if plan.is_by_position:
-                raise ConfigError(
-                    "Idempotent mode cannot number the rows in the format yt: only foreachBatch shows "
-                    "whether they come in the same order again",
-                    remedy="Read one queue with include_service_columns=true and keep its columns; or use "
-                    "mode='transactional', or foreachBatch",
-                    query=delivery.batch.query_id,
-                    target=target.path,
-                )
-        return WriterTask(plan, is_replay=is_replay)
+        looks_up = not self._engine.mode.one_transaction
+        assignment, is_replay = self._engine.plan(place, TaskRows(schema), looks_up=looks_up)
+        if assignment.is_by_position:
+            raise ConfigError(
+                "Idempotent mode cannot number the rows in the format yt: only foreachBatch shows "
+                "whether they come in the same order again",
+                remedy="Read one queue with include_service_columns=true and keep its columns; or use "
+                "mode='transactional', or foreachBatch",
+                query=place.query_id,
+                target=assignment.given.target.path,
+            )
+        return WriterTask(assignment, is_replay=is_replay)
 
     def finish(self, schema: StructType, messages: Sequence[TaskMessage], number: int) -> None:
-        """Steps 1 to 9, when Spark knows which task of each partition counts.
+        """Take steps 1 to 9, when Spark knows which task of each partition counts.
 
         If this raises, the batch was not written, or the replay will resolve its outcome.
         """
         place = replace(self._files.locate(None, number), run_id=messages[0].run_id)
-        with self._delivery(place, TaskRows(schema, messages), self._run) as delivery:
-            self._deliver_arrived(delivery, messages)
-
-    def _planned(self, batch: MicroBatch) -> QueryRun:
-        """Return what is known of the batches that this process has planned, of whatever run."""
-        kind = batch.query_id, batch.stateful
-        run = self._prepared.setdefault(kind, QueryRun(batch.run_id))
-        run.agreed = None
-        return run
+        self._engine.deliver(place, TaskRows(schema, messages))
 
 
 class StreamWriter(ArrowStreamWriter):
@@ -107,11 +94,11 @@ class StreamWriter(ArrowStreamWriter):
         assert self._task is not None, "planned"
         context = TaskContext.get()
         assert context is not None, "runs inside a Spark task"
-        run_id = _require_planned(self._task.plan.given.batch, context)
+        run_id = _require_planned(self._task.assignment.given.batch, context)
         return self._task.run(iterator, run_id, context.partitionId())
 
     def commit(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Make the batch visible exactly once; see `WriterSink.finish`."""
+        """Make the batch visible exactly once; see `StreamDoor.finish`."""
         assert self._finish is not None, "a task does not commit"
         self._finish(messages, batchId)
 
@@ -120,9 +107,9 @@ class StreamWriter(ArrowStreamWriter):
 
 
 @lru_cache(maxsize=32)
-def _sink_of(given: tuple[tuple[str, str], ...], output_mode: str) -> WriterSink:
-    """Return the sink of this process for a query's options: its connections and prepared targets."""
-    return WriterSink(parse_writer_options(dict(given)), output_mode)
+def _door_of(given: tuple[tuple[str, str], ...], output_mode: str) -> StreamDoor:
+    """Return the door of this process for a query's options: its connections and prepared targets."""
+    return StreamDoor(parse_writer_options(dict(given)), output_mode)
 
 
 def stream_writer(
@@ -136,9 +123,9 @@ def stream_writer(
             failed would hide why the batch did.
     """
     given = tuple(sorted(options.items()))
-    sink = partial(_sink_of, given, "complete" if complete else "append")
-    task = sink().plan(schema) if plans else None
-    return StreamWriter(task, lambda messages, number: sink().finish(schema, messages, number))
+    door = partial(_door_of, given, "complete" if complete else "append")
+    task = door().plan(schema) if plans else None
+    return StreamWriter(task, lambda messages, number: door().finish(schema, messages, number))
 
 
 def _require_planned(batch: MicroBatch, context: TaskContext) -> str:

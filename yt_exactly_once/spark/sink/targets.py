@@ -96,7 +96,7 @@ class PreparedTarget:
         """Refuse more tasks than tablets with `ConfigError`: rows in order must not mix in a tablet."""
         tablets = self.placement.tablet_count
         if self.placement.is_by_partition and tablets is not None and tasks > tablets:
-            raise errors.ConfigError(
+            raise errors.TasksRefusedError(
                 f"{tasks} tasks cannot write into {tablets} tablets in order",
                 remedy="Use sent_by='auto', which sends such batches from the driver. Or give the target a "
                 f"tablet for each Spark partition: {advice.reshard(self.path, tasks)}",
@@ -171,15 +171,18 @@ def are_the_same(connection: Connection, targets: Sequence[PreparedTarget]) -> b
     )
 
 
-def name_change(
+def with_change(
     connection: Connection, targets: Sequence[PreparedTarget], error: errors.RequestRefusedError
-) -> None:
-    """Add to an error that a target has changed since the run looked at it, if one has."""
+) -> errors.RequestRefusedError:
+    """Return an error with the fact that a target has changed since the run looked at it, if one has."""
     # Naming it is a help. Whatever fails here must not hide the error.
     with suppress(Exception):
         if not are_the_same(connection, targets):
-            error.what += ". A target has changed its columns or tablets since the run looked at it"
-            error.remedy = "Start the query again: it writes the batch into the target as it is now"
+            return error.extended(
+                ". A target has changed its columns or tablets since the run looked at it",
+                remedy="Start the query again: it writes the batch into the target as it is now",
+            )
+    return error
 
 
 def _require_kind(target: Target, table: TableSchema, frame: pa.Schema) -> None:

@@ -13,12 +13,14 @@ import numpy as np
 
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.spark.sink.modes import tasks
-from yt_exactly_once.spark.sink.modes.mode import Plan, TargetBatch
+from yt_exactly_once.spark.sink.modes.mode import Assignment, Columns, Mode, Sessions, TargetBatch
 from yt_exactly_once.spark.sink.modes.push import PushTask, RehearsalTask
 from yt_exactly_once.spark.sink.modes.sessions import (
     Numbering,
     gone_sessions,
     is_numbered_by_source,
+    session_kind,
+    sessions_with_rows,
 )
 from yt_exactly_once.spark.sink.modes.tasks import require_unique
 from yt_exactly_once.ytsaurus.tables import ensure_object
@@ -28,18 +30,26 @@ if TYPE_CHECKING:
 
     from yt_exactly_once.commit.batch import MicroBatch
     from yt_exactly_once.commit.parts import TargetRows
+    from yt_exactly_once.observability import Emitter
     from yt_exactly_once.spark.sink.options import SinkOptions
     from yt_exactly_once.spark.sink.targets import PreparedTarget
     from yt_exactly_once.ytsaurus.client import Connection
     from yt_exactly_once.ytsaurus.rows import ProducerSession
 
 
-class Idempotent(tasks.AtLeastOnce):
+class Idempotent(Mode):
     """Exactly once for stateless one-to-one flows, without a transaction over all tasks."""
+
+    one_transaction = False
+    has_sessions = True
 
     def __init__(self, options: SinkOptions, connection: Connection) -> None:
         super().__init__(options, connection)
         self._owned: dict[str, ProducerSession] = {}
+
+    def check(self) -> None:
+        """See `Mode.check`: what needs a transaction over all rows is refused."""
+        tasks.require_no_transaction(self.options)
 
     def prepare(self, batch: MicroBatch, targets: Sequence[PreparedTarget]) -> None:
         """See `Mode.prepare`; raise `ConfigError` if the query keeps state: a replay may give other rows."""
@@ -52,8 +62,18 @@ class Idempotent(tasks.AtLeastOnce):
         if not all(target.is_sorted for target in targets):
             ensure_object(self.connection, "queue_producer", self.options.producer)
 
-    def plan(self, given: TargetBatch) -> Plan:
-        """See `Mode.plan`.
+    def begun_sessions(
+        self, batch: MicroBatch, columns: Columns, emit: Emitter, *, arrived: bool
+    ) -> Sessions:
+        """See `Mode.begun_sessions`: rows that were pushed in another way are refused."""
+        if arrived:
+            # Tasks have just pushed. Before, each found the sessions that the plan of the batch names.
+            return {}
+        kinds = {path: session_kind(names, batch) for path, names in columns.items()}
+        return sessions_with_rows(self.connection, self.options, batch, kinds, emit)
+
+    def assign(self, given: TargetBatch) -> Assignment:
+        """See `Mode.assign`.
 
         Rows go into an ordered target through sessions. If the DataFrame has the service columns and the
         query reads one queue, the source numbers the rows. Otherwise batch id and position do.
@@ -62,7 +82,7 @@ class Idempotent(tasks.AtLeastOnce):
         if target.is_sorted:
             settings = self.settings(given, target)
             task = tasks.InsertTask(settings, unique_keys=True)
-            return Plan(given, settings.names, task, ends_tell=True)
+            return Assignment(given, settings.names, task, by_ends=given.by_ends)
         by_source = is_numbered_by_source(given.columns, batch)
         is_replay = by_source and bool(given.sessions)
         gone = gone_sessions(self.connection, batch, given.sessions) if is_replay else frozenset()
@@ -72,18 +92,18 @@ class Idempotent(tasks.AtLeastOnce):
         owned = self._owned if given.by_driver else None
         push = PushTask(settings, numbering, self.options.producer, bool(given.sessions), owned)
         by_position = not by_source
-        return Plan(
+        return Assignment(
             given,
             settings.names,
             push,
             rehearsal,
-            ends_tell=by_position,
+            by_ends=given.by_ends and by_position,
             is_by_position=by_position,
         )
 
-    def finish(self, plan: Plan, arrived: Iterable[pa.RecordBatch]) -> list[TargetRows]:
+    def finish(self, assignment: Assignment, arrived: Iterable[pa.RecordBatch]) -> list[TargetRows]:
         """See `Mode.finish`; raise `DuplicateKeyError` if two rows have one key."""
-        target, report = plan.given.target, tasks.ChunkReport.of_all(arrived)
+        target, report = assignment.given.target, tasks.ChunkReport.of_all(arrived)
         if target.is_sorted:
             require_unique(np.frombuffer(report.key_hashes, tasks.KEY_HASHES), target.path)
-        return [report.written(plan)]
+        return [report.written(assignment.given)]

@@ -1,6 +1,6 @@
 """The contract of a delivery mode: how the rows of a batch get from Spark into a target.
 
-`plan` says on the driver what tasks do with their rows. A `RowTask` does it: one object, that runs inside
+`assign` says on the driver what tasks do with their rows. A `RowTask` does it: one object, that runs inside
 `mapInArrow` and inside the `write` of the format alike. `finish` says what came of it for the commit.
 """
 
@@ -16,14 +16,14 @@ from pyspark import TaskContext
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS, SOURCE_QUEUE_COLUMN
 from yt_exactly_once.commit.cluster import OpenTransaction
 from yt_exactly_once.commit.parts import TargetRows
-from yt_exactly_once.config import DeliveryMode, RetryPolicy
+from yt_exactly_once.config import RetryPolicy
 from yt_exactly_once.errors import RequestRefusedError
 from yt_exactly_once.spark.executors import require_version
 from yt_exactly_once.spark.sink.columns import restored
 from yt_exactly_once.spark.sink.encode import chunks
 from yt_exactly_once.spark.sink.options import SinkOptions
 from yt_exactly_once.spark.sink.placement import TABLET_COLUMN
-from yt_exactly_once.spark.sink.targets import PreparedTarget, name_change
+from yt_exactly_once.spark.sink.targets import PreparedTarget, with_change
 from yt_exactly_once.spark.worker import Sent, spare_modules
 from yt_exactly_once.version import VERSION
 from yt_exactly_once.ytsaurus.rows import SessionState
@@ -33,7 +33,15 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from yt_exactly_once.commit.batch import MicroBatch
+    from yt_exactly_once.observability import Emitter
     from yt_exactly_once.ytsaurus.client import Connection
+
+
+Sessions = Mapping[str, Mapping[str, SessionState]]
+"""Producer sessions with rows of a batch, by target and name."""
+
+Columns = Mapping[str, Sequence[str]]
+"""Names of columns, by target."""
 
 
 @dataclass(frozen=True)
@@ -85,12 +93,11 @@ class RowTask(Sent, ABC):
         try:
             yield from self.run(batches, partition)
         except RequestRefusedError as error:
-            name_change(self.settings.connection, [self.settings.target], error)
-            raise
+            raise with_change(self.settings.connection, [self.settings.target], error) from error
 
     @abstractmethod
     def run(self, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[pa.RecordBatch]:
-        """Take all rows of one Spark partition, in the columns `Plan.names`; yield reports."""
+        """Take all rows of one Spark partition, in the columns `Assignment.names`; yield reports."""
 
 
 class Rehearsal(RowTask):
@@ -99,6 +106,10 @@ class Rehearsal(RowTask):
     @abstractmethod
     def require_same_rows(self, reports: Iterable[pa.RecordBatch]) -> None:
         """Compare the rows with those that were written before; raise `NotOneToOneError` if they differ."""
+
+
+def nothing_first() -> None:
+    """Do nothing."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +121,8 @@ class TargetBatch:
         sessions: producer sessions that have rows of the batch, although it is not in the ledger.
         transaction: open, so that tasks may write into it; `None` where there is none.
         by_driver: whether the driver does what tasks would do, with all rows.
+        by_ends: see `Route`.
+        first: what the driver does when it has all rows, before it does with them what tasks would do.
     """
 
     batch: MicroBatch
@@ -118,6 +131,8 @@ class TargetBatch:
     sessions: Mapping[str, SessionState]
     transaction: OpenTransaction | None = None
     by_driver: bool = False
+    by_ends: bool = False
+    first: Callable[[], None] = nothing_first
 
     @property
     def placed_columns(self) -> tuple[str, ...]:
@@ -126,20 +141,15 @@ class TargetBatch:
         return self.columns if is_by_partition else (*self.columns, TABLET_COLUMN)
 
 
-def at_once() -> None:
-    """Wait for nothing."""
-
-
 @dataclass(frozen=True)
-class Plan:
+class Assignment:
     """What the tasks of a batch do with the rows of one target.
 
     Attributes:
         names: columns of the rows, in order; those that the DataFrame lacks are computed for them.
         task: what the tasks do; `None` where the rows come to the driver.
         rehearsal: what they do before, once over all rows, without writing; `None` for nothing.
-        ready: what the driver does when it has all rows, before it does with them what tasks would do.
-        ends_tell: whether the driver need not know more of Spark partitions than where one ends.
+        by_ends: whether the driver need not know more of Spark partitions than where one ends.
         is_by_position: whether a repeated task must get the same rows in the same order.
     """
 
@@ -147,8 +157,7 @@ class Plan:
     names: tuple[str, ...]
     task: RowTask | None = None
     rehearsal: Rehearsal | None = None
-    ready: Callable[[], None] = at_once
-    ends_tell: bool = False
+    by_ends: bool = False
     is_by_position: bool = False
 
 
@@ -159,20 +168,24 @@ class Mode(ABC):
     `finish` returns together with the consumers and the ledger.
 
     Attributes:
-        traits: what others have to know of it. A batch that does not go through the driver is looked up in
-            the ledger before it is computed: its tasks make rows visible, and the check inside the
-            transaction comes too late.
+        one_transaction: whether all rows of a batch are in the transaction of its ledger entry. Otherwise
+            tasks make rows visible before, and the check inside that transaction comes too late for them.
+        tolerates_repeats: whether rows of a batch may be written again, by a replay or a copy of a task.
+        has_sessions: whether tasks keep producer sessions, in a table of the sink.
     """
+
+    one_transaction: ClassVar[bool]
+    tolerates_repeats: ClassVar[bool] = False
+    has_sessions: ClassVar[bool] = False
 
     def __init__(self, options: SinkOptions, connection: Connection) -> None:
         self.options = options
         self.connection = connection
-        self.traits = DeliveryMode(options.mode)
 
     @property
-    def obstacle(self) -> str:
-        """The option that brings all rows to the driver; empty where there is none."""
-        return ""
+    def obstacle(self) -> str | None:
+        """The option that brings all rows to the driver; `None` where there is none."""
+        return None
 
     @abstractmethod
     def check(self) -> None:
@@ -190,11 +203,24 @@ class Mode(ABC):
         return TaskSettings(columns, target, self.connection, retry, connections, run_id)
 
     @abstractmethod
-    def plan(self, given: TargetBatch) -> Plan:
+    def begun_sessions(
+        self, batch: MicroBatch, columns: Columns, emit: Emitter, *, arrived: bool
+    ) -> Sessions:
+        """Return the producer sessions that have rows of a batch which is not in the ledger.
+
+        Raise `ConfigError` if this mode would write these rows again.
+
+        Args:
+            columns: of the DataFrame, for each ordered target.
+            arrived: whether tasks have computed the rows, and have written what they write.
+        """
+
+    @abstractmethod
+    def assign(self, given: TargetBatch) -> Assignment:
         """Say what tasks do with the rows of a target; raise `ConfigError` if this mode cannot write them."""
 
     @abstractmethod
-    def finish(self, plan: Plan, arrived: Iterable[pa.RecordBatch]) -> list[TargetRows]:
+    def finish(self, assignment: Assignment, arrived: Iterable[pa.RecordBatch]) -> list[TargetRows]:
         """Return what the transaction is to write; without payloads where the tasks have written.
 
         Args:

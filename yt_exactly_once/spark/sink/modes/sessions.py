@@ -26,14 +26,17 @@ from yt_exactly_once.errors import (
     TableError,
     require_known_format,
 )
+from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.ytsaurus.queues import RemoteQueue
-from yt_exactly_once.ytsaurus.rows import session_prefix
+from yt_exactly_once.ytsaurus.rows import session_prefix, sessions_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from yt_exactly_once.codec.schema import WritePlan
     from yt_exactly_once.commit.batch import MicroBatch
+    from yt_exactly_once.observability import Emitter
+    from yt_exactly_once.spark.sink.options import SinkOptions
     from yt_exactly_once.ytsaurus.client import Connection
     from yt_exactly_once.ytsaurus.rows import SessionState
 
@@ -163,19 +166,33 @@ def session_kind(columns: Iterable[str], batch: MicroBatch) -> str:
     return _BY_SOURCE if is_numbered_by_source(columns, batch) else _BY_POSITION
 
 
+def sessions_of_query(
+    connection: Connection, options: SinkOptions, query_id: str, emit: Emitter
+) -> dict[str, SessionState]:
+    """Return all producer sessions of a query, by their ids."""
+    path, prefix = options.producer, f"{query_id}:"
+    return run_attempts(lambda _: sessions_of(connection, path, prefix), options.retry, emit)
+
+
 def sessions_with_rows(
-    batch: MicroBatch, found: Mapping[str, SessionState], kinds: Mapping[str, str]
+    connection: Connection,
+    options: SinkOptions,
+    batch: MicroBatch,
+    kinds: Mapping[str, str | None],
+    emit: Emitter,
 ) -> dict[str, dict[str, SessionState]]:
     """Return the sessions with rows of a batch that is not in the ledger, by target and name.
 
     Args:
-        found: all of the query.
-        kinds: how the sink numbers the rows of each ordered target, see `session_kind`; empty if it does not.
+        kinds: how the sink numbers the rows of each ordered target, see `session_kind`; `None` if not at all.
 
     Raises:
         ConfigError: rows were pushed in idempotent mode, and this sink would write them again.
         NewerFormatError: a newer version of this package pushed rows.
     """
+    if not kinds:
+        return {}
+    found = sessions_of_query(connection, options, batch.query_id, emit)
     with_rows: dict[str, dict[str, SessionState]] = {}
     for target, own_kind in kinds.items():
         prefix = session_prefix(batch.query_id, target)

@@ -1,4 +1,4 @@
-"""At-least-once mode, and what runs inside Spark tasks that insert.
+"""What runs inside Spark tasks that insert, and what a mode refuses whose tasks make rows visible.
 
 A task may be retried, re-run or duplicated by Spark. `InsertTask` accepts that its rows may then be
 there twice (at-least-once), or relies on keys to overwrite them with themselves (idempotent).
@@ -24,7 +24,8 @@ from yt_exactly_once.errors import ConfigError, DuplicateKeyError, RepeatedTaskE
 from yt_exactly_once.observability import emitter
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.schema import spark_schema_of
-from yt_exactly_once.spark.sink.modes.mode import Mode, Plan, RowTask, TargetBatch, TaskSettings
+from yt_exactly_once.spark.sink.modes.mode import RowTask, TargetBatch, TaskSettings
+from yt_exactly_once.spark.sink.options import SinkOptions
 from yt_exactly_once.ytsaurus.rows import insert_payload
 
 KEY_HASHES = np.dtype([("one", "<u8"), ("other", "<u8")])
@@ -79,9 +80,9 @@ class ChunkReport:
         digest = combined(*(int.from_bytes(row["digest"], "little") for row in told))
         return cls(rows, sent, digest, b"".join(row["key_hashes"] for row in told))
 
-    def written(self, plan: Plan) -> TargetRows:
+    def written(self, given: TargetBatch) -> TargetRows:
         """Return for the commit what tasks, or the driver in their place, have written into a target."""
-        target, transaction = plan.given.target, plan.given.transaction
+        target, transaction = given.target, given.transaction
         return TargetRows(
             path=target.path,
             lanes=(),
@@ -89,7 +90,7 @@ class ChunkReport:
             row_count=self.row_count,
             digest=self.digest if target.options.digest else None,
             sent_bytes=self.byte_count,
-            sent_by=DRIVER if plan.given.by_driver else TASKS,
+            sent_by=DRIVER if given.by_driver else TASKS,
             inside="" if transaction is None else transaction.id,
         )
 
@@ -97,53 +98,6 @@ class ChunkReport:
         """Return it as tasks hand it to Spark."""
         row = {**vars(self), "digest": self.digest.to_bytes(8, "little")}
         return pa.RecordBatch.from_pylist([row], schema=_REPORT)
-
-
-class AtLeastOnce(Mode):
-    """Loses nothing, and may repeat rows. Tasks write them, and the driver learns how many there were."""
-
-    def check(self) -> None:
-        """See `Mode.check`: what needs a transaction over all rows is refused."""
-        options, mode = self.options, f"mode '{self.options.mode}'"
-        if options.dead_letter_path is not None:
-            raise ConfigError(
-                f"dead_letter_path is not possible in {mode}: a task that Spark repeats would reject its "
-                "rows again",
-                remedy="Use mode='transactional', or repair the rows in the query",
-            )
-        if options.split_oversized:
-            raise ConfigError(
-                f"split_oversized has no meaning in {mode}",
-                remedy="Leave split_oversized out: only transactional mode puts a batch into one transaction",
-            )
-        for target in options.targets:
-            for name in ("write='replace'", "delete_marker", "aggregate"):
-                if target.changes[name]:
-                    raise ConfigError(
-                        f"{name} is not possible in {mode}: a task that Spark repeats would do it again",
-                        remedy="Use mode='transactional'",
-                        target=target.path,
-                    )
-            if target.unique_keys and self.traits.may_repeat:
-                raise ConfigError(
-                    f"unique_keys is not possible in {mode}: nobody sees all rows of a batch",
-                    remedy="Use another mode",
-                    target=target.path,
-                )
-        if len(options.targets) > 1:
-            raise ConfigError(
-                f"Several targets cannot be written in {mode}",
-                remedy="Use mode='transactional', or one sink per target",
-            )
-
-    def plan(self, given: TargetBatch) -> Plan:
-        """See `Mode.plan`."""
-        settings = self.settings(given, given.target.of_batch(given.batch))
-        return Plan(given, settings.names, InsertTask(settings, unique_keys=False), ends_tell=True)
-
-    def finish(self, plan: Plan, arrived: Iterable[pa.RecordBatch]) -> list[TargetRows]:
-        """See `Mode.finish`: what the tasks have written."""
-        return [ChunkReport.of_all(arrived).written(plan)]
 
 
 @dataclass(frozen=True)
@@ -248,4 +202,33 @@ def require_unique(hashes: np.ndarray[Any, Any], target: str) -> None:
             remedy="Idempotent mode writes each key once per batch; make the keys unique, or use "
             "mode='transactional', where the last row of a key wins",
             target=target,
+        )
+
+
+def require_no_transaction(options: SinkOptions) -> None:
+    """Raise `ConfigError` for options that need one transaction over all rows of a batch."""
+    mode = f"mode '{options.mode}'"
+    if options.dead_letter_path is not None:
+        raise ConfigError(
+            f"dead_letter_path is not possible in {mode}: a task that Spark repeats would reject its rows "
+            "again",
+            remedy="Use mode='transactional', or repair the rows in the query",
+        )
+    if options.split_oversized:
+        raise ConfigError(
+            f"split_oversized has no meaning in {mode}",
+            remedy="Leave split_oversized out: only transactional mode puts a batch into one transaction",
+        )
+    for target in options.targets:
+        for name in ("write='replace'", "delete_marker", "aggregate"):
+            if target.changes[name]:
+                raise ConfigError(
+                    f"{name} is not possible in {mode}: a task that Spark repeats would do it again",
+                    remedy="Use mode='transactional'",
+                    target=target.path,
+                )
+    if len(options.targets) > 1:
+        raise ConfigError(
+            f"Several targets cannot be written in {mode}",
+            remedy="Use mode='transactional', or one sink per target",
         )

@@ -6,7 +6,8 @@ or a speculative copy is already sorted out. The result is Arrow: no Python obje
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,15 +18,23 @@ from yt_exactly_once.commit.entry import TASKS
 from yt_exactly_once.commit.parts import TargetRows, digest_of_rows
 from yt_exactly_once.errors import AmbiguousOrderError, ConfigError, DuplicateKeyError
 from yt_exactly_once.spark.sink.encode import RowEncoder, encode_batches
-from yt_exactly_once.spark.sink.modes.mode import Mode, Plan, TargetBatch
+from yt_exactly_once.spark.sink.modes.mode import Assignment, Columns, Mode, Sessions, TargetBatch
+from yt_exactly_once.spark.sink.modes.sessions import sessions_with_rows
 from yt_exactly_once.spark.sink.modes.tasks import ChunkReport, JoinedInsertTask
+
+if TYPE_CHECKING:
+    from yt_exactly_once.commit.batch import MicroBatch
+    from yt_exactly_once.observability import Emitter
+    from yt_exactly_once.spark.sink.targets import PreparedTarget
 
 
 class Transactional(Mode):
     """Exactly once for any query; a batch becomes visible all at once."""
 
+    one_transaction = True
+
     @property
-    def obstacle(self) -> str:
+    def obstacle(self) -> str | None:
         """See `Mode.obstacle`: it needs all rows of the batch at one place, or several transactions."""
         options = self.options
         needs = {
@@ -36,7 +45,7 @@ class Transactional(Mode):
         }
         for name in ("write='replace'", "delete_marker", "unique_keys"):
             needs[name] = any(target.changes[name] for target in options.targets)
-        return next((name for name, is_given in needs.items() if is_given), "")
+        return next((name for name, is_given in needs.items() if is_given), None)
 
     def check(self) -> None:
         """See `Mode.check`."""
@@ -54,26 +63,48 @@ class Transactional(Mode):
                     target=target.path,
                 )
 
-    def plan(self, given: TargetBatch) -> Plan:
-        """See `Mode.plan`: tasks write into an open transaction; without one the rows come to the driver."""
+    def prepare(self, batch: MicroBatch, targets: Sequence[PreparedTarget]) -> None:  # noqa: ARG002 - the interface
+        """See `Mode.prepare`; raise `ConfigError` if tasks must send rows that are computed once."""
+        if batch.stateful and self.options.sent_by == TASKS:
+            raise ConfigError(
+                "Tasks cannot send the rows of a query that keeps state: its rows can be computed only once",
+                remedy="Use sent_by='auto', which sends such batches from the driver",
+                query=batch.query_id,
+            )
+
+    def begun_sessions(
+        self,
+        batch: MicroBatch,
+        columns: Columns,
+        emit: Emitter,
+        *,
+        arrived: bool,  # noqa: ARG002 - the interface
+    ) -> Sessions:
+        """See `Mode.begun_sessions`: rows that idempotent mode has pushed are refused."""
+        kinds = dict.fromkeys(columns)
+        return sessions_with_rows(self.connection, self.options, batch, kinds, emit)
+
+    def assign(self, given: TargetBatch) -> Assignment:
+        """See `Mode.assign`: tasks write into an open transaction. Otherwise rows come to the driver."""
         target = given.target
         if given.transaction is not None:
             settings = self.settings(given, target.of_batch(given.batch))
             task = JoinedInsertTask(settings, given.transaction)
-            return Plan(given, settings.names, task)
+            return Assignment(given, settings.names, task)
         # A replay must cut the same parts, and need not know how the rows were numbered.
-        ends_tell = not (target.orders_keys or self.options.split_oversized)
-        return Plan(given, given.placed_columns, ends_tell=ends_tell)
+        by_ends = given.by_ends and not (target.orders_keys or self.options.split_oversized)
+        return Assignment(given, given.placed_columns, by_ends=by_ends)
 
-    def finish(self, plan: Plan, arrived: Iterable[pa.RecordBatch]) -> list[TargetRows]:
+    def finish(self, assignment: Assignment, arrived: Iterable[pa.RecordBatch]) -> list[TargetRows]:
         """See `Mode.finish`: the rows of the target, and rejected ones if there are any.
 
         Payloads for one tablet, or of one Spark partition where keys choose the tablet, share a lane and
         so keep their order. More rows than one transaction may write are a `BatchTooLargeError`.
         """
-        options, batch, target = self.options, plan.given.batch, plan.given.target
-        if plan.given.transaction is not None:
-            return [ChunkReport.of_all(arrived).written(plan)]
+        given = assignment.given
+        options, batch, target = self.options, given.batch, given.target
+        if given.transaction is not None:
+            return [ChunkReport.of_all(arrived).written(given)]
         rejects = None
         if options.dead_letter_path is not None:
             rejects = Rejects(options.dead_letter_path, batch.query_id, batch.batch_id)

@@ -1,0 +1,241 @@
+"""The story of a batch: in which order its steps come, and what follows when one fails."""
+
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import pytest
+from pyspark.sql.types import StructType
+
+from yt_exactly_once import Event, SinkOptions
+from yt_exactly_once.commit.batch import MicroBatch
+from yt_exactly_once.commit.parts import TargetRows
+from yt_exactly_once.commit.transactional import BatchCommit, Committed
+from yt_exactly_once.delivery.memory import Memory, Prepared
+from yt_exactly_once.delivery.route import LARGE
+from yt_exactly_once.errors import (
+    BatchTooLargeError,
+    ClusterUnavailableError,
+    ConfigError,
+    ConflictError,
+    FencedError,
+    RequestRefusedError,
+    TasksRefusedError,
+)
+from yt_exactly_once.spark.query.calls import Calls
+from yt_exactly_once.spark.query.offset_log import Place
+from yt_exactly_once.spark.sink import engine as engine_module
+from yt_exactly_once.spark.sink import look_up, targets
+from yt_exactly_once.spark.sink.encode import PartitionsUnknownError
+from yt_exactly_once.spark.sink.engine import Engine
+from yt_exactly_once.spark.sink.look_up import Found
+from yt_exactly_once.spark.sink.modes.mode import Assignment, Mode
+from yt_exactly_once.spark.sink.run import Rows
+
+ROWS = TargetRows("//t", (), "yson", 3)
+
+
+class Scripted(Mode):
+    """A mode whose rows come as a test says, and that notes what it is asked."""
+
+    one_transaction = True
+
+    def __init__(self, **options):
+        super().__init__(SinkOptions("//t", proxy="localhost:1", **options), None)
+        self.connection = SimpleNamespace(unpin=lambda: None)
+        self.done, self.failures = [], []
+
+    def check(self):
+        """See `Mode.check`."""
+
+    def begun_sessions(self, *_, **__):
+        """See `Mode.begun_sessions`."""
+        return {}
+
+    def assign(self, given):
+        return Assignment(given, (), by_ends=given.by_ends)
+
+    def finish(self, assignment, arrived):  # noqa: ARG002 - the interface
+        given = assignment.given
+        ends = " by ends" if given.by_ends else ""
+        self.done.append(("tasks" if given.transaction else "driver") + ends)
+        if self.failures and (failure := self.failures.pop(0)):
+            raise failure
+        given.first()
+        return [ROWS]
+
+
+class Rowless(Rows):
+    """Rows that nobody computes."""
+
+    schema = StructType()
+
+    def schema_for(self, target):  # noqa: ARG002 - the interface
+        return self.schema
+
+    def compute(self, assignment):  # noqa: ARG002 - the interface
+        return ()
+
+    def pass_over(self):
+        """See `Rows.pass_over`."""
+
+
+@pytest.fixture
+def deliver(monkeypatch):
+    """Let a scripted mode deliver batch 7, and return what it has remembered and emitted."""
+    mode, emitted, found = Scripted(), [], {}
+    opened = SimpleNamespace(
+        transaction=lambda: SimpleNamespace(id="1-2", proxy="p", kept_alive=lambda _: no_block()),
+        read=lambda: (None, []),
+    )
+
+    @contextmanager
+    def no_block():
+        yield
+
+    def ask(*_, **__):
+        mode.done.append("ask")
+        return Found(**found)
+
+    def commit(_self, _parts, _resumed):
+        mode.done.append("commit")
+        if mode.failures and (failure := mode.failures.pop(0)):
+            raise failure
+        return Committed("1-2", 1)
+
+    monkeypatch.setattr(look_up, "look_up", ask)
+    monkeypatch.setattr(BatchCommit, "begin_ahead", lambda _: opened)
+    monkeypatch.setattr(BatchCommit, "leave_ahead", lambda _: mode.done.append("leave"))
+    monkeypatch.setattr(BatchCommit, "commit", commit)
+
+    def run(*failures, several=False, replay=False, stateful=False, **known):
+        mode.failures, mode.one_transaction = list(failures), not several
+        found.update(is_replay=replay)
+        target = SimpleNamespace(
+            path="//t", is_sorted=False, options=None, spreads_partitions=True, tablet_count=2
+        )
+        engine = Engine(mode)
+        engine._calls = Calls()
+        engine._listener = lambda event, fields: emitted.append((event, fields))
+        batch = MicroBatch("query", 7, "run", stateful=stateful)
+        engine._memories.keep(
+            batch, Memory("run", Prepared(StructType(), (target,), "id"), **known)
+        )
+        notes = SimpleNamespace(add=lambda *_: None)
+        log = SimpleNamespace(
+            identify=lambda _: batch, has_ended=lambda _: False, notes=notes, ranges=None
+        )
+        run.engine, run.memory = engine, lambda: engine._memories.of(batch)
+        engine.deliver(Place("query", "run", 7, log), Rowless())
+        return [step for step in mode.done if step != "leave"]
+
+    run.mode, run.emitted = mode, emitted
+    return run
+
+
+@pytest.mark.parametrize(("known", "order"), [
+    ({}, ["ask", "driver", "commit"]),
+    ({"agreed": 6}, ["driver", "commit"]),
+    ({"agreed": 7}, ["ask", "driver", "commit"]),
+    ({"replay": True}, ["ask"]),
+    ({"several": True, "agreed": 6, "bytes": 1}, ["driver by ends", "ask", "commit"]),
+    ({"several": True, "agreed": 6, "bytes": LARGE}, ["ask", "driver", "commit"]),
+    ({"several": True, "bytes": 1}, ["ask", "driver by ends", "commit"]),
+])  # fmt: skip
+def test_ledger_is_asked_before_anything_is_written(deliver, known, order):
+    """While Spark computes, where all rows come to the driver, and this run has written the batch before."""
+    assert deliver(**known) == order
+
+
+def test_batch_that_another_run_wrote_while_it_was_computed_is_skipped(deliver):
+    """A ledger that has it by then stops the driver before its first request."""
+    steps = deliver(several=True, agreed=6, bytes=1, replay=True)
+    assert steps == ["driver by ends", "ask", "ask"]
+
+
+@pytest.mark.parametrize(
+    "error", [TasksRefusedError("a shuffle"), ConflictError("a task"), OSError("x")]
+)
+def test_rows_that_tasks_could_not_send_go_through_the_driver(deliver, error):
+    """In the next batches too, if the reason lies in the query. The retry is an event."""
+    assert deliver(error, agreed=6, bytes=LARGE) == ["tasks", "driver", "commit"]
+    retried = [
+        fields["reason"] for event, fields in deliver.emitted if event == Event.RETRY_SCHEDULED
+    ]
+    assert retried == [type(error).__name__]
+    assert bool(deliver.memory().refusal) == isinstance(error, TasksRefusedError)
+
+
+@pytest.mark.parametrize(("error", "again"), [
+    (ClusterUnavailableError("gone"), True), (RequestRefusedError("no"), True), (FencedError("late"), False),
+])  # fmt: skip
+def test_commit_of_rows_that_tasks_sent_is_tried_once_and_then_they_come_to_the_driver(
+    deliver, error, again
+):
+    """Unless another run owns the ledger."""
+    if again:
+        steps = deliver(None, error, agreed=6, bytes=LARGE)
+        assert steps == ["tasks", "commit", "driver", "commit"]
+    else:
+        with pytest.raises(type(error)):
+            deliver(None, error, agreed=6, bytes=LARGE)
+
+
+def test_rows_too_large_for_the_driver_go_by_tasks_from_then_on(deliver):
+    """Spark says so by the name of its setting."""
+    too_large = RuntimeError("bigger than spark.driver.maxResultSize")
+    assert deliver(too_large, agreed=6) == ["driver", "tasks", "commit"]
+    assert deliver.memory().too_large
+    assert deliver.mode.done.count("leave") == 2, "the first transaction, and the last"
+
+
+def test_rows_for_the_tasks_are_looked_up_before_tasks_send_them(deliver):
+    """The driver had put the look-up off until all rows would be here, and they never came."""
+    too_large = RuntimeError("bigger than spark.driver.maxResultSize")
+    steps = deliver(too_large, several=True, agreed=6, bytes=1)
+    assert steps == ["driver by ends", "ask", "driver", "commit"]
+
+
+@pytest.mark.parametrize("error", [PartitionsUnknownError(), BatchTooLargeError("a tablet")])
+def test_rows_whose_partitions_are_not_told_apart_are_computed_again(deliver, error):
+    """With the numbers of the partitions, in later batches too."""
+    assert deliver(error, agreed=6, bytes=1) == ["driver by ends", "driver", "commit"]
+    assert deliver.memory().uneven
+
+
+def test_failure_of_the_rows_is_raised_as_it_is_unless_the_batch_is_written(deliver):
+    """A commit of an earlier run may land late, and the queue may trim the rows then."""
+    with pytest.raises(OSError, match="of the user"):
+        deliver(OSError("of the user"), agreed=6)
+    assert deliver(OSError("of the user"), agreed=6, replay=True)[-1] == "ask"
+    assert deliver.emitted[-1][1]["reason"] == "replay"
+
+
+@pytest.mark.parametrize("is_same", [True, False])
+def test_commit_that_is_refused_names_a_target_that_has_changed(deliver, monkeypatch, is_same):
+    """Fewer tablets than the rows were placed in: the remedy is to look at the target again."""
+    monkeypatch.setattr(targets, "are_the_same", lambda *_: is_same)
+    refused = RequestRefusedError("Invalid tablet index")
+    with pytest.raises(RequestRefusedError) as caught:
+        deliver(None, refused, agreed=6)
+    assert ("has changed its columns or tablets" in caught.value.what) is not is_same
+    assert ("Start the query again" in caught.value.remedy) is not is_same
+    assert refused.what == "Invalid tablet index", "an error is not edited"
+
+
+def test_targets_that_cannot_be_prepared_name_the_proxy(deliver, monkeypatch):
+    """The error that was raised stays as it was."""
+    unavailable = ConfigError("never")
+
+    def away(_):
+        nonlocal unavailable
+        unavailable = ConflictError("away")
+        raise unavailable
+
+    monkeypatch.setattr(engine_module, "are_the_same", lambda *_: False)
+    monkeypatch.setattr(engine_module, "prepare", away)
+    monkeypatch.setattr(engine_module, "run_attempts", lambda attempt, *_: attempt(1))
+    monkeypatch.setattr(Prepared, "fits", lambda *_: False)
+    with pytest.raises(ConflictError) as caught:
+        deliver()
+    assert caught.value.where["proxy"] == "localhost:1"
+    assert "proxy" not in unavailable.where

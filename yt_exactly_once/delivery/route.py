@@ -1,0 +1,279 @@
+"""How the rows of a batch get to the cluster: a value, chosen before they are computed.
+
+`choose_route` is pure. It asks nothing and remembers nothing, so the table of the documentation and the tests
+ask it for every combination of facts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from yt_exactly_once import config
+from yt_exactly_once.commit.entry import DRIVER, TASKS
+from yt_exactly_once.commit.transactional import SHARE_AHEAD
+
+AUTO = "auto"
+"""Lets the sink choose, for each target or batch."""
+
+LARGE = 64 << 20
+"""Bytes of encoded rows from which on tasks send them, where the sink may choose."""
+
+
+class Way(StrEnum):
+    """Who sends the rows, and in which transaction.
+
+    Attributes:
+        COLLECT: they come to the driver, which sends them in the transaction of the batch.
+        JOIN: tasks send them into the transaction that the driver has open.
+        TASKS: tasks send them, each request in a transaction of its own.
+        FOR_TASKS: they come to the driver, which sends the requests that the tasks would send.
+    """
+
+    COLLECT = "driver, in one transaction"
+    JOIN = "tasks, in the driver's transaction"
+    TASKS = "tasks, each request by itself"
+    FOR_TASKS = "driver, each request by itself"
+
+    @property
+    def sender(self) -> str:
+        """Who sends the rows: `DRIVER` or `TASKS`."""
+        return DRIVER if self in {Way.COLLECT, Way.FOR_TASKS} else TASKS
+
+
+class LookUp(StrEnum):
+    """When the ledger is asked whether the batch is written.
+
+    Attributes:
+        FIRST: before the rows are computed.
+        BESIDE: while Spark computes them, and before the first request that writes.
+        INSIDE: by the check in the transaction alone.
+    """
+
+    FIRST = "before the rows"
+    BESIDE = "beside the rows"
+    INSIDE = "in the transaction"
+
+
+class Failure(StrEnum):
+    """Why a route was left before anything of the batch was visible.
+
+    Attributes:
+        TOO_LARGE: the rows do not fit the driver.
+        UNTOLD: the ends of Arrow batches do not tell the Spark partitions apart.
+        REFUSED: the plan of the query does not let tasks write into one transaction.
+        FAILED: a task, a request or the commit of rows that tasks have sent.
+    """
+
+    TOO_LARGE = "too large for the driver"
+    UNTOLD = "partitions are not told apart"
+    REFUSED = "tasks are refused"
+    FAILED = "tasks have failed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What is known of a batch before its rows are computed.
+
+    Attributes:
+        one_transaction: whether the mode has all rows of the batch in one transaction.
+        sent_by: the option.
+        keeps_state: whether the rows can be computed only once.
+        follows: whether this run and the ledger agree about the batch before.
+        arrived: whether Spark has computed the rows already, as it does for a writer.
+        bytes_before: encoded rows of the batch before; 0 where it is not known.
+        seconds_before: how long computing it took; `None` where it is not known.
+        is_sorted: whether the first target is a sorted table.
+        speculates: whether Spark may start copies of tasks.
+        obstacle: the option that needs all rows at one place; `None` without one.
+        refusal: why this run was refused rows from tasks; `None` where it was not.
+        has_sessions: whether producer sessions have rows of the batch already.
+        too_large: whether the rows of a batch of this run did not fit the driver.
+        uneven: whether the ends of Arrow batches have failed this run.
+        tried: ways that this batch has left.
+    """
+
+    one_transaction: bool
+    sent_by: str = AUTO
+    keeps_state: bool = False
+    follows: bool = False
+    arrived: bool = False
+    bytes_before: int = 0
+    seconds_before: float | None = None
+    is_sorted: bool = False
+    speculates: bool = False
+    obstacle: str | None = None
+    refusal: str | None = None
+    has_sessions: bool = False
+    too_large: bool = False
+    uneven: bool = False
+    tried: frozenset[Way] = frozenset()
+
+    def after_look_up(self, bytes_before: int, *, has_sessions: bool) -> Facts:
+        """Return what is known once the ledger has been asked."""
+        return replace(self, bytes_before=bytes_before, has_sessions=has_sessions)
+
+    def after(self, route: Route, failure: Failure, reason: str | None = None) -> Facts | None:
+        """Return what is known when a route has failed; `None` if no other route is left.
+
+        Args:
+            reason: of a refusal.
+        """
+        tried = self.tried | {route.way}
+        match failure:
+            case Failure.UNTOLD if route.by_ends:
+                return replace(self, uneven=True)
+            case Failure.TOO_LARGE if route.way.sender == DRIVER:
+                known = replace(self, too_large=True, tried=tried)
+            case Failure.REFUSED if route.way is Way.JOIN and self.sent_by != TASKS:
+                known = replace(self, refusal=reason, tried=tried)
+            case Failure.FAILED if route.way is Way.JOIN:
+                known = replace(self, tried=tried)
+            case _:
+                return None
+        return None if choose_route(known).way in tried else known
+
+
+@dataclass(frozen=True)
+class Route:
+    """How the rows of one batch get to the cluster.
+
+    Attributes:
+        reason: why this way, for people.
+        look_up: when the ledger is asked.
+        opens_ahead: whether the transaction is opened while the rows are computed.
+        by_ends: whether the driver goes by the ends of Arrow batches to tell Spark partitions apart.
+    """
+
+    way: Way
+    reason: str
+    look_up: LookUp
+    opens_ahead: bool = False
+    by_ends: bool = False
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One line of the table of routes: of those that fit a batch the first one counts.
+
+    Attributes:
+        batch: which batches it fits, for people.
+        detail: more for people, of one batch.
+    """
+
+    batch: str
+    fits: Callable[[Facts], bool]
+    way: Way
+    detail: Callable[[Facts], str | None] = lambda _: None
+
+
+def _is_large(facts: Facts) -> bool:
+    return facts.too_large or facts.bytes_before >= LARGE
+
+
+def _is_old_and_sorted(facts: Facts) -> bool:
+    """Tablet nodes look for conflicts of sorted rows about as far back as a lease is long."""
+    is_old = (facts.seconds_before or 0) > config.LEASE.total_seconds()
+    return facts.is_sorted and is_old and Way.COLLECT not in facts.tried
+
+
+ONE_TRANSACTION = (
+    Rule("Spark computed its rows for the format `yt`", lambda one: one.arrived, Way.COLLECT),
+    Rule(
+        '`sent_by="tasks"`, and no task of it has failed',
+        lambda one: one.sent_by == TASKS and Way.JOIN not in one.tried,
+        Way.JOIN,
+    ),
+    Rule('`sent_by="driver"`', lambda one: one.sent_by == DRIVER, Way.COLLECT),
+    Rule(
+        "the batch before had less than 64 MiB of encoded rows, or is not known, and the rows of this "
+        "one fit the driver",
+        lambda one: not _is_large(one),
+        Way.COLLECT,
+    ),
+    Rule("a task of it has failed", lambda one: Way.JOIN in one.tried, Way.COLLECT),
+    Rule(
+        "the query keeps state: its rows can be computed only once",
+        lambda one: one.keeps_state,
+        Way.COLLECT,
+    ),
+    Rule(
+        'an option needs all rows at one place: `write="replace"`, `delete_marker`, `unique_keys`, '
+        "`split_oversized`, `dead_letter_path`, several targets, the backend `rpc`",
+        lambda one: one.obstacle is not None,
+        Way.COLLECT,
+        lambda one: one.obstacle,
+    ),
+    Rule(
+        "tasks were refused an earlier batch of the run: a shuffle, rows in one order of the driver, "
+        "fewer tablets than tasks, or Spark Connect",
+        lambda one: one.refusal is not None,
+        Way.COLLECT,
+        lambda one: one.refusal,
+    ),
+    Rule(
+        "`spark.speculation` is on: copies of tasks must not write",
+        lambda one: one.speculates,
+        Way.COLLECT,
+    ),
+    Rule(
+        "the target is sorted, and computing the batch before took longer than a lease",
+        _is_old_and_sorted,
+        Way.COLLECT,
+    ),
+    Rule("anything else", lambda _: True, Way.JOIN),
+)
+"""For modes that have all rows of a batch in one transaction."""
+
+SEVERAL_TRANSACTIONS = (
+    Rule("Spark ran its tasks for the format `yt`", lambda one: one.arrived, Way.TASKS),
+    Rule(
+        "producer sessions have rows of it, which tasks compare first",
+        lambda one: one.has_sessions,
+        Way.TASKS,
+    ),
+    Rule(
+        "its rows do not fit the driver",
+        lambda one: one.too_large and one.sent_by != DRIVER,
+        Way.TASKS,
+    ),
+    Rule('`sent_by="driver"`', lambda one: one.sent_by == DRIVER, Way.FOR_TASKS),
+    Rule('`sent_by="tasks"`', lambda one: one.sent_by == TASKS, Way.TASKS),
+    Rule(
+        "the query keeps state: its rows can be computed only once",
+        lambda one: one.keeps_state,
+        Way.TASKS,
+    ),
+    Rule(
+        "the batch before had less than 64 MiB of encoded rows",
+        lambda one: 0 < one.bytes_before < LARGE,
+        Way.FOR_TASKS,
+    ),
+    Rule("anything else", lambda _: True, Way.TASKS),
+)
+"""For modes whose requests are transactions of their own."""
+
+
+def choose_route(facts: Facts) -> Route:
+    """Choose the route of a batch. A mode refuses in `Mode.prepare` what has none."""
+    rules = ONE_TRANSACTION if facts.one_transaction else SEVERAL_TRANSACTIONS
+    rule = next(each for each in rules if each.fits(facts))
+    detail, way = rule.detail(facts), rule.way
+    look_up = LookUp.FIRST
+    if facts.follows and facts.one_transaction:
+        look_up = LookUp.INSIDE
+    elif facts.follows and way is Way.FOR_TASKS:
+        # Nothing is written before all rows are here, and the answer comes until then.
+        look_up = LookUp.BESIDE
+    lease, seconds = config.LEASE.total_seconds(), facts.seconds_before
+    is_short = seconds is not None and seconds * SHARE_AHEAD <= lease and not facts.arrived
+    # Rows can be computed again, with numbers, if too many of them pass for those of one partition.
+    is_final = facts.uneven or facts.keeps_state or facts.arrived
+    return Route(
+        way=way,
+        reason=rule.batch if detail is None else f"{rule.batch} ({detail})",
+        look_up=look_up,
+        opens_ahead=is_short or way is Way.JOIN,
+        by_ends=way.sender == DRIVER and 0 < facts.bytes_before < LARGE and not is_final,
+    )

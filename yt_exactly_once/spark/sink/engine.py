@@ -1,0 +1,425 @@
+"""The nine steps of a batch, the same behind every door.
+
+A door finds out which batch Spark runs, and hands over its rows. The engine does the rest. It lives in one
+process, and holds what belongs there: connections, the mode, and what is remembered of each run.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from yt_exactly_once import config, errors
+from yt_exactly_once.commit.cluster import Ahead, OpenTransaction
+from yt_exactly_once.commit.entry import CommitLedger
+from yt_exactly_once.commit.parts import Part, TargetRows, split, whole
+from yt_exactly_once.commit.transactional import SHARE_AHEAD, Committed, Read
+from yt_exactly_once.delivery.memory import Memories, Memory, Prepared
+from yt_exactly_once.delivery.route import Facts, Failure, LookUp, Route, Way, choose_route
+from yt_exactly_once.observability import Emitter, Event, GuardedListener, emitter, reported
+from yt_exactly_once.retrying import run_attempts
+from yt_exactly_once.spark.executors import unfit_python_named
+from yt_exactly_once.spark.query.calls import PROCESS_CALLS, Call, LedgerKey
+from yt_exactly_once.spark.query.jobs import does_not_fit_driver, is_cancelled
+from yt_exactly_once.spark.query.notes import LedgerNotes
+from yt_exactly_once.spark.sink import look_up
+from yt_exactly_once.spark.sink.encode import SMALL_BATCH, PartitionsUnknownError
+from yt_exactly_once.spark.sink.look_up import Found
+from yt_exactly_once.spark.sink.modes.mode import Assignment, Mode, TargetBatch, nothing_first
+from yt_exactly_once.spark.sink.past_batches import PastBatches
+from yt_exactly_once.spark.sink.preparation import check_before_start, prepare
+from yt_exactly_once.spark.sink.run import Delivery, Rows
+from yt_exactly_once.spark.sink.targets import PreparedTarget, are_the_same, with_change
+
+if TYPE_CHECKING:
+    from yt_exactly_once.commit.batch import MicroBatch
+    from yt_exactly_once.spark.query.offset_log import Place
+
+Requirement = Callable[[Delivery], None]
+"""What a door requires of a batch whose targets are prepared; it raises what is not met."""
+
+
+def nothing_more(_delivery: Delivery) -> None:
+    """Require nothing."""
+
+
+class Planned(NamedTuple):
+    """What tasks do with rows that Spark computes before it asks for the commit.
+
+    Attributes:
+        is_replay: whether they leave out all rows, which are written.
+    """
+
+    assignment: Assignment
+    is_replay: bool
+
+
+class Engine:
+    """Delivers the batches of queries.
+
+    Args:
+        mode: with the options and the connection of the sink.
+        records_empty: whether a batch is recorded that has no rows and moves no consumer.
+
+    Raises:
+        ConfigError: the mode cannot honour an option.
+    """
+
+    def __init__(self, mode: Mode, *, records_empty: bool = False) -> None:
+        mode.check()
+        self.mode, self.options, self.connection = mode, mode.options, mode.connection
+        self._records_empty = records_empty
+        self._calls = PROCESS_CALLS
+        self._memories = Memories()
+        self._planned: dict[tuple[str, bool], Memory] = {}
+        past, listener = self.options.history_path, self.options.listener
+        self._past = None if past is None else PastBatches(self.connection, past)
+        self._listener = None if listener is None else GuardedListener(listener)
+
+    def deliver(self, place: Place, rows: Rows, require: Requirement = nothing_more) -> None:
+        """Write one micro-batch, exactly once.
+
+        1. Identify the batch, and its range of every queue.
+        2. Look it up in the ledger: one that is there is a replay, and skipped. In transactional mode only
+           the first batch of a run is looked up here; step 5 covers the rest.
+        3. Compute its rows, once, as encoded payloads, or let the tasks send them.
+        Then, as one attempt that is repeated while that can help:
+        4. open a transaction, 5. check ledger and consumers in it, 6. write the rows,
+        7. advance the consumers, 8. record the batch in the ledger, 9. commit.
+
+        If a route fails before anything of the batch is visible, the batch takes the one that is left.
+
+        Args:
+            require: what the door requires before step 2.
+
+        Raises:
+            ExactlyOnceError: the batch was not written, or the replay will resolve its outcome.
+        """
+        with self._admitted(place) as (call, emit):
+            batch = place.log.identify(place)  # 1
+            memory = self._memories.of(batch)
+            delivery = self._prepared(self._delivery(place, batch, rows, call, emit, memory))
+            memory = self._memories.keep(batch, delivery.memory)
+            require(delivery)
+            facts = _facts(delivery)
+            route = choose_route(facts)
+            with delivery.commit() as commit:
+                begun = commit.begin_ahead() if route.opens_ahead else None
+                found = look_up.find(delivery, route.look_up, begun)  # 2
+                memory = self._memories.keep(batch, memory.after_look_up(batch, found.bytes))
+                delivery.clock.lap("look_up")
+                if found.is_replay:
+                    self._skip(delivery, found)
+                    return
+                facts = facts.after_look_up(memory.bytes, has_sessions=bool(found.sessions))
+                while True:
+                    route, written = choose_route(facts), None
+                    begun = commit.begin_ahead() if route.opens_ahead else None
+                    try:
+                        written = self._compute(delivery, route, found, begun)  # 3
+                        seconds = delivery.clock.lap("compute")
+                        memory = self._memories.keep(batch, memory.after_rows(seconds))
+                        if self._is_empty(delivery, written, found):
+                            emit(Event.BATCH_SKIPPED, reason="empty")
+                            return
+                        committed = commit.commit(self._parts(written), found.resumed)  # 4 to 9
+                    except Exception as error:  # noqa: BLE001 - `_left` raises what no other route can help
+                        left = self._left(
+                            delivery, facts, route, error, is_computed=written is not None
+                        )
+                    else:
+                        self._committed(place, delivery, memory, written, committed)
+                        return
+                    commit.leave_ahead()
+                    if isinstance(left, Found):
+                        self._skip(delivery, left)
+                        return
+                    facts, memory = left, self._memories.keep(batch, memory.after_failure(left))
+
+    def plan(
+        self, place: Place, rows: Rows, *, looks_up: bool, require: Requirement = nothing_more
+    ) -> Planned:
+        """Take steps 1 and 2 of a batch whose tasks run before its `deliver`; nothing is written.
+
+        Nothing tells the process that plans a batch its run, so it remembers no run.
+
+        Args:
+            looks_up: whether the ledger is asked, which may then have the batch.
+        """
+        with self._admitted(place) as (call, emit):
+            batch = place.log.identify(place)  # 1
+            kind = batch.query_id, batch.stateful
+            memory = self._planned.get(kind, Memory(batch.run_id))
+            delivery = self._prepared(self._delivery(place, batch, rows, call, emit, memory))
+            self._planned[kind] = delivery.memory
+            require(delivery)
+            found = look_up.find(delivery, LookUp.FIRST if looks_up else LookUp.INSIDE)  # 2
+            (target,) = delivery.targets
+            return Planned(
+                self.mode.assign(_target_batch(delivery, target, found)), found.is_replay
+            )
+
+    def check(self, rows: Rows, output_mode: str | None) -> None:
+        """Check before a query starts everything that can be known then; see `TransactionalSink.check`."""
+        self.connection.require_proxy()
+        check_before_start(self.mode, rows, output_mode)
+
+    @contextmanager
+    def _admitted(self, place: Place) -> Iterator[tuple[Call, Emitter]]:
+        """Let one call for a batch through, or refuse it; see `Calls.call`."""
+        options, emit = self.options, self._emitter(place)
+        paths = [target.path for target in options.targets]
+        keys = [LedgerKey(options.cluster.proxy, options.ledger, path) for path in paths]
+        spare = LedgerNotes(self.connection, options.ledger, place.query_id, options.retry, emit)
+        with reported(emit), self._calls.call(place, keys, emit, spare) as call:
+            if place.problem is not None:
+                raise place.problem
+            yield call, emit
+
+    def _emitter(self, place: Place) -> Emitter:
+        return emitter(
+            self._listener,
+            query=place.query_id,
+            batch=place.batch_id,
+            target=self.options.targets[0].path,
+            mode=str(self.options.mode),
+        )
+
+    def _delivery(
+        self, place: Place, batch: MicroBatch, rows: Rows, call: Call, emit: Emitter, memory: Memory
+    ) -> Delivery:
+        paths = sorted(target.path for target in self.options.targets)
+        ledger = CommitLedger(self.options.ledger, batch.query_id, paths)
+        return Delivery(batch, rows, call, place.log, ledger, self.mode, emit, memory)
+
+    def _prepared(self, delivery: Delivery) -> Delivery:
+        """Return a batch on its way, with targets that are prepared for its rows.
+
+        What can be wrong before the first row of a run is checked once. The targets are checked again now
+        and then. A table that replaced one since would store rows that were encoded for the old one, perhaps
+        wrongly.
+        """
+        memory = delivery.memory
+        schema = delivery.rows.schema
+        known = memory.prepared and memory.prepared.with_answer()
+
+        def attempt(number: int) -> Prepared:
+            try:
+                if known is None and number == 1:
+                    # Later attempts leave the client its patience.
+                    self.connection.require_proxy()
+                cluster_id = known.cluster_id if known else look_up.require_cluster(delivery)
+                if (
+                    known
+                    and known.schema == schema
+                    and are_the_same(self.connection, known.targets)
+                ):
+                    return Prepared(schema, known.targets, cluster_id)
+                return Prepared(schema, prepare(delivery), cluster_id)
+            except errors.TransientError as error:
+                self.connection.unpin()
+                raise error.extended(proxy=self.options.cluster.proxy) from error
+
+        if known is None or not known.fits(schema):
+            known = run_attempts(attempt, self.options.retry, delivery.emit)
+        return replace(delivery, memory=replace(memory, prepared=known))
+
+    def _skip(self, delivery: Delivery, found: Found) -> None:
+        """Let a replay pass without writing.
+
+        The DataFrame of a stateful query is still evaluated. Spark must rebuild its state, and refuses to
+        continue when a batch leaves no state.
+        """
+        if delivery.batch.stateful:
+            with delivery.rows.described(delivery.batch, "rebuild the state of a replay"):
+                delivery.rows.pass_over()
+        delivery.call.note_committed()
+        delivery.emit(Event.BATCH_SKIPPED, reason="replay", rows=found.rows)
+
+    def _compute(
+        self, delivery: Delivery, route: Route, found: Found, begun: Ahead[Read] | None
+    ) -> list[TargetRows]:
+        """Evaluate the DataFrame, once. Where tasks write, they have written its rows then."""
+        rows, targets, written = delivery.rows, delivery.targets, list[TargetRows]()
+        inside, first = None, nothing_first
+        kept_alive: AbstractContextManager[None] = nullcontext()
+        if route.way is Way.JOIN:
+            if begun is None:
+                raise errors.TransactionLostError("No transaction could be opened for the tasks")
+            transaction = begun.transaction()
+            begun.read()
+            inside = OpenTransaction(transaction.id, transaction.proxy)
+            kept_alive = transaction.kept_alive(config.LEASE.total_seconds() / SHARE_AHEAD)
+        if route.look_up is LookUp.BESIDE:
+            first = partial(look_up.require_new, delivery, begun)
+        elif not found.covers(route.look_up):
+            look_up.require_new(delivery, begun)
+        what = f"compute {', '.join(target.path for target in targets)}"
+        with unfit_python_named(), kept_alive, rows.described(delivery.batch, what):
+            rows = rows.kept() if len(targets) > 1 else rows
+            for target in targets:
+                given = replace(
+                    _target_batch(delivery, target, found),
+                    transaction=inside,
+                    by_driver=route.way is Way.FOR_TASKS,
+                    first=first,
+                    by_ends=route.by_ends,
+                )
+                written += self._of_target(rows, given)
+        delivery.emit(Event.BATCH_COMPUTED, rows=sum(each.row_count for each in written))
+        rejected = sum(each.row_count for each in written if each.rejected_by)
+        if rejected:
+            delivery.emit(Event.ROWS_REJECTED, path=self.options.dead_letter_path, rows=rejected)
+        return written
+
+    def _of_target(self, rows: Rows, given: TargetBatch) -> list[TargetRows]:
+        assignment = self.mode.assign(given)
+        try:
+            return self.mode.finish(assignment, rows.compute(assignment))
+        except errors.BatchTooLargeError as error:
+            if assignment.by_ends and given.target.spreads_partitions:
+                raise PartitionsUnknownError from error
+            raise
+
+    def _left(
+        self, delivery: Delivery, facts: Facts, route: Route, error: Exception, *, is_computed: bool
+    ) -> Facts | Found:
+        """Return what another route of the batch is chosen by, or that an earlier run has written it.
+
+        Otherwise raise the error, with what else is known of it.
+        """
+        failure = _failure(error, is_computed=is_computed)
+        left = None if failure is None else facts.after(route, failure, str(error))
+        if left is not None:
+            delivery.tell_again(error)
+            return left
+        if not is_computed:
+            # A commit of an earlier run that landed late may have let the queue trim these rows.
+            found = look_up.once_more(delivery, error)
+            if found.is_replay:
+                return found
+        raise self._explained(delivery, error)
+
+    def _explained(self, delivery: Delivery, error: Exception) -> Exception:
+        if isinstance(error, errors.OffsetConflictError):
+            return look_up.with_other_query(delivery, error)
+        if isinstance(error, errors.RequestRefusedError):
+            return with_change(self.connection, delivery.targets, error)
+        return error
+
+    def _is_empty(self, delivery: Delivery, written: list[TargetRows], found: Found) -> bool:
+        """Return whether there is nothing to write, move or record."""
+        has_rows = any(target.row_count or target.complete for target in written)
+        records = self._records_empty or found.must_record or delivery.call.is_repeated
+        return not (delivery.batch.moves or has_rows or records)
+
+    def _parts(self, written: list[TargetRows]) -> list[Part]:
+        options = self.options
+        return (
+            split(written, options.rows_per_tablet_limit)
+            if options.split_oversized
+            else whole(written)
+        )
+
+    def _committed(
+        self,
+        place: Place,
+        delivery: Delivery,
+        memory: Memory,
+        written: list[TargetRows],
+        committed: Committed,
+    ) -> None:
+        """Tell and remember that a batch is committed."""
+        batch, clock = delivery.batch, delivery.clock
+        delivery.call.note_committed()
+        clock.lap("commit")
+        row_bytes = sum(target.byte_count for target in written)
+        memory = memory.after_commit(
+            committed.entry, row_bytes=row_bytes, uneven=_is_uneven(delivery, written)
+        )
+        memory = self._memories.keep(batch, memory)
+        delivery.emit(
+            Event.BATCH_COMMITTED,
+            rows=sum(target.row_count for target in written),
+            bytes=row_bytes,
+            sent_by=written[0].sent_by,
+            attempts=committed.attempts,
+            transaction=committed.transaction_id,
+            seconds=clock.laps,
+        )
+        if self._past is not None and committed.entry is not None:
+            self._past.add(committed.entry, delivery.ledger.targets, delivery.emit)
+        if place.log.has_ended(place):
+            raise errors.ConfigError(
+                "Spark logged the batch as done before the sink had written it",
+                remedy="The function returned before its sink did. Wait in the function for every sink that "
+                "it calls, and let errors through. This batch is written",
+                **batch.where,
+            )
+        self._check_between(batch, memory)
+
+    def _check_between(self, batch: MicroBatch, memory: Memory) -> None:
+        """Check the targets again, if that is due soon, while Spark plans the next batch."""
+        prepared = memory.prepared
+        if prepared is None or not prepared.wants_check:
+            return
+        with suppress(errors.TransientError):
+            check = partial(are_the_same, self.connection, prepared.targets)
+            begun = time.monotonic(), self.connection.meanwhile(check)
+            self._memories.keep(batch, replace(memory, prepared=replace(prepared, check=begun)))
+
+
+def _facts(delivery: Delivery) -> Facts:
+    """Return what the route of a batch is chosen by, before the ledger is asked."""
+    mode, memory, batch, rows = delivery.mode, delivery.memory, delivery.batch, delivery.rows
+    return Facts(
+        one_transaction=mode.one_transaction,
+        sent_by=mode.options.sent_by,
+        keeps_state=batch.stateful,
+        follows=memory.is_followed_by(batch),
+        arrived=rows.are_computed,
+        bytes_before=memory.bytes,
+        seconds_before=memory.seconds,
+        is_sorted=delivery.targets[0].is_sorted,
+        speculates=rows.speculates,
+        obstacle=mode.obstacle,
+        refusal=memory.refusal,
+        too_large=memory.too_large,
+        uneven=memory.uneven,
+    )
+
+
+def _failure(error: Exception, *, is_computed: bool) -> Failure | None:
+    """Return what an error means for the route of its batch; `None` if the batch cannot take another one."""
+    match error:
+        case PartitionsUnknownError():
+            return Failure.UNTOLD
+        case errors.TransientError() | errors.RequestRefusedError():
+            return Failure.FAILED
+        case errors.TasksRefusedError():
+            return Failure.REFUSED
+    if is_computed or is_cancelled(error):
+        return None
+    return Failure.TOO_LARGE if does_not_fit_driver(error) else Failure.FAILED
+
+
+def _target_batch(delivery: Delivery, target: PreparedTarget, found: Found) -> TargetBatch:
+    rows = delivery.rows
+    columns = tuple(rows.schema_for(target.options).names)
+    sessions = rows.sessions if rows.are_computed else found.sessions.get(target.path, {})
+    return TargetBatch(delivery.batch, target, columns, sessions)
+
+
+def _is_uneven(delivery: Delivery, written: list[TargetRows]) -> bool:
+    """Return whether rows went to fewer tablets than could have shared them."""
+    tablets = {
+        target.path: target.tablet_count for target in delivery.targets if target.spreads_partitions
+    }
+    return any(
+        rows.row_count > SMALL_BATCH and 0 < rows.tablets < tablets.get(rows.path, 0)
+        for rows in written
+    )
