@@ -51,6 +51,7 @@ class HadoopNotes:
         self._path_of = jvm.org.apache.hadoop.fs.Path
         self._folder = self._path_of(root, FOLDER)
         self._files = self._folder.getFileSystem(session.sessionState().newHadoopConf())
+        self._added: tuple[Note, Any] | None = None
 
     def all(self) -> Sequence[Note]:
         """See `Notes.all`."""
@@ -63,10 +64,14 @@ class HadoopNotes:
     def add(self, note: Note, text: str, instead_of: Note | None = None) -> None:
         """See `Notes.add`."""
         path = self._path_of(self._folder, note.name)
+        before, self._added = self._added, (note, path)
         with _typed("write a note into the checkpoint"):
             if instead_of is not None:
-                before = self._path_of(self._folder, instead_of.name)
-                if self._files.rename(before, path):
+                # The note that each batch renames was mostly added by the batch before.
+                added, old = before or (None, None)
+                if added != instead_of:
+                    old = self._path_of(self._folder, instead_of.name)
+                if self._files.rename(old, path):
                     return
             stream = self._files.create(path, True)  # overwrites
             try:

@@ -126,7 +126,7 @@ class _Run(OffsetLog):
         self._log = execution.offsetLog()
         root = str(execution.resolvedCheckpointRoot())
         self.notes = HadoopNotes(self._jvm, self._session, root)
-        self._buffer = jvm.java.io.ByteArrayOutputStream
+        self._buffer = jvm.java.io.ByteArrayOutputStream()
         self._known: dict[int, LoggedOffsets] = {}
 
     @cached_property
@@ -193,12 +193,17 @@ class _Run(OffsetLog):
         if known is not None:
             return known
         logged = self._log.get(number)
-        if not logged.isDefined():
+        try:
+            offsets = logged.get()
+        except Exception:
+            # A call less for the batch that runs, whose offsets are there.
+            if logged.isDefined():
+                raise
             return LoggedOffsets([], 0)
         # As Spark writes it, so that its files have one reader.
-        written = self._buffer()
-        self._log.serialize(logged.get(), written)
-        return read_offsets(number, str(written.toString("UTF-8")))
+        self._buffer.reset()
+        self._log.serialize(offsets, self._buffer)
+        return read_offsets(number, str(self._buffer.toString("UTF-8")))
 
 
 @lru_cache(maxsize=1)
