@@ -16,13 +16,15 @@ from tests.callers.oracle import Execution, ViolationError, check
 from tests.callers.program import Layout, OnError, Part, Program, Row, Run
 from tests.callers.server import NO_SUCH_TABLET
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS, is_service_column
-from yt_exactly_once.config import RetryPolicy
+from yt_exactly_once.config import DeliveryMode, RetryPolicy
 from yt_exactly_once.errors import ExactlyOnceError
 from yt_exactly_once.spark.sink.options import Target
 from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
 
 CHUNK = 2
 """Rows per request."""
+
+PARTS: dict[str, Any] = {"split_oversized": True, "rows_per_tablet_limit": 2}
 
 
 class MetricsError(Exception):
@@ -167,6 +169,7 @@ class Deployment(ABC):
             retry=RetryPolicy(attempts=3, deadline=timedelta(days=1)),
             listener=listener if run.listener else None,
             accept_incomplete=run.accepts,
+            **(PARTS if program.parts and run.mode is DeliveryMode.TRANSACTIONAL else {}),
             **self.paths,
         )
         self.connect(sink)
@@ -229,7 +232,7 @@ class Deployment(ABC):
             "id": row.id,
             "num": None if row.is_bad else row.id,
             "key": row.key,
-            "doc": f"doc {row.id}",
+            "doc": f"doc {row.id}" * (1 + row.id % 5),
             "gone": row.deletes,
             **{name: 7 * row.id + place for place, name in enumerate(self.program.names, 2)},
             tablet: row.place[0],

@@ -23,12 +23,21 @@ from yt_exactly_once.spark.schema import spark_schema_of
 
 Partitions = list[pa.RecordBatch]
 
+ROWS_OF_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
+
 TASK_ATTEMPTS = 2
 PLACE_BITS = 33
 
 
 class JobFailedError(Exception):
     """Spark gave a job up because of an error of a task, which may be one of the package."""
+
+
+class Conf(dict[str, str]):
+    """The settings of a session."""
+
+    def set(self, name: str, value: Any) -> None:
+        self[name] = str(value)
 
 
 @dataclass(frozen=True)
@@ -188,8 +197,15 @@ class Frame:
         kept = self.evaluate()
         return replace(self, evaluate=lambda: kept, disorders=False)
 
-    def toArrow(self) -> pa.Table:  # noqa: N802 - Spark's name
-        return pa.Table.from_batches(self.evaluate(), self.arrow)
+    def _collect_as_arrow(self) -> Partitions:
+        return [batch for rows in self.evaluate() for batch in self.batches(rows)]
+
+    def batches(self, rows: pa.RecordBatch) -> Partitions:
+        """Return the rows of a partition as Spark hands them over: it tells when to begin another batch."""
+        most = int(self.sparkSession.conf.get(ROWS_OF_BATCH))
+        return [
+            pa.concat_batches([rows.slice(start, most)]) for start in range(0, rows.num_rows, most)
+        ]
 
     def mapInArrow(self, task: Any, _schema: Any) -> _Job:  # noqa: N802 - Spark's name
         return _Job(self, task)
@@ -213,7 +229,7 @@ class _Job:
                 rows = rows.take(pa.array(range(rows.num_rows)[::-1], pa.int64()))
             try:
                 with task_context(place), _in_task(self.frame.server):
-                    return list(self.task(iter([rows])))
+                    return list(self.task(iter(self.frame.batches(rows))))
             except (TaskDiedError, ExactlyOnceError) as error:
                 if number == TASK_ATTEMPTS - 1:
                     message = f"The task of partition {place} failed"

@@ -123,6 +123,12 @@ HOLES = {
     "13: columns named as others travel to tasks": Program(
         (Run(AT_LEAST_ONCE),), names=("c1", "c0", "$timestamp")
     ),
+    "14: a replay of parts comes in other batches of Arrow": Program(
+        (Run(death=Death(Request.COMMIT, 1, How.CRASH_BEFORE)), Run(arrow_rows=1)),
+        rows=((".....", "....."),),
+        has_any=True,
+        parts=True,
+    ),
 }
 """By number in the list of holes."""
 

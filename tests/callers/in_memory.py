@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from tests.callers.client import Client
 from tests.callers.deployment import Deployment, cut, joined
-from tests.callers.frames import Frame, Functions, Partitions
+from tests.callers.frames import ROWS_OF_BATCH, Conf, Frame, Functions, Partitions
 from tests.callers.mishaps import CrashedError
 from tests.callers.oracle import ViolationError
 from tests.callers.program import Layout, Part, Program, Row, Run, Source
@@ -43,6 +43,7 @@ from yt_exactly_once.spark.query.offset_log import (
     QueueOffset,
     identified,
 )
+from yt_exactly_once.spark.sink import encode
 from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
 from yt_exactly_once.ytsaurus import client as client_module
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction
@@ -52,6 +53,9 @@ _numbers = count()
 
 TARGET, REJECTED, LEDGER = "//target", "//rejected", "//ledger"
 PRODUCER, CONSUMER, QUEUE = "//producer", "//consumer", "//queue"
+
+REQUEST_BYTES = 80
+"""A request has one or two rows, by their own weights."""
 
 _ARROW = {
     "bigint": pa.int64(),
@@ -81,6 +85,7 @@ class InMemory(Deployment):
         self._log = Log(self)
         self._copies: list[dict[str, Table]] = []
         self._misreads = -1
+        self._conf = Conf()
         self._retyped: set[int] | None = None
         tablets = 1 if program.is_sorted else program.tablets
         self.server.create("table", TARGET, self.target_schema(), tablets)
@@ -94,6 +99,7 @@ class InMemory(Deployment):
         memory_module.LOOK_INTERVAL = -1.0 if run.looks or run.retyped else LOOK_INTERVAL
         self._log = Log(self)
         self.is_done = False
+        self._conf = Conf({ROWS_OF_BATCH: str(run.arrow_rows)})
         self._disturb(run)
         end, first = len(self.program.rows), self.commits
         if run.batches is not None:
@@ -217,8 +223,7 @@ class InMemory(Deployment):
                 for each in placed or [[]]
             ]
 
-        conf = SimpleNamespace(get=lambda _name, default=None: default)
-        session = SimpleNamespace(conf=conf, _jvm=None)
+        session = SimpleNamespace(conf=self._conf, _jvm=None)
         disorders = layout is Layout.SHUFFLED
         folds = layout is Layout.LOCAL
         return Frame(self.server, schema, evaluate, session, disorders=disorders, folds=folds)
@@ -262,6 +267,7 @@ class InMemory(Deployment):
             (client_module, "ThreadPoolExecutor", _AtOnce),
             (logging.getLogger("yt_exactly_once"), "disabled", True),
             (memory_module, "LOOK_INTERVAL", LOOK_INTERVAL),
+            (encode, "REQUEST_BYTES", REQUEST_BYTES),
         ]
         fakes += [
             (module, name, fake)
@@ -277,8 +283,9 @@ class InMemory(Deployment):
             yield
 
 
-def _no_plans(_job: Any, _batch: MicroBatch) -> None:
-    """See nothing: here every shuffle is hidden, and what lies below must notice its effects."""
+def _no_plans(_job: Any, _batch: MicroBatch) -> int:
+    """See nothing, and no number of tasks: every shuffle is hidden, and its effects must be noticed."""
+    return -1
 
 
 class _Provider:

@@ -208,6 +208,7 @@ class Run(Told):
         newer: what a newer version of the package has left before: `entry` or `offset`.
         looks: whether the targets are looked at before every batch, not every ten seconds.
         tablets: of the target, from the second batch of the run on.
+        arrow_rows: most rows of an Arrow batch, as the session has it.
         retyped: from then on a column of the target has another type of the same width; it looks then.
     """
 
@@ -229,6 +230,7 @@ class Run(Told):
     looks: bool = False
     tablets: int | None = None
     retyped: bool = False
+    arrow_rows: int = 10_000
 
     @property
     def is_calm(self) -> bool:
@@ -255,6 +257,7 @@ class Program(Told):
         marker: whether a column marks rows that delete their key.
         has_any: whether the target has a column of type `any`.
         old_proxy: whether the proxy stores Arrow binaries for `any` as strings.
+        parts: whether a batch is written in parts of few rows.
         names: columns of these names come first in the DataFrame, and are in the target unless it cannot
             have them.
     """
@@ -270,6 +273,7 @@ class Program(Told):
     marker: bool = False
     has_any: bool = False
     old_proxy: bool = False
+    parts: bool = False
     names: tuple[str, ...] = ()
 
     def batch(self, number: int) -> list[list[Row]]:

@@ -45,6 +45,7 @@ class Theme(StrEnum):
     LISTENER = "a metrics hook that raises"
     EMPTY = "batches without rows before the first ones, and restarts"
     TARGET = "a target that changes"
+    PARTS = "batches in parts, and Arrow batches of other sizes"
     NEWER = "what a newer version of the package has left"
 
 
@@ -134,6 +135,7 @@ def runs_of(themes: Collection[Theme]) -> SearchStrategy[Run]:
         looks=st.booleans() if Theme.TARGET in themes else st.just(value=False),
         tablets=st.sampled_from([None, 1, 3]) if Theme.TARGET in themes else st.none(),
         retyped=st.booleans() if Theme.TARGET in themes else st.just(value=False),
+        arrow_rows=st.sampled_from([10_000, 4, 3, 1]) if Theme.PARTS in themes else st.just(10_000),
     )
 
 
@@ -142,7 +144,7 @@ def programs(draw: DrawFn) -> Program:
     """Draw a program whose options go together."""
     themes = draw(st.sets(st.sampled_from(Theme), min_size=1, max_size=2))
     modes = st.sampled_from(DeliveryMode)
-    if not themes.isdisjoint({Theme.REJECTS, Theme.ZEROS}):
+    if not themes.isdisjoint({Theme.REJECTS, Theme.ZEROS, Theme.PARTS}):
         modes = st.just(DeliveryMode.TRANSACTIONAL)
     elif Theme.LAYOUT in themes:
         modes = st.sampled_from([DeliveryMode.IDEMPOTENT, DeliveryMode.IDEMPOTENT, *DeliveryMode])
@@ -179,7 +181,8 @@ def programs(draw: DrawFn) -> Program:
         placement=draw(rarely(st.sampled_from(placements), "partition", one_in=2)),
         rejects=Theme.REJECTS in themes and Theme.ZEROS not in themes,
         marker=Theme.ZEROS in themes,
-        has_any=Theme.ANY in themes,
+        has_any=not themes.isdisjoint({Theme.ANY, Theme.PARTS}),
+        parts=Theme.PARTS in themes,
         old_proxy=Theme.ANY in themes and draw(st.booleans()),
         names=draw(names) if Theme.NAMES in themes else (),
     )

@@ -208,7 +208,7 @@ def test_arrow_batches_end_where_a_spark_partition_ends(spark, arrow_rows, batch
     )
     found = defaultdict(set)
     ids = []
-    for batch in frame_rows.collected(frame, needs_partitions=True, ends_tell=True):
+    for batch in frame_rows.collected(frame, needs_partitions=True, by_ends=True):
         ids += batch["id"].to_pylist()
         for row in batch.to_pylist():
             found[row[PARTITION_COLUMN]].add(row["at"])

@@ -7,7 +7,9 @@ from tests.flows import AGGREGATION, STATELESS, differences, ledger_entries, pas
 from tests.integration.streams import QUICK, Heard, finish
 from tests.tiers import first_of
 from yt_exactly_once import Event, Target, TransactionalSink
-from yt_exactly_once.spark.sink import engine
+from yt_exactly_once.spark.sink import encode, engine
+
+COMMIT = "commit_transaction"
 
 SPLIT = {"split_oversized": True, "rows_per_tablet_limit": 1_500, "dyn_batch_size": 500}
 
@@ -47,6 +49,43 @@ def test_partitions_that_pass_for_one_are_told_apart_again(
     tablets = client.get_tablet_infos(flow.target, [0, 1, 2])["tablets"]
     assert [tablet["total_row_count"] for tablet in tablets] == rows
     assert spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch") == str(most)
+
+
+def test_replay_is_cut_as_before_though_another_sink_of_the_function_skips(
+    stream, arrow_rows, faults, monkeypatch
+):
+    """It goes on behind the parts that are there. The session of the function stays as it was."""
+    monkeypatch.setattr(encode, "REQUEST_BYTES", 4_000)
+    arrow_rows(100)
+    seen, flow = set(), stream(rows=400, rows_per_partition=200)
+    split = {"split_oversized": True, "rows_per_tablet_limit": 60}
+    other = STATELESS.create_target(flow.client, f"{flow.target}_other", is_sorted=False)
+
+    def start(heard):
+        proxy = flow.cluster.proxy_urls[0]
+        first = TransactionalSink(other, proxy=proxy, advance_consumer=False, retry=QUICK)
+        last = flow.sink(heard, **split)
+
+        def write(frame, number):
+            first(frame, number)
+            seen.add(frame.sparkSession.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch"))
+            last(frame, number)
+
+        return flow.start(write)
+
+    def refuse(event, fields):
+        if (event, fields["batch"]) == (Event.TRANSACTION_COMMITTED, 1) and not faults.faults():
+            path = flow.target
+            faults.inject("error", COMMIT, code=307, message="no", writes_to=path, count=None)
+
+    with pytest.raises(StreamingQueryException, match="no"):
+        finish(start(Heard(act=refuse)))
+    faults.clear_faults()
+    finish(start(None))
+    flow.assert_exact()
+    found = STATELESS.found(flow.client, other)
+    assert differences(found, sorted(passed_on(flow.queue))) == ""
+    assert seen == {"100"}
 
 
 @pytest.mark.nightly

@@ -1,7 +1,8 @@
 """The rows of a DataFrame in chunks, without Spark: all of them, in order, as Spark can hand them over."""
 
+import sys
 from collections import Counter
-from itertools import chain
+from itertools import accumulate, chain
 from types import SimpleNamespace
 from unittest.mock import patch
 
@@ -15,6 +16,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from tests.model.tasks import encoder_of
 from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.codec.schema import TableSchema, WritePlan
+from yt_exactly_once.codec.weights import weight, weights
 from yt_exactly_once.spark.schema import with_nullable_members
 from yt_exactly_once.spark.sink import encode, frame_rows
 from yt_exactly_once.spark.sink.columns import PARTITION_COLUMN
@@ -22,7 +24,7 @@ from yt_exactly_once.spark.sink.encode import chunks, encode_batches, merged, nu
 from yt_exactly_once.spark.sink.frame_rows import collected
 from yt_exactly_once.spark.sink.options import BY_PARTITION, ROUND_ROBIN
 from yt_exactly_once.spark.sink.placement import TABLET_COLUMN, Placement
-from yt_exactly_once.spark.versions import arrow_batches
+from yt_exactly_once.spark.versions import arrow_batches, ended_batches
 
 
 def batches_of(sizes, partition=0, first=0):
@@ -59,6 +61,107 @@ def test_chunks_are_full_with_so_many_bytes_too(sizes, rows):
         assert [number for chunk in cut for number in ids(chunk)] == list(range(sum(sizes)))
         assert all(chunk.num_rows == expected for chunk in cut[:-1])
         assert all(0 < chunk.num_rows <= expected for chunk in cut)
+
+
+TYPES = {
+    "id": (pa.int64(), "int64"),
+    "flag": (pa.bool_(), "bool"),
+    "text": (pa.string(), "utf8"),
+    "many": (pa.list_(pa.string()), {"type_name": "list", "item": "utf8"}),
+    "pairs": (
+        pa.map_(pa.string(), pa.int64()),
+        {"type_name": "dict", "key": "utf8", "value": "int64"},
+    ),
+    "record": (
+        pa.struct({"flag": pa.bool_(), "texts": pa.list_(pa.string())}),
+        {
+            "type_name": "struct",
+            "members": [
+                {"name": "flag", "type": "bool"},
+                {"name": "texts", "type": {"type_name": "list", "item": "utf8"}},
+            ],
+        },
+    ),
+}
+"""Of columns that may be null: in Spark's Arrow and in the table."""
+
+TEXTS = st.sampled_from(["", "a", "b" * 20, "c" * 90])
+VALUES = {
+    "id": st.integers(0, 9),
+    "flag": st.booleans(),
+    "text": TEXTS,
+    "many": st.lists(TEXTS, max_size=3),
+    "pairs": st.dictionaries(TEXTS, st.integers(0, 9), max_size=2),
+    "record": st.fixed_dictionaries({"flag": st.booleans(), "texts": st.lists(TEXTS, max_size=2)}),
+}
+ROWS = st.lists(
+    st.fixed_dictionaries({name: st.none() | values for name, values in VALUES.items()}),
+    max_size=20,
+)
+SCHEMA = pa.schema([(name, kind) for name, (kind, _) in TYPES.items()])
+PLAN = WritePlan(
+    "//t",
+    TableSchema.from_yt([
+        {"name": name, "type_v3": {"type_name": "optional", "item": kind}}
+        for name, (_, kind) in TYPES.items()
+    ]).columns,
+)  # fmt: skip
+
+
+def cut(rows, most):
+    """Return the rows of a Spark partition in batches of so many, with nothing left of the others."""
+    return [
+        pa.RecordBatch.from_pylist(rows[start : start + most], SCHEMA)
+        for start in range(0, len(rows), most)
+    ]
+
+
+@given(rows=ROWS)
+def test_weight_of_rows_is_the_sum_of_their_own(rows):
+    """Whatever they are nested in, and wherever their batch is a part of another one."""
+    whole = pa.RecordBatch.from_pylist(rows, SCHEMA)
+    alone = [weight(each) for each in cut(rows, 1)]
+    assert [weight(whole.slice(place, 1)) for place in range(len(rows))] == alone
+    assert list(weights(whole)) == list(accumulate(alone))
+    assert weight(whole) == sum(alone)
+
+
+@given(
+    partitions=st.lists(ROWS, min_size=1, max_size=3),
+    most=st.integers(1, 25),
+    size=st.integers(1, 25),
+    room=st.integers(1, 25),
+    room_bytes=st.sampled_from([10, 100, 300, 1_000, 10_000]),
+    tablets=st.sampled_from([None, 1, 2]),
+    wire=st.sampled_from(WireFormat),
+    options=st.sampled_from([{}, {"unique_keys": True}]),
+    rule=st.sampled_from([BY_PARTITION, ROUND_ROBIN]),
+)
+def test_requests_are_the_same_whatever_batches_rows_come_in(
+    partitions, most, size, room, room_bytes, tablets, wire, options, rule
+):
+    """To the byte: another sink of the function, or a setting, may change the batches of a replay."""
+
+    def payloads(most):
+        placement = Placement(tablets, rule if tablets else BY_PARTITION)
+        encoder = encoder_of(PLAN, wire, placement, request_size=size, **options)
+        batches = []
+        for partition, rows in enumerate(partitions):
+            first = 0
+            for batch in cut(rows, most):
+                count = batch.num_rows
+                places = [place % (tablets or 1) for place in range(first, first + count)]
+                placed = batch.append_column(TABLET_COLUMN, pa.array(places, pa.int64()))
+                numbers = pa.array([partition] * count, pa.int32())
+                batches.append(placed.append_column(PARTITION_COLUMN, numbers))
+                first += count
+        with patch.multiple(encode, SMALL_BATCH=room, REQUEST_BYTES=room_bytes):
+            encode_batches(batches, encoder)
+        return {
+            lane: [bytes(payload.data) for payload in held] for lane, held in encoder.lanes.items()
+        }
+
+    assert payloads(most) == payloads(1_000)
 
 
 def test_one_batch_is_not_copied():
@@ -148,6 +251,55 @@ def test_rows_of_connect_come_by_its_public_method():
     batches = batches_of([2, 1], partition=0)
     frame = ConnectFrame(pa.Table.from_batches(batches))
     assert arrow_batches(frame) == batches
+
+
+class Conf:
+    """The settings of a session; perhaps somebody changes one while rows are computed."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def get(self, _name):
+        return self.value
+
+    def set(self, _name, value):
+        self.value = str(value)
+
+
+@pytest.mark.parametrize(
+    ("given", "sizes", "meanwhile", "full", "left"),
+    [
+        ("100", [99, 1], None, 99, "100"),
+        ("40", [40, 1], None, 40, "40"),
+        ("0", [40], None, sys.maxsize, "0"),
+        ("100", [99], "50", None, "50"),
+        ("100", [100], None, None, "100"),
+    ],
+)
+def test_session_is_left_as_it_was(given, sizes, meanwhile, full, left):
+    """Its batches are of other than round numbers while the rows come; or nobody knows which were full."""
+    conf = Conf(given)
+    frame = Frame(batches=batches_of(sizes))
+    frame.sparkSession = SimpleNamespace(conf=conf)
+    collect = frame._collect_as_arrow
+
+    class Watched(Frame):
+        def _collect_as_arrow(self):
+            conf.value = meanwhile or conf.value
+            return collect()
+
+    frame.__class__ = Watched
+    batches, found = ended_batches(frame)
+    assert ([batch.num_rows for batch in batches], found, conf.value) == (sizes, full, left)
+
+
+def test_session_is_left_as_it_was_by_a_job_that_fails():
+    """Its error is the one that is raised."""
+    frame = Frame(batches=None)
+    frame.sparkSession = SimpleNamespace(conf=Conf("100"))
+    with pytest.raises(TypeError):
+        ended_batches(frame)
+    assert frame.sparkSession.conf.value == "100"
 
 
 TWO_PARTITIONS = [*batches_of([2, 1], partition=4), *batches_of([2], partition=6, first=3)]

@@ -163,14 +163,15 @@ class PartitionTask(CountTask):
     (4, 3, True, None),
     (3, 2, True, None),
     (3, 2, False, [0]),
+    (None, 2, False, None),
 ])  # fmt: skip
 def test_spark_partitions_are_told_by_their_ends_only_where_each_has_one(
     monkeypatch, full, tasks, is_by_position, known
 ):
     """By position a row has the number of its partition. Elsewhere neighbours may share one."""
     told = []
-    monkeypatch.setattr(frame_rows, "arrow_batches", lambda _: [ROWS, ROWS])
-    monkeypatch.setattr(frame_rows, "rows_of_full_batch", lambda _: full)
+    monkeypatch.setattr(frame_rows, "tells_ends", lambda _: True)
+    monkeypatch.setattr(frame_rows, "ended_batches", lambda _: ([ROWS, ROWS], full))
     monkeypatch.setattr(frame_rows, "require_straight", lambda *_: tasks)
     plan = by_driver(
         PartitionTask, lambda: told.append("first"), by_ends=True, is_by_position=is_by_position
@@ -203,7 +204,8 @@ def test_driver_sees_the_rows_that_tasks_see(names, data):
     wanted = tuple(name for name in names if name in wanted)
     values = {name: [10 * place, 10 * place + 1] for place, name in enumerate(names)}
     rows = pa.RecordBatch.from_pydict(values)
-    frame = frames.Frame(Server(), rows.schema, lambda: [rows.slice(0, 1), rows.slice(1)], None)
+    session = SimpleNamespace(conf=frames.Conf({frames.ROWS_OF_BATCH: "10000"}))
+    frame = frames.Frame(Server(), rows.schema, lambda: [rows.slice(0, 1), rows.slice(1)], session)
     plan = by_driver(RowsTask)
     batch = replace(plan.given, columns=tuple(names))
     task = replace(plan.task, settings=replace(plan.task.settings, names=wanted))

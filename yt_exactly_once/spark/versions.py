@@ -78,20 +78,32 @@ def _collect_of(frame: DataFrame) -> Any:
     return getattr(type(frame), "_collect_as_arrow", None)
 
 
-def rows_of_full_batch(frame: DataFrame) -> int | None:
-    """Return how many rows each batch of `arrow_batches` has, all but the last one of a Spark partition.
+def tells_ends(frame: DataFrame) -> bool:
+    """Return whether `ended_batches` can compute it: on Spark Connect, batches end after some bytes."""
+    return _collect_of(frame) is not None
 
-    Source: `ArrowConverters.toBatchIterator`, which counts nothing but rows. `None` for a DataFrame of Spark
-    Connect, where batches end after some bytes.
+
+def ended_batches(frame: DataFrame) -> tuple[list[pa.RecordBatch], int | None]:
+    """Compute a DataFrame as `arrow_batches` does, and return how many rows a full batch has.
+
+    All batches are full but the last one of each Spark partition. Source: `ArrowConverters.toBatchIterator`,
+    which counts nothing but rows. `None` if somebody changed the setting meanwhile.
 
     A partition with a round number of rows is common, and its last batch would be full. So where the session
-    has a round number, it gets one less: the session of `foreachBatch` is a copy, made for the query.
+    has a round number, it has one less until the rows are here. Everything that the function of the query
+    does shares this session.
     """
-    if _collect_of(frame) is None:
-        return None
     conf = frame.sparkSession.conf
-    most = int(str(conf.get(_ROWS_OF_BATCH)))
-    if most > 0 and most % _ROUND == 0:
-        most -= 1
+    given = int(str(conf.get(_ROWS_OF_BATCH)))
+    most = given - 1 if given > 0 and given % _ROUND == 0 else given
+    if most != given:
         conf.set(_ROWS_OF_BATCH, most)
-    return most if most > 0 else sys.maxsize
+    try:
+        batches = arrow_batches(frame)
+    finally:
+        is_kept = str(conf.get(_ROWS_OF_BATCH)) == str(most)
+        if is_kept and most != given:
+            conf.set(_ROWS_OF_BATCH, given)
+    full = most if most > 0 else sys.maxsize
+    is_full = all(batch.num_rows <= full for batch in batches)
+    return batches, full if is_kept and is_full else None

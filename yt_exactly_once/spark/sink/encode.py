@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,6 +20,7 @@ from yt_exactly_once.codec.changes import changes
 from yt_exactly_once.codec.rejects import Rejects, find_faults, without
 from yt_exactly_once.codec.row_hash import added, row_hashes
 from yt_exactly_once.codec.rows import encode, row_fragments
+from yt_exactly_once.codec.weights import weight, weights
 from yt_exactly_once.codec.yson_parts import joined
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.errors import EncodingError
@@ -142,16 +144,17 @@ def encode_batches(
     batches = [batch for batch in arrived if batch.num_rows]
     small = (
         sum(batch.num_rows for batch in batches) <= min(SMALL_BATCH, most)
-        and sum(batch.nbytes for batch in batches) <= REQUEST_BYTES
+        and sum(map(weight, batches)) <= REQUEST_BYTES
     )
     if target.orders_keys:
         # Rows of several partitions must be distinguished; a batch of Arrow is a part of one.
         for partition, held in groupby(drained(batches), partition_of):
             for chunk in chunks(held, most):
                 encoder.add(chunk, partition)
-    elif small and len(batches) > 1:
-        rows = merged(batches)
-        encoder.add(rows, partition_of(rows), is_mixed=True)
+    elif small and batches:
+        rows, is_of_one = merged(batches), partition_of(batches[0]) == partition_of(batches[-1])
+        is_mixed = not (is_of_one and target.placement.is_by_partition)
+        encoder.add(rows, partition_of(rows), is_mixed=is_mixed)
     else:
         for rows, partition, is_mixed in _gathered(drained(batches), target.placement, most):
             encoder.add(rows, partition, is_mixed=is_mixed)
@@ -180,7 +183,7 @@ def _gathered(
             if held.fit(size):
                 continue
             *full, rest = chunks(held.batches, size)
-            waiting[place] = _Held([rest], rest.num_rows, rest.nbytes)
+            waiting[place] = _Held([rest], rest.num_rows, weight(rest))
             for chunk in full:
                 met.add(place)
                 yield chunk, partition_of(chunk), False
@@ -212,7 +215,7 @@ class _Held:
         """Add rows."""
         self.batches.append(batch)
         self.rows += batch.num_rows
-        self.bytes += batch.nbytes
+        self.bytes += weight(batch)
 
     def fit(self, rows: int, more: _Held | None = None) -> bool:
         """Tell whether a request of so many rows has room for these, and for more."""
@@ -232,7 +235,7 @@ def partition_of(batch: pa.RecordBatch) -> int:
 
 
 class PartitionsUnknownError(Exception):
-    """A Spark partition is empty or ends with a full batch, where each must be known."""
+    """A Spark partition is empty or ends with a full batch, where each must be known; or any may be so."""
 
 
 def ended_partitions(batches: Iterable[pa.RecordBatch], full: int) -> int:
@@ -266,27 +269,36 @@ def drained(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def chunks(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[pa.RecordBatch]:
     """Cut a stream of batches into full chunks, and one last shorter one.
 
-    A chunk is full with `size` rows, or with so many rows of average size that no other one fits into
-    `REQUEST_BYTES`.
+    A chunk is full with `size` rows, or where the next row does not fit into `REQUEST_BYTES`. Rows are cut at
+    the same places whatever batches they come in: a replay may get other ones.
     """
     waiting: list[pa.RecordBatch] = []
     room, left = size, REQUEST_BYTES
     for batch in batches:
         rest = batch
-        row_bytes = max(1, batch.nbytes // max(1, batch.num_rows))
         while rest.num_rows:
-            fitting = left // row_bytes if waiting else max(1, left // row_bytes)
-            taken = min(rest.num_rows, room, fitting)
+            taken, taken_bytes = _fitting(rest, room, left, least=0 if waiting else 1)
             if taken:
-                waiting.append(rest.slice(0, taken))
-                rest = rest.slice(taken)
-            room -= taken
-            left -= taken * row_bytes
-            if room == 0 or left < row_bytes:
+                piece, rest = rest.slice(0, taken), rest.slice(taken)
+                # Arrow sends bits of the rows beside a slice along with it.
+                waiting.append(piece if taken == batch.num_rows else pa.concat_batches([piece]))
+            room, left = room - taken, left - taken_bytes
+            if rest.num_rows or not room:
                 yield merged(waiting)
                 waiting, room, left = [], size, REQUEST_BYTES
     if waiting:
         yield merged(waiting)
+
+
+def _fitting(rows: pa.RecordBatch, room: int, left: int, *, least: int) -> tuple[int, int]:
+    """Return how many first rows fit into so many rows and bytes, but at least so many; and their bytes."""
+    first = rows.slice(0, room)
+    total = weight(first)
+    if total <= left:
+        return first.num_rows, total
+    ends = weights(first)
+    count = max(least, int(np.searchsorted(ends, left, side="right")))
+    return count, int(ends[count - 1]) if count else 0
 
 
 def merged(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

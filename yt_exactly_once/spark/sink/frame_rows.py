@@ -24,7 +24,7 @@ from yt_exactly_once.spark.sink.encode import (
 from yt_exactly_once.spark.sink.modes.mode import Assignment, RowTask
 from yt_exactly_once.spark.sink.options import Target
 from yt_exactly_once.spark.sink.run import Rows
-from yt_exactly_once.spark.versions import arrow_batches, rows_of_full_batch
+from yt_exactly_once.spark.versions import arrow_batches, ended_batches, tells_ends
 from yt_exactly_once.spark.worker import keep_freed_memory, side_by_side
 
 if TYPE_CHECKING:
@@ -85,21 +85,18 @@ class FrameRows(Rows):
         plain = sent(placed, given.placed_columns, assignment.names)
         by_driver = given.by_driver
         if by_driver:
-            job, full = _of_driver(plain, needs_partitions=True, by_ends=assignment.by_ends)
+            by_ends = assignment.by_ends and tells_ends(plain)
+            job = _with_nullable_members(plain) if by_ends else _numbered(plain)
         else:
-            job, full = _run_by(plain, task), None
+            job, by_ends = _run_by(plain, task), False
         count = require_straight(job, given.batch) if assignment.is_by_position else None
         if given.transaction is not None:
             target.require_own_tablets(require_one_stage(job, given.batch))
         if rehearsal is not None:
             rehearsal.require_same_rows(arrow_batches(_run_by(plain, rehearsal)))
-        arrived = arrow_batches(job)
+        arrived = _arrived(job, by_ends=by_ends, count=count)
         if not by_driver:
             return arrived
-        if full is not None:
-            if assignment.is_by_position and ended_partitions(arrived, full) != count:
-                raise PartitionsUnknownError
-            arrived = list(numbered_by_ends(arrived, full))
         given.first()
         return _run_here(arrived, task)
 
@@ -134,21 +131,26 @@ def collected(
     """Return the rows as Arrow, one result per partition, perhaps with their Spark partition.
 
     The driver encodes them: that takes milliseconds, less than the way into a Python task and back. For
-    `by_ends` see `Plan`.
+    `by_ends` see `Assignment`.
     """
-    job, full = _of_driver(frame, needs_partitions=needs_partitions, by_ends=by_ends)
-    arrived = drained(arrow_batches(job))
-    return arrived if full is None else numbered_by_ends(arrived, full)
+    by_ends = by_ends and needs_partitions and tells_ends(frame)
+    is_numbered = needs_partitions and not by_ends
+    job = _numbered(frame) if is_numbered else _with_nullable_members(frame)
+    return drained(_arrived(job, by_ends=by_ends))
 
 
-def _of_driver(
-    frame: DataFrame, *, needs_partitions: bool, by_ends: bool
-) -> tuple[DataFrame, int | None]:
-    """Return the job that brings rows to the driver, and `full` of `numbered_by_ends` if they need that."""
-    full = rows_of_full_batch(frame) if by_ends and needs_partitions else None
-    if needs_partitions and full is None:
-        return _numbered(frame), None
-    return _with_nullable_members(frame), full
+def _arrived(job: DataFrame, *, by_ends: bool, count: int | None = None) -> list[pa.RecordBatch]:
+    """Compute a job, and number its rows by the ends of their Spark partitions if nothing else does.
+
+    Args:
+        count: how many partitions must have an end of their own, if that matters.
+    """
+    if not by_ends:
+        return arrow_batches(job)
+    arrived, full = ended_batches(job)
+    if full is None or (count is not None and ended_partitions(arrived, full) != count):
+        raise PartitionsUnknownError
+    return list(numbered_by_ends(arrived, full))
 
 
 def _numbered(frame: DataFrame) -> DataFrame:
