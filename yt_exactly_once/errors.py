@@ -233,6 +233,10 @@ class ConflictError(TransientError):
     """Another transaction changed or locked a row that this one needs."""
 
 
+class TransactionTooOldError(ConflictError):
+    """The transaction began before rows were written whose conflicts the cluster cannot check any more."""
+
+
 class ClusterUnavailableError(TransientError):
     """The cluster did not answer, or asked for a later retry."""
 

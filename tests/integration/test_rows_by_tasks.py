@@ -5,7 +5,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
@@ -16,6 +18,7 @@ from tests.integration.streams import failing_once
 from tests.tiers import first_of
 from yt_exactly_once import Event, RetryPolicy, config
 from yt_exactly_once.commit.entry import DRIVER, TASKS
+from yt_exactly_once.delivery import route
 from yt_exactly_once.errors import TransactionLostError
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.spark.sink.modes import transactional
@@ -110,6 +113,41 @@ def test_batch_that_does_not_fit_the_driver_goes_back_to_the_tasks(stream, mode)
     flow.assert_exact()
     assert set(senders(heard)) == {TASKS}
     assert len(reasons(heard)) == 1
+
+
+def test_transaction_that_outlives_a_flush_of_the_ledger(stream, monkeypatch):
+    """Another query has written there: these rows, and those of later batches, go through the driver."""
+    monkeypatch.setattr(route, "LARGE", 1)
+    flow = stream(rows=300, rows_per_partition=100)
+    flow.run()
+    flow.client.set(
+        f"{flow.ledger}/@mount_config",
+        {"dynamic_store_auto_flush_period": 500, "backing_store_retention_time": 1500},
+    )
+    flow.client.remount_table(flow.ledger)
+    done = threading.Event()
+    (entry,) = flow.client.select_rows(f"* from [{flow.ledger}]")
+
+    def write():
+        while not done.wait(0.2):
+            flow.client.insert_rows(flow.ledger, [{**entry, "query_id": "other"}])
+
+    def slowly(batches):
+        time.sleep(4)
+        yield from batches
+
+    flow.queue.append(300, 0)
+    flow.change = lambda frame: frame.mapInArrow(slowly, frame.schema)
+    with ThreadPoolExecutor() as pool:
+        writing = pool.submit(write)
+        try:
+            heard = flow.run()
+        finally:
+            done.set()
+        writing.result()
+    assert flow.wrong() == ""
+    assert senders(heard) == [DRIVER] * 3
+    assert reasons(heard) == ["TransactionTooOldError"]
 
 
 @pytest.mark.further

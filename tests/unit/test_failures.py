@@ -35,6 +35,7 @@ def translation(error):
     [
         (1700, errors.ConflictError, True),
         (1712, errors.ConflictError, True),
+        (1729, errors.TransactionTooOldError, True),
         (11000, errors.TransactionLostError, False),
         (11003, errors.TransactionLostError, False),
         (3100, errors.OffsetConflictError, False),

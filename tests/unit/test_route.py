@@ -34,6 +34,7 @@ LONG = LEASE.total_seconds() + 0.1
     ({"bytes_before": LARGE, "is_sorted": True, "seconds_before": LONG - 0.1}, Way.JOIN),
     ({"bytes_before": LARGE, "is_sorted": True, "seconds_before": LONG}, Way.COLLECT),
     ({"bytes_before": LARGE, "seconds_before": LONG}, Way.JOIN),
+    ({"bytes_before": LARGE, "outlived": True}, Way.COLLECT),
     ({"bytes_before": LARGE, "sent_by": "driver"}, Way.COLLECT),
     ({"sent_by": "tasks"}, Way.JOIN),
     ({"sent_by": "tasks", "speculates": True}, Way.JOIN),
@@ -80,6 +81,7 @@ def test_ledger_is_asked_before_anything_is_visible(known, expected):
     ({"seconds_before": LEASE.total_seconds() / 4}, True),
     ({"seconds_before": LEASE.total_seconds() / 4 + 0.1}, False),
     ({"seconds_before": 0.1, "arrived": True}, False),
+    ({"seconds_before": 0.1, "outlived": True}, False),
     ({"sent_by": "tasks"}, True),
 ])  # fmt: skip
 def test_transaction_is_opened_ahead_when_computing_is_known_to_be_short(known, opens):
@@ -110,6 +112,9 @@ def left(failure, **known):
 @pytest.mark.parametrize(("failure", "known", "expected"), [
     (Failure.TOO_LARGE, {}, Way.JOIN),
     (Failure.TOO_LARGE, {"is_sorted": True, "seconds_before": LONG}, Way.JOIN),
+    (Failure.TOO_LARGE, {"outlived": True}, Way.JOIN),
+    (Failure.TOO_OLD, {"sent_by": "tasks"}, Way.COLLECT),
+    (Failure.TOO_OLD, {}, None),
     (Failure.TOO_LARGE, {"sent_by": "driver"}, None),
     (Failure.TOO_LARGE, {"keeps_state": True}, None),
     (Failure.TOO_LARGE, {"obstacle": "unique_keys"}, None),
@@ -136,13 +141,14 @@ def test_refusal_is_remembered_and_a_failure_is_not():
     route = choose_route(facts)
     assert facts.after(route, Failure.REFUSED, "a shuffle").refusal == "a shuffle"
     assert facts.after(route, Failure.FAILED, "a task").refusal is None
+    assert facts.after(route, Failure.TOO_OLD).outlived
     assert "a shuffle" in choose_route(replace(facts, refusal="a shuffle")).reason
 
 
 def every_combination():
     flags = (
         "one_transaction", "keeps_state", "follows", "arrived", "is_sorted", "speculates",
-        "has_sessions", "too_large", "uneven",
+        "has_sessions", "too_large", "uneven", "outlived",
     )  # fmt: skip
     for values in product([False, True], repeat=len(flags)):
         known = dict(zip(flags, values, strict=True))

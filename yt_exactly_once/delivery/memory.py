@@ -67,6 +67,7 @@ class Memory:
         too_large: see `Facts`.
         uneven: see `Facts`; or a batch had rows for fewer tablets than could have shared them.
         refusal: see `Facts`.
+        outlived: see `Facts`.
     """
 
     run_id: str
@@ -78,6 +79,7 @@ class Memory:
     too_large: bool = False
     uneven: bool = False
     refusal: str | None = None
+    outlived: bool = False
 
     def is_followed_by(self, batch: MicroBatch) -> bool:
         """Return whether a batch follows the ones that sink and ledger agree about."""
@@ -93,7 +95,13 @@ class Memory:
 
     def after_failure(self, facts: Facts) -> Memory:
         """Return what is known once a route has failed, for this batch and later ones."""
-        return replace(self, too_large=facts.too_large, uneven=facts.uneven, refusal=facts.refusal)
+        return replace(
+            self,
+            too_large=facts.too_large,
+            uneven=facts.uneven,
+            refusal=facts.refusal,
+            outlived=facts.outlived,
+        )
 
     def after_commit(self, entry: LedgerEntry | None, *, row_bytes: int, uneven: bool) -> Memory:
         """Return what is known once a batch is committed."""

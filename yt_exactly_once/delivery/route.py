@@ -63,12 +63,14 @@ class Failure(StrEnum):
         TOO_LARGE: the rows do not fit the driver.
         UNTOLD: the ends of Arrow batches do not tell the Spark partitions apart.
         REFUSED: the plan of the query does not let tasks write into one transaction.
+        TOO_OLD: the transaction began before rows that a tablet has flushed since.
         FAILED: a task, a request or the commit of rows that tasks have sent.
     """
 
     TOO_LARGE = "too large for the driver"
     UNTOLD = "partitions are not told apart"
     REFUSED = "tasks are refused"
+    TOO_OLD = "the transaction is too old"
     FAILED = "tasks have failed"
 
 
@@ -91,6 +93,7 @@ class Facts:
         has_sessions: whether producer sessions have rows of the batch already.
         too_large: whether the rows of a batch of this run did not fit the driver.
         uneven: whether the ends of Arrow batches have failed this run.
+        outlived: whether a transaction of this run, into which tasks have sent, was refused as too old.
         tried: ways that this batch has left.
     """
 
@@ -108,6 +111,7 @@ class Facts:
     has_sessions: bool = False
     too_large: bool = False
     uneven: bool = False
+    outlived: bool = False
     tried: frozenset[Way] = frozenset()
 
     def after_look_up(self, bytes_before: int, *, has_sessions: bool) -> Facts:
@@ -128,6 +132,8 @@ class Facts:
                 known = replace(self, too_large=True, tried=tried)
             case Failure.REFUSED if route.way is Way.JOIN and self.sent_by != TASKS:
                 known = replace(self, refusal=reason, tried=tried)
+            case Failure.TOO_OLD if route.way is Way.JOIN:
+                known = replace(self, outlived=True, tried=tried)
             case Failure.FAILED if route.way is Way.JOIN:
                 known = replace(self, tried=tried)
             case _:
@@ -222,6 +228,12 @@ ONE_TRANSACTION = (
         _is_old_and_sorted,
         Way.COLLECT,
     ),
+    Rule(
+        "a transaction of the run was refused as too old: others write to the same ledger, consumer or "
+        "target",
+        lambda one: one.outlived and Way.COLLECT not in one.tried,
+        Way.COLLECT,
+    ),
     Rule("anything else", lambda _: True, Way.JOIN),
 )
 """For modes that have all rows of a batch in one transaction."""
@@ -267,13 +279,13 @@ def choose_route(facts: Facts) -> Route:
         # Nothing is written before all rows are here, and the answer comes until then.
         look_up = LookUp.BESIDE
     lease, seconds = config.LEASE.total_seconds(), facts.seconds_before
-    is_short = seconds is not None and seconds * SHARE_AHEAD <= lease and not facts.arrived
+    is_short = seconds is not None and seconds * SHARE_AHEAD <= lease
     # Rows can be computed again, with numbers, if too many of them pass for those of one partition.
     is_final = facts.uneven or facts.keeps_state or facts.arrived
     return Route(
         way=way,
         reason=rule.batch if detail is None else f"{rule.batch} ({detail})",
         look_up=look_up,
-        opens_ahead=is_short or way is Way.JOIN,
+        opens_ahead=(is_short and not facts.arrived and not facts.outlived) or way is Way.JOIN,
         by_ends=way.sender == DRIVER and 0 < facts.bytes_before < LARGE and not is_final,
     )

@@ -158,8 +158,14 @@ CODED = (
             1700: "TransactionLockConflict",
             1712: "RowIsBlocked",
             1713: "BlockedRowWaitTimeout",
-            1729: "CannotCheckConflictsAgainstChunkStore",
         },
+    ),
+    Failure(
+        "the transaction began before rows of a tablet that are flushed, whichever keys it writes there",
+        errors.TransactionTooOldError,
+        {1729: "CannotCheckConflictsAgainstChunkStore"},
+        remedy="Give the query a ledger and a consumer of its own. If its target is sorted, make its batches "
+        "smaller, or raise mount_config/backing_store_retention_time of the target and remount it",
     ),
     Failure(
         "the transaction is gone: its lease expired, its proxy restarted, or it ended before",

@@ -390,6 +390,7 @@ def _facts(delivery: Delivery) -> Facts:
         refusal=memory.refusal,
         too_large=memory.too_large,
         uneven=memory.uneven,
+        outlived=memory.outlived,
     )
 
 
@@ -398,6 +399,8 @@ def _failure(error: Exception, *, is_computed: bool) -> Failure | None:
     match error:
         case PartitionsUnknownError():
             return Failure.UNTOLD
+        case errors.TransactionTooOldError():
+            return Failure.TOO_OLD
         case errors.TransientError() | errors.RequestRefusedError():
             return Failure.FAILED
         case errors.TasksRefusedError():

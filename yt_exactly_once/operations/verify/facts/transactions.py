@@ -272,14 +272,19 @@ def _unmounted(stage: Stage) -> str:
 @fact("transaction.remount", source="yt/yt/server/node/tablet_node/sorted_chunk_store.cpp")
 def _remount(stage: Stage) -> str:
     """A remount between write and commit refuses the commit. So does a row whose history was flushed after
-    the start of the transaction. Both errors are retried.
+    the start of the transaction. Both errors are retried. The report says whether other rows of the tablet
+    are refused too.
 
     If one was committed: after a remount, of two overlapping writers both could win. Stop queries before you
     unmount the ledger. If one was refused in another way: the query stops. Start it again.
     """
     # An unmount in between, a remount in between, and conflicts that a remount has flushed.
     names = ("remounted", "remounted-log")
-    with stage.transaction(0) as early, stage.transaction(1) as writing:
+    with (
+        stage.transaction(0) as early,
+        stage.transaction(1) as writing,
+        stage.transaction(2) as elsewhere,
+    ):
         writing.insert(stage.path("remounted"), [{"k": "a", "v": "x"}])
         writing.insert(stage.path("remounted-log"), [{"v": "x"}])
         stage.insert("remounted", {"k": "b", "v": "x"})
@@ -292,4 +297,7 @@ def _remount(stage: Stage) -> str:
         but = "a transaction overwrote a row that was written after its start and flushed by an unmount"
         with stage.refuses(_RETRIED, but) as forgotten:
             early.commit()
-    return f"codes {remounted} and {forgotten}"
+        elsewhere.insert(stage.path("remounted"), [{"k": "c", "v": "y"}])
+        with stage.refuses(_RETRIED, but=None) as others:
+            elsewhere.commit()
+    return f"codes {remounted} and {forgotten}; of other rows of the tablet {others or 'none'}"
