@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from yt_exactly_once import Target, TransactionalSink
+from yt_exactly_once import Event, Target, TransactionalSink
 from yt_exactly_once.commit.entry import LedgerEntry
 from yt_exactly_once.errors import ConfigError, DuplicateKeyError
 from yt_exactly_once.spark.sink import past_batches
@@ -65,3 +65,13 @@ def test_table_of_earlier_batches_is_made_once(monkeypatch):
     for number in range(2):
         past._write(LedgerEntry("query", "//t", number, "run", "1-2", {}), ["//t"], None)
     assert done == ["made", "stored", "stored"]
+
+
+def test_history_that_cannot_be_written_says_so_whatever_fails(monkeypatch):
+    """Nobody waits for its thread, so nobody else would see the error."""
+    told = []
+    monkeypatch.setattr(past_batches, "ensure_table", lambda *_: 1 / 0)
+    past = past_batches.PastBatches(None, "//history")
+    entry = LedgerEntry("query", "//t", 1, "run", "1-2", {})
+    past._write(entry, ["//t"], lambda event, **fields: told.append((event, fields["path"])))
+    assert told == [(Event.HISTORY_FAILED, "//history")]

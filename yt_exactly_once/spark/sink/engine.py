@@ -302,7 +302,10 @@ class Engine:
             found = look_up.once_more(delivery, error)
             if found.is_replay:
                 return found
-        raise self._explained(delivery, error)
+        explained = self._explained(delivery, error)
+        if explained is error:
+            raise error
+        raise explained from error
 
     def _explained(self, delivery: Delivery, error: Exception) -> Exception:
         if isinstance(error, errors.OffsetConflictError):

@@ -11,7 +11,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
 from yt_exactly_once.commit.entry import HISTORY_SCHEMA, LedgerEntry
-from yt_exactly_once.errors import ExactlyOnceError
 from yt_exactly_once.observability import Emitter, Event
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.tables import ensure_table, store_rows
@@ -54,5 +53,5 @@ class PastBatches:
                 for number in old
             ]
             store_rows(self._connection, self._path, rows, keys)
-        except ExactlyOnceError as error:
+        except Exception as error:  # noqa: BLE001 - nobody else reads the error of this thread
             emit(Event.HISTORY_FAILED, path=self._path, error=str(error))
