@@ -35,7 +35,7 @@ from yt.wrapper.cli_helpers import print_to_output
 
 import yt_exactly_once
 from tests.breaks_page import WRITES
-from tests.callers.frames import Frame, Functions
+from tests.callers.frames import ROWS_OF_BATCH, Frame, Functions
 from tests.contract.tables import SYSTEM, columns
 from tests.remedies import COMMAND
 from yt_exactly_once import RetryPolicy, Target, TransactionalSink, cli
@@ -245,7 +245,8 @@ class Operated:
             if some
         ]
         empty = pa.RecordBatch.from_pylist([], schema=_ROWS)
-        conf = SimpleNamespace(get=lambda _name, default=None: default)
+        known = {ROWS_OF_BATCH: "10000"}
+        conf = SimpleNamespace(get=known.get, set=known.__setitem__)
         session = SimpleNamespace(conf=conf, _jvm=None)
         frame = Frame(
             SimpleNamespace(in_task=False),  # type: ignore[arg-type]

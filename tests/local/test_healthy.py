@@ -151,6 +151,11 @@ def left_and_back(query):
     more(query)
 
 
+def with_logs_of_version_2(query):
+    query.log = 2, 2
+    more(query)
+
+
 HEALTHY = {
     "drained": lambda _query: None,
     "ledger copied": copied,
@@ -172,6 +177,7 @@ HEALTHY = {
     "another queue": another_queue,
     "all copied": consumer_of_another_copied,
     "new target, and back": left_and_back,
+    "logs of version 2": with_logs_of_version_2,
 }
 """What has happened to a query that goes on."""
 
