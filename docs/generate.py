@@ -17,6 +17,7 @@ import pyarrow as pa
 from command_line import command_line
 from option_tables import configuration
 from pyspark.sql import types as spark
+from tuning_page import tuning_page
 from versions_page import versions_page
 
 from tests.crash.crash_points import CrashPoint
@@ -63,6 +64,7 @@ def pages() -> dict[Path, str]:
         DOCS / "reference/configuration.md": NOTE + configuration(),
         DOCS / "reference/retries.md": NOTE + retries(),
         DOCS / "reference/metrics.md": NOTE + metrics(),
+        DOCS / "reference/tuning.md": NOTE + tuning_page(),
         DOCS / "reference/types.md": NOTE + types(),
         DOCS / "reference/versions.md": NOTE + versions_page(),
         DOCS / "reference/cluster-facts.md": NOTE + cluster_facts(),

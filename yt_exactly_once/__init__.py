@@ -9,8 +9,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.importing import uncollected
-
 if TYPE_CHECKING:
     from yt_exactly_once.config import ClusterConfig as ClusterConfig
     from yt_exactly_once.config import DeliveryMode as DeliveryMode
@@ -50,8 +48,7 @@ __all__ = list(_HOMES)
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with uncollected():
-        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:

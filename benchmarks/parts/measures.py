@@ -22,7 +22,7 @@ from yt_exactly_once.observability import emitter
 from yt_exactly_once.spark.source.options import SourceOptions
 from yt_exactly_once.spark.source.range import BYTES_PER_PULL, ROWS_PER_PULL, RangeReader
 from yt_exactly_once.spark.source.rows import RowFormat
-from yt_exactly_once.spark.worker import keep_freed_memory
+from yt_exactly_once.spark.tuning.memory import keep_freed_memory
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.queues import RemoteQueue
 
@@ -116,7 +116,7 @@ class Measures:
 
     def _reader(self, path: str) -> RangeReader:
         """Return what a task of the source reads a range with; the other ways share its process."""
-        keep_freed_memory()
+        keep_freed_memory.act()
         proxy = self._cluster.proxy_urls[0]
         options = SourceOptions.parse(
             {"path": path, "proxy": proxy, "starting_offsets": "earliest"}

@@ -3,19 +3,22 @@
 `tests/unit/test_source_reader.py` and `test_source_range.py` show how it plans and reads.
 """
 
+import os
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakSet
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 from structlog.testing import capture_logs
 
 from tests.flows import QUEUE_TYPES, Queue
 from yt_exactly_once.local import LocalCluster
-from yt_exactly_once.spark import warm_up
 from yt_exactly_once.spark.registration import register_source
+from yt_exactly_once.spark.tuning import start
+from yt_exactly_once.spark.tuning.warm_up import warm_up
 
 
 @pytest.fixture
@@ -151,9 +154,9 @@ def planners(spark):
 
 def test_query_finds_the_processes_that_were_started_ahead(spark, read, queue, monkeypatch):
     """Spark keeps them by their variables: with others, it would start more, and the query would wait."""
-    monkeypatch.setattr(warm_up, "_warm", WeakSet())
+    monkeypatch.setattr(start, "_tuned", WeakSet())
     with capture_logs() as logs:
-        warm_up.warm_up(spark).join()
+        warm_up(spark).join()
     assert logs == []
     started = planners(spark)
     assert {
@@ -161,3 +164,17 @@ def test_query_finds_the_processes_that_were_started_ahead(spark, read, queue, m
     } <= set(started)
     read(queue)
     assert planners(spark) == started
+
+
+def test_function_of_the_user_starts_as_ever(spark):
+    """The format has processes with a `sitecustomize`; Spark keeps them apart by their variables."""
+    assert warm_up(spark) is None, "the context is warmed up"
+
+    def path(_rows):
+        yield pa.record_batch({"path": [os.environ.get("PYTHONPATH", "")]})
+
+    one = spark.range(1, numPartitions=1)
+    with start.started_sooner(spark):
+        ours = one.mapInArrow(path, "path string")
+    theirs = one.mapInArrow(path, "path string")
+    assert [start.INTERPRETER in job.first().path for job in (ours, theirs)] == [True, False]

@@ -25,6 +25,8 @@ from yt_exactly_once.spark.sink.placement import Placement
 class Frame:
     """A DataFrame that only shows which task it is given to."""
 
+    sparkSession = None  # noqa: N815 - Spark's name
+
     def mapInArrow(self, task, _schema):  # noqa: N802 - Spark's name
         return type(task).__name__
 

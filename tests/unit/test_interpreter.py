@@ -10,19 +10,23 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from yt_exactly_once.spark.warm_up import INTERPRETER
+from yt_exactly_once.spark.tuning import SWITCH
+from yt_exactly_once.spark.tuning.start import INTERPRETER
 
 LIBRARY = Path(pyspark.__file__).parent / "python" / "lib"
 ARCHIVES = sorted(map(str, LIBRARY.glob("*.zip")))
 
 
-def started(*path):
+WORKER = {"PYTHON_WORKER_FACTORY_SECRET": "of Spark"}
+
+
+def started(*path, **more):
     """Start Python with this path as Spark does, and return where it has its modules from."""
     program = (
         "import json, sys, py4j, pyspark, sitecustomize;"
         "print(json.dumps([pyspark.__file__, py4j.__file__, getattr(sys, 'marked', 0), sys.path]))"
     )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path))}
+    environment = {**os.environ, **WORKER, **more, "PYTHONPATH": os.pathsep.join(map(str, path))}
     told = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
     )
@@ -50,10 +54,17 @@ def test_archives_of_another_spark_stay(tmp_path):
     assert py4j.startswith(str(library))
 
 
-def test_hidden_sitecustomize_runs_too(tmp_path):
+@pytest.mark.parametrize("switch", ["on", "off"])
+def test_hidden_sitecustomize_runs_too(switch, tmp_path):
     """Tools that watch Python processes have one."""
     (tmp_path / "sitecustomize.py").write_text("import sys; sys.marked = 7")
-    assert started(INTERPRETER, tmp_path)[2] == 7
+    assert started(INTERPRETER, tmp_path, **{SWITCH: switch})[2] == 7
+
+
+@pytest.mark.skipif(not ARCHIVES, reason="this PySpark has no archives")
+def test_path_stays_with_the_switch_off():
+    """An executor may have it off, and its driver on."""
+    assert started(*ARCHIVES, INTERPRETER, **{SWITCH: "off"})[0].startswith(str(LIBRARY))
 
 
 def test_workers_have_what_reads_a_queue_before_they_are_forked():
@@ -61,10 +72,11 @@ def test_workers_have_what_reads_a_queue_before_they_are_forked():
     daemon = ["-X", "importtime", "-m", "pyspark.daemon", "pyspark.worker"]
     told = subprocess.run(
         [sys.executable, *daemon],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([INTERPRETER, *sys.path])},
+        env={**os.environ, **WORKER, "PYTHONPATH": os.pathsep.join([INTERPRETER, *sys.path])},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         check=False,
     )
     imported = {line.rpartition(b"|")[2].strip() for line in told.stderr.splitlines()}
-    assert b"yt_exactly_once.spark.source.reader" in imported
+    # Nothing else of that imports it.
+    assert b"yt_exactly_once.spark.source.planning" in imported

@@ -87,6 +87,8 @@ def sink_mode():
 class Frame(SimpleNamespace):
     """A DataFrame whose only task runs at once."""
 
+    sparkSession = None  # noqa: N815 - Spark's name
+
     def mapInArrow(self, task, schema):  # noqa: N802 - Spark's name
         assert schema == CountTask.reports
         with task_context(3):

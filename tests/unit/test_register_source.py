@@ -12,6 +12,7 @@ from yt_exactly_once import register_source
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.spark import versions
 from yt_exactly_once.spark.data_source import YtDataSource
+from yt_exactly_once.spark.tuning import SWITCH
 
 
 def session(**context):
@@ -21,14 +22,15 @@ def session(**context):
     )
 
 
-def test_workers_get_the_proxy_and_token_of_the_driver(monkeypatch):
+def test_workers_get_the_variables_of_the_driver(monkeypatch):
     """Their own environment is that of the JVM, which may have been started before."""
     monkeypatch.setenv("YT_PROXY", "proxy.example:80")
     monkeypatch.delenv("YT_TOKEN", raising=False)
     environment = {"YT_TOKEN": "of-an-earlier-registration", "OTHER": "kept"}
-    spark = session(sparkContext=SimpleNamespace(environment=environment))
+    monkeypatch.setenv(SWITCH, "off")
+    spark = session(sparkContext=Mock(environment=environment))
     register_source(spark)
-    assert environment == {"YT_PROXY": "proxy.example:80", "OTHER": "kept"}
+    assert environment == {"YT_PROXY": "proxy.example:80", "OTHER": "kept", SWITCH: "off"}
     assert spark.registered == [YtDataSource]
 
 

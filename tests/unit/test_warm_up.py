@@ -2,7 +2,7 @@
 
 from structlog.testing import capture_logs
 
-from yt_exactly_once.spark.warm_up import INTERPRETER, warm_up
+from yt_exactly_once.spark.tuning.warm_up import warm_up
 
 
 class Context:
@@ -54,5 +54,5 @@ def test_context_is_warmed_up_once():
     warm_up(spark).join()
     assert warm_up(spark) is None
     assert spark.jobs == 1
-    assert spark.sparkContext.environment == {"PYTHONPATH": f"{INTERPRETER}:/of/the/user"}
+    assert spark.sparkContext.environment == {"PYTHONPATH": "/of/the/user"}
     warm_up(Session()).join()

@@ -150,7 +150,7 @@ def _stream(fields: list[pa.Field], arrays: list[pa.Array]) -> memoryview:
     schema = pa.schema(fields)
     rows = pa.RecordBatch.from_arrays(arrays, schema=schema)
     # Fresh memory costs more than copying: take it once, and not in steps while the stream grows. glibc keeps
-    # what was freed for the next batch, see `spark.worker.keep_freed_memory`; Arrow's own pools may not.
+    # what was freed for the next batch, see `spark.tuning.memory`; Arrow's own pools may not.
     counter = pa.MockOutputStream()
     _write_stream(rows, counter)
     memory = pa.allocate_buffer(counter.size(), memory_pool=pa.system_memory_pool())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource
 
-from yt_exactly_once.importing import uncollected
+from yt_exactly_once.spark.tuning.collector import uncollected
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import AnalysisException
 
 from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.spark.tuning import SWITCH
+from yt_exactly_once.spark.tuning.start import started_sooner
 from yt_exactly_once.spark.versions import require_formats
 
 if TYPE_CHECKING:
@@ -37,9 +39,8 @@ def register_source(spark: SparkSession, *, name: str = "yt", warm_up: bool = Tr
             on the class path may have the name `yt`, as SPYT's has.
         warm_up: start the Python processes that a source needs, and a job of one row, once for each Spark
             context. This runs in the background, while Spark prepares the query. So the first batch takes
-            less time. All Python processes of Spark then start with this package's `sitecustomize`: it
-            imports PySpark as it is installed, not from Spark's archive, and what reads a queue. It runs
-            the `sitecustomize` that it hides.
+            less time. Python processes for the format and for tasks of the sink then start with this
+            package's `sitecustomize`. With `YT_EXACTLY_ONCE_TUNING=off` nothing of that happens.
 
     Raises:
         ConfigError: PySpark is older than 4.0; or Spark has a format of that name, which it would take
@@ -47,7 +48,7 @@ def register_source(spark: SparkSession, *, name: str = "yt", warm_up: bool = Tr
     """
     require_formats()
     from yt_exactly_once.spark.data_source import named  # noqa: PLC0415 - PySpark 3.5 cannot import them
-    from yt_exactly_once.spark.warm_up import warm_up as start_warm_up  # noqa: PLC0415
+    from yt_exactly_once.spark.tuning.warm_up import warm_up as start_warm_up  # noqa: PLC0415
 
     if not _NAME.fullmatch(name):
         raise ConfigError(
@@ -60,6 +61,8 @@ def register_source(spark: SparkSession, *, name: str = "yt", warm_up: bool = Tr
         environment.pop(variable, None)
         if variable in os.environ:
             environment[variable] = os.environ[variable]
+    if SWITCH in os.environ:
+        environment[SWITCH] = os.environ[SWITCH]
     jvm: Any = getattr(spark, "_jvm", None)
     if jvm is not None and warm_up:
         # Now, since Spark takes its time to look for the format.
@@ -68,7 +71,8 @@ def register_source(spark: SparkSession, *, name: str = "yt", warm_up: bool = Tr
     if owner is not None:
         raise _taken(name, owner)
     try:
-        spark.dataSource.register(named(name))
+        with started_sooner(spark):
+            spark.dataSource.register(named(name))
     except AnalysisException as error:
         # PySpark 4.0 keeps a format that it has found by itself: this one.
         if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":

@@ -21,7 +21,7 @@ from yt_exactly_once.spark.sink.modes.mode import Assignment, RowTask
 from yt_exactly_once.spark.sink.options import PRESERVE, ROUND_ROBIN, Target
 from yt_exactly_once.spark.sink.placement import TABLET_COLUMN
 from yt_exactly_once.spark.sink.run import Rows
-from yt_exactly_once.spark.worker import Sent
+from yt_exactly_once.spark.tuning.acknowledge import Sent
 from yt_exactly_once.ytsaurus.rows import SessionState
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from yt_exactly_once.spark.sink.modes import mode_of
 from yt_exactly_once.spark.sink.modes.sessions import POSITION_BITS
 from yt_exactly_once.spark.sink.run import Delivery
 from yt_exactly_once.spark.sink.writer_options import CHECKPOINT_OPTION, parse_writer_options
-from yt_exactly_once.spark.worker import spare_modules
+from yt_exactly_once.spark.tuning.collector import spare_modules
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.rows import session_prefix, sessions_of
 

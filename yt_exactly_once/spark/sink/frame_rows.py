@@ -24,8 +24,9 @@ from yt_exactly_once.spark.sink.encode import (
 from yt_exactly_once.spark.sink.modes.mode import Assignment, RowTask
 from yt_exactly_once.spark.sink.options import Target
 from yt_exactly_once.spark.sink.run import Rows
+from yt_exactly_once.spark.tuning.start import started_sooner
 from yt_exactly_once.spark.versions import arrow_batches, ended_batches, tells_ends
-from yt_exactly_once.spark.worker import keep_freed_memory, side_by_side
+from yt_exactly_once.spark.worker import side_by_side
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -73,8 +74,6 @@ class FrameRows(Rows):
         `NotOneToOneError` if rows of the batch were pushed before, and these are others. Before anything is
         written, `PartitionsUnknownError` if the ends of Arrow batches do not tell each Spark partition.
         """
-        # What comes to the driver comes in blocks of about a megabyte.
-        keep_freed_memory()
         given, task, rehearsal = assignment.given, assignment.task, assignment.rehearsal
         target = given.target
         placed = target.placement.placed(self._of(target.options))
@@ -111,7 +110,8 @@ class FrameRows(Rows):
 
 
 def _run_by(frame: DataFrame, task: RowTask) -> DataFrame:
-    return frame.mapInArrow(task, task.reports)
+    with started_sooner(frame.sparkSession):
+        return frame.mapInArrow(task, task.reports)
 
 
 def _run_here(arrived: Iterable[pa.RecordBatch], task: RowTask) -> Iterable[pa.RecordBatch]:

@@ -29,8 +29,8 @@ from yt_exactly_once.spark.sink.engine import Engine
 from yt_exactly_once.spark.sink.modes import mode_of
 from yt_exactly_once.spark.sink.options import SinkOptions
 from yt_exactly_once.spark.sink.writer_options import parse_writer_options
+from yt_exactly_once.spark.tuning.collector import spare_modules
 from yt_exactly_once.spark.versions import ArrowStreamWriter
-from yt_exactly_once.spark.worker import spare_modules
 from yt_exactly_once.ytsaurus.client import Connection
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import pickle
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.importing import uncollected
 from yt_exactly_once.spark.executors import require_version
-from yt_exactly_once.spark.worker import Sent
+from yt_exactly_once.spark.tuning.acknowledge import Sent
+from yt_exactly_once.spark.tuning.collector import uncollected
 from yt_exactly_once.version import VERSION
 
 if TYPE_CHECKING:

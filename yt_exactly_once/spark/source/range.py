@@ -25,7 +25,9 @@ from yt_exactly_once.errors import ClusterUnavailableError, DataLossError, Exact
 from yt_exactly_once.observability import Emitter, Event, emitter
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.source.offsets import BEGIN_AGAIN, trimmed_rows
-from yt_exactly_once.spark.worker import keep_freed_memory, spare_modules, threads
+from yt_exactly_once.spark.tuning.collector import spare_modules
+from yt_exactly_once.spark.tuning.memory import keep_freed_memory
+from yt_exactly_once.spark.worker import threads
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor, Future

@@ -27,7 +27,7 @@ from yt_exactly_once.spark.source.offsets import ENDING_OPTION, chosen_rows
 from yt_exactly_once.spark.source.opening import OpenedQueue, OpenedTable
 from yt_exactly_once.spark.source.options import StartingPoint, rows_by_partition
 from yt_exactly_once.spark.source.range import PATIENCE, RangeReader
-from yt_exactly_once.spark.worker import spare_modules
+from yt_exactly_once.spark.tuning.collector import spare_modules
 from yt_exactly_once.ytsaurus.queues import PartitionBounds
 from yt_exactly_once.ytsaurus.reading import Key, WholeTable, has_read_too_much, listed, literal
 from yt_exactly_once.ytsaurus.tables import unsigned

@@ -24,7 +24,8 @@ from yt_exactly_once.spark.sink.encode import chunks
 from yt_exactly_once.spark.sink.options import SinkOptions
 from yt_exactly_once.spark.sink.placement import TABLET_COLUMN
 from yt_exactly_once.spark.sink.targets import PreparedTarget, with_change
-from yt_exactly_once.spark.worker import Sent, spare_modules
+from yt_exactly_once.spark.tuning.acknowledge import Sent
+from yt_exactly_once.spark.tuning.collector import spare_modules
 from yt_exactly_once.version import VERSION
 from yt_exactly_once.ytsaurus.rows import SessionState
 
