@@ -98,9 +98,12 @@ class Queries:
         output_mode: str,
         numbered: bool,
         options: dict[str, Any],
+        settings: dict[str, str],
         held: tuple[str, str] | None = None,
     ) -> None:
         """Start a query, with the format or with the sink; see `tests.flows.Query`."""
+        for name, value in settings.items():
+            self._spark.conf.set(name, value)
         source = {name: options[name] for name in ("token",) if name in options}
         rows = read_queue(
             self._spark, proxy, queue, consumer, max_rows_per_partition=rows_per_partition, **source
@@ -121,6 +124,8 @@ class Queries:
             )
             query = writer.foreachBatch(Swallowing(sink) if way == "swallowing" else sink).start()
         self._queries[checkpoint] = query
+        for name in settings:
+            self._spark.conf.unset(name)
 
     def finish(self, checkpoint: str) -> None:
         query = self._queries[checkpoint]

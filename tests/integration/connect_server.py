@@ -152,6 +152,7 @@ class Flow:
 
     Attributes:
         held: event at which the sink waits, and the folder of `tests.integration.connect.Held`.
+        settings: of the session, while the query starts.
     """
 
     client: Client
@@ -164,6 +165,7 @@ class Flow:
     output_mode: str
     held: tuple[str, str] | None = None
     options: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=dict)
 
     def asked(self, way: str, *, numbered: bool = False, **options: Any) -> dict[str, Any]:
         """Return what `Queries.start` takes."""
@@ -181,6 +183,7 @@ class Flow:
             "output_mode": self.output_mode,
             "numbered": numbered,
             "options": self.options | options,
+            "settings": self.settings,
             "held": self.held,
         }
 

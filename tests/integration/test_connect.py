@@ -23,6 +23,7 @@ from tests.flows import (
 )
 from tests.integration.connect_server import ROWS_PER_PARTITION, Client, Flow, Server
 from tests.integration.streams import forget_last_batch
+from yt_exactly_once.spark.versions import SPARK
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1_200)]
 
@@ -120,6 +121,15 @@ def test_complete_result_is_replaced_by_the_format(flow):
     """Spark tells a writer the output mode."""
     complete = flow(AGGREGATION, is_sorted=True, output_mode="complete")
     _assert_exact_over_a_replay(complete, "format", write="replace")
+
+
+@pytest.mark.skipif(SPARK < (4, 2), reason="Spark 4.2 is the first with this version")
+def test_log_of_version_2_is_exact_over_a_replay(flow):
+    """The files of the checkpoint have names of sources then."""
+    named = flow()
+    named.settings["spark.sql.streaming.offsetLog.formatVersion"] = "2"
+    _assert_exact_over_a_replay(named, "function")
+    assert Path(named.checkpoint, "offsets", "0").read_text().startswith("v2\n")
 
 
 def test_stateful_query_is_exact_over_a_replay(flow):

@@ -5,6 +5,10 @@ import pytest
 from tests.flows import AGGREGATION, DEDUP, QUERIES, STATELESS, WINDOWED
 from tests.tiers import NIGHTLY, first_of
 from yt_exactly_once import Event
+from yt_exactly_once.spark.versions import SPARK
+
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 KINDS = [(STATELESS, False), (AGGREGATION, True), (DEDUP, False), (WINDOWED, True)]
 # The first two are killed, not just broken off, by the crash tests.
@@ -13,6 +17,14 @@ if NIGHTLY:
     KINDS = BROKEN_OFF = [
         (kind, is_sorted) for kind in QUERIES.values() for is_sorted in (False, True)
     ]
+
+
+@pytest.fixture
+def rocks(spark):
+    """The state store that Spark can repartition."""
+    spark.conf.set(PROVIDER, ROCKS)
+    yield
+    spark.conf.unset(PROVIDER)
 
 
 def named(kind):
@@ -63,3 +75,24 @@ def test_rows_of_a_stateful_batch_are_kept_until_spark_has_logged_it(stream, que
         flow.client.trim_rows(flow.queue.path, partition, offset)
     flow.run()
     flow.assert_exact()
+
+
+@pytest.mark.further
+@pytest.mark.usefixtures("rocks")
+@pytest.mark.skipif(SPARK < (4, 2), reason="Spark 4.2 is the first that repartitions state")
+def test_batch_in_which_spark_repartitions_state_is_no_gap(stream, spark):
+    """The sink never sees its number. The batch after it comes again without effect."""
+    flow = stream(AGGREGATION, is_sorted=True)
+    flow.run()
+    manager = spark._jsparkSession.streamingCheckpointManager()
+    manager.repartition(str(flow.checkpoint), 3, True)
+    for partition in range(3):
+        flow.queue.append(1_000, partition)
+    before = flow.entry().batch_id
+    told = [flow.run()]
+    assert flow.entry().batch_id == before + 2
+    flow.assert_exact()
+    flow.forget_last_batch()
+    told.append(flow.run())
+    flow.assert_exact()
+    assert [one.count(Event.BATCHES_LEFT_OUT) for one in told] == [0, 0]
