@@ -60,6 +60,7 @@ ROWS = {
     "yt get {place}/@tablet_cell_ids": ADMINISTRATOR,
     "/@resource_limits/": ADMINISTRATOR,
     "/@max_data_ttl": "rows expire",
+    "/@{attribute}": "consumer expires",
     "run: yt-exactly-once repair TARGET": LOOKS,
     "yt-exactly-once dead-letters list": LOOKS,
     "yt-exactly-once audit {entry.target} --by count": LOOKS,

@@ -19,6 +19,10 @@ def _rows_expire(query):
         query.client.set(f"{path}/@max_data_ttl", 3_600_000)
 
 
+def _consumer_expires(query):
+    query.client.set(f"{query.consumer}/@expiration_timeout", 3_600_000)
+
+
 def _beyond_the_end(query):
     query.client.advance_queue_consumer(query.consumer, query.queue, 1, None, 99)
 
@@ -39,6 +43,7 @@ STARTS = {
         query.queue, query.consumer
     ),
     "rows expire": _rows_expire,
+    "consumer expires": _consumer_expires,
     "nothing mounted": mounts("unmount_table", "queue", "consumer", "target"),
     "all frozen": mounts("freeze_table", "queue", "consumer", "target"),
 }

@@ -180,6 +180,7 @@ def expiring(connection: Connection, path: str) -> float | None:
 
 
 def _keep(path: str) -> str:
+    """Return how to keep the rows of a table, whatever their age."""
     # A mounted table reads its settings again when it is remounted.
     return f"yt remove {path}/@max_data_ttl && yt remount-table {path}"
 
