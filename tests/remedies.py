@@ -80,7 +80,9 @@ ROWS = {
 """Where each text is followed as it is printed, or why it is not, by words of the text."""
 
 _NAME = re.compile(r"(?<![\w-])([a-z][a-z_]*)=|(?<![/@.\w'])\b([a-z]+(?:_[a-z]+)+)\b")
-_NOT_OURS = {"auto_trim_config", "max_rows_per_transaction", "round_robin", "yt_exactly_once"}
+_NOT_OURS = {
+    "auto_trim_config", "max_rows_per_transaction", "mount_config", "round_robin", "yt_exactly_once",
+}  # fmt: skip
 _FLAG = re.compile(r"(?<!\w)--[a-z][a-z-]*")
 _SECTION = re.compile(r"([\w/-]+\.md), section '([^']+)'")
 _PAGE = re.compile(r"[\w/-]+\.md")

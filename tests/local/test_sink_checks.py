@@ -24,7 +24,7 @@ from yt_exactly_once.errors import (
     TableNotMountedError,
 )
 from yt_exactly_once.spark.query.notes import FolderNotes, HadoopNotes, LedgerNotes
-from yt_exactly_once.spark.sink.look_up import name_other_query
+from yt_exactly_once.spark.sink.look_up import with_other_query
 from yt_exactly_once.spark.sink.options import SinkOptions
 from yt_exactly_once.spark.sink.targets import are_the_same, prepare_target
 from yt_exactly_once.spark.storage import open_storage
@@ -101,8 +101,9 @@ def test_conflict_names_the_other_query(cluster, tmp):
 
     def named():
         error = OffsetConflictError("The consumer is at row 9", query="mine", consumer="//c")
-        name_other_query(delivery, error)
-        return error
+        found = with_other_query(delivery, error)
+        assert set(error.where) == {"query", "consumer"}, "an error is not edited"
+        return found
 
     assert "other_query" not in named().where
     connection.reader.insert_rows(ledger.path, [entry_of("theirs", "//u", "//c").to_row()])
