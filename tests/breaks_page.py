@@ -5,8 +5,10 @@ With `YT_EXACTLY_ONCE_BREAKS=write` the tests write their lines, and a new one a
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
+from fcntl import LOCK_EX, flock
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +19,19 @@ WRITES = os.environ.get("YT_EXACTLY_ONCE_BREAKS") == "write"
 PAGE = Path(__file__).parent.parent / "docs/measured/breaks.md"
 _SECONDS = re.compile(r"(?<= )\d+\.\d s")
 _ID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}\b|(?<=robot-)[0-9a-f]{8}")
+
+WHATS = ("target", "ledger", "target and ledger", "consumer", "producer", "checkpoint")
+HOWS = ("old copy", "in place", "emptied", "removed")
+KINDS = {
+    "transactional": ("transactional", False),
+    "transactional with state": ("transactional", True),
+    "idempotent": ("idempotent", False),
+    "at-least-once": ("at-least-once", False),
+    "at-least-once with state": ("at-least-once", True),
+}
+"""Mode, and whether the query keeps state: not in `idempotent` mode, which refuses a shuffle."""
+
+_EVERY = "every one"
 
 CAUSES = {
     "consumer removed|clock": "no such consumer|nothing at the consumer|consumer .+ does not exist",
@@ -82,17 +97,59 @@ def require_line(table: str, broken: str, query: Operated, outcome: str) -> None
     assert _timeless(line) in map(_timeless, PAGE.read_text().splitlines()), line
 
 
-def require_restored(name: str, query: Operated, outcome: str) -> None:
-    """Compare what somebody has put back, emptied or removed with its line, which has no times."""
+def require_restored(case: tuple[str, str, str], query: Operated, outcome: str) -> None:
+    """Compare what somebody has put back, emptied or removed with its cell, which has no times.
+
+    Args:
+        case: what, how, and the kind of the query.
+    """
     done = "; ".join(dict.fromkeys(query.done)) or "start again"
     for place, shown in ((query.folder, "//home/shop"), (str(query.checkpoint), "CHECKPOINT")):
         done = done.replace(place, shown)
     said = ", ".join(f"`{error}`" for error in dict.fromkeys(query.said)) or "-"
     named = [tool for tool in ("doctor", "status") if query.heard[tool][0]]
-    line = f"| {name} | {said} | {', '.join(named) or '-'} | {_ID.sub('ID', done)} | {outcome} |"
-    if WRITES:
-        _write("Put back, emptied or removed", name, line)
-    assert line in PAGE.read_text().splitlines(), line
+    cell = f"{said} | {', '.join(named) or '-'} | {_ID.sub('ID', done)} | {outcome}"
+    with PAGE.open() as page:
+        flock(page, LOCK_EX)
+        if WRITES:
+            _write_restored(restored() | {case: cell})
+        assert restored().get(case) == cell
+
+
+def restored() -> dict[tuple[str, str, str], str]:
+    """Return what the page says of each case of a restore."""
+    return {
+        (what, how, kind): rest
+        for line in _of_restores(PAGE.read_text().splitlines())[2:]
+        for what, hows, kinds, rest in [line[2:-2].split(" | ", 3)]
+        for how in hows.split(", ")
+        for kind in (KINDS if kinds == _EVERY else kinds.split(", "))
+    }
+
+
+def _of_restores(lines: list[str]) -> list[str]:
+    begin = lines.index("## Put back, emptied or removed")
+    rows = itertools.dropwhile(lambda line: not line.startswith("|"), lines[begin:])
+    return list(itertools.takewhile(lambda line: line.startswith("|"), rows))
+
+
+def _write_restored(cells: dict[tuple[str, str, str], str]) -> None:
+    """Write a line for cases of one thing that end alike."""
+    ends: dict[tuple[str, str], dict[str, list[str]]] = {}
+    for what, how, kind in itertools.product(WHATS, HOWS, KINDS):
+        if (what, how, kind) in cells:
+            ends.setdefault((what, how), {}).setdefault(cells[what, how, kind], []).append(kind)
+    grouped: dict[tuple[str, str, str], list[str]] = {}
+    for (what, how), kinds_of in ends.items():
+        for rest, some in kinds_of.items():
+            kinds = _EVERY if some == list(KINDS) else ", ".join(some)
+            grouped.setdefault((what, kinds, rest), []).append(how)
+    text, old = PAGE.read_text(), _of_restores(PAGE.read_text().splitlines())
+    new = [
+        f"| {what} | {', '.join(hows)} | {kinds} | {rest} |"
+        for (what, kinds, rest), hows in grouped.items()
+    ]
+    PAGE.write_text(text.replace("\n".join(old), "\n".join([*old[:2], *new])))
 
 
 def _timeless(line: str) -> str:

@@ -12,9 +12,9 @@ from unittest import mock
 
 import pytest
 
-from tests.breaks_page import require_restored
+from tests.breaks_page import HOWS, KINDS, WHATS, require_restored, restored
 from tests.local import operated
-from tests.local.operated import PARTITIONS, Killed, Operated, UndecidedError
+from tests.local.operated import PARTITIONS, TARGET_SCHEMA, Killed, Operated, UndecidedError
 from tests.tiers import first_of
 from yt_exactly_once.commit.transactional import BatchCommit
 from yt_exactly_once.spark.sink import frame_rows
@@ -38,14 +38,38 @@ class Copies:
             self.query.client.freeze_table(path, sync=True)
             self.query.client.copy(path, f"{path}_copy")
             self.query.client.unfreeze_table(path, sync=True)
+        shutil.copytree(self.query.checkpoint, f"{self.query.checkpoint}_copy")
 
-    def old_copy(self, name):
+    def put_back(self, name, how):
+        """Do to a table, or to the checkpoint, what the name of a case says."""
+        getattr(self, f"{'log' if name == 'checkpoint' else 'table'}_{how.replace(' ', '_')}")(name)
+
+    def log_removed(self, _name):
+        shutil.rmtree(self.query.checkpoint)
+
+    def log_emptied(self, name):
+        self.log_removed(name)
+        self.query.checkpoint.mkdir()
+
+    def log_old_copy(self, name):
+        self.log_removed(name)
+        shutil.copytree(f"{self.query.checkpoint}_copy", self.query.checkpoint)
+
+    def log_in_place(self, _name):
+        """Put Spark's part back, and leave the notes."""
+        for folder in ("offsets", "commits"):
+            shutil.rmtree(self.query.checkpoint / folder)
+            shutil.copytree(
+                f"{self.query.checkpoint}_copy/{folder}", self.query.checkpoint / folder
+            )
+
+    def table_old_copy(self, name):
         path = getattr(self.query, name)
         self.query.client.remove(path)
         self.query.client.move(f"{path}_copy", path)
         self.query.client.mount_table(path, sync=True)
 
-    def emptied(self, name, rows=()):
+    def table_emptied(self, name, rows=()):
         """Remove all rows, and leave the table."""
         client, path = self.query.client, getattr(self.query, name)
         if client.get(f"{path}/@sorted"):
@@ -59,10 +83,10 @@ class Copies:
         values = [{k: v for k, v in row.items() if not k.startswith("$")} for row in rows]
         client.insert_rows(path, values)
 
-    def in_place(self, name):
-        self.emptied(name, self.rows[name])
+    def table_in_place(self, name):
+        self.table_emptied(name, self.rows[name])
 
-    def removed(self, name):
+    def table_removed(self, name):
         self.query.client.remove(getattr(self.query, name))
 
 
@@ -91,7 +115,7 @@ class Person:
         """Be there for what the texts ask of a person."""
         self.query.people = {
             "section 'An older copy was put back'": self.look,
-            "section 'A ledger is missing'": self.accept_copy,
+            "section 'A ledger is missing'": self.accept_ledger,
             "section 'A producer is missing'": self.look_for_pushed,
             "mode='at-least-once'": self.repeat,
         }
@@ -106,10 +130,35 @@ class Person:
             self.tell_spark(number)
         self.query.options["new_ledger"] = True
 
-    def accept_copy(self):
-        """Section 'A ledger is missing', for a copy that lacks nothing but this batch."""
-        assert self.lacks(self.query._newest("offsets"))
+    def accept_ledger(self):
+        """Section 'A ledger is missing', for a target that lacks nothing but this batch."""
+        number = self.query._newest("offsets")
+        assert self.lacks(number)
+        if any(self.lacks(earlier) for earlier in range(number)):
+            raise UndecidedError
         self.query.options["new_ledger"] = True
+        if "ledger_path" in self.query.followed[-1]:
+            self.query.ledger = self.query.options["ledger_path"] = (
+                f"{self.query.target}_new_ledger"
+            )
+
+    def begin_again(self):
+        """Section 'Throw the result away and begin again', with a new consumer."""
+        query = self.query
+        if query.client.exists(query.target):
+            Copies(query).table_emptied("target")
+        else:
+            query.create_table(query.target, TARGET_SCHEMA)
+        query.checkpoint, query.consumer = (
+            query.checkpoint.with_name("again"),
+            f"{query.consumer}_again",
+        )
+        query.options.clear()
+        code, said = query.command(
+            f"yt-exactly-once create-consumer {query.consumer} {query.queue}"
+        )
+        assert code == 0, said
+        query.run()
 
     def repeat(self):
         self.query.mode = "at-least-once"
@@ -154,15 +203,6 @@ def _range(pattern, text):
     return int(first), int(last or first)
 
 
-KINDS = {
-    "transactional": ("transactional", False),
-    "transactional, with state": ("transactional", True),
-    "idempotent": ("idempotent", False),
-    "at-least-once": ("at-least-once", False),
-    "at-least-once, with state": ("at-least-once", True),
-}
-
-
 @pytest.fixture
 def begun(cluster, tmp, tmp_path, monkeypatch):
     """A query of a kind that has written batch 0, of which there are copies, and then batches 1 and 2."""
@@ -204,7 +244,7 @@ LEDGERS = [
     (names, how, kind)
     for kind in KINDS
     for names in ("target ledger", "target ledger consumer", "ledger", "ledger consumer")
-    for how in ("in_place", "old_copy")
+    for how in ("in place", "old copy")
 ]
 
 
@@ -213,7 +253,7 @@ def test_older_ledger_is_refused_and_what_is_said_gives_every_row(begun, names, 
     """Two batches were committed since; with the target, or without it."""
     query, copies = begun(kind)
     for name in names.split():
-        getattr(copies, how)(name)
+        copies.put_back(name, how)
     Person(query).prepare()
     assert "ends at batch 0, and the query has committed batch 2" in query.restart_with_advice()[0]
     query.assert_exact()
@@ -230,7 +270,7 @@ def test_replay_of_a_batch_that_the_older_ledger_lacks_is_refused(begun, names):
     """The driver died after its commit. Whether the target has it, only a look into the target says."""
     query, copies = begun("transactional", die_after="sink")
     for name in names.split():
-        copies.in_place(name)
+        copies.put_back(name, "in place")
     Person(query).prepare()
     query.restart_with_advice()
     assert set(query.said) == {"LedgerMissingError"}
@@ -238,21 +278,24 @@ def test_replay_of_a_batch_that_the_older_ledger_lacks_is_refused(begun, names):
 
 
 RESTORES = [
-    (what, how, "transactional")
-    for what in ("target", "ledger", "target and ledger")
-    for how in ("old_copy", "in_place", "emptied", "removed")
-    if " " not in what or how in {"old_copy", "in_place"}
+    (what, how, "idempotent" if what == "producer" else "transactional")
+    for what in WHATS
+    for how in HOWS
+    if how != "emptied" or what in {"target", "ledger", "consumer"}
 ]
+REASONS = {"target": "others may write there"}
+"""Why the sink cannot know of a loss or a repetition, by what is put back."""
 
 
-@pytest.mark.parametrize(("what", "how", "kind"), first_of(RESTORES, count=0))
+@pytest.mark.parametrize(("what", "how", "kind"), first_of(RESTORES, count=1))
 def test_whatever_is_put_back_has_its_line(begun, what, how, kind):
-    """All rows, a refusal, or a loss that only the tools name."""
+    """All rows, a refusal, or a loss that only the tools name; a new beginning gives every row then."""
     query, copies = begun(kind)
+    person = Person(query)
     for name in what.split(" and "):
-        getattr(copies, how)(name)
+        copies.put_back(name, how)
     query.look()
-    Person(query).prepare()
+    person.prepare()
     try:
         query.restart_with_advice()
     except UndecidedError:
@@ -261,16 +304,25 @@ def test_whatever_is_put_back_has_its_line(begun, what, how, kind):
         found, wanted = query.written(), Counter(query.fed)
         lost, repeated = (wanted - found).total(), (found - wanted).total()
         parts = [f"{n} {name}" for n, name in ((lost, "lost"), (repeated, "repeated")) if n]
-        outcome = ", ".join(parts) or "exact"
-    require_restored(f"{what} | {how.replace('_', ' ')} | {kind}", query, outcome)
+        outcome = f"{', '.join(parts)}: {REASONS[what]}" if parts else "exact"
+    if outcome != "exact":
+        query.mode = KINDS[kind][0]
+        person.begin_again()
+        query.assert_exact()
+    require_restored((what, how, kind), query, outcome)
+
+
+def test_page_has_every_case():
+    """And no other."""
+    assert set(restored()) == set(RESTORES)
 
 
 @pytest.mark.parametrize("is_changed", [False, True])
-@pytest.mark.parametrize("how", first_of(["emptied", "in_place", "old_copy", "removed"], count=1))
+@pytest.mark.parametrize("how", first_of(HOWS, count=1))
 def test_lost_producer_is_refused_and_what_is_said_gives_every_row(begun, how, is_changed):
     """The driver died between push and commit; also if the next run has another mode."""
     query, copies = begun("idempotent", die_after="push")
-    getattr(copies, how)("producer")
+    copies.put_back("producer", how)
     if is_changed:
         query.mode = "transactional"
     Person(query).prepare()
