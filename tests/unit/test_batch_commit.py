@@ -463,7 +463,8 @@ def test_a_transaction_that_was_opened_ahead_is_the_one_of_the_first_attempt():
     """It is opened and read before the rows are known. The next attempt opens its own, with the same rows."""
     cluster, log = Cluster(("commit", ConflictError("told")), applied=False), Told()
     commit = committer(cluster, log)
-    with ahead(commit):
+    with ahead(commit) as begun:
+        assert commit.begin_ahead() is begun, "another route of the batch takes the same one"
         assert (cluster.requests, log) == (READS, [])
         assert commit.commit(whole([ROWS])) == Committed("tx2", 2)
     assert cluster.requests == [*READS, *WRITES, ("commit",)] * 2
