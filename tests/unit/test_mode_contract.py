@@ -3,26 +3,37 @@
 And what tasks check that send rows into an open transaction.
 """
 
+from collections import Counter
+from contextlib import contextmanager
 from dataclasses import replace
+from itertools import accumulate, chain, cycle, pairwise
 from types import SimpleNamespace
+from typing import NamedTuple
 from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.types import LongType, StructType
+from yt import yson
 
 from tests.callers import frames
 from tests.callers.program import SPARK_NAMES, SYSTEM_NAMES
 from tests.callers.server import Server
 from tests.model.tasks import COLUMNS, prepared_target, task_context
+from tests.unit.test_chunks import TYPES
 from yt_exactly_once import DeliveryMode, RetryPolicy, TransactionalSink
-from yt_exactly_once.commit.batch import MicroBatch
+from yt_exactly_once.codec.row_hash import added, row_hashes
+from yt_exactly_once.codec.rows import SEQUENCE_NUMBER, TABLET_INDEX, WireFormat
+from yt_exactly_once.codec.rows import encode as encoded
+from yt_exactly_once.codec.schema import SOURCE_COLUMNS, TableSchema, check_frame
+from yt_exactly_once.commit.batch import MicroBatch, SourceRange
 from yt_exactly_once.commit.cluster import OpenTransaction
 from yt_exactly_once.commit.parts import TargetRows
 from yt_exactly_once.errors import ConfigError, LedgerDivergedError, RepeatedTaskError
-from yt_exactly_once.spark.sink import engine, frame_rows, look_up
+from yt_exactly_once.spark import schema as schemas
+from yt_exactly_once.spark.sink import encode, engine, frame_rows, look_up, placement
 from yt_exactly_once.spark.sink.arrived import TaskRows, WriterTask
 from yt_exactly_once.spark.sink.batch_writer import Job, JobDoor
 from yt_exactly_once.spark.sink.columns import PARTITION_COLUMN
@@ -39,6 +50,8 @@ from yt_exactly_once.spark.sink.modes.mode import (
     nothing_first,
 )
 from yt_exactly_once.spark.sink.modes.tasks import ChunkReport
+from yt_exactly_once.spark.sink.options import BY_PARTITION, ROUND_ROBIN, SinkOptions, Target
+from yt_exactly_once.spark.sink.placement import Placement
 from yt_exactly_once.ytsaurus.client import Connection
 
 ROWS = pa.RecordBatch.from_pydict({name: [1, 2, 3] for name in COLUMNS})
@@ -188,38 +201,204 @@ def test_spark_partitions_are_told_by_their_ends_only_where_each_has_one(
         assert [row["row_count"] for row in reports] == known
 
 
-class RowsTask(CountTask):
-    """Reports the rows of a task as it sees them."""
+class Way(NamedTuple):
+    """How rows get into a table."""
 
-    def run(self, batches, partition):
-        for chunk in self.settings.chunks(batches):
-            yield chunk.append_column("place", pa.array([partition] * chunk.num_rows))
+    mode: DeliveryMode
+    is_sorted: bool = False
+    by_source: bool = False
 
 
+WAYS = [
+    Way(DeliveryMode.AT_LEAST_ONCE),
+    Way(DeliveryMode.AT_LEAST_ONCE, is_sorted=True),
+    Way(DeliveryMode.IDEMPOTENT, by_source=True),
+    Way(DeliveryMode.IDEMPOTENT),
+    Way(DeliveryMode.IDEMPOTENT, is_sorted=True),
+    Way(DeliveryMode.TRANSACTIONAL),
+    Way(DeliveryMode.TRANSACTIONAL, is_sorted=True),
+]
+
+
+class Cluster:
+    """Keeps the requests that it is sent, and takes all rows."""
+
+    def __init__(self, wire):
+        self.wire = wire
+        self.requests = []
+
+    @contextmanager
+    def sending(self):
+        yield self
+
+    def send(self, command, parameters, body=None):
+        if body is None:
+            return yson.dumps({"epoch": 1, "sequence_number": -1})
+        self.requests.append((command, repr(parameters), bytes(body)))
+        last = decoded(body, self.wire)[-1].get(SEQUENCE_NUMBER)
+        return yson.dumps({"last_sequence_number": last, "skipped_row_count": 0})
+
+    def joined(self, *_, **__):
+        return self
+
+    def write(self, path, payloads, wire, **_options):
+        self.requests += [(path, wire, bytes(payload.data)) for payload in payloads]
+
+
+class Sent(NamedTuple):
+    """What is sent: each row with its tablet and its number, and the requests."""
+
+    row_count: int
+    digest: int | None
+    key_hashes: list[bytes]
+    rows: Counter
+    requests: Counter
+
+
+def bare(sent):
+    """Return the rows that were sent, without tablets and numbers."""
+    return Counter(row for *_, row in sent.rows.elements())
+
+
+def decoded(body, wire):
+    if wire is WireFormat.YSON:
+        return list(yson.loads(bytes(body), yson_type="list_fragment"))
+    with pa.ipc.open_stream(body) as stream:
+        return stream.read_all().to_pylist()
+
+
+def value_of(kind, place, number, size):
+    """Return a value of a column and a row which no other ones have; some are null."""
+    mark, text = f"{place} {number}", "x" * size
+    return None if (number + place) % 5 == 4 else {
+        "id": 1_000 * number + place,
+        "flag": size % 2 == 0,
+        "text": mark + text,
+        "many": [mark, text],
+        "pairs": {mark: size},
+        "record": {"flag": size % 3 == 0, "texts": [text, mark]},
+    }[kind]  # fmt: skip
+
+
+# Each example is sent five times.
+@settings(max_examples=settings.default.max_examples // 4)
 @given(
-    names=st.lists(st.sampled_from(SPARK_NAMES + SYSTEM_NAMES), min_size=1, unique=True),
+    way=st.sampled_from(WAYS),
+    written=st.lists(st.sampled_from(SPARK_NAMES), min_size=2, unique=True),
+    passed=st.lists(st.sampled_from(SYSTEM_NAMES + SOURCE_COLUMNS), unique=True),
+    partitions=st.lists(st.lists(st.integers(0, 90), max_size=8), min_size=1, max_size=3),
+    batching=st.tuples(st.integers(1, 15), st.integers(1, 15)),
+    limits=st.tuples(st.integers(1, 20), st.integers(1, 20), st.sampled_from([100, 1_000, 10_000])),
+    tablets=st.integers(1, 3),
+    rule=st.sampled_from([BY_PARTITION, ROUND_ROBIN, "a column"]),
+    wire=st.sampled_from(WireFormat),
+    is_unique=st.booleans(),
+    shares_tasks=st.booleans(),
     data=st.data(),
 )
-def test_driver_sees_the_rows_that_tasks_see(names, data):
-    """Whatever the columns are called: names on the way may be those of other columns."""
-    wanted = tuple(data.draw(st.lists(st.sampled_from(names), min_size=1, unique=True), "wanted"))
-    wanted = tuple(name for name in names if name in wanted)
-    values = {name: [10 * place, 10 * place + 1] for place, name in enumerate(names)}
-    rows = pa.RecordBatch.from_pydict(values)
-    session = SimpleNamespace(conf=frames.Conf({frames.ROWS_OF_BATCH: "10000"}))
-    frame = frames.Frame(Server(), rows.schema, lambda: [rows.slice(0, 1), rows.slice(1)], session)
-    plan = by_driver(RowsTask)
-    batch = replace(plan.given, columns=tuple(names))
-    task = replace(plan.task, settings=replace(plan.task.settings, names=wanted))
-    seen = []
-    with patch.object(frame_rows, "sf", frames.Functions):
-        for stands_in in (False, True):
-            now = replace(plan, given=replace(batch, by_driver=stands_in), names=wanted, task=task)
-            seen.append([row for part in FrameRows(frame).compute(now) for row in part.to_pylist()])
-    expected = [
-        {name: values[name][place] for name in wanted} | {"place": place} for place in (0, 1)
-    ]
-    assert seen == [expected, expected]
+def test_same_rows_are_sent_whoever_sends_them(
+    way,
+    written,
+    passed,
+    partitions,
+    batching,
+    limits,
+    tablets,
+    rule,
+    wire,
+    is_unique,
+    shares_tasks,
+    data,
+):
+    """By tasks, or the driver in their place; whatever the columns are called and Arrow has batched."""
+    given_too = {*passed, *(SOURCE_COLUMNS if way.by_source else ())}
+    names = data.draw(st.permutations([*written, *sorted(given_too)]), "names")
+    kinds = dict(zip(written, cycle(TYPES), strict=False))
+    places = [place for place, sizes in enumerate(partitions) for _ in sizes]
+    sizes = list(chain.from_iterable(partitions))
+
+    def values(name):
+        if name == written[0] or name == SOURCE_COLUMNS[1]:
+            return pa.array(range(len(sizes)), pa.int64())
+        if name == SOURCE_COLUMNS[0]:
+            both = zip(places, sizes, strict=True)
+            return pa.array([2 * place + size % 2 for place, size in both], pa.int64())
+        kind, place = kinds.get(name, "id"), names.index(name)
+        told = [value_of(kind, place, *each) for each in enumerate(sizes)]
+        return pa.array(told, TYPES[kind][0])
+
+    rows = pa.RecordBatch.from_arrays([values(name) for name in names], names)
+    ends = [0, *accumulate(map(len, partitions))]
+    parts = [rows.slice(start, end - start) for start, end in pairwise(ends)]
+    order = {"sort_order": "ascending"} if way.is_sorted else {}
+    schema = TableSchema.from_yt([
+        {"name": name, "type_v3": {"type_name": "optional", "item": TYPES[kinds[name]][1]}}
+        | (order if name == written[0] else {})
+        for name in written
+    ])  # fmt: skip
+    is_unique = is_unique and way == Way(DeliveryMode.TRANSACTIONAL, is_sorted=True)
+    plan = check_frame(rows.schema, schema, target="//t", sorted=way.is_sorted)
+    ordered = Placement(
+        tablets, (data.draw(st.sampled_from(names)),) if rule == "a column" else rule
+    )
+    target = replace(
+        prepared_target("//t", is_sorted=way.is_sorted, request_size=limits[0]),
+        options=Target("//t", digest=not is_unique, unique_keys=is_unique),
+        plan=plan,
+        wire=wire,
+        placement=Placement(None) if way.is_sorted else ordered,
+    )
+    sources = (SourceRange("model", "//q", None, (), "1-1"),) if way.by_source else ()
+    batch = MicroBatch("query", 3, "run", sources, shares_tasks=shares_tasks)
+
+    def send(most, *, by_driver, by_ends=False):
+        cluster, through_driver = Cluster(wire), way.mode.through_driver
+        session = SimpleNamespace(conf=frames.Conf({frames.ROWS_OF_BATCH: str(most)}))
+        frame = frames.Frame(Server(), rows.schema, lambda: parts, session)
+        opened = OpenTransaction("1-2", "here") if through_driver and not by_driver else None
+        mode = MODES[way.mode](SinkOptions(target.options, mode=way.mode, proxy="here"), cluster)
+        plan = mode.assign(TargetBatch(batch, target, tuple(names), {}, opened, by_driver, by_ends))
+        arrived = list(FrameRows(frame).compute(plan))
+        hashes = ChunkReport.of_all(arrived).key_hashes if plan.task else b""
+        (written,) = mode.finish(plan, arrived)
+        for lane in written.lanes:
+            cluster.write(written.path, lane, written.wire)
+        found = [row for *_, body in cluster.requests for row in decoded(body, wire)]
+        return Sent(
+            written.row_count,
+            written.digest,
+            sorted(hashes[start : start + 16] for start in range(0, len(hashes), 16)),
+            Counter(
+                (row.pop(TABLET_INDEX, 0), row.pop(SEQUENCE_NUMBER, 0), str(row)) for row in found
+            ),
+            Counter(cluster.requests),
+        )
+
+    with (
+        patch.multiple(encode, SMALL_BATCH=limits[1], REQUEST_BYTES=limits[2]),
+        patch.multiple(
+            frame_rows,
+            sf=frames.Functions,
+            require_straight=lambda *_: len(parts),
+            require_one_stage=lambda *_: 0,
+        ),
+        patch.object(placement, "sf", frames.Functions),
+        patch.object(schemas, "sf", frames.Functions),
+    ):
+        tasks, again = (send(most, by_driver=False) for most in batching)
+        driver, replay = (send(most, by_driver=True) for most in batching)
+        try:
+            ended = send(batching[0], by_driver=True, by_ends=True)
+        except PartitionsUnknownError:
+            assert way == Way(DeliveryMode.IDEMPOTENT)
+            ended = driver
+    assert (tasks, driver) == (again, replay)
+    assert tasks[:4] == driver[:4]
+    if not way.mode.through_driver:
+        assert tasks == driver
+    assert ended[:3] == driver[:3]
+    assert bare(tasks) == bare(ended) == Counter(map(str, decoded(encoded(rows, plan, wire), wire)))
+    assert is_unique or tasks.digest == added(0, row_hashes(rows, plan.columns))
 
 
 def test_rows_of_a_writer_are_computed_once_spark_asks_for_the_commit():
