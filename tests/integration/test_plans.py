@@ -16,8 +16,9 @@ from tests.tiers import first_of
 from yt_exactly_once import TransactionalSink
 from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.codec.schema import TableSchema, check_frame, table_schema_for
+from yt_exactly_once.delivery import route
 from yt_exactly_once.spark.schema import arrow_of_spark
-from yt_exactly_once.spark.sink import encode, frame_rows, sender
+from yt_exactly_once.spark.sink import encode, frame_rows
 from yt_exactly_once.spark.sink.columns import PARTITION_COLUMN
 from yt_exactly_once.spark.sink.encode import encode_batches
 from yt_exactly_once.spark.sink.placement import Placement
@@ -64,7 +65,7 @@ def test_newest_change_of_a_key_counts_when_a_function_goes_through_pandas(
 
     These tasks do not send the rows, however many there are.
     """
-    monkeypatch.setattr(sender, "LARGE", 1)
+    monkeypatch.setattr(route, "LARGE", 1)
     schema = columns({"id": "int64?", "text": "string?", "version": "int64?"}, ["id"])
     target = create_table(client, f"{tmp}/target", schema)
     sink = TransactionalSink(

@@ -283,8 +283,8 @@ def _never_skip_silently(put: Put) -> None:
 @removal(
     "the note of the newest committed batch",
     (
+        # With a queue the offsets tell too, in transactional mode.
         {Kind.LOST},
-        "put back",
         "put back, no queue",
         "put back, at-least-once",
         "put back, stateful",

@@ -24,9 +24,10 @@ OURS = {
     "pyspark_yt_exactly_once",
     "pyspark_yt_exactly_once_too",
     "yt_exactly_once",
-    "yt_exactly_once.importing",
     "yt_exactly_once.spark",
     "yt_exactly_once.spark.data_source",
+    "yt_exactly_once.spark.tuning",
+    "yt_exactly_once.spark.tuning.collector",
 }
 
 
