@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from yt_exactly_once.config import RetryPolicy
 from yt_exactly_once.operations.creating import create_table
 from yt_exactly_once.options import Group, options_of
+from yt_exactly_once.spark.doors.transactional_sink import TransactionalSink
+from yt_exactly_once.spark.doors.writer_options import RETRY_PREFIX
 from yt_exactly_once.spark.sink.options import SinkOptions, Target
-from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
-from yt_exactly_once.spark.sink.writer_options import RETRY_PREFIX
 from yt_exactly_once.spark.source.options import SourceOptions
 
 if TYPE_CHECKING:

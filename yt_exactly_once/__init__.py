@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from yt_exactly_once.errors import ExactlyOnceError as ExactlyOnceError
     from yt_exactly_once.observability import Event as Event
     from yt_exactly_once.operations.creating import create_table as create_table
-    from yt_exactly_once.spark.java import require_java as require_java
-    from yt_exactly_once.spark.query.raised import exactly_once_error as exactly_once_error
+    from yt_exactly_once.spark.compat.java import require_java as require_java
+    from yt_exactly_once.spark.compat.raised import exactly_once_error as exactly_once_error
+    from yt_exactly_once.spark.doors.transactional_sink import (
+        TransactionalSink as TransactionalSink,
+    )
     from yt_exactly_once.spark.registration import register_source as register_source
     from yt_exactly_once.spark.sink.options import SinkOptions as SinkOptions
     from yt_exactly_once.spark.sink.options import Target as Target
-    from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink as TransactionalSink
     from yt_exactly_once.telemetry import enable_telemetry as enable_telemetry
     from yt_exactly_once.telemetry import serve_metrics as serve_metrics
 
@@ -32,13 +34,13 @@ _HOMES = {
     "RetryPolicy": "config",
     "SinkOptions": "spark.sink.options",
     "Target": "spark.sink.options",
-    "TransactionalSink": "spark.sink.transactional_sink",
+    "TransactionalSink": "spark.doors.transactional_sink",
     "DeliveryMode": "config",
     "create_table": "operations.creating",
     "register_source": "spark.registration",
     "enable_telemetry": "telemetry",
-    "exactly_once_error": "spark.query.raised",
-    "require_java": "spark.java",
+    "exactly_once_error": "spark.compat.raised",
+    "require_java": "spark.compat.java",
     "serve_metrics": "telemetry",
 }
 

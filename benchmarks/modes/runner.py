@@ -21,7 +21,7 @@ from benchmarks.modes.usage import UsageMeter
 from benchmarks.processes import SparkProcesses
 from yt_exactly_once import register_source
 from yt_exactly_once.local import LocalCluster
-from yt_exactly_once.spark.java import require_java
+from yt_exactly_once.spark.compat.java import require_java
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

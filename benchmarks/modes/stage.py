@@ -33,9 +33,9 @@ from yt_exactly_once import Target, TransactionalSink
 from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.codec.schema import TableSchema, check_frame
 from yt_exactly_once.observability import Event
+from yt_exactly_once.spark.doors.frame_rows import collected
 from yt_exactly_once.spark.schema import arrow_of_spark
 from yt_exactly_once.spark.sink.encode import RowEncoder, encode_batches
-from yt_exactly_once.spark.sink.frame_rows import collected
 from yt_exactly_once.spark.sink.placement import Placement
 from yt_exactly_once.spark.sink.targets import PreparedTarget
 

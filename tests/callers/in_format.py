@@ -26,15 +26,16 @@ from tests.callers.oracle import Execution, ViolationError, check
 from tests.callers.program import Program, Run
 from tests.model.tasks import task_context
 from yt_exactly_once.errors import ExactlyOnceError
-from yt_exactly_once.spark.data_source import YtDataSource
-from yt_exactly_once.spark.query.calls import Calls
-from yt_exactly_once.spark.query.running import (
+from yt_exactly_once.spark.compat.running import (
     BATCH_ID_PROPERTY,
     QUERY_ID_PROPERTY,
     RUN_ID_PROPERTY,
 )
-from yt_exactly_once.spark.sink import engine, stream_writer
-from yt_exactly_once.spark.sink.writer_options import parse_writer_options
+from yt_exactly_once.spark.data_source import YtDataSource
+from yt_exactly_once.spark.doors import stream_writer
+from yt_exactly_once.spark.doors.writer_options import parse_writer_options
+from yt_exactly_once.spark.engine import engine
+from yt_exactly_once.spark.query.calls import Calls
 from yt_exactly_once.ytsaurus import client
 
 PROCESSES = 2

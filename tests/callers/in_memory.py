@@ -35,6 +35,7 @@ from yt_exactly_once.commit.notes import Note
 from yt_exactly_once.delivery import memory as memory_module
 from yt_exactly_once.delivery.memory import LOOK_INTERVAL
 from yt_exactly_once.errors import CheckpointError
+from yt_exactly_once.spark.doors.transactional_sink import TransactionalSink
 from yt_exactly_once.spark.query.offset_log import (
     FORMAT,
     OFFSET_VERSION,
@@ -44,7 +45,6 @@ from yt_exactly_once.spark.query.offset_log import (
     identified,
 )
 from yt_exactly_once.spark.sink import encode
-from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
 from yt_exactly_once.ytsaurus import client as client_module
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction
 

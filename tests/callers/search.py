@@ -25,18 +25,13 @@ from tests.callers.program import Program
 from tests.callers.strategies import programs, programs_in_format
 from yt_exactly_once.commit import entry
 from yt_exactly_once.spark import storage
+from yt_exactly_once.spark.doors import frame_rows, stream_writer, writer_options
+from yt_exactly_once.spark.engine import engine
+from yt_exactly_once.spark.engine import look_up as look_up_module
+from yt_exactly_once.spark.engine.look_up import Found
+from yt_exactly_once.spark.modes import mode
 from yt_exactly_once.spark.query import offset_log
-from yt_exactly_once.spark.sink import (
-    encode,
-    engine,
-    frame_rows,
-    stream_writer,
-    targets,
-    writer_options,
-)
-from yt_exactly_once.spark.sink import look_up as look_up_module
-from yt_exactly_once.spark.sink.look_up import Found
-from yt_exactly_once.spark.sink.modes import mode
+from yt_exactly_once.spark.sink import encode, targets
 
 _SEED = 25
 _plain_find = look_up_module.find

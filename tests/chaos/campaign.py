@@ -14,7 +14,7 @@ from tests.chaos.report import Progress, say
 from tests.chaos.round import Arena, Round, Verdict
 from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.local import LocalCluster
-from yt_exactly_once.spark.java import require_java
+from yt_exactly_once.spark.compat.java import require_java
 
 PROXIES = 3
 

@@ -41,10 +41,10 @@ from tests.chaos.session import open_session
 from tests.chaos.trouble import Trouble
 from tests.flows import NUMBERED, QUERIES, read_queue
 from yt_exactly_once import RetryPolicy, TransactionalSink, config, register_source
+from yt_exactly_once.delivery import route
 from yt_exactly_once.demo.child import Report
 from yt_exactly_once.demo.nursery import open_nursery
 from yt_exactly_once.observability import Listener
-from yt_exactly_once.spark.sink import sender
 
 RETRY = RetryPolicy(
     attempts=60,
@@ -170,7 +170,7 @@ def main(arguments: list[str]) -> int:
     """Obey until the runner goes away; return the exit code."""
     options = DriverOptions.load(arguments[0])
     if options.by_tasks:
-        sender.LARGE = 0
+        route.LARGE = 0
     config.LEASE = timedelta(seconds=LEASE_SECONDS)
     scratch = Path(options.scratch)
     scratch.mkdir(parents=True, exist_ok=True)

@@ -31,7 +31,7 @@ from yt_exactly_once import ClusterConfig, RetryPolicy, Target, TransactionalSin
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.operations.audit.found import By
 from yt_exactly_once.operations.audit.run import audit
-from yt_exactly_once.spark.versions import HAS_ADMISSION_CONTROL
+from yt_exactly_once.spark.compat.versions import HAS_ADMISSION_CONTROL
 from yt_exactly_once.ytsaurus.client import Connection
 
 QUICK = RetryPolicy(first_wait=timedelta(milliseconds=20), max_wait=timedelta(milliseconds=200))

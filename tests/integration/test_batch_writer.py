@@ -14,7 +14,7 @@ from yt_exactly_once.operations.doctor import queries
 from yt_exactly_once.operations.doctor.subject import Subject
 from yt_exactly_once.operations.ledgers import Use, judge_entries
 from yt_exactly_once.operations.status import status
-from yt_exactly_once.spark.sink.batch_writer import Job, JobDoor
+from yt_exactly_once.spark.doors.batch_writer import Job, JobDoor
 from yt_exactly_once.ytsaurus.client import Connection
 
 TYPES = {"id": "int64", "value": "int64?"}

@@ -23,7 +23,7 @@ from tests.flows import (
 )
 from tests.integration.connect_server import ROWS_PER_PARTITION, Client, Flow, Server
 from tests.integration.streams import forget_last_batch
-from yt_exactly_once.spark.versions import SPARK
+from yt_exactly_once.spark.compat.versions import SPARK
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1_200)]
 

@@ -14,8 +14,8 @@ from tests.flows import QUEUE_TYPES, Queue, columns, create_table
 from tests.integration.streams import TO_THE_END, finish, forget_last_batch
 from tests.tiers import first_of
 from yt_exactly_once import TransactionalSink, register_source
-from yt_exactly_once.spark.query.spark_log import require_commit
-from yt_exactly_once.spark.versions import SPARK
+from yt_exactly_once.spark.compat.spark_log import require_commit
+from yt_exactly_once.spark.compat.versions import SPARK
 
 pytestmark = pytest.mark.skipif(SPARK < (4, 2), reason="Spark 4.2 is the first with named sources")
 

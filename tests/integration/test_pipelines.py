@@ -7,7 +7,7 @@ import pytest
 
 from tests.integration.programs import MOMENTS, Program, require_exact_over_kills
 from yt_exactly_once.local import LocalCluster
-from yt_exactly_once.spark.versions import SPARK
+from yt_exactly_once.spark.compat.versions import SPARK
 
 pytestmark = [
     pytest.mark.nightly,

@@ -17,12 +17,13 @@ from yt_exactly_once import TransactionalSink
 from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.codec.schema import TableSchema, check_frame, table_schema_for
 from yt_exactly_once.delivery import route
+from yt_exactly_once.spark.compat.versions import arrow_batches
+from yt_exactly_once.spark.doors import frame_rows
 from yt_exactly_once.spark.schema import arrow_of_spark
-from yt_exactly_once.spark.sink import encode, frame_rows
+from yt_exactly_once.spark.sink import encode
 from yt_exactly_once.spark.sink.columns import PARTITION_COLUMN
 from yt_exactly_once.spark.sink.encode import encode_batches
 from yt_exactly_once.spark.sink.placement import Placement
-from yt_exactly_once.spark.versions import arrow_batches
 
 ROWS = 2_000
 TIME_ZONE = "spark.sql.session.timeZone"

@@ -7,7 +7,8 @@ from tests.flows import AGGREGATION, STATELESS, differences, ledger_entries, pas
 from tests.integration.streams import QUICK, Heard, finish
 from tests.tiers import first_of
 from yt_exactly_once import Event, Target, TransactionalSink
-from yt_exactly_once.spark.sink import encode, engine
+from yt_exactly_once.spark.engine import engine
+from yt_exactly_once.spark.sink import encode
 
 COMMIT = "commit_transaction"
 

@@ -5,7 +5,7 @@ import pytest
 from tests.flows import AGGREGATION, DEDUP, QUERIES, STATELESS, WINDOWED
 from tests.tiers import NIGHTLY, first_of
 from yt_exactly_once import Event
-from yt_exactly_once.spark.versions import SPARK
+from yt_exactly_once.spark.compat.versions import SPARK
 
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"

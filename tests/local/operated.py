@@ -40,7 +40,7 @@ from tests.contract.tables import SYSTEM, columns
 from tests.remedies import COMMAND
 from yt_exactly_once import RetryPolicy, Target, TransactionalSink, cli
 from yt_exactly_once.local import LocalCluster
-from yt_exactly_once.spark.query.checkpoint import CheckpointFiles
+from yt_exactly_once.spark.compat.checkpoint import CheckpointFiles
 from yt_exactly_once.spark.source.opening import OpenedQueue
 from yt_exactly_once.spark.source.packed import PackedQueue
 from yt_exactly_once.spark.source.reader import QueueStreamReader
@@ -295,7 +295,7 @@ class Operated:
     def _sink(self) -> TransactionalSink:
         if not (self.checkpoint / "metadata").exists():
             self._write("metadata", json.dumps({"id": str(uuid.uuid4())}))
-        with mock.patch("yt_exactly_once.spark.sink.transactional_sink.require_startable"):
+        with mock.patch("yt_exactly_once.spark.doors.transactional_sink.require_startable"):
             sink = self.make_sink()
             self._sinks_besides = [
                 self.make_sink(path, advance_consumer=False) for path in self.besides

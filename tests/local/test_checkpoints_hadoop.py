@@ -9,7 +9,7 @@ import pytest
 from tests.local.relay import SWITCH, relay
 from yt_exactly_once.checkpoints import checkpoints
 from yt_exactly_once.checkpoints.store import HADOOP_SETTINGS
-from yt_exactly_once.spark.java import require_java
+from yt_exactly_once.spark.compat.java import require_java
 
 _PROGRAM = Path(__file__).parent / "hadoop" / "Checkpoint.java"
 _BROKEN_OFF = _PROGRAM.with_name("BrokenOff.java")

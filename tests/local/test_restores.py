@@ -17,7 +17,7 @@ from tests.local import operated
 from tests.local.operated import PARTITIONS, TARGET_SCHEMA, Killed, Operated, UndecidedError
 from tests.tiers import first_of
 from yt_exactly_once.commit.transactional import BatchCommit
-from yt_exactly_once.spark.sink import frame_rows
+from yt_exactly_once.spark.doors import frame_rows
 from yt_exactly_once.ytsaurus import queues
 
 _BATCHES = re.compile(r"rows of batch(?:es)? (\d+)(?: to (\d+))?")

@@ -23,8 +23,8 @@ from yt_exactly_once.errors import (
     TableNotFoundError,
     TableNotMountedError,
 )
+from yt_exactly_once.spark.engine.look_up import with_other_query
 from yt_exactly_once.spark.query.notes import FolderNotes, HadoopNotes, LedgerNotes
-from yt_exactly_once.spark.sink.look_up import with_other_query
 from yt_exactly_once.spark.sink.options import SinkOptions
 from yt_exactly_once.spark.sink.targets import are_the_same, prepare_target
 from yt_exactly_once.spark.storage import open_storage

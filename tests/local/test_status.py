@@ -30,7 +30,7 @@ from yt_exactly_once.operations.query_status import (
 )
 from yt_exactly_once.operations.status import status, statuses
 from yt_exactly_once.operations.view import console, rendered, shown
-from yt_exactly_once.spark.sink import past_batches
+from yt_exactly_once.spark.engine import past_batches
 from yt_exactly_once.ytsaurus.browsing import escaped
 
 

@@ -58,16 +58,17 @@ from yt_exactly_once.errors import (
     RequestRefusedError,
 )
 from yt_exactly_once.observability import Emitter
+from yt_exactly_once.spark.doors import frame_rows
+from yt_exactly_once.spark.doors.transactional_sink import TransactionalSink
+from yt_exactly_once.spark.engine import look_up
+from yt_exactly_once.spark.engine.engine import Engine
+from yt_exactly_once.spark.engine.run import Delivery
+from yt_exactly_once.spark.modes import idempotent, mode_of, sessions
+from yt_exactly_once.spark.modes.push import RehearsalTask
+from yt_exactly_once.spark.modes.tasks import JoinedInsertTask
 from yt_exactly_once.spark.query.calls import Calls
 from yt_exactly_once.spark.query.offset_log import OffsetLog, Place, QueueOffset
-from yt_exactly_once.spark.sink import frame_rows, look_up
-from yt_exactly_once.spark.sink.engine import Engine
-from yt_exactly_once.spark.sink.modes import idempotent, mode_of, sessions
-from yt_exactly_once.spark.sink.modes.push import RehearsalTask
-from yt_exactly_once.spark.sink.modes.tasks import JoinedInsertTask
 from yt_exactly_once.spark.sink.options import Target
-from yt_exactly_once.spark.sink.run import Delivery
-from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
 from yt_exactly_once.spark.source.opening import OpenedQueue
 from yt_exactly_once.spark.source.packed import PackedQueue
 from yt_exactly_once.spark.source.reader import QueueStreamReader

@@ -20,8 +20,8 @@ from yt_exactly_once.commit.parts import Part
 from yt_exactly_once.commit.transactional import BatchCommit
 from yt_exactly_once.config import LEASE
 from yt_exactly_once.errors import ClusterUnavailableError, CommitOutcomeUnknownError, FencedError
-from yt_exactly_once.spark.sink import look_up
-from yt_exactly_once.spark.sink.engine import Engine
+from yt_exactly_once.spark.engine import look_up
+from yt_exactly_once.spark.engine.engine import Engine
 
 Put = Callable[[Any, str, Any], None]
 """`setattr`, or a monkeypatch that undoes it."""

@@ -14,9 +14,9 @@ from tests.model.tasks import Client, Joined, rows_in
 from yt_exactly_once.commit.parts import Part, TargetRows, whole
 from yt_exactly_once.delivery.route import Way
 from yt_exactly_once.errors import ClusterUnavailableError, TransientError
-from yt_exactly_once.spark.sink.engine import Engine
-from yt_exactly_once.spark.sink.modes import idempotent, push, tasks
-from yt_exactly_once.spark.sink.modes.push import RehearsalTask
+from yt_exactly_once.spark.engine.engine import Engine
+from yt_exactly_once.spark.modes import idempotent, push, tasks
+from yt_exactly_once.spark.modes.push import RehearsalTask
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.rows import ProducerSession
 

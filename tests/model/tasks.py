@@ -1,6 +1,6 @@
 """What tasks ask of the cluster, and the real tasks as programs that can be stopped at every request.
 
-The tasks are the ones that the real sink hands to Spark (`spark.sink.modes`); only the client below
+The tasks are the ones that the real sink hands to Spark (`spark.modes`); only the client below
 `ytsaurus.rows` is the model's. Rows are encoded and decoded for real.
 """
 
@@ -33,9 +33,9 @@ from yt_exactly_once.errors import (
     TransactionLostError,
 )
 from yt_exactly_once.observability import Emitter, Event
+from yt_exactly_once.spark.modes import push, tasks
+from yt_exactly_once.spark.modes.mode import RowTask
 from yt_exactly_once.spark.sink.encode import RowEncoder
-from yt_exactly_once.spark.sink.modes import push, tasks
-from yt_exactly_once.spark.sink.modes.mode import RowTask
 from yt_exactly_once.spark.sink.options import Target
 from yt_exactly_once.spark.sink.placement import Placement
 from yt_exactly_once.spark.sink.targets import PreparedTarget

@@ -137,7 +137,7 @@ class Copy:
         for name in ("pyproject.toml", "README.md"):
             shutil.copy(ROOT / name, root)
         sys.path[:] = [str(root), *(one for one in sys.path if Path(one or ".").resolve() != ROOT)]
-        for name in (*PRELOADED, f"{PACKAGE}.spark.sink.transactional_sink"):
+        for name in (*PRELOADED, f"{PACKAGE}.spark.doors.transactional_sink"):
             importlib.import_module(name)
 
     def stages(self, path: str) -> list[list[str]]:

@@ -29,7 +29,7 @@ EXPLAINED: dict[tuple[str, str, str, str], str] = {
     ("commit/transactional.py", "BatchCommit._fill", "True", "False"): _LENGTHS,
     ("commit/consumers.py", "consumer_offsets", "True", "False"): _LENGTHS,
     (
-        "spark/sink/modes/transactional.py",
+        "spark/modes/transactional.py",
         "Transactional.finish",
         "True",
         "False",

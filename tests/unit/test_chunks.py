@@ -17,14 +17,15 @@ from tests.model.tasks import encoder_of
 from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.codec.schema import TableSchema, WritePlan
 from yt_exactly_once.codec.weights import weight, weights
+from yt_exactly_once.spark.compat.versions import arrow_batches, ended_batches
+from yt_exactly_once.spark.doors import frame_rows
+from yt_exactly_once.spark.doors.frame_rows import collected
 from yt_exactly_once.spark.schema import with_nullable_members
-from yt_exactly_once.spark.sink import encode, frame_rows
+from yt_exactly_once.spark.sink import encode
 from yt_exactly_once.spark.sink.columns import PARTITION_COLUMN
 from yt_exactly_once.spark.sink.encode import chunks, encode_batches, merged, numbered_by_ends
-from yt_exactly_once.spark.sink.frame_rows import collected
 from yt_exactly_once.spark.sink.options import BY_PARTITION, ROUND_ROBIN
 from yt_exactly_once.spark.sink.placement import TABLET_COLUMN, Placement
-from yt_exactly_once.spark.versions import arrow_batches, ended_batches
 
 
 def batches_of(sizes, partition=0, first=0):

@@ -21,15 +21,16 @@ from yt_exactly_once.errors import (
     RequestRefusedError,
     TasksRefusedError,
 )
+from yt_exactly_once.spark.engine import engine as engine_module
+from yt_exactly_once.spark.engine import look_up
+from yt_exactly_once.spark.engine.engine import Engine
+from yt_exactly_once.spark.engine.look_up import Found
+from yt_exactly_once.spark.engine.run import Rows
+from yt_exactly_once.spark.modes.mode import Assignment, Mode
 from yt_exactly_once.spark.query.calls import Calls
 from yt_exactly_once.spark.query.offset_log import Place
-from yt_exactly_once.spark.sink import engine as engine_module
-from yt_exactly_once.spark.sink import look_up, targets
+from yt_exactly_once.spark.sink import targets
 from yt_exactly_once.spark.sink.encode import PartitionsUnknownError
-from yt_exactly_once.spark.sink.engine import Engine
-from yt_exactly_once.spark.sink.look_up import Found
-from yt_exactly_once.spark.sink.modes.mode import Assignment, Mode
-from yt_exactly_once.spark.sink.run import Rows
 
 ROWS = TargetRows("//t", (), "yson", 3)
 

@@ -10,14 +10,14 @@ from yt_exactly_once import RetryPolicy
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS, TableSchema, WritePlan
 from yt_exactly_once.commit.batch import MicroBatch, SourceRange
 from yt_exactly_once.errors import DuplicateKeyError
-from yt_exactly_once.spark.sink import frame_rows
-from yt_exactly_once.spark.sink.frame_rows import FrameRows
-from yt_exactly_once.spark.sink.modes import idempotent
-from yt_exactly_once.spark.sink.modes import tasks as tasks_module
-from yt_exactly_once.spark.sink.modes.idempotent import Idempotent
-from yt_exactly_once.spark.sink.modes.mode import TargetBatch
-from yt_exactly_once.spark.sink.modes.push import RehearsalTask
-from yt_exactly_once.spark.sink.modes.tasks import key_hashes
+from yt_exactly_once.spark.doors import frame_rows
+from yt_exactly_once.spark.doors.frame_rows import FrameRows
+from yt_exactly_once.spark.modes import idempotent
+from yt_exactly_once.spark.modes import tasks as tasks_module
+from yt_exactly_once.spark.modes.idempotent import Idempotent
+from yt_exactly_once.spark.modes.mode import TargetBatch
+from yt_exactly_once.spark.modes.push import RehearsalTask
+from yt_exactly_once.spark.modes.tasks import key_hashes
 from yt_exactly_once.spark.sink.options import Target
 from yt_exactly_once.spark.sink.placement import Placement
 

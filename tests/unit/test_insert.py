@@ -11,10 +11,10 @@ from yt_exactly_once import RetryPolicy, Target
 from yt_exactly_once.codec.row_hash import added, row_hashes
 from yt_exactly_once.commit.entry import DRIVER, TASKS
 from yt_exactly_once.errors import ClusterUnavailableError, RequestRefusedError
+from yt_exactly_once.spark.modes import tasks
+from yt_exactly_once.spark.modes.mode import TargetBatch, TaskSettings
+from yt_exactly_once.spark.modes.tasks import ChunkReport, InsertTask
 from yt_exactly_once.spark.sink import targets
-from yt_exactly_once.spark.sink.modes import tasks
-from yt_exactly_once.spark.sink.modes.mode import TargetBatch, TaskSettings
-from yt_exactly_once.spark.sink.modes.tasks import ChunkReport, InsertTask
 
 ROWS = pa.RecordBatch.from_pydict({name: [1, 2, 3] for name in COLUMNS})
 

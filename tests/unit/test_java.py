@@ -5,7 +5,7 @@ from pyspark import SparkContext
 
 from yt_exactly_once import TransactionalSink
 from yt_exactly_once.errors import JavaNotFoundError
-from yt_exactly_once.spark.java import require_java
+from yt_exactly_once.spark.compat.java import require_java
 
 _MODERN = 'openjdk version "21.0.4" 2024-07-16'
 

@@ -7,7 +7,7 @@ import pytest
 
 from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.spark.query.jobs import (
+from yt_exactly_once.spark.compat.jobs import (
     has_shuffle,
     require_one_stage,
     require_straight,

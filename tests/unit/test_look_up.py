@@ -19,9 +19,9 @@ from yt_exactly_once.errors import (
     FencedError,
     LedgerDivergedError,
 )
-from yt_exactly_once.spark.sink.arrived import TaskRows
-from yt_exactly_once.spark.sink.look_up import find, look_up, once_more
-from yt_exactly_once.spark.sink.run import Delivery
+from yt_exactly_once.spark.doors.arrived import TaskRows
+from yt_exactly_once.spark.engine.look_up import find, look_up, once_more
+from yt_exactly_once.spark.engine.run import Delivery
 
 QUEUE = SourceRange("local", "//q", "//c", (PartitionRange(0, 10, 15),), "id")
 BATCH = MicroBatch("query", 5, "run", (QUEUE,))

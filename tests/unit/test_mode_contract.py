@@ -33,15 +33,14 @@ from yt_exactly_once.commit.cluster import OpenTransaction
 from yt_exactly_once.commit.parts import TargetRows
 from yt_exactly_once.errors import ConfigError, LedgerDivergedError, RepeatedTaskError
 from yt_exactly_once.spark import schema as schemas
-from yt_exactly_once.spark.sink import encode, engine, frame_rows, look_up, placement
-from yt_exactly_once.spark.sink.arrived import TaskRows, WriterTask
-from yt_exactly_once.spark.sink.batch_writer import Job, JobDoor
-from yt_exactly_once.spark.sink.columns import PARTITION_COLUMN
-from yt_exactly_once.spark.sink.encode import PartitionsUnknownError
-from yt_exactly_once.spark.sink.frame_rows import FrameRows
-from yt_exactly_once.spark.sink.look_up import Found
-from yt_exactly_once.spark.sink.modes import MODES
-from yt_exactly_once.spark.sink.modes.mode import (
+from yt_exactly_once.spark.doors import frame_rows
+from yt_exactly_once.spark.doors.arrived import TaskRows, WriterTask
+from yt_exactly_once.spark.doors.batch_writer import Job, JobDoor
+from yt_exactly_once.spark.doors.frame_rows import FrameRows
+from yt_exactly_once.spark.engine import engine, look_up
+from yt_exactly_once.spark.engine.look_up import Found
+from yt_exactly_once.spark.modes import MODES
+from yt_exactly_once.spark.modes.mode import (
     Assignment,
     Mode,
     RowTask,
@@ -49,7 +48,10 @@ from yt_exactly_once.spark.sink.modes.mode import (
     TaskSettings,
     nothing_first,
 )
-from yt_exactly_once.spark.sink.modes.tasks import ChunkReport
+from yt_exactly_once.spark.modes.tasks import ChunkReport
+from yt_exactly_once.spark.sink import encode, placement
+from yt_exactly_once.spark.sink.columns import PARTITION_COLUMN
+from yt_exactly_once.spark.sink.encode import PartitionsUnknownError
 from yt_exactly_once.spark.sink.options import BY_PARTITION, ROUND_ROBIN, SinkOptions, Target
 from yt_exactly_once.spark.sink.placement import Placement
 from yt_exactly_once.ytsaurus.client import Connection

@@ -6,8 +6,8 @@ import pytest
 
 from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.observability import channel, listen
+from yt_exactly_once.spark.compat.jobs import described
 from yt_exactly_once.spark.monitor import Monitor, QueryWatcher
-from yt_exactly_once.spark.query.jobs import described
 
 RUN = {"query": "q", "run": "r", "name": "orders"}
 OURS = """org.apache.spark.api.python.PythonException: Traceback (most recent call last):

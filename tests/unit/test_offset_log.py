@@ -11,7 +11,9 @@ from pyspark.sql import SparkSession
 
 from yt_exactly_once.commit.batch import PartitionRange
 from yt_exactly_once.errors import CheckpointError, ConfigError, NewerFormatError
-from yt_exactly_once.spark.query.checkpoint import CheckpointFiles
+from yt_exactly_once.spark.compat.checkpoint import CheckpointFiles
+from yt_exactly_once.spark.compat.running import RunningQuery
+from yt_exactly_once.spark.compat.spark_log import read_offsets, require_commit
 from yt_exactly_once.spark.query.offset_log import (
     FORMAT,
     OFFSET_VERSION,
@@ -19,8 +21,6 @@ from yt_exactly_once.spark.query.offset_log import (
     digest_of_others,
     source_ranges,
 )
-from yt_exactly_once.spark.query.running import RunningQuery
-from yt_exactly_once.spark.query.spark_log import read_offsets, require_commit
 
 
 def offset(queue, ends, starts=None, queue_id="id", shared=()):

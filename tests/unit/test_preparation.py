@@ -23,8 +23,12 @@ from yt_exactly_once.errors import (
     SchemaMismatchError,
 )
 from yt_exactly_once.observability import Event
+from yt_exactly_once.spark.engine.preparation import (
+    check_before_start,
+    prepare,
+    require_output_mode,
+)
 from yt_exactly_once.spark.schema import spark_schema_of
-from yt_exactly_once.spark.sink.preparation import check_before_start, prepare, require_output_mode
 from yt_exactly_once.spark.sink.targets import are_the_same, prepare_target
 from yt_exactly_once.ytsaurus import queues
 

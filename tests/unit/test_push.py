@@ -21,11 +21,11 @@ from yt_exactly_once.errors import (
     NotOneToOneError,
     RetriesExhaustedError,
 )
-from yt_exactly_once.spark.sink.modes import sessions
-from yt_exactly_once.spark.sink.modes.mode import TaskSettings
-from yt_exactly_once.spark.sink.modes.push import PushTask
-from yt_exactly_once.spark.sink.modes.sessions import POSITION_BITS, Numbering
-from yt_exactly_once.spark.sink.modes.tasks import ChunkReport
+from yt_exactly_once.spark.modes import sessions
+from yt_exactly_once.spark.modes.mode import TaskSettings
+from yt_exactly_once.spark.modes.push import PushTask
+from yt_exactly_once.spark.modes.sessions import POSITION_BITS, Numbering
+from yt_exactly_once.spark.modes.tasks import ChunkReport
 
 NAMES = ("key", "query", "place", "row", *SOURCE_COLUMNS)
 ONCE = RetryPolicy(attempts=1, first_wait=timedelta(milliseconds=1))

@@ -5,7 +5,7 @@ import traceback
 import pytest
 
 from yt_exactly_once import errors, exactly_once_error
-from yt_exactly_once.spark.query.raised import keep_error, surfaced
+from yt_exactly_once.spark.compat.raised import keep_error, surfaced
 
 RUN = "11111111-2222-3333-4444-555555555555"
 

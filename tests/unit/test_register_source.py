@@ -10,7 +10,7 @@ from pyspark.errors import AnalysisException
 
 from yt_exactly_once import register_source
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.spark import versions
+from yt_exactly_once.spark.compat import versions
 from yt_exactly_once.spark.data_source import YtDataSource
 from yt_exactly_once.spark.tuning import SWITCH
 
@@ -92,6 +92,6 @@ def test_sink_needs_no_data_sources_in_python():
     old = (
         "import sys, pyspark; pyspark.__version__ = '3.5.5'; "
         "sys.modules['pyspark.sql.datasource'] = None; "
-        "import yt_exactly_once.spark.sink.transactional_sink, yt_exactly_once.spark.registration"
+        "import yt_exactly_once.spark.doors.transactional_sink, yt_exactly_once.spark.registration"
     )
     subprocess.run([sys.executable, "-c", old], check=True)

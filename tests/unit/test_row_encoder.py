@@ -26,8 +26,8 @@ from yt_exactly_once.codec.schema import (
 )
 from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.errors import EncodingError, SchemaMismatchError
+from yt_exactly_once.spark.modes.mode import TargetBatch
 from yt_exactly_once.spark.sink.columns import PARTITION_COLUMN, sent
-from yt_exactly_once.spark.sink.modes.mode import TargetBatch
 from yt_exactly_once.spark.sink.options import BY_PARTITION, PRESERVE, ROUND_ROBIN
 from yt_exactly_once.spark.sink.placement import TABLET_COLUMN, Placement
 

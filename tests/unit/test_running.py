@@ -10,8 +10,8 @@ import pytest
 from yt_exactly_once import TransactionalSink
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.spark.compat.running import BATCH_ID_PROPERTY, QUERY_ID_PROPERTY, RunningQuery
 from yt_exactly_once.spark.query.offset_log import QueueOffset
-from yt_exactly_once.spark.query.running import BATCH_ID_PROPERTY, QUERY_ID_PROPERTY, RunningQuery
 
 QUERY, RUN, LATER = (digit * 36 for digit in "abc")
 

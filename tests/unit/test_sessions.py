@@ -18,10 +18,10 @@ from yt_exactly_once.errors import (
     TableNotFoundError,
     TableNotMountedError,
 )
-from yt_exactly_once.spark.sink.modes import MODES
-from yt_exactly_once.spark.sink.modes import sessions as modes_sessions
-from yt_exactly_once.spark.sink.modes.push import RehearsalTask
-from yt_exactly_once.spark.sink.modes.sessions import (
+from yt_exactly_once.spark.modes import MODES
+from yt_exactly_once.spark.modes import sessions as modes_sessions
+from yt_exactly_once.spark.modes.push import RehearsalTask
+from yt_exactly_once.spark.modes.sessions import (
     POSITION_BITS,
     SESSION_VERSION,
     Numbering,

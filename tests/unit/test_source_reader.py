@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from yt_exactly_once import errors
 from yt_exactly_once.config import Secret
 from yt_exactly_once.observability import Event, channel, listen
-from yt_exactly_once.spark import versions
+from yt_exactly_once.spark.compat import versions
 from yt_exactly_once.spark.data_source import YtDataSource
 from yt_exactly_once.spark.source import planning
 from yt_exactly_once.spark.source.opening import OpenedQueue

@@ -8,7 +8,7 @@ from pyarrow import fs
 
 from yt_exactly_once.config import ClusterConfig
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.spark.query.checkpoint import CheckpointFiles, WriterFiles
+from yt_exactly_once.spark.compat.checkpoint import CheckpointFiles, WriterFiles
 from yt_exactly_once.spark.sink.options import SinkOptions
 from yt_exactly_once.spark.storage import WebHdfsFolder, open_storage
 from yt_exactly_once.ytsaurus.client import Connection

@@ -6,8 +6,8 @@ import pytest
 from yt_exactly_once import Event, Target, TransactionalSink
 from yt_exactly_once.commit.entry import LedgerEntry
 from yt_exactly_once.errors import ConfigError, DuplicateKeyError
-from yt_exactly_once.spark.sink import past_batches
-from yt_exactly_once.spark.sink.modes.transactional import _distinct_keys
+from yt_exactly_once.spark.engine import past_batches
+from yt_exactly_once.spark.modes.transactional import _distinct_keys
 from yt_exactly_once.ytsaurus import backends
 
 

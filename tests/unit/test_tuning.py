@@ -17,12 +17,12 @@ from unittest.mock import Mock
 import pytest
 
 from yt_exactly_once.spark import tuning
-from yt_exactly_once.spark.sink import stream_writer
-from yt_exactly_once.spark.sink.arrived import WriterTask
-from yt_exactly_once.spark.sink.modes import mode
-from yt_exactly_once.spark.sink.modes.push import PushTask
-from yt_exactly_once.spark.sink.modes.tasks import InsertTask
-from yt_exactly_once.spark.sink.stream_writer import StreamWriter
+from yt_exactly_once.spark.doors import stream_writer
+from yt_exactly_once.spark.doors.arrived import WriterTask
+from yt_exactly_once.spark.doors.stream_writer import StreamWriter
+from yt_exactly_once.spark.modes import mode
+from yt_exactly_once.spark.modes.push import PushTask
+from yt_exactly_once.spark.modes.tasks import InsertTask
 from yt_exactly_once.spark.source import range as source_range
 from yt_exactly_once.spark.source.packed import PackedQueue
 from yt_exactly_once.spark.source.reader import QueueStreamReader

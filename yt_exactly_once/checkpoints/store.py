@@ -13,6 +13,7 @@ from yt_exactly_once.checkpoints.webhdfs import WebHdfs
 from yt_exactly_once.config import ClusterConfig, RetryPolicy, Secret
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.observability import Listener, emitter
+from yt_exactly_once.spark.compat.jvm import hadoop_of, jvm_of
 from yt_exactly_once.spark.storage import CYPRESS_SCHEME, SCHEME, WebHdfsFolder
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.files import CypressFiles
@@ -75,8 +76,8 @@ class Checkpoints:
             ConfigError: the session has no JVM in this process.
             ExactlyOnceError: see `url`, which is asked for each root.
         """
-        context: Any = getattr(spark, "_jsc", None)
-        if context is None:
+        hadoop = hadoop_of(spark)
+        if hadoop is None:
             raise ConfigError(
                 f"The settings of Hadoop cannot be set through {type(spark).__name__}",
                 remedy="Pass the session that getOrCreate() returned, in the process of the driver. With "
@@ -87,13 +88,12 @@ class Checkpoints:
         settings |= HADOOP_SETTINGS | ({_FILE_SYSTEM_OF_YT: _VIEW} if roots else {})
         # Settings of Spark are words of a command line, and are shown in its UI and its event log. These
         # reach the executors with Spark's jobs, and nobody else.
-        hadoop = context.hadoopConfiguration()
         is_known = hadoop.get(_FILE_SYSTEM_OF_YT) is not None
         is_other = any(hadoop.get(name) != value for name, value in settings.items())
         for name, value in settings.items():
             hadoop.set(name, value)
         if is_known and is_other:
-            jvm: Any = spark._jvm  # noqa: SLF001 - no other way
+            jvm: Any = jvm_of(spark)
             # Hadoop keeps a file system with the settings that it was made with.
             location = jvm.java.net.URI(f"{CYPRESS_SCHEME}:///")
             jvm.org.apache.hadoop.fs.FileSystem.get(location, hadoop).close()

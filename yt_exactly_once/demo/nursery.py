@@ -33,7 +33,7 @@ _IMPORTED: tuple[str, ...] = (
     "pyarrow.compute",
     "pyspark.worker",
     "yt_exactly_once.spark.sink.encode",
-    "yt_exactly_once.spark.sink.modes",
+    "yt_exactly_once.spark.modes",
 )
 if find_spec("pyspark.sql.datasource") is not None:
     _IMPORTED = (*_IMPORTED, "yt_exactly_once.spark.data_source")

@@ -26,7 +26,7 @@ from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.observability import Event
 from yt_exactly_once.operations.report import Happening, History
-from yt_exactly_once.spark.java import require_java
+from yt_exactly_once.spark.compat.java import require_java
 from yt_exactly_once.ytsaurus.backends import check_backend
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader
     from pyspark.sql.types import StructType
 
-    from yt_exactly_once.spark.sink.batch_writer import JobWriter
-    from yt_exactly_once.spark.sink.stream_writer import StreamWriter
+    from yt_exactly_once.spark.doors.batch_writer import JobWriter
+    from yt_exactly_once.spark.doors.stream_writer import StreamWriter
     from yt_exactly_once.spark.source.packed import PackedQueue
     from yt_exactly_once.spark.source.reader import QueueStreamReader
 
@@ -67,7 +67,7 @@ class YtDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> JobWriter:
         """Return what writes a batch job; see `job_writer`."""
-        from yt_exactly_once.spark.sink.batch_writer import job_writer  # noqa: PLC0415 - readers start sooner
+        from yt_exactly_once.spark.doors.batch_writer import job_writer  # noqa: PLC0415 - readers start sooner
 
         return job_writer(self.options, schema, overwrites=overwrite)
 
@@ -75,7 +75,7 @@ class YtDataSource(DataSource):
         self, schema: StructType, overwrite: bool
     ) -> StreamWriter:
         """Return what writes the batch that Spark runs; see `stream_writer`."""
-        from yt_exactly_once.spark.sink.stream_writer import stream_writer  # noqa: PLC0415 - readers start sooner
+        from yt_exactly_once.spark.doors.stream_writer import stream_writer  # noqa: PLC0415 - readers start sooner
 
         plans = not self._has_travelled
         return stream_writer(self.options, schema, complete=overwrite, plans=plans)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
 
 from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.spark.compat.jvm import jvm_of, make_active, owner_of_format
+from yt_exactly_once.spark.compat.versions import is_known_format, require_formats
 from yt_exactly_once.spark.tuning import SWITCH
 from yt_exactly_once.spark.tuning.start import started_sooner
-from yt_exactly_once.spark.versions import require_formats
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,9 +21,6 @@ _ENVIRONMENT = ("YT_PROXY", "YT_TOKEN")
 """What Spark must pass on: its Python workers have the environment of the JVM, not that of the driver."""
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-
-_OF_PYTHON = "org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2"
-"""What Spark finds under the name of a data source in Python: this one, registered before."""
 
 
 def register_source(spark: SparkSession, *, name: str = "yt", warm_up: bool = True) -> None:
@@ -63,38 +61,19 @@ def register_source(spark: SparkSession, *, name: str = "yt", warm_up: bool = Tr
             environment[variable] = os.environ[variable]
     if SWITCH in os.environ:
         environment[SWITCH] = os.environ[SWITCH]
-    jvm: Any = getattr(spark, "_jvm", None)
-    if jvm is not None and warm_up:
+    if jvm_of(spark) is not None and warm_up:
         # Now, since Spark takes its time to look for the format.
         start_warm_up(spark)
-    owner = _owner(spark, name)
+    owner = owner_of_format(spark, name)
     if owner is not None:
         raise _taken(name, owner)
     try:
         with started_sooner(spark):
             spark.dataSource.register(named(name))
     except AnalysisException as error:
-        # PySpark 4.0 keeps a format that it has found by itself: this one.
-        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+        if not is_known_format(error):
             raise _taken(name, str(error)) from error
-    if jvm is not None:
-        session: Any = spark
-        session._get_j_spark_session_class(jvm).setActiveSession(session._jsparkSession)  # noqa: SLF001 - as createDataFrame does
-
-
-def _owner(spark: SparkSession, name: str) -> str | None:
-    """Return the class of a JAR that has the name; Spark Connect does not show it."""
-    jvm = getattr(spark, "_jvm", None)
-    if jvm is None:
-        return None
-    sources = jvm.org.apache.spark.sql.execution.datasources
-    conf = spark._jsparkSession.sessionState().conf()  # noqa: SLF001 - no other way to the class path
-    try:
-        loaded = sources.DataSource.lookupDataSourceV2(name, conf)
-    except Exception:  # noqa: BLE001 - Spark raises when it finds none
-        return None
-    owner = str(loaded.get().getClass().getName()) if loaded.isDefined() else _OF_PYTHON
-    return None if owner == _OF_PYTHON else owner
+    make_active(spark)
 
 
 def _taken(name: str, owner: str) -> ConfigError:

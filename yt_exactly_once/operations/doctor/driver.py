@@ -22,8 +22,8 @@ from packaging.requirements import Requirement
 
 from yt_exactly_once.errors import ConfigError, JavaNotFoundError
 from yt_exactly_once.operations.doctor.subject import Finding, Subject, note, ok, problem, warning
-from yt_exactly_once.spark.executors import unfit_python
-from yt_exactly_once.spark.java import require_java
+from yt_exactly_once.spark.compat.failures import unfit_python
+from yt_exactly_once.spark.compat.java import require_java
 from yt_exactly_once.ytsaurus.browsing import attributes_of
 
 if TYPE_CHECKING:

@@ -38,8 +38,8 @@ from yt_exactly_once.operations.ledgers import (
 )
 from yt_exactly_once.operations.query_status import RESTORE_TARGET, QueryStatus
 from yt_exactly_once.operations.status import statuses
+from yt_exactly_once.spark.compat.spark_log import COMMITS, OFFSETS, read_offsets, require_commit
 from yt_exactly_once.spark.query.offset_log import QueueOffset
-from yt_exactly_once.spark.query.spark_log import COMMITS, OFFSETS, read_offsets, require_commit
 from yt_exactly_once.spark.storage import open_storage, shown
 from yt_exactly_once.ytsaurus.browsing import attributes_of, cluster_of
 from yt_exactly_once.ytsaurus.client import Connection

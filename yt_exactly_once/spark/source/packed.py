@@ -10,7 +10,7 @@ from __future__ import annotations
 import pickle
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.spark.executors import require_version
+from yt_exactly_once.spark.compat.failures import require_version
 from yt_exactly_once.spark.tuning.acknowledge import Sent
 from yt_exactly_once.spark.tuning.collector import uncollected
 from yt_exactly_once.version import VERSION

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from yt_exactly_once.errors import ConfigError, NotAQueueError, SchemaMismatchError
 from yt_exactly_once.observability import Event
-from yt_exactly_once.spark import versions
+from yt_exactly_once.spark.compat import versions
 from yt_exactly_once.spark.query.offset_log import QueueOffset
 from yt_exactly_once.spark.source import offsets
 from yt_exactly_once.spark.source.options import StartingPoint

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from yt_exactly_once.observability import Event, emitter
+from yt_exactly_once.spark.compat.jvm import open_format
 from yt_exactly_once.spark.tuning import Where, tuning
 from yt_exactly_once.spark.tuning.start import READ, import_all, start_sooner, started_sooner
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _DESCRIPTION = "yt_exactly_once: start a Python worker before the first batch needs it"
-_SOURCES = "org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource"
 
 _OPEN = ("yt_exactly_once.spark.source.opening", "yt_exactly_once.spark.source.packed")
 _PASS_ON = ("yt_exactly_once.spark.source.reader",)
@@ -77,15 +77,9 @@ def _start_planners(spark: SparkSession) -> None:
     """
     from pyspark.sql.udf import _wrap_function  # noqa: PLC0415 - as `spark.dataSource.register` does
 
-    jvm: Any = spark._jvm  # noqa: SLF001 - no other way to the processes
     with started_sooner(spark):
         function = _wrap_function(spark.sparkContext, WarmUpSource)
-    source = getattr(jvm, _SOURCES)(function)
-    options = jvm.org.apache.spark.sql.util.CaseInsensitiveStringMap.empty()
-    created = source.createDataSourceInPython(
-        WarmUpSource.name(), options, jvm.scala.Option.empty()
-    )
-    source.createReadInfoInPython(created, created.schema(), False)
+    open_format(spark, function, WarmUpSource.name())
 
 
 def _start_worker(spark: SparkSession) -> None:

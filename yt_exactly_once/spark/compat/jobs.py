@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.errors import ConfigError, TasksRefusedError
+from yt_exactly_once.spark.compat.jvm import execution_of, jvm_of, queries_in
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -90,14 +91,13 @@ def require_straight(job: DataFrame, batch: MicroBatch) -> int:
 
     Raise `ConfigError` if that is not known. Nothing is computed, but Spark runs the shuffles below.
     """
-    jvm = getattr(job.sparkSession, "_jvm", None)
+    jvm = jvm_of(job.sparkSession)
     if jvm is None:
         raise _refused("this session cannot show whether rows are shuffled (Spark Connect)", batch)
-    state = job._jdf.sparkSession().sharedState()  # noqa: SLF001 - no other way to the plan
     query_id = jvm.java.util.UUID.fromString(batch.query_id)
-    running = state.activeStreamingQueries().get(query_id).lastExecution().toRdd()
+    running = queries_in(job).get(query_id).lastExecution().toRdd()
     own = running.toDebugString()
-    whole = job._jdf.queryExecution().toRdd().toDebugString()  # noqa: SLF001
+    whole = execution_of(job).toRdd().toDebugString()
     tasks = _TASKS.match(whole)
     if tasks is None or _TASKS.match(own) is None:
         raise _refused("Spark shows the lineage in a way that is not known", batch)
@@ -116,9 +116,9 @@ def require_one_stage(job: DataFrame, batch: MicroBatch) -> int:
     lost, and then its attempts begin at 0 again: with several stages, or if it cannot be known, this raises
     `ConfigError`. Nothing of the DataFrame is computed.
     """
-    if getattr(job.sparkSession, "_jvm", None) is None:
+    if jvm_of(job.sparkSession) is None:
         raise _stays("this session does not show how many stages a job has (Spark Connect)", batch)
-    execution = job._jdf.queryExecution()  # noqa: SLF001 - no other way to the plan
+    execution = execution_of(job)
     # An RDD of such a plan would run its shuffles.
     shown = execution.executedPlan().toString()
     text = "" if any(name in shown for name in _EXCHANGES) else execution.toRdd().toDebugString()
@@ -128,16 +128,6 @@ def require_one_stage(job: DataFrame, batch: MicroBatch) -> int:
     if _IN_ORDER.search(shown):
         raise _stays("they have rows that the driver had, in one order", batch)
     return int(tasks[1])
-
-
-def does_not_fit_driver(error: Exception) -> bool:
-    """Return whether a job has failed because its rows are too many for the driver (`TaskSetManager`)."""
-    return "spark.driver.maxResultSize" in str(error)
-
-
-def is_cancelled(error: Exception) -> bool:
-    """Return whether a job has ended because its query is stopped (`SparkCoreErrors`)."""
-    return "SPARK_JOB_CANCELLED" in str(error)
 
 
 def _stays(why: str, batch: MicroBatch) -> TasksRefusedError:

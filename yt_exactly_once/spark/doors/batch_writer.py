@@ -19,13 +19,13 @@ from yt_exactly_once.commit.entry import APPLICATION_PREFIX
 from yt_exactly_once.commit.notes import Note
 from yt_exactly_once.errors import ConfigError, FencedError
 from yt_exactly_once.retrying import run_attempts
+from yt_exactly_once.spark.doors.arrived import TaskMessage, TaskRows, WriterTask
+from yt_exactly_once.spark.doors.writer_options import CHECKPOINT_OPTION, parse_writer_options
+from yt_exactly_once.spark.engine.engine import Engine
+from yt_exactly_once.spark.engine.run import Delivery
+from yt_exactly_once.spark.modes import mode_of
+from yt_exactly_once.spark.modes.sessions import POSITION_BITS
 from yt_exactly_once.spark.query.offset_log import OffsetLog, Place, identified
-from yt_exactly_once.spark.sink.arrived import TaskMessage, TaskRows, WriterTask
-from yt_exactly_once.spark.sink.engine import Engine
-from yt_exactly_once.spark.sink.modes import mode_of
-from yt_exactly_once.spark.sink.modes.sessions import POSITION_BITS
-from yt_exactly_once.spark.sink.run import Delivery
-from yt_exactly_once.spark.sink.writer_options import CHECKPOINT_OPTION, parse_writer_options
 from yt_exactly_once.spark.tuning.collector import spare_modules
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.rows import session_prefix, sessions_of

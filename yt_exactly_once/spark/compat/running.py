@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.errors import ConfigError, ExactlyOnceError
-from yt_exactly_once.spark.query.checkpoint import CheckpointFiles
+from yt_exactly_once.spark.compat.checkpoint import CheckpointFiles
+from yt_exactly_once.spark.compat.jvm import jvm_of, queries_in, session_in
+from yt_exactly_once.spark.compat.spark_log import LoggedOffsets, read_offsets
+from yt_exactly_once.spark.compat.versions import STATE_STORE_WRITER
 from yt_exactly_once.spark.query.notes import HadoopNotes
 from yt_exactly_once.spark.query.offset_log import OffsetLog, Place, identified
-from yt_exactly_once.spark.query.spark_log import LoggedOffsets, read_offsets
-from yt_exactly_once.spark.versions import STATE_STORE_WRITER
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -48,7 +49,7 @@ class RunningQuery:
     def locate(self, frame: DataFrame, batch_id: int) -> Place:
         """Return the batch that Spark is running, and its run; raise `ConfigError` outside `foreachBatch`."""
         session = frame.sparkSession
-        jvm = getattr(session, "_jvm", None)
+        jvm = jvm_of(session)
         if jvm is None and self._files is not None:
             return self._files.locate(frame, batch_id)
         if jvm is None:
@@ -79,8 +80,8 @@ class RunningQuery:
         run = self._runs.get(query_id)
         # Spark has one run of a query at a time: as long as this one is active, there is no other.
         if run is None or (run.id != run_id if run_id else not run.execution.isActive()):
-            jvm: Any = frame.sparkSession._jvm  # noqa: SLF001
-            active = _active(frame).get(jvm.java.util.UUID.fromString(query_id))
+            jvm: Any = jvm_of(frame.sparkSession)
+            active = queries_in(frame).get(jvm.java.util.UUID.fromString(query_id))
             if active is None or (run_id and str(active.runId().toString()) != run_id):
                 raise ConfigError(
                     "A run of the query that has ended called the sink",
@@ -93,7 +94,7 @@ class RunningQuery:
 
     def _locate_by_session(self, frame: DataFrame, batch_id: int) -> Place:
         """Find the query of the DataFrame, where no thread names it; raise `ConfigError` if it is of none."""
-        execution = _execution_in(frame._jdf.sparkSession(), frame)  # noqa: SLF001
+        execution = _execution_in(session_in(frame), frame)
         if execution is None:
             raise ConfigError(
                 "The sink was called outside a streaming query",
@@ -118,7 +119,7 @@ class _Run(OffsetLog):
     def __init__(self, frame: DataFrame, execution: Any) -> None:
         self.query_id = str(execution.id().toString())
         self.id = str(execution.runId().toString())
-        jvm: Any = frame.sparkSession._jvm  # noqa: SLF001
+        jvm: Any = jvm_of(frame.sparkSession)
         self._jvm = jvm
         self._context = frame.sparkSession.sparkContext
         self._session = execution.sparkSessionForStream()
@@ -158,7 +159,7 @@ class _Run(OffsetLog):
 
     def foreign(self, frame: DataFrame) -> ExactlyOnceError | None:
         """Return an error when a DataFrame is one of another query."""
-        session = frame.sparkSession._jsparkSession  # noqa: SLF001
+        session = session_in(frame)
         other = None if self._session.equals(session) else _execution_in(session, frame)
         if other is None:
             return None
@@ -212,13 +213,9 @@ def _current_thread_of(jvm: Any) -> Any:
     return jvm.java.lang.Thread.currentThread
 
 
-def _active(frame: DataFrame) -> Any:
-    return frame._jdf.sparkSession().sharedState().activeStreamingQueries()  # noqa: SLF001
-
-
 def _execution_in(session: Any, frame: DataFrame) -> Any:
     """Return the running query that a session is made for; `None` if it is made for none."""
-    queries = _active(frame).values()
+    queries = queries_in(frame).values()
     return next((one for one in queries if one.sparkSessionForStream().equals(session)), None)
 
 

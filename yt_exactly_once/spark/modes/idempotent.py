@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.spark.sink.modes import tasks
-from yt_exactly_once.spark.sink.modes.mode import Assignment, Columns, Mode, Sessions, TargetBatch
-from yt_exactly_once.spark.sink.modes.push import PushTask, RehearsalTask
-from yt_exactly_once.spark.sink.modes.sessions import (
+from yt_exactly_once.spark.modes import tasks
+from yt_exactly_once.spark.modes.mode import Assignment, Columns, Mode, Sessions, TargetBatch
+from yt_exactly_once.spark.modes.push import PushTask, RehearsalTask
+from yt_exactly_once.spark.modes.sessions import (
     Numbering,
     gone_sessions,
     is_numbered_by_source,
     session_kind,
     sessions_with_rows,
 )
-from yt_exactly_once.spark.sink.modes.tasks import require_unique
+from yt_exactly_once.spark.modes.tasks import require_unique
 from yt_exactly_once.ytsaurus.tables import ensure_object
 
 if TYPE_CHECKING:

@@ -18,19 +18,19 @@ from pyspark import TaskContext
 
 from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.errors import ConfigError, FencedError
-from yt_exactly_once.spark.query.checkpoint import WriterFiles
-from yt_exactly_once.spark.query.running import (
+from yt_exactly_once.spark.compat.checkpoint import WriterFiles
+from yt_exactly_once.spark.compat.running import (
     BATCH_ID_PROPERTY,
     QUERY_ID_PROPERTY,
     RUN_ID_PROPERTY,
 )
-from yt_exactly_once.spark.sink.arrived import TaskMessage, TaskRows, WriterTask
-from yt_exactly_once.spark.sink.engine import Engine
-from yt_exactly_once.spark.sink.modes import mode_of
+from yt_exactly_once.spark.compat.versions import ArrowStreamWriter
+from yt_exactly_once.spark.doors.arrived import TaskMessage, TaskRows, WriterTask
+from yt_exactly_once.spark.doors.writer_options import parse_writer_options
+from yt_exactly_once.spark.engine.engine import Engine
+from yt_exactly_once.spark.modes import mode_of
 from yt_exactly_once.spark.sink.options import SinkOptions
-from yt_exactly_once.spark.sink.writer_options import parse_writer_options
 from yt_exactly_once.spark.tuning.collector import spare_modules
-from yt_exactly_once.spark.versions import ArrowStreamWriter
 from yt_exactly_once.ytsaurus.client import Connection
 
 if TYPE_CHECKING:

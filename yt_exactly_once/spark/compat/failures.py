@@ -1,4 +1,4 @@
-"""What a failed task says about the Python of the executors."""
+"""What the failure of a job says: its text is all there is to go by."""
 
 from __future__ import annotations
 
@@ -71,3 +71,13 @@ def unfit_python_named() -> Iterator[None]:
         if named is None:
             raise
         raise named from error
+
+
+def does_not_fit_driver(error: Exception) -> bool:
+    """Return whether a job has failed because its rows are too many for the driver (`TaskSetManager`)."""
+    return "spark.driver.maxResultSize" in str(error)
+
+
+def is_cancelled(error: Exception) -> bool:
+    """Return whether a job has ended because its query is stopped (`SparkCoreErrors`)."""
+    return "SPARK_JOB_CANCELLED" in str(error)

@@ -15,6 +15,7 @@ from yt_exactly_once.errors import ConfigError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.errors import AnalysisException
     from pyspark.sql import DataFrame
 
 __all__ = ["ArrowStreamWriter"]
@@ -51,6 +52,11 @@ def require_formats() -> None:
             remedy="Install pyspark>=4.0,<5. On this version the sink works without the format: "
             "writeStream.foreachBatch(TransactionalSink('//path/to/table')), reading from another source",
         )
+
+
+def is_known_format(error: AnalysisException) -> bool:
+    """Return whether Spark has found the format by itself, and keeps it, as PySpark 4.0 does."""
+    return error.getCondition() == "DATA_SOURCE_ALREADY_EXISTS"
 
 
 _ROWS_OF_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"

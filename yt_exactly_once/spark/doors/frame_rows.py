@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING
 import pyspark.sql.functions as sf
 
 from yt_exactly_once.commit.batch import MicroBatch
-from yt_exactly_once.spark.query.jobs import described, require_one_stage, require_straight
+from yt_exactly_once.spark.compat.jobs import described, require_one_stage, require_straight
+from yt_exactly_once.spark.compat.versions import arrow_batches, ended_batches, tells_ends
+from yt_exactly_once.spark.engine.run import Rows
+from yt_exactly_once.spark.modes.mode import Assignment, RowTask
 from yt_exactly_once.spark.schema import with_nullable_members
 from yt_exactly_once.spark.sink.columns import PARTITION_COLUMN, sent
 from yt_exactly_once.spark.sink.encode import (
@@ -21,11 +24,8 @@ from yt_exactly_once.spark.sink.encode import (
     numbered_by_ends,
     partition_of,
 )
-from yt_exactly_once.spark.sink.modes.mode import Assignment, RowTask
 from yt_exactly_once.spark.sink.options import Target
-from yt_exactly_once.spark.sink.run import Rows
 from yt_exactly_once.spark.tuning.start import started_sooner
-from yt_exactly_once.spark.versions import arrow_batches, ended_batches, tells_ends
 from yt_exactly_once.spark.worker import side_by_side
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from yt_exactly_once.commit.parts import TargetRows
 from yt_exactly_once.errors import ConfigError, DuplicateKeyError, RepeatedTaskError
 from yt_exactly_once.observability import emitter
 from yt_exactly_once.retrying import run_attempts
+from yt_exactly_once.spark.modes.mode import RowTask, TargetBatch, TaskSettings
 from yt_exactly_once.spark.schema import spark_schema_of
-from yt_exactly_once.spark.sink.modes.mode import RowTask, TargetBatch, TaskSettings
 from yt_exactly_once.spark.sink.options import SinkOptions
 from yt_exactly_once.ytsaurus.rows import insert_payload
 

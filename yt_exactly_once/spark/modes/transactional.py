@@ -17,10 +17,10 @@ from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.commit.entry import TASKS
 from yt_exactly_once.commit.parts import TargetRows, digest_of_rows
 from yt_exactly_once.errors import AmbiguousOrderError, ConfigError, DuplicateKeyError
+from yt_exactly_once.spark.modes.mode import Assignment, Columns, Mode, Sessions, TargetBatch
+from yt_exactly_once.spark.modes.sessions import sessions_with_rows
+from yt_exactly_once.spark.modes.tasks import ChunkReport, JoinedInsertTask
 from yt_exactly_once.spark.sink.encode import RowEncoder, encode_batches
-from yt_exactly_once.spark.sink.modes.mode import Assignment, Columns, Mode, Sessions, TargetBatch
-from yt_exactly_once.spark.sink.modes.sessions import sessions_with_rows
-from yt_exactly_once.spark.sink.modes.tasks import ChunkReport, JoinedInsertTask
 
 if TYPE_CHECKING:
     from yt_exactly_once.commit.batch import MicroBatch

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from yt_exactly_once.commit.entry import CommitLedger
     from yt_exactly_once.delivery.memory import Memory
     from yt_exactly_once.observability import Emitter
+    from yt_exactly_once.spark.modes.mode import Assignment, Mode
     from yt_exactly_once.spark.query.calls import Call
     from yt_exactly_once.spark.query.offset_log import OffsetLog
-    from yt_exactly_once.spark.sink.modes.mode import Assignment, Mode
     from yt_exactly_once.spark.sink.options import Target
     from yt_exactly_once.spark.sink.targets import PreparedTarget
     from yt_exactly_once.ytsaurus.rows import SessionState

@@ -9,9 +9,9 @@ from yt_exactly_once.commit import entry
 from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.errors import AccessError, ConfigError, LedgerError
 from yt_exactly_once.observability import Event
-from yt_exactly_once.spark.sink.modes.mode import Mode
+from yt_exactly_once.spark.engine.run import Delivery, Rows
+from yt_exactly_once.spark.modes.mode import Mode
 from yt_exactly_once.spark.sink.options import DYN_BATCH_SIZE_CONF, Target
-from yt_exactly_once.spark.sink.run import Delivery, Rows
 from yt_exactly_once.spark.sink.targets import PreparedTarget, prepare_target
 from yt_exactly_once.ytsaurus import tables
 from yt_exactly_once.ytsaurus.browsing import attributes_of

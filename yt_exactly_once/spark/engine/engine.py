@@ -22,17 +22,20 @@ from yt_exactly_once.delivery.memory import Memories, Memory, Prepared
 from yt_exactly_once.delivery.route import Facts, Failure, LookUp, Route, Way, choose_route
 from yt_exactly_once.observability import Emitter, Event, GuardedListener, emitter, reported
 from yt_exactly_once.retrying import run_attempts
-from yt_exactly_once.spark.executors import unfit_python_named
+from yt_exactly_once.spark.compat.failures import (
+    does_not_fit_driver,
+    is_cancelled,
+    unfit_python_named,
+)
+from yt_exactly_once.spark.engine import look_up
+from yt_exactly_once.spark.engine.look_up import Found
+from yt_exactly_once.spark.engine.past_batches import PastBatches
+from yt_exactly_once.spark.engine.preparation import check_before_start, prepare
+from yt_exactly_once.spark.engine.run import Delivery, Rows
+from yt_exactly_once.spark.modes.mode import Assignment, Mode, TargetBatch, nothing_first
 from yt_exactly_once.spark.query.calls import PROCESS_CALLS, Call, LedgerKey
-from yt_exactly_once.spark.query.jobs import does_not_fit_driver, is_cancelled
 from yt_exactly_once.spark.query.notes import LedgerNotes
-from yt_exactly_once.spark.sink import look_up
 from yt_exactly_once.spark.sink.encode import SMALL_BATCH, PartitionsUnknownError
-from yt_exactly_once.spark.sink.look_up import Found
-from yt_exactly_once.spark.sink.modes.mode import Assignment, Mode, TargetBatch, nothing_first
-from yt_exactly_once.spark.sink.past_batches import PastBatches
-from yt_exactly_once.spark.sink.preparation import check_before_start, prepare
-from yt_exactly_once.spark.sink.run import Delivery, Rows
 from yt_exactly_once.spark.sink.targets import PreparedTarget, are_the_same, with_change
 
 if TYPE_CHECKING:

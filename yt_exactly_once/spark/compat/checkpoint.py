@@ -10,9 +10,9 @@ from typing import Any
 
 from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.spark.compat.spark_log import COMMITS, OFFSETS, LoggedOffsets, read_offsets
 from yt_exactly_once.spark.query.notes import FolderNotes
 from yt_exactly_once.spark.query.offset_log import OffsetLog, Place, identified
-from yt_exactly_once.spark.query.spark_log import COMMITS, OFFSETS, LoggedOffsets, read_offsets
 from yt_exactly_once.spark.storage import open_storage, shown
 from yt_exactly_once.ytsaurus.client import Connection
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from yt_exactly_once.config import DeliveryMode
-from yt_exactly_once.spark.sink.modes.at_least_once import AtLeastOnce
-from yt_exactly_once.spark.sink.modes.idempotent import Idempotent
-from yt_exactly_once.spark.sink.modes.mode import Mode
-from yt_exactly_once.spark.sink.modes.transactional import Transactional
+from yt_exactly_once.spark.modes.at_least_once import AtLeastOnce
+from yt_exactly_once.spark.modes.idempotent import Idempotent
+from yt_exactly_once.spark.modes.mode import Mode
+from yt_exactly_once.spark.modes.transactional import Transactional
 from yt_exactly_once.spark.sink.options import SinkOptions
 from yt_exactly_once.ytsaurus.client import Connection
 

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import pytest
 
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.spark import executors
-from yt_exactly_once.spark.executors import unfit_python_named
-from yt_exactly_once.spark.sink.modes.mode import RowTask
+from yt_exactly_once.spark.compat import failures
+from yt_exactly_once.spark.compat.failures import unfit_python_named
+from yt_exactly_once.spark.modes.mode import RowTask
 from yt_exactly_once.spark.source.packed import PackedQueue
 
 FAILED_TASK = """org.apache.spark.SparkException: Job aborted due to stage failure
@@ -70,10 +70,10 @@ def _reads(sent):
 def test_executor_with_another_version_of_the_package_does_nothing(monkeypatch, does):
     """The driver's version travels with what a task does."""
     opened = SimpleNamespace(spark_schema=None, is_queue=True)
-    made = PackedQueue(opened) if does is _reads else SimpleNamespace(version=executors.VERSION)
+    made = PackedQueue(opened) if does is _reads else SimpleNamespace(version=failures.VERSION)
     sent = pickle.dumps(made)
     does(sent)
-    monkeypatch.setattr(executors, "VERSION", "0.0.9")
+    monkeypatch.setattr(failures, "VERSION", "0.0.9")
     with pytest.raises(
         ConfigError, match=r"executors have yt-exactly-once 0\.0\.9, and the driver"
     ):

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.spark.sink.modes.mode import Assignment, Mode, Sessions, TargetBatch
-from yt_exactly_once.spark.sink.modes.tasks import ChunkReport, InsertTask, require_no_transaction
+from yt_exactly_once.spark.modes.mode import Assignment, Mode, Sessions, TargetBatch
+from yt_exactly_once.spark.modes.tasks import ChunkReport, InsertTask, require_no_transaction
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -18,7 +18,7 @@ from yt_exactly_once.commit.cluster import OpenTransaction
 from yt_exactly_once.commit.parts import TargetRows
 from yt_exactly_once.config import RetryPolicy
 from yt_exactly_once.errors import RequestRefusedError
-from yt_exactly_once.spark.executors import require_version
+from yt_exactly_once.spark.compat.failures import require_version
 from yt_exactly_once.spark.sink.columns import restored
 from yt_exactly_once.spark.sink.encode import chunks
 from yt_exactly_once.spark.sink.options import SinkOptions

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once import errors
-from yt_exactly_once.spark.java import require_startable
-from yt_exactly_once.spark.query.checkpoint import CheckpointFiles, files_of_a_run
-from yt_exactly_once.spark.query.raised import keep_error, surfaced
-from yt_exactly_once.spark.query.running import RunningQuery
-from yt_exactly_once.spark.sink.engine import Engine
-from yt_exactly_once.spark.sink.frame_rows import FrameRows
-from yt_exactly_once.spark.sink.modes import mode_of
+from yt_exactly_once.spark.compat.checkpoint import CheckpointFiles, files_of_a_run
+from yt_exactly_once.spark.compat.java import require_startable
+from yt_exactly_once.spark.compat.raised import keep_error, surfaced
+from yt_exactly_once.spark.compat.running import RunningQuery
+from yt_exactly_once.spark.doors.frame_rows import FrameRows
+from yt_exactly_once.spark.engine.engine import Engine
+from yt_exactly_once.spark.modes import mode_of
 from yt_exactly_once.spark.sink.options import SinkOptions, require_options, takes
 from yt_exactly_once.ytsaurus.client import Connection
 

@@ -25,9 +25,9 @@ from yt_exactly_once.errors import (
 )
 from yt_exactly_once.observability import Event
 from yt_exactly_once.retrying import run_attempts
+from yt_exactly_once.spark.engine.run import Delivery
+from yt_exactly_once.spark.modes.sessions import sessions_of_query
 from yt_exactly_once.spark.query.notes import LedgerNotes
-from yt_exactly_once.spark.sink.modes.sessions import sessions_of_query
-from yt_exactly_once.spark.sink.run import Delivery
 from yt_exactly_once.ytsaurus.browsing import attributes_of, cluster_of, marked
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.rows import ProducerSession, SessionState, session_prefix

@@ -27,9 +27,8 @@ from yt_exactly_once.errors import (
 )
 from yt_exactly_once.observability import Event, emitter
 from yt_exactly_once.retrying import run_attempts
-from yt_exactly_once.spark.schema import spark_schema_of
-from yt_exactly_once.spark.sink.modes.mode import Rehearsal, RowTask
-from yt_exactly_once.spark.sink.modes.sessions import (
+from yt_exactly_once.spark.modes.mode import Rehearsal, RowTask
+from yt_exactly_once.spark.modes.sessions import (
     REPEAT,
     SESSION_VERSION,
     NumberedRows,
@@ -37,7 +36,8 @@ from yt_exactly_once.spark.sink.modes.sessions import (
     other_rows,
     position_session,
 )
-from yt_exactly_once.spark.sink.modes.tasks import REPORT_SCHEMA, ChunkReport
+from yt_exactly_once.spark.modes.tasks import REPORT_SCHEMA, ChunkReport
+from yt_exactly_once.spark.schema import spark_schema_of
 from yt_exactly_once.spark.worker import side_by_side
 from yt_exactly_once.ytsaurus.rows import ProducerSession, SessionState, session_prefix
 
