@@ -6,7 +6,6 @@ import pyarrow as pa
 import pytest
 
 from tests.model.tasks import COLUMNS, prepared_target
-from yt_exactly_once import RetryPolicy
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS, TableSchema, WritePlan
 from yt_exactly_once.commit.batch import MicroBatch, SourceRange
 from yt_exactly_once.errors import DuplicateKeyError
@@ -18,7 +17,7 @@ from yt_exactly_once.spark.modes.idempotent import Idempotent
 from yt_exactly_once.spark.modes.mode import TargetBatch
 from yt_exactly_once.spark.modes.push import RehearsalTask
 from yt_exactly_once.spark.modes.tasks import key_hashes
-from yt_exactly_once.spark.sink.options import Target
+from yt_exactly_once.spark.sink.options import SinkOptions, Target
 from yt_exactly_once.spark.sink.placement import Placement
 
 
@@ -43,7 +42,7 @@ def test_rows_are_inspected_as_far_as_their_numbers_need_it(monkeypatch, by_sour
     monkeypatch.setattr(frame_rows, "arrow_batches", lambda job: done.append(job) or [])
     monkeypatch.setattr(RehearsalTask, "require_same_rows", lambda *_: done.append("same"))
     monkeypatch.setattr(idempotent, "gone_sessions", lambda *_: frozenset())
-    options = SimpleNamespace(mode="idempotent", producer="//producer", retry=None, connections=1)
+    options = SinkOptions("//t", mode="idempotent", proxy="x", connections=1)
     target = SimpleNamespace(
         plan=SimpleNamespace(names=("id",)), options=Target("//t"), is_sorted=False,
         placement=Placement(1), request_size=1,
@@ -86,8 +85,7 @@ def test_rows_with_one_key_are_refused_in_a_task_and_across_tasks(monkeypatch, t
     """In a chunk before it is sent; the driver compares the tasks before the commit."""
     sent = []
     monkeypatch.setattr(tasks_module, "insert_payload", lambda *given, **_: sent.append(given))
-    options = {"producer": "//producer", "retry": RetryPolicy(), "connections": 1}
-    mode = Idempotent(SimpleNamespace(mode="idempotent", **options), None)
+    mode = Idempotent(SinkOptions("//t", mode="idempotent", proxy="x", connections=1), None)
     target = prepared_target("//t", is_sorted=True)
     assignment = mode.assign(TargetBatch(MicroBatch("query", 0, "run"), target, COLUMNS, {}))
 

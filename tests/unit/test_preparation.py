@@ -29,6 +29,7 @@ from yt_exactly_once.spark.engine.preparation import (
     require_output_mode,
 )
 from yt_exactly_once.spark.schema import spark_schema_of
+from yt_exactly_once.spark.sink.options import SinkOptions
 from yt_exactly_once.spark.sink.targets import are_the_same, prepare_target
 from yt_exactly_once.ytsaurus import queues
 
@@ -37,6 +38,7 @@ ID = {"name": "id", "type_v3": "int64"}
 KEY = ID | {"sort_order": "ascending"}
 SUM = {"name": "n", "type_v3": optional("int64"), "aggregate": "sum"}
 ANY = {"name": "a", "type_v3": optional("yson")}
+NUMBER = {"name": "n", "type_v3": "int64"}
 
 
 class Cluster:
@@ -209,7 +211,7 @@ def test_queue_that_is_read_without_a_consumer_needs_no_registration():
 KINDS = {"id": pa.int64(), "n": pa.int64(), "a": pa.string(), "gone": pa.bool_()}
 
 
-def target(cluster, wire="auto", more=(), **options):
+def target(cluster, wire="auto", more=(), sink=None, **options):
     """Prepare the target for a DataFrame with its columns, and maybe more."""
     names = [*(column["name"] for column in cluster.tables[TARGET]["schema"]), *more]
     schema = spark_schema_of(pa.schema([(name, KINDS[name]) for name in names]))
@@ -217,7 +219,7 @@ def target(cluster, wire="auto", more=(), **options):
         cluster,
         Target(TARGET, **options),
         schema,
-        SimpleNamespace(wire_format=wire, rows_per_tablet_limit=10, show_values=False),
+        SinkOptions(TARGET, proxy="x", wire_format=wire, rows_per_tablet_limit=10, **(sink or {})),
     )
 
 
@@ -271,6 +273,35 @@ def test_delete_marker_is_no_column_of_the_table():
     """It travels with the rows and is not written."""
     found = target(with_target(KEY, SUM), more=["gone"], delete_marker="gone")
     assert set(found.plan.names) == {"id", "n"}
+
+
+def numbered_by(*columns):
+    return {"mode": "idempotent", "source_position": columns}
+
+
+@pytest.mark.parametrize("more", [["a", "n"], ["a"]])
+def test_source_position_is_written_where_the_table_has_it(more):
+    """It numbers the rows either way."""
+    schema = [ID] if "n" in more else [ID, NUMBER]
+    found = target(with_target(*schema), more=more, sink=numbered_by("a", "n"))
+    assert found.plan.names == tuple(column["name"] for column in schema)
+
+
+@pytest.mark.parametrize(
+    ("schema", "columns", "why"),
+    [
+        ([KEY, SUM], ("id", "n"), "for ordered targets, this one is sorted"),
+        ([ID], ("a", "offset"), "names offset, and the DataFrame has no such column"),
+        ([ID], ("n", "a"), "names a, which has the type string"),
+        ([ID], ("gone", "n"), "names gone, which has the type bool"),
+    ],
+)
+def test_source_position_that_cannot_number_rows_is_refused(schema, columns, why):
+    """Before the first row."""
+    has = {column["name"] for column in schema}
+    more = [name for name in KINDS if name not in has]
+    with pytest.raises(ConfigError, match=why):
+        target(with_target(*schema), more=more, sink=numbered_by(*columns))
 
 
 @pytest.mark.parametrize(

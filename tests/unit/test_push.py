@@ -24,7 +24,7 @@ from yt_exactly_once.errors import (
 from yt_exactly_once.spark.modes import sessions
 from yt_exactly_once.spark.modes.mode import TaskSettings
 from yt_exactly_once.spark.modes.push import PushTask
-from yt_exactly_once.spark.modes.sessions import POSITION_BITS, Numbering
+from yt_exactly_once.spark.modes.sessions import POSITION_BITS, Numbering, source_position
 from yt_exactly_once.spark.modes.tasks import ChunkReport
 
 NAMES = ("key", "query", "place", "row", *SOURCE_COLUMNS)
@@ -113,7 +113,8 @@ def attempted(
     source = SourceRange("cluster", "//queue", None, (), "id")
     target = prepared_target("//t", is_sorted=False)
     micro_batch = MicroBatch("query", batch, run, (source,))
-    numbering = Numbering(micro_batch, by_source, target.plan, gone)
+    position = source_position(SOURCE_COLUMNS if by_source else (), micro_batch, None)
+    numbering = Numbering(micro_batch, position, target.plan, gone)
     target = replace(target, options=Target("//t", digest=digest))
     task = PushTask(
         TaskSettings(NAMES, replace(target, request_size=size), cluster, retry, connections, run),

@@ -25,7 +25,9 @@ from yt_exactly_once.spark.modes.sessions import (
     POSITION_BITS,
     SESSION_VERSION,
     Numbering,
+    SourcePosition,
     gone_sessions,
+    source_position,
 )
 from yt_exactly_once.ytsaurus import rows
 from yt_exactly_once.ytsaurus.queues import PartitionBounds
@@ -34,6 +36,8 @@ from yt_exactly_once.ytsaurus.tables import TableInfo
 
 BATCH = MicroBatch("query", 7, "run", (SourceRange("cluster", "//queue", None, ()),))
 TARGET = "//target"
+SOURCE = source_position(SOURCE_COLUMNS, BATCH, None)
+KAFKA = SourcePosition(("topic", "partition"), "offset")
 
 
 def pushed(batch=7, **more):
@@ -41,7 +45,7 @@ def pushed(batch=7, **more):
 
 
 def begun(sessions, *, columns=("id",), mode="idempotent", is_sorted=False):
-    options = SimpleNamespace(producer="//producer", retry=RetryPolicy())
+    options = SimpleNamespace(producer="//producer", retry=RetryPolicy(), source_position=None)
     ordered = {} if is_sorted else {TARGET: columns}
     with mock.patch.object(modes_sessions, "sessions_of", return_value=sessions):
         return MODES[mode](options, None).begun_sessions(BATCH, ordered, None, arrived=False)
@@ -106,7 +110,7 @@ def test_what_is_no_producer_has_no_sessions(there):
 
 def numbered(*chunks, by_source):
     """Return what each chunk of Spark partition 4 becomes: sessions, homes, rows and numbers."""
-    numbering = Numbering(BATCH, by_source, WritePlan(TARGET, ()))
+    numbering = Numbering(BATCH, SOURCE if by_source else None, WritePlan(TARGET, ()))
     names = (*SOURCE_COLUMNS, "row")
     batches = [
         pa.RecordBatch.from_arrays(
@@ -146,13 +150,43 @@ def test_rows_are_numbered_as_in_their_queue_or_by_their_position(by_source, exp
     assert numbered(*chunks, by_source=by_source) == expected
 
 
+def test_rows_of_kafka_have_a_session_for_each_partition_of_a_topic():
+    """Their order is kept, offsets may leave gaps, and no two partitions share a name."""
+    rows = pa.RecordBatch.from_pydict(
+        {
+            "topic": ["a", "b", "a", "a-1", "a"],
+            "partition": pa.array([1, 1, 1, 1, 0], pa.int32()),
+            "offset": [5, 1, 9, 5, 3],
+        }
+    )
+    (parts,) = Numbering(BATCH, KAFKA, WritePlan(TARGET, ())).numbered([rows], 4)
+    found = {part.session: (part.home, part.numbers.tolist()) for part in parts}
+    assert found == {
+        'source-["a",1]': (1, [5, 9]),
+        'source-["b",1]': (1, [1]),
+        'source-["a-1",1]': (1, [5]),
+        'source-["a",0]': (0, [3]),
+    }
+
+
+@pytest.mark.parametrize("name", ["topic", "partition", "offset"])
+def test_a_row_without_a_position_is_refused(name):
+    row = {"topic": "a", "partition": 0, "offset": 1} | {name: None}
+    schema = pa.schema({"topic": pa.string(), "partition": pa.int32(), "offset": pa.int64()})
+    rows = pa.RecordBatch.from_pylist([row], schema)
+    with pytest.raises(NotOneToOneError, match=f"null in {name}"):
+        list(Numbering(BATCH, KAFKA, WritePlan(TARGET, ())).numbered([rows], 4))
+
+
 def replayed(*reports, by_source=True, gone=()):
     """Compare what tasks report with a session that has the digest 0a."""
     told = [
         pa.RecordBatch.from_pylist([{"session": name, "digest": digest, "partition": partition}])
         for partition, (name, digest) in enumerate(reports)
     ]
-    numbering = Numbering(BATCH, by_source, WritePlan(TARGET, ()), frozenset(gone))
+    numbering = Numbering(
+        BATCH, SOURCE if by_source else None, WritePlan(TARGET, ()), frozenset(gone)
+    )
     settings = SimpleNamespace(target=SimpleNamespace(path=TARGET))
     RehearsalTask(settings, numbering, {"partition-0": pushed()}).require_same_rows(told)
 
@@ -209,7 +243,8 @@ def test_sessions_whose_rows_the_queue_has_lost_are_known(monkeypatch, lowers, q
     ranges = (PartitionRange(0, 5, 10), PartitionRange(1, 9, 12), PartitionRange(2, 0, 1))
     batch = MicroBatch("query", 7, "run", (SourceRange("c", "//q", None, ranges, "id"),))
     names = ["source-id-0", "source-id-1", "source-id-7"]
-    assert gone_sessions(None, batch, names) == gone
+    position = source_position(SOURCE_COLUMNS, batch, None)
+    assert gone_sessions(None, batch, position, names) == gone
 
 
 def test_rows_of_a_queue_that_cannot_be_read_are_not_taken_for_gone(monkeypatch):
@@ -223,4 +258,5 @@ def test_rows_of_a_queue_that_cannot_be_read_are_not_taken_for_gone(monkeypatch)
     )
     source = SourceRange("c", "//q", None, (PartitionRange(0, 5, 10),), "id")
     batch = MicroBatch("query", 7, "run", (source,))
-    assert gone_sessions(None, batch, ["source-id-0"]) == frozenset()
+    position = source_position(SOURCE_COLUMNS, batch, None)
+    assert gone_sessions(None, batch, position, ["source-id-0"]) == frozenset()

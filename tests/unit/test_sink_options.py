@@ -27,6 +27,7 @@ def sink(path="//t", **options):
     {"placement": ["a", "b"]},
     {"delete_marker": "gone", "split_oversized": True},
     {"dead_letter_path": "//t_rejects", "show_values": True},
+    {"mode": "idempotent", "source_position": ("topic", "partition", "offset")},
 ])  # fmt: skip
 def test_possible_options_are_accepted(options):
     """Nothing is asked of the cluster yet."""
@@ -39,6 +40,9 @@ def test_possible_options_are_accepted(options):
     ({"placement": "by luck"}, "Unknown placement 'by luck'"),
     ({"placement": ""}, "Unknown placement ''"),
     ({"placement": []}, "names no column"),
+    *(({"mode": "idempotent", "source_position": given}, "at least two columns")
+      for given in ("offset", ["offset"], ["offset", "offset"], ["a", "b", "a"], [])),
+    ({"source_position": ["partition", "offset"]}, "no meaning in mode 'transactional'"),
     ({"write": "replace", "update_columns": True}, "exclude each other"),
     ({"write": "replace", "delete_marker": "gone"}, "exclude each other"),
     ({"write": "replace", "aggregate": True}, "exclude each other"),

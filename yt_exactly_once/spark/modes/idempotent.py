@@ -18,9 +18,9 @@ from yt_exactly_once.spark.modes.push import PushTask, RehearsalTask
 from yt_exactly_once.spark.modes.sessions import (
     Numbering,
     gone_sessions,
-    is_numbered_by_source,
     session_kind,
     sessions_with_rows,
+    source_position,
 )
 from yt_exactly_once.spark.modes.tasks import require_unique
 from yt_exactly_once.ytsaurus.tables import ensure_object
@@ -69,29 +69,35 @@ class Idempotent(Mode):
         if arrived:
             # Tasks have just pushed. Before, each found the sessions that the plan of the batch names.
             return {}
-        kinds = {path: session_kind(names, batch) for path, names in columns.items()}
+        given = self.options.source_position
+        kinds = {
+            path: session_kind(source_position(names, batch, given))
+            for path, names in columns.items()
+        }
         return sessions_with_rows(self.connection, self.options, batch, kinds, emit)
 
     def assign(self, given: TargetBatch) -> Assignment:
         """See `Mode.assign`.
 
-        Rows go into an ordered target through sessions. If the DataFrame has the service columns and the
-        query reads one queue, the source numbers the rows. Otherwise batch id and position do.
+        Rows go into an ordered target through sessions. The source numbers them, if the option
+        `source_position` says how, or if the DataFrame has the service columns and the query reads one
+        queue. Otherwise batch id and position in a task do.
         """
         target, batch = given.target, given.batch
         if target.is_sorted:
             settings = self.settings(given, target)
             task = tasks.InsertTask(settings, unique_keys=True)
             return Assignment(given, settings.names, task, by_ends=given.by_ends)
-        by_source = is_numbered_by_source(given.columns, batch)
-        is_replay = by_source and bool(given.sessions)
-        gone = gone_sessions(self.connection, batch, given.sessions) if is_replay else frozenset()
-        numbering = Numbering(batch, by_source, target.plan, gone)
-        settings = self.settings(given, target if by_source else target.of_batch(batch))
+        position = source_position(given.columns, batch, self.options.source_position)
+        gone = frozenset[str]()
+        if position and given.sessions:
+            gone = gone_sessions(self.connection, batch, position, given.sessions)
+        numbering = Numbering(batch, position, target.plan, gone)
+        settings = self.settings(given, target if position else target.of_batch(batch))
         rehearsal = RehearsalTask(settings, numbering, given.sessions) if given.sessions else None
         owned = self._owned if given.by_driver else None
         push = PushTask(settings, numbering, self.options.producer, bool(given.sessions), owned)
-        by_position = not by_source
+        by_position = position is None
         return Assignment(
             given,
             settings.names,

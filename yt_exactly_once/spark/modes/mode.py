@@ -197,7 +197,8 @@ class Mode(ABC):
 
     def settings(self, given: TargetBatch, target: PreparedTarget) -> TaskSettings:
         """Return what the tasks need; `target` is as the rows of the batch are placed in it."""
-        wanted = {*target.plan.names, *SOURCE_COLUMNS, SOURCE_QUEUE_COLUMN, TABLET_COLUMN}
+        service = {*SOURCE_COLUMNS, SOURCE_QUEUE_COLUMN, TABLET_COLUMN}
+        wanted = {*target.plan.names, *service, *(self.options.source_position or ())}
         columns = tuple(name for name in given.placed_columns if name in wanted)
         retry, connections = self.options.retry, self.options.connections
         run_id = given.batch.run_id

@@ -18,7 +18,6 @@ from pyspark import TaskContext
 
 from yt_exactly_once.codec.row_hash import added, spelled
 from yt_exactly_once.codec.rows import encode
-from yt_exactly_once.codec.schema import SOURCE_ROW_COLUMN, SOURCE_TABLET_COLUMN
 from yt_exactly_once.errors import (
     FencedError,
     NotOneToOneError,
@@ -82,7 +81,7 @@ class PushTask(RowTask):
             sent = side_by_side(pushes, self.settings.connections)
             for part, byte_count in zip(parts, sent, strict=True):
                 yield ChunkReport.of_chunk(self.settings, part.rows, byte_count).to_arrow()
-        if not (sessions or self.numbering.by_source) and (self.is_begun or _is_repeated()):
+        if not (sessions or self.numbering.source) and (self.is_begun or _is_repeated()):
             # An attempt before this one may have had rows.
             name = position_session(partition)
             sessions[name] = _NumberedSession(self, name, partition)
@@ -212,10 +211,8 @@ class _NumberedSession:
         if state.batch is not None and state.batch < self._batch.batch_id:
             raise NotOneToOneError(
                 f"A row has the number {number}, and batch {state.batch} went up to "
-                f"{state.sequence_number}: the numbers are not those of the queue that is read",
-                remedy=f"Rename {SOURCE_TABLET_COLUMN} and {SOURCE_ROW_COLUMN} in the DataFrame, unless "
-                "they come from include_service_columns=true of this query's own source; or use "
-                "mode='transactional'",
+                f"{state.sequence_number}: the numbers are not those of the source that is read",
+                remedy=self._task.numbering.other_numbers,
                 **self._where,
             )
 

@@ -7,13 +7,15 @@ compared before a row is dropped.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import numpy as np
-import pyarrow.compute as pc
+import pyarrow as pa
 
 from yt_exactly_once.codec.row_hash import numbered, row_hashes, seed_of
 from yt_exactly_once.codec.rows import row_fragments
@@ -31,8 +33,6 @@ from yt_exactly_once.ytsaurus.queues import RemoteQueue
 from yt_exactly_once.ytsaurus.rows import session_prefix, sessions_of
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from yt_exactly_once.codec.schema import WritePlan
     from yt_exactly_once.commit.batch import MicroBatch
     from yt_exactly_once.observability import Emitter
@@ -63,23 +63,68 @@ def position_session(partition: int) -> str:
     return f"{_BY_POSITION}-{partition}"
 
 
-def source_session(batch: MicroBatch, partition: int) -> str:
-    """Return the name of the session for the rows of one queue partition.
+@dataclass(frozen=True)
+class SourcePosition:
+    """Columns that say where in its source a row is.
 
-    A queue that was recreated counts its rows from 0 again, in sessions of its own.
+    Attributes:
+        within: what the position counts in, such as a topic and its partition: a session each.
+        position: an integer that grows there from row to row, and from batch to batch. It may leave gaps.
+        queue_id: of the queue that the source reads; `None` where it is no queue.
     """
-    return "-".join(filter(None, (_BY_SOURCE, batch.sources[0].queue_id, str(partition))))
+
+    within: tuple[str, ...]
+    position: str
+    queue_id: str | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All of them."""
+        return *self.within, self.position
+
+    def session(self, *values: int | str) -> str:
+        """Return the name of the session for the rows that have these values in `within`.
+
+        A queue that was recreated counts its rows from 0 again, in sessions of its own.
+        """
+        if self.queue_id is None:
+            return f"{_BY_SOURCE}-{json.dumps(values, separators=(',', ':'))}"
+        return "-".join(filter(None, (_BY_SOURCE, self.queue_id, str(*values))))
+
+    def grouped(
+        self, rows: pa.RecordBatch
+    ) -> Iterator[tuple[tuple[Any, ...], pa.RecordBatch, np.ndarray[Any, Any]]]:
+        """Yield the rows of each source partition in their order: its values, the rows, their positions."""
+        codes, firsts = np.zeros(rows.num_rows, dtype=np.int64), dict[int, int]()
+        for name in self.columns:
+            if rows.column(name).null_count:
+                raise NotOneToOneError(
+                    f"A row has null in {name}, which says where in its source it is",
+                    remedy="Leave such rows out, or number them in the query; or use mode='transactional'",
+                )
+        for name in self.within:
+            column = rows.column(name).dictionary_encode()
+            codes = codes * len(column.dictionary) + column.indices.to_numpy(zero_copy_only=False)
+        for row, code in enumerate(codes.tolist()):
+            firsts.setdefault(code, row)
+        for code, first in firsts.items():
+            own = rows.filter(pa.array(codes == code)) if len(firsts) > 1 else rows
+            numbers = own.column(self.position).cast(pa.int64()).to_numpy()
+            yield tuple(rows.column(name)[first].as_py() for name in self.within), own, numbers
 
 
 def gone_sessions(
-    connection: Connection, batch: MicroBatch, names: Collection[str]
+    connection: Connection, batch: MicroBatch, position: SourcePosition, names: Collection[str]
 ) -> frozenset[str]:
     """Return those of some sessions whose rows the queue no longer has all.
 
     A source with fail_on_data_loss=false passes over them. So a replay cannot give all that was pushed
     before, and its rows cannot be compared. Their numbers still say which of them the session has.
-    Nothing is known to be gone from a queue that this user may not read: its rows are compared.
+    Nothing is known to be gone from a queue that this user may not read, or from another source: the rows
+    are compared.
     """
+    if position.queue_id is None:
+        return frozenset()
     (source,) = batch.sources
     queue = RemoteQueue(connection, source.queue)
     try:
@@ -90,7 +135,7 @@ def gone_sessions(
     return frozenset(
         name
         for part in source.partitions
-        if (name := source_session(batch, part.partition)) in names
+        if (name := position.session(part.partition)) in names
         and (is_other or part.partition >= len(bounds) or bounds[part.partition].lower > part.start)
     )
 
@@ -118,16 +163,31 @@ class NumberedRows:
 
 @dataclass(frozen=True)
 class Numbering:
-    """How the rows of a batch are numbered: by their place in the queue, or by their position in a task.
+    """How the rows of a batch are numbered: by their position in the source, or in a task.
 
     Attributes:
+        source: which columns have the position in the source; `None` where that in a task counts.
         gone: sessions with rows that a replay cannot give, see `gone_sessions`.
     """
 
     batch: MicroBatch
-    by_source: bool
+    source: SourcePosition | None
     plan: WritePlan
     gone: frozenset[str] = frozenset()
+
+    @property
+    def other_numbers(self) -> str:
+        """What to do about rows with numbers that earlier batches had already."""
+        if self.source is None or self.source.queue_id is None:
+            return (
+                "If the source began to count anew (a topic that was recreated), give the query a new "
+                "checkpoint. Otherwise let source_position name the columns of the source itself, all that "
+                "its positions count in; or use mode='transactional'"
+            )
+        return (
+            f"Rename {SOURCE_TABLET_COLUMN} and {SOURCE_ROW_COLUMN} in the DataFrame, unless they come from "
+            "include_service_columns=true of this query's own source; or use mode='transactional'"
+        )
 
     @cached_property
     def seed(self) -> int:
@@ -140,30 +200,41 @@ class Numbering:
         """Yield, for each chunk of a task, its rows by session."""
         position = self.batch.batch_id << POSITION_BITS
         for chunk in chunks:
-            if self.by_source:
-                yield list(self._by_source(chunk))
+            if self.source is not None:
+                yield list(self._by_source(self.source, chunk))
                 continue
             numbers = np.arange(position, position + chunk.num_rows, dtype=np.int64)
             position += chunk.num_rows
             yield [NumberedRows(position_session(partition), partition, chunk, numbers, self)]
 
-    def _by_source(self, chunk: pa.RecordBatch) -> Iterator[NumberedRows]:
-        tablets = chunk.column(SOURCE_TABLET_COLUMN)
-        for tablet in pc.unique(tablets).to_pylist():
-            rows = chunk.filter(pc.equal(tablets, tablet))
-            numbers = rows.column(SOURCE_ROW_COLUMN).to_numpy()
-            yield NumberedRows(source_session(self.batch, tablet), int(tablet), rows, numbers, self)
+    def _by_source(self, source: SourcePosition, chunk: pa.RecordBatch) -> Iterator[NumberedRows]:
+        for values, rows, numbers in source.grouped(chunk):
+            name, last = source.session(*values), values[-1]
+            # Partitions of a source keep to their tablets; a name has a tablet by chance.
+            home = last if isinstance(last, int) else crc32(name.encode())
+            yield NumberedRows(name, home, rows, numbers, self)
 
 
-def is_numbered_by_source(columns: Iterable[str], batch: MicroBatch) -> bool:
-    """Return whether idempotent mode numbers rows by their source; otherwise by their position."""
-    has_numbers = set(SOURCE_COLUMNS) <= set(columns)
-    return has_numbers and len(batch.sources) == 1 and not batch.others
+def source_position(
+    columns: Iterable[str], batch: MicroBatch, given: Sequence[str] | None
+) -> SourcePosition | None:
+    """Return by which columns idempotent mode numbers rows; `None` where it goes by their place in a task.
+
+    Args:
+        columns: of the DataFrame.
+        given: the option `source_position`.
+    """
+    if given:
+        return SourcePosition(tuple(given[:-1]), given[-1])
+    if set(SOURCE_COLUMNS) <= set(columns) and len(batch.sources) == 1 and not batch.others:
+        queue_id = batch.sources[0].queue_id
+        return SourcePosition((SOURCE_TABLET_COLUMN,), SOURCE_ROW_COLUMN, queue_id)
+    return None
 
 
-def session_kind(columns: Iterable[str], batch: MicroBatch) -> str:
+def session_kind(position: SourcePosition | None) -> str:
     """Return how the names of sessions begin through which idempotent mode pushes the rows of a batch."""
-    return _BY_SOURCE if is_numbered_by_source(columns, batch) else _BY_POSITION
+    return _BY_POSITION if position is None else _BY_SOURCE
 
 
 def sessions_of_query(
@@ -223,7 +294,7 @@ def sessions_with_rows(
 
 def other_rows(why: str, numbering: Numbering, target: str, session: str) -> NotOneToOneError:
     """Return the error about a replay that differs."""
-    layout = "" if numbering.by_source else ", in as many Spark partitions (cores, files)"
+    layout = "" if numbering.source else ", in as many Spark partitions (cores, files)"
     return NotOneToOneError(
         f"Rows of this batch were pushed before, and {why}",
         remedy="Finish the batch with the code and the options it was begun with, on the same "
@@ -238,4 +309,4 @@ def _way_out(batch: MicroBatch) -> str:
     return _REPEAT_JOB if batch.query_id.startswith(APPLICATION_PREFIX) else REPEAT
 
 
-_NUMBERS = {_BY_SOURCE: "their place in the queue", _BY_POSITION: "their position in a task"}
+_NUMBERS = {_BY_SOURCE: "their position in the source", _BY_POSITION: "their position in a task"}

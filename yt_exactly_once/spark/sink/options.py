@@ -177,6 +177,11 @@ def _read_batches(name: str, text: str) -> int | tuple[int, int]:
     return first if len(numbers) == 1 else (first, last)
 
 
+def _read_columns(name: str, text: str) -> tuple[str, ...]:  # noqa: ARG001 - a reader's arguments
+    """Return names of columns, which commas separate."""
+    return tuple(part.strip() for part in text.split(","))
+
+
 @documented
 @dataclass(frozen=True)
 class SinkOptions:
@@ -218,6 +223,16 @@ class SinkOptions:
     )
     ledger_attributes: Mapping[str, Any] | None = Group.WHERE.option(
         "Further attributes for a ledger that is created, such as `tablet_cell_bundle` or `primary_medium`."
+    )
+    source_position: Sequence[str] | None = Group.WHAT.option(
+        "Columns that say where in its source a row is, for idempotent mode and an ordered target: the last "
+        "one has the position, the others what it counts in. For Kafka `topic`, `partition`, `offset`.",
+        more="Rows are then numbered by their source: a replay may spread them over other tasks. The "
+        "position is an integer that grows within the others from row to row and from batch to batch. It may "
+        "leave gaps. Columns that the target lacks are not written. Rows of one queue with its service "
+        "columns need no such option.",
+        default_text="the position in a task counts",
+        read=_read_columns,
     )
     producer_path: str | None = Group.WHERE.option(
         "The queue-producer table of idempotent mode on ordered targets, created and mounted on first use.",
@@ -326,6 +341,7 @@ class SinkOptions:
         config.check_path(self.ledger, "ledger_path")
         config.check_path(self.producer, "producer_path")
         self._check_own_paths()
+        self._check_source_position()
         for name in ("connections", "rows_per_tablet_limit", "dyn_batch_size"):
             if (number := getattr(self, name)) is not None:
                 config.check_positive(number, name)
@@ -405,6 +421,23 @@ class SinkOptions:
                     remedy="Give it a path of its own",
                 )
             taken.add(path)
+
+    def _check_source_position(self) -> None:
+        given = self.source_position
+        if given is None:
+            return
+        if isinstance(given, str) or len(set(given)) < max(2, len(given)):
+            raise ConfigError(
+                f"source_position is {given!r}",
+                remedy='Give at least two columns, each once: ("topic", "partition", "offset")',
+                option="source_position",
+            )
+        if self.mode != DeliveryMode.IDEMPOTENT:
+            raise ConfigError(
+                f"source_position has no meaning in mode '{self.mode}'",
+                remedy="Leave it out: only idempotent mode numbers rows",
+                option="source_position",
+            )
 
     def _check_targets(self) -> None:
         paths = [target.path for target in self.targets]

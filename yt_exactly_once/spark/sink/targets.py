@@ -23,7 +23,7 @@ from yt_exactly_once.config import DEFAULT_DYN_BATCH_SIZE
 from yt_exactly_once.spark.schema import arrow_of_spark
 from yt_exactly_once.spark.sink.options import APPEND, UPSERT, SinkOptions, Target
 from yt_exactly_once.spark.sink.placement import Placement
-from yt_exactly_once.ytsaurus.tables import describe_table, table_identity
+from yt_exactly_once.ytsaurus.tables import TableInfo, describe_table, table_identity
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -144,6 +144,8 @@ def prepare_target(
     _require_kind(target, table, frame_schema)
     if target.delete_marker is not None:
         frame_schema = frame_schema.remove(frame_schema.get_field_index(target.delete_marker))
+    if options.source_position is not None:
+        frame_schema = _without_position(options.source_position, frame_schema, info)
     plan = check_frame(frame_schema, table, target=target.path, sorted=info.is_sorted)
     rule = target.placement if isinstance(target.placement, str) else tuple(target.placement)
     placement = Placement(None if info.is_sorted else info.tablet_count, rule)
@@ -219,6 +221,38 @@ def _require_kind(target: Target, table: TableSchema, frame: pa.Schema) -> None:
             remedy="Name a boolean column of the DataFrame",
             target=target.path,
         )
+
+
+def _without_position(position: Sequence[str], frame: pa.Schema, info: TableInfo) -> pa.Schema:
+    """Return what is written: columns of the position only if the table has them.
+
+    Raise `ConfigError` where they cannot number rows.
+    """
+    if info.is_sorted:
+        raise errors.ConfigError(
+            "source_position is for ordered targets, this one is sorted: its keys tell rows apart",
+            remedy="Leave source_position out",
+            target=info.path,
+        )
+    if missing := [name for name in position if name not in frame.names]:
+        raise errors.ConfigError(
+            f"source_position names {missing[0]}, and the DataFrame has no such column",
+            remedy=f"Keep the column, or choose from: {', '.join(frame.names)}",
+            target=info.path,
+        )
+    for name in position:
+        kind = frame.field(name).type
+        fits = pa.types.is_integer(kind) or (name != position[-1] and pa.types.is_string(kind))
+        if not fits:
+            raise errors.ConfigError(
+                f"source_position names {name}, which has the type {kind}",
+                remedy="The position is an integer, and what it counts in are strings or integers",
+                target=info.path,
+            )
+    known = {column["name"] for column in info.schema}
+    return pa.schema(
+        [field for field in frame if field.name in known or field.name not in position]
+    )
 
 
 def _choose_wire(connection: Connection, path: str, plan: WritePlan, wire: str) -> WireFormat:
