@@ -225,12 +225,12 @@ class SinkOptions:
         "Further attributes for a ledger that is created, such as `tablet_cell_bundle` or `primary_medium`."
     )
     source_position: Sequence[str] | None = Group.WHAT.option(
-        "Columns that say where in its source a row is, for idempotent mode and an ordered target: the last "
-        "one has the position, the others what it counts in. For Kafka `topic`, `partition`, `offset`.",
-        more="Rows are then numbered by their source: a replay may spread them over other tasks. The "
-        "position is an integer that grows within the others from row to row and from batch to batch. It may "
-        "leave gaps. Columns that the target lacks are not written. Rows of one queue with its service "
-        "columns need no such option.",
+        "Columns that say where in its source a row is, for idempotent mode and an ordered target. For Kafka "
+        "`topic`, `partition`, `offset`.",
+        more="The last column has the position, the others what it counts in. Rows are then numbered by "
+        "their source: a replay may spread them over other tasks. The position is an integer. Within the "
+        "other columns it grows from row to row and from batch to batch, and may leave gaps. Columns that "
+        "the target lacks are not written. Rows of one queue with its service columns need no such option.",
         default_text="the position in a task counts",
         read=_read_columns,
     )
