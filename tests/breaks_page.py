@@ -36,7 +36,7 @@ _EVERY = "every one"
 CAUSES = {
     "consumer removed|clock": "no such consumer|nothing at the consumer|consumer .+ does not exist",
     "consumer unregistered": "not registered",
-    "consumer moved|consumer of": "removed, or another",
+    "consumer moved|consumer of": "removed, or another|somebody has moved it",
     "consumer no longer": "is not a queue consumer",
     ".* unmounted": 'is unmounted|"unmounted" state',
     ".* frozen": "is frozen",

@@ -46,6 +46,7 @@ ROWS = {
     "/@treat_as_queue_consumer": "consumer no longer marked as one",
     "yt register-queue-consumer": "consumer never registered",
     "repair {ledger} --query {query} --apply": "consumer removed",
+    "repair {ledger} --query {query} --checkpoint": "consumer moved ahead",
     "repair {ledger} --query {query} --new-checkpoint": "checkpoint of yesterday",
     "repair TARGET --new-checkpoint": "queue recreated",
     "yt remove {letters}/@{MARK}": DECIDES,

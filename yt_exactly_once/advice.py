@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -96,6 +97,20 @@ def register(queue: str, consumer: str) -> str:
 def repair(ledger: str, query: str) -> str:
     """Return how a query gets everything back that its last entry needs."""
     return f"yt-exactly-once repair {ledger} --query {query} --apply"
+
+
+AHEAD = "the function has left batches out, somebody has moved it, or the ledger is an older copy"
+"""Why a consumer is after all that the ledger has: only the checkpoint tells which it is."""
+
+ASK_BY_START = "Start the query: if something is wrong, the error says what to do"
+"""For that."""
+
+
+def move_back(ledger: str, query: str, checkpoint: str) -> str:
+    """Return how a consumer goes back that is after the row where the checkpoint's next batch begins."""
+    return (
+        f"yt-exactly-once repair {ledger} --query {query} --checkpoint {quote(checkpoint)} --apply"
+    )
 
 
 def share_no_consumer(ledger: str, query: str) -> str:

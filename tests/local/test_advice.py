@@ -5,12 +5,14 @@ import re
 import shutil
 from collections import Counter
 from contextlib import suppress
+from unittest import mock
 
 import pytest
 
 from tests.local.operated import TARGET_SCHEMA, Operated, UndecidedError
 from tests.remedies import ROOT, unfollowed
 from tests.tiers import first_of
+from yt_exactly_once import TransactionalSink
 from yt_exactly_once.errors import OffsetConflictError
 from yt_exactly_once.local import LocalClusterError
 
@@ -51,6 +53,62 @@ def test_removed_consumer_is_put_back_where_the_query_left_it(query, asked):
     query.feed(5)
     asked(query)
     query.assert_exact()
+
+
+def consumer_of(query):
+    rows = query.client.select_rows(f"* from [{query.consumer}]")
+    return {row["partition_index"]: row["offset"] for row in rows}
+
+
+def test_consumer_after_the_ledger_moves_back_by_the_checkpoint_alone(query):
+    """The ledger may be an older copy: the tools say to start the query, and the error has the command."""
+    query.feed(5)
+    query.client.advance_queue_consumer(query.consumer, query.queue, 1, 10, 13)
+    given = f"--checkpoint {query.checkpoint}"
+    said = [
+        query.doctor()[1],
+        *(
+            query.command(f"yt-exactly-once {ask} {query.target}")[1]
+            for ask in ("status", "repair")
+        ),
+        query.command(f"yt-exactly-once repair {query.target} --apply")[1],
+    ]
+    assert ["Start the query: if" in " ".join(one.split()) for one in said] == [True] * 4
+    assert not [one for one in said if "yt-exactly-once repair" in one]
+    assert consumer_of(query) == {0: 10, 1: 13}
+    (repair,) = query.repairs(given)
+    query.follow(repair)
+    assert (consumer_of(query), query.repairs(given)) == ({0: 10, 1: 10}, [])
+    assert query.restart_with_advice() == []
+    query.assert_exact()
+
+
+def test_consumer_of_a_function_that_leaves_batches_out_stays(query):
+    """It has no entry for them, and Spark's log has: with the checkpoint, no tool finds a problem."""
+    query.feed(5)
+    with mock.patch.object(TransactionalSink, "__call__"):
+        query.run()
+    assert consumer_of(query) == {0: 15, 1: 15}
+    given = f"--checkpoint {query.checkpoint}"
+    assert query.repairs(given) == []
+    code, said = query.command(f"yt-exactly-once repair {query.target} {given}")
+    assert (code, "nothing to change" in said) == (0, True), said
+    left_out = query.fed[-10:]
+    query.feed(5)
+    query.run()
+    query.assert_exact([value for value in query.fed if value not in left_out])
+
+
+def test_checkpoint_of_another_query_proves_nothing(query, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(query.checkpoint, other)
+    (other / "metadata").write_text('{"id": "another"}')
+    for place, said in (
+        (other, "is of query another"),
+        (tmp_path / "none", "There is no checkpoint"),
+    ):
+        code, text = query.command(f"yt-exactly-once repair {query.target} --checkpoint {place}")
+        assert (code, said in text) == (2, True), text
 
 
 def test_new_checkpoint_begins_after_the_last_row_of_the_ledger(query, tmp_path):
@@ -167,7 +225,7 @@ def test_two_runs_of_one_query_are_told_apart(query, tmp_path):
     # As the page says, for who gives the second target up.
     for line in (
         f"ledger prune {query.folder}/second --query {query.query_id} --target {query.folder}/second --yes",
-        f"repair {query.target} --apply",
+        f"repair {query.target} --checkpoint {query.checkpoint} --apply",
     ):
         assert query.command(f"yt-exactly-once {line}")[0] == 0
     query.run()

@@ -187,7 +187,8 @@ class Person:
                     file.unlink()
         (row,) = self.query.client.select_rows(f"query_id from [{self.query.ledger}]")
         code, said = self.query.command(
-            f"yt-exactly-once repair {self.query.ledger} --query {row['query_id']} --apply"
+            f"yt-exactly-once repair {self.query.ledger} --query {row['query_id']} --checkpoint "
+            f"{self.query.checkpoint} --apply"
         )
         assert code == 0, said
 
@@ -262,6 +263,26 @@ def test_older_ledger_is_refused_and_what_is_said_gives_every_row(begun, names, 
     query.mode = KINDS[kind][0]
     query.feed(5)
     query.run()
+    query.assert_exact()
+
+
+@pytest.mark.parametrize("names", ["target ledger", "ledger"])
+@pytest.mark.parametrize("how", first_of(["in place", "old copy"], count=1))
+def test_no_tool_moves_the_consumer_back_to_an_older_ledger(begun, names, how):
+    """Nor has a command for it. The error says what has happened, and what it says gives every row."""
+    query, copies = begun("transactional")
+    for name in names.split():
+        copies.put_back(name, how)
+
+    offsets = f"* from [{query.consumer}]"
+    before, given = list(query.client.select_rows(offsets)), f"--checkpoint {query.checkpoint}"
+    asked = ["status", "repair", "repair --apply", f"repair --apply {given}"]
+    said = [query.command(f"yt-exactly-once {ask} {query.ledger}")[1] for ask in asked]
+    said += [query.doctor()[1], query.doctor(given)[1]]
+    assert not [one for one in said if "yt-exactly-once repair" in one]
+    assert list(query.client.select_rows(offsets)) == before
+    Person(query).prepare()
+    query.restart_with_advice()
     query.assert_exact()
 
 

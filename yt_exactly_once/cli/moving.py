@@ -158,6 +158,12 @@ skip = _moving(
     "--new-checkpoint",
     "The checkpoint is lost: the query will start with a new one, after the last row of its ledger.",
 )
+@options.option(
+    "--checkpoint LOCATION",
+    "checkpointLocation of the query: a path, or a URL of hdfs:, s3a: or yt:. It proves that a consumer "
+    "after the ledger was moved.",
+    default="",
+)
 @options.flag("--apply is_applied", "Do it.  [default: only say it]")
 @options.flag("--force", "Do not check whether a driver is running.")
 @options.number(
@@ -171,6 +177,7 @@ def repair(
     accept_repeated: int,
     accept_lost: int,
     cluster: options.ClusterOptions,
+    checkpoint: str,
     new_checkpoint: bool,
     is_applied: bool,
     force: bool,
@@ -187,9 +194,14 @@ def repair(
     Several ledgers may have an entry of the query: a copy of the ledger, or the ledger of an earlier target.
     The newest one counts, also if you name another one.
 
+    A consumer that is after the ledger stays where it is, unless --checkpoint proves that somebody has moved
+    it: the ledger may be an older copy. Start the query instead, and the error says which it is.
+
     Stop the driver first. Before a consumer is moved, --apply waits, and refuses if the ledger or the
     consumer has changed. A running query without new rows looks like a stopped one, so make sure.
     """
+    if checkpoint and new_checkpoint:
+        raise click.UsageError("--checkpoint and --new-checkpoint exclude each other")
     from yt_exactly_once.operations import repair as repairing  # noqa: PLC0415 - the client is slow
     from yt_exactly_once.operations.ledgers import find_ledgers, read_ledger  # noqa: PLC0415
 
@@ -199,7 +211,11 @@ def repair(
     for number in range(_ROUNDS if is_applied else 1):
         rows = read_ledger(connection, *ledgers)
         plans = repairing.plan_repairs(
-            connection, rows, query=query or "", new_checkpoint=new_checkpoint
+            connection,
+            rows,
+            query=query or "",
+            checkpoint=checkpoint,
+            new_checkpoint=new_checkpoint,
         )
         if number and not any(plan.steps for plan in plans):
             break
@@ -215,7 +231,7 @@ def repair(
             )
     told = [{**plan.to_json(), "applied": is_applied} for plan in shown]
     cluster.answer(told, *(["done"] if is_applied else []))
-    return not is_applied and any(plan.steps or plan.open for plan in shown)
+    return not is_applied and any(plan.steps or plan.open or plan.kept for plan in shown)
 
 
 def _steps(plans: Sequence[Repair]) -> Iterator[str]:
@@ -224,6 +240,7 @@ def _steps(plans: Sequence[Repair]) -> Iterator[str]:
         yield from (f"  {number}. {step.text}" for number, step in enumerate(plan.steps, 1))
         if not plan.steps:
             yield "  nothing to change on the cluster"
+        yield from (f"  stays: {what}" for what in plan.kept)
         yield from (f"  a person must decide: {what}" for what in plan.open)
         yield f"  rows that may be repeated: {plan.repeated}, rows that are lost: {plan.lost}"
         yield f"  then: {plan.start}"

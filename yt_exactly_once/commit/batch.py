@@ -57,6 +57,7 @@ class MicroBatch:
         others: a digest of what the batch reads from sources that are no queues; empty without any.
         reads_again: whether Spark computes the rows again even if the sink skips the replay.
         shares_tasks: whether one Spark task reads several queue partitions.
+        checkpoint: location of the query's checkpoint, as errors may show it; empty without one.
     """
 
     query_id: str
@@ -68,6 +69,7 @@ class MicroBatch:
     others: str = ""
     reads_again: bool = False
     shares_tasks: bool = False
+    checkpoint: str = ""
 
     @property
     def where(self) -> dict[str, Any]:

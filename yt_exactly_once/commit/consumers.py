@@ -94,7 +94,7 @@ def plan_moves(
             expected = str(low) if low == high else f"{low} to {high}"
             raise OffsetConflictError(
                 f"The consumer is at row {at} of partition {part.partition}, expected {expected}",
-                remedy=_moved_remedy(source, before, ledger, part),
+                remedy=_moved_remedy(source, current, before, batch, ledger, part),
                 **batch.where,
                 consumer=source.consumer,
                 queue=source.queue,
@@ -106,7 +106,12 @@ def plan_moves(
 
 
 def _moved_remedy(
-    source: SourceRange, before: LedgerEntry | None, ledger: str, part: PartitionRange
+    source: SourceRange,
+    current: dict[int, int],
+    before: LedgerEntry | None,
+    batch: MicroBatch,
+    ledger: str,
+    part: PartitionRange,
 ) -> str:
     others = (
         "If two queries use this consumer, give each its own. If two sinks of the function move it, set "
@@ -119,8 +124,15 @@ def _moved_remedy(
             f"{source.consumer} {source.queue} --to {part.start} --partition {part.partition} "
             f"--dry-run. {others}"
         )
+    # By the ledger alone nobody sees whether a consumer that is ahead was moved, or the ledger is older.
+    is_ahead = any(current[each.partition] > each.start for each in source.partitions)
+    way = (
+        advice.move_back(ledger, before.query_id, batch.checkpoint)
+        if is_ahead
+        else advice.repair(ledger, before.query_id)
+    )
     return (
         "It was removed, or another client moved it. To take it back to where the query left it, run: "
-        f"{advice.repair(ledger, before.query_id)}. Then start the query on the "
+        f"{way}. Then start the query on the "
         f"same checkpoint: a new one would begin where the consumer is. {others}"
     )

@@ -73,6 +73,10 @@ class LedgerRow:
         """The command that repairs the query."""
         return advice.repair(self.ledger, self.entry.query_id)
 
+    def move_back(self, checkpoint: str) -> str:
+        """Return the command that repairs the query by its checkpoint, too."""
+        return advice.move_back(self.ledger, self.entry.query_id, checkpoint)
+
     def successor(self, rows: Iterable[LedgerRow]) -> LedgerRow | None:
         """Return the entry of the query that has continued this one, with a new checkpoint."""
         return next((one for one in rows if supersedes(one.entry, self.entry)), None)

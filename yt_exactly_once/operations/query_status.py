@@ -45,6 +45,7 @@ class PartitionStatus:
         lag_seconds: age of the first row that is not committed; 0 without lag, `None` if the queue has no
             column `$timestamp`, or has trimmed the row.
         is_of_another: whether `delivered` and `left` count rows of a queue that was at this path before.
+        begins: first row of Spark's next batch, by the checkpoint; `None` if that is not known.
     """
 
     partition: int
@@ -55,6 +56,7 @@ class PartitionStatus:
     end: int
     lag_seconds: float | None
     is_of_another: bool = False
+    begins: int | None = None
 
     @property
     def lag_rows(self) -> int:
@@ -68,8 +70,18 @@ class PartitionStatus:
 
     @property
     def is_stray(self) -> bool:
-        """Whether the consumer is where the query did not leave it."""
-        return self.consumer is not None and not self.left <= self.consumer <= self.delivered
+        """Whether the consumer is where the query did not leave it.
+
+        Spark's log goes on after the ledger if the function leaves batches out, or if the ledger is an older
+        copy. The source moves the consumer with it.
+        """
+        last = max(self.delivered, self.begins or 0)
+        return self.consumer is not None and not self.left <= self.consumer <= last
+
+    @property
+    def is_unclear(self) -> bool:
+        """Whether the consumer is after the ledger, and nothing tells who has moved it there."""
+        return self.begins is None and self.is_stray and (self.consumer or 0) > self.delivered
 
 
 @dataclass(frozen=True)
@@ -101,6 +113,11 @@ class QueueStatus:
     lost_partitions: int = 0
     problem: str = ""
     remedy: str = ""
+
+    @property
+    def is_unclear(self) -> bool:
+        """Whether the consumer is after the ledger, and nothing tells who has moved it there."""
+        return any(part.is_unclear for part in self.partitions)
 
     @property
     def lag_rows(self) -> int:

@@ -28,6 +28,7 @@ from yt_exactly_once.operations.ledgers import (
 from yt_exactly_once.operations.moves import move_consumer, require_accepted
 from yt_exactly_once.operations.query_status import PartitionStatus, QueryStatus, QueueStatus
 from yt_exactly_once.operations.status import statuses
+from yt_exactly_once.spark.compat.next_batch import next_batch
 from yt_exactly_once.ytsaurus.queues import register_consumer
 from yt_exactly_once.ytsaurus.tables import ensure_object, mount_table
 
@@ -89,6 +90,7 @@ class Repair:
         repeated: rows that may get into the target a second time, at most.
         lost: rows that are gone, or will be passed over.
         open: what a person must do, or decide, first. Nothing can be applied before.
+        kept: consumers that stay where they are, since only the checkpoint tells who has moved them.
         options: what the source then needs.
     """
 
@@ -98,6 +100,7 @@ class Repair:
     repeated: int = 0
     lost: int = 0
     open: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
     options: list[str] = field(default_factory=list)
 
     @property
@@ -138,6 +141,7 @@ class Repair:
             "repeated": self.repeated,
             "lost": self.lost,
             "open": self.open,
+            "kept": self.kept,
             "start": self.start,
         }
 
@@ -148,15 +152,23 @@ class Repair:
         self._look_at_targets()
         for queue in self.sinks[0].queues:
             self._look_at(queue)
-            if queue.consumer and (moves := self._moves(queue)):
+            if queue.consumer is None:
+                continue
+            if moves := self._moves(queue):
                 self.steps.append(_move(queue, queue.consumer, moves))
-                other = rival(self.row, queue.path, queue.consumer, known)
-                if other is not None:
-                    self.open.append(
-                        f"Query {other.entry.query_id} uses the consumer {queue.consumer} too, for "
-                        f"{other.entry.target}: to move it breaks that query. "
-                        f"{advice.share_no_consumer(other.ledger, other.entry.query_id)}"
-                    )
+            is_kept = queue.is_unclear and not self.new_checkpoint
+            other = rival(self.row, queue.path, queue.consumer, known)
+            if other is not None and (moves or is_kept):
+                self.open.append(
+                    f"Query {other.entry.query_id} uses the consumer {queue.consumer} too, for "
+                    f"{other.entry.target}: to move it breaks that query. "
+                    f"{advice.share_no_consumer(other.ledger, other.entry.query_id)}"
+                )
+            elif is_kept:
+                self.kept.append(
+                    f"the consumer {queue.consumer} of {queue.path} is after the ledger: {advice.AHEAD}. "
+                    f"{advice.ASK_BY_START}"
+                )
 
     def _look_at_entry(self, sink: QueryStatus, known: Entries) -> None:
         """Say what only its checkpoint can do, and whether another entry counts in its place."""
@@ -240,6 +252,8 @@ class Repair:
     def _place(self, queue: QueueStatus, part: PartitionStatus) -> int:
         if self.new_checkpoint:
             return part.first if queue.is_recreated else part.delivered
+        if part.consumer is not None and (part.is_unclear or not part.is_stray):
+            return part.consumer
         # A batch of the old queue may be in Spark's log. It is replayed before the new queue is read, which
         # takes the consumer back.
         return min(max(part.consumer or 0, part.left), part.delivered)
@@ -287,14 +301,22 @@ def _grouped(found: Sequence[QueryStatus]) -> list[list[QueryStatus]]:
 
 
 def plan_repairs(
-    connection: Connection, rows: Entries, *, query: str = "", new_checkpoint: bool = False
+    connection: Connection,
+    rows: Entries,
+    *,
+    query: str = "",
+    checkpoint: str = "",
+    new_checkpoint: bool = False,
 ) -> list[Repair]:
     """Work out what every query with an id that begins so needs to continue; or raise `ConfigError`.
 
     Args:
         rows: all entries of the ledgers in question.
+        checkpoint: where that of one of them is. Without it no consumer is moved back that is after the
+            ledger: either somebody has moved it, or the ledger is an older copy.
         new_checkpoint: whether the query is to continue with a new checkpoint, since the old one is lost.
     """
+    spark = next_batch(checkpoint, connection) if checkpoint else None
     asked = [row for row in rows if row.entry.query_id.startswith(query)]
     others, unread = near(connection, rows)
     known = [*rows, *others]
@@ -308,7 +330,15 @@ def plan_repairs(
             remedy="Look at what is there: yt-exactly-once ledger list",
             query=query or None,
         )
-    found = [Repair(some, new_checkpoint) for some in _grouped(statuses(connection, wanted, known))]
+    if spark is not None and spark.query_id not in {row.entry.query_id for row in wanted}:
+        raise ConfigError(
+            f"The checkpoint is of query {spark.query_id}",
+            remedy="Pass the checkpointLocation of this query",
+            query=query or None,
+            path=spark.location,
+        )
+    looked = statuses(connection, wanted, known, spark)
+    found = [Repair(some, new_checkpoint) for some in _grouped(looked)]
     for repair in found:
         if new_checkpoint:
             repair.open += [

@@ -34,6 +34,7 @@ from yt_exactly_once.ytsaurus.queues import PartitionBounds, RemoteQueue, bounds
 from yt_exactly_once.ytsaurus.tables import ATTRIBUTES, described
 
 if TYPE_CHECKING:
+    from yt_exactly_once.spark.compat.next_batch import NextBatch
     from yt_exactly_once.ytsaurus.client import Connection
 
 _STAMP = pa.schema(
@@ -69,13 +70,16 @@ def look(
     return statuses(connection, wanted, ledgers.with_near(connection, rows)), unread
 
 
-def statuses(connection: Connection, rows: Entries, known: Entries) -> list[QueryStatus]:
+def statuses(
+    connection: Connection, rows: Entries, known: Entries, spark: NextBatch | None = None
+) -> list[QueryStatus]:
     """Return the status of the queries of some entries, in the order of the entries.
 
     A copy of an entry that is among them is named by the original, and has no status of its own.
 
     Args:
         known: all entries that are known, see `ledgers.with_near`: they say which entries count.
+        spark: where one of the queries continues, if its checkpoint was read.
     """
     groups: dict[tuple[str, str, str], list[LedgerRow]] = {}
     copies: list[LedgerRow] = []
@@ -88,7 +92,7 @@ def statuses(connection: Connection, rows: Entries, known: Entries) -> list[Quer
         groups.setdefault(key, []).append(row)
     if not groups:
         return []
-    facts = _Facts(connection, [row for group in groups.values() for row in group])
+    facts = _Facts(connection, [row for group in groups.values() for row in group], spark)
     return [
         _query(connection, facts, group, known, [one for one in copies if one.key == group[0].key])
         for group in groups.values()
@@ -106,10 +110,12 @@ class _Facts:
     Attributes:
         tables: attributes by path; nothing if there is no table.
         written: how many rows an ordered target has ever had, by path.
+        spark: where one of the queries continues.
         rows: times of rows by partition and index, by queue; offsets, by queue and consumer.
     """
 
-    def __init__(self, connection: Connection, rows: Entries) -> None:
+    def __init__(self, connection: Connection, rows: Entries, spark: NextBatch | None) -> None:
+        self.spark = spark
         self.moment = browsing.now(connection)
         entries = [row.entry for row in rows]
         sources = dict.fromkeys(key for entry in entries for key in entry.offsets)
@@ -175,6 +181,10 @@ class _Facts:
                     counted[path] = sum(bound.upper for bound in bounds)
         return counted
 
+    def spark_of(self, query: str) -> NextBatch | None:
+        """Return where a query continues, if its checkpoint was read."""
+        return self.spark if self.spark is not None and self.spark.query_id == query else None
+
     def _known(self, path: str) -> dict[str, Any]:
         found = self.tables[path]
         return found if isinstance(found, dict) else {}
@@ -225,7 +235,7 @@ def _query(
     if any(map(_stray, queues)) and entry.transaction_id in {
         one.entry.transaction_id for one in ledgers.read_ledger(connection, row.ledger)
     }:
-        queues = [_with_mover(queue, row, known) for queue in queues]
+        queues = [_with_mover(facts, queue, row, known) for queue in queues]
     return QueryStatus(
         row,
         ledgers.age_seconds(entry),
@@ -239,15 +249,20 @@ def _query(
     )
 
 
-def _with_mover(queue: QueueStatus, row: LedgerRow, known: Entries) -> QueueStatus:
+def _with_mover(facts: _Facts, queue: QueueStatus, row: LedgerRow, known: Entries) -> QueueStatus:
     """Say who has moved the consumer of a queue, and what to do, unless it is in its place."""
     where = _stray(queue)
     if queue.problem or not where:
         return queue
     other = ledgers.rival(row, queue.path, queue.consumer or "", known)
+    if other is None and queue.is_unclear:
+        way = advice.ASK_BY_START
+        return replace(queue, problem=f"{where}: {advice.AHEAD}. {way}", remedy=way)
     if other is None:
-        cause = "it was removed, or another query or a person moved it, or the function left a batch out"
-        return replace(queue, problem=f"{where}: {cause}. Run: {row.repair}")
+        spark = facts.spark_of(row.entry.query_id)
+        way = row.repair if spark is None else row.move_back(spark.location)
+        cause = "it was removed, or another query or a person moved it"
+        return replace(queue, problem=f"{where}: {cause}. Run: {way}", remedy=way)
     way = advice.share_no_consumer(other.ledger, other.entry.query_id)
     cause = (
         f"query {other.entry.query_id}, which writes {other.entry.target}, has this consumer too, and has "
@@ -296,13 +311,15 @@ def _queue(facts: _Facts, row: LedgerRow, source: SourceKey, parts: Parts) -> Qu
         if info.tablet_state not in _READABLE:
             how = f"it is {info.tablet_state}. Run: yt mount-table {path} --sync"
             return replace(known, problem=how)
-        read = _read(facts, known, source, parts)
+        read = _read(facts, known, row.entry.query_id, source, parts)
     except ExactlyOnceError as error:
         return replace(known, problem=error.what)
     return replace(read, problem=_problem(read, row))
 
 
-def _read(facts: _Facts, known: QueueStatus, source: SourceKey, parts: Parts) -> QueueStatus:
+def _read(
+    facts: _Facts, known: QueueStatus, query: str, source: SourceKey, parts: Parts
+) -> QueueStatus:
     """Return what is known of a queue that can be read; raise what keeps its consumer from being read."""
     _, path, consumer, queue_id = source
     info: Any = facts.tables[path]
@@ -314,6 +331,8 @@ def _read(facts: _Facts, known: QueueStatus, source: SourceKey, parts: Parts) ->
         # One that was removed is at 0 again once it is created.
         offsets = {} if table is None else or_raise(facts.rows.get((path, consumer)))
     is_recreated = bool(queue_id) and info["id"] != queue_id
+    spark = facts.spark_of(query)
+    begins = spark.starts.get(source, {}) if spark else {}
     found = []
     for partition, bound in enumerate(bounds):
         part = parts.get(partition)
@@ -331,6 +350,7 @@ def _read(facts: _Facts, known: QueueStatus, source: SourceKey, parts: Parts) ->
                 end=bound.upper,
                 lag_seconds=0.0 if first >= bound.upper else lag,
                 is_of_another=is_recreated,
+                begins=begins.get(partition),
             )
         )
     return replace(

@@ -38,6 +38,7 @@ from yt_exactly_once.operations.ledgers import (
 )
 from yt_exactly_once.operations.query_status import RESTORE_TARGET, QueryStatus
 from yt_exactly_once.operations.status import statuses
+from yt_exactly_once.spark.compat.next_batch import NextBatch, batches_in, next_batch
 from yt_exactly_once.spark.compat.spark_log import COMMITS, OFFSETS, read_offsets, require_commit
 from yt_exactly_once.spark.query.offset_log import QueueOffset
 from yt_exactly_once.spark.storage import open_storage, shown
@@ -66,7 +67,8 @@ def examine(subject: Subject, connection: Connection, rows: Entries) -> Iterator
     """Compare the ledger of each query with its queues and consumers."""
     yield from _side_by_side(rows)
     own = {(queue.path, queue.consumer) for queue in subject.queues}
-    for one in statuses(connection, rows, with_near(connection, rows)):
+    spark = _next_batch(subject, connection)
+    for one in statuses(connection, rows, with_near(connection, rows), spark):
         if one.newest is not None:
             yield note(f"{one.row.ledger} has an old entry: {one.newest.named}")
         for copy in one.copies:
@@ -98,6 +100,14 @@ def examine(subject: Subject, connection: Connection, rows: Entries) -> Iterator
                 f"Query {one.entry.query_id} has committed batch {one.entry.batch_id}, and can "
                 f"continue: {lag} rows to read"
             )
+
+
+def _next_batch(subject: Subject, connection: Connection) -> NextBatch | None:
+    """Return where the query of the checkpoint continues; what is wrong with it is another finding."""
+    if subject.checkpoint is not None:
+        with suppress(ExactlyOnceError):
+            return next_batch(subject.checkpoint, connection)
+    return None
 
 
 def _side_by_side(rows: Entries) -> Iterator[Finding]:
@@ -168,7 +178,7 @@ def examine_checkpoint(
     if subject.checkpoint is None:
         return
     files, place = open_storage(subject.checkpoint, connection), shown(subject.checkpoint)
-    offsets, commits = _numbers(files, OFFSETS), _numbers(files, COMMITS)
+    offsets, commits = batches_in(files, OFFSETS), batches_in(files, COMMITS)
     # A batch job, such as the backfill in front of a stream, has no checkpoint.
     rows = [row for row in rows if not row.entry.application]
     try:
@@ -218,7 +228,7 @@ def examine_source(subject: Subject, connection: Connection) -> Iterator[Finding
         yield problem(other, why, advice.OTHER_CLUSTER, check="cluster")
         return
     texts = []
-    for number in _numbers(files, OFFSETS)[-1:]:
+    for number in batches_in(files, OFFSETS)[-1:]:
         # A file that cannot be read is what `examine_checkpoint` yields.
         with suppress(CheckpointError, NewerFormatError):
             texts = read_offsets(number, files.read(f"{OFFSETS}/{number}")).texts
@@ -282,10 +292,6 @@ def _without_entry(
         "Pass the path of the ledger with --ledger, or restore it. What else can be done is in "
         "how-to/recover.md, section 'A ledger is missing'",
     )
-
-
-def _numbers(files: Storage, folder: str) -> list[int]:
-    return sorted(int(name) for name in files.names(folder) if name.isdecimal())
 
 
 def _way(row: LedgerRow | None) -> str:

@@ -30,6 +30,7 @@ class CheckpointFiles(OffsetLog):
 
     def __init__(self, location: str, connection: Connection | None = None) -> None:
         self._location = location
+        self.location = shown(location)
         self._connection = connection
         self._files = open_storage(location, connection)
         self.notes = FolderNotes(self._files)
@@ -50,7 +51,7 @@ class CheckpointFiles(OffsetLog):
             raise ConfigError(
                 f"checkpoint_location has no batch {batch_id}",
                 remedy="Pass the checkpointLocation of this very query",
-                path=shown(self._location),
+                path=self.location,
             ) from error
         query_id = str(metadata["id"])
         if self._run is None or self._run[0] != query_id:
@@ -63,7 +64,7 @@ class CheckpointFiles(OffsetLog):
             "it is of another query, or another run has written the batch, or the function did not wait",
             remedy="Pass the checkpointLocation of this very query. Stop other runs of it. Wait in the "
             "function for every sink that it calls",
-            path=shown(self._location),
+            path=self.location,
         )
         return replace(place, problem=problem)
 
@@ -79,7 +80,7 @@ class CheckpointFiles(OffsetLog):
             remedy="Pass the checkpointLocation of this very query",
             query=", ".join(runs),
             other_query=query_id,
-            path=shown(self._location),
+            path=self.location,
         )
 
     def identify(self, place: Place) -> MicroBatch:
@@ -103,7 +104,7 @@ class CheckpointFiles(OffsetLog):
 
     def _read(self, number: int) -> LoggedOffsets:
         content = self._files.read(f"{OFFSETS}/{number}")
-        return read_offsets(number, content, path=shown(self._location))
+        return read_offsets(number, content, path=self.location)
 
 
 class WriterFiles(CheckpointFiles):
@@ -123,7 +124,7 @@ class WriterFiles(CheckpointFiles):
                 "checkpointLocation has no batch",
                 remedy="Give the full URL of the checkpoint, as this process sees it: "
                 "file:///..., hdfs://..., s3a://...",
-                path=shown(self._location),
+                path=self.location,
             )
         return max(numbers)
 

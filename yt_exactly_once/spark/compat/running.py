@@ -15,6 +15,7 @@ from yt_exactly_once.spark.compat.spark_log import LoggedOffsets, read_offsets
 from yt_exactly_once.spark.compat.versions import STATE_STORE_WRITER
 from yt_exactly_once.spark.query.notes import HadoopNotes
 from yt_exactly_once.spark.query.offset_log import OffsetLog, Place, identified
+from yt_exactly_once.spark.storage import shown
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -127,6 +128,7 @@ class _Run(OffsetLog):
         self._log = execution.offsetLog()
         root = str(execution.resolvedCheckpointRoot())
         self.notes = HadoopNotes(self._jvm, self._session, root)
+        self.location = shown(root)
         self._buffer = jvm.java.io.ByteArrayOutputStream()
         self._known: dict[int, LoggedOffsets] = {}
 

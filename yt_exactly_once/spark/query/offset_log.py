@@ -194,9 +194,14 @@ class Place:
 
 
 class OffsetLog(ABC):
-    """What Spark says of one query, and the notes in its checkpoint."""
+    """What Spark says of one query, and the notes in its checkpoint.
+
+    Attributes:
+        location: of the checkpoint, as errors may show it; empty without one.
+    """
 
     notes: Notes
+    location: str = ""
 
     @abstractmethod
     def identify(self, place: Place) -> MicroBatch:
@@ -248,6 +253,7 @@ def identified(place: Place, now: Sequence[str], before: Sequence[str], **more: 
         others=digest_of_others(now, before),
         # By the offsets of the batch: whether a Spark task of it reads several queue partitions.
         shares_tasks=any(offset.shared for offset in _queue_offsets(now)),
+        checkpoint=place.log.location,
         **more,
     )
 

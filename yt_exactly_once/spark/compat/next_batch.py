@@ -1,0 +1,63 @@
+"""Where a query continues, by the files of its checkpoint: for tools, which have no Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from yt_exactly_once.commit.entry import SourceKey
+from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.spark.compat.spark_log import COMMITS, OFFSETS, read_offsets
+from yt_exactly_once.spark.query.offset_log import source_ranges
+from yt_exactly_once.spark.storage import Storage, open_storage, shown
+from yt_exactly_once.ytsaurus.client import Connection
+
+
+@dataclass(frozen=True)
+class NextBatch:
+    """Where the batch begins that a query runs next.
+
+    Attributes:
+        location: of the checkpoint, as errors may show it.
+        starts: first row by queue and partition; nothing of a queue that no batch has read.
+    """
+
+    location: str
+    query_id: str
+    starts: Mapping[SourceKey, Mapping[int, int]]
+
+
+def next_batch(location: str, connection: Connection) -> NextBatch:
+    """Read it from Spark's log.
+
+    Raises:
+        ConfigError: there is no checkpoint, or it is on a file system that cannot be read here.
+        CheckpointError: a file of it is torn.
+        NewerFormatError: a later version of Spark, or of this package, has written it.
+    """
+    files, place = open_storage(location, connection), shown(location)
+    try:
+        query_id = str(json.loads(files.read("metadata"))["id"])
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise ConfigError(
+            "There is no checkpoint of a query",
+            remedy="Pass the checkpointLocation of the query, or a copy of its files metadata, offsets and "
+            "commits on a disk",
+            path=place,
+        ) from error
+    starts = {}
+    for number in batches_in(files, OFFSETS)[-1:]:
+        is_done = number <= max(batches_in(files, COMMITS), default=-1)
+        texts = read_offsets(number, files.read(f"{OFFSETS}/{number}"), path=place).texts
+        # Each offset of a queue says where its batch begins, too.
+        for source in source_ranges(texts, ()):
+            starts[source.key] = {
+                part.partition: part.end if is_done else part.start for part in source.partitions
+            }
+    return NextBatch(place, query_id, starts)
+
+
+def batches_in(files: Storage, folder: str) -> list[int]:
+    """Return the batches that a folder of Spark's log has a file of, in their order."""
+    return sorted(int(name) for name in files.names(folder) if name.isdecimal())
