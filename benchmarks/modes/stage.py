@@ -172,8 +172,8 @@ class Stage:
         )
         arrived = collected(frame, needs_partitions=True)
         encoder = encode_batches(arrived, RowEncoder(placed))
-        for lane in encoder.lanes.values():
-            for payload in lane:
+        for group in encoder.groups.values():
+            for payload in group:
                 yield payload.data
 
     def _starter(self, name: str) -> Callable[[Callable[[DataFrame, int], None]], StreamingQuery]:

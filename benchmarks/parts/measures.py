@@ -157,14 +157,14 @@ class Measures:
                     self._connection,
                     policy=RetryPolicy(),
                     emit=emitter(),
-                    lanes=4,
+                    connections=4,
                     advance_consumer=True,
                 ).commit(whole([]))
 
             yield from self._timed("commit", {f"no rows, {count} partitions": commit})
 
     def _cluster_commands(self) -> Iterator[Timing]:
-        client = self._connection.pinned().lane(0).client
+        client = self._connection.pinned().sender(0).client
         ledger = f"{HOME}/ledger"
         key = {"query_id": "query-1", "target": "//target"}
 

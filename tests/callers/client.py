@@ -11,13 +11,13 @@ from yt.common import YtError
 
 from tests.callers.mishaps import Request
 from tests.callers.server import PRODUCER_SCHEMA, Row, Server, Table, Write
-from yt_exactly_once.ytsaurus.lanes import Lane
+from yt_exactly_once.ytsaurus.sender import Sender
 
 _ZOMBIE_EPOCH = 3102
 
 
 class Client:
-    """What the package uses of `YtClient`, and of the lane over it."""
+    """What the package uses of `YtClient`, and of the sender over it."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -28,7 +28,7 @@ class Client:
         """Be all clients of the server."""
         return self
 
-    look_up = Lane.look_up
+    look_up = Sender.look_up
 
     def send(self, command: str, parameters: Row, body: bytes | memoryview | None = None) -> bytes:
         """Do what a command asks for, and answer in YSON."""

@@ -260,7 +260,7 @@ class InMemory(Deployment):
         """Put the cluster and the frames in place of the client and of Spark."""
         fakes: list[tuple[Any, str, Any]] = [
             (client_module, "YtClient", lambda config: Client(self.server)),  # noqa: ARG005
-            (client_module, "Lane", lambda client: client),
+            (client_module, "Sender", lambda client: client),
             (client_module, "HeavyProxyProvider", _Provider),
             (client_module, "require_proxy", lambda _: None),
             (TabletTransaction, "side_by_side", _last_first),

@@ -65,7 +65,7 @@ _CLIENT = {
     },
     "dynamic_table_retries": _AT_ONCE,
 }
-_LANES = 2
+_CONNECTIONS = 2
 _TOLD = ("batch", "rows", "reason", "attempt", "attempts", "transaction", "verdict")
 _ERROR_LENGTH = 30_000
 
@@ -132,7 +132,7 @@ class Queries:
             mode=task.mode,
             proxy=task.proxy,
             retry=RETRY,
-            connections=_LANES,
+            connections=_CONNECTIONS,
             client_config={**_CLIENT, "backend": self._backend},
             listener=self._listener(query.name),
             **query.sink,

@@ -20,7 +20,7 @@ from yt_exactly_once.observability import emitter
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.tables import ensure_table
 
-LANES = 3
+GROUPS = 3
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ class Sender:
     def __init__(self, client, folder, connection, policy=QUICK):
         self.connection, self.policy, self.heard = connection, policy, Heard()
         self._client, self._path, self._ledger = client, f"{folder}/target", f"{folder}/ledger"
-        create_table(client, self._path, columns({"batch": "int64"}), tablet_count=LANES)
+        create_table(client, self._path, columns({"batch": "int64"}), tablet_count=GROUPS)
         ensure_table(
             Connection(ClusterConfig(proxy=client.config["proxy"]["url"])),
             self._ledger,
@@ -54,17 +54,17 @@ class Sender:
 
     def send(self, number=0):
         row = b'{"$tablet_index"=%d;batch=%d};'
-        lanes = [[Payload(1, row % (lane, number))] for lane in range(LANES)]
+        groups = [[Payload(1, row % (group, number))] for group in range(GROUPS)]
         commit = BatchCommit(
             CommitLedger(self._ledger, "query", [self._path]),
             MicroBatch("query", number, "run"),
             self.connection,
             policy=self.policy,
             emit=emitter(self.heard),
-            lanes=LANES,
+            connections=GROUPS,
             advance_consumer=False,
         )
-        rows = TargetRows(self._path, lanes, "yson", LANES, lane_is_tablet=True)
+        rows = TargetRows(self._path, groups, "yson", GROUPS, group_is_tablet=True)
         return commit.commit(whole([rows]))
 
     def sent(self):
@@ -99,7 +99,7 @@ def test_proxy_that_dies_is_left_for_another(cluster, client, tmp, command, when
     dying = sender.connection.pinned().url
     cluster.inject("kill_proxy", command, when=when, proxy=dying.removeprefix("http://"))
     assert sender.send().attempts == attempts
-    assert sender.sent() == {0: LANES}
+    assert sender.sent() == {0: GROUPS}
     assert [cluster.is_alive(index) for index in range(3)].count(False) == 1
     assert sender.connection.pinned().url != dying
     assert sender.send(1).attempts == 1
@@ -130,4 +130,4 @@ def test_dead_and_banned_proxies_in_the_list_are_tried_once(cluster, client, tmp
     assert attempts[0] <= 3
     assert attempts[1:] == [1] * 4
     assert sender.connection.pinned().url.endswith(living)
-    assert sender.sent() == dict.fromkeys(range(5), LANES)
+    assert sender.sent() == dict.fromkeys(range(5), GROUPS)

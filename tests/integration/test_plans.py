@@ -32,7 +32,7 @@ BY_KEY = Placement(None)
 
 
 def encoded(frame, *, size=1000, placement=BY_KEY):
-    """Encode for a table of the frame's own columns; return the encoder, with all lanes."""
+    """Encode for a table of the frame's own columns; return the encoder, with all groups."""
     schema = arrow_of_spark(frame.schema)
     table = TableSchema.from_yt(table_schema_for(schema))
     plan = check_frame(schema, table, target="//t", sorted=False)
@@ -142,7 +142,7 @@ def _plan(spark, arrow, choose, depth, first=0):
 @pytest.mark.further
 @pytest.mark.parametrize("seed", first_of(range(60), count=8))
 def test_order_holds_in_every_plan(spark, arrow, monkeypatch, seed):
-    """In every lane the rows are in the order that Spark says they have, and no partition is in two lanes."""
+    """Rows of a group are in the order that Spark says they have, and no partition is in two groups."""
     seen = []
 
     def recorded(job):
@@ -157,7 +157,7 @@ def test_order_holds_in_every_plan(spark, arrow, monkeypatch, seed):
     encoder = encoded(frame, size=choose.choice([150, 10_000]))
     place = {number: place for place, number in enumerate(seen)}
     count = 0
-    for payloads in encoder.lanes.values():
+    for payloads in encoder.groups.values():
         found = [
             place[row["id"]]
             for payload in payloads
@@ -170,9 +170,9 @@ def test_order_holds_in_every_plan(spark, arrow, monkeypatch, seed):
 
 
 class Chunk(NamedTuple):
-    """A payload and the lane it is in: its lowest tablet, or Spark partition where keys choose."""
+    """A payload and the group it is in: its lowest tablet, or Spark partition where keys choose."""
 
-    lane: int
+    group: int
     row_count: int
     data: bytes
 
@@ -180,9 +180,9 @@ class Chunk(NamedTuple):
 def payloads(frame, **options):
     encoder = encoded(frame, **options)
     chunks = [
-        Chunk(lane, payload.row_count, payload.data)
-        for lane, lane_payloads in encoder.lanes.items()
-        for payload in lane_payloads
+        Chunk(group, payload.row_count, payload.data)
+        for group, group_payloads in encoder.groups.items()
+        for payload in group_payloads
     ]
     assert sum(chunk.row_count for chunk in chunks) == sum(encoder.rows_by_tablet.values())
     return chunks
@@ -284,4 +284,4 @@ def test_both_zeros_are_placed_alike(spark):
     frame = frame.selectExpr("d", "cast(d as float) as f", "named_struct('d', d) as s")
     for rule in (("d",), ("f",), ("s",), ("s", "f", "d")):
         chunks = payloads(frame, placement=Placement(7, rule), size=10)
-        assert len({chunk.lane for chunk in chunks}) == 1
+        assert len({chunk.group for chunk in chunks}) == 1

@@ -131,7 +131,7 @@ class Pipeline:
             self.connection,
             policy=RetryPolicy(attempts=1),
             emit=lambda _event, **_fields: None,
-            lanes=1,
+            connections=1,
             advance_consumer=True,
             mode=self.mode,
         )

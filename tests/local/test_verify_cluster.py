@@ -100,7 +100,7 @@ class Altered(Connection):
     """A connection whose clients behave as those of another cluster would.
 
     Attributes:
-        methods: replace methods of the client, or commands of its lane; each gets the real one, and what it
+        methods: replace methods of the client, or commands of its sender; each gets the real one, and what it
             is called with.
     """
 
@@ -112,22 +112,22 @@ class Altered(Connection):
 
     def pinned(self):
         pinned = super().pinned()
-        if "lane" not in vars(pinned):
-            plain = pinned.lane
-            pinned.lane = lambda number: self._changed_lane(plain(number))
+        if "sender" not in vars(pinned):
+            plain = pinned.sender
+            pinned.sender = lambda number: self._changed_sender(plain(number))
         return pinned
 
-    def _changed_lane(self, lane):
-        self._changed(lane.client)
-        if "send" not in vars(lane):
-            real = lane.send
+    def _changed_sender(self, sender):
+        self._changed(sender.client)
+        if "send" not in vars(sender):
+            real = sender.send
 
             def send(command, *given):
                 sent = partial(real, command)
                 return self.methods.get(command, lambda _, *same: sent(*same))(sent, *given)
 
-            lane.send = send
-        return lane
+            sender.send = send
+        return sender
 
     def _changed(self, client):
         for name, change in self.methods.items():

@@ -203,7 +203,7 @@ class ModelCluster:
             raise ClusterUnavailableError("The model lost a request")
         return [json.loads(value) if value else None for value in answer]
 
-    def begin(self, timeout: timedelta, lanes: int = 1) -> ModelTransaction:  # noqa: ARG002
+    def begin(self, timeout: timedelta, connections: int = 1) -> ModelTransaction:  # noqa: ARG002
         answer = self.script.ask(Begin(self._begun))
         self._begun += 1
         if answer == UNAVAILABLE:
@@ -211,10 +211,10 @@ class ModelCluster:
         return ModelTransaction(self, answer)
 
     def begin_ahead(
-        self, timeout: timedelta, lanes: int, reads: Callable[[Transaction], T]
+        self, timeout: timedelta, connections: int, reads: Callable[[Transaction], T]
     ) -> ModelAhead[T]:
         try:
-            begun = partial(_returned, self.begin(timeout, lanes))
+            begun = partial(_returned, self.begin(timeout, connections))
         except ClusterUnavailableError as error:
             begun = partial(_raised, error)
         return ModelAhead(begun, reads)

@@ -375,9 +375,10 @@ class ModelEngine(Engine):
             Payload(1, json.dumps([batch.query_id, batch.batch_id, effect]).encode())
             for effect in frame.evaluate()
         ]
-        lanes = [[payload] for payload in payloads]
+        groups = [[payload] for payload in payloads]
         return [
-            TargetRows(target.path, lanes, "yson", len(payloads)) for target in self.options.targets
+            TargetRows(target.path, groups, "yson", len(payloads))
+            for target in self.options.targets
         ]
 
 

@@ -308,7 +308,7 @@ class Joined:
 
 @dataclass(frozen=True)
 class Client:
-    """What `ytsaurus.rows` asks of a lane: one request each, and its answer."""
+    """What `ytsaurus.rows` asks of a sender: one request each, and its answer."""
 
     script: Script
     scenario: Scenario

@@ -33,7 +33,7 @@ EXPLAINED: dict[tuple[str, str, str, str], str] = {
         "Transactional.finish",
         "True",
         "False",
-    ): "Rejected rows have one lane: its rows are all rows, however parts are cut.",
+    ): "Rejected rows have one group: its rows are all rows, however parts are cut.",
     ("spark/source/range.py", "", "5", "6"): _WAIT,
     ("spark/source/range.py", "", "40", "41"): _WAIT,
     ("spark/source/range.py", "", "50", "51"): _WAIT,

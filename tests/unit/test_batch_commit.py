@@ -76,15 +76,17 @@ class Cluster:
         self.fails = deque(fails)
         self.requests, self.unpinned, self.begun = [], 0, 0
 
-    def begin(self, timeout, lanes):
-        assert (timeout, lanes) == (LEASE, 3)
+    def begin(self, timeout, connections):
+        assert (timeout, connections) == (LEASE, 3)
         self.begun += 1
         return Transaction(
             self, f"tx{self.begun}", self.fails.popleft() if self.fails else ("", None)
         )
 
-    def begin_ahead(self, timeout, lanes, reads):
-        return TransactionAhead(Thread(), partial(self.begin, timeout, lanes), reads, lanes)
+    def begin_ahead(self, timeout, connections, reads):
+        return TransactionAhead(
+            Thread(), partial(self.begin, timeout, connections), reads, connections
+        )
 
     def unpin(self):
         self.unpinned += 1
@@ -170,7 +172,7 @@ def committer(cluster, log=lambda *_, **__: None, *, of=None, attempts=3, advanc
         cluster,
         policy=RetryPolicy(attempts=attempts, first_wait=timedelta(0), max_wait=timedelta(0)),
         emit=log,
-        lanes=3,
+        connections=3,
         advance_consumer=advance,
         **options,
     )
@@ -374,10 +376,10 @@ def test_a_commit_whose_answer_is_a_failure_that_passes_is_made_again():
 class Late(Cluster):
     """A cluster on which an unknown commit shows only when the next transaction begins."""
 
-    def begin(self, timeout, lanes):
+    def begin(self, timeout, connections):
         if self.begun:
             self.entry = entry_of(batch(), "tx1")
-        return super().begin(timeout, lanes)
+        return super().begin(timeout, connections)
 
 
 def test_a_commit_that_is_applied_late_is_found_by_the_next_attempt():
@@ -454,7 +456,7 @@ def test_the_late_commit_of_a_failed_call_is_met_by_the_next_one(data, remembers
         committer(cluster, attempts=1, commits_sent=sent).commit(whole([ROWS]))
     cluster.entry = entry_of(batch(), "tx1")
     again = committer(cluster, commits_sent=sent if remembers else {})
-    rows = replace(ROWS, lanes=[[Payload(2, data)], *ROWS.lanes[1:]])
+    rows = replace(ROWS, groups=[[Payload(2, data)], *ROWS.groups[1:]])
     with pytest.raises(RepeatedCallError, match=refusal) if refusal else nullcontext():
         assert again.commit(whole([rows])).transaction_id == "tx1"
 
@@ -480,7 +482,7 @@ def test_a_job_that_fails_leaves_no_transaction_behind(fails, reads):
     assert cluster.requests == [*READS[:reads], ("abort",)]
 
 
-INSIDE = replace(ROWS, lanes=(), sent_bytes=9, sent_by=TASKS, inside="tx1")
+INSIDE = replace(ROWS, groups=(), sent_bytes=9, sent_by=TASKS, inside="tx1")
 """Rows that tasks have written into the first transaction."""
 
 
@@ -603,8 +605,8 @@ class LateAhead:
 class Slow(Cluster):
     """A cluster that answers what was asked ahead after what was asked later."""
 
-    def begin_ahead(self, timeout, lanes, reads):
-        return LateAhead(self.begin(timeout, lanes), reads)
+    def begin_ahead(self, timeout, connections, reads):
+        return LateAhead(self.begin(timeout, connections), reads)
 
 
 @pytest.mark.parametrize("elsewhere", ["", "ledger", "consumer"])
@@ -798,9 +800,9 @@ def keys(*numbers):
 
 def result(*numbers):
     """Rows that take the place of all in the target, of which there may be ten."""
-    lanes = [[Payload(len(numbers), b"rows")]] if numbers else []
+    groups = [[Payload(len(numbers), b"rows")]] if numbers else []
     complete = CompleteResult(PLAN.keys, keys(*numbers), 10)
-    return whole([TargetRows("//t", lanes, "yson", len(numbers), complete=complete)])
+    return whole([TargetRows("//t", groups, "yson", len(numbers), complete=complete)])
 
 
 def replaced(*gone, rows=b"rows"):

@@ -159,7 +159,8 @@ def test_requests_are_the_same_whatever_batches_rows_come_in(
         with patch.multiple(encode, SMALL_BATCH=room, REQUEST_BYTES=room_bytes):
             encode_batches(batches, encoder)
         return {
-            lane: [bytes(payload.data) for payload in held] for lane, held in encoder.lanes.items()
+            group: [bytes(payload.data) for payload in held]
+            for group, held in encoder.groups.items()
         }
 
     assert payloads(most) == payloads(1_000)
@@ -179,7 +180,7 @@ class Encoder:
             placement=Placement(None), request_size=size, orders_keys=is_ordered
         )
         self.added = []
-        self.lanes = {}
+        self.groups = {}
 
     def add(self, rows, partition, *, is_mixed=False):
         """Keep a chunk."""
@@ -333,7 +334,7 @@ def test_rows_of_two_partitions_meet_in_one_chunk_only_if_few_and_in_any_order(
     room=st.integers(1, 25),
     room_bytes=st.sampled_from([encode.REQUEST_BYTES, 25 * 20, 1]),
 )
-def test_requests_grow_with_the_rows_and_every_tablet_keeps_to_one_lane(
+def test_requests_grow_with_the_rows_and_every_tablet_keeps_to_one_group(
     partitions, tablets, rule, size, room, room_bytes
 ):
     """And not with tablets times partitions. The rows of a partition keep their order in each tablet."""
@@ -350,20 +351,20 @@ def test_requests_grow_with_the_rows_and_every_tablet_keeps_to_one_lane(
     encoder = encoder_of(plan, WireFormat.YSON, placement, request_size=size)
     with patch.multiple(encode, SMALL_BATCH=room, REQUEST_BYTES=room_bytes):
         encode.encode_batches(chain.from_iterable(batches), encoder)
-    lanes, order, counts = {}, {}, Counter()
-    for lane, payloads in encoder.lanes.items():
+    groups, order, counts = {}, {}, Counter()
+    for group, payloads in encoder.groups.items():
         for payload in payloads:
             assert payload.row_count <= size
             for row in yt.yson.loads(payload.data, yson_type="list_fragment"):
                 tablet = row.get("$tablet_index")
                 place = row[PARTITION_COLUMN] if tablets is None else tablet
-                assert lanes.setdefault(place, lane) == lane
+                assert groups.setdefault(place, group) == group
                 order.setdefault((place, row[PARTITION_COLUMN]), []).append(row["id"])
                 counts[tablet] += 1
     assert sorted(number for found in order.values() for number in found) == list(range(first))
     assert all(found == sorted(found) for found in order.values())
     assert encoder.rows_by_tablet == counts
-    requests = sum(map(len, encoder.lanes.values()))
+    requests = sum(map(len, encoder.groups.values()))
     row_bytes = 20  # two numbers and a partition
     size = min(size, max(1, room_bytes // row_bytes))
     assert requests <= 1 + 2 * first / min(room, size) + 2 * first / size

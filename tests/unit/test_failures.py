@@ -204,7 +204,7 @@ IDLE = ThreadPoolExecutor(1)
 
 
 class Refusing:
-    """A lane whose commit fails."""
+    """A sender whose commit fails."""
 
     def __init__(self, error):
         self.error = error

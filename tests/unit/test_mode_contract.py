@@ -363,8 +363,8 @@ def test_same_rows_are_sent_whoever_sends_them(
         arrived = list(FrameRows(frame).compute(plan))
         hashes = ChunkReport.of_all(arrived).key_hashes if plan.task else b""
         (written,) = mode.finish(plan, arrived)
-        for lane in written.lanes:
-            cluster.write(written.path, lane, written.wire)
+        for group in written.groups:
+            cluster.write(written.path, group, written.wire)
         found = [row for *_, body in cluster.requests for row in decoded(body, wire)]
         return Sent(
             written.row_count,
@@ -435,14 +435,14 @@ def test_tasks_send_nothing_that_could_mix_or_come_twice(monkeypatch, tasks, att
 
 
 @pytest.mark.parametrize("is_sorted", [True, False])
-def test_lanes_of_the_driver_are_tablets_where_rows_are_placed(is_sorted):
+def test_groups_of_the_driver_are_tablets_where_rows_are_placed(is_sorted):
     """Keys choose the tablets of a sorted target, so its parts are cut by all rows."""
     mode = sink_mode()
     target = prepared_target("//t", is_sorted=is_sorted)
     plan = mode.assign(TargetBatch(MicroBatch("query", 0, "run"), target, COLUMNS, {}))
     placed = ROWS.append_column(PARTITION_COLUMN, pa.array([0] * 3, pa.int32()))
     (written,) = mode.finish(plan, [placed if target.needs_partitions else ROWS])
-    assert (written.row_count, written.lane_is_tablet) == (3, not is_sorted)
+    assert (written.row_count, written.group_is_tablet) == (3, not is_sorted)
 
 
 @pytest.mark.parametrize(

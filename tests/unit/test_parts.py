@@ -11,18 +11,18 @@ from yt_exactly_once.commit.entry import TASKS, RowDigest, Tally
 from yt_exactly_once.commit.parts import TargetRows, digest_of, digest_of_rows, split, whole
 
 
-def rows(lanes, *, lane_is_tablet=True):
+def rows(groups, *, group_is_tablet=True):
     payloads = [
-        [Payload(count, f"{lane}/{place}".encode()) for place, count in enumerate(counts)]
-        for lane, counts in enumerate(lanes)
+        [Payload(count, f"{group}/{place}".encode()) for place, count in enumerate(counts)]
+        for group, counts in enumerate(groups)
     ]
-    total = sum(sum(counts) for counts in lanes)
-    return TargetRows("//t", payloads, "yson", total, lane_is_tablet=lane_is_tablet)
+    total = sum(sum(counts) for counts in groups)
+    return TargetRows("//t", payloads, "yson", total, group_is_tablet=group_is_tablet)
 
 
 def cut(target, limit):
     return [
-        [[p.data.decode() for p in lane] for lane in part.targets[0].lanes]
+        [[p.data.decode() for p in group] for group in part.targets[0].groups]
         for part in split([target], limit)
     ]
 
@@ -60,13 +60,13 @@ def test_parts_tell_the_ledger_what_they_write_into_each_target():
 
 
 def digested(digests):
-    lanes = [[Payload(10, b"x", digest=digest) for digest in digests]]
-    total = digest_of_rows(lanes)
-    return TargetRows("//t", lanes, "yson", 10 * len(digests), lane_is_tablet=True, digest=total)
+    groups = [[Payload(10, b"x", digest=digest) for digest in digests]]
+    total = digest_of_rows(groups)
+    return TargetRows("//t", groups, "yson", 10 * len(digests), group_is_tablet=True, digest=total)
 
 
 def test_every_tablet_has_a_budget_of_its_own():
-    """Lanes that are tablets are cut side by side."""
+    """Groups that are tablets are cut side by side."""
     assert cut(rows([[60, 60, 60], [60]]), 100) == [
         [["0/0"], ["1/0"]],
         [["0/1"], []],
@@ -80,9 +80,9 @@ def test_every_part_has_the_whole_budget():
     assert cut(rows([[100, 60, 40, 1]]), 100) == parts
 
 
-def test_lanes_without_tablets_share_one_budget():
+def test_groups_without_tablets_share_one_budget():
     """Where keys choose the tablets, all rows may meet in one."""
-    assert cut(rows([[60, 40], [60, 60]], lane_is_tablet=False), 100) == [
+    assert cut(rows([[60, 40], [60, 60]], group_is_tablet=False), 100) == [
         [["0/0", "0/1"], []],
         [[], ["1/0"]],
         [[], ["1/1"]],
@@ -94,7 +94,7 @@ def test_digests_grow_with_the_parts_and_see_a_changed_byte():
     first, second = split([rows([[60, 60]])], 100)
     assert first.digests == second.digests[:1]
     other = TargetRows(
-        "//t", [[Payload(60, b"0/0"), Payload(60, b"changed")]], "yson", 120, lane_is_tablet=True
+        "//t", [[Payload(60, b"0/0"), Payload(60, b"changed")]], "yson", 120, group_is_tablet=True
     )
     changed = split([other], 100)
     assert changed[0].digests == first.digests
@@ -105,19 +105,19 @@ def test_deleted_keys_are_cut_and_told_as_what_they_are():
     """They count as rows, stay in their place, and differ from writes of the same bytes."""
 
     def changes(*deletes):
-        lane = [Payload(60, b"same", deletes=one) for one in deletes]
-        return TargetRows("//t", [lane], "yson", 60 * len(deletes))
+        group = [Payload(60, b"same", deletes=one) for one in deletes]
+        return TargetRows("//t", [group], "yson", 60 * len(deletes))
 
     parts = split([changes(True, False)], 100)
-    assert [part.targets[0].lanes[0][0].deletes for part in parts] == [True, False]
+    assert [part.targets[0].groups[0][0].deletes for part in parts] == [True, False]
     other = split([changes(False, True)], 100)
     assert parts[0].digests != other[0].digests
 
 
 def test_digest_stays_the_same_over_releases():
     """A replay after an update compares it with the one in the ledger."""
-    lane = [Payload(1, b"write"), Payload(1, b"delete", deletes=True)]
-    found = digest_of([TargetRows("//t", [lane], "yson", 2)])
+    group = [Payload(1, b"write"), Payload(1, b"delete", deletes=True)]
+    found = digest_of([TargetRows("//t", [group], "yson", 2)])
     assert found == hashlib.sha256(b"+write-delete").hexdigest()
 
 
@@ -133,27 +133,27 @@ def test_targets_are_cut_together():
 
 
 @given(
-    lanes=st.lists(st.lists(st.integers(1, 50), max_size=8), min_size=1, max_size=4),
-    lane_is_tablet=st.booleans(),
+    groups=st.lists(st.lists(st.integers(1, 50), max_size=8), min_size=1, max_size=4),
+    group_is_tablet=st.booleans(),
 )
-def test_no_part_exceeds_the_limit_and_no_payload_moves_or_is_lost(lanes, lane_is_tablet):
-    """Whatever the sizes: limit, completeness and order within each lane."""
-    target = rows(lanes, lane_is_tablet=lane_is_tablet)
+def test_no_part_exceeds_the_limit_and_no_payload_moves_or_is_lost(groups, group_is_tablet):
+    """Whatever the sizes: limit, completeness and order within each group."""
+    target = rows(groups, group_is_tablet=group_is_tablet)
     parts = split([target], 50)
     for part in parts:
         (piece,) = part.targets
-        by_lane = [sum(payload.row_count for payload in lane) for lane in piece.lanes]
-        assert max(by_lane if lane_is_tablet else [sum(by_lane)], default=0) <= 50
-        assert piece.row_count == sum(by_lane)
+        by_group = [sum(payload.row_count for payload in group) for group in piece.groups]
+        assert max(by_group if group_is_tablet else [sum(by_group)], default=0) <= 50
+        assert piece.row_count == sum(by_group)
     joined = [
-        [payload for part in parts for payload in part.targets[0].lanes[lane]]
-        for lane in range(len(lanes))
+        [payload for part in parts for payload in part.targets[0].groups[group]]
+        for group in range(len(groups))
     ]
-    assert joined == [list(lane) for lane in target.lanes]
+    assert joined == [list(group) for group in target.groups]
 
 
-@pytest.mark.parametrize("lanes", [[], [[]]])
-def test_rows_that_tasks_wrote_are_one_part(lanes):
+@pytest.mark.parametrize("groups", [[], [[]]])
+def test_rows_that_tasks_wrote_are_one_part(groups):
     """Modes that write from tasks have nothing to cut."""
-    target = TargetRows("//t", lanes, "yson", 1_000_000)
+    target = TargetRows("//t", groups, "yson", 1_000_000)
     assert [one.row_count for part in split([target], 100) for one in part.targets] == [1_000_000]

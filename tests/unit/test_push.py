@@ -32,7 +32,7 @@ ONCE = RetryPolicy(attempts=1, first_wait=timedelta(milliseconds=1))
 
 
 class Cluster:
-    """Producer sessions and the rows that were pushed; its own connection and lane.
+    """Producer sessions and the rows that were pushed; its own connection and sender.
 
     Attributes:
         fault: of the next push: the request is lost, or its answer.

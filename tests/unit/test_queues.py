@@ -33,8 +33,8 @@ def refuse_pulls(monkeypatch, message):
     def send(*_request):
         raise YtError("Pull failed", inner_errors=[YtError(message, code=901)])
 
-    lane = SimpleNamespace(send=send)
-    monkeypatch.setattr(Connection, "sending", lambda _: nullcontext(lane))
+    sender = SimpleNamespace(send=send)
+    monkeypatch.setattr(Connection, "sending", lambda _: nullcontext(sender))
 
 
 NOT_REGISTERED = f'Consumer "{CONSUMER}" is not registered for queue "{QUEUE}"'

@@ -77,7 +77,7 @@ def test_chunk_of_which_nothing_is_left_is_encoded(rule, changes, values, wire):
     for is_mixed in (False, True):
         encoder = encoder_of(planned(keyed=is_sorted), wire, placement, rejects=REJECTS, **changes)
         encoder.add(chunk(values), 0, is_mixed=is_mixed)
-        assert not encoder.lanes
+        assert not encoder.groups
         assert not encoder.rows_by_tablet
         rejected = [row for payload in encoder.rejected for row in rows(payload)]
         assert len(rejected) == len(values)
@@ -102,7 +102,7 @@ def test_row_of_a_tablet_that_is_not_there_is_refused(tablet, shown):
     given = rows_given.set_column(place, TABLET_COLUMN, pa.array([0, 1, tablet], pa.int64()))
     with pytest.raises(EncodingError, match=f"{shown}.* and the target has 2 tablets"):
         encoder.add(given, 0)
-    assert not encoder.lanes
+    assert not encoder.groups
     assert not encoder.rejected
 
 
@@ -222,14 +222,14 @@ def test_driver_knows_the_keys_of_a_chunk_only_where_it_must(changes):
 
 
 def test_deleted_rows_leave_before_those_that_are_written():
-    """In a lane of their partition, counted as rows, and without what only written rows have."""
+    """In a group of their partition, counted as rows, and without what only written rows have."""
     encoder = encoder_of(
         planned(keyed=True), WireFormat.YSON, Placement(None), delete_marker="gone"
     )
     given = chunk([5, 6, 7])
     place = given.schema.get_field_index("gone")
     encoder.add(given.set_column(place, "gone", pa.array([False, True, False])), 4)
-    deleted, written = encoder.lanes[4]
+    deleted, written = encoder.groups[4]
     assert (deleted.deletes, deleted.row_count, rows(deleted)) == (True, 1, [{"id": 1}])
     assert (written.deletes, written.row_count) == (False, 2)
     assert rows(written) == [{"id": 0, "v": 5}, {"id": 2, "v": 7}]

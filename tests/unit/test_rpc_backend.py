@@ -84,7 +84,7 @@ def test_another_rpc_proxy_is_chosen_when_one_dies(listing):
 
 
 @pytest.mark.usefixtures("listing")
-def test_all_lanes_share_one_driver(monkeypatch):
+def test_all_senders_share_one_driver(monkeypatch):
     """A transaction is known to the driver that began it, and to no other."""
     drivers = []
 
@@ -94,9 +94,9 @@ def test_all_lanes_share_one_driver(monkeypatch):
 
     monkeypatch.setattr(client_module, "get_driver_instance", driver_of)
     pinned = Connection(RPC).pinned()
-    pinned.lane(2)
-    assert drivers == [pinned.lane(0).client] * 2
-    assert [lane.client._driver for lane in pinned.lanes[1:]] == ["driver"] * 2
+    pinned.sender(2)
+    assert drivers == [pinned.sender(0).client] * 2
+    assert [sender.client._driver for sender in pinned.senders[1:]] == ["driver"] * 2
 
 
 def test_the_real_bindings_take_the_configuration(monkeypatch):

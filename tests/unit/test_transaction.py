@@ -11,19 +11,19 @@ from yt.common import YtError
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.errors import AccessError, CommitOutcomeUnknownError, ConflictError
 from yt_exactly_once.ytsaurus import transaction
-from yt_exactly_once.ytsaurus.lanes import Lane
+from yt_exactly_once.ytsaurus.sender import Sender
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction, TransactionAhead
 
 
 class Line:
-    """A lane that knows its number and how many calls it serves at once."""
+    """A sender that knows its number and how many calls it serves at once."""
 
     def __init__(self, number):
         self.number = number
         self.busy = threading.Lock()
 
     def send(self, _command, _parameters, call):
-        assert self.busy.acquire(blocking=False), "a lane is not for two threads"
+        assert self.busy.acquire(blocking=False), "a sender is not for two threads"
         call(self.number)
         self.busy.release()
 
@@ -31,12 +31,12 @@ class Line:
 @pytest.fixture
 def opened():
     with ThreadPoolExecutor(8) as pool:
-        yield lambda lanes: TabletTransaction(
-            "1-2-3-4", [Line(number) for number in range(lanes)], pool, proxy="proxy"
+        yield lambda connections: TabletTransaction(
+            "1-2-3-4", [Line(number) for number in range(connections)], pool, proxy="proxy"
         )
 
 
-def test_calls_meet_each_on_a_lane_of_its_own(opened):
+def test_calls_meet_each_on_a_sender_of_its_own(opened):
     """None of them could end if they were made one after the other."""
     meeting = threading.Barrier(3, timeout=30)
     used = []
@@ -46,7 +46,7 @@ def test_calls_meet_each_on_a_lane_of_its_own(opened):
         meeting.wait()
 
     payload = SimpleNamespace(data=meet, deletes=False)
-    opened(4).side_by_side([lambda lane: lane.write("//t", [payload], "yson")] * 3)
+    opened(4).side_by_side([lambda sender: sender.write("//t", [payload], "yson")] * 3)
     assert sorted(used) == [0, 1, 2]
 
 
@@ -61,7 +61,7 @@ def test_lease_is_renewed_until_the_block_ends_whatever_fails(opened):
             raise YtError("told")
 
     held = opened(1)
-    held._lanes = [Pinged(0)]
+    held._senders = [Pinged(0)]
     with held.kept_alive(0.01):
         for _ in range(3):
             assert pinged.acquire(timeout=30)
@@ -70,12 +70,12 @@ def test_lease_is_renewed_until_the_block_ends_whatever_fails(opened):
     assert not pinged.acquire(timeout=0.1)
 
 
-@pytest.mark.parametrize("lanes", [1, 2, 3, 9])
-def test_results_come_in_the_order_of_the_calls(opened, lanes):
-    """However few lanes there are."""
+@pytest.mark.parametrize("connections", [1, 2, 3, 9])
+def test_results_come_in_the_order_of_the_calls(opened, connections):
+    """However few senders there are."""
     calls = [lambda _, number=number: number for number in range(7)]
-    assert opened(lanes).side_by_side(calls) == list(range(7))
-    assert opened(lanes).side_by_side([]) == []
+    assert opened(connections).side_by_side(calls) == list(range(7))
+    assert opened(connections).side_by_side([]) == []
 
 
 def test_first_failure_is_raised_when_all_calls_have_ended(opened):
@@ -124,7 +124,7 @@ def interrupted(monkeypatch):
 
 
 def test_interrupt_waits_for_the_calls_under_way(opened, interrupted):
-    """Whoever aborts then finds no lane at work."""
+    """Whoever aborts then finds no sender at work."""
     ended = []
     with pytest.raises(KeyboardInterrupt):
         opened(2).side_by_side([lambda _: interrupted(ended)] * 2)
@@ -142,13 +142,13 @@ def test_interrupt_cancels_the_calls_that_have_not_begun(interrupted):
 
 
 def test_transaction_ahead_is_read_when_it_has_begun():
-    """On another thread, with lanes of its own; a failure is raised where the result is wanted."""
-    lanes = [Line(number) for number in range(3)]
+    """On another thread, with senders of its own; a failure is raised where the result is wanted."""
+    senders = [Line(number) for number in range(3)]
     with ThreadPoolExecutor(1) as thread:
-        opened = TabletTransaction("1-2-3-4", lanes, thread, proxy="proxy")
-        ahead = TransactionAhead(thread, lambda: opened, lambda read: read._lanes, 2)
-        assert ahead.transaction()._lanes == lanes[:2]
-        assert ahead.read() == lanes[2:]
+        opened = TabletTransaction("1-2-3-4", senders, thread, proxy="proxy")
+        ahead = TransactionAhead(thread, lambda: opened, lambda read: read._senders, 2)
+        assert ahead.transaction()._senders == senders[:2]
+        assert ahead.read() == senders[2:]
 
         def fail():
             raise ConflictError("told")
@@ -160,13 +160,13 @@ def test_transaction_ahead_is_read_when_it_has_begun():
 
 
 class Recorder:
-    """A lane that remembers its commands, and may refuse one.
+    """A sender that remembers its commands, and may refuse one.
 
     Attributes:
         commands: name, parameters, body; a format as its name, and what becomes of null.
     """
 
-    look_up = Lane.look_up
+    look_up = Sender.look_up
     client = None
 
     def __init__(self, **answers):
@@ -188,16 +188,16 @@ YSON = ("yson", None)
 
 
 def recorded(**answers):
-    lane = Recorder(start_transaction=b'{transaction_id="1-2-3-4"}', **answers)
-    began = TabletTransaction.start([lane], None, timedelta(seconds=2.5), proxy="proxy")
+    sender = Recorder(start_transaction=b'{transaction_id="1-2-3-4"}', **answers)
+    began = TabletTransaction.start([sender], None, timedelta(seconds=2.5), proxy="proxy")
     asked = {"type": "tablet", "sticky": True, "timeout": 2500, "output_format": YSON}
-    assert lane.commands.pop() == ("start_transaction", asked, None)
-    return lane, began
+    assert sender.commands.pop() == ("start_transaction", asked, None)
+    return sender, began
 
 
 def test_every_request_goes_into_the_transaction_that_was_started():
     """A tablet transaction with the lease asked for, in milliseconds."""
-    lane, began = recorded(lookup_rows=b"{a=1};#;", select_rows=b"rows")
+    sender, began = recorded(lookup_rows=b"{a=1};#;", select_rows=b"rows")
     assert (began.id, began.proxy) == ("1-2-3-4", "proxy")
     assert began.lookup("//t", ({"k": 1}, {"k": 2})) == [{"a": 1}, None]
     began.insert("//t", ({"a": 1},))
@@ -205,22 +205,22 @@ def test_every_request_goes_into_the_transaction_that_was_started():
     assert began.select("//t", ["a"], limit=1) == b"rows"
     began.commit()
     began.abort()
-    assert [parameters["transaction_id"] for _, parameters, _ in lane.commands] == ["1-2-3-4"] * 6
+    assert [parameters["transaction_id"] for _, parameters, _ in sender.commands] == ["1-2-3-4"] * 6
 
 
 def test_no_keys_are_no_request():
     """Nobody needs the answer."""
-    lane, began = recorded()
+    sender, began = recorded()
     assert began.lookup("//t", []) == []
-    assert lane.commands == []
+    assert sender.commands == []
 
 
 @pytest.mark.parametrize(("limit", "read"), [(10, 1_000_000), (1_000_001, 1_000_001)])
 def test_select_reads_as_many_rows_as_are_wanted(limit, read):
     """The cluster's own limit is lower."""
-    lane, began = recorded()
+    sender, began = recorded()
     began.select("//t", ("a", "b"), limit=limit)
-    ((_, parameters, _),) = lane.commands
+    ((_, parameters, _),) = sender.commands
     assert parameters["query"] == f"[a], [b] from [//t] limit {limit}"
     assert (parameters["input_row_limit"], parameters["output_row_limit"]) == (read, read)
 
@@ -229,7 +229,7 @@ def test_select_reads_as_many_rows_as_are_wanted(limit, read):
 @pytest.mark.parametrize("asked", [False, True])
 def test_payloads_are_written_and_deleted_in_their_order(wire, asked):
     """Keys are YSON in either wire format; options that were not asked for are left to the cluster."""
-    lane, began = recorded()
+    sender, began = recorded()
     payloads = [
         Payload(1, b"old", deletes=True),
         Payload(2, b"new"),
@@ -238,7 +238,7 @@ def test_payloads_are_written_and_deleted_in_their_order(wire, asked):
     began.write("//t", payloads, wire, **({"update": True, "aggregate": True} if asked else {}))
     options = dict.fromkeys(("update", "aggregate"), asked or None)
     there = {"path": "//t", "transaction_id": "1-2-3-4"}
-    assert lane.commands == [
+    assert sender.commands == [
         ("delete_rows", {**there, "input_format": YSON}, b"old"),
         ("insert_rows", {**there, "input_format": (wire, False), **options}, b"new"),
         ("delete_rows", {**there, "input_format": YSON}, b"key"),
@@ -257,8 +257,8 @@ def test_payloads_are_written_and_deleted_in_their_order(wire, asked):
 )
 def test_a_failed_commit_is_refused_or_unknown(failure, error):
     """Unknown unless the answer proves that nothing was applied."""
-    lane, began = recorded()
-    lane.fails["commit_transaction"] = failure
+    sender, began = recorded()
+    sender.fails["commit_transaction"] = failure
     with pytest.raises(error) as caught:
         began.commit()
     assert caught.value.where["transaction"] == "1-2-3-4"
@@ -267,16 +267,16 @@ def test_a_failed_commit_is_refused_or_unknown(failure, error):
 
 def test_an_abort_that_fails_is_quiet():
     """The error that led to it matters more."""
-    lane, began = recorded()
-    lane.fails["abort_transaction"] = ConnectionResetError("told")
+    sender, began = recorded()
+    sender.fails["abort_transaction"] = ConnectionResetError("told")
     began.abort()
-    assert len(lane.commands) == 1
+    assert len(sender.commands) == 1
 
 
 def test_an_error_inside_the_transaction_names_it():
     """And the table."""
-    lane, began = recorded()
-    lane.fails["insert_rows"] = YtError("told", code=1700)
+    sender, began = recorded()
+    sender.fails["insert_rows"] = YtError("told", code=1700)
     with pytest.raises(ConflictError) as caught:
         began.insert("//t", [{}])
     assert caught.value.where == {"transaction": "1-2-3-4", "proxy": "proxy", "path": "//t"}

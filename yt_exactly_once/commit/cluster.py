@@ -98,11 +98,11 @@ class Ahead(Protocol[T_co]):
 class Cluster(Reader, Protocol):
     """A cluster that can begin transactions."""
 
-    def begin(self, timeout: timedelta, lanes: int = 1) -> Transaction:
+    def begin(self, timeout: timedelta, connections: int = 1) -> Transaction:
         """Start a tablet transaction."""
 
     def begin_ahead(
-        self, timeout: timedelta, lanes: int, reads: Callable[[Transaction], T]
+        self, timeout: timedelta, connections: int, reads: Callable[[Transaction], T]
     ) -> Ahead[T]:
         """Start a tablet transaction and read in it, while the caller does something else."""
 

@@ -66,12 +66,12 @@ class TargetRows:
     """Encoded rows for one table.
 
     Attributes:
-        lanes: payloads that keep their order, per lane; empty when the rows are written.
+        groups: payloads; those of a group are sent in their order. Empty when the rows are written.
         wire: wire format of the payloads.
         row_count: rows written or deleted, in the payloads or by the tasks.
         update: keep the columns that the payloads do not have.
         aggregate: combine aggregating columns with what is there.
-        lane_is_tablet: every lane goes to a tablet of its own; otherwise keys choose the tablets.
+        group_is_tablet: every group goes to a tablet of its own; otherwise keys choose the tablets.
         tablets: to how many tablets of an ordered table they go; 0 where keys choose, or nobody knows.
         complete: set when the table must hold nothing but these rows.
         digest: of the rows; `None` where the ledger keeps none.
@@ -82,12 +82,12 @@ class TargetRows:
     """
 
     path: str
-    lanes: Sequence[Sequence[Payload]]
+    groups: Sequence[Sequence[Payload]]
     wire: str
     row_count: int
     update: bool = False
     aggregate: bool = False
-    lane_is_tablet: bool = False
+    group_is_tablet: bool = False
     tablets: int = 0
     complete: CompleteResult | None = None
     digest: int | None = None
@@ -99,7 +99,9 @@ class TargetRows:
     @property
     def byte_count(self) -> int:
         """Bytes of the encoded rows, in the payloads or sent before."""
-        return self.sent_bytes + sum(len(payload.data) for lane in self.lanes for payload in lane)
+        return self.sent_bytes + sum(
+            len(payload.data) for group in self.groups for payload in group
+        )
 
 
 @dataclass(frozen=True)
@@ -165,16 +167,16 @@ def split(targets: Sequence[TargetRows], rows_per_tablet: int) -> list[Part]:
 
 
 def _cut(target: TargetRows, limit: int) -> list[TargetRows]:
-    pieces: list[list[list[Payload]]] = [[[] for _ in target.lanes]]
+    pieces: list[list[list[Payload]]] = [[[] for _ in target.groups]]
     place = used = 0
-    for number, lane in enumerate(target.lanes):
-        if target.lane_is_tablet:
+    for number, group in enumerate(target.groups):
+        if target.group_is_tablet:
             place = used = 0
-        for payload in lane:
+        for payload in group:
             if used and used + payload.row_count > limit:
                 place, used = place + 1, 0
             if place == len(pieces):
-                pieces.append([[] for _ in target.lanes])
+                pieces.append([[] for _ in target.groups])
             pieces[place][number].append(payload)
             used += payload.row_count
     if len(pieces) == 1:
@@ -182,25 +184,25 @@ def _cut(target: TargetRows, limit: int) -> list[TargetRows]:
     return [
         replace(
             target,
-            lanes=lanes,
-            row_count=sum(payload.row_count for lane in lanes for payload in lane),
-            digest=None if target.digest is None else digest_of_rows(lanes),
+            groups=groups,
+            row_count=sum(payload.row_count for group in groups for payload in group),
+            digest=None if target.digest is None else digest_of_rows(groups),
         )
-        for lanes in pieces
+        for groups in pieces
     ]
 
 
-def digest_of_rows(lanes: Sequence[Sequence[Payload]]) -> int:
+def digest_of_rows(groups: Sequence[Sequence[Payload]]) -> int:
     """Return the digest of the rows of payloads, which does not depend on their order."""
-    return combined(*(payload.digest for lane in lanes for payload in lane))
+    return combined(*(payload.digest for group in groups for payload in group))
 
 
 def digest_of(targets: Sequence[TargetRows]) -> str:
     """Return a digest of everything that is sent for targets."""
     digest = hashlib.sha256()
     for target in targets:
-        for lane in target.lanes:
-            for payload in lane:
+        for group in target.groups:
+            for payload in group:
                 digest.update(b"-" if payload.deletes else b"+")
                 digest.update(payload.data)
     return digest.hexdigest()

@@ -33,7 +33,7 @@ UNSEEN = "rows that only tasks have seen"
 SHARE_AHEAD = 4
 """Computing may use one part in so many of the lease of a transaction that was opened ahead."""
 
-Call = Callable[[Transaction], Any]
+Request = Callable[[Transaction], Any]
 """A request inside a transaction that does not depend on the others of its step."""
 
 Read = tuple[LedgerEntry | None, list[tuple[SourceRange, dict[int, int]]]]
@@ -54,7 +54,7 @@ class BatchCommit:
     """Commits one batch of a query; steps 4 to 9 of the protocol.
 
     Attributes:
-        lanes: requests sent side by side.
+        connections: how many requests are sent side by side.
         advance_consumer: whether consumers are moved; off for all but the last of several sinks.
         commits_sent: transactions whose commit this run has sent for the batch. Each has a digest of its
             rows when an earlier call sent it, and an empty one otherwise. This call adds its own.
@@ -72,7 +72,7 @@ class BatchCommit:
     _: KW_ONLY
     policy: RetryPolicy
     emit: Emitter
-    lanes: int
+    connections: int
     advance_consumer: bool
     commits_sent: dict[str, str] = field(default_factory=dict)
     logged: Callable[[int], tuple[SourceRange, ...]] = nothing_logged
@@ -108,7 +108,7 @@ class BatchCommit:
             self._until = time.monotonic() + config.LEASE.total_seconds() / SHARE_AHEAD
             # The attempt meets a failure again, and handles it.
             with suppress(errors.TransientError):
-                self._ahead = self.cluster.begin_ahead(config.LEASE, self.lanes, self._read)
+                self._ahead = self.cluster.begin_ahead(config.LEASE, self.connections, self._read)
         return self._ahead
 
     def leave_ahead(self) -> None:
@@ -245,7 +245,7 @@ class BatchCommit:
     def _read(self, transaction: Transaction) -> Read:
         """Read the ledger entry and the consumers' offsets, as of the transaction's start."""
         sources = self._moving()
-        reads: list[Call] = [partial(consumers.consumer_offsets, source=one) for one in sources]
+        reads: list[Request] = [partial(consumers.consumer_offsets, source=one) for one in sources]
         entry, *offsets = transaction.side_by_side([self.ledger.read, *reads])
         return entry, list(zip(sources, offsets, strict=True))
 
@@ -261,8 +261,10 @@ class BatchCommit:
         """Steps 6 to 8: write the rows, move the consumers and record the part, by what step 5 reads."""
         planned = self._moves(read)
         replaced = [_replace(transaction, target) for target in part.targets]
-        lanes = [(target, lane) for target in part.targets for lane in target.lanes if lane]
-        calls: list[Call] = [partial(_write, target=one, payloads=lane) for one, lane in lanes]  # 6
+        groups = [(target, group) for target in part.targets for group in target.groups if group]
+        calls: list[Request] = [
+            partial(_write, target=one, payloads=group) for one, group in groups
+        ]  # 6
         if part.is_last:
             calls += [
                 partial(consumers.advance, source=one, moves=to) for one, to in planned if to
@@ -273,7 +275,7 @@ class BatchCommit:
         calls.append(partial(self.ledger.record, entry=entry))  # 8
         transaction.side_by_side(calls)
         for target, deleted in zip(part.targets, replaced, strict=True):
-            if target.lanes or target.inside or deleted:
+            if target.groups or target.inside or deleted:
                 self.emit(
                     Event.ROWS_WRITTEN,
                     path=target.path,
@@ -349,7 +351,7 @@ class BatchCommit:
                 "The transaction with the rows of the tasks has ended", transaction=part.inside
             )
         self.leave_ahead()
-        return self.cluster.begin(config.LEASE, self.lanes), None
+        return self.cluster.begin(config.LEASE, self.connections), None
 
     def _is_done(self, entry: LedgerEntry, part: Part) -> bool:
         """Check whether the part is committed, with the same offsets and rows; raises as `judge` does.

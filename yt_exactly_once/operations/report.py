@@ -87,7 +87,7 @@ class History:
 
 
 _WIDTH, _LEFT, _RIGHT = 900, 120, 32
-_LANE, _LAG_HEIGHT = 46, 160
+_TRACK, _LAG_HEIGHT = 46, 160
 _TICKS = 6
 _MINUTE = 60
 _SHAPES = {
@@ -205,11 +205,11 @@ def round_ticks(span: float) -> list[float]:
 
 
 def _time_line(marks: Sequence[Mark], scale: _Scale) -> str:
-    lanes = list(dict.fromkeys(mark.query for mark in marks if mark.query))
-    if not lanes:
+    tracks = list(dict.fromkeys(mark.query for mark in marks if mark.query))
+    if not tracks:
         return ""
-    height = _LANE * len(lanes)
-    places = {name: number * _LANE + _LANE // 2 for number, name in enumerate(lanes)}
+    height = _TRACK * len(tracks)
+    places = {name: number * _TRACK + _TRACK // 2 for number, name in enumerate(tracks)}
     drawn = []
     for name, y in places.items():
         drawn.append(

@@ -13,7 +13,7 @@ T = TypeVar("T")
 _THREADS = "yt-task"
 
 
-def side_by_side(calls: Sequence[Callable[[], T]], most: int) -> list[T]:
+def side_by_side(calls: Sequence[Callable[[], T]], connections: int) -> list[T]:
     """Make calls on several threads, and return what they return, in their order.
 
     The threads stay for later tasks of the process: each has a client of its own, with a connection that is
@@ -22,11 +22,11 @@ def side_by_side(calls: Sequence[Callable[[], T]], most: int) -> list[T]:
     first error, in the order of the calls, is raised. Calls that had not begun then are left out.
 
     Args:
-        most: how many calls are made at a time.
+        connections: how many calls are made at a time.
     """
-    if min(len(calls), most) == 1 or current_thread().name.startswith(_THREADS):
+    if min(len(calls), connections) == 1 or current_thread().name.startswith(_THREADS):
         return [call() for call in calls]
-    futures: list[Future[T]] = [threads(most).submit(call) for call in calls]
+    futures: list[Future[T]] = [threads(connections).submit(call) for call in calls]
     wait(futures, return_when=FIRST_EXCEPTION)
     made = [future for future in futures if not future.cancel()]
     wait(made)

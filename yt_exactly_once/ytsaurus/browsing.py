@@ -16,8 +16,8 @@ from yt.wrapper.http_helpers import make_request_with_retries
 
 from yt_exactly_once.errors import ExactlyOnceError
 from yt_exactly_once.ytsaurus.failures import translated
-from yt_exactly_once.ytsaurus.lanes import BINARY
 from yt_exactly_once.ytsaurus.reach import url_of
+from yt_exactly_once.ytsaurus.sender import BINARY
 
 if TYPE_CHECKING:
     from yt_exactly_once.ytsaurus.client import Connection
@@ -189,8 +189,8 @@ def row_time(timestamp: int) -> float:
 
 def selected(connection: Connection, query: str, *, path: str | None = None) -> bytes:
     """Return rows of a query as binary YSON; raise `RequestRefusedError` if it reads over a million."""
-    with connection.sending() as lane, translated("read rows", path=path):
-        return lane.send("select_rows", {**_WHOLE, "query": query})
+    with connection.sending() as sender, translated("read rows", path=path):
+        return sender.send("select_rows", {**_WHOLE, "query": query})
 
 
 def user_of(connection: Connection) -> str:

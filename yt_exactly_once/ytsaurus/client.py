@@ -5,7 +5,7 @@ thread, since `YtClient` objects are not thread-safe. Reads go through proxy dis
 client's own retries. A tablet transaction lives in the memory of one proxy, so everything that belongs
 to it goes through `PinnedProxy`: one concrete address, no discovery, no retries. That holds for both
 backends of the client, HTTP and RPC; RPC keeps a transaction in the driver of this process as well, so
-that all lanes of a transaction share one.
+that all connections of a transaction share one.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from yt_exactly_once.config import LEASE, ClusterConfig
 from yt_exactly_once.errors import ClusterUnavailableError
 from yt_exactly_once.ytsaurus.backends import REQUEST_IDS, RPC_BACKEND, check_backend
 from yt_exactly_once.ytsaurus.failures import translated
-from yt_exactly_once.ytsaurus.lanes import Lane
 from yt_exactly_once.ytsaurus.reach import require_proxy
+from yt_exactly_once.ytsaurus.sender import Sender
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction, TransactionAhead
 
 Row = dict[str, Any]
 T = TypeVar("T")
 
-_MAX_LANES = 64
+_MAX_THREADS = 64
 """Most threads of one proxy; they start on demand."""
 
 _READERS = 2
@@ -50,11 +50,11 @@ _BACKOFF = {"start_timeout": 100, "base": 2, "max_timeout": 5000, "decay_factor_
 
 @dataclass
 class PinnedProxy:
-    """One concrete proxy, a lane for requests outside transactions, and one more per lane of a transaction.
+    """One concrete proxy, a sender for requests outside transactions, and those of a transaction.
 
     Attributes:
         model: what its clients are copies of. A new one would read the client's whole configuration again.
-        lanes: each with an HTTP connection of its own, or all with one RPC driver.
+        senders: each with an HTTP connection of its own, or all with one RPC driver.
         pool: threads for requests that are sent side by side.
         ahead: the thread of a transaction that is used while the caller does something else.
         aside: the thread of calls that nobody waits for.
@@ -62,23 +62,23 @@ class PinnedProxy:
 
     url: str
     model: YtClient
-    lanes: list[Lane] = field(default_factory=list)
-    pool: ThreadPoolExecutor = field(default_factory=lambda: _threads("yt-lane", _MAX_LANES))
+    senders: list[Sender] = field(default_factory=list)
+    pool: ThreadPoolExecutor = field(default_factory=lambda: _threads("yt-send", _MAX_THREADS))
     ahead: ThreadPoolExecutor = field(default_factory=lambda: _threads("yt-ahead"))
     aside: ThreadPoolExecutor = field(default_factory=lambda: _threads("yt-aside"))
 
-    def lane(self, number: int) -> Lane:
-        """Return a lane, opening those before it too."""
-        while len(self.lanes) <= number:
+    def sender(self, number: int) -> Sender:
+        """Return a sender, opening those before it too."""
+        while len(self.senders) <= number:
             client = deepcopy(self.model)
-            if self.lanes and client.config["backend"] == RPC_BACKEND:
-                set_option("_driver", get_driver_instance(self.lanes[0].client), client=client)
-            self.lanes.append(Lane(client))
-        return self.lanes[number]
+            if self.senders and client.config["backend"] == RPC_BACKEND:
+                set_option("_driver", get_driver_instance(self.senders[0].client), client=client)
+            self.senders.append(Sender(client))
+        return self.senders[number]
 
-    def senders(self, count: int) -> list[Lane]:
-        """Return the lanes of a transaction: all but the first one."""
-        return [self.lane(1 + number) for number in range(count)]
+    def of_transaction(self, connections: int) -> list[Sender]:
+        """Return the senders of a transaction: all but the first one."""
+        return [self.sender(1 + number) for number in range(connections)]
 
 
 class _RpcProxies(HeavyProxyProvider):  # type: ignore[misc]
@@ -133,25 +133,25 @@ class Connection:
             state.pinned = None
 
     @contextmanager
-    def sending(self) -> Iterator[Lane]:
-        """Yield a lane of the pinned proxy; choose another proxy when it does not answer."""
+    def sending(self) -> Iterator[Sender]:
+        """Yield a sender of the pinned proxy; choose another proxy when it does not answer."""
         try:
-            yield self.pinned().lane(0)
+            yield self.pinned().sender(0)
         except ClusterUnavailableError:
             self.unpin()
             raise
 
     def lookup(self, path: str, keys: Sequence[Row]) -> list[Row | None]:
         """Return the newest committed rows of a sorted dynamic table, in the order of the keys."""
-        with self.sending() as lane, translated("read rows", path=path):
-            return lane.look_up(path, keys)
+        with self.sending() as sender, translated("read rows", path=path):
+            return sender.look_up(path, keys)
 
-    def begin(self, timeout: timedelta, lanes: int = 1) -> TabletTransaction:
+    def begin(self, timeout: timedelta, connections: int = 1) -> TabletTransaction:
         """Start a tablet transaction on the pinned proxy.
 
         Args:
             timeout: lease; the proxy aborts the transaction after this time without a request or ping.
-            lanes: how many requests may be sent side by side.
+            connections: how many requests may be sent side by side.
 
         Raises:
             ClusterUnavailableError: no proxy could start it; the next call tries another proxy.
@@ -159,7 +159,7 @@ class Connection:
         with self.sending():
             pinned = self.pinned()
             return TabletTransaction.start(
-                pinned.senders(lanes), pinned.pool, timeout, proxy=pinned.url
+                pinned.of_transaction(connections), pinned.pool, timeout, proxy=pinned.url
             )
 
     @contextmanager
@@ -174,7 +174,7 @@ class Connection:
         transaction.commit()
 
     def begin_ahead(
-        self, timeout: timedelta, lanes: int, reads: Callable[[TabletTransaction], T]
+        self, timeout: timedelta, connections: int, reads: Callable[[TabletTransaction], T]
     ) -> TransactionAhead[T]:
         """Start a tablet transaction and read in it, while this thread does something else.
 
@@ -183,16 +183,16 @@ class Connection:
 
         Args:
             timeout: see `begin`.
-            lanes: see `begin`.
+            connections: see `begin`.
             reads: the first calls inside the transaction.
 
         Raises:
             ClusterUnavailableError: the list of proxies is unavailable.
         """
         pinned = self.pinned()
-        senders = pinned.senders(lanes + _READERS)
+        senders = pinned.of_transaction(connections + _READERS)
         start = partial(TabletTransaction.start, senders, pinned.pool, timeout, proxy=pinned.url)
-        return TransactionAhead(pinned.ahead, start, reads, lanes)
+        return TransactionAhead(pinned.ahead, start, reads, connections)
 
     def meanwhile(self, call: Callable[[], T]) -> Future[T]:
         """Make a call on a thread that nothing else waits for."""
@@ -209,7 +209,7 @@ class Connection:
         if state.joined is None or state.joined.url != proxy:
             state.joined = PinnedProxy(proxy, YtClient(config=self._pinned_config(proxy)))
         pinned: PinnedProxy = state.joined
-        return TabletTransaction(transaction_id, pinned.senders(1), pinned.pool, proxy=proxy)
+        return TabletTransaction(transaction_id, pinned.of_transaction(1), pinned.pool, proxy=proxy)
 
     def _state(self) -> Any:
         state = self._local

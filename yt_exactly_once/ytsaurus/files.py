@@ -223,9 +223,9 @@ class CypressFiles:
         """Send a request that carries data to a proxy that is chosen once, and not for each request."""
         action = "read the file" if data is None else "write the file"
         where = str(parameters["path"])
-        with self._connection.sending() as lane, translated(action, path=where):
+        with self._connection.sending() as sender, translated(action, path=where):
             return make_request(
-                command, parameters, data=data, use_heavy_proxy=True, client=lane.client
+                command, parameters, data=data, use_heavy_proxy=True, client=sender.client
             )
 
     def _run(self, action: str, path: str, call: Callable[[YtClient], T], **where: Any) -> T:

@@ -18,7 +18,7 @@ from yt.common import YtError
 from yt_exactly_once import advice, errors
 from yt_exactly_once.ytsaurus.browsing import attributes_of, output, registration, request
 from yt_exactly_once.ytsaurus.failures import translated
-from yt_exactly_once.ytsaurus.lanes import BINARY
+from yt_exactly_once.ytsaurus.sender import BINARY
 from yt_exactly_once.ytsaurus.tables import (
     TableInfo,
     columns_of,
@@ -187,10 +187,10 @@ class RemoteQueue:
         }
         with (
             self._registration_may_lag(),
-            self.connection.sending() as lane,
+            self.connection.sending() as sender,
             translated("pull rows", **where, partition=partition, offset=offset),
         ):
-            return lane.send(command, parameters)
+            return sender.send(command, parameters)
 
     def advance(self, partition: int, old: int, new: int) -> None:
         """Move the consumer from `old` to `new` in one partition, in a transaction of its own.

@@ -15,8 +15,8 @@ from yt.wrapper import YsonFormat
 
 from yt_exactly_once.errors import ProducerDivergedError, TableNotDynamicError, TableNotFoundError
 from yt_exactly_once.ytsaurus.failures import translated
-from yt_exactly_once.ytsaurus.lanes import WIRES, YSON
 from yt_exactly_once.ytsaurus.reading import literal
+from yt_exactly_once.ytsaurus.sender import WIRES, YSON
 from yt_exactly_once.ytsaurus.tables import describe_table
 
 if TYPE_CHECKING:
@@ -36,9 +36,9 @@ def insert_payload(
     Raises:
         ClusterUnavailableError: no answer; the rows may have been written.
     """
-    with connection.sending() as lane, translated("write rows", path=path):
+    with connection.sending() as sender, translated("write rows", path=path):
         parameters = {"path": path, "input_format": WIRES[wire], "update": update or None}
-        lane.send("insert_rows", parameters, payload)
+        sender.send("insert_rows", parameters, payload)
 
 
 class SessionState(NamedTuple):
@@ -188,8 +188,8 @@ def _sent(
     where = {"producer": producer, "queue": queue, "session": name}
     named = {"producer_path": producer, "queue_path": queue, "session_id": name}
     with (
-        connection.sending() as lane,
+        connection.sending() as sender,
         translated(action, asked=lambda: connection.reader, among=(queue, producer), **where),
     ):
-        answer = lane.send(command, {**named, "output_format": YSON, **more}, rows)
+        answer = sender.send(command, {**named, "output_format": YSON, **more}, rows)
         return dict(yson.loads(answer))

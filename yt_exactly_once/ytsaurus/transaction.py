@@ -18,10 +18,10 @@ from yt import yson
 
 from yt_exactly_once.errors import CommitOutcomeUnknownError, ExactlyOnceError
 from yt_exactly_once.ytsaurus.failures import leaves_outcome_unknown, translated
-from yt_exactly_once.ytsaurus.lanes import WIRES, YSON, encoded
+from yt_exactly_once.ytsaurus.sender import WIRES, YSON, encoded
 
 if TYPE_CHECKING:
-    from yt_exactly_once.ytsaurus.lanes import Lane
+    from yt_exactly_once.ytsaurus.sender import Sender
 
 T = TypeVar("T")
 
@@ -49,34 +49,34 @@ class TabletTransaction:
     """
 
     def __init__(
-        self, transaction_id: str, lanes: Sequence[Lane], pool: Executor, *, proxy: str
+        self, transaction_id: str, senders: Sequence[Sender], pool: Executor, *, proxy: str
     ) -> None:
         self.id = transaction_id
         self.proxy = proxy
-        self._lanes = lanes
+        self._senders = senders
         self._pool = pool
 
     @classmethod
     def start(
-        cls, lanes: Sequence[Lane], pool: Executor, timeout: timedelta, *, proxy: str
+        cls, senders: Sequence[Sender], pool: Executor, timeout: timedelta, *, proxy: str
     ) -> Self:
-        """Start a transaction through the first lane.
+        """Start a transaction through the first sender.
 
         Args:
-            lanes: of one proxy; each has one request under way at a time.
+            senders: of one proxy; each has one request under way at a time.
             pool: threads for calls that are made side by side.
         """
         lease = int(timeout.total_seconds() * 1000)
         parameters = {"type": "tablet", "sticky": True, "timeout": lease, "output_format": YSON}
         with translated("start a transaction", proxy=proxy):
-            answer = yson.loads(lanes[0].send("start_transaction", parameters))
-        return cls(str(answer["transaction_id"]), lanes, pool, proxy=proxy)
+            answer = yson.loads(senders[0].send("start_transaction", parameters))
+        return cls(str(answer["transaction_id"]), senders, pool, proxy=proxy)
 
-    def over(self, lanes: slice) -> Self:
-        """Return the same transaction over some of its lanes; other threads may use the others."""
-        part = copy(self)
-        part._lanes = self._lanes[lanes]  # noqa: SLF001 - of this very class
-        return part
+    def over(self, senders: slice) -> Self:
+        """Return the same transaction over some of its senders; other threads may use the others."""
+        narrowed = copy(self)
+        narrowed._senders = self._senders[senders]  # noqa: SLF001 - of this very class
+        return narrowed
 
     def lookup(
         self, path: str, keys: Sequence[dict[str, Any]] | bytes
@@ -85,7 +85,7 @@ class TabletTransaction:
         if not keys:
             return []
         with self._translated("read rows", path=path):
-            return self._lanes[0].look_up(path, keys, transaction_id=self.id)
+            return self._senders[0].look_up(path, keys, transaction_id=self.id)
 
     def insert(self, path: str, rows: Sequence[dict[str, Any]]) -> None:
         """Write a few rows given as mappings."""
@@ -129,7 +129,7 @@ class TabletTransaction:
 
     @contextmanager
     def kept_alive(self, every: float) -> Iterator[None]:
-        """Renew the lease every so many seconds while a block runs that sends nothing through these lanes.
+        """Renew the lease every so many seconds while a block runs that sends nothing through these senders.
 
         Whoever else writes into the transaction meets its end, so a failure is no error here.
         """
@@ -150,27 +150,27 @@ class TabletTransaction:
     def side_by_side(self, calls: Sequence[Callable[[TabletTransaction], T]]) -> list[T]:
         """Make independent calls at the same time.
 
-        Each call gets this transaction with its own lane. When there are more calls than lanes, the calls
-        of one lane run one after the other, the last one first.
+        Each call gets this transaction with its own sender. When there are more calls than senders, the calls
+        of one sender run one after the other, the last one first.
 
         Returns:
             What the calls returned, in their order. The first failure in that order is raised after all
             of them have ended, and so is an interrupt of this thread.
         """
-        count = min(len(self._lanes), len(calls))
+        count = min(len(self._senders), len(calls))
         if count <= 1:
             return [call(self) for call in calls]
-        lanes = [self.over(slice(number, number + 1)) for number in range(count)]
+        senders = [self.over(slice(number, number + 1)) for number in range(count)]
 
         def make(number: int) -> list[T]:
-            # A batch ends with its small requests. Behind the rows of a lane they would be waited for alone.
-            return [call(lanes[number]) for call in calls[number::count][::-1]][::-1]
+            # A batch ends with its small requests. After the rows of a sender they would be waited for alone.
+            return [call(senders[number]) for call in calls[number::count][::-1]][::-1]
 
         made = [self._pool.submit(make, number) for number in range(count)]
         try:
             wait(made)
         except BaseException:
-            # The transaction must not end while a lane still works in it.
+            # The transaction must not end while a sender still works in it.
             for future in made:
                 future.cancel()
             wait(made)
@@ -190,7 +190,7 @@ class TabletTransaction:
             ExactlyOnceError: refused for another reason; nothing was written.
         """
         try:
-            with self._translated("commit", asked=lambda: self._lanes[0].client, among=written):
+            with self._translated("commit", asked=lambda: self._senders[0].client, among=written):
                 self._send("commit_transaction")
         except ExactlyOnceError as error:
             if error.__cause__ is not None and leaves_outcome_unknown(error.__cause__):
@@ -218,7 +218,7 @@ class TabletTransaction:
         self, command: str, body: bytes | memoryview | None = None, **parameters: Any
     ) -> bytes:
         """Send a command of this transaction."""
-        return self._lanes[0].send(command, {**parameters, "transaction_id": self.id}, body)
+        return self._senders[0].send(command, {**parameters, "transaction_id": self.id}, body)
 
     def _translated(self, action: str, **where: Any) -> Any:
         return translated(action, transaction=self.id, proxy=self.proxy, **where)
@@ -230,7 +230,7 @@ class TransactionAhead(Generic[T]):
     Args:
         thread: makes the calls one by one, in their order.
         reads: the first calls in it.
-        lanes: how many of its lanes are not for the reads.
+        connections: how many of its senders are not for the reads.
     """
 
     def __init__(
@@ -238,15 +238,17 @@ class TransactionAhead(Generic[T]):
         thread: Executor,
         start: Callable[[], TabletTransaction],
         reads: Callable[[TabletTransaction], T],
-        lanes: int,
+        connections: int,
     ) -> None:
         self._started = thread.submit(start)
-        self._read = thread.submit(lambda: reads(self._started.result().over(slice(lanes, None))))
-        self._lanes = lanes
+        self._read = thread.submit(
+            lambda: reads(self._started.result().over(slice(connections, None)))
+        )
+        self._connections = connections
 
     def transaction(self) -> TabletTransaction:
         """Wait for the transaction, or raise why there is none."""
-        return self._started.result().over(slice(self._lanes))
+        return self._started.result().over(slice(self._connections))
 
     def read(self) -> T:
         """Wait for what was read first, or raise what has failed."""

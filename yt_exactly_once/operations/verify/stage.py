@@ -139,14 +139,14 @@ class Stage:
 
     @contextmanager
     def transaction(
-        self, *lanes: int, lease: timedelta = timedelta(seconds=30)
+        self, *senders: int, lease: timedelta = timedelta(seconds=30)
     ) -> Iterator[TabletTransaction]:
         """Yield a transaction of the package on the pinned proxy; abort what was not committed.
 
-        Transactions that overlap need lanes of their own.
+        Transactions that overlap need senders of their own.
         """
         pinned = self.connection.pinned()
-        opened = [pinned.lane(number) for number in lanes or (0,)]
+        opened = [pinned.sender(number) for number in senders or (0,)]
         transaction = TabletTransaction.start(opened, pinned.pool, lease, proxy=pinned.url)
         try:
             yield transaction

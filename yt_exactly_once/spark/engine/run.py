@@ -121,7 +121,7 @@ class Delivery:
             self.mode.connection,
             policy=options.retry,
             emit=self.emit,
-            lanes=options.connections,
+            connections=options.connections,
             advance_consumer=options.advance_consumer,
             commits_sent=self.call.commits_sent,
             logged=self.log.ranges,

@@ -85,7 +85,7 @@ class ChunkReport:
         target, transaction = given.target, given.transaction
         return TargetRows(
             path=target.path,
-            lanes=(),
+            groups=(),
             wire=target.wire.value,
             row_count=self.row_count,
             digest=self.digest if target.options.digest else None,

@@ -98,7 +98,7 @@ class Transactional(Mode):
     def finish(self, assignment: Assignment, arrived: Iterable[pa.RecordBatch]) -> list[TargetRows]:
         """See `Mode.finish`: the rows of the target, and rejected ones if there are any.
 
-        Payloads for one tablet, or of one Spark partition where keys choose the tablet, share a lane and
+        Payloads for one tablet, or of one Spark partition where keys choose the tablet, are a group and
         so keep their order. More rows than one transaction may write are a `BatchTooLargeError`.
         """
         given = assignment.given
@@ -114,27 +114,27 @@ class Transactional(Mode):
             target.require_room(encoded.rows_by_tablet)
         unique = target.options.unique_keys
         keys = _distinct_keys(encoded.keys.values(), target.path, unique=unique)
-        lanes = [encoded.lanes[lane] for lane in sorted(encoded.lanes)]
+        groups = [encoded.groups[group] for group in sorted(encoded.groups)]
         rows = TargetRows(
             path=target.path,
-            lanes=lanes,
+            groups=groups,
             wire=target.wire.value,
             row_count=sum(encoded.rows_by_tablet.values()),
             update=target.options.update_columns,
             aggregate=target.options.aggregate,
-            lane_is_tablet=not target.is_sorted,
+            group_is_tablet=not target.is_sorted,
             tablets=0 if target.is_sorted else len(encoded.rows_by_tablet),
             complete=target.complete(keys) if target.options.replaces else None,
-            digest=digest_of_rows(lanes) if target.options.digest else None,
+            digest=digest_of_rows(groups) if target.options.digest else None,
         )
         if rejects is None or not encoded.rejected:
             return [rows]
         rejected = TargetRows(
             path=rejects.path,
-            lanes=[encoded.rejected],
+            groups=[encoded.rejected],
             wire=WireFormat.YSON.value,
             row_count=sum(payload.row_count for payload in encoded.rejected),
-            lane_is_tablet=True,
+            group_is_tablet=True,
             rejected_by=target.path,
         )
         return [rows, rejected]

@@ -45,13 +45,13 @@ REQUEST_BYTES = 16 << 20
 class RowEncoder:
     """Collects the rows of one batch and target as payloads.
 
-    Payloads for one tablet share a lane, and so do those of one Spark partition where keys choose the
-    tablets. Payloads of a lane keep their order. A lane of one payload may be for several of either.
+    Payloads for one tablet are a group, and so do those of one Spark partition where keys choose the
+    tablets. Payloads of a group keep their order. A group of one payload may be for several of either.
 
     Attributes:
         target: as the rows of the batch are placed in it.
         rejects: where rows go that cannot be written; without it they are an error.
-        lanes: payloads that write or delete, by tablet or Spark partition; by the lowest of several.
+        groups: payloads that write or delete, by tablet or Spark partition; by the lowest of several.
         rows_by_tablet: how many rows are in them; of `None`, those whose keys choose the tablet.
         keys: the keys of all rows, by Spark partition, where the driver must know them.
         rejected: payloads for the dead-letter table.
@@ -59,7 +59,7 @@ class RowEncoder:
 
     target: PreparedTarget
     rejects: Rejects | None = None
-    lanes: dict[int, list[Payload]] = field(default_factory=lambda: defaultdict(list))
+    groups: dict[int, list[Payload]] = field(default_factory=lambda: defaultdict(list))
     rows_by_tablet: dict[int | None, int] = field(default_factory=lambda: defaultdict(int))
     keys: dict[int, list[pa.LargeBinaryArray]] = field(default_factory=lambda: defaultdict(list))
     rejected: list[Payload] = field(default_factory=list)
@@ -118,11 +118,11 @@ class RowEncoder:
         if isinstance(tablet, pa.Array):
             counted = pc.value_counts(tablet).to_pylist()
             counts = {each["values"]: each["counts"] for each in counted}
-            lane = min(counts)
+            group = min(counts)
         else:
             counts = {tablet: payload.row_count}
-            lane = partition if tablet is None else tablet
-        self.lanes[lane].append(payload)
+            group = partition if tablet is None else tablet
+        self.groups[group].append(payload)
         for each, count in counts.items():
             self.rows_by_tablet[each] += count
 
@@ -189,7 +189,7 @@ def _gathered(
                 yield chunk, partition_of(chunk), False
     shared = _Held()
     for place in sorted(waiting):
-        # What follows a chunk must be in its lane.
+        # What follows a chunk must be in its group.
         held = waiting.pop(place)
         rows = merged(held.batches)
         if place in met:

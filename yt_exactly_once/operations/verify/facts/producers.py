@@ -106,7 +106,7 @@ def _take_over(stage: Stage) -> None:
     offset = stage.end("log")
     session = _session(stage, "late")
     with stage.transaction() as transaction:
-        inside = stage.connection.pinned().lane(0).client
+        inside = stage.connection.pinned().sender(0).client
         with inside.Transaction(transaction_id=transaction.id, ping=False, acquire=False):
             _answer(stage, session, 1, client=inside)
         _session(stage, "late")

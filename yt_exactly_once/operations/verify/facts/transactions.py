@@ -158,13 +158,13 @@ def _several_connections(stage: Stage) -> None:
     with stage.transaction(0, 1) as transaction:
         transaction.side_by_side(
             [
-                lambda lane: lane.insert(stage.path("rows"), [{"k": "lane-0", "v": "x"}]),
-                lambda lane: lane.insert(stage.path("rows"), [{"k": "lane-1", "v": "x"}]),
+                lambda sender: sender.insert(stage.path("rows"), [{"k": "sender-0", "v": "x"}]),
+                lambda sender: sender.insert(stage.path("rows"), [{"k": "sender-1", "v": "x"}]),
             ]
         )
         transaction.commit()
     expect(
-        None not in stage.rows("rows", "lane-0", "lane-1"),
+        None not in stage.rows("rows", "sender-0", "sender-1"),
         "rows that were sent over a second connection are missing after the commit",
     )
 
@@ -180,7 +180,7 @@ def _ended_is_not_found(stage: Stage) -> str:
     with stage.transaction() as transaction:
         transaction.insert(stage.path("rows"), [{"k": "twice", "v": "x"}])
         transaction.commit()
-    again = TabletTransaction(transaction.id, [pinned.lane(0)], pinned.pool, proxy=pinned.url)
+    again = TabletTransaction(transaction.id, [pinned.sender(0)], pinned.pool, proxy=pinned.url)
     with stage.refuses(_OPEN, "a second commit of a transaction was accepted") as codes:
         again.commit()
     return f"codes {codes}"

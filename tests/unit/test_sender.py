@@ -21,9 +21,9 @@ from yt_exactly_once.config import ClusterConfig
 from yt_exactly_once.errors import ExactlyOnceError
 from yt_exactly_once.ytsaurus.browsing import all_rows
 from yt_exactly_once.ytsaurus.client import Connection
-from yt_exactly_once.ytsaurus.lanes import Lane
 from yt_exactly_once.ytsaurus.queues import RemoteQueue
 from yt_exactly_once.ytsaurus.rows import ProducerSession, SessionState
+from yt_exactly_once.ytsaurus.sender import Sender
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction
 
 PROXY = "http://proxy.example:80"
@@ -98,12 +98,12 @@ def proxy(monkeypatch):
 
 
 def clients(*, by_client=False, **more):
-    """Return the official client, joined to a transaction, and a lane of its own."""
+    """Return the official client, joined to a transaction, and a sender of its own."""
     config = Connection(ClusterConfig(proxy=PROXY, **more))._pinned_config(PROXY)
-    official, lane = YtClient(config=config), Lane(YtClient(config=config))
+    official, sender = YtClient(config=config), Sender(YtClient(config=config))
     official.Transaction(transaction_id="1-2-3-4", ping=False, acquire=False).__enter__()
-    lane._is_direct &= not by_client
-    return official, lane
+    sender._is_direct &= not by_client
+    return official, sender
 
 
 CHANGE_NOTHING = {
@@ -137,8 +137,8 @@ def told(proxy):
     return request.method, request.url, headers, params, body, dict(settings), timeout
 
 
-def within(lane):
-    return TabletTransaction("1-2-3-4", [lane], None, proxy=PROXY)
+def within(sender):
+    return TabletTransaction("1-2-3-4", [sender], None, proxy=PROXY)
 
 
 CALLS = {
@@ -186,7 +186,9 @@ CALLS = {
 OUTSIDE = {
     "start": (
         lambda client: client.start_transaction(type="tablet", sticky=True, timeout=30_000),
-        lambda lane: TabletTransaction.start([lane], None, timedelta(seconds=30), proxy=PROXY).id,
+        lambda sender: (
+            TabletTransaction.start([sender], None, timedelta(seconds=30), proxy=PROXY).id
+        ),
     ),
     "select all": (
         lambda client: list(
@@ -194,28 +196,28 @@ OUTSIDE = {
                 "* from [//l]", **LIMITS, fail_on_incomplete_result=True, format=BINARY
             )
         ),
-        lambda lane: all_rows(over(lane), "//l"),
+        lambda sender: all_rows(over(sender), "//l"),
     ),
     "pull": (
         lambda client: client.pull_queue("//q", 5, 1, 7, format=BINARY, raw=True).read(),
-        lambda lane: RemoteQueue(over(lane), "//q").pull(1, 5, 7),
+        lambda sender: RemoteQueue(over(sender), "//q").pull(1, 5, 7),
     ),
     "pull as a consumer": (
         lambda client: client.pull_queue_consumer(
             "//c", "//q", 5, 1, 7, 9, format=BINARY, raw=True
         ).read(),
-        lambda lane: RemoteQueue(over(lane), "//q", "//c").pull(1, 5, 7, 9),
+        lambda sender: RemoteQueue(over(sender), "//q", "//c").pull(1, 5, 7, 9),
     ),
     "create session": (
         lambda client: client.create_queue_producer_session("//p", "//q", "s'"),
-        lambda lane: ProducerSession.create(over(lane), "//p", "//q", "s'"),
+        lambda sender: ProducerSession.create(over(sender), "//p", "//q", "s'"),
     ),
     "push": (
         lambda client: client.push_queue_producer(
             "//p", "//dir/q", "s", 3, BytesIO(b"rows"), user_meta=META, input_format=ARROW, raw=True
         ),
-        lambda lane: ProducerSession("//p", "//dir/q", "s", 3, SessionState(8)).push(
-            over(lane), b"rows", "arrow", 9, META
+        lambda sender: ProducerSession("//p", "//dir/q", "s", 3, SessionState(8)).push(
+            over(sender), b"rows", "arrow", 9, META
         ),
     ),
 }
@@ -233,18 +235,18 @@ OF_ITS_OWN = {"create session", "push"}
 """What is made of these answers is not what the client makes of them."""
 
 
-def over(lane):
-    return SimpleNamespace(sending=lambda: nullcontext(lane), reader=None)
+def over(sender):
+    return SimpleNamespace(sending=lambda: nullcontext(sender), reader=None)
 
 
-def asked(call, official, lane):
-    """Return what a call does, with the official client and over a lane."""
+def asked(call, official, sender):
+    """Return what a call does, with the official client and over a sender."""
     if call in CALLS:
-        (by_client, by_lane), within_it = CALLS[call], within(lane)
+        (by_client, by_sender), within_it = CALLS[call], within(sender)
     else:
-        (by_client, by_lane), within_it = OUTSIDE[call], lane
+        (by_client, by_sender), within_it = OUTSIDE[call], sender
         official.COMMAND_PARAMS["transaction_id"] = "0-0-0-0"
-    return lambda: by_client(official) or None, lambda: by_lane(within_it) or None
+    return lambda: by_client(official) or None, lambda: by_sender(within_it) or None
 
 
 @pytest.mark.parametrize("by_client", [False, True])
@@ -309,32 +311,32 @@ def test_error_is_that_of_the_official_client(proxy, call, failure):
 )
 def test_unusual_configuration_is_left_to_the_client(unusual):
     """It knows what that asks for."""
-    _, lane = clients(client_config=unusual)
-    assert not lane._is_direct
+    _, sender = clients(client_config=unusual)
+    assert not sender._is_direct
 
 
 def test_debug_log_is_that_of_the_client(proxy, monkeypatch, caplog):
-    """Whoever turns it on looks for every request there; afterwards lanes send again."""
-    _, lane = clients()
+    """Whoever turns it on looks for every request there; afterwards senders send again."""
+    _, sender = clients()
     monkeypatch.setattr(LOGGER, "propagate", True)
     with caplog.at_level(logging.DEBUG, LOGGER.name):
-        within(lane)._send("ping_transaction")
+        within(sender)._send("ping_transaction")
         assert "Perform HTTP" in caplog.text
     caplog.clear()
-    within(lane)._send("ping_transaction")
+    within(sender)._send("ping_transaction")
     assert (caplog.text, len(proxy.requests)) == ("", 2)
 
 
 def test_cookies_of_a_balancer_are_sent_back(proxy):
     """One in front of the proxies may recognise by them where the transaction lives."""
-    official, lane = clients()
-    by_official, by_lane = asked("commit", official, lane)
-    for ask, client in ((by_official, official), (by_lane, lane.client)):
+    official, sender = clients()
+    by_official, by_sender = asked("commit", official, sender)
+    for ask, client in ((by_official, official), (by_sender, sender.client)):
         ask()
         proxy.requests.clear()
         client._requests_session.cookies.set("proxy", "7", domain="proxy.example")
     by_official()
     expected = told(proxy)
-    by_lane()
+    by_sender()
     assert told(proxy) == expected
     assert expected[2]["Cookie"] == "proxy=7"

@@ -43,9 +43,9 @@ try:
     from yt_exactly_once.ytsaurus.joined_requests import join_requests
 except ImportError:
     # A client that is built otherwise prepares all its requests itself.
-    HAS_LANES = False
+    PREPARES_REQUESTS = False
 else:
-    HAS_LANES = True
+    PREPARES_REQUESTS = True
 
 _API = "v4"
 _LIGHT = frozenset(
@@ -87,7 +87,7 @@ WIRES = {
 """The formats of rows that are written as `arrow` or as `yson`."""
 
 
-class Lane:
+class Sender:
     """Sends those commands over a client, one at a time.
 
     Args:
@@ -99,7 +99,7 @@ class Lane:
         config = get_config(client)
         proxy = config["proxy"]
         self._heavy = proxy["heavy_request_timeout"]
-        self._is_direct = HAS_LANES and not is_inside_job() and _is_usual(config)
+        self._is_direct = PREPARES_REQUESTS and not is_inside_job() and _is_usual(config)
         if not self._is_direct:
             return
         self._light = proxy["connect_timeout"] / 1000, proxy["request_timeout"] / 1000
