@@ -19,8 +19,8 @@ def jvm_of(session: SparkSession) -> Any | None:
 
 
 def session_in(frame: DataFrame) -> Any:
-    """Return the session of a DataFrame."""
-    return frame._jdf.sparkSession()  # noqa: SLF001
+    """Return the session of a DataFrame, without a call to the JVM."""
+    return frame.sparkSession._jsparkSession  # noqa: SLF001
 
 
 def queries_in(frame: DataFrame) -> Any:
