@@ -9,7 +9,7 @@ from tests.flows import columns
 from yt_exactly_once.codec.changes import changes
 from yt_exactly_once.codec.rows import row_fragments
 from yt_exactly_once.codec.schema import TableSchema, check_frame
-from yt_exactly_once.codec.yson_parts import joined
+from yt_exactly_once.codec.yson_fragments import joined
 from yt_exactly_once.errors import EncodingError
 
 TABLE = TableSchema.from_yt(columns({"k": "int64?", "s": "utf8", "v": "int64"}, ["k", "s"]))

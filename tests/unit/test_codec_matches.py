@@ -122,12 +122,12 @@ def test_pair_without_loss_is_allowed(arrow, description, fit):
 
 
 @pytest.mark.parametrize(("arrow", "description", "remedy", "place"), REFUSED)
-def test_pair_with_loss_is_refused_with_a_remedy(arrow, description, remedy, place):
+def test_pair_with_loss_is_refused_with_a_remedy(arrow, description, remedy, path):
     """A refusal says what to do, and where inside the column."""
     match = match_types(arrow, parse_type(description))
     assert match.fit is Fit.REFUSED
     assert remedy in match.remedy
-    assert match.place == place
+    assert match.path == path
 
 
 @pytest.mark.parametrize("name", sorted(SCALARS.keys() - {"null", "void"}))

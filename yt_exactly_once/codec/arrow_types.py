@@ -27,9 +27,9 @@ Wanted: TypeAlias = Mapping[str, tuple[types.LogicalType, pa.DataType]]
 def arrow_type_of(logical: types.LogicalType, *, binary_strings: bool = False) -> pa.DataType:
     """Return the Arrow type that values of the logical type are read into."""
 
-    def field(name: str, part: types.LogicalType, *, nullable: bool | None = None) -> pa.Field:
-        found = types.is_nullable(part) if nullable is None else nullable
-        return pa.field(name, arrow_type_of(part, binary_strings=binary_strings), nullable=found)
+    def field(name: str, member: types.LogicalType, *, nullable: bool | None = None) -> pa.Field:
+        found = types.is_nullable(member) if nullable is None else nullable
+        return pa.field(name, arrow_type_of(member, binary_strings=binary_strings), nullable=found)
 
     match types.required(logical):
         case Scalar() as scalar:
@@ -40,7 +40,7 @@ def arrow_type_of(logical: types.LogicalType, *, binary_strings: bool = False) -
         case types.DictType(key, value):
             return pa.map_(field("key", key, nullable=False), field("value", value))
         case bare:
-            return pa.struct([field(name, part) for name, part in struct_fields(bare).items()])
+            return pa.struct([field(name, member) for name, member in struct_fields(bare).items()])
 
 
 def struct_fields(bare: types.LogicalType) -> dict[str, types.LogicalType]:
@@ -125,10 +125,10 @@ def _match_by_field(arrow: pa.DataType, bare: types.LogicalType) -> TypeMatch:
     extra = [name for name in found if name not in wanted]
     if extra or len(found) != arrow.num_fields:
         return refused(f"drop or rename the fields: {', '.join(extra) or 'duplicates'}")
-    for name, part in wanted.items():
+    for name, member in wanted.items():
         # An absent alternative is never chosen; an absent member must be able to be null.
         spare = isinstance(bare, types.VariantType) or (
-            isinstance(bare, types.StructType) and bare.named and types.is_nullable(part)
+            isinstance(bare, types.StructType) and bare.named and types.is_nullable(member)
         )
         if name not in found and not spare:
             return refused(f"add the field {name}")

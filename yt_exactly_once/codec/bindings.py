@@ -20,14 +20,14 @@ except ImportError as error:
     ) from error
 
 
-_PART_BYTES = 1 << 14
+_CHUNK_BYTES = 1 << 14
 """Items of so many bytes are parsed at a time. Parsed, they take up to 45 times their bytes."""
 LONG = 1 << 16
 """An item of more bytes is not parsed as a whole."""
 _BLOCK = 1 << 13
 _AS_IS = {"encoding": None, "always_create_attributes": False}
 _INVALID = "this is not valid YSON"
-"""Without the parser's error, which quotes the bytes around the place: they are row values."""
+"""Without the parser's error, which quotes the bytes around the fault: they are row values."""
 
 
 class _LongItemError(Exception):
@@ -38,20 +38,20 @@ class _Source:
     """Bytes as a file, which ends with `_LongItemError` where an item is long.
 
     Attributes:
-        place: how much has been read.
+        position: how much has been read.
         start: where the items that are parsed now begin, or shortly before.
     """
 
     def __init__(self, data: memoryview, most: int) -> None:
         self._data = data
         self._most = most
-        self.place = self.start = 0
+        self.position = self.start = 0
 
     def read(self, _size: int) -> bytes:
-        if self.place - self.start > self._most:
+        if self.position - self.start > self._most:
             raise _LongItemError
-        block = bytes(self._data[self.place : self.place + _BLOCK])
-        self.place += len(block)
+        block = bytes(self._data[self.position : self.position + _BLOCK])
+        self.position += len(block)
         return block
 
 
@@ -65,37 +65,37 @@ def parse_items(data: bytes | memoryview) -> Iterator[list[Any] | memoryview]:
     """
     whole = memoryview(data)
     source = _Source(whole, LONG)
-    part: list[Any] = []
+    chunk: list[Any] = []
     count = 0
     try:
         for item in _bindings.load(source, yson_type="list_fragment", **_AS_IS):
-            part.append(item)
-            if source.place - source.start >= _PART_BYTES:
-                yield part
-                count += len(part)
-                part, source.start = [], source.place
+            chunk.append(item)
+            if source.position - source.start >= _CHUNK_BYTES:
+                yield chunk
+                count += len(chunk)
+                chunk, source.start = [], source.position
     except _LongItemError:
         yield from _items_one_by_one(whole, count)
     except Exception:  # noqa: BLE001 - its class lives in a package that only others may import
         raise ValueError(_INVALID) from None
     else:
-        yield part
+        yield chunk
 
 
 def _items_one_by_one(data: memoryview, skipped: int) -> Iterator[list[Any] | memoryview]:
-    part: list[Any] = []
+    chunk: list[Any] = []
     size = 0
     for item in islice(raw_items(data), skipped, None):
         is_long = len(item) > LONG
-        if part and (is_long or size >= _PART_BYTES):
-            yield part
-            part, size = [], 0
+        if chunk and (is_long or size >= _CHUNK_BYTES):
+            yield chunk
+            chunk, size = [], 0
         if is_long:
             yield item
         else:
-            part.append(parse_item(item))
+            chunk.append(parse_item(item))
             size += len(item)
-    yield part
+    yield chunk
 
 
 def raw_items(data: memoryview) -> Iterator[memoryview]:

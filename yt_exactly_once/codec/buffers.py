@@ -47,8 +47,8 @@ def struct_array(
     """Return structs of the fields that the present ones have."""
     valid = None
     if null.any():
-        places = from_numpy(np.cumsum(~null) - 1, null)
-        children = [child.take(places) for child in children]
+        positions = from_numpy(np.cumsum(~null) - 1, null)
+        children = [child.take(positions) for child in children]
         valid = _bits(~null)
     return pa.Array.from_buffers(kind, len(null), [valid], children=children)
 

@@ -34,12 +34,12 @@ class TypeMatch:
 
     Attributes:
         remedy: what to do about a refusal, `{x}` standing for the column; empty otherwise.
-        place: where inside the column the refusal is, such as `.tags[]`; empty for the whole.
+        path: where inside the column the refusal is, such as `.tags[]`; empty for the whole.
     """
 
     fit: Fit
     remedy: str = ""
-    place: str = ""
+    path: str = ""
 
 
 EXACT = TypeMatch(Fit.EXACT)
@@ -52,9 +52,9 @@ _EXACT_BITS = {32: 24, 64: 53}
 """Whole numbers of so many bits are exact in a floating-point number of 32 or 64 bits."""
 
 
-def refused(remedy: str, place: str = "") -> TypeMatch:
+def refused(remedy: str, path: str = "") -> TypeMatch:
     """Return a refusal."""
-    return TypeMatch(Fit.REFUSED, remedy, place)
+    return TypeMatch(Fit.REFUSED, remedy, path)
 
 
 def worst(matches: Iterable[tuple[str, TypeMatch]]) -> TypeMatch:
@@ -62,7 +62,7 @@ def worst(matches: Iterable[tuple[str, TypeMatch]]) -> TypeMatch:
     found = EXACT
     for step, match in matches:
         if match.fit > found.fit:
-            found = replace(match, place=step + match.place)
+            found = replace(match, path=step + match.path)
     return found
 
 
@@ -174,9 +174,9 @@ def _match_plain(arrow: pa.DataType) -> TypeMatch:
     if is_list(arrow):
         return worst([("[]", _match_plain(arrow.value_type))])
     if types.is_struct(arrow):
-        parts = {f".{field.name}": _match_plain(field.type) for field in arrow}
-        is_clear = len(parts) == arrow.num_fields
+        members = {f".{field.name}": _match_plain(field.type) for field in arrow}
+        is_clear = len(members) == arrow.num_fields
         return (
-            worst(parts.items()) if is_clear else refused("drop or rename the fields: duplicates")
+            worst(members.items()) if is_clear else refused("drop or rename the fields: duplicates")
         )
     return refused("YSON has no such type: cast it to a number or a string")

@@ -33,7 +33,7 @@ def shown(one: pa.Array) -> Json:  # noqa: PLR0911 - a case per kind
     if one.null_count:
         return None
     if types.is_map(kind):
-        return [[shown(part) for part in pair.flatten()] for pair in _items(one)]
+        return [[shown(child) for child in pair.flatten()] for pair in _items(one)]
     if is_list(kind):
         return [shown(item) for item in _items(one)]
     if types.is_struct(kind):
@@ -70,20 +70,22 @@ def may_be_bytes(value: Json) -> bool:
     """Check whether a value holds a text that may be the base64, or the spelling, of bytes."""
     if isinstance(value, str):
         return bool(_SPELLED.search(value) or (value and _BASE64.fullmatch(value)))
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return any(map(may_be_bytes, parts))
+    children = (
+        value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    )
+    return any(map(may_be_bytes, children))
 
 
 def bare(kind: pa.DataType) -> pa.DataType:  # noqa: PLR0911 - a case per kind
     """Return a type of the same layout that any bytes are valid in: for texts, decimals, dates and times."""
     if types.is_map(kind):
-        parts = kind.key_field, kind.item_field
-        return pa.map_(*(part.with_type(bare(part.type)) for part in parts))
+        children = kind.key_field, kind.item_field
+        return pa.map_(*(child.with_type(bare(child.type)) for child in children))
     if is_list(kind):
         make = pa.large_list if types.is_large_list(kind) else pa.list_
         return make(kind.value_field.with_type(bare(kind.value_type)))
     if types.is_struct(kind):
-        return pa.struct([part.with_type(bare(part.type)) for part in kind])
+        return pa.struct([child.with_type(bare(child.type)) for child in kind])
     if is_string(kind):
         return pa.large_binary() if types.is_large_string(kind) else pa.binary()
     if types.is_timestamp(kind) or types.is_duration(kind):
@@ -101,15 +103,15 @@ def _plain(value: Json, kind: pa.DataType, old: pa.Array | None) -> Any:
         return old.view(bare(kind))[0].as_py()
     if types.is_map(kind):
         return [
-            tuple(map(_plain, _of(pair, list), (kind.key_type, kind.item_type), _parts(was)))
+            tuple(map(_plain, _of(pair, list), (kind.key_type, kind.item_type), _children(was)))
             for pair, was in _with_old(value, old)
         ]
     if is_list(kind):
         return [_plain(item, kind.value_type, was) for item, was in _with_old(value, old)]
     if types.is_struct(kind):
         fields = _fields(kind)
-        was = dict(zip(fields, _parts(old, len(fields)), strict=True))
-        return {name: _plain(part, fields[name], was[name]) for name, part in value.items()}
+        was = dict(zip(fields, _children(old, len(fields)), strict=True))
+        return {name: _plain(child, fields[name], was[name]) for name, child in value.items()}
     return _leaf(value, kind)
 
 
@@ -141,10 +143,10 @@ def _of(value: Json, *classes: type) -> Any:
 
 
 def _with_old(value: Json, old: pa.Array | None) -> Iterator[tuple[Json, pa.Array | None]]:
-    """Yield the items of a list, each with the old one of its place."""
+    """Yield the items of a list, each with the old one at its position."""
     before = [] if old is None or old.null_count else _items(old)
-    for place, item in enumerate(_of(value, list)):
-        yield item, before[place] if place < len(before) else None
+    for position, item in enumerate(_of(value, list)):
+        yield item, before[position] if position < len(before) else None
 
 
 def _items(one: pa.Array) -> list[pa.Array]:
@@ -152,10 +154,10 @@ def _items(one: pa.Array) -> list[pa.Array]:
     if types.is_map(one.type):
         one = one.view(pa.list_(pa.struct([one.type.key_field, one.type.item_field])))
     items = one.flatten()
-    return [items.slice(place, 1) for place in range(len(items))]
+    return [items.slice(position, 1) for position in range(len(items))]
 
 
-def _parts(one: pa.Array | None, count: int = 2) -> Sequence[pa.Array | None]:
+def _children(one: pa.Array | None, count: int = 2) -> Sequence[pa.Array | None]:
     """Return the fields of the only struct of an array."""
     return [None] * count if one is None or one.null_count else one.flatten()
 

@@ -110,13 +110,13 @@ def find_faults(
         with_values = np.flatnonzero(~np.asarray(marked.fill_null(True)))
     for column in plan.columns:
         rows = everything if column.is_key else with_values
-        part = batch.take(pa.array(rows)) if len(rows) < batch.num_rows else batch
-        for place, reason in _unfit(part, column, wire):
-            row = int(rows[place])
+        chosen = batch.take(pa.array(rows)) if len(rows) < batch.num_rows else batch
+        for position, reason in _unfit(chosen, column, wire):
+            row = int(rows[position])
             found.setdefault(row, Fault(row, column.name, reason))
     fitting = np.setdiff1d(with_values, np.fromiter(found, np.int64, len(found)))
-    for place in heavy_rows(batch.take(pa.array(fitting)), plan):
-        row = int(fitting[place])
+    for position in heavy_rows(batch.take(pa.array(fitting)), plan):
+        row = int(fitting[position])
         found[row] = Fault(row, plan.columns[0].name, TOO_HEAVY)
     return [found[row] for row in sorted(found)]
 
@@ -136,7 +136,7 @@ def _unfit(
         check_column(batch, column, wire)
     except UnfitValueError as error:
         if batch.num_rows == 1:
-            yield start, f"{column.name}{error.place} as {column.type}: {error.problem}"
+            yield start, f"{column.name}{error.path} as {column.type}: {error.problem}"
             return
         half = batch.num_rows // 2
         yield from _unfit(batch.slice(0, half), column, wire, start)
@@ -154,7 +154,7 @@ def packed(row: pa.RecordBatch, marker: str) -> tuple[bytes | None, str | None]:
     Args:
         marker: see `find_faults`.
     """
-    # By place: service columns may be there twice.
+    # By position: service columns may be there twice.
     own = [n for n, name in enumerate(row.schema.names) if not schema.is_reserved(name)]
     row = row.select(own).replace_schema_metadata({_MARKER: marker})
     sink = pa.BufferOutputStream()

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from yt_exactly_once.codec.buffers import scalar, to_numpy
 from yt_exactly_once.codec.types import plain_scalar_of
-from yt_exactly_once.codec.yson_parts import ENTITY
+from yt_exactly_once.codec.yson_fragments import ENTITY
 from yt_exactly_once.codec.yson_writer import Shape, fragments
 
 if TYPE_CHECKING:
@@ -159,16 +159,16 @@ def _of_bytes(array: pa.Array, key: np.uint64) -> Hashes:
     hashes = lengths.view(np.uint64) * _STEP + key
     shortest, longest = int(lengths.min()), int(lengths.max())
     rows: Any = slice(None)
-    for place in range(0, min(max(longest, 1), _LONG), _WORD):
-        if place >= max(shortest, 1):
-            rows = np.flatnonzero(lengths > place)
+    for position in range(0, min(max(longest, 1), _LONG), _WORD):
+        if position >= max(shortest, 1):
+            rows = np.flatnonzero(lengths > position)
         if shortest == longest > 0:
             # As ids are: to step through them is faster than to look each one up.
-            values = anywhere[place::shortest][: len(lengths)].copy()
+            values = anywhere[position::shortest][: len(lengths)].copy()
         else:
-            values = anywhere[starts[rows] + place]
-        if shortest < place + _WORD:
-            values &= _MASKS[np.minimum(lengths[rows] - place, _WORD)]
+            values = anywhere[starts[rows] + position]
+        if shortest < position + _WORD:
+            values &= _MASKS[np.minimum(lengths[rows] - position, _WORD)]
         hashes[rows] = _mix(hashes[rows] + values)
     for row in np.flatnonzero(lengths > _LONG).tolist():
         rest = data[starts[row] + _LONG : starts[row] + lengths[row]]

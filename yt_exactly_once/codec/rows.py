@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from yt_exactly_once.codec import limits, yson_parts
+from yt_exactly_once.codec import limits, yson_fragments
 from yt_exactly_once.codec.buffers import scalar
 from yt_exactly_once.codec.matches import is_string
 from yt_exactly_once.codec.schema import (
@@ -35,8 +35,8 @@ from yt_exactly_once.errors import ConfigError, EncodingError
 Fragments: TypeAlias = pa.LargeBinaryArray
 """Rows or keys as binary YSON, one fragment each."""
 
-_Places: TypeAlias = Mapping[str, int | pa.IntegerArray | None]
-"""Columns with the place of each row, by name; one number for all rows, or none at all."""
+_Positions: TypeAlias = Mapping[str, int | pa.IntegerArray | None]
+"""Columns with the position of each row, by name; one number for all rows, or none at all."""
 
 TABLET_INDEX = "$tablet_index"
 SEQUENCE_NUMBER = "$sequence_number"
@@ -82,11 +82,11 @@ def encode(
         EncodingError: a value that its column cannot take.
         ConfigError: the format cannot carry one of the columns.
     """
-    places = {TABLET_INDEX: tablet_index, SEQUENCE_NUMBER: sequence_numbers}
+    positions = {TABLET_INDEX: tablet_index, SEQUENCE_NUMBER: sequence_numbers}
     if wire is WireFormat.ARROW:
-        payload: bytes | memoryview = _as_arrow(batch, plan, places)
+        payload: bytes | memoryview = _as_arrow(batch, plan, positions)
     else:
-        payload = yson_parts.joined(_as_yson(batch, plan, places))
+        payload = yson_fragments.joined(_as_yson(batch, plan, positions))
     if limits.may_be_heavy(payload, plan) and (heavy := limits.heavy_rows(batch, plan)):
         raise EncodingError(
             f"A row cannot be written: {limits.TOO_HEAVY}",
@@ -116,10 +116,10 @@ def encode_empty(plan: WritePlan, wire: WireFormat) -> bytes | memoryview:
     return _stream(fields, [pa.nulls(0, field.type) for field in fields])
 
 
-def _as_arrow(batch: pa.RecordBatch, plan: WritePlan, places: _Places) -> memoryview:
+def _as_arrow(batch: pa.RecordBatch, plan: WritePlan, positions: _Positions) -> memoryview:
     fields, arrays = _arrow_fields(plan), []
     arrays += [_converted(batch, plan, column, WireFormat.ARROW) for column in plan.columns]
-    for name, numbers in places.items():
+    for name, numbers in positions.items():
         if numbers is not None:
             fields.append(pa.field(name, pa.int64()))
             if isinstance(numbers, int):
@@ -164,23 +164,23 @@ def _write_stream(rows: pa.RecordBatch, sink: pa.NativeFile) -> None:
 
 
 def _as_yson(
-    batch: pa.RecordBatch, plan: WritePlan, places: _Places, *, key_shape: Shape = Shape.NAMED
+    batch: pa.RecordBatch, plan: WritePlan, positions: _Positions, *, key_shape: Shape = Shape.NAMED
 ) -> Fragments:
-    parts: list[pa.Array | bytes] = [yson_parts.constant(b"{", batch.num_rows)]
-    for name, numbers in places.items():
+    pieces: list[pa.Array | bytes] = [yson_fragments.constant(b"{", batch.num_rows)]
+    for name, numbers in positions.items():
         if isinstance(numbers, int):
-            parts.append(_key(name) + yson_parts.integer_literal(numbers) + b";")
+            pieces.append(_key(name) + yson_fragments.integer_literal(numbers) + b";")
         elif numbers is not None:
-            parts += [_key(name), yson_parts.integers(numbers), b";"]
+            pieces += [_key(name), yson_fragments.integers(numbers), b";"]
     for column in plan.columns:
         shape = key_shape if column.is_key else Shape.NAMED
         values = _converted(batch, plan, column, WireFormat.YSON, shape)
-        parts += [_key(column.name), values, b";"]
-    return yson_parts.join(*parts, b"};")
+        pieces += [_key(column.name), values, b";"]
+    return yson_fragments.join(*pieces, b"};")
 
 
 def _key(name: str) -> bytes:
-    return yson_parts.string_literal(name.encode()) + b"="
+    return yson_fragments.string_literal(name.encode()) + b"="
 
 
 def _stored(encoded: pa.Array, column: ColumnSchema) -> pa.Array:
@@ -218,7 +218,7 @@ def check_column(
     # Bytes may be the YSON of null.
     if (
         not column.nullable
-        and (row := first_true(pc.equal(encoded, yson_parts.ENTITY))) is not None
+        and (row := first_true(pc.equal(encoded, yson_fragments.ENTITY))) is not None
     ):
         raise UnfitValueError(row, IS_NULL)
     return encoded if wire is WireFormat.YSON else _stored(encoded, column)
@@ -240,7 +240,7 @@ def _converted(
         if plan.shows_values:
             shown = repr(value_at(array, error.row))[:_LONGEST_SHOWN]
         raise EncodingError(
-            f"A value of column {column.name}{error.place}, {array.type} in the DataFrame, cannot be "
+            f"A value of column {column.name}{error.path}, {array.type} in the DataFrame, cannot be "
             f"written as {column.type}: {error.problem}",
             remedy="Correct the value in the query, filter out its row, or give the sink a dead_letter_path",
             column=column.name,
@@ -253,21 +253,21 @@ def _converted(
 def _check_key(array: pa.Array, column: ColumnSchema) -> None:
     key = scalar_of(column.type)
     if key is not None and key.is_floating:
-        place = first_true(pc.is_nan(array.cast(pa.float64())))
-        if place is not None:
-            raise UnfitValueError(place, "NaN cannot be part of a key")
+        position = first_true(pc.is_nan(array.cast(pa.float64())))
+        if position is not None:
+            raise UnfitValueError(position, "NaN cannot be part of a key")
 
 
 def coordinates(batch: pa.RecordBatch, row: int) -> dict[str, Any]:
-    """Name a row by its queue partition and row index there, or by its place in the chunk.
+    """Name a row by its queue partition and row index there, or by its position in the chunk.
 
     Columns of these names are ignored when they have another type or appear twice.
     """
     found = {}
     for name, (key, fits) in _COORDINATES.items():
-        place = batch.schema.get_field_index(name)
-        if place >= 0 and fits(batch.schema.field(place).type):
-            found[key] = value_at(batch.column(place), row)
+        position = batch.schema.get_field_index(name)
+        if position >= 0 and fits(batch.schema.field(position).type):
+            found[key] = value_at(batch.column(position), row)
     if {"source_partition", "source_row"} <= found.keys():
         return found
     return {"row_of_chunk": row}

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from yt_exactly_once.codec import bindings, matches, values, yson_parts
+from yt_exactly_once.codec import bindings, matches, values, yson_fragments
 from yt_exactly_once.codec.matches import CHECKED, EXACT, TypeMatch
 from yt_exactly_once.codec.yson_text import any_keys, any_values
 
@@ -57,7 +57,7 @@ class Scalar:
     read_as: pa.DataType = _BINARY
     plain: pa.DataType = _BINARY
     to_plain: Convert = _to_bytes
-    to_yson: Convert = yson_parts.strings
+    to_yson: Convert = yson_fragments.strings
     to_key: Convert | None = None
     parsed: pa.DataType = _BINARY
     from_parsed: Callable[[Any], Any] | None = None
@@ -112,7 +112,7 @@ def _counting(
         name=name,
         plain=plain,
         to_plain=partial(values.to_integers, target=plain, name=name, bounds=bounds, unit=unit),
-        to_yson=yson_parts.integers,
+        to_yson=yson_fragments.integers,
         parsed=pa.uint64() if bounds[0] == 0 else pa.int64(),
         from_plain=partial(values.as_asked, unit=unit),
         bounds=bounds,
@@ -161,8 +161,8 @@ def _floating(plain: pa.DataType) -> Scalar:
         read_as=plain,
         plain=plain,
         to_plain=lambda array: array.cast(plain),
-        to_yson=yson_parts.doubles,
-        to_key=yson_parts.canonical_doubles,
+        to_yson=yson_fragments.doubles,
+        to_key=yson_fragments.canonical_doubles,
         parsed=pa.float64(),
         from_plain=values.as_asked,
     )
@@ -181,7 +181,7 @@ def _nothing(name: str) -> Scalar:
         read_as=pa.null(),
         plain=pa.null(),
         to_plain=lambda array: array.cast(pa.null()),
-        to_yson=yson_parts.nothing,
+        to_yson=yson_fragments.nothing,
         parsed=pa.null(),
         from_plain=values.as_asked,
     )
@@ -217,7 +217,7 @@ SCALARS: Mapping[str, Scalar] = _named(
         read_as=pa.bool_(),
         plain=pa.bool_(),
         to_plain=lambda array: array.cast(pa.bool_()),
-        to_yson=yson_parts.booleans,
+        to_yson=yson_fragments.booleans,
         parsed=pa.bool_(),
         from_plain=values.as_asked,
     ),
@@ -298,7 +298,7 @@ def decimal(precision: int, scale: int) -> Scalar:
         read_as=kind,
         plain=kind,
         to_plain=partial(values.to_decimals, target=kind),
-        to_yson=lambda array: yson_parts.fixed_strings(values.to_stored(array)),
+        to_yson=lambda array: yson_fragments.fixed_strings(values.to_stored(array)),
         from_plain=values.from_stored,
         arrow_obstacle=wide if precision > _MOST_ARROW_DIGITS else None,
     )

@@ -397,14 +397,14 @@ def _missing_columns(names: Collection[str], table: TableSchema) -> list[Differe
 
 
 def _wrong_type(frame: pa.Schema, column: ColumnSchema) -> list[Difference]:
-    places = frame.get_all_field_indices(column.name)
-    arrow = frame.field(places[0]).type
+    positions = frame.get_all_field_indices(column.name)
+    arrow = frame.field(positions[0]).type
     match = match_types(arrow, column.type)
     if match.fit is not Fit.REFUSED:
         return []
     remedy = match.remedy.replace("{x}", column.name)
-    if match.place:
-        remedy = f"at {column.name}{match.place}: {remedy}"
+    if match.path:
+        remedy = f"at {column.name}{match.path}: {remedy}"
     return [Difference(column.name, str(arrow), _described(column), remedy)]
 
 
@@ -414,5 +414,5 @@ def _described(column: ColumnSchema) -> str:
 
 def _side_by_side(found: Sequence[Difference]) -> list[str]:
     lines = [("column", "DataFrame", "table", "remedy"), *found]
-    widths = [max(len(line[place]) for line in lines) for place in range(3)]
+    widths = [max(len(line[position]) for line in lines) for position in range(3)]
     return [" | ".join((*map(str.ljust, line, widths), line[3])) for line in lines]

@@ -119,12 +119,14 @@ def parse_columns(text: str) -> Document:
         ValueError: the text is no such list; the message says where.
     """
     fields: list[Document] = []
-    place = 0
-    while place < len(text) or not fields:
-        found = _COLUMN.match(text, place)
+    position = 0
+    while position < len(text) or not fields:
+        found = _COLUMN.match(text, position)
         if found is None or (found.end() == len(text) and found[0].endswith(",")):
-            raise ValueError(f"column {len(fields) + 1} is not understood: {text[place:][:40]!r}")
-        place = found.end()
+            raise ValueError(
+                f"column {len(fields) + 1} is not understood: {text[position:][:40]!r}"
+            )
+        position = found.end()
         kind = _SYNONYMS.get(found["kind"].lower(), found["kind"].lower())
         if kind not in _IN_COLUMNS:
             raise ValueError(f"unknown type {kind}")
@@ -148,10 +150,10 @@ def parse_columns(text: str) -> Document:
 
 def _arrow_field(field: Mapping[str, Any], column: str) -> pa.Field:
     kind = _arrow_type(field["type"], column)
-    return _part(field["name"], kind, bool(field["nullable"]), column)
+    return _field(field["name"], kind, bool(field["nullable"]), column)
 
 
-def _part(name: str, kind: pa.DataType, nullable: bool, column: str) -> pa.Field:
+def _field(name: str, kind: pa.DataType, nullable: bool, column: str) -> pa.Field:
     if pa.types.is_null(kind) and not nullable:
         raise SchemaMismatchError(
             "An array or a map that is always empty has no type: Spark gives array() and map() none",
@@ -168,11 +170,11 @@ def _arrow_type(kind: Any, column: str) -> pa.DataType:
     match kind["type"]:
         case "array":
             element = _arrow_type(kind["elementType"], column)
-            return pa.list_(_part("element", element, bool(kind["containsNull"]), column))
+            return pa.list_(_field("element", element, bool(kind["containsNull"]), column))
         case "map":
-            key = _part("key", _arrow_type(kind["keyType"], column), nullable=False, column=column)
+            key = _field("key", _arrow_type(kind["keyType"], column), nullable=False, column=column)
             value = _arrow_type(kind["valueType"], column)
-            return pa.map_(key, _part("value", value, bool(kind["valueContainsNull"]), column))
+            return pa.map_(key, _field("value", value, bool(kind["valueContainsNull"]), column))
         case "struct":
             return pa.struct([_arrow_field(field, column) for field in kind["fields"]])
         case "udt":

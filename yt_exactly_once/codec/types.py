@@ -73,9 +73,9 @@ def _shown(whole: StructType | VariantType) -> str:
     return ", ".join(str(one if whole.named else one.type) for one in whole.members)
 
 
-def numbered(parts: Iterable[LogicalType]) -> tuple[Member, ...]:
+def numbered(members: Iterable[LogicalType]) -> tuple[Member, ...]:
     """Return members without names; these names are for Arrow."""
-    return tuple(Member(f"_{place}", part) for place, part in enumerate(parts, 1))
+    return tuple(Member(f"_{position}", member) for position, member in enumerate(members, 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +178,9 @@ def _parse(description: Any) -> LogicalType:  # noqa: PLR0911 - a case per kind
         case "list":
             return ListType(_parse(description["item"]))
         case "struct" | "tuple":
-            return StructType(*_parts(description))
+            return StructType(*_members(description))
         case "variant":
-            return VariantType(*_parts(description))
+            return VariantType(*_members(description))
         case "dict":
             return DictType(_parse(description["key"]), _parse(description["value"]))
         case "tagged":
@@ -191,7 +191,7 @@ def _parse(description: Any) -> LogicalType:  # noqa: PLR0911 - a case per kind
             return scalar_named(kind)
 
 
-def _parts(description: Mapping[str, Any]) -> tuple[tuple[Member, ...], bool]:
+def _members(description: Mapping[str, Any]) -> tuple[tuple[Member, ...], bool]:
     """Return the members, and whether they have names."""
     named = description.get("members")
     if named is not None:

@@ -48,18 +48,18 @@ class UnfitValueError(Exception):
     Attributes:
         row: its position in the array that was passed.
         problem: what is wrong with it; never the value itself.
-        place: where inside the column, such as `.tags[]`; empty for the whole value.
+        path: where inside the column, such as `.tags[]`; empty for the whole value.
     """
 
-    def __init__(self, row: int, problem: str, place: str = "") -> None:
+    def __init__(self, row: int, problem: str, path: str = "") -> None:
         super().__init__(problem)
         self.row = row
         self.problem = problem
-        self.place = place
+        self.path = path
 
     def within(self, row: int, step: str) -> UnfitValueError:
         """Return the same finding as seen from the value that contains this one."""
-        return UnfitValueError(row, self.problem, step + self.place)
+        return UnfitValueError(row, self.problem, step + self.path)
 
 
 @contextmanager
@@ -82,8 +82,8 @@ def located(step: str = "", *, offsets: Any = None, rows: Any = None) -> Iterato
 
 def first_true(mask: pa.Array) -> int | None:
     """Return the position of the first true in a mask, nulls counting as false."""
-    places = pc.indices_nonzero(mask)
-    return int(places[0].as_py()) if len(places) else None
+    positions = pc.indices_nonzero(mask)
+    return int(positions[0].as_py()) if len(positions) else None
 
 
 def check_nulls(array: pa.Array, *, nullable: bool) -> None:
@@ -151,7 +151,7 @@ def to_integers(
             problem = (
                 f"it is finer than one {second}; cut it in the query: date_trunc('{second}', ...)"
             )
-        array = converted(array, lambda part: part.cast(counted), problem).cast(pa.int64())
+        array = converted(array, lambda chunk: chunk.cast(counted), problem).cast(pa.int64())
     low, high = bounds
     ends = pc.min_max(array)
     for end in (ends["min"], ends["max"]):
@@ -166,15 +166,17 @@ def _out_of_range(name: str) -> str:
 
 def to_decimals(array: pa.Array, target: pa.DataType) -> pa.Array:
     """Widen decimals; raise `UnfitValueError` if a value has more digits than its own type says."""
-    return converted(validated(array), lambda part: part.cast(target), f"it does not fit {target}")
+    return converted(
+        validated(array), lambda chunk: chunk.cast(target), f"it does not fit {target}"
+    )
 
 
 def validated(decimals: pa.Array) -> pa.Array:
     """Return decimals; raise `UnfitValueError` if one has more digits than its type, as stored NaN has."""
 
-    def convert(part: pa.Array) -> pa.Array:
-        part.validate(full=True)
-        return part
+    def convert(chunk: pa.Array) -> pa.Array:
+        chunk.validate(full=True)
+        return chunk
 
     return converted(
         decimals, convert, f"it is NaN, infinite, or has more digits than {decimals.type}"
@@ -276,12 +278,12 @@ def as_bytes(plain: pa.Array, asked: pa.DataType) -> pa.Array:
 def as_asked(plain: pa.Array, asked: pa.DataType, unit: str = "") -> pa.Array:
     """Read anything else; what counts in a unit counts days or microseconds in Arrow."""
 
-    def convert(part: pa.Array) -> pa.Array:
+    def convert(chunk: pa.Array) -> pa.Array:
         if unit:
-            part = part.cast(pa.int32() if unit == "D" else pa.int64())
+            chunk = chunk.cast(pa.int32() if unit == "D" else pa.int64())
         if unit == "s":
-            part = part.cast(pa.timestamp("s", asked.tz))
-        return part.cast(asked)
+            chunk = chunk.cast(pa.timestamp("s", asked.tz))
+        return chunk.cast(asked)
 
     return converted(plain, convert, f"it does not fit {asked}")
 
@@ -290,7 +292,7 @@ def from_stored(array: pa.Array, target: pa.DataType) -> pa.Array:
     """Decode stored bytes, nulls too; raise `UnfitValueError` for NaN, the infinities, another width."""
     width = stored_width(target.precision)
     problem = f"a {target} has {width} bytes"
-    stored = converted(array, lambda part: part.cast(pa.binary(width)), problem)
+    stored = converted(array, lambda chunk: chunk.cast(pa.binary(width)), problem)
     valid, data = stored.buffers()
     raw = np.frombuffer(data, np.uint8, len(array) * width)
     wide = pa.py_buffer(_widened(raw.reshape(-1, width), target))

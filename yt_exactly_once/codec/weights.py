@@ -38,7 +38,7 @@ def _of_first(array: pa.Array, count: Any) -> Any:
     if len(array) == 0 or pa.types.is_null(kind):
         return 0 * count
     if pa.types.is_struct(kind):
-        return _of_all([array.field(place) for place in range(kind.num_fields)], count)
+        return _of_all([array.field(position) for position in range(kind.num_fields)], count)
     if pa.types.is_boolean(kind):
         return count
     if _has_bytes(kind):
@@ -51,7 +51,7 @@ def _of_first(array: pa.Array, count: Any) -> Any:
     offsets = to_numpy(array.offsets).astype(np.int64)
     held = [array.keys, array.items] if pa.types.is_map(kind) else [array.values]
     inner = offsets[count] - offsets[0]
-    return _OFFSET * count + _of_all([part.slice(offsets[0]) for part in held], inner)
+    return _OFFSET * count + _of_all([child.slice(offsets[0]) for child in held], inner)
 
 
 def _has_bytes(kind: pa.DataType) -> bool:

@@ -22,7 +22,7 @@ from yt_exactly_once.codec.buffers import from_numpy, list_array, struct_array
 from yt_exactly_once.codec.scalars import Scalar
 from yt_exactly_once.codec.values import Room, width
 from yt_exactly_once.codec.yson_marks import UnevenError, require
-from yt_exactly_once.codec.yson_words import Bytes, Mask, Numbers, Places, Words
+from yt_exactly_once.codec.yson_words import Bytes, Mask, Numbers, Positions, Words
 
 _MARKERS = {
     pa.binary(): yson.STRING,
@@ -52,8 +52,8 @@ def _unzigzag(numbers: Numbers) -> npt.NDArray[np.int64]:
     return ((numbers >> one) ^ (~(numbers & one) + one)).view(np.int64)
 
 
-def _strings(data: Bytes, starts: Places, ends: Places, null: Mask) -> pa.Array:
-    """Return what lies between places, which follow each other in the bytes; null where the mask says so."""
+def _strings(data: Bytes, starts: Positions, ends: Positions, null: Mask) -> pa.Array:
+    """Return what lies between positions that follow each other; null where the mask says so."""
     # One array over all bytes, values and what lies between in turn; then the values alone.
     bounds = np.empty(2 * len(starts) + 1, np.int64)
     bounds[0:-1:2], bounds[1::2], bounds[-1] = starts, ends, len(data)
@@ -62,7 +62,9 @@ def _strings(data: Bytes, starts: Places, ends: Places, null: Mask) -> pa.Array:
     return turns.take(from_numpy(np.arange(0, 2 * len(starts), 2), null)).cast(pa.binary())
 
 
-def token_ends(words: Words, size: int, marks: Bytes, places: Places) -> tuple[Numbers, Places]:
+def token_ends(
+    words: Words, size: int, marks: Bytes, positions: Positions
+) -> tuple[Numbers, Positions]:
     """Return the number in each token, the length of a string, otherwise 0; and where each token ends.
 
     Raises:
@@ -70,21 +72,21 @@ def token_ends(words: Words, size: int, marks: Bytes, places: Places) -> tuple[N
     """
     kinds = np.flatnonzero(np.bincount(marks)).tolist()
     if len(kinds) == 1:
-        return _ends_of(kinds[0], words, size, places)
+        return _ends_of(kinds[0], words, size, positions)
     numbers, ends = np.zeros(len(marks), np.uint64), np.zeros(len(marks), np.int64)
     for kind in kinds:
         some = np.flatnonzero(marks == kind)
-        numbers[some], ends[some] = _ends_of(kind, words, size, places[some])
+        numbers[some], ends[some] = _ends_of(kind, words, size, positions[some])
     return numbers, ends
 
 
-def _ends_of(mark: int, words: Words, size: int, places: Places) -> tuple[Numbers, Places]:
+def _ends_of(mark: int, words: Words, size: int, positions: Positions) -> tuple[Numbers, Positions]:
     """Return the same for tokens that have one mark."""
     if mark not in _MEASURED:
         require(mark == yson.DOUBLE or mark in _ONE_BYTE)
-        return np.zeros(len(places), np.uint64), places + (9 if mark == yson.DOUBLE else 1)
-    numbers, sizes = words.varints(places + 1)
-    ends = places + 1 + sizes
+        return np.zeros(len(positions), np.uint64), positions + (9 if mark == yson.DOUBLE else 1)
+    numbers, sizes = words.varints(positions + 1)
+    ends = positions + 1 + sizes
     if mark == yson.STRING:
         lengths = _unzigzag(numbers)
         require(((lengths >= 0) & (lengths <= size - ends)).all())
@@ -99,7 +101,7 @@ class Tokens:
 
     Attributes:
         marks: first byte of each token.
-        places: where each token begins.
+        positions: where each token begins.
         ends: where each token ends, without a separator.
         numbers: see `token_ends`.
     """
@@ -107,15 +109,15 @@ class Tokens:
     data: Bytes
     words: Words
     marks: Bytes
-    places: Places
-    ends: Places
+    positions: Positions
+    ends: Positions
     numbers: Numbers
 
-    def at(self, found: Places) -> Tokens:
+    def at(self, found: Positions) -> Tokens:
         """Return some of them."""
-        marks, places = self.marks[found], self.places[found]
+        marks, positions = self.marks[found], self.positions[found]
         ends, numbers = self.ends[found], self.numbers[found]
-        return Tokens(self.data, self.words, marks, places, ends, numbers)
+        return Tokens(self.data, self.words, marks, positions, ends, numbers)
 
     def array(self, parsed: pa.DataType) -> pa.Array:
         """Return what they hold; raise `UnevenError` unless all are of a type without parts, or null."""
@@ -132,7 +134,7 @@ class Tokens:
         if marker == yson.UINT64:
             return from_numpy(self.numbers, null)
         if marker == yson.DOUBLE:
-            return from_numpy(self.words.at(self.places + 1).view("<f8"), null)
+            return from_numpy(self.words.at(self.positions + 1).view("<f8"), null)
         if marker == yson.INT64:
             return from_numpy(_unzigzag(self.numbers), null)
         return _strings(self.data, self.ends - self.numbers.view(np.int64), self.ends, null)
@@ -150,7 +152,7 @@ class Trees(Tokens):
     levels: npt.NDArray[np.int8]
     keys: Mask
 
-    def closing(self) -> Places:
+    def closing(self) -> Positions:
         """Return the token that closes each opening one; raise `UnevenError` if it is of another kind."""
         steps = STEPS[self.marks]
         found = np.zeros(len(steps), np.int64)
@@ -168,14 +170,14 @@ class CrowdedError(Exception):
 
 
 def scan(
-    data: Bytes, words: Words, places: Places, limits: Places, most: int
-) -> tuple[Trees, Places, Places]:
-    """Read one value of any kind at each place.
+    data: Bytes, words: Words, positions: Positions, limits: Positions, most: int
+) -> tuple[Trees, Positions, Positions]:
+    """Read one value of any kind at each position.
 
     Args:
         data: the bytes; something follows each value.
         words: of the same bytes.
-        places: where the values begin, in order.
+        positions: where the values begin, in order.
         limits: where each value must have ended: values that share bytes could have tokens without end.
 
     Returns:
@@ -185,7 +187,7 @@ def scan(
         UnevenError: a value has another spelling than the cluster's, or few values are very long.
         CrowdedError: there are more tokens.
     """
-    count = len(places)
+    count = len(positions)
     active, levels = np.arange(count), np.zeros(count, np.int8)
     ends, lengths = np.zeros(count, np.int64), np.zeros(count, np.int64)
     rounds: list[tuple[npt.NDArray[Any], ...]] = []
@@ -195,12 +197,12 @@ def scan(
         taken += len(active)
         if taken > most:
             raise CrowdedError
-        marks = data[places]
-        numbers, past = token_ends(words, len(data), marks, places)
+        marks = data[positions]
+        numbers, past = token_ends(words, len(data), marks, positions)
         require((past < limits).all() and (levels <= _DEEPEST).all())
         after = data[past]
         keys = after == yson.EQUALS
-        rounds.append((active, marks, places, past, numbers, levels, keys))
+        rounds.append((active, marks, positions, past, numbers, levels, keys))
         lengths[active] += 1
         steps = STEPS[marks]
         levels = levels + steps
@@ -209,12 +211,12 @@ def scan(
         if not left.all():
             ends[active[~left]] = past[~left]
             each: tuple[npt.NDArray[Any], ...] = (active, levels, limits, past, after, keys, steps)
-            active, levels, limits, past, after, keys, steps = (part[left] for part in each)
+            active, levels, limits, past, after, keys, steps = (child[left] for child in each)
         separated = keys | (after == yson.SEMICOLON)
         closes = (after == yson.CLOSE_LIST) | (after == yson.CLOSE_MAP)
         # Separators stand between values and may follow the last one; a list opens without one.
         require(np.where(steps == 1, ~separated, separated | closes).all())
-        places = past + separated
+        positions = past + separated
     require(rounds)
     firsts = np.cumsum(lengths) - lengths
     rows, *kinds = zip(*rounds, strict=True)
@@ -223,8 +225,8 @@ def scan(
     columns: list[npt.NDArray[Any]] = []
     while kinds:
         column = np.empty(taken, kinds[0][0].dtype)
-        for target, part in zip(targets, kinds.pop(0), strict=True):
-            column[target] = part
+        for target, child in zip(targets, kinds.pop(0), strict=True):
+            column[target] = child
         columns.append(column)
     return Trees(data, words, *columns), firsts, ends
 
@@ -237,7 +239,7 @@ class Composites:
         self._closing = tokens.closing()
         self._room = room
 
-    def array(self, found: Places, logical: types.LogicalType, kind: pa.DataType) -> pa.Array:
+    def array(self, found: Positions, logical: types.LogicalType, kind: pa.DataType) -> pa.Array:
         """Return values of a type as the Arrow type asked for.
 
         Args:
@@ -267,30 +269,32 @@ class Composites:
                 require(pairs.field(0).null_count == 0)
                 return list_array(kind, null, lengths, pairs)
             case types.StructType(members, named=True):
-                parts = self._members(present, [one.name.encode() for one in members])
+                inner = self._members(present, [one.name.encode() for one in members])
             case types.VariantType():
                 raise UnevenError
             case _:
-                parts = self._parts(present, kind.num_fields)
-        inner = zip(parts, struct_fields(bare).values(), kind, strict=True)
-        children = [self._part(part, one, field.type) for part, one, field in inner]
+                inner = self._children(present, kind.num_fields)
+        typed = zip(inner, struct_fields(bare).values(), kind, strict=True)
+        children = [self._child(child, one, field.type) for child, one, field in typed]
         return struct_array(kind, null, children)
 
-    def _part(self, found: Places, logical: types.LogicalType, kind: pa.DataType) -> pa.Array:
+    def _child(self, found: Positions, logical: types.LogicalType, kind: pa.DataType) -> pa.Array:
         array = self.array(found, logical, kind)
         self._room.take(array.null_count, kind)
         return array
 
     def _held(
-        self, found: Places, item: types.LogicalType, kind: pa.DataType
-    ) -> tuple[pa.Array, Places]:
+        self, found: Positions, item: types.LogicalType, kind: pa.DataType
+    ) -> tuple[pa.Array, Positions]:
         """Return what lists hold, list after list, and how many each holds."""
         items, lengths = self._items(found)
         if len(items) * width(kind) > max(_FEWEST_BYTES, len(self._tokens.data)):
             raise CrowdedError
-        return self._part(items, item, kind), lengths
+        return self._child(items, item, kind), lengths
 
-    def _items(self, found: Places, opening: int = yson.OPEN_LIST) -> tuple[Places, Places]:
+    def _items(
+        self, found: Positions, opening: int = yson.OPEN_LIST
+    ) -> tuple[Positions, Positions]:
         """Return the first tokens of what lists hold, list after list, and how many each holds."""
         tokens = self._tokens
         require((tokens.marks[found] == opening).all())
@@ -308,18 +312,20 @@ class Composites:
         require(opening == yson.OPEN_MAP or not tokens.keys[items].any())
         return items, counts
 
-    def _parts(self, found: Places, count: int, opening: int = yson.OPEN_LIST) -> list[Places]:
+    def _children(
+        self, found: Positions, count: int, opening: int = yson.OPEN_LIST
+    ) -> list[Positions]:
         items, counts = self._items(found, opening)
         require((counts == count).all())
-        return [items[place::count] for place in range(count)]
+        return [items[position::count] for position in range(count)]
 
-    def _members(self, found: Places, names: Sequence[bytes]) -> list[Places]:
+    def _members(self, found: Positions, names: Sequence[bytes]) -> list[Positions]:
         """Return the values of maps that all have these keys in this order."""
         tokens = self._tokens
-        parts = self._parts(found, 2 * len(names), yson.OPEN_MAP)
-        for name, keys, values in zip(names, parts[::2], parts[1::2], strict=True):
+        children = self._children(found, 2 * len(names), yson.OPEN_MAP)
+        for name, keys, values in zip(names, children[::2], children[1::2], strict=True):
             require(tokens.keys[keys].all() and not tokens.keys[values].any())
             require((tokens.marks[keys] == yson.STRING).all())
             require((tokens.numbers[keys] == len(name)).all())
             require(tokens.words.behind(tokens.ends[keys] - len(name), name)[0].all())
-        return parts[1::2]
+        return children[1::2]

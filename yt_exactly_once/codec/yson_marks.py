@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 STRING, INT64, DOUBLE, FALSE, TRUE, UINT64 = range(1, 7)
 ENTITY, OPEN_LIST, CLOSE_LIST, OPEN_MAP, CLOSE_MAP, EQUALS, SEMICOLON = b"#[]{}=;"
-WITH_PARTS = b"[{<"
+OPENING = b"[{<"
 """What begins a value that has parts, or attributes."""
 
 _MOST_COLUMNS = 1 << 15
@@ -17,8 +17,8 @@ _MOST_COLUMNS = 1 << 15
 TOKEN = re.compile(rb"[#\x04\x05]|\x03.{8}|[\x02\x06][\x80-\xff]*[\x00-\x7f]", re.DOTALL)
 """A value without parts that is no string."""
 
-_PART = re.compile(rb"[;=]|" + TOKEN.pattern, re.DOTALL)
-_PARTS = re.compile(rb"(?:" + _PART.pattern + rb"){1,4096}+", re.DOTALL)
+_INNER = re.compile(rb"[;=]|" + TOKEN.pattern, re.DOTALL)
+_INNERS = re.compile(rb"(?:" + _INNER.pattern + rb"){1,4096}+", re.DOTALL)
 
 
 class UnevenError(Exception):
@@ -31,18 +31,18 @@ def require(condition: object) -> None:
         raise UnevenError
 
 
-def string_at(data: bytes | memoryview, place: int) -> slice:
-    """Return where the characters of a string are, whose mark is at a place."""
+def string_at(data: bytes | memoryview, position: int) -> slice:
+    """Return where the characters of a string are, whose mark is at a position."""
     number, shift = 0, 0
     while True:
-        place += 1
-        number |= (data[place] & 0x7F) << shift
+        position += 1
+        number |= (data[position] & 0x7F) << shift
         shift += 7
-        if data[place] < 0x80:  # noqa: PLR2004 - the flag of a further byte
-            return slice(place + 1, place + 1 + (number >> 1))
+        if data[position] < 0x80:  # noqa: PLR2004 - the flag of a further byte
+            return slice(position + 1, position + 1 + (number >> 1))
 
 
-def after(data: bytes | memoryview, place: int, most: int = sys.maxsize) -> int:
+def after(data: bytes | memoryview, position: int, most: int = sys.maxsize) -> int:
     """Return where a value ends, with all that is inside of it.
 
     Args:
@@ -52,25 +52,25 @@ def after(data: bytes | memoryview, place: int, most: int = sys.maxsize) -> int:
         ValueError: it is written as text, or has more tokens.
         IndexError: it has no end.
     """
-    depth, inside = 0, _PARTS if most == sys.maxsize else _PART
+    depth, inside = 0, _INNERS if most == sys.maxsize else _INNER
     for _ in range(most):
-        mark = data[place]
-        if mark in WITH_PARTS:
+        mark = data[position]
+        if mark in OPENING:
             depth += 1
-            place += 1
+            position += 1
             continue
         if mark in b"]}>":
             depth -= 1
-            place += 1
+            position += 1
         elif mark == STRING:
-            place = string_at(data, place).stop
-        elif found := (inside if depth else TOKEN).match(data, place):
-            place = found.end()
+            position = string_at(data, position).stop
+        elif found := (inside if depth else TOKEN).match(data, position):
+            position = found.end()
         else:
             raise ValueError("the value is text")
         # After attributes comes what has them.
         if depth <= 0 and mark != b">"[0]:
-            return place
+            return position
     raise ValueError("the value has too many tokens")
 
 
@@ -86,17 +86,17 @@ def members(data: bytes | memoryview, most: int = sys.maxsize) -> Iterator[tuple
         ValueError: this is no map, has text for keys, or more of them than a table may have columns.
         IndexError: it has no end.
     """
-    place, count, is_next = 1, 0, True
+    position, count, is_next = 1, 0, True
     if data[0] != OPEN_MAP:
         raise ValueError("it is no map")
-    while data[place] != CLOSE_MAP:
+    while data[position] != CLOSE_MAP:
         count += 1
-        if not is_next or data[place] != STRING or count > _MOST_COLUMNS:
+        if not is_next or data[position] != STRING or count > _MOST_COLUMNS:
             raise ValueError("a key of a map is text, or there are too many")
-        key = string_at(data, place)
+        key = string_at(data, position)
         if data[key.stop] != EQUALS:
             raise ValueError("a key of a map has no value")
         end = after(data, key.stop + 1, most)
-        yield place, key, end
+        yield position, key, end
         is_next = data[end] == SEMICOLON
-        place = end + is_next
+        position = end + is_next

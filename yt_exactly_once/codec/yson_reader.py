@@ -22,7 +22,7 @@ from yt_exactly_once.codec.scalars import Scalar
 from yt_exactly_once.codec.values import IS_NULL, Room, UnfitValueError, converted, located
 from yt_exactly_once.errors import EncodingError
 
-_PLACE = (b"$tablet_index", b"$row_index")
+_POSITION = (b"$tablet_index", b"$row_index")
 _LONG_TEXT = 1 << 16
 """Bytes: nothing but a text is longer and has no parts."""
 _MISFIT = "it has another type"
@@ -38,9 +38,9 @@ def parse_rows(rows: bytes, wanted: Wanted) -> dict[str, pa.Array]:
     """
     room = Room(len(rows))
     found: dict[str, list[pa.Array]] = {name: [] for name in wanted}
-    keys = frozenset((*(name.encode() for name in wanted), *_PLACE))
-    for part in bindings.parse_items(rows):
-        some = [_cells(part, keys)] if isinstance(part, memoryview) else part
+    keys = frozenset((*(name.encode() for name in wanted), *_POSITION))
+    for chunk in bindings.parse_items(rows):
+        some = [_cells(chunk, keys)] if isinstance(chunk, memoryview) else chunk
         if not all(isinstance(row, dict) for row in some):
             raise ValueError("a row is not a map")
         lacking = max(0, len(some) - sum(map(len, some)) // max(1, len(wanted)))
@@ -50,9 +50,9 @@ def parse_rows(rows: bytes, wanted: Wanted) -> dict[str, pa.Array]:
                 values = [row.get(name.encode()) for row in some]
                 found[name].append(_column(values, logical, kind, room))
             except UnfitValueError as error:
-                partition, row = (_parsed(some[error.row].get(key)) for key in _PLACE)
+                partition, row = (_parsed(some[error.row].get(key)) for key in _POSITION)
                 raise EncodingError(
-                    f"A value of column {name}{error.place} cannot be read as {kind}: {error.problem}",
+                    f"A value of column {name}{error.path} cannot be read as {kind}: {error.problem}",
                     remedy="Compare the table's schema with the one the query started with",
                     column=name,
                     source_partition=partition,
@@ -65,7 +65,7 @@ def _parsed(value: Any) -> Any:
     """Return a value without parts; of another one that was not parsed, None."""
     if not isinstance(value, memoryview):
         return value
-    return None if value[0] in yson.WITH_PARTS else bindings.parse_item(value)
+    return None if value[0] in yson.OPENING else bindings.parse_item(value)
 
 
 def _column(
@@ -95,14 +95,16 @@ def _column(
                     raise UnfitValueError(0, _MISFIT)
                 return list_array(kind, null, lengths, pairs)
         children = []
-        parts = zip(_fields(present, bare), struct_fields(bare).values(), kind, strict=True)
-        for part, inner, field in parts:
+        members = zip(_fields(present, bare), struct_fields(bare).values(), kind, strict=True)
+        for member, inner, field in members:
             with located(f".{field.name}"):
-                children.append(_part(part, inner, field.type, room))
+                children.append(_column_of(member, inner, field.type, room))
         return struct_array(kind, null, children)
 
 
-def _part(values: list[Any], logical: types.LogicalType, kind: pa.DataType, room: Room) -> pa.Array:
+def _column_of(
+    values: list[Any], logical: types.LogicalType, kind: pa.DataType, room: Room
+) -> pa.Array:
     array = _column(values, logical, kind, room)
     room.take(array.null_count, kind)
     return array
@@ -110,7 +112,7 @@ def _part(values: list[Any], logical: types.LogicalType, kind: pa.DataType, room
 
 def _opened(raw: memoryview, bare: types.LogicalType) -> Any:
     """Return a value, parsed unless it has parts and is long."""
-    if len(raw) <= bindings.LONG or raw[0] not in yson.WITH_PARTS:
+    if len(raw) <= bindings.LONG or raw[0] not in yson.OPENING:
         is_text = isinstance(bare, Scalar) and pa.types.is_binary(bare.parsed)
         if len(raw) > _LONG_TEXT and not is_text:
             # Arrow would quote the text in its message.
@@ -147,15 +149,15 @@ def _items(
     """Return the items of lists, one after the other, and how many each list has."""
     if lists and isinstance(lists[0], memoryview):
         parsed = bindings.parse_items(_inside(lists[0]))
-        parts = ([part] if isinstance(part, memoryview) else part for part in parsed)
+        chunks = ([chunk] if isinstance(chunk, memoryview) else chunk for chunk in parsed)
         with located("[]", offsets=[0]):
-            found = [_part(part, item, kind, room) for part in parts]
+            found = [_column_of(chunk, item, kind, room) for chunk in chunks]
         return concatenated(found), [sum(map(len, found))]
     # Arrow takes a string for a list of numbers, too.
     _require(lists, list)
     lengths = np.array([len(one) for one in lists], np.int64)
     with located("[]", offsets=np.cumsum(lengths) - lengths):
-        return _part(list(chain.from_iterable(lists)), item, kind, room), lengths
+        return _column_of(list(chain.from_iterable(lists)), item, kind, room), lengths
 
 
 def _fields(values: list[Any], bare: types.LogicalType) -> list[list[Any]]:
@@ -170,7 +172,7 @@ def _fields(values: list[Any], bare: types.LogicalType) -> list[list[Any]]:
     count = 2 if isinstance(bare, types.VariantType) else len(struct_fields(bare))
     lists = [_few(one, count) if isinstance(one, memoryview) else one for one in values]
     _require(lists, list, count)
-    columns = [[one[place] for one in lists] for place in range(count)]
+    columns = [[one[position] for one in lists] for position in range(count)]
     if isinstance(bare, types.VariantType):
         return _alternatives(columns[0], columns[1], bare.members)
     return columns
@@ -187,8 +189,8 @@ def _alternatives(
     for row, (tag, value) in enumerate(zip(map(_parsed, tags), values, strict=True)):
         if not isinstance(tag, int | bytes) or tag not in known:
             raise UnfitValueError(row, _MISFIT)
-        place = known[tag]
-        found[place][row] = [value] if nested[place] else value
+        position = known[tag]
+        found[position][row] = [value] if nested[position] else value
     return found
 
 

@@ -17,7 +17,7 @@ from yt_exactly_once.codec.buffers import concatenated
 from yt_exactly_once.codec.scalars import Scalar
 from yt_exactly_once.codec.values import Room, UnfitValueError
 from yt_exactly_once.codec.yson_marks import UnevenError, require
-from yt_exactly_once.codec.yson_words import Bytes, Places, Words
+from yt_exactly_once.codec.yson_words import Bytes, Positions, Words
 
 # What is read at once takes many times its bytes, unless rows and tokens are long. Of short ones so many are
 # read at once that this stays a small multiple of the pull, or of a small amount.
@@ -63,7 +63,7 @@ def _first_row(rows: bytes) -> tuple[dict[str, bytes], bytes]:
 
 
 class _Scan:
-    """Rows that lie next to each other, some at a time; `places` is where each of those has been read to."""
+    """Rows that lie side by side, some at a time; `positions` is where each of those has been read to."""
 
     def __init__(self, rows: bytes, keys: dict[str, bytes], end: bytes, wanted: Wanted) -> None:
         self._size = len(rows)
@@ -76,44 +76,44 @@ class _Scan:
         self._starts = self._find_rows()
         # The last row may have no separator.
         self._past = np.append(self._starts[1:], self._size + (rows[-1] != yson.SEMICOLON))
-        self._places = self._limits = self._starts
+        self._positions = self._limits = self._starts
 
     def columns(self) -> dict[str, pa.Array]:
         """Read all columns; raises `UnevenError` where the rows differ in their layout."""
-        parts: dict[str, list[pa.Array]] = {name: [] for name in self._wanted}
+        pieces: dict[str, list[pa.Array]] = {name: [] for name in self._wanted}
         first, count = 0, max(_FEWEST_ROWS, self._size // _BYTES_PER_ROW)
         while first < len(self._starts):
             try:
-                found = self._part(slice(first, first + count))
+                found = self._piece(slice(first, first + count))
             except yson_composites.CrowdedError:
                 require(count > yson_composites.FEW_VALUES)
                 count //= 4
                 continue
             for name, array in found.items():
-                parts[name].append(array)
+                pieces[name].append(array)
             first += count
-        return {name: concatenated(parts.pop(name)) for name in self._wanted}
+        return {name: concatenated(pieces.pop(name)) for name in self._wanted}
 
-    def _part(self, chosen: slice) -> dict[str, pa.Array]:
+    def _piece(self, chosen: slice) -> dict[str, pa.Array]:
         past = self._past[chosen]
-        self._places, self._limits = self._starts[chosen].copy(), past - 1
+        self._positions, self._limits = self._starts[chosen].copy(), past - 1
         found = {}
         for name, key in self._keys.items():
-            begins, markers = self._words.behind(self._places, key)
+            begins, markers = self._words.behind(self._positions, key)
             require(begins.all())
-            self._places += len(key)
+            self._positions += len(key)
             if name in self._wanted:
                 found[name] = self._column(markers, *self._wanted[name])
             elif yson_composites.STEPS[markers].any():
                 self._composites()
             else:
                 self._simple(markers)
-        require(self._words.behind(self._places, self._end)[0].all())
+        require(self._words.behind(self._positions, self._end)[0].all())
         # There is nothing between the rows.
-        require(np.array_equal(self._places + len(self._end) + 1, past))
+        require(np.array_equal(self._positions + len(self._end) + 1, past))
         return found
 
-    def _find_rows(self) -> Places:
+    def _find_rows(self) -> Positions:
         """Find where rows may start: strings may look alike, which shows when a value reaches beyond."""
         opening = next(iter(self._keys.values()))
         found = []
@@ -127,13 +127,13 @@ class _Scan:
             found.append(starts[self._words.behind(starts, opening)[0]])
         return np.concatenate(found, dtype=np.int64)
 
-    def _advance(self, places: Places) -> None:
+    def _advance(self, positions: Positions) -> None:
         """Move behind a value of each row.
 
         None may reach into the next row: before any bytes are copied, that keeps what is copied disjoint.
         """
-        require((places < self._limits).all())
-        self._places = places
+        require((positions < self._limits).all())
+        self._positions = positions
 
     def _column(self, marks: Bytes, logical: types.LogicalType, kind: pa.DataType) -> pa.Array:
         bare = types.required(logical)
@@ -146,16 +146,16 @@ class _Scan:
 
     def _simple(self, marks: Bytes) -> yson_composites.Tokens:
         """Step over values without parts, and return their tokens."""
-        places = self._places
-        numbers, ends = yson_composites.token_ends(self._words, self._size, marks, places)
+        positions = self._positions
+        numbers, ends = yson_composites.token_ends(self._words, self._size, marks, positions)
         self._advance(ends)
-        return yson_composites.Tokens(self._data, self._words, marks, places, ends, numbers)
+        return yson_composites.Tokens(self._data, self._words, marks, positions, ends, numbers)
 
-    def _composites(self) -> tuple[yson_composites.Trees, Places]:
+    def _composites(self) -> tuple[yson_composites.Trees, Positions]:
         """Step over values of whatever type, and return their tokens, and which of them begin values."""
         most = max(_FEWEST_TOKENS, self._size // _BYTES_PER_TOKEN)
         tokens, found, ends = yson_composites.scan(
-            self._data, self._words, self._places, self._limits, most
+            self._data, self._words, self._positions, self._limits, most
         )
         self._advance(ends)
         return tokens, found

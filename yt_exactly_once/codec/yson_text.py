@@ -15,7 +15,7 @@ import pyarrow as pa
 from yt_exactly_once.codec import bindings
 from yt_exactly_once.codec import yson_marks as yson
 from yt_exactly_once.codec.values import UnfitValueError
-from yt_exactly_once.codec.yson_parts import BYTES
+from yt_exactly_once.codec.yson_fragments import BYTES
 
 NOT_ONE_VALUE = "its bytes are not one YSON value"
 TOO_LARGE_NUMBER = "it has a number outside the range of double"
@@ -68,17 +68,17 @@ def _with_one_zero(value: Any) -> Any:
 
 def _keys(row: int, value: bytes) -> int:
     """Count the keys in a value that the bindings have parsed; raise as `to_binary` does."""
-    count = place = 0
-    while place < len(value):
-        if value[place] == yson.EQUALS:
+    count = position = 0
+    while position < len(value):
+        if value[position] == yson.EQUALS:
             count += 1
-            place += 1
-        elif value[place] == yson.STRING:
-            place = yson.string_at(value, place).stop
-        elif passed := yson.TOKEN.match(value, place) or _PASSED.match(value, place):
-            place = passed.end()
-        elif bare := _BARE.match(value, place):
-            place = bare.end()
+            position += 1
+        elif value[position] == yson.STRING:
+            position = yson.string_at(value, position).stop
+        elif passed := yson.TOKEN.match(value, position) or _PASSED.match(value, position):
+            position = passed.end()
+        elif bare := _BARE.match(value, position):
+            position = bare.end()
             number = bindings.parse_value(bare[0])
             if isinstance(number, float) and math.isinf(number) and bare[0][:1] != b"%":
                 raise UnfitValueError(row, TOO_LARGE_NUMBER)

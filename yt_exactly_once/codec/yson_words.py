@@ -1,4 +1,4 @@
-"""Bytes read eight at a time, as one number, from any places on: faster than byte by byte."""
+"""Bytes read eight at a time, as one number, from any positions on: faster than byte by byte."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from yt_exactly_once.codec.yson_marks import require
 
 Numbers: TypeAlias = npt.NDArray[np.uint64]
 Bytes: TypeAlias = npt.NDArray[np.uint8]
-Places: TypeAlias = npt.NDArray[np.int64]
+Positions: TypeAlias = npt.NDArray[np.int64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
 _WORD = 8
@@ -19,7 +19,7 @@ _LONGEST_VARINT = 10
 
 
 class Words:
-    """Words of eight bytes at any places of some bytes. The first byte is the lowest; zeros follow the last.
+    """Words of eight bytes at any positions. The first byte is the lowest; zeros follow the last.
 
     Args:
         rows: the bytes, which are not copied: there may be many megabytes of them.
@@ -31,31 +31,31 @@ class Words:
         self._tail = _overlapping(rows[self._late :] + bytes(3 * _WORD))
         self._words = _overlapping(rows) if self._late else self._tail
 
-    def at(self, places: Places) -> Numbers:
-        """Return the word at each place; raise `IndexError` if a place is far behind the last byte."""
-        late = places >= self._late
+    def at(self, positions: Positions) -> Numbers:
+        """Return the word at each position; raise `IndexError` if a position is far behind the last byte."""
+        late = positions >= self._late
         if not late.any():
-            return self._words[places]
-        found = self._words[np.where(late, 0, places)]
-        found[late] = self._tail[places[late] - self._late]
+            return self._words[positions]
+        found = self._words[np.where(late, 0, positions)]
+        found[late] = self._tail[positions[late] - self._late]
         return found
 
-    def behind(self, places: Places, literal: bytes) -> tuple[Mask, Bytes]:
-        """Tell at which places a literal begins, and return the byte behind it."""
-        found = np.ones(len(places), np.bool_)
+    def behind(self, positions: Positions, literal: bytes) -> tuple[Mask, Bytes]:
+        """Tell at which positions a literal begins, and return the byte behind it."""
+        found = np.ones(len(positions), np.bool_)
         full = len(literal) // _WORD * _WORD
         for start in range(0, full, _WORD):
-            part = literal[start : start + _WORD]
-            found &= self.at(places + start) == np.uint64(int.from_bytes(part, "little"))
+            word = literal[start : start + _WORD]
+            found &= self.at(positions + start) == np.uint64(int.from_bytes(word, "little"))
         # One word has the rest of the literal and what follows.
-        words, rest = self.at(places + full), literal[full:]
+        words, rest = self.at(positions + full), literal[full:]
         bits = 8 * len(rest)
         found &= words & np.uint64((1 << bits) - 1) == np.uint64(int.from_bytes(rest, "little"))
         return found, (words >> np.uint64(bits)).view(np.uint8)[::_WORD]
 
-    def varints(self, places: Places) -> tuple[Numbers, Places]:
-        """Decode the varint at each place, and its size; raise `UnevenError` if one takes over 64 bits."""
-        words = self.at(places)
+    def varints(self, positions: Positions) -> tuple[Numbers, Positions]:
+        """Decode the varint at each position, and its size; raise `UnevenError` if one takes over 64 bits."""
+        words = self.at(positions)
         # The lowest byte without the flag of a further byte is the last one.
         ends = ~words & np.uint64(0x8080808080808080)
         ends &= ~ends + np.uint64(1)
@@ -69,7 +69,7 @@ class Words:
         )
         long = sizes == 0
         if long.any():
-            words = self.at(places[long] + _WORD)
+            words = self.at(positions[long] + _WORD)
             ninth, tenth = words & np.uint64(0xFF), (words >> np.uint64(8)) & np.uint64(0xFF)
             more = ninth >= 0x80  # noqa: PLR2004 - the flag of a further byte
             require((tenth[more] <= 1).all())
@@ -90,5 +90,5 @@ _GROUPS = [
 
 
 def _overlapping(data: bytes) -> Numbers:
-    """Return the word at every place."""
+    """Return the word at every position."""
     return np.ndarray((len(data) - _WORD + 1,), "<u8", data, strides=(1,))

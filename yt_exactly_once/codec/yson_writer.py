@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from yt_exactly_once.codec import types, yson_parts
+from yt_exactly_once.codec import types, yson_fragments
 from yt_exactly_once.codec.arrow_types import struct_fields, variant_field
 from yt_exactly_once.codec.buffers import to_numpy
 from yt_exactly_once.codec.matches import is_binary, is_list, is_string
@@ -36,13 +36,13 @@ def fragments(array: pa.Array, logical: types.LogicalType, shape: Shape) -> pa.A
     """Encode a column, null as entity; raise `UnfitValueError` for a value that its type has not."""
     check_nulls(array, nullable=types.is_nullable(logical))
     if pa.types.is_null(array.type):
-        return yson_parts.nothing(array)
+        return yson_fragments.nothing(array)
     bare = types.required(logical)
     if array.null_count == 0:
         return _present(array, bare, shape)
     if isinstance(bare, Scalar) and not bare.holds_yson:
-        return yson_parts.or_entity(_scalar(array, bare, shape), array)
-    return yson_parts.around_nulls(array, lambda present: _present(present, bare, shape))
+        return yson_fragments.or_entity(_scalar(array, bare, shape), array)
+    return yson_fragments.around_nulls(array, lambda present: _present(present, bare, shape))
 
 
 def _present(array: pa.Array, bare: types.LogicalType, shape: Shape) -> pa.Array:
@@ -51,21 +51,21 @@ def _present(array: pa.Array, bare: types.LogicalType, shape: Shape) -> pa.Array
         case Scalar():
             return _scalar(array, bare, shape)
         case types.ListType(item):
-            offsets, held = yson_parts.held(array)
+            offsets, held = yson_fragments.held(array)
             with located("[]", offsets=offsets):
-                parts = yson_parts.join(fragments(array.values[held], item, shape), b";")
+                pieces = yson_fragments.join(fragments(array.values[held], item, shape), b";")
         case types.DictType(key, value):
-            offsets, held = yson_parts.held(array)
+            offsets, held = yson_fragments.held(array)
             with located("[key]", offsets=offsets):
                 keys = fragments(array.keys[held], key, shape)
             with located("[value]", offsets=offsets):
                 values = fragments(array.items[held], value, shape)
-            parts = yson_parts.join(b"[", keys, b";", values, b";];")
+            pieces = yson_fragments.join(b"[", keys, b";", values, b";];")
         case types.VariantType():
             return _variant(array, bare, shape)
         case _:
             return _struct(array, bare, shape)
-    return yson_parts.join(b"[", yson_parts.spans(parts, offsets), b"]")
+    return yson_fragments.join(b"[", yson_fragments.spans(pieces, offsets), b"]")
 
 
 def _scalar(array: pa.Array, scalar: Scalar, shape: Shape) -> pa.Array:
@@ -80,13 +80,13 @@ def _plain(array: pa.Array, shape: Shape) -> pa.Array:
     """Encode values of any Arrow type as plain YSON, structs and maps as YSON maps."""
     kind, inside = array.type, types.OptionalType(SCALARS["yson"])
     if pa.types.is_map(kind):
-        offsets, held = yson_parts.held(array)
+        offsets, held = yson_fragments.held(array)
         keys = array.keys[held]
         _require_distinct(keys, offsets)
         with located("[value]", offsets=offsets):
             encoded = fragments(array.items[held], inside, shape)
-        pairs = yson_parts.join(yson_parts.strings(keys), b"=", encoded, b";")
-        return yson_parts.join(b"{", yson_parts.spans(pairs, offsets), b"}")
+        pairs = yson_fragments.join(yson_fragments.strings(keys), b"=", encoded, b";")
+        return yson_fragments.join(b"{", yson_fragments.spans(pairs, offsets), b"}")
     if is_list(kind):
         return _present(array, types.ListType(inside), shape)
     if pa.types.is_struct(kind):
@@ -97,7 +97,7 @@ def _plain(array: pa.Array, shape: Shape) -> pa.Array:
     return _scalar(array, SCALARS["string" if is_string(kind) else str(kind)], shape)
 
 
-def _require_distinct(keys: pa.Array, offsets: yson_parts.Offsets) -> None:
+def _require_distinct(keys: pa.Array, offsets: yson_fragments.Offsets) -> None:
     """Check that no map has a key twice: a reader of the YSON would see only one of the two values."""
     rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     codes = to_numpy(keys.dictionary_encode().indices).astype(np.int64)
@@ -111,20 +111,20 @@ def _require_distinct(keys: pa.Array, offsets: yson_parts.Offsets) -> None:
 
 def _struct(array: pa.Array, bare: types.LogicalType, shape: Shape) -> pa.Array:
     named = isinstance(bare, types.StructType) and bare.named and shape is not Shape.POSITIONAL
-    parts: list[pa.Array | bytes] = [b"{" if named else b"["]
+    pieces: list[pa.Array | bytes] = [b"{" if named else b"["]
     for name, logical in struct_fields(bare).items():
-        place = array.type.get_field_index(name)
+        position = array.type.get_field_index(name)
         if named:
-            parts.append(yson_parts.string_literal(name.encode()) + b"=")
-        if place < 0:
-            parts.append(b"#")
+            pieces.append(yson_fragments.string_literal(name.encode()) + b"=")
+        if position < 0:
+            pieces.append(b"#")
         else:
             with located(f".{name}"):
-                parts.append(fragments(array.field(place), logical, shape))
-        parts.append(b";")
-    parts.append(b"}" if named else b"]")
+                pieces.append(fragments(array.field(position), logical, shape))
+        pieces.append(b";")
+    pieces.append(b"}" if named else b"]")
     # Also the struct without members has as many rows as the array.
-    return yson_parts.join(yson_parts.constant(b"", len(array)), *parts)
+    return yson_fragments.join(yson_fragments.constant(b"", len(array)), *pieces)
 
 
 def _variant(array: pa.Array, bare: types.VariantType, shape: Shape) -> pa.Array:
@@ -132,23 +132,23 @@ def _variant(array: pa.Array, bare: types.VariantType, shape: Shape) -> pa.Array
     count = np.zeros(len(array), np.int64)
     for index, one in enumerate(bare.members):
         name = variant_field(one)
-        place = array.type.get_field_index(name)
-        if place < 0:
+        position = array.type.get_field_index(name)
+        if position < 0:
             continue
-        field = array.field(place)
+        field = array.field(position)
         valid = field.is_valid()
         if types.is_nullable(one.type):
             field = field.flatten()[0]
         logical = one.type if types.is_nullable(one.type) else types.OptionalType(one.type)
         with located(f".{name}"):
             value = fragments(field, logical, shape)
-        tag = yson_parts.integer_literal(index)
+        tag = yson_fragments.integer_literal(index)
         if bare.named and shape is not Shape.POSITIONAL:
-            tag = yson_parts.string_literal(one.name.encode())
+            tag = yson_fragments.string_literal(one.name.encode())
         count += np.asarray(valid)
-        body = yson_parts.join(b"[" + tag + b";", value, b";]")
-        chosen.append(pc.if_else(valid, body, pa.scalar(None, yson_parts.BYTES)))
+        body = yson_fragments.join(b"[" + tag + b";", value, b";]")
+        chosen.append(pc.if_else(valid, body, pa.scalar(None, yson_fragments.BYTES)))
     wrong = np.flatnonzero(count != 1)
     if len(wrong):
         raise UnfitValueError(int(wrong[0]), "exactly one alternative of a variant must be given")
-    return pc.coalesce(*chosen) if chosen else yson_parts.constant(b"", 0)
+    return pc.coalesce(*chosen) if chosen else yson_fragments.constant(b"", 0)

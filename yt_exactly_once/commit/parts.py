@@ -14,7 +14,7 @@ from yt_exactly_once.codec.changes import keys_besides
 from yt_exactly_once.codec.row_hash import combined
 from yt_exactly_once.codec.rows import Fragments
 from yt_exactly_once.codec.schema import WritePlan
-from yt_exactly_once.codec.yson_parts import joined
+from yt_exactly_once.codec.yson_fragments import joined
 from yt_exactly_once.commit.cluster import Payload, Transaction
 from yt_exactly_once.commit.entry import DRIVER, RowDigest, Tally
 from yt_exactly_once.errors import BatchTooLargeError

@@ -22,7 +22,7 @@ from yt_exactly_once.codec.rejects import find_faults, readable, unpacked
 from yt_exactly_once.codec.row_hash import added, row_hashes
 from yt_exactly_once.codec.rows import WireFormat, encode, row_fragments
 from yt_exactly_once.codec.types import scalar_of
-from yt_exactly_once.codec.yson_parts import joined
+from yt_exactly_once.codec.yson_fragments import joined
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.errors import ConfigError
 

@@ -21,7 +21,7 @@ from yt_exactly_once.codec.rejects import Rejects, find_faults, without
 from yt_exactly_once.codec.row_hash import added, row_hashes
 from yt_exactly_once.codec.rows import encode, row_fragments
 from yt_exactly_once.codec.weights import weight, weights
-from yt_exactly_once.codec.yson_parts import joined
+from yt_exactly_once.codec.yson_fragments import joined
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.errors import EncodingError
 from yt_exactly_once.spark.sink.columns import PARTITION_COLUMN

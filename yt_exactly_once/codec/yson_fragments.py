@@ -29,10 +29,10 @@ _FALSE = scalar(b"\x04", BYTES)
 _GROUP = 7
 
 
-def join(*parts: pa.Array | bytes) -> pa.Array:
+def join(*pieces: pa.Array | bytes) -> pa.Array:
     """Concatenate row by row; bytes are repeated in every row."""
     given: list[Any] = []
-    for are_bytes, run in groupby(parts, lambda part: isinstance(part, bytes)):
+    for are_bytes, run in groupby(pieces, lambda piece: isinstance(piece, bytes)):
         some = list(run)
         given += [scalar(b"".join(some), BYTES)] if are_bytes else some
     return pc.binary_join_element_wise(*given, _NOTHING)
@@ -56,9 +56,9 @@ def around_nulls(array: pa.Array, encode: Callable[[pa.Array], pa.Array]) -> pa.
     rows = np.flatnonzero(np.asarray(present))
     with located(rows=rows):
         encoded = encode(array.filter(present))
-    places = np.full(len(array), len(rows))
-    places[rows] = np.arange(len(rows))
-    return pa.concat_arrays([encoded, pa.array([b"#"], BYTES)]).take(pa.array(places))
+    positions = np.full(len(array), len(rows))
+    positions[rows] = np.arange(len(rows))
+    return pa.concat_arrays([encoded, pa.array([b"#"], BYTES)]).take(pa.array(positions))
 
 
 def string_literal(value: bytes) -> bytes:
@@ -173,9 +173,9 @@ def _varints(values: npt.NDArray[np.uint64], marker: int) -> pa.Array:
     matrix = np.empty((len(values), 1 + longest), np.uint8)
     matrix[:, 0] = marker
     rest = values
-    for place in range(1, 1 + longest):
+    for position in range(1, 1 + longest):
         group = (rest & np.uint64(0x7F)).astype(np.uint8)
-        matrix[:, place] = group | ((sizes > place).astype(np.uint8) << np.uint8(_GROUP))
+        matrix[:, position] = group | ((sizes > position).astype(np.uint8) << np.uint8(_GROUP))
         rest = rest >> np.uint64(_GROUP)
     return _fragments(matrix, sizes + 1)
 
