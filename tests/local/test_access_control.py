@@ -188,8 +188,26 @@ def test_denial_wins_through_groups(client, tmp, user, cluster):
     assert client.check_permission(user, "write", node)["action"] == "allow"
     client.set(f"//sys/users/{user}/@banned", True)
     assert client.check_permission(user, "write", node) == {"action": "deny"}
-    with pytest.raises(yt.YtError, match="is banned"):
-        cluster.client(impersonation_user=user).get(node)
+
+
+@pytest.mark.parametrize("state", ["banned", "unknown"])
+def test_refused_user_meets_no_code_of_a_master(client, raw, user, state):
+    """Proxies look at users themselves: HTTP 403, and a text.
+
+    `TryParseUser` in `server/http_proxy/context.cpp`, `TUserBanCache::CheckUser` in
+    `server/lib/security_server/user_access_validator.cpp`.
+    """
+    name = f"{user}-unknown"
+    if state == "banned":
+        name = user
+        client.set(f"//sys/users/{user}/@banned", True)
+    answer = raw.command("GET", "get", {"path": "/"}, headers={"X-YT-User-Name": name})
+    assert answer.status == 403
+    error = answer.error
+    assert (error["code"], error["message"]) == (1, "User validation failed")
+    (inner,) = error["inner_errors"]
+    assert inner["code"] == 1
+    assert state in inner["message"]
 
 
 ROW_LEVEL = {"row_access_predicate": "key = 1", "inapplicable_row_access_predicate_mode": "fail"}
@@ -285,8 +303,10 @@ def test_tokens_of_users(client, cluster, user):
     token = client.issue_token(user)
     session = cluster.client(token=token)
     assert session.get_current_user()["user"] == user
-    with pytest.raises(yt.YtError, match="only superusers can"):
+    # `THttpAuthenticator::Authenticate` in `server/http_proxy/http_authenticator.cpp`.
+    with pytest.raises(yt.YtError, match="is not in impersonation whitelist") as refused:
         cluster.client(token=token, impersonation_user="root").get("/")
+    assert refused.value.contains_code(111)
     for each in (session, driver(cluster, token=token)):
         with pytest.raises(yt.YtError, match=f'"{user}": "read" permission'):
             each.list("//sys/cypress_tokens")

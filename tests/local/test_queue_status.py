@@ -79,6 +79,16 @@ def test_banned_queue_or_consumer_is_not_described(client, queue, tmp):
     assert "error" not in client.get(f"{queue}/@queue_status")
 
 
+@pytest.mark.parametrize("attribute", ["queue_producer_status", "queue_producer_partitions"])
+def test_queue_agent_knows_no_producers(client, tmp, attribute):
+    """The attribute is listed and cannot be read: `TQueueAgent` in `server/queue_agent/queue_agent.cpp`."""
+    client.create("queue_producer", f"{tmp}/p")
+    assert client.get(f"{tmp}/p/@")[attribute] == yson.YsonEntity()
+    with pytest.raises(yt.YtResponseError, match='has no child with key "producers"') as failed:
+        client.get(f"{tmp}/p/@{attribute}")
+    assert failed.value.contains_code(500)
+
+
 def test_consumer_that_cannot_be_read_says_why(client, queue, tmp):
     """Nothing is guessed: one that is not mounted has an error for each of its queues."""
     consumer = f"{tmp}/c"

@@ -167,6 +167,12 @@ EVERY_FAILURE = [
         for failure in failures.CODED
         for code in failure.codes
     ),
+    pytest.param(
+        failures.REFUSED_USER,
+        YtError("User validation failed", 1, inner_errors=[nested(500).simplify()]),
+        id="unknown user",
+    ),
+    pytest.param(failures.REFUSED_USER, nested(1, 'User "u" is banned'), id="banned user"),
     pytest.param(failures.NO_ANSWER, TransportError("reset"), id="no answer"),
     pytest.param(failures.NO_CELL, nested(1, "Unknown cell 0-0-0-0"), id="no cell"),
     pytest.param(

@@ -21,16 +21,16 @@ _UNAUTHORIZED = 401
 
 
 def user_of(proxy: Proxy, token: str | bytes | None, named: str | None = None) -> str:
-    """Return the user of a request: superusers may name another; raise `YtError` 111 or 901."""
+    """Return the user of a request: superusers may name another; raise `YtError` 111."""
     user = _owner(proxy, token.encode() if isinstance(token, str) else token)
     if not named or named == user:
         return user
     if user != permissions.ROOT:
         with proxy.store.read() as connection:
             if not permissions.is_superuser(View(connection, user=user)):
-                raise YtError(
-                    f'User "{user}" cannot act as "{named}": only superusers can',
-                    Code.AUTHORIZATION,
+                raise _refused(
+                    f"Client has provided X-YT-User-Name header but authenticated user {user} is not in "
+                    "impersonation whitelist"
                 )
     return named
 

@@ -60,6 +60,14 @@ REFUSED_TOKEN = Failure(
 )
 """Recognised by an exception of the client."""
 
+REFUSED_USER = Failure(
+    "the proxy refuses the user: banned or unknown (code 1, recognised by its text)",
+    errors.AccessError,
+    remedy="Ask an administrator whether the user of the token exists and is not banned, and start the query "
+    "again",
+)
+"""What proxies find without asking a master, which has codes for both."""
+
 NO_ANSWER = Failure(
     "no readable answer: connection refused or reset, timeout, HTTP 500 or 503",
     errors.ClusterUnavailableError,
@@ -273,6 +281,7 @@ ANYTHING_ELSE = Failure("any other code", errors.RequestRefusedError)
 
 FAILURES = (
     REFUSED_TOKEN,
+    REFUSED_USER,
     NO_ANSWER,
     NOT_REGISTERED,
     *CODED,
@@ -413,6 +422,9 @@ def reason(error: BaseException) -> str:
 _TABLE = re.compile(r"\b[Tt]able (//\S+) (?:while|has no)")
 """Where the cluster names the table whose tablet it cannot use."""
 
+_USER_REFUSED = re.compile(r'User validation failed|User ".*" is banned')
+"""Texts of newer and of older proxies (`TryParseUser` in `server/http_proxy/context.cpp`)."""
+
 _NO_REGISTRATION = "is not registered for queue"
 """The text that separates a missing registration from a missing permission (`registration_manager`)."""
 
@@ -425,16 +437,23 @@ _LOOKUP_FAILED = (
 
 def find_failure(error: YtError) -> Failure:
     """Return the row of the table that an error of the cluster belongs to."""
+    if any(_USER_REFUSED.match(str(told.get("message"))) for told in _tree(error)):
+        # An unknown user comes with the code of a path at which there is nothing.
+        return REFUSED_USER
     codes = set(codes_in(error))
-    for failure in CODED:
-        if codes & failure.codes.keys():
-            if failure.error is errors.AccessError and _NO_REGISTRATION in _deepest(error):
-                return NOT_REGISTERED
-            return failure
+    found = next((failure for failure in CODED if codes & failure.codes.keys()), None)
+    if found is None:
+        return _by_text(error)
+    if found.error is errors.AccessError and _NO_REGISTRATION in _deepest(error):
+        return NOT_REGISTERED
+    return found
+
+
+def _by_text(error: YtError) -> Failure:
+    text = _deepest(error)
     if isinstance(error, YsonError):
         # So the parser calls YSON that ends too early.
-        return CUT_OFF if 'Unexpected "finish"' in _deepest(error) else ANYTHING_ELSE
-    text = _deepest(error)
+        return CUT_OFF if 'Unexpected "finish"' in text else ANYTHING_ELSE
     if "could not be pinged within timeout" in text:
         return NOT_PINGED
     if any(str(told.get("message")) in _LOOKUP_FAILED for told in _tree(error)):

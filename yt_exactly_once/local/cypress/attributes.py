@@ -48,9 +48,11 @@ _STORED_NAMES = """
 STORED = frozenset(_STORED_NAMES.split())
 """Stored attributes that nobody sets or removes."""
 
-_OPAQUE = frozenset(
-    ("chunk_ids", "locks", "path", "queue_partitions", "queue_status", "tablets", "user_attributes")
-)
+_OPAQUE_NAMES = """
+    chunk_ids locks path queue_consumer_partitions queue_consumer_status queue_partitions
+    queue_producer_partitions queue_producer_status queue_status tablets user_attributes
+"""
+_OPAQUE = frozenset(_OPAQUE_NAMES.split())
 """Computed attributes that `@` shows as entities; they are read one by one."""
 
 

@@ -8,10 +8,11 @@ changes the tree asks here by itself, as masters do; writes of rows are checked 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from http import HTTPStatus
 from typing import Any, NamedTuple
 
 from yt_exactly_once.local.cypress import quotas
-from yt_exactly_once.local.cypress.layout import ROOT_ID
+from yt_exactly_once.local.cypress.layout import CLUSTER_NAME, ROOT_ID
 from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import Code, YtError
 
@@ -173,16 +174,21 @@ def is_superuser(view: View) -> bool:
 
 
 def check_user(view: View) -> None:
-    """Refuse a user that does not exist, with 900, or is banned, with 903."""
+    """Refuse a user that does not exist or is banned, as proxies do: with HTTP 403, and no code of its own.
+
+    See `TContext::TryParseUser` in `server/http_proxy/context.cpp` and `TUserBanCache::CheckUser` in
+    `server/lib/security_server/user_access_validator.cpp`.
+    """
     user, view = view.user, view.trunk
     user_id = view.find("users", user)
+    if user_id is not None and not view.attribute(user_id, "banned"):
+        return
     if user_id is None:
-        raise YtError(
-            f'No such user "{user}"; create user by requesting any IDM role on this cluster',
-            Code.AUTHENTICATION,
-        )
-    if view.attribute(user_id, "banned"):
-        raise YtError(f'User "{user}" is banned', Code.USER_BANNED)
+        missing = YtError(f'Node //sys/users has no child with key "{user}"', Code.RESOLVE)
+        reason = YtError(f'No such user "{user}"', inner=[missing])
+    else:
+        reason = YtError(f'User "{user}" is banned on cluster "{CLUSTER_NAME}"')
+    raise YtError("User validation failed", inner=[reason], http_status=HTTPStatus.FORBIDDEN)
 
 
 def effective(view: View, node_id: str) -> list[dict[str, Any]]:

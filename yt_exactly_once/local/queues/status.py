@@ -92,8 +92,13 @@ def _by_role(
             "queue_consumer_partitions": lambda: _consumer_partitions(connection, node, layout),
         }
     if node.attributes.get("treat_as_queue_producer"):
-        return {"queue_producer_status": dict, "queue_producer_partitions": list}
+        return dict.fromkeys(("queue_producer_status", "queue_producer_partitions"), _no_producers)
     return {}
+
+
+def _no_producers() -> Any:
+    """Fail as the queue agent does, which knows no producers (`TQueueAgent` in `queue_agent.cpp`)."""
+    raise YtError('Node /queue_agent has no child with key "producers"', Code.RESOLVE)
 
 
 def _queue_status(
