@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.chaos.round import Round, Verdict
 from tests.chaos.tally import NUMBERS, Tally
+from tests.chaos.weather import LATE_ERROR, WRITES
 
 _LINE_SECONDS = 15.0
 
@@ -82,6 +83,10 @@ def summary(report: dict[str, Any]) -> str:
     for name in (*NUMBERS, "faults_total"):
         cells = "".join(f"{column[name]:>15,.0f}" for column in columns.values())
         lines.append(name.replace("_", " ").ljust(width) + cells)
+    lines.append("\ncarried out, then answered with an error:")
+    for name in WRITES:
+        met = (column["faults"].get(f"{LATE_ERROR} {name}", 0) for column in columns.values())
+        lines.append(name.ljust(width) + "".join(f"{count:>15,}" for count in met))
     for title in ("faults", "retries", "failures"):
         lines.append(f"\n{title}:")
         lines += [f"{count:>9,}  {name}" for name, count in report["total"][title].items()]

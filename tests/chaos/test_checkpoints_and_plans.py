@@ -7,7 +7,9 @@ import pytest
 from tests.chaos.checkpoint import copy, keep_true_one, read_cuts
 from tests.chaos.oracle import compare
 from tests.chaos.plan import DRIVER_KINDS, Kind, Rates, RoundPlan
-from tests.chaos.tally import error_name
+from tests.chaos.report import summary
+from tests.chaos.tally import Tally, error_name
+from tests.chaos.weather import COMMIT, CREATE_SESSION, LATE_ERROR, PUSH, WRITES
 from tests.flows import Entry
 from yt_exactly_once.config import DeliveryMode
 
@@ -41,6 +43,29 @@ def test_every_kind_of_incident_is_planned_where_the_mode_can_take_it(mode):
     )
     kinds = {query.kind for query in plan.queries}
     assert (kinds == {"stateless"}) == (mode is DeliveryMode.IDEMPOTENT)
+
+
+@pytest.mark.parametrize("mode", DeliveryMode)
+def test_every_weather_answers_errors_after_writes(mode):
+    """Each writing command may be carried out and answered with an error, at any time."""
+    plan = RoundPlan.draw(5, mode, 0, Rates())
+    writes = set(WRITES) - (set() if mode is DeliveryMode.IDEMPOTENT else {PUSH, CREATE_SESSION})
+    for weather in plan.weathers:
+        late = {rule["command"] for rule in weather.rules if rule["action"] == LATE_ERROR}
+        assert late == writes
+
+
+def test_late_errors_are_summed_up_by_command():
+    """Also those that were never met."""
+    tally = Tally()
+    tally.faults[f"{LATE_ERROR} {COMMIT}"] = 7
+    column = tally.to_json()
+    shown = summary({"modes": {"transactional": column}, "total": column})
+    lines = {
+        name: counts for name, *counts in (line.split() or [""] for line in shown.splitlines())
+    }
+    assert lines[COMMIT] == ["7", "7"]
+    assert lines[PUSH] == ["0", "0"]
 
 
 CHANGED = [FIRST, SECOND, (1, 11)]

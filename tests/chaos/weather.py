@@ -29,6 +29,8 @@ PULL = "pull_queue_consumer"
 BOUNDS = "execute_batch"
 
 READS = (LOOKUP, PULL, BOUNDS)
+WRITES = (START, INSERT, COMMIT, CREATE_SESSION, PUSH)
+LATE_ERROR = "late_error"
 
 CONFLICT = 1700
 NOT_MOUNTED = 1702
@@ -96,6 +98,10 @@ def _drizzle(sky: Sky) -> Iterator[Rule]:
         yield from sky.several(action, tuple(sky.chance.sample(commands, 3)), 0.12)
     slow = sky.chance.choice(commands)
     yield from sky.rules("delay", slow, 0.2, seconds=round(sky.chance.uniform(0.02, 0.3), 3))
+    # In every weather, so that each command meets it in a short round, too.
+    yield from sky.rules(LATE_ERROR, COMMIT, 0.15, code=UNKNOWN)
+    others = (name for name in sky.writes if name != COMMIT)
+    yield from sky.several(LATE_ERROR, (INSERT, *others), 0.05, code=UNKNOWN)
 
 
 def _lost_answers(sky: Sky) -> Iterator[Rule]:
@@ -139,13 +145,13 @@ def _overload(sky: Sky) -> Iterator[Rule]:
 def _late_errors(sky: Sky) -> Iterator[Rule]:
     """Requests that are carried out, and answered with an error that proves nothing."""
     expired = {"code": 1, "message": "Transaction could not be pinged within timeout"}
-    yield from sky.rules("late_error", COMMIT, 0.3, **expired)
+    yield from sky.rules(LATE_ERROR, COMMIT, 0.3, **expired)
     for code in (UNKNOWN, UNAVAILABLE, GONE):
-        yield from sky.rules("late_error", COMMIT, 0.2, code=code)
+        yield from sky.rules(LATE_ERROR, COMMIT, 0.2, code=code)
     others = tuple(name for name in sky.writes if name != COMMIT)
     for command in (INSERT, *others):
         code = sky.chance.choice((UNKNOWN, UNAVAILABLE, OVERLOAD))
-        yield from sky.rules("late_error", command, 0.2, code=code)
+        yield from sky.rules(LATE_ERROR, command, 0.2, code=code)
 
 
 def _slowness(sky: Sky) -> Iterator[Rule]:
