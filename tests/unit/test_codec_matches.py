@@ -121,7 +121,7 @@ def test_pair_without_loss_is_allowed(arrow, description, fit):
     assert (match.fit, match.remedy) == (fit, "")
 
 
-@pytest.mark.parametrize(("arrow", "description", "remedy", "place"), REFUSED)
+@pytest.mark.parametrize(("arrow", "description", "remedy", "path"), REFUSED)
 def test_pair_with_loss_is_refused_with_a_remedy(arrow, description, remedy, path):
     """A refusal says what to do, and where inside the column."""
     match = match_types(arrow, parse_type(description))
