@@ -110,8 +110,8 @@ class ExactlyOnceError(Exception):
             name: value if isinstance(value, str | int | float) else str(value)
             for name, value in self.where.items()
         }
-        parts = {"what": self.what, "where": where, "remedy": self.remedy}
-        return {"error": type(self).__name__, **parts, "details": list(self.details)}
+        written = {"what": self.what, "where": where, "remedy": self.remedy}
+        return {"error": type(self).__name__, **written, "details": list(self.details)}
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by keyword, which the default protocol cannot do."""

@@ -40,8 +40,8 @@ from yt_exactly_once.spark.query.offset_log import (
     FORMAT,
     OFFSET_VERSION,
     OffsetLog,
-    Place,
     QueueOffset,
+    RunningBatch,
     identified,
 )
 from yt_exactly_once.spark.sink import encode
@@ -271,14 +271,14 @@ class InMemory(Deployment):
         ]
         fakes += [
             (module, name, fake)
-            for place, module in list(sys.modules.items())
-            if place.startswith("yt_exactly_once.spark.")
+            for running, module in list(sys.modules.items())
+            if running.startswith("yt_exactly_once.spark.")
             for name, fake in (("sf", Functions), ("require_straight", _no_plans))
             if hasattr(module, name)
         ]
         with ExitStack() as stack:
-            for place, name, fake in fakes:
-                stack.enter_context(mock.patch.object(place, name, fake))
+            for running, name, fake in fakes:
+                stack.enter_context(mock.patch.object(running, name, fake))
             stack.enter_context(no_waiting())
             yield
 
@@ -331,13 +331,13 @@ class Log(OffsetLog):
         self._run_id = f"run-{next(_numbers)}"
         self._first, self._logged = deployment.commits, len(deployment.offsets)
 
-    def locate(self, frame: Any, batch_id: int) -> Place:  # noqa: ARG002 - the interface
+    def locate(self, frame: Any, batch_id: int) -> RunningBatch:  # noqa: ARG002 - the interface
         """See `RunningQuery.locate`."""
-        return Place(self._deployment.query_id, self._run_id, batch_id, self)
+        return RunningBatch(self._deployment.query_id, self._run_id, batch_id, self)
 
-    def identify(self, place: Place) -> MicroBatch:
+    def identify(self, running: RunningBatch) -> MicroBatch:
         """See `OffsetLog.identify`."""
-        return identified(place, *self.texts(place.batch_id), output_mode="append")
+        return identified(running, *self.texts(running.batch_id), output_mode="append")
 
     def texts(self, number: int) -> tuple[list[str], list[str]]:
         """See `OffsetLog.texts`."""
@@ -347,7 +347,7 @@ class Log(OffsetLog):
         )
         return now, before
 
-    def has_ended(self, place: Place) -> bool:  # noqa: ARG002 - the interface
+    def has_ended(self, running: RunningBatch) -> bool:  # noqa: ARG002 - the interface
         """See `OffsetLog.has_ended`: Spark waits for every thread here."""
         return False
 
@@ -380,4 +380,4 @@ def _last_first(self: Any, calls: Sequence[Callable[[Any], Any]]) -> list[Any]:
 def _shuffled(rows: list[list[Row]], count: int, seed: int) -> list[list[Row]]:
     """Deal rows to partitions in an order that depends on a seed."""
     everything = sorted(joined(rows), key=lambda row: (row.id * (seed * 7 + 3) % 11, row.id))
-    return [everything[place::count] for place in range(count)]
+    return [everything[running::count] for running in range(count)]

@@ -67,7 +67,7 @@ from yt_exactly_once.spark.modes import idempotent, mode_of, sessions
 from yt_exactly_once.spark.modes.push import RehearsalTask
 from yt_exactly_once.spark.modes.tasks import JoinedInsertTask
 from yt_exactly_once.spark.query.calls import Calls
-from yt_exactly_once.spark.query.offset_log import OffsetLog, Place, QueueOffset
+from yt_exactly_once.spark.query.offset_log import OffsetLog, QueueOffset, RunningBatch
 from yt_exactly_once.spark.sink.options import Target
 from yt_exactly_once.spark.source.opening import OpenedQueue
 from yt_exactly_once.spark.source.packed import PackedQueue
@@ -362,7 +362,7 @@ class ModelEngine(Engine):
     def _check_between(self, batch: MicroBatch, memory: Memory) -> None:
         """Leave out what is checked now and then."""
 
-    def _emitter(self, place: Place) -> Emitter:  # noqa: ARG002 - overrides
+    def _emitter(self, running: RunningBatch) -> Emitter:  # noqa: ARG002 - overrides
         return silent
 
     def _compute(
@@ -425,17 +425,17 @@ class _Identified(OffsetLog):
         if note.kind is NoteKind.COMMITTED:
             self.noted = note.batch
 
-    def locate(self, frame: Any, batch_id: int) -> Place:  # noqa: ARG002 - the interface
+    def locate(self, frame: Any, batch_id: int) -> RunningBatch:  # noqa: ARG002 - the interface
         assert batch_id == self.batch.batch_id
-        return Place(self.batch.query_id, self.batch.run_id, batch_id, self)
+        return RunningBatch(self.batch.query_id, self.batch.run_id, batch_id, self)
 
-    def identify(self, place: Place) -> MicroBatch:  # noqa: ARG002
+    def identify(self, running: RunningBatch) -> MicroBatch:  # noqa: ARG002
         return self.batch
 
     def texts(self, number: int) -> tuple[Sequence[str], Sequence[str]]:  # noqa: ARG002
         return (), ()
 
-    def has_ended(self, place: Place) -> bool:  # noqa: ARG002
+    def has_ended(self, running: RunningBatch) -> bool:  # noqa: ARG002
         return False
 
     def is_new(self, number: int, is_unused: bool) -> bool:  # noqa: ARG002

@@ -12,7 +12,7 @@ from yt_exactly_once import errors
 from yt_exactly_once.commit.notes import NOTES_VERSION, Note, NoteKind, missing_batches
 from yt_exactly_once.observability import Event
 from yt_exactly_once.spark.query.calls import Call, Calls, LedgerKey
-from yt_exactly_once.spark.query.offset_log import Place
+from yt_exactly_once.spark.query.offset_log import RunningBatch
 
 ONE, OTHER = (LedgerKey("proxy", "//ledger", target) for target in ("//one", "//other"))
 
@@ -27,8 +27,8 @@ class Run:
         self.told = Told()
 
     def __call__(self, number, *keys, body=None):
-        place = Place(self.query, self.run, number, SimpleNamespace(notes=self.notes))
-        with self.calls.call(place, keys or (ONE,), self.told, self.spare) as call:
+        running = RunningBatch(self.query, self.run, number, SimpleNamespace(notes=self.notes))
+        with self.calls.call(running, keys or (ONE,), self.told, self.spare) as call:
             if body is not None:
                 body(call)
 
@@ -238,7 +238,7 @@ def test_committed_batch_is_noted_in_place_of_the_one_before(run):
     """For every target; a run begins with what it finds."""
 
     def commit(call):
-        call.compared(call.place.log.notes.all())
+        call.compared(call.running.log.notes.all())
         call.note_committed()
         call.note_committed()
 
@@ -253,9 +253,9 @@ def test_committed_batch_is_noted_in_place_of_the_one_before(run):
 
 def test_call_knows_which_entry_its_run_has_written():
     """The entry of an earlier call is no replay."""
-    place = Place("query", "run", 3, SimpleNamespace(notes=MemoryNotes()))
-    call = Call(place, (), ())
-    assert call.place == place
+    running = RunningBatch("query", "run", 3, SimpleNamespace(notes=MemoryNotes()))
+    call = Call(running, (), ())
+    assert call.running == running
     call.commits_sent["1-2"] = "digest"
     assert call.has_sent_commit(SimpleNamespace(transaction_id="1-2"))
     assert not call.has_sent_commit(SimpleNamespace(transaction_id="3-4"))
@@ -282,11 +282,11 @@ def test_note_is_kept_where_it_can_be_and_hides_no_error(run, refusals, kept):
     """In the ledger, or in a checkpoint that is well again. The run refuses later batches all the same."""
     left, held = list(refusals), {"f": run.notes.add, "s": run.spare.add}
 
-    def add_to(place):
+    def add_to(running):
         def add(note, text):
-            if left[:1] == [place]:
+            if left[:1] == [running]:
                 raise OSError("full" if left.pop(0) == "f" else "away")
-            held[place](note, text)
+            held[running](note, text)
 
         return add
 

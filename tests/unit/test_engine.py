@@ -28,7 +28,7 @@ from yt_exactly_once.spark.engine.look_up import Found
 from yt_exactly_once.spark.engine.run import Rows
 from yt_exactly_once.spark.modes.mode import Assignment, Mode
 from yt_exactly_once.spark.query.calls import Calls
-from yt_exactly_once.spark.query.offset_log import Place
+from yt_exactly_once.spark.query.offset_log import RunningBatch
 from yt_exactly_once.spark.sink import targets
 from yt_exactly_once.spark.sink.encode import PartitionsUnknownError
 
@@ -126,7 +126,7 @@ def deliver(monkeypatch):
             identify=lambda _: batch, has_ended=lambda _: False, notes=notes, ranges=None
         )
         run.engine, run.memory = engine, lambda: engine._memories.of(batch)
-        engine.deliver(Place("query", "run", 7, log), Rowless())
+        engine.deliver(RunningBatch("query", "run", 7, log), Rowless())
         return [step for step in mode.done if step != "leave"]
 
     run.mode, run.emitted = mode, emitted

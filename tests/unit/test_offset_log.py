@@ -177,8 +177,8 @@ def write_checkpoint(root, offsets, *, state=False, named=()):
 
 def told(log, number, frame=None):
     """Locate a batch and identify it."""
-    place = log.locate(frame, number)
-    return place.log.identify(place)
+    running = log.locate(frame, number)
+    return running.log.identify(running)
 
 
 def test_checkpoint_files_tell_the_same_as_the_running_query(tmp_path):
@@ -202,8 +202,8 @@ def test_batch_says_that_its_tasks_read_several_partitions(tmp_path):
 def test_call_without_a_jvm_counts_as_made_on_the_thread_of_the_query(tmp_path):
     """No property of the thread says otherwise."""
     write_checkpoint(tmp_path, [[offset("//q", [5], [3])]])
-    place = CheckpointFiles(str(tmp_path)).locate(None, 0)
-    assert (place.in_background, place.problem) == (False, None)
+    running = CheckpointFiles(str(tmp_path)).locate(None, 0)
+    assert (running.in_background, running.problem) == (False, None)
     (tmp_path / "commits").mkdir()
     (tmp_path / "commits" / "0").touch()
     late = CheckpointFiles(str(tmp_path)).locate(None, 0)
@@ -243,8 +243,8 @@ def test_running_query_without_a_jvm_asks_the_files(tmp_path):
     """Also for earlier batches, and for what Spark has logged as done."""
     write_checkpoint(tmp_path, [[offset("//q", [5], [3])], [offset("//q", [8])]])
     frame = SimpleNamespace(sparkSession=SimpleNamespace())
-    place = RunningQuery(CheckpointFiles(str(tmp_path))).locate(frame, 1)
-    log, batch = place.log, place.log.identify(place)
+    running = RunningQuery(CheckpointFiles(str(tmp_path))).locate(frame, 1)
+    log, batch = running.log, running.log.identify(running)
     assert log.ranges(0)[0].partitions == (PartitionRange(0, 3, 5),)
     assert log.may_be_written(batch, is_unused=False)
     assert log.may_be_written(batch, is_unused=True)
@@ -252,10 +252,10 @@ def test_running_query_without_a_jvm_asks_the_files(tmp_path):
     (tmp_path / "offsets" / "1").write_text(later)
     assert log.may_be_written(batch, is_unused=False)
     assert not log.may_be_written(batch, is_unused=True)
-    assert not log.has_ended(place)
+    assert not log.has_ended(running)
     (tmp_path / "commits").mkdir()
     (tmp_path / "commits" / "1").touch()
-    assert log.has_ended(place)
+    assert log.has_ended(running)
 
 
 def test_checkpoint_without_the_batch_is_an_error(tmp_path):

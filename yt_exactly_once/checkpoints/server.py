@@ -60,12 +60,12 @@ class _Door:
     def __init__(self) -> None:
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         # Each may have a body on disk.
-        self._places = max(1, (files - _OTHER_FILES) // 2)
+        self._most = max(1, (files - _OTHER_FILES) // 2)
         self.inside: dict[_Connection, None] = {}
 
     def enter(self, connection: _Connection) -> None:
         """Take a connection, in the place of the oldest one that is not trusted."""
-        if len(self.inside) >= self._places:
+        if len(self.inside) >= self._most:
             oldest = next((one for one in self.inside if not one.is_trusted), connection)
             oldest.transport.abort()
             self.inside.pop(oldest, None)

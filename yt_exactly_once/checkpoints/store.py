@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from yt_exactly_once.checkpoints.places import Places, check_secret, new_secret, parse_path
+from yt_exactly_once.checkpoints.folders import ServedFolders, check_secret, new_secret, parse_path
 from yt_exactly_once.checkpoints.webhdfs import WebHdfs
 from yt_exactly_once.config import ClusterConfig, RetryPolicy, Secret
 from yt_exactly_once.errors import ConfigError
@@ -112,13 +112,13 @@ def gateway_at(location: str) -> Checkpoints:
     Raises:
         ConfigError: it is no such location.
     """
-    parts = urlsplit(location)
-    if parts.scheme != SCHEME or not parts.netloc or not parts.path.strip("/"):
+    split = urlsplit(location)
+    if split.scheme != SCHEME or not split.netloc or not split.path.strip("/"):
         raise ConfigError(
             "This is no location of a gateway for checkpoints",
             remedy="Pass a location that the gateway prints: it begins with webhdfs://",
         )
-    base = f"{SCHEME}://{parts.netloc}/{parts.path.split('/')[1]}"
+    base = f"{SCHEME}://{split.netloc}/{split.path.split('/')[1]}"
 
     def locate(path: str) -> str:
         found = "/".join((base, *parse_path(path, _OPTION)))
@@ -126,7 +126,7 @@ def gateway_at(location: str) -> Checkpoints:
         WebHdfsFolder(found, _IMPATIENT).names("offsets")
         return found
 
-    return Checkpoints(parts.netloc, locate)
+    return Checkpoints(split.netloc, locate)
 
 
 @contextmanager
@@ -154,7 +154,7 @@ def checkpoints(
         port: port to listen on; 0 takes any.
         address: `host[:port]` under which Spark's driver and executors reach the gateway, when it is not
             `host`.
-        secret: first part of every path that the gateway answers; random by default. Give one if the
+        secret: first segment of every path that the gateway answers; random by default. Give one if the
             locations must stay the same after a restart.
         roots: folders in Cypress that are served. By default those that `url` was asked for.
         listener: gets every event; see `yt_exactly_once.Event`.
@@ -173,7 +173,7 @@ def checkpoints(
             remedy="Install the package with its extra 'checkpoints'",
         ) from error
     given = Secret(secret) if isinstance(secret, str) else secret
-    places = Places(
+    served = ServedFolders(
         check_secret(given) if given else new_secret(),
         [parse_path(root, "root of the gateway") for root in roots],
     )
@@ -186,20 +186,20 @@ def checkpoints(
     files = CypressFiles(Connection(config), emitter(listener, component="checkpoints"))
     # A wrong address or token is to fail here, and not deep inside Spark.
     files.describe(())
-    with serving(WebHdfs(files, places), host, port) as taken_port:
+    with serving(WebHdfs(files, served), host, port) as taken_port:
         reached = address or host
         reached = reached if ":" in reached else f"{reached}:{taken_port}"
 
         def locate(path: str) -> str:
-            parts = parse_path(path, _OPTION)
+            segments = parse_path(path, _OPTION)
             if not roots:
-                places.serve(parts)
-            elif places.root_of(parts) is None:
+                served.serve(segments)
+            elif served.root_of(segments) is None:
                 raise ConfigError(
                     "The path is outside the roots of the gateway",
                     remedy="Choose a path below a root, or add a root",
                     path=path,
                 )
-            return f"{SCHEME}://{reached}{places.url_path(parts)}"
+            return f"{SCHEME}://{reached}{served.url_path(segments)}"
 
         yield Checkpoints(reached, locate)

@@ -14,11 +14,11 @@ from threading import Lock
 from typing import IO, TYPE_CHECKING, Any
 
 from yt_exactly_once import errors
-from yt_exactly_once.checkpoints.places import final_name
+from yt_exactly_once.checkpoints.folders import final_name
 from yt_exactly_once.ytsaurus.files import PIECE, CypressFiles, Node
 
 if TYPE_CHECKING:
-    from yt_exactly_once.checkpoints.places import Parts, Places
+    from yt_exactly_once.checkpoints.folders import Segments, ServedFolders
 
 PREFIX = "/webhdfs/v1"
 """What the path of every request begins with."""
@@ -116,12 +116,12 @@ class _Replacements:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._looks: dict[tuple[Parts, str], float] = {}
-        self._deleted: dict[tuple[Parts, str], float] = {}
+        self._looks: dict[tuple[Segments, str], float] = {}
+        self._deleted: dict[tuple[Segments, str], float] = {}
 
-    def looked_at(self, parts: Parts) -> None:
+    def looked_at(self, segments: Segments) -> None:
         """Note that a client looked at a file before a rename."""
-        final = final_name(parts[-1]) if parts else None
+        final = final_name(segments[-1]) if segments else None
         if final is None:
             return
         now = time.monotonic()
@@ -131,17 +131,17 @@ class _Replacements:
                     key for key, then in notes.items() if now - then > _REPLACEMENT_SECONDS
                 ]:
                     del notes[key]
-            self._looks[(*parts[:-1], final), parts[-1]] = now
+            self._looks[(*segments[:-1], final), segments[-1]] = now
 
-    def deletes(self, parts: Parts) -> bool:
+    def deletes(self, segments: Segments) -> bool:
         """Return whether a deletion is a part of replacing a file, and note it."""
         with self._lock:
-            found = [key for key in self._looks if key[0] == parts]
+            found = [key for key in self._looks if key[0] == segments]
             for key in found:
                 self._deleted[key] = self._looks[key]
         return bool(found)
 
-    def replaces(self, source: Parts, target: Parts) -> bool:
+    def replaces(self, source: Segments, target: Segments) -> bool:
         """Return whether a rename may replace its target, and forget its look."""
         with self._lock:
             self._looks.pop((target, source[-1]), None)
@@ -158,48 +158,48 @@ class _Links:
     def __init__(self, files: CypressFiles) -> None:
         self._files = files
         self._lock = Lock()
-        self._known: dict[Parts, float] = {}
+        self._known: dict[Segments, float] = {}
 
-    def refuse(self, parts: Parts, root: Parts) -> None:
+    def refuse(self, segments: Segments, root: Segments) -> None:
         """Return when there is no link on a path, from the root on; raise `AccessError` if there is one."""
-        for length in range(len(root), len(parts) + 1):
+        for length in range(len(root), len(segments) + 1):
             # Nobody has put a link where only Spark knows the name.
-            if length < len(parts) or final_name(parts[-1]) is None:
-                self._refuse_one(parts[:length])
+            if length < len(segments) or final_name(segments[-1]) is None:
+                self._refuse_one(segments[:length])
 
-    def describe(self, parts: Parts, root: Parts) -> Node | None:
+    def describe(self, segments: Segments, root: Segments) -> Node | None:
         """Return what is at a path; raises as `refuse` does."""
-        if parts != root:
-            self.refuse(parts[:-1], root)
-        found = self._files.describe(parts)
+        if segments != root:
+            self.refuse(segments[:-1], root)
+        found = self._files.describe(segments)
         if found is not None and found.is_link:
             raise errors.AccessError(
                 "The gateway does not follow links in Cypress",
                 remedy="Use the path that the link leads to, and a --root that contains it",
-                path="//" + "/".join(parts),
+                path="//" + "/".join(segments),
             )
         return found
 
-    def _refuse_one(self, parts: Parts) -> None:
+    def _refuse_one(self, segments: Segments) -> None:
         now = time.monotonic()
         with self._lock:
-            if self._known.get(parts, 0.0) > now:
+            if self._known.get(segments, 0.0) > now:
                 return
-        self.describe(parts, parts)
+        self.describe(segments, segments)
         with self._lock:
             self._known = {key: end for key, end in self._known.items() if end > now}
-            self._known[parts] = now + _NO_LINK_SECONDS
+            self._known[segments] = now + _NO_LINK_SECONDS
 
 
 class WebHdfs:
     """Answers requests; may be used by several threads."""
 
-    def __init__(self, files: CypressFiles, places: Places) -> None:
+    def __init__(self, files: CypressFiles, served: ServedFolders) -> None:
         self._files = files
-        self._places = places
+        self._served = served
         self._replacements = _Replacements()
         self._links = _Links(files)
-        self._operations: dict[tuple[str, str], Callable[[Request, Parts], Answer]] = {
+        self._operations: dict[tuple[str, str], Callable[[Request, Segments], Answer]] = {
             ("GET", "OPEN"): self._open,
             ("GET", "GETFILESTATUS"): self._status,
             ("GET", "GETFILELINKSTATUS"): self._status,
@@ -215,64 +215,64 @@ class WebHdfs:
         """Return the answer to a request without a path; `None`, or `AccessError`, for one about a file."""
         if request.operation in _WITHOUT_PATH:
             return Answer.of(_WITHOUT_PATH[request.operation])
-        self._places.locate(request.path)
+        self._served.locate(request.path)
         return None
 
     def answer(self, request: Request) -> Answer:
         """Carry out a request about a file; every error becomes an answer."""
         operation = request.operation
         try:
-            parts = self._places.locate(request.path)
+            segments = self._served.locate(request.path)
             run = self._operations.get((request.method, operation))
             # What tells the status sees a link by itself.
             if run != self._status:
-                self._links.refuse(parts, self._places.root_of(parts) or ())
+                self._links.refuse(segments, self._served.root_of(segments) or ())
             if run is None:
                 raise errors.RequestRefusedError(
                     f"The checkpoint gateway has no operation {operation or '(none)'}",
                     remedy="Use it for checkpoints of Structured Streaming only",
                 )
-            return run(request, parts)
+            return run(request, segments)
         except errors.ExactlyOnceError as error:
             return refusal(error)
 
-    def _open(self, request: Request, parts: Parts) -> Answer:
+    def _open(self, request: Request, segments: Segments) -> Answer:
         offset = _number(request, "offset", 0)
         limit = _number(request, "length", -1)
         wanted = PIECE if limit < 0 else min(PIECE, limit)
-        first = self._files.read(parts, offset, wanted)
+        first = self._files.read(segments, offset, wanted)
         if len(first) < PIECE or len(first) == limit:
             return Answer(200, {}, iter([first]), len(first))
-        found = self._files.describe(parts)
+        found = self._files.describe(segments)
         if found is None:
-            raise _missing(parts)
+            raise _missing(segments)
         size = found.size - offset if limit < 0 else min(limit, found.size - offset)
-        return Answer(200, {}, self._pieces(parts, offset, size, first), size)
+        return Answer(200, {}, self._pieces(segments, offset, size, first), size)
 
-    def _pieces(self, parts: Parts, offset: int, size: int, first: bytes) -> Iterator[bytes]:
+    def _pieces(self, segments: Segments, offset: int, size: int, first: bytes) -> Iterator[bytes]:
         yield first
         done = len(first)
         while done < size:
-            piece = self._files.read(parts, offset + done, min(PIECE, size - done))
+            piece = self._files.read(segments, offset + done, min(PIECE, size - done))
             if not piece:
                 return
             yield piece
             done += len(piece)
 
-    def _status(self, request: Request, parts: Parts) -> Answer:
+    def _status(self, request: Request, segments: Segments) -> Answer:
         if request.operation == "GETFILELINKSTATUS":
-            self._replacements.looked_at(parts)
-        found = self._links.describe(parts, self._places.root_of(parts) or ())
+            self._replacements.looked_at(segments)
+        found = self._links.describe(segments, self._served.root_of(segments) or ())
         if found is None:
-            raise _missing(parts)
+            raise _missing(segments)
         return Answer.of({"FileStatus": _file_status(found)})
 
-    def _list(self, request: Request, parts: Parts) -> Answer:
+    def _list(self, request: Request, segments: Segments) -> Answer:
         try:
-            children = self._files.children(parts)
+            children = self._files.children(segments)
         except errors.RequestRefusedError:
             # Hadoop lists a file as itself.
-            found = self._files.describe(parts)
+            found = self._files.describe(segments)
             if found is None or found.is_folder:
                 raise
             children = [found]
@@ -281,35 +281,35 @@ class WebHdfs:
             return Answer.of(listing)
         return Answer.of({"DirectoryListing": {"partialListing": listing, "remainingEntries": 0}})
 
-    def _create(self, request: Request, parts: Parts) -> Answer:
+    def _create(self, request: Request, segments: Segments) -> Answer:
         if not request.takes_body:
             # The client sends its data only where it is sent to.
             return Answer(307, {"Location": f"{request.url}&data=true"})
         self._files.write(
-            parts,
+            segments,
             request.body,
             request.size,
-            scratch=final_name(parts[-1]) is not None,
+            scratch=final_name(segments[-1]) is not None,
             replace=request.query.get("overwrite") == "true",
         )
         return Answer(201)
 
-    def _make_folder(self, _request: Request, parts: Parts) -> Answer:
-        self._files.make_folder(parts)
+    def _make_folder(self, _request: Request, segments: Segments) -> Answer:
+        self._files.make_folder(segments)
         return Answer.of({"boolean": True})
 
-    def _rename(self, request: Request, parts: Parts) -> Answer:
-        target = self._places.locate(request.query.get("destination", ""))
-        self._places.require_inner(parts)
-        self._places.require_inner(target)
-        self._links.refuse(target, self._places.root_of(target) or ())
+    def _rename(self, request: Request, segments: Segments) -> Answer:
+        target = self._served.locate(request.query.get("destination", ""))
+        self._served.require_inner(segments)
+        self._served.require_inner(target)
+        self._links.refuse(target, self._served.root_of(target) or ())
         options = request.query.get("renameoptions")
-        replace = self._replacements.replaces(parts, target) or (
+        replace = self._replacements.replaces(segments, target) or (
             options is not None and "OVERWRITE" in options.split(",")
         )
         try:
             self._files.rename(
-                parts, target, scratch=final_name(parts[-1]) is not None, replace=replace
+                segments, target, scratch=final_name(segments[-1]) is not None, replace=replace
             )
         except (errors.PathExistsError, errors.TableNotFoundError):
             if options is not None:
@@ -318,12 +318,12 @@ class WebHdfs:
             return Answer.of({"boolean": False})
         return Answer(200) if options is not None else Answer.of({"boolean": True})
 
-    def _delete(self, request: Request, parts: Parts) -> Answer:
-        self._places.require_inner(parts)
+    def _delete(self, request: Request, segments: Segments) -> Answer:
+        self._served.require_inner(segments)
         recursive = request.query.get("recursive") == "true"
-        if not recursive and self._replacements.deletes(parts):
+        if not recursive and self._replacements.deletes(segments):
             return Answer.of({"boolean": True})
-        return Answer.of({"boolean": self._files.remove(parts, recursive=recursive)})
+        return Answer.of({"boolean": self._files.remove(segments, recursive=recursive)})
 
 
 def refusal(error: errors.ExactlyOnceError) -> Answer:
@@ -339,8 +339,8 @@ def refusal(error: errors.ExactlyOnceError) -> Answer:
     return Answer.of({"RemoteException": described}, status)
 
 
-def _missing(parts: Parts) -> errors.TableNotFoundError:
-    return errors.TableNotFoundError("There is nothing at the path", path="//" + "/".join(parts))
+def _missing(segments: Segments) -> errors.TableNotFoundError:
+    return errors.TableNotFoundError("There is nothing at the path", path="//" + "/".join(segments))
 
 
 def _number(request: Request, name: str, default: int) -> int:

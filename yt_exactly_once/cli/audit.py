@@ -131,20 +131,20 @@ def _lines(found: Audit) -> Iterator[Any]:
 
 def _of_sources(found: Audit) -> Iterator[Any]:
     rows = []
-    for part in found.partitions:
+    for one in found.partitions:
         examples = "; ".join(
-            f"{name} {', '.join(map(str, some))}" for name, some in part.examples.items() if some
+            f"{name} {', '.join(map(str, some))}" for name, some in one.examples.items() if some
         )
         cells = {
-            "partition>": part.partition,
-            "rows>": f"{part.start} to {part.end}",
-            "lost>": part.lost,
-            "repeated>": part.repeated,
-            "changed>": f"{part.changed}{'+' if part.unclear_ranges else ''}",
-            "values compared from>": part.compared_from,
+            "partition>": one.partition,
+            "rows>": f"{one.start} to {one.end}",
+            "lost>": one.lost,
+            "repeated>": one.repeated,
+            "changed>": f"{one.changed}{'+' if one.unclear_ranges else ''}",
+            "values compared from>": one.compared_from,
             "examples": examples,
         }
-        rows.append({"queue": part.queue, **cells} if len(found.queues) > 1 else cells)
+        rows.append({"queue": one.queue, **cells} if len(found.queues) > 1 else cells)
     yield shown(rows, "no partitions")
     yield f"rows of the target: {found.rows}"
     if found.job_rows or found.expected_job_rows:

@@ -53,8 +53,8 @@ class CompleteResult:
                 target=path,
             )
         return [
-            Payload(len(part), joined(part), deletes=True)
-            for part in (
+            Payload(len(piece), joined(piece), deletes=True)
+            for piece in (
                 stale.slice(start, ROWS_PER_DELETE)
                 for start in range(0, len(stale), ROWS_PER_DELETE)
             )
@@ -168,16 +168,16 @@ def split(targets: Sequence[TargetRows], rows_per_tablet: int) -> list[Part]:
 
 def _cut(target: TargetRows, limit: int) -> list[TargetRows]:
     pieces: list[list[list[Payload]]] = [[[] for _ in target.groups]]
-    place = used = 0
+    index = used = 0
     for number, group in enumerate(target.groups):
         if target.group_is_tablet:
-            place = used = 0
+            index = used = 0
         for payload in group:
             if used and used + payload.row_count > limit:
-                place, used = place + 1, 0
-            if place == len(pieces):
+                index, used = index + 1, 0
+            if index == len(pieces):
                 pieces.append([[] for _ in target.groups])
-            pieces[place][number].append(payload)
+            pieces[index][number].append(payload)
             used += payload.row_count
     if len(pieces) == 1:
         return [target]

@@ -185,8 +185,8 @@ def expected_flights(source: pd.DataFrame) -> pd.DataFrame:
 def expected_delays(source: pd.DataFrame) -> pd.DataFrame:
     """Return the statistics as they must be."""
     keys = {"carrier": source["carrier"], "route": source["origin"] + "-" + source["dest"]}
-    parts = [_statistics(source, key).assign(kind=kind) for kind, key in keys.items()]
-    return canonical(pd.concat(parts, ignore_index=True), DELAYS_TYPES)
+    found = [_statistics(source, key).assign(kind=kind) for kind, key in keys.items()]
+    return canonical(pd.concat(found, ignore_index=True), DELAYS_TYPES)
 
 
 def _statistics(source: pd.DataFrame, key: pd.Series) -> pd.DataFrame:

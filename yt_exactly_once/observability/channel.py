@@ -52,7 +52,7 @@ def send(event: Event, fields: Mapping[str, Any]) -> None:
 
 def _short(value: Any) -> Any:
     if isinstance(value, dict):
-        return {str(name): _short(part) for name, part in value.items()}
+        return {str(name): _short(inner) for name, inner in value.items()}
     return value if isinstance(value, int | float | None) else str(value)[:_LONGEST_TEXT]
 
 

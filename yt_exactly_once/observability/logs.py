@@ -70,14 +70,14 @@ def line(event: Event, fields: Mapping[str, Any]) -> str:
     names = [name for name in _FIRST if name in fields]
     names += [name for name in fields if name not in {*_FIRST, *_LAST, "error"}]
     names += [name for name in _LAST if name in fields]
-    parts = [event.value, *(f"{name}={_shown(fields[name])}" for name in names)]
+    words = [event.value, *(f"{name}={_shown(fields[name])}" for name in names)]
     error = " ".join(str(fields["error"]).split()) if "error" in fields else ""
-    return visible(" ".join(parts) + (f": {error}" if error else ""))
+    return visible(" ".join(words) + (f": {error}" if error else ""))
 
 
 def _shown(value: Any) -> str:
     if isinstance(value, dict):
-        return ",".join(f"{name}:{_shown(part)}" for name, part in value.items())
+        return ",".join(f"{name}:{_shown(inner)}" for name, inner in value.items())
     if isinstance(value, float):
         return f"{value:.3f}"
     text = str(value)

@@ -102,28 +102,30 @@ class _CypressFolder:
     def read(self, name: str) -> str:
         try:
             # Spark's logs and our notes are far smaller than that.
-            return self._files.read(self._parts(name), 0, PIECE).decode()
+            return self._files.read(self._segments(name), 0, PIECE).decode()
         except TableNotFoundError as error:
             raise FileNotFoundError(name) from error
 
     def names(self, folder: str) -> list[str]:
         try:
-            return [node.name for node in self._files.children(self._parts(folder))]
+            return [node.name for node in self._files.children(self._segments(folder))]
         except TableNotFoundError:
             return []
 
     def write(self, name: str, content: bytes) -> None:
-        parts = self._parts(name)
-        self._files.write(parts, BytesIO(content), len(content), scratch=False, replace=True)
+        segments = self._segments(name)
+        self._files.write(segments, BytesIO(content), len(content), scratch=False, replace=True)
 
     def rename(self, old: str, new: str) -> None:
         try:
-            self._files.rename(self._parts(old), self._parts(new), scratch=False, replace=True)
+            self._files.rename(
+                self._segments(old), self._segments(new), scratch=False, replace=True
+            )
         except TableNotFoundError as error:
             raise FileNotFoundError(old) from error
 
-    def _parts(self, name: str) -> list[str]:
-        return [part for part in (*self._root, *name.split("/")) if part]
+    def _segments(self, name: str) -> list[str]:
+        return [segment for segment in (*self._root, *name.split("/")) if segment]
 
 
 class WebHdfsFolder:
@@ -137,17 +139,17 @@ class WebHdfsFolder:
     """
 
     def __init__(self, location: str, policy: RetryPolicy = _POLICY) -> None:
-        parts = urlsplit(location)
-        self.address = parts.netloc.rpartition("@")[2]
+        split = urlsplit(location)
+        self.address = split.netloc.rpartition("@")[2]
         try:
-            _ = parts.port
+            _ = split.port
         except ValueError:
             raise ConfigError(
                 "The location of the checkpoint has no valid port",
                 remedy="Pass a location that the gateway prints: it begins with webhdfs://",
                 gateway=self.address,
             ) from None
-        self._root = parts.path.rstrip("/")
+        self._root = split.path.rstrip("/")
         self._policy = policy
 
     def read(self, name: str) -> str:
@@ -168,8 +170,8 @@ class WebHdfsFolder:
 
     def rename(self, old: str, new: str) -> None:
         """See `Storage.rename`; raises as `read` does."""
-        place = f"{self._root}/{new}"
-        self._ask("PUT", old, "RENAME", destination=place, renameoptions="OVERWRITE")
+        target = f"{self._root}/{new}"
+        self._ask("PUT", old, "RENAME", destination=target, renameoptions="OVERWRITE")
 
     def _ask(
         self, method: str, name: str, operation: str, body: bytes = b"", **query: str
@@ -220,15 +222,15 @@ class WebHdfsFolder:
 
 def shown(location: str) -> str:
     """Return a `checkpointLocation` for an error: without the secret of a gateway, or a password."""
-    parts = urlsplit(location)
-    if parts.scheme in ("", "file"):
+    split = urlsplit(location)
+    if split.scheme in ("", "file"):
         return location
     # The key of S3 may contain slashes, so the last @ counts, wherever it is.
-    address, slash, path = f"{parts.netloc}{parts.path}".rpartition("@")[2].partition("/")
-    if parts.scheme in (SCHEME, f"s{SCHEME}"):
+    address, slash, path = f"{split.netloc}{split.path}".rpartition("@")[2].partition("/")
+    if split.scheme in (SCHEME, f"s{SCHEME}"):
         # The first name is the secret.
         path = "/".join(("...", *path.split("/")[1:]))
-    return f"{parts.scheme}:{'//' if parts.netloc else ''}{address}{slash}{path}"
+    return f"{split.scheme}:{'//' if split.netloc else ''}{address}{slash}{path}"
 
 
 def parts_of(location: str) -> tuple[str, str, str]:

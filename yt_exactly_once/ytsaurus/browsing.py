@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 K = TypeVar("K")
 
-_MOST_PARTS = 200
+_MOST_REQUESTS = 200
 _POOL = ThreadPoolExecutor(8, thread_name_prefix="yt-look")
 """Its threads start on demand, and keep their clients."""
 
@@ -58,8 +58,8 @@ def cluster_of(connection: Connection) -> Cluster:
         for name in ("cluster_name", "id")
     ]
     with translated("tell the cluster from others"):
-        parts = connection.reader.execute_batch(wanted)["results"]
-        return Cluster(*(str(output(part)) for part in parts))
+        results = connection.reader.execute_batch(wanted)["results"]
+        return Cluster(*(str(output(result)) for result in results))
 
 
 def attributes_of(connection: Connection, path: str, names: Sequence[str]) -> dict[str, Any] | None:
@@ -78,26 +78,26 @@ def request(command: str, **parameters: Any) -> dict[str, Any]:
     return {"command": command, "parameters": parameters}
 
 
-def output(part: Mapping[str, Any]) -> Any:
+def output(result: Mapping[str, Any]) -> Any:
     """Return what one of several requests returned; raise `YtError` if it failed."""
-    if "error" in part:
-        raise create_response_error(part["error"])
-    return part["output"]
+    if "error" in result:
+        raise create_response_error(result["error"])
+    return result["output"]
 
 
 def answers(connection: Connection, requests: Mapping[K, Mapping[str, Any]]) -> dict[K, Any]:
     """Send light requests together, and return what each of them returned, or its `ExactlyOnceError`."""
     found: dict[K, Any] = {}
     keys = list(requests)
-    for start in range(0, len(keys), _MOST_PARTS):
-        sent = {key: requests[key] for key in keys[start : start + _MOST_PARTS]}
+    for start in range(0, len(keys), _MOST_REQUESTS):
+        sent = {key: requests[key] for key in keys[start : start + _MOST_REQUESTS]}
         with translated("look at several objects"):
-            parts = connection.reader.execute_batch(list(sent.values()))["results"]
-        for (key, one), part in zip(sent.items(), parts, strict=True):
+            results = connection.reader.execute_batch(list(sent.values()))["results"]
+        for (key, one), result in zip(sent.items(), results, strict=True):
             path = one["parameters"].get("path")
             try:
                 with translated(f"{one['command'].replace('_', ' ')}", path=path):
-                    found[key] = output(part)
+                    found[key] = output(result)
             except ExactlyOnceError as error:
                 found[key] = error
     return found

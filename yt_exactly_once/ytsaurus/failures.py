@@ -400,8 +400,8 @@ def _refused(
         with suppress(YtError, *TRANSPORT_ERRORS):
             answers = ((each, asked().check_permission(user, permission, each)) for each in among)
             path = next((each for each, told in answers if str(told["action"]) == "deny"), None)
-    places = (where.get(name) for name in ("path", "consumer", "queue", "producer"))
-    path = path or next((str(place) for place in places if place), None)
+    known = (where.get(name) for name in ("path", "consumer", "queue", "producer"))
+    path = path or next((str(one) for one in known if one), None)
     detail = text if path is None or path in text else f"{text} ({path})"
     return errors.AccessError(
         f"Could not {action}: {detail}",

@@ -49,7 +49,7 @@ class Node:
     """What is known of a file or folder.
 
     Attributes:
-        name: last part of its path; empty where only one node was asked for.
+        name: last segment of its path; empty where only one node was asked for.
         is_link: neither, but a link to another path.
         size: bytes of a file, 0 of a folder.
         modified: time of the last change.
@@ -62,9 +62,9 @@ class Node:
     is_link: bool = False
 
 
-def path_of(parts: Sequence[str]) -> str:
+def path_of(segments: Sequence[str]) -> str:
     """Return the Cypress path of a sequence of names."""
-    return "/" + "".join("/" + escape_ypath_literal(part) for part in parts)
+    return "/" + "".join("/" + escape_ypath_literal(segment) for segment in segments)
 
 
 class CypressFiles:
@@ -80,27 +80,27 @@ class CypressFiles:
         self._connection = connection
         self._emit = emit
 
-    def describe(self, parts: Sequence[str]) -> Node | None:
+    def describe(self, segments: Sequence[str]) -> Node | None:
         """Return a node, a link as itself, or `None` where there is none."""
-        path = path_of(parts)
+        path = path_of(segments)
 
         def attempt(client: YtClient) -> Node:
             # `get` of a folder itself would send everything below.
-            return _node("", client.get(f"{path}{'&' if parts else ''}/@", attributes=_SHOWN))
+            return _node("", client.get(f"{path}{'&' if segments else ''}/@", attributes=_SHOWN))
 
         try:
             return self._run("look at", path, attempt)
         except TableNotFoundError:
             return None
 
-    def children(self, parts: Sequence[str]) -> list[Node]:
+    def children(self, segments: Sequence[str]) -> list[Node]:
         """Return what is in a folder.
 
         Raises:
             TableNotFoundError: there is no such folder.
             RequestRefusedError: there is more in it than the cluster lists.
         """
-        path = path_of(parts)
+        path = path_of(segments)
         found = self._run("list", path, lambda client: client.list(path, attributes=_SHOWN))
         if found.attributes.get("incomplete"):
             raise RequestRefusedError(
@@ -110,14 +110,20 @@ class CypressFiles:
             )
         return [_node(str(name), name.attributes) for name in found]
 
-    def read(self, parts: Sequence[str], offset: int, length: int) -> bytes:
-        """Return a part of a file, less at its end only; raise `TableNotFoundError` if there is none."""
-        path = path_of(parts)
+    def read(self, segments: Sequence[str], offset: int, length: int) -> bytes:
+        """Return some of a file, less at its end only; raise `TableNotFoundError` if there is none."""
+        path = path_of(segments)
         where = {"path": path, "offset": offset, "length": length}
         return self._run("read", path, lambda _client: bytes(self._heavy("read_file", where)))
 
     def write(
-        self, parts: Sequence[str], content: IO[bytes], size: int, *, scratch: bool, replace: bool
+        self,
+        segments: Sequence[str],
+        content: IO[bytes],
+        size: int,
+        *,
+        scratch: bool,
+        replace: bool,
     ) -> None:
         """Write a file with everything above it that is missing.
 
@@ -129,8 +135,8 @@ class CypressFiles:
         Raises:
             PathExistsError: a folder is there, or a file that must not be replaced.
         """
-        path = path_of(parts)
-        attributes = {_WRITTEN_AS: parts[-1]} if scratch else None
+        path = path_of(segments)
+        attributes = {_WRITTEN_AS: segments[-1]} if scratch else None
         made: set[str] = set()
 
         def put(client: YtClient, within: dict[str, str]) -> None:
@@ -197,22 +203,22 @@ class CypressFiles:
 
         self._run("rename", path, attempt, target=other)
 
-    def remove(self, parts: Sequence[str], *, recursive: bool) -> bool:
+    def remove(self, segments: Sequence[str], *, recursive: bool) -> bool:
         """Remove a file or folder; return whether it was there.
 
         Raises:
             RequestRefusedError: a folder is not empty, and `recursive` is not set.
         """
-        path = path_of(parts)
+        path = path_of(segments)
         try:
             self._run("remove", path, lambda client: client.remove(path, recursive=recursive))
         except TableNotFoundError:
             return False
         return True
 
-    def make_folder(self, parts: Sequence[str]) -> None:
+    def make_folder(self, segments: Sequence[str]) -> None:
         """Create a folder and what is missing above it; raise `PathExistsError` if a file is there."""
-        path = path_of(parts)
+        path = path_of(segments)
         self._run(
             "create",
             path,

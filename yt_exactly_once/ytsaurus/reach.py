@@ -41,8 +41,8 @@ def require_proxy(client: YtClient) -> str:
         ClusterUnavailableError: nothing answers now.
     """
     url = url_of(client)
-    parts = urlsplit(url)
-    host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    split = urlsplit(url)
+    host, port = split.hostname or "", split.port or (443 if split.scheme == "https" else 80)
     _require_name(url, host, port)
     where = {"proxy": url}
     try:

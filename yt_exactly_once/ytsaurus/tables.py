@@ -280,7 +280,7 @@ def unsigned(number: int) -> Any:
 def missing_columns(
     columns: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]]
 ) -> str:
-    """Return the names of columns that a table lacks, or has in the wrong place of its key."""
+    """Return the names of columns that a table lacks, or has in the wrong position of its key."""
     have, want = (
         {(one["name"], one.get("sort_order")) for one in each} for each in (columns, wanted)
     )

@@ -176,7 +176,7 @@ class TabletTransaction:
             wait(made)
             raise
         results = [future.result() for future in made]
-        return [results[place % count][place // count] for place in range(len(calls))]
+        return [results[index % count][index // count] for index in range(len(calls))]
 
     def commit(self, written: Sequence[str] = ()) -> None:
         """Commit; afterwards the transaction is gone, whatever the outcome.

@@ -12,7 +12,7 @@ from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.spark.compat.spark_log import COMMITS, OFFSETS, LoggedOffsets, read_offsets
 from yt_exactly_once.spark.query.notes import FolderNotes
-from yt_exactly_once.spark.query.offset_log import OffsetLog, Place, identified
+from yt_exactly_once.spark.query.offset_log import OffsetLog, RunningBatch, identified
 from yt_exactly_once.spark.storage import open_storage, shown
 from yt_exactly_once.ytsaurus.client import Connection
 
@@ -42,7 +42,7 @@ class CheckpointFiles(OffsetLog):
         """Travel as the path."""
         return files_of_a_run, (self._location, self._connection)
 
-    def locate(self, frame: object, batch_id: int) -> Place:  # noqa: ARG002 - one interface
+    def locate(self, frame: object, batch_id: int) -> RunningBatch:  # noqa: ARG002 - one interface
         """See `RunningQuery.locate`; raise `ConfigError` if the checkpoint is not the one of the batch."""
         try:
             metadata = json.loads(self._files.read("metadata"))
@@ -56,9 +56,9 @@ class CheckpointFiles(OffsetLog):
         query_id = str(metadata["id"])
         if self._run is None or self._run[0] != query_id:
             self._run = query_id, self._run_of(query_id)
-        place = Place(query_id, self._run[1], batch_id, self)
-        if not self.has_ended(place):
-            return place
+        running = RunningBatch(query_id, self._run[1], batch_id, self)
+        if not self.has_ended(running):
+            return running
         problem = ConfigError(
             f"Spark has logged batch {batch_id} as done in checkpoint_location, before the sink was called: "
             "it is of another query, or another run has written the batch, or the function did not wait",
@@ -66,7 +66,7 @@ class CheckpointFiles(OffsetLog):
             "function for every sink that it calls",
             path=self.location,
         )
-        return replace(place, problem=problem)
+        return replace(running, problem=problem)
 
     def _run_of(self, query_id: str) -> str:
         """Return the id of the run of a query; raise `ConfigError` if the session runs other queries only."""
@@ -83,18 +83,18 @@ class CheckpointFiles(OffsetLog):
             path=self.location,
         )
 
-    def identify(self, place: Place) -> MicroBatch:
+    def identify(self, running: RunningBatch) -> MicroBatch:
         """See `OffsetLog.identify`."""
         stateful = "state" in self._files.names("")
-        return identified(place, *self.texts(place.batch_id), stateful=stateful)
+        return identified(running, *self.texts(running.batch_id), stateful=stateful)
 
     def texts(self, number: int) -> tuple[list[str], list[str]]:
         """See `OffsetLog.texts`."""
         return self._read(number).texts, self._read(number - 1).texts if number > 0 else []
 
-    def has_ended(self, place: Place) -> bool:
+    def has_ended(self, running: RunningBatch) -> bool:
         """See `OffsetLog.has_ended`."""
-        return str(place.batch_id) in self._files.names(COMMITS)
+        return str(running.batch_id) in self._files.names(COMMITS)
 
     def is_new(self, number: int, is_unused: bool) -> bool:
         """See `OffsetLog.is_new`."""
@@ -128,11 +128,11 @@ class WriterFiles(CheckpointFiles):
             )
         return max(numbers)
 
-    def identify(self, place: Place) -> MicroBatch:
+    def identify(self, running: RunningBatch) -> MicroBatch:
         """See `OffsetLog.identify`: Spark computes every replay before it asks a writer."""
-        return replace(super().identify(place), output_mode=self._output_mode, reads_again=True)
+        return replace(super().identify(running), output_mode=self._output_mode, reads_again=True)
 
-    def has_ended(self, place: Place) -> bool:  # noqa: ARG002 - one interface
+    def has_ended(self, running: RunningBatch) -> bool:  # noqa: ARG002 - one interface
         """See `OffsetLog.has_ended`; Spark waits for a writer."""
         return False
 

@@ -36,7 +36,7 @@ def next_batch(location: str, connection: Connection) -> NextBatch:
         CheckpointError: a file of it is torn.
         NewerFormatError: a later version of Spark, or of this package, has written it.
     """
-    files, place = open_storage(location, connection), shown(location)
+    files, path = open_storage(location, connection), shown(location)
     try:
         query_id = str(json.loads(files.read("metadata"))["id"])
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -44,18 +44,18 @@ def next_batch(location: str, connection: Connection) -> NextBatch:
             "There is no checkpoint of a query",
             remedy="Pass the checkpointLocation of the query, or a copy of its files metadata, offsets and "
             "commits on a disk",
-            path=place,
+            path=path,
         ) from error
     starts = {}
     for number in batches_in(files, OFFSETS)[-1:]:
         is_done = number <= max(batches_in(files, COMMITS), default=-1)
-        texts = read_offsets(number, files.read(f"{OFFSETS}/{number}"), path=place).texts
+        texts = read_offsets(number, files.read(f"{OFFSETS}/{number}"), path=path).texts
         # Each offset of a queue says where its batch begins, too.
         for source in source_ranges(texts, ()):
             starts[source.key] = {
-                part.partition: part.end if is_done else part.start for part in source.partitions
+                one.partition: one.end if is_done else one.start for one in source.partitions
             }
-    return NextBatch(place, query_id, starts)
+    return NextBatch(path, query_id, starts)
 
 
 def batches_in(files: Storage, folder: str) -> list[int]:

@@ -14,7 +14,7 @@ from yt_exactly_once.spark.compat.jvm import jvm_of, queries_in, session_in
 from yt_exactly_once.spark.compat.spark_log import LoggedOffsets, read_offsets
 from yt_exactly_once.spark.compat.versions import STATE_STORE_WRITER
 from yt_exactly_once.spark.query.notes import HadoopNotes
-from yt_exactly_once.spark.query.offset_log import OffsetLog, Place, identified
+from yt_exactly_once.spark.query.offset_log import OffsetLog, RunningBatch, identified
 from yt_exactly_once.spark.storage import shown
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class RunningQuery:
         """Travel without the objects of this process's JVM."""
         return RunningQuery, (self._files,)
 
-    def locate(self, frame: DataFrame, batch_id: int) -> Place:
+    def locate(self, frame: DataFrame, batch_id: int) -> RunningBatch:
         """Return the batch that Spark is running, and its run; raise `ConfigError` outside `foreachBatch`."""
         session = frame.sparkSession
         jvm = jvm_of(session)
@@ -74,7 +74,7 @@ class RunningQuery:
                 remedy="Pass the batch id that the foreachBatch function received",
                 batch=running,
             )
-        return Place(run.query_id, run.id, running, run, named is None, problem)
+        return RunningBatch(run.query_id, run.id, running, run, named is None, problem)
 
     def _run_of(self, query_id: str, frame: DataFrame, *, run_id: str | None) -> _Run:
         """Return the active run of a query; raise `ConfigError` if the caller's has ended."""
@@ -93,7 +93,7 @@ class RunningQuery:
             run = self._runs[query_id] = _Run(frame, active)
         return run
 
-    def _locate_by_session(self, frame: DataFrame, batch_id: int) -> Place:
+    def _locate_by_session(self, frame: DataFrame, batch_id: int) -> RunningBatch:
         """Find the query of the DataFrame, where no thread names it; raise `ConfigError` if it is of none."""
         execution = _execution_in(session_in(frame), frame)
         if execution is None:
@@ -111,7 +111,7 @@ class RunningQuery:
             query=run.query_id,
         )
         running = int(execution.lastExecution().currentBatchId())
-        return Place(run.query_id, run.id, running, run, in_background=True, problem=problem)
+        return RunningBatch(run.query_id, run.id, running, run, in_background=True, problem=problem)
 
 
 class _Run(OffsetLog):
@@ -144,20 +144,20 @@ class _Run(OffsetLog):
         """Of the query."""
         return str(self.execution.outputMode()).lower()
 
-    def identify(self, place: Place) -> MicroBatch:
-        now, before = self.texts(place.batch_id)
-        names = sorted(self._read(place.batch_id).names)
+    def identify(self, running: RunningBatch) -> MicroBatch:
+        now, before = self.texts(running.batch_id)
+        names = sorted(self._read(running.batch_id).names)
         gone = [name for name in names if not self.execution.sourceIdMap().contains(name)]
         if gone:
             raise ConfigError(
                 f"Spark has planned this batch with the source {gone[0]}, which the query does not read any "
                 "more: its rows of this batch would never come",
                 remedy="Read this source until the batch is written. Then stop the query, and remove it",
-                query=place.query_id,
-                batch=place.batch_id,
+                query=running.query_id,
+                batch=running.batch_id,
             )
         stateful, output_mode = self.stateful, self.output_mode
-        return identified(place, now, before, stateful=stateful, output_mode=output_mode)
+        return identified(running, now, before, stateful=stateful, output_mode=output_mode)
 
     def foreign(self, frame: DataFrame) -> ExactlyOnceError | None:
         """Return an error when a DataFrame is one of another query."""
@@ -172,11 +172,11 @@ class _Run(OffsetLog):
             other_query=str(other.id().toString()),
         )
 
-    def has_ended(self, place: Place) -> bool:
+    def has_ended(self, running: RunningBatch) -> bool:
         """See `OffsetLog.has_ended`; the thread of the query itself logs a batch after the call."""
-        if not place.in_background:
+        if not running.in_background:
             return False
-        return bool(self.execution.commitLog().get(place.batch_id).isDefined())
+        return bool(self.execution.commitLog().get(running.batch_id).isDefined())
 
     def is_new(self, number: int, is_unused: bool) -> bool:
         """See `OffsetLog.is_new`; Spark repeats only the first batch of a run."""

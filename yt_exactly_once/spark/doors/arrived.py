@@ -74,7 +74,7 @@ class WriterTask(Sent):
         self, batches: Iterable[pa.RecordBatch], partition: int, *, sends: bool
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows with what Spark computes for them where there is a DataFrame."""
-        place, target, names = 0, self.assignment.given.target, [*self.assignment.names]
+        first, target, names = 0, self.assignment.given.target, [*self.assignment.names]
         wanted = [*names, PARTITION_COLUMN] if sends else names
         for given in batches:
             rows = given.rename_columns(list(self.assignment.given.columns))
@@ -82,10 +82,10 @@ class WriterTask(Sent):
             count = rows.num_rows
             if target.placement.rule == ROUND_ROBIN:
                 tablets = target.placement.tablet_count
-                more[TABLET_COLUMN] = (np.arange(place, place + count) + partition) % tablets
+                more[TABLET_COLUMN] = (np.arange(first, first + count) + partition) % tablets
             elif target.placement.rule == PRESERVE:
                 more[TABLET_COLUMN] = rows.column(SOURCE_TABLET_COLUMN).cast(pa.int64())
-            place += count
+            first += count
             if sends:
                 more[PARTITION_COLUMN] = np.full(count, partition, np.int32)
             for name, values in more.items():

@@ -25,7 +25,7 @@ from yt_exactly_once.spark.engine.engine import Engine
 from yt_exactly_once.spark.engine.run import Delivery
 from yt_exactly_once.spark.modes import mode_of
 from yt_exactly_once.spark.modes.sessions import POSITION_BITS
-from yt_exactly_once.spark.query.offset_log import OffsetLog, Place, identified
+from yt_exactly_once.spark.query.offset_log import OffsetLog, RunningBatch, identified
 from yt_exactly_once.spark.tuning.collector import spare_modules
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.rows import session_prefix, sessions_of
@@ -104,15 +104,15 @@ class NothingLogged(OffsetLog):
         self.notes = self
         self._output_mode = output_mode
 
-    def identify(self, place: Place) -> MicroBatch:
+    def identify(self, running: RunningBatch) -> MicroBatch:
         """See `OffsetLog.identify`."""
-        return identified(place, (), (), output_mode=self._output_mode, reads_again=True)
+        return identified(running, (), (), output_mode=self._output_mode, reads_again=True)
 
     def texts(self, number: int) -> tuple[Sequence[str], Sequence[str]]:  # noqa: ARG002 - one interface
         """See `OffsetLog.texts`."""
         return (), ()
 
-    def has_ended(self, place: Place) -> bool:  # noqa: ARG002 - one interface
+    def has_ended(self, running: RunningBatch) -> bool:  # noqa: ARG002 - one interface
         """See `OffsetLog.has_ended`; Spark waits for a writer."""
         return False
 
@@ -138,9 +138,9 @@ class JobDoor:
 
     def plan(self, schema: StructType) -> WriterTask:
         """Take steps 1 and 2, and return what the tasks do; nothing is written if this raises."""
-        place = self._place(f"plan-{uuid.uuid4()}")
+        running = self._running(f"plan-{uuid.uuid4()}")
         assignment, is_replay = self._engine.plan(
-            place, TaskRows(schema), looks_up=True, require=self._require_next
+            running, TaskRows(schema), looks_up=True, require=self._require_next
         )
         if assignment.is_by_position and self._job.version >> _VERSION_BITS:
             raise ConfigError(
@@ -157,12 +157,12 @@ class JobDoor:
 
         If this raises, the job was not written, or a repetition will resolve its outcome.
         """
-        place = self._place(f"job-{uuid.uuid4()}")
-        self._engine.deliver(place, TaskRows(schema, messages), self._require_next)
+        running = self._running(f"job-{uuid.uuid4()}")
+        self._engine.deliver(running, TaskRows(schema, messages), self._require_next)
 
-    def _place(self, run_id: str) -> Place:
+    def _running(self, run_id: str) -> RunningBatch:
         log = NothingLogged("complete" if self._job.overwrites else "append")
-        return Place(self._job.query_id, run_id, self._job.version, log)
+        return RunningBatch(self._job.query_id, run_id, self._job.version, log)
 
     def _require_next(self, delivery: Delivery) -> None:
         """Raise `FencedError` if a later version is written, or another one is unfinished."""

@@ -167,8 +167,8 @@ def _with_nullable_members(frame: DataFrame) -> DataFrame:
     if all(kind == field.dataType for kind, field in zip(kinds, frame.schema, strict=True)):
         # Most DataFrames are like that, and every step costs Spark an analysis of its own.
         return frame
-    # By place: names of columns may differ in case alone, which Spark takes for the same.
-    plain = [f"c{place}" for place in range(len(kinds))]
+    # By position: names of columns may differ in case alone, which Spark takes for the same.
+    plain = [f"c{index}" for index in range(len(kinds))]
     loose = [
         (sf.col(alias) if kind == field.dataType else sf.col(alias).cast(kind)).alias(field.name)
         for alias, kind, field in zip(plain, kinds, frame.schema, strict=True)

@@ -52,17 +52,17 @@ class StreamDoor:
         Nothing tells this process the run, so any batch may be a replay. The ledger is asked here if tasks
         write rows, and in `finish` otherwise. If this raises, nothing is written.
         """
-        place = self._files.locate(None, self._files.newest())
-        place = replace(place, run_id=f"plan-{uuid.uuid4()}")
+        running = self._files.locate(None, self._files.newest())
+        running = replace(running, run_id=f"plan-{uuid.uuid4()}")
         looks_up = not self._engine.mode.one_transaction
-        assignment, is_replay = self._engine.plan(place, TaskRows(schema), looks_up=looks_up)
+        assignment, is_replay = self._engine.plan(running, TaskRows(schema), looks_up=looks_up)
         if assignment.is_by_position:
             raise ConfigError(
                 "Idempotent mode cannot number the rows in the format yt: only foreachBatch shows "
                 "whether they come in the same order again",
                 remedy="Read one queue with include_service_columns=true and keep its columns; or use "
                 "mode='transactional', or foreachBatch",
-                query=place.query_id,
+                query=running.query_id,
                 target=assignment.given.target.path,
             )
         return WriterTask(assignment, is_replay=is_replay)
@@ -72,8 +72,8 @@ class StreamDoor:
 
         If this raises, the batch was not written, or the replay will resolve its outcome.
         """
-        place = replace(self._files.locate(None, number), run_id=messages[0].run_id)
-        self._engine.deliver(place, TaskRows(schema, messages))
+        running = replace(self._files.locate(None, number), run_id=messages[0].run_id)
+        self._engine.deliver(running, TaskRows(schema, messages))
 
 
 class StreamWriter(ArrowStreamWriter):

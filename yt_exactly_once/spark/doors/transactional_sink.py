@@ -71,17 +71,17 @@ class TransactionalSink:
         Raises:
             ExactlyOnceError: the batch was not written, or the replay will resolve its outcome.
         """
-        place = None
+        running = None
         try:
-            place = self._query.locate(frame, batch_id)
-            self._engine.deliver(place, FrameRows(frame))
+            running = self._query.locate(frame, batch_id)
+            self._engine.deliver(running, FrameRows(frame))
         except errors.ExactlyOnceError as error:
             shown = surfaced(error)
         else:
             return
         self.last_error = shown
-        if place is not None:
-            keep_error(place.run_id, shown)
+        if running is not None:
+            keep_error(running.run_id, shown)
         raise shown
 
     def check(self, frame: DataFrame, *, output_mode: str | None = None) -> None:

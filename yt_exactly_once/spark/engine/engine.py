@@ -40,7 +40,7 @@ from yt_exactly_once.spark.sink.targets import PreparedTarget, are_the_same, wit
 
 if TYPE_CHECKING:
     from yt_exactly_once.commit.batch import MicroBatch
-    from yt_exactly_once.spark.query.offset_log import Place
+    from yt_exactly_once.spark.query.offset_log import RunningBatch
 
 Requirement = Callable[[Delivery], None]
 """What a door requires of a batch whose targets are prepared; it raises what is not met."""
@@ -83,7 +83,9 @@ class Engine:
         self._past = None if past is None else PastBatches(self.connection, past)
         self._listener = None if listener is None else GuardedListener(listener)
 
-    def deliver(self, place: Place, rows: Rows, require: Requirement = nothing_more) -> None:
+    def deliver(
+        self, running: RunningBatch, rows: Rows, require: Requirement = nothing_more
+    ) -> None:
         """Write one micro-batch, exactly once.
 
         1. Identify the batch, and its range of every queue.
@@ -102,10 +104,10 @@ class Engine:
         Raises:
             ExactlyOnceError: the batch was not written, or the replay will resolve its outcome.
         """
-        with self._admitted(place) as (call, emit):
-            batch = place.log.identify(place)  # 1
+        with self._admitted(running) as (call, emit):
+            batch = running.log.identify(running)  # 1
             memory = self._memories.of(batch)
-            delivery = self._prepared(self._delivery(place, batch, rows, call, emit, memory))
+            delivery = self._prepared(self._delivery(running, batch, rows, call, emit, memory))
             memory = self._memories.keep(batch, delivery.memory)
             require(delivery)
             facts = _facts(delivery)
@@ -135,7 +137,7 @@ class Engine:
                             delivery, facts, route, error, is_computed=written is not None
                         )
                     else:
-                        self._committed(place, delivery, memory, written, committed)
+                        self._committed(running, delivery, memory, written, committed)
                         return
                     commit.leave_ahead()
                     if isinstance(left, Found):
@@ -144,7 +146,12 @@ class Engine:
                     facts, memory = left, self._memories.keep(batch, memory.after_failure(left))
 
     def plan(
-        self, place: Place, rows: Rows, *, looks_up: bool, require: Requirement = nothing_more
+        self,
+        running: RunningBatch,
+        rows: Rows,
+        *,
+        looks_up: bool,
+        require: Requirement = nothing_more,
     ) -> Planned:
         """Take steps 1 and 2 of a batch whose tasks run before its `deliver`; nothing is written.
 
@@ -153,11 +160,11 @@ class Engine:
         Args:
             looks_up: whether the ledger is asked, which may then have the batch.
         """
-        with self._admitted(place) as (call, emit):
-            batch = place.log.identify(place)  # 1
+        with self._admitted(running) as (call, emit):
+            batch = running.log.identify(running)  # 1
             kind = batch.query_id, batch.stateful
             memory = self._planned.get(kind, Memory(batch.run_id))
-            delivery = self._prepared(self._delivery(place, batch, rows, call, emit, memory))
+            delivery = self._prepared(self._delivery(running, batch, rows, call, emit, memory))
             self._planned[kind] = delivery.memory
             require(delivery)
             found = look_up.find(delivery, LookUp.FIRST if looks_up else LookUp.INSIDE)  # 2
@@ -172,32 +179,38 @@ class Engine:
         check_before_start(self.mode, rows, output_mode)
 
     @contextmanager
-    def _admitted(self, place: Place) -> Iterator[tuple[Call, Emitter]]:
+    def _admitted(self, running: RunningBatch) -> Iterator[tuple[Call, Emitter]]:
         """Let one call for a batch through, or refuse it; see `Calls.call`."""
-        options, emit = self.options, self._emitter(place)
+        options, emit = self.options, self._emitter(running)
         paths = [target.path for target in options.targets]
         keys = [LedgerKey(options.cluster.proxy, options.ledger, path) for path in paths]
-        spare = LedgerNotes(self.connection, options.ledger, place.query_id, options.retry, emit)
-        with reported(emit), self._calls.call(place, keys, emit, spare) as call:
-            if place.problem is not None:
-                raise place.problem
+        spare = LedgerNotes(self.connection, options.ledger, running.query_id, options.retry, emit)
+        with reported(emit), self._calls.call(running, keys, emit, spare) as call:
+            if running.problem is not None:
+                raise running.problem
             yield call, emit
 
-    def _emitter(self, place: Place) -> Emitter:
+    def _emitter(self, running: RunningBatch) -> Emitter:
         return emitter(
             self._listener,
-            query=place.query_id,
-            batch=place.batch_id,
+            query=running.query_id,
+            batch=running.batch_id,
             target=self.options.targets[0].path,
             mode=str(self.options.mode),
         )
 
     def _delivery(
-        self, place: Place, batch: MicroBatch, rows: Rows, call: Call, emit: Emitter, memory: Memory
+        self,
+        running: RunningBatch,
+        batch: MicroBatch,
+        rows: Rows,
+        call: Call,
+        emit: Emitter,
+        memory: Memory,
     ) -> Delivery:
         paths = sorted(target.path for target in self.options.targets)
         ledger = CommitLedger(self.options.ledger, batch.query_id, paths)
-        return Delivery(batch, rows, call, place.log, ledger, self.mode, emit, memory)
+        return Delivery(batch, rows, call, running.log, ledger, self.mode, emit, memory)
 
     def _prepared(self, delivery: Delivery) -> Delivery:
         """Return a batch on its way, with targets that are prepared for its rows.
@@ -333,7 +346,7 @@ class Engine:
 
     def _committed(
         self,
-        place: Place,
+        running: RunningBatch,
         delivery: Delivery,
         memory: Memory,
         written: list[TargetRows],
@@ -359,7 +372,7 @@ class Engine:
         )
         if self._past is not None and committed.entry is not None:
             self._past.add(committed.entry, delivery.ledger.targets, delivery.emit)
-        if place.log.has_ended(place):
+        if running.log.has_ended(running):
             raise errors.ConfigError(
                 "Spark logged the batch as done before the sink had written it",
                 remedy="The function returned before its sink did. Wait in the function for every sink that "

@@ -17,7 +17,7 @@ from yt_exactly_once.commit.entry import LedgerEntry
 from yt_exactly_once.commit.notes import ONE_CALL, Note, NoteKind, Notes, newest_committed, settle
 from yt_exactly_once.errors import ExactlyOnceError, IncompleteBatchError, RepeatedCallError
 from yt_exactly_once.observability import Emitter, Event
-from yt_exactly_once.spark.query.offset_log import Place
+from yt_exactly_once.spark.query.offset_log import RunningBatch
 
 
 class LedgerKey(NamedTuple):
@@ -55,24 +55,26 @@ class Call:
     """One call of a sink.
 
     Attributes:
-        place: where Spark is.
+        running: the batch of the call.
         commits_sent: transactions whose commit was sent for this batch by this run, with a digest of what
             they carried; the digest is empty for those of this very call.
         is_first: whether the notes are still to be compared with the ledger.
         is_repeated: whether a call for this batch failed before, in this run.
     """
 
-    def __init__(self, place: Place, keys: Sequence[LedgerKey], rows: Sequence[_Row]) -> None:
-        self.place = place
+    def __init__(
+        self, running: RunningBatch, keys: Sequence[LedgerKey], rows: Sequence[_Row]
+    ) -> None:
+        self.running = running
         self._keys = keys
         self._rows = rows
         self.commits_sent = {
             key: digest
             for row in rows
-            if row.newest == place.batch_id
+            if row.newest == running.batch_id
             for key, digest in row.commits_sent.items()
         }
-        self.is_repeated = any(row.failed == place.batch_id for row in rows)
+        self.is_repeated = any(row.failed == running.batch_id for row in rows)
 
     @property
     def is_first(self) -> bool:
@@ -92,10 +94,10 @@ class Call:
     def note_committed(self) -> None:
         """Note that the ledger has the batch, before Spark can log it as done."""
         for key, row in zip(self._keys, self._rows, strict=True):
-            note = _note(NoteKind.COMMITTED, key, self.place.batch_id)
+            note = _note(NoteKind.COMMITTED, key, self.running.batch_id)
             if row.committed != note:
                 text = f"The newest batch of {key.target} in the ledger {key.ledger}: see the name"
-                self.place.log.notes.add(note, text, row.committed)
+                self.running.log.notes.add(note, text, row.committed)
                 row.committed = note
 
 
@@ -108,7 +110,7 @@ class Calls:
 
     @contextmanager
     def call(
-        self, place: Place, keys: Sequence[LedgerKey], emit: Emitter, spare: Notes
+        self, running: RunningBatch, keys: Sequence[LedgerKey], emit: Emitter, spare: Notes
     ) -> Iterator[Call]:
         """Let one call through, or refuse it.
 
@@ -121,14 +123,14 @@ class Calls:
             IncompleteBatchError: an earlier batch of this run is not whole.
         """
         with self._lock:
-            rows = self._rows_of(place, keys)
-            refusal, notes = _refusal(place, keys, rows)
-            call = Call(place, keys, rows)
+            rows = self._rows_of(running, keys)
+            refusal, notes = _refusal(running, keys, rows)
+            call = Call(running, keys, rows)
             if refusal is None:
                 for row in rows:
-                    row.newest = row.running = place.batch_id
+                    row.newest = row.running = running.batch_id
         if refusal is not None:
-            _keep(place, spare, notes, refusal, emit)
+            _keep(running, spare, notes, refusal, emit)
             raise refusal
         try:
             yield call
@@ -136,14 +138,14 @@ class Calls:
             # Before Spark logs the batch, which it does when the function swallows the error.
             refused = isinstance(error, RepeatedCallError)
             kind = NoteKind.REFUSED if refused else NoteKind.FAILED
-            notes = [_note(kind, key, place.batch_id) for key in keys]
-            _keep(place, spare, notes, error, emit)
-            self._end(place, rows, call, kind)
+            notes = [_note(kind, key, running.batch_id) for key in keys]
+            _keep(running, spare, notes, error, emit)
+            self._end(running, rows, call, kind)
             raise
-        self._end(place, rows, call, None)
+        self._end(running, rows, call, None)
 
-    def _rows_of(self, place: Place, keys: Sequence[LedgerKey]) -> list[_Row]:
-        run = place.query_id, place.run_id
+    def _rows_of(self, running: RunningBatch, keys: Sequence[LedgerKey]) -> list[_Row]:
+        run = running.query_id, running.run_id
         if run not in self._runs:
             self._runs = {
                 other: rows
@@ -153,8 +155,10 @@ class Calls:
         known = self._runs.setdefault(run, {})
         return [known.setdefault(key, _Row()) for key in keys]
 
-    def _end(self, place: Place, rows: Sequence[_Row], call: Call, noted: NoteKind | None) -> None:
-        number = place.batch_id
+    def _end(
+        self, running: RunningBatch, rows: Sequence[_Row], call: Call, noted: NoteKind | None
+    ) -> None:
+        number = running.batch_id
         with self._lock:
             for row in rows:
                 row.running = None
@@ -174,10 +178,10 @@ PROCESS_CALLS = Calls()
 
 
 def _refusal(
-    place: Place, keys: Sequence[LedgerKey], rows: Sequence[_Row]
+    running: RunningBatch, keys: Sequence[LedgerKey], rows: Sequence[_Row]
 ) -> tuple[ExactlyOnceError | None, list[Note]]:
     """Return why a call must not begin, and the notes of that."""
-    found = [(key, row, _judge(place, key, row)) for key, row in zip(keys, rows, strict=True)]
+    found = [(key, row, _judge(running, key, row)) for key, row in zip(keys, rows, strict=True)]
     refusal = next((error for _, _, error in found if error is not None), None)
     if refusal is None:
         return None, []
@@ -188,16 +192,16 @@ def _refusal(
             row.refused = row.newest
             notes.append(_note(NoteKind.REFUSED, key, row.newest))
             continue
-        row.newest = place.batch_id
-        row.failed = place.batch_id if row.failed is None else row.failed
-        notes.append(_note(NoteKind.FAILED, key, place.batch_id))
+        row.newest = running.batch_id
+        row.failed = running.batch_id if row.failed is None else row.failed
+        notes.append(_note(NoteKind.FAILED, key, running.batch_id))
     return refusal, notes
 
 
-def _judge(place: Place, key: LedgerKey, row: _Row) -> ExactlyOnceError | None:
-    number = place.batch_id
+def _judge(running: RunningBatch, key: LedgerKey, row: _Row) -> ExactlyOnceError | None:
+    number = running.batch_id
     named = {"target": key.target, "ledger": key.ledger}
-    where: dict[str, Any] = {"query": place.query_id, "batch": number, **named}
+    where: dict[str, Any] = {"query": running.query_id, "batch": number, **named}
     if row.newest is not None and (
         number < row.newest or (number == row.newest and row.failed != number)
     ):
@@ -231,14 +235,14 @@ def _note(kind: NoteKind, key: LedgerKey, number: int) -> Note:
 
 
 def _keep(
-    place: Place, spare: Notes, notes: Sequence[Note], error: BaseException, emit: Emitter
+    running: RunningBatch, spare: Notes, notes: Sequence[Note], error: BaseException, emit: Emitter
 ) -> None:
     """Keep notes where they outlive this process, before Spark can log the batch."""
     text = f"{type(error).__name__}: {error}"
     for note in notes:
         failures = []
-        # The checkpoint may be writable again once the other place has used up its retries.
-        for keeper in (place.log.notes, spare, place.log.notes):
+        # The checkpoint may be writable again once the other notes have used up its retries.
+        for keeper in (running.log.notes, spare, running.log.notes):
             try:
                 keeper.add(note, text)
                 break

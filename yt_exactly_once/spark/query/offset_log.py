@@ -175,14 +175,14 @@ class QueueOffset:
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where Spark is when it calls a sink.
+class RunningBatch:
+    """The batch that Spark runs when it calls a sink.
 
     Attributes:
         batch_id: number of the batch that Spark runs.
         log: of the query.
         in_background: whether Spark does not wait for the calling thread.
-        problem: why the call must fail although its place is known.
+        problem: why the call must fail although its batch is known.
     """
 
     query_id: str
@@ -204,8 +204,8 @@ class OffsetLog(ABC):
     location: str = ""
 
     @abstractmethod
-    def identify(self, place: Place) -> MicroBatch:
-        """Return the micro-batch of a place, with the rows it covers."""
+    def identify(self, running: RunningBatch) -> MicroBatch:
+        """Return the micro-batch that runs, with the rows it covers."""
 
     @abstractmethod
     def texts(self, number: int) -> tuple[Sequence[str], Sequence[str]]:
@@ -215,7 +215,7 @@ class OffsetLog(ABC):
         """
 
     @abstractmethod
-    def has_ended(self, place: Place) -> bool:
+    def has_ended(self, running: RunningBatch) -> bool:
         """Return whether Spark has logged a batch as done although a call for it has not returned."""
 
     @abstractmethod
@@ -243,17 +243,19 @@ class OffsetLog(ABC):
         return any(not read or any(source.moves for source in read) for read in before)
 
 
-def identified(place: Place, now: Sequence[str], before: Sequence[str], **more: Any) -> MicroBatch:
-    """Return the micro-batch of a place by the offsets of the batch and of the one before."""
+def identified(
+    running: RunningBatch, now: Sequence[str], before: Sequence[str], **more: Any
+) -> MicroBatch:
+    """Return the micro-batch that runs, by the offsets of the batch and of the one before."""
     return MicroBatch(
-        query_id=place.query_id,
-        batch_id=place.batch_id,
-        run_id=place.run_id,
+        query_id=running.query_id,
+        batch_id=running.batch_id,
+        run_id=running.run_id,
         sources=source_ranges(now, before),
         others=digest_of_others(now, before),
         # By the offsets of the batch: whether a Spark task of it reads several queue partitions.
         shares_tasks=any(offset.shared for offset in _queue_offsets(now)),
-        checkpoint=place.log.location,
+        checkpoint=running.log.location,
         **more,
     )
 

@@ -1,4 +1,4 @@
-"""The columns of a DataFrame on their way to what writes them: `sent` there, and `restored` by place.
+"""The columns of a DataFrame on their way to what writes them: `sent` there, and `restored` by position.
 
 Both are for tasks and for the driver in their place. Names that columns have on the way say nothing.
 """
@@ -30,7 +30,7 @@ def sent(frame: DataFrame, names: Sequence[str], wanted: Sequence[str]) -> DataF
     # Every step costs Spark an analysis of its own.
     plain, renamed = list(names), frame
     if not _are_plain(names):
-        plain = [f"c{place}" for place in range(len(names))]
+        plain = [f"c{index}" for index in range(len(names))]
         renamed = frame.toDF(*plain)
     kept = [alias for alias, name in zip(plain, names, strict=True) if name in wanted]
     return renamed if len(kept) == len(plain) else renamed.select(*kept)

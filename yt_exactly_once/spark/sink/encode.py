@@ -97,7 +97,7 @@ class RowEncoder:
         if is_mixed:
             placed = [(target.placement.tablets(rows, rows.column(PARTITION_COLUMN)), rows)]
         payloads = [
-            (tablet, self._payload(part, tablet)) for tablet, part in placed if part.num_rows
+            (tablet, self._payload(piece, tablet)) for tablet, piece in placed if piece.num_rows
         ]
         if keys is not None:
             self.keys[partition].append(keys)
@@ -176,23 +176,23 @@ def _gathered(
     met = set[int]()
     waiting: dict[int, _Held] = defaultdict(_Held)
     for batch in batches:
-        for tablet, part in placement.split(batch, partition_of(batch)):
-            place = partition_of(batch) if tablet is None else tablet
-            held = waiting[place]
-            held.add(part)
+        for tablet, piece in placement.split(batch, partition_of(batch)):
+            group = partition_of(batch) if tablet is None else tablet
+            held = waiting[group]
+            held.add(piece)
             if held.fit(size):
                 continue
             *full, rest = chunks(held.batches, size)
-            waiting[place] = _Held([rest], rest.num_rows, weight(rest))
+            waiting[group] = _Held([rest], rest.num_rows, weight(rest))
             for chunk in full:
-                met.add(place)
+                met.add(group)
                 yield chunk, partition_of(chunk), False
     shared = _Held()
-    for place in sorted(waiting):
+    for group in sorted(waiting):
         # What follows a chunk must be in its group.
-        held = waiting.pop(place)
+        held = waiting.pop(group)
         rows = merged(held.batches)
-        if place in met:
+        if group in met:
             yield rows, partition_of(rows), False
             continue
         if shared.batches and not shared.fit(min(SMALL_BATCH, size), held):
@@ -205,7 +205,7 @@ def _gathered(
 
 @dataclass
 class _Held:
-    """Rows that wait until a request is full, each batch of one place; how many, and of what size."""
+    """Rows that wait until a request is full, each batch of one group; how many, and of what size."""
 
     batches: list[pa.RecordBatch] = field(default_factory=list)
     rows: int = 0
@@ -223,7 +223,7 @@ class _Held:
         return self.rows + added_rows <= rows and self.bytes + added_bytes <= REQUEST_BYTES
 
     def joined(self) -> tuple[pa.RecordBatch, int, bool]:
-        """Return all rows as one chunk, mixed if they are of several places."""
+        """Return all rows as one chunk, mixed if they are of several groups."""
         rows = merged(self.batches)
         return rows, partition_of(rows), len(self.batches) > 1
 
@@ -270,7 +270,7 @@ def chunks(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[pa.RecordBa
     """Cut a stream of batches into full chunks, and one last shorter one.
 
     A chunk is full with `size` rows, or where the next row does not fit into `REQUEST_BYTES`. Rows are cut at
-    the same places whatever batches they come in: a replay may get other ones.
+    the same positions whatever batches they come in: a replay may get other ones.
     """
     waiting: list[pa.RecordBatch] = []
     room, left = size, REQUEST_BYTES

@@ -166,8 +166,8 @@ class Target:
 
 def _read_batches(name: str, text: str) -> int | tuple[int, int]:
     """Return the number of a batch, or those of the first and the last of several."""
-    numbers = [part.strip() for part in text.split("-")]
-    if len(numbers) > 2 or not all(part.isascii() and part.isdigit() for part in numbers):  # noqa: PLR2004 - a pair
+    numbers = [bound.strip() for bound in text.split("-")]
+    if len(numbers) > 2 or not all(bound.isascii() and bound.isdigit() for bound in numbers):  # noqa: PLR2004 - a pair
         raise ConfigError(
             f"{name}={text!r} is no number of a batch",
             remedy="Give the number of a batch, or of the first and the last one: 7-9",
@@ -179,7 +179,7 @@ def _read_batches(name: str, text: str) -> int | tuple[int, int]:
 
 def _read_columns(name: str, text: str) -> tuple[str, ...]:  # noqa: ARG001 - a reader's arguments
     """Return names of columns, which commas separate."""
-    return tuple(part.strip() for part in text.split(","))
+    return tuple(name.strip() for name in text.split(","))
 
 
 @documented

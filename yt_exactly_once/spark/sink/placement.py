@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 TABLET_COLUMN = f"{RESERVED_PREFIX}tablet"
 """DataFrame column with the tablet of a row, where its Spark partition does not decide."""
 
-# `monotonically_increasing_id` puts the partition above 33 bits of the row's place in it.
-_PLACE_BITS = 33
+# `monotonically_increasing_id` puts the partition above 33 bits of the index of the row in it.
+_INDEX_BITS = 33
 
 
 @dataclass(frozen=True)
@@ -130,5 +130,5 @@ class Placement:
                 return sf.col(SOURCE_TABLET_COLUMN)
             case _:
                 identity = sf.monotonically_increasing_id()
-                partition = sf.shiftright(identity, _PLACE_BITS)
-                return sf.pmod(identity - sf.shiftleft(partition, _PLACE_BITS) + partition, count)
+                partition = sf.shiftright(identity, _INDEX_BITS)
+                return sf.pmod(identity - sf.shiftleft(partition, _INDEX_BITS) + partition, count)

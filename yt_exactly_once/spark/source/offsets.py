@@ -126,12 +126,12 @@ def end_within(weight_until: Callable[[int], int], start: int, end: int, max_byt
             guess = (low + high) // 2
         else:
             guess = low + (high - low) * (limit - low_weight) // max(1, high_weight - low_weight)
-        place = min(max(guess, low + 1), high - 1)
-        weight = weight_until(place)
+        row = min(max(guess, low + 1), high - 1)
+        weight = weight_until(row)
         if weight <= limit:
-            low, low_weight = place, weight
+            low, low_weight = row, weight
         else:
-            high, high_weight = place, weight
+            high, high_weight = row, weight
     return low + 1
 
 

@@ -127,10 +127,10 @@ class RangeReader:
             wanted = [pulls.wanted for pulls in together]
             if len(indexes) != sum(each.end - each.start for each in wanted):
                 return None
-            places = [
+            expected = [
                 (each.partition, row) for each in wanted for row in range(each.start, each.end)
             ]
-            if list(zip(partitions, indexes, strict=True)) == places:
+            if list(zip(partitions, indexes, strict=True)) == expected:
                 return rows
         return None
 
@@ -210,16 +210,16 @@ class _Pulls:
         self._pool = pool
         self._rows = ROWS_PER_PULL
         self._is_steady = False
-        self._place = wanted.start
+        self._reached = wanted.start
         self._ahead: Future[bytes] | None = None
 
     def begin(self, position: int) -> None:
         """Begin the pull from a row on, unless it has begun or nothing is wanted there."""
-        if position >= self.wanted.end or (self._ahead is not None and self._place == position):
+        if position >= self.wanted.end or (self._ahead is not None and self._reached == position):
             return
         if self._ahead is not None:
             self._ahead.cancel()
-        self._place = position
+        self._reached = position
         self._ahead = self._pool().submit(self._pull, position)
 
     def wait(self) -> int:
@@ -234,7 +234,7 @@ class _Pulls:
 
     def take(self, position: int) -> bytes:
         """Return what the pull from a row on has returned; begin the next one, where it is known."""
-        if self._ahead is not None and self._place == position:
+        if self._ahead is not None and self._reached == position:
             ahead, self._ahead = self._ahead, None
             payload = ahead.result()
         else:

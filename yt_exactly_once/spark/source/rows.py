@@ -61,7 +61,7 @@ class RowFormat:
         own = schemas.arrow_schema_of(table, binary_strings=options.binary_strings)
         self._queue = options.path
         self._service = _service_columns(own.names, options)
-        # Found by place from here on: a queue may itself hold columns of these names.
+        # Found by position from here on: a queue may itself hold columns of these names.
         self._pulled = pa.schema([*schemas.SOURCE_FIELDS, *own])
         self._own = slice(len(schemas.SOURCE_FIELDS), len(self._pulled))
         self._given = pa.schema(
@@ -127,7 +127,9 @@ def _joined(payloads: tuple[bytes, ...]) -> bytes:
     """Return fragments of YSON as one: a semicolon must be between two rows, and may be after the last."""
     if len(payloads) == 1:
         return payloads[0]
-    return b"".join(part if part.endswith(b";") else part + b";" for part in payloads if part)
+    return b"".join(
+        payload if payload.endswith(b";") else payload + b";" for payload in payloads if payload
+    )
 
 
 def _service_columns(own: list[str], options: SourceOptions) -> list[str]:

@@ -229,7 +229,7 @@ class SortedReader(_TableReader):
                 yield decode(payload, self._arrow) if self._arrow.names else rows.select([])
             if rows.num_rows < step:
                 return
-            last = [rows.column(place)[-1].as_py() for place in range(len(keys))]
+            last = [rows.column(number)[-1].as_py() for number in range(len(keys))]
             after = tuple(
                 unsigned(value) if key["type"] == "uint64" and value is not None else value
                 for value, key in zip(last, keys, strict=True)

@@ -1,6 +1,6 @@
 """From the path of a request to a path in Cypress: the secret, and the folders that are served.
 
-WebHDFS has no header that stock Spark can be given, so the secret is the first part of every path. Who
+WebHDFS has no header that stock Spark can be given, so the secret is the first segment of every path. Who
 does not know it learns nothing: neither what is served nor whether it exists.
 """
 
@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from yt_exactly_once.config import Secret, check_path
 from yt_exactly_once.errors import AccessError, ConfigError
 
-Parts = tuple[str, ...]
+Segments = tuple[str, ...]
 """Names on the way from the root of Cypress."""
 
 _SECRET_BYTES = 16
@@ -49,18 +49,18 @@ def check_secret(secret: Secret) -> Secret:
     return secret
 
 
-def parse_path(path: str, option: str) -> Parts:
+def parse_path(path: str, option: str) -> Segments:
     """Return the names of a Cypress path; raise `ConfigError` if it is no absolute path of plain names."""
     check_path(path, option)
-    parts = tuple(path[2:].split("/"))
-    for part in parts:
+    segments = tuple(path[2:].split("/"))
+    for part in segments:
         if not _PLAIN.fullmatch(part) or part in {".", ".."}:
             raise ConfigError(
                 f"{option} has the name {part!r}, which a checkpoint cannot have",
                 remedy="Use names without any of: / \\ @ & * [ { # ; < > ( ) % ? :",
                 path=path,
             )
-    return parts
+    return segments
 
 
 def final_name(name: str) -> str | None:
@@ -69,42 +69,42 @@ def final_name(name: str) -> str | None:
     return found["final"] if found else None
 
 
-class Places:
+class ServedFolders:
     """What a gateway serves.
 
     Args:
-        secret: first part of the path of every request.
+        secret: first segment of the path of every request.
         roots: folders in Cypress that are served, with everything below.
     """
 
-    def __init__(self, secret: Secret, roots: Sequence[Parts] = ()) -> None:
+    def __init__(self, secret: Secret, roots: Sequence[Segments] = ()) -> None:
         self._first = _MARK + check_secret(secret).reveal()
         self._roots = set(roots)
 
-    def serve(self, root: Parts) -> None:
+    def serve(self, root: Segments) -> None:
         """Serve another folder."""
         self._roots.add(root)
 
-    def root_of(self, parts: Parts) -> Parts | None:
+    def root_of(self, segments: Segments) -> Segments | None:
         """Return the served folder that a path is in; the innermost one of several."""
-        found = [root for root in self._roots if parts[: len(root)] == root]
+        found = [root for root in self._roots if segments[: len(root)] == root]
         return max(found, key=len, default=None)
 
-    def require_inner(self, parts: Parts) -> None:
-        """Check that no served folder goes with a place; raise `AccessError` if it is one, or has one."""
-        if any(root[: len(parts)] == parts for root in self._roots):
+    def require_inner(self, segments: Segments) -> None:
+        """Check that no served folder goes with a path; raise `AccessError` if it is one, or has one."""
+        if any(root[: len(segments)] == segments for root in self._roots):
             raise AccessError(
                 "The gateway neither removes nor moves nor replaces a folder that it serves",
                 remedy="Name a folder or file within it. Use the client of YTsaurus for the folder itself",
-                path="//" + "/".join(parts),
+                path="//" + "/".join(segments),
             )
 
-    def url_path(self, parts: Parts) -> str:
-        """Return the path under which requests reach a place in Cypress."""
-        return "/".join(("", self._first, *parts))
+    def url_path(self, segments: Segments) -> str:
+        """Return the path under which requests reach a path in Cypress."""
+        return "/".join(("", self._first, *segments))
 
-    def locate(self, path: str) -> Parts:
-        """Return the place that a request means; raise `AccessError` for a wrong secret or another place."""
+    def locate(self, path: str) -> Segments:
+        """Return the path that a request means; raise `AccessError` for a wrong secret or another path."""
         names = PurePosixPath(path).parts[1:]
         given = names[0] if names else ""
         if not hmac.compare_digest(given.encode(), self._first.encode()):
@@ -113,12 +113,12 @@ class Places:
                 remedy="Call store.configure again, or use the location that the gateway prints. Without "
                 "--secret-file it has another secret after each start",
             )
-        parts = names[1:]
-        if ".." in parts or self.root_of(parts) is None:
+        segments = names[1:]
+        if ".." in segments or self.root_of(segments) is None:
             raise AccessError(
                 "The gateway does not serve this path",
                 remedy="Ask store.url() for each checkpoint, or start the gateway with a --root that "
                 "contains it",
-                path="//" + "/".join(parts),
+                path="//" + "/".join(segments),
             )
-        return parts
+        return segments
