@@ -254,7 +254,10 @@ def freeze(client, table):
 
 @pytest.mark.parametrize("flush", [remount, freeze])
 def test_conflicts_are_not_known_after_a_flush(client, sticky, tmp, flush):
-    """Chunks hold no locks: who started before the last write of a flushed tablet cannot commit."""
+    """Chunks hold no locks: who started before the last write of a flushed tablet cannot commit.
+
+    `TSortedChunkStore::CheckRowLocks` in `server/node/tablet_node/sorted_chunk_store.cpp`.
+    """
     table = create(client, f"{tmp}/t")
     inside, early = opened(sticky)
     client.insert_rows(table, [{"k": 1, "v": "x"}])

@@ -13,7 +13,10 @@ LOSSY_ROWS = 10_000 if NIGHTLY else 4_000
 
 @pytest.mark.parametrize("fault", [{"action": "lose_answer"}, {"action": "late_error", "code": 1}])
 def test_commit_applied_without_a_usable_answer_is_found_in_the_ledger(stream, faults, fault):
-    """The batch counts as committed in its first attempt, and its rows are there once."""
+    """The batch counts as committed in its first attempt, and its rows are there once.
+
+    With code 1, as `RunPeriodicPings` in `ytlib/transaction_client/transaction_manager.cpp`.
+    """
     flow = stream(rows=3_000)
     faults.inject(**fault, command=COMMIT, after=1, count=2)
     told = flow.run()

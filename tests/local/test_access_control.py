@@ -216,7 +216,10 @@ READS = ["lookup", "lookup in a transaction", "select", "read", "pull", "pull as
 
 @pytest.mark.parametrize("action", READS)
 def test_rows_that_only_some_may_read_are_read_by_nobody(client, tables, user, as_user, action):
-    """An entry with a condition denies all rows to users without `full_read`, whomever it is for."""
+    """An entry with a condition denies all rows to users without `full_read`, whomever it is for.
+
+    `TPermissionCache::ParseCheckPermissionResponse` in `ytlib/security_client/permission_cache.cpp`.
+    """
     name, _, act = ACTIONS[action]
     path = f"{tables}/{name}"
     hidden = ace("root", "read", **ROW_LEVEL)

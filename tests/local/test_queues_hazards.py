@@ -95,7 +95,10 @@ def start(tmp_path):
 
 
 def test_registration_lag_lets_a_fresh_registration_be_denied(start, wait):
-    """Proxies of a real cluster learn of a registration a moment later, and of its removal too."""
+    """Proxies of a real cluster learn of a registration a moment later, and of its removal too.
+
+    `DoFindRegistration` in `ytlib/queue_client/registration_manager_new.cpp` asks a cache.
+    """
     run = start(registration_lag_seconds=30)
     run.append(1)
     run.register()
@@ -329,7 +332,10 @@ def test_rows_of_a_longer_delay_stay_in_front(start, wait, tmp_path):
 
 @pytest.mark.parametrize(("counts_trimmed", "found"), [(False, [2, 3]), (True, [2])])
 def test_numbers_of_chunks_after_a_trim(start, counts_trimmed, found):
-    """Today chunk 0 is the first that is left; in servers of 2023 numbers stay."""
+    """Today chunk 0 is the first that is left; in servers of 2023 numbers stay.
+
+    YTsaurus's own `test_ordered_dynamic_tables.py`, at commit 13d93114.
+    """
     run = start(chunk_index_counts_trimmed=counts_trimmed)
     for index in range(5):
         run("insert_rows", [{"v": str(index), "$tablet_index": 0}], path=QUEUE)
@@ -342,7 +348,10 @@ def test_numbers_of_chunks_after_a_trim(start, counts_trimmed, found):
 
 
 def test_list_of_all_registrations_may_be_refused(start):
-    """Newer servers can be told to."""
+    """Newer servers can be told to.
+
+    `ListRegistrations` in `ytlib/queue_client/registration_manager_base.cpp`.
+    """
     run = start(list_all_registrations=False)
     run.register()
     assert len(run("list_queue_consumer_registrations", queue_path=QUEUE)) == 1

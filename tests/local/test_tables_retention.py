@@ -63,7 +63,10 @@ def test_moment_before_the_kept_past_cannot_be_read(run, wait):
     [(KEPT_SECONDS - 2, False, True), (KEPT_SECONDS + 2, False, False), (KEPT_SECONDS + 100, True, False)],
 )  # fmt: skip
 def test_old_transaction_cannot_write(run, wait, age, others_write, fits):
-    """Pings keep it alive, and yet it is too old to be checked for conflicts, with or without one."""
+    """Pings keep it alive, and yet it is too old to be checked for conflicts, with or without one.
+
+    `TSortedChunkStore::CheckRowLocks` in `server/node/tablet_node/sorted_chunk_store.cpp`.
+    """
     transaction_id = run("start_transaction", type="tablet", timeout=10**9)["transaction_id"]
     run("insert_rows", [{"k": 1, "v": 1}], path=TABLE, transaction_id=transaction_id)
     wait(age)
@@ -94,7 +97,10 @@ def halves(run):
     ("age", "key", "fits"), [(4, 2, True), (13, 2, True), (17, 2, False), (17, 12, True)]
 )
 def test_conflicts_with_flushed_rows_are_known_for_a_while(run, wait, halves, age, key, fits):
-    """Then who began before a write of the tablet cannot commit, whatever the key; in others they can."""
+    """Then who began before a write of the tablet cannot commit, whatever the key; in others they can.
+
+    `TSortedChunkStore::CheckRowLocks` in `server/node/tablet_node/sorted_chunk_store.cpp`.
+    """
     transaction_id = begun(run)
     run("insert_rows", [{"k": 1, "v": 1}], path=halves)
     wait(age)

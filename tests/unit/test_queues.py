@@ -151,7 +151,10 @@ def test_replicated_table_is_refused_by_name(monkeypatch, kind, look):
 
 
 def test_replica_is_read_and_not_written(monkeypatch):
-    """Tablet nodes refuse each direct write to it, at the commit and without a code."""
+    """Tablet nodes refuse each direct write to it, at the commit and without a code.
+
+    `Write` in `server/node/tablet_node/tablet_service.cpp`.
+    """
     answer = SimpleNamespace(attributes={**ORDINARY, "upstream_replica_id": "7-8-2ff-9"})
     monkeypatch.setattr(Connection, "reader", SimpleNamespace(get=lambda *_, **__: answer))
     info = remote().describe()

@@ -54,7 +54,10 @@ def test_unknown_backend_is_refused():
 
 @pytest.mark.usefixtures("listing")
 def test_request_ids_that_the_driver_cannot_read_are_refused_at_once():
-    """With them each command would fail before it is sent, without a hint; ours pass none."""
+    """With them each command would fail before it is sent, without a hint; ours pass none.
+
+    The client sets them in `make_request` of `yt/wrapper/native_driver.py`.
+    """
     given = {"backend": "rpc", "enable_passing_request_id_to_driver": True}
     with pytest.raises(ConfigError, match="Leave enable_passing_request_id_to_driver out"):
         Connection(ClusterConfig(proxy="p", client_config=given))
