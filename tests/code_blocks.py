@@ -100,6 +100,11 @@ _HOWS: dict[str, list[How | str]] = {
         "tests/local/test_access_control.py has its calls",
         *[How.RUNS] * 2,
     ],
+    "docs/how-to/from-kafka.md": [
+        "tests/kafka takes the same JARs from Maven",
+        "tests/kafka/test_kafka.py runs it",
+        "tests/kafka/test_kafka.py has its options",
+    ],
     "docs/how-to/other-sources.md": ["tests/integration/test_other_sources.py runs it"] * 3,
     "docs/how-to/write-changes.md": [
         *[How.RUNS] * 10,

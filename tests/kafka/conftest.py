@@ -1,0 +1,172 @@
+"""A real broker, an embedded cluster, and drivers that carry rows from the one to the other."""
+
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster_fixtures import HazardousCluster
+from tests.flows import create_table
+from tests.kafka.broker import Broker
+from tests.kafka.child import FINISHED, Plan, Query
+from tests.kafka.jars import give_up, jars_of
+from yt_exactly_once.demo.child import Child
+
+try:
+    from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+    from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+except ImportError:
+    AdminClient = None
+
+_PATIENCE_SECONDS = 120.0
+
+SCHEMA = [
+    {"name": "topic", "type": "string"},
+    {"name": "partition", "type": "int64"},
+    {"name": "offset", "type": "int64"},
+    {"name": "key", "type": "string"},
+    {"name": "value", "type": "string"},
+]
+
+
+class World:
+    """A topic, tables for its rows, and lives of drivers."""
+
+    def __init__(self, broker: Broker, cluster: Any, jars: Path, folder: Path) -> None:
+        self.broker, self.cluster = broker, cluster
+        self.client = cluster.client()
+        self.topic = f"orders-{uuid.uuid4().hex[:8]}"
+        listed = ",".join(map(str, sorted(jars.glob("*.jar"))))
+        self.submit = f"--jars {listed} pyspark-shell"
+        self._folder = folder
+        self._admin = AdminClient({"bootstrap.servers": broker.address})
+
+    def create_topic(self, partitions: int = 2, **config: str) -> None:
+        dotted = {name.replace("_", "."): value for name, value in config.items()}
+        topic = NewTopic(self.topic, partitions, 1, config=dotted)
+        _wait_for(self._admin.create_topics([topic]))
+
+    def add_partitions(self, count: int) -> None:
+        _wait_for(self._admin.create_partitions([NewPartitions(self.topic, count)]))
+
+    def delete_before(self, offset: int) -> None:
+        """Let the broker forget rows of partition 0, as retention does."""
+        _wait_for(self._admin.delete_records([TopicPartition(self.topic, 0, offset)]))
+
+    def send(self, rows: Iterable[tuple[str, str | None]], **config: Any) -> None:
+        """Write keys and values; with a `transactional.id` nothing of it is committed."""
+        producer = Producer({"bootstrap.servers": self.broker.address, **config})
+        if "transactional.id" in config:
+            producer.init_transactions()
+            producer.begin_transaction()
+        for key, value in rows:
+            producer.produce(self.topic, key=key, value=value)
+        assert producer.flush(30) == 0
+        if "transactional.id" in config:
+            producer.abort_transaction()
+
+    def query(self, name: str, mode: str = "transactional", **more: Any) -> Query:
+        """Return a query over the topic, with a table for its rows."""
+        target = f"//home/kafka/{self.topic}/{name}"
+        if not self.client.exists(target):
+            create_table(self.client, target, SCHEMA, tablet_count=2)
+        read = {"subscribe": self.topic} | more.pop("read", {})
+        checkpoint = str(self._folder / name)
+        return Query(target=target, mode=mode, checkpoint=checkpoint, read=read, **more)
+
+    def live(self, *queries: Query) -> Mapping[str, str] | None:
+        """Run queries until all that was sent is read; return their errors, or `None` after a kill."""
+        plan = Plan(
+            queries=queries,
+            broker=self.broker.address,
+            proxy=self.cluster.proxy_urls[0],
+            submit=self.submit,
+            scratch=str(self._folder / "scratch"),
+        )
+        (self._folder / "scratch").mkdir(exist_ok=True)
+        errors: dict[str, str] = {}
+        with closing(
+            Child(
+                "tests.kafka.child",
+                lambda report: replace(plan, report=report).dump(),
+                self._folder / "child.log",
+            )
+        ) as child:
+            while len(errors) < len(queries):
+                try:
+                    event = child.next_event(_PATIENCE_SECONDS)
+                except EOFError:
+                    if any(query.die_at for query in queries):
+                        return None
+                    raise child.failure("The driver ended by itself") from None
+                if event is None:
+                    raise child.failure(f"Nothing heard for {_PATIENCE_SECONDS:g} s")
+                assert event["event"] == FINISHED
+                errors[event["target"]] = event["error"]
+        return errors
+
+    def found(self, query: Query) -> Counter[tuple[int, int, str, str | None]]:
+        """Return what a target has: partition, offset, key and value of each row."""
+        rows = self.client.select_rows(f"* from [{query.target}]")
+        return Counter((row["partition"], row["offset"], row["key"], row["value"]) for row in rows)
+
+    def sent(self, **config: Any) -> Counter[tuple[int, int, str, str | None]]:
+        """Return what the topic has, as another client reads it."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.broker.address,
+                "group.id": uuid.uuid4().hex,
+                "enable.partition.eof": True,
+                **config,
+            }
+        )
+        partitions = consumer.list_topics(self.topic).topics[self.topic].partitions
+        consumer.assign([TopicPartition(self.topic, one, OFFSET_BEGINNING) for one in partitions])
+        found: Counter[tuple[int, int, str, str | None]] = Counter()
+        left = len(partitions)
+        while left:
+            message = consumer.poll(30)
+            assert message is not None, "the broker is silent"
+            if message.error() is not None:
+                left -= 1
+                continue
+            value = message.value()
+            text = None if value is None else value.decode()
+            found[message.partition(), message.offset(), message.key().decode(), text] += 1
+        consumer.close()
+        return found
+
+
+def _wait_for(answers: Mapping[Any, Any]) -> None:
+    for answer in answers.values():
+        answer.result()
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory):
+    if AdminClient is None:
+        give_up("confluent-kafka is not installed")
+    folder = tmp_path_factory.mktemp("broker")
+    with Broker(jars_of("broker"), folder) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def connector():
+    return jars_of("connector")
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    with HazardousCluster() as running:
+        yield running
+
+
+@pytest.fixture
+def world(broker, cluster, connector, tmp_path):
+    return World(broker, cluster, connector, tmp_path)
