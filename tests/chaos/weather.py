@@ -101,7 +101,7 @@ def _drizzle(sky: Sky) -> Iterator[Rule]:
     # In every weather, so that each command meets it in a short round, too.
     yield from sky.rules(LATE_ERROR, COMMIT, 0.15, code=UNKNOWN)
     others = (name for name in sky.writes if name != COMMIT)
-    yield from sky.several(LATE_ERROR, (INSERT, *others), 0.05, code=UNKNOWN)
+    yield from sky.several(LATE_ERROR, (INSERT, *others), 0.05, code=OVERLOAD)
 
 
 def _lost_answers(sky: Sky) -> Iterator[Rule]:

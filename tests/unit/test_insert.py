@@ -54,16 +54,19 @@ def test_task_reports_rows_bytes_and_digest_of_what_it_has_written(sent, digest)
     assert written.byte_count == report.byte_count
 
 
-def test_refusal_of_a_target_that_has_changed_says_so(monkeypatch):
-    """With a remedy. The commits of the driver have a test of their own."""
+@pytest.mark.parametrize("is_same", [True, False])
+def test_refusal_of_a_target_that_has_changed_says_so(monkeypatch, is_same):
+    """With a remedy; else it is raised as it is, and not from itself. Commits have a test of their own."""
 
     def refuse(*_, **__):
         raise RequestRefusedError("Invalid tablet index")
 
     monkeypatch.setattr(tasks, "insert_payload", refuse)
-    monkeypatch.setattr(targets, "are_the_same", lambda *_: False)
+    monkeypatch.setattr(targets, "are_the_same", lambda *_: is_same)
     settings = TaskSettings(
         COLUMNS, prepared_target("//t", is_sorted=False), None, RetryPolicy(), 1
     )
-    with task_context(0), pytest.raises(RequestRefusedError, match="has changed its columns"):
+    with task_context(0), pytest.raises(RequestRefusedError) as caught:
         list(InsertTask(settings, unique_keys=False)([ROWS]))
+    assert ("has changed its columns" in caught.value.what) is not is_same
+    assert (caught.value.__cause__ is None) is is_same

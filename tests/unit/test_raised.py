@@ -54,6 +54,14 @@ def test_surfaced_error_keeps_its_class_and_what_the_client_raised():
     assert surfaced(error).remote is error.remote
 
 
+@pytest.mark.timeout(10)
+def test_error_that_was_raised_from_itself_surfaces():
+    """A function of the user may do that, and the driver must not hang."""
+    error = errors.RequestRefusedError("Refused")
+    error.__cause__ = error
+    assert surfaced(error).remote is None
+
+
 def test_sparks_exception_leads_back_to_the_very_error():
     """In the driver's process, by the run that Spark names."""
     error = errors.FencedError("A newer run owns the ledger", query="q")

@@ -89,10 +89,13 @@ def exactly_once_error(exception: BaseException) -> ExactlyOnceError | None:
 def _remote(error: ExactlyOnceError) -> BaseException | None:
     if error.remote is not None:
         return error.remote
+    # An error may have been raised from itself.
+    seen: list[BaseException] = [error]
     cause = error.__cause__
-    while isinstance(cause, ExactlyOnceError):
+    while isinstance(cause, ExactlyOnceError) and cause not in seen:
+        seen.append(cause)
         cause = cause.remote or cause.__cause__
-    return cause
+    return None if cause in seen else cause
 
 
 def _read(text: str) -> ExactlyOnceError | None:

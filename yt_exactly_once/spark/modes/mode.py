@@ -94,7 +94,10 @@ class RowTask(Sent, ABC):
         try:
             yield from self.run(batches, partition)
         except RequestRefusedError as error:
-            raise with_change(self.settings.connection, [self.settings.target], error) from error
+            explained = with_change(self.settings.connection, [self.settings.target], error)
+            if explained is error:
+                raise
+            raise explained from error
 
     @abstractmethod
     def run(self, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[pa.RecordBatch]:
