@@ -53,12 +53,12 @@ def show(
 
     letters = dead_letters.read_letters(cluster.connection, path)
     done = set() if is_all else dead_letters.done_letters(cluster.connection, path, letters)
-    chosen = [one for one in letters if one.place not in done and target in {None, one.target}]
+    chosen = [one for one in letters if one.position not in done and target in {None, one.target}]
     lines, told = [], []
     for one in chosen[:limit]:
         row = "not kept" if one.row is None else json.dumps(one.row, ensure_ascii=False)
-        place = f"{one.tablet}:{one.index} batch {one.batch_id}, {one.target}"
-        lines.append(f"{place}: {one.reason}. {row}")
+        position = f"{one.tablet}:{one.index} batch {one.batch_id}, {one.target}"
+        lines.append(f"{position}: {one.reason}. {row}")
         told.append({name: value for name, value in vars(one).items() if name != "kept"})
     cluster.answer(told, *lines, f"{len(lines)} letters")
 

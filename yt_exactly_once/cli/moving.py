@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from yt_exactly_once.operations.repair import Repair
 
 
-def _place(text: str) -> int | str | datetime:
+def _position(text: str) -> int | str | datetime:
     """Read an offset, an end of the queue, or a time."""
     if text in {"earliest", "latest", "ledger"}:
         return text
@@ -51,7 +51,7 @@ def _moving(direction: Direction, how: str) -> click.Command:
         "--to PLACE",
         "ledger: after the last row that the query has committed. Or an offset, earliest, latest, "
         "or a time such as 2026-01-31T12:00:00Z: the first row that is not older.",
-        type=_place,
+        type=_position,
         required=True,
     )
     @options.option(

@@ -40,7 +40,7 @@ class SourceRange:
     @property
     def moves(self) -> bool:
         """Whether any partition has rows in this batch."""
-        return any(part.end != part.start for part in self.partitions)
+        return any(one.end != one.start for one in self.partitions)
 
 
 @dataclass(frozen=True)

@@ -22,34 +22,34 @@ def offsets_of(
             queue without new rows stays where it is.
     """
 
-    def offset(source: SourceRange, part: PartitionRange) -> PartitionOffset:
-        known = before.offset(source.key, part.partition) if before else None
-        rest, first = (known.left, known.first) if known else (0, part.start)
-        left = aim(batch, part) if moved and source.moves else rest
-        return PartitionOffset(part.start, part.end, left, first)
+    def offset(source: SourceRange, offset_range: PartitionRange) -> PartitionOffset:
+        known = before.offset(source.key, offset_range.partition) if before else None
+        rest, first = (known.left, known.first) if known else (0, offset_range.start)
+        left = aim(batch, offset_range) if moved and source.moves else rest
+        return PartitionOffset(offset_range.start, offset_range.end, left, first)
 
     return {
-        source.key: {part.partition: offset(source, part) for part in source.partitions}
+        source.key: {one.partition: offset(source, one) for one in source.partitions}
         for source in batch.sources
     }
 
 
-def aim(batch: MicroBatch, part: PartitionRange) -> int:
+def aim(batch: MicroBatch, offset_range: PartitionRange) -> int:
     """Return where a batch moves a consumer: to its end, or to its start if a replay needs its rows.
 
     A replay rebuilds the state of a query from them, so the queue must not be allowed to trim them yet.
     """
-    return part.start if batch.needs_its_rows else part.end
+    return offset_range.start if batch.needs_its_rows else offset_range.end
 
 
 def consumer_offsets(transaction: Transaction, source: SourceRange) -> dict[int, int]:
     """Return the consumer's offsets as of the transaction's start; 0 without a row."""
     assert source.consumer is not None
-    keys = [_consumer_key(source, part.partition) for part in source.partitions]
+    keys = [_consumer_key(source, one.partition) for one in source.partitions]
     rows = transaction.lookup(source.consumer, keys)
     return {
-        part.partition: 0 if row is None else int(row["offset"])
-        for part, row in zip(source.partitions, rows, strict=True)
+        one.partition: 0 if row is None else int(row["offset"])
+        for one, row in zip(source.partitions, rows, strict=True)
     }
 
 
@@ -86,22 +86,22 @@ def plan_moves(
     logged the batch. Before the first commit any offset up to the start of the batch is fine.
     """
     moves: Moves = {}
-    for part in source.partitions:
-        at = current[part.partition]
-        last = before.offset(source.key, part.partition) if before else None
-        low, high = (last.left if last else 0), part.start
+    for offset_range in source.partitions:
+        at = current[offset_range.partition]
+        last = before.offset(source.key, offset_range.partition) if before else None
+        low, high = (last.left if last else 0), offset_range.start
         if not low <= at <= high:
             expected = str(low) if low == high else f"{low} to {high}"
             raise OffsetConflictError(
-                f"The consumer is at row {at} of partition {part.partition}, expected {expected}",
-                remedy=_moved_remedy(source, current, before, batch, ledger, part),
+                f"The consumer is at row {at} of partition {offset_range.partition}, expected {expected}",
+                remedy=_moved_remedy(source, current, before, batch, ledger, offset_range),
                 **batch.where,
                 consumer=source.consumer,
                 queue=source.queue,
-                partition=part.partition,
+                partition=offset_range.partition,
             )
-        if (new := aim(batch, part)) > at:
-            moves[part.partition] = new
+        if (new := aim(batch, offset_range)) > at:
+            moves[offset_range.partition] = new
     return moves
 
 
@@ -111,7 +111,7 @@ def _moved_remedy(
     before: LedgerEntry | None,
     batch: MicroBatch,
     ledger: str,
-    part: PartitionRange,
+    offset_range: PartitionRange,
 ) -> str:
     others = (
         "If two queries use this consumer, give each its own. If two sinks of the function move it, set "
@@ -121,8 +121,8 @@ def _moved_remedy(
         return (
             "The query has committed nothing yet: starting_offsets begins before its consumer, or another "
             f"client moved it. To see what it repeats to take it back, run: yt-exactly-once rewind "
-            f"{source.consumer} {source.queue} --to {part.start} --partition {part.partition} "
-            f"--dry-run. {others}"
+            f"{source.consumer} {source.queue} --to {offset_range.start} "
+            f"--partition {offset_range.partition} --dry-run. {others}"
         )
     # By the ledger alone nobody sees whether a consumer that is ahead was moved, or the ledger is older.
     is_ahead = any(current[each.partition] > each.start for each in source.partitions)

@@ -224,26 +224,28 @@ class LedgerEntry:
     @property
     def source_rows(self) -> int:
         """Rows of the queues in the batch."""
-        return sum(part.end - part.start for part in self._places())
+        return sum(one.end - one.start for one in self._partitions())
 
     @property
     def moves_consumer(self) -> bool:
         """Whether the sink moves the consumers. An entry that does not say so is taken at what it left."""
-        return any(part.left for part in self._places()) if self.advances is None else self.advances
+        return (
+            any(one.left for one in self._partitions()) if self.advances is None else self.advances
+        )
 
     @property
     def keeps_state(self) -> bool:
         """Whether the query keeps state. An entry that does not say so is taken for one of such a query."""
         if self.stateful is not None:
             return self.stateful
-        return any(part.left < part.end for part in self._places())
+        return any(one.left < one.end for one in self._partitions())
 
     def _facts(self) -> dict[str, bool]:
         known = {name: getattr(self, name) for name in _FACTS}
         return {name: value for name, value in known.items() if value is not None}
 
-    def _places(self) -> Iterator[PartitionOffset]:
-        return (part for parts in self.offsets.values() for part in parts.values())
+    def _partitions(self) -> Iterator[PartitionOffset]:
+        return (one for partitions in self.offsets.values() for one in partitions.values())
 
     def offset(self, source: SourceKey, partition: int) -> PartitionOffset | None:
         """Return where the batch left a partition, if it knew it."""
@@ -389,15 +391,15 @@ def _facts_from(sources: Sequence[Any]) -> dict[str, Any]:
 
 
 def _offsets_to(offsets: Offsets) -> Iterator[dict[str, Any]]:
-    for (cluster, queue, consumer, queue_id), parts in offsets.items():
+    for (cluster, queue, consumer, queue_id), partitions in offsets.items():
         yield {
             "cluster": cluster,
             "queue": queue,
             "queue_id": queue_id,
             "consumer": consumer,
             "partitions": {
-                str(partition): [part.start, part.end, part.left, part.first]
-                for partition, part in sorted(parts.items())
+                str(number): [one.start, one.end, one.left, one.first]
+                for number, one in sorted(partitions.items())
             },
         }
 

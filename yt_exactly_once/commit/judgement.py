@@ -140,9 +140,9 @@ def supersedes(later: LedgerEntry, entry: LedgerEntry) -> bool:
     if not entry.offsets or not all(key[2] and key in later.offsets for key in entry.offsets):
         return False
     ends = [
-        (part.end, then.end if (then := later.offset(key, partition)) else 0)
-        for key, parts in entry.offsets.items()
-        for partition, part in parts.items()
+        (one.end, then.end if (then := later.offset(key, number)) else 0)
+        for key, partitions in entry.offsets.items()
+        for number, one in partitions.items()
     ]
     return all(end <= then for end, then in ends) and any(end < then for end, then in ends)
 
@@ -177,24 +177,24 @@ def shares(other: LedgerEntry, entry: LedgerEntry, queue: str, consumer: str) ->
     return uses and other.query_id != entry.query_id and not continues
 
 
-_Place = tuple[str, str, str, str, int]
+_Partition = tuple[str, str, str, str, int]
 
 
-def _ranges(offsets: Offsets) -> dict[_Place, tuple[int, int]]:
+def _ranges(offsets: Offsets) -> dict[_Partition, tuple[int, int]]:
     return {
-        (*source, partition): (part.start, part.end)
-        for source, parts in offsets.items()
-        for partition, part in parts.items()
+        (*source, number): (one.start, one.end)
+        for source, partitions in offsets.items()
+        for number, one in partitions.items()
     }
 
 
-def _ranges_of(sources: Sequence[SourceRange]) -> dict[_Place, tuple[int, int]]:
+def _ranges_of(sources: Sequence[SourceRange]) -> dict[_Partition, tuple[int, int]]:
     return {
-        (*source.key, part.partition): (part.start, part.end)
+        (*source.key, one.partition): (one.start, one.end)
         for source in sources
-        for part in source.partitions
+        for one in source.partitions
     }
 
 
-def _render(ranges: dict[_Place, tuple[int, int]]) -> str:
+def _render(ranges: dict[_Partition, tuple[int, int]]) -> str:
     return json.dumps({f"{key[1]}[{key[-1]}]": list(value) for key, value in ranges.items()})

@@ -82,8 +82,8 @@ class Note:
     def name(self) -> str:
         """Name of its file."""
         version, kind = f"v{NOTES_VERSION}", self.kind.value
-        parts = (version, kind, self.target, self.ledger, str(self.batch), self.object_id)
-        return "-".join(filter(None, parts))
+        fields = (version, kind, self.target, self.ledger, str(self.batch), self.object_id)
+        return "-".join(filter(None, fields))
 
     @classmethod
     def from_name(cls, name: str) -> Self | None:
@@ -94,10 +94,10 @@ class Note:
         errors.require_known_format(
             int(version[1:]), NOTES_VERSION, "A note in the checkpoint", note=name
         )
-        kind, *parts = rest.split("-", 4)
-        if kind not in set(NoteKind) or len(parts) < 3 or not parts[2].isdigit():  # noqa: PLR2004 - target, ledger, batch
+        kind, *fields = rest.split("-", 4)
+        if kind not in set(NoteKind) or len(fields) < 3 or not fields[2].isdigit():  # noqa: PLR2004 - target, ledger, batch
             return None
-        return cls(NoteKind(kind), parts[0], parts[1], int(parts[2]), *parts[3:])
+        return cls(NoteKind(kind), fields[0], fields[1], int(fields[2]), *fields[3:])
 
 
 Sessions = Mapping[str, Mapping[str, int | None]]

@@ -83,7 +83,7 @@ class BatchCommit:
     entries: dict[str, LedgerEntry] = field(default_factory=dict, init=False)
     _ahead: Ahead[Read] | None = field(default=None, init=False)
     _until: float = field(default=0.0, init=False)
-    _has_told: bool = field(default=False, init=False)
+    _has_warned: bool = field(default=False, init=False)
 
     def __enter__(self) -> Self:
         return self
@@ -193,7 +193,7 @@ class BatchCommit:
                 self.emit(Event.COMMIT_OUTCOME_RESOLVED, transaction=entry.transaction_id, own=own)
                 transaction.abort()
                 return entry.transaction_id
-            self._tell_left_out(read)
+            self._warn_of_left_out(read)
             if expected is None:
                 self._fill(transaction, read, part, number)  # 6 to 8
         except BaseException:
@@ -320,21 +320,21 @@ class BatchCommit:
             tallies=self.ledger.tallies(before, batch, part.written()),
         )
 
-    def _tell_left_out(self, read: Read) -> None:
+    def _warn_of_left_out(self, read: Read) -> None:
         """Warn once of rows that Spark has given to batches which never came to the sink.
 
         No error, because a function may leave out empty DataFrames. If it caught an error of its own, they
         are lost.
         """
         entry, _ = read
-        if self._has_told or entry is None or entry.batch_id + 1 in self.accepted:
+        if self._has_warned or entry is None or entry.batch_id + 1 in self.accepted:
             return
-        self._has_told = True
+        self._has_warned = True
         rows = sum(
-            max(0, part.start - known.end)
+            max(0, one.start - known.end)
             for source in self.batch.sources
-            for part in source.partitions
-            if (known := entry.offset(source.key, part.partition)) is not None
+            for one in source.partitions
+            if (known := entry.offset(source.key, one.partition)) is not None
         )
         if rows:
             first, last = entry.batch_id + 1, self.batch.batch_id - 1
@@ -403,8 +403,8 @@ class BatchCommit:
         try:
             transaction.commit(written)
         except errors.CommitOutcomeUnknownError as error:
-            told = {"attempt": number, "transaction": transaction.id, "error": str(error)}
-            self.emit(Event.COMMIT_OUTCOME_UNKNOWN, **told)
+            fields = {"attempt": number, "transaction": transaction.id, "error": str(error)}
+            self.emit(Event.COMMIT_OUTCOME_UNKNOWN, **fields)
             self.cluster.unpin()
             self._require_applied(transaction, error)
             self.emit(Event.COMMIT_OUTCOME_RESOLVED, transaction=transaction.id, own=True)

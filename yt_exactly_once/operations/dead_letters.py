@@ -74,9 +74,13 @@ def read_letters(connection: Connection, path: str) -> list[Letter]:
             for row in rows.to_pylist():
                 known = {name: row[name].decode("utf-8", "backslashreplace") for name in _ABOUT}
                 known |= kept_row(row.get(ROW_ARROW), row["row"])
-                place = {"tablet": tablet, "index": row["$row_index"], "batch_id": row["batch_id"]}
-                found.append(Letter(table=info.id, **place, **known))
-    return sorted(found, key=lambda one: one.place)
+                position = {
+                    "tablet": tablet,
+                    "index": row["$row_index"],
+                    "batch_id": row["batch_id"],
+                }
+                found.append(Letter(table=info.id, **position, **known))
+    return sorted(found, key=lambda one: one.position)
 
 
 def kept_row(kept: bytes | None, text: bytes | None) -> dict[str, Any]:
@@ -92,7 +96,7 @@ def kept_row(kept: bytes | None, text: bytes | None) -> dict[str, Any]:
 
 def repaired(letters: Sequence[Letter], document: Any) -> list[Letter]:
     """Return letters with the rows of what `show --json` printed; raise `ConfigError` if it names others."""
-    known = {(one.table, *one.place): one for one in letters}
+    known = {(one.table, *one.position): one for one in letters}
     try:
         found = {
             (one["table"], one["tablet"], one["index"]): one["row"] and dict(one["row"])
@@ -109,9 +113,9 @@ def repaired(letters: Sequence[Letter], document: Any) -> list[Letter]:
 def done_letters(
     connection: Connection, path: str, letters: Sequence[Letter]
 ) -> set[tuple[int, int]]:
-    """Return the places of the letters of the table at a path that are in their target."""
+    """Return the positions of the letters of the table at a path that are in their target."""
     notes = ReplayNotes.of(connection, path)
-    found = notes.places(connection)
+    found = notes.positions(connection)
     for target in sorted({one.target for one in letters if one.kept is None}):
         # What an earlier version has noted there counts as waiting; a replay would say so.
         with suppress(LedgerError, TableError):
@@ -138,7 +142,7 @@ def plan_replays(
         TableError: a target is gone or not mounted, or the notes of earlier replays are.
     """
     notes = ReplayNotes.of(connection, path)
-    noted = notes.places(connection)
+    noted = notes.positions(connection)
     found = []
     for target in sorted({one.target for one in letters}):
         rows = entries_of(connection, target, ledger)
@@ -149,10 +153,10 @@ def plan_replays(
         done = noted
         if any(one.kept is None for one in mine):
             done = noted | noted_earlier(connection, notes.table, target, ledger)
-        waiting = [one for one in mine if one.place not in done]
+        waiting = [one for one in mine if one.position not in done]
         unfit: dict[tuple[int, int], str] = {}
-        for part in _parts(waiting):
-            groups, others = into.grouped(part)
+        for chunk in _by_commit(waiting):
+            groups, others = into.grouped(chunk)
             unfit |= others
             for group in groups:
                 unfit |= group.faults()
@@ -161,15 +165,15 @@ def plan_replays(
                 into=into,
                 ledger=rows[0].ledger,
                 notes=notes,
-                fitting=tuple(one for one in waiting if one.place not in unfit),
-                unfit=tuple((one, unfit[one.place]) for one in waiting if one.place in unfit),
+                fitting=tuple(one for one in waiting if one.position not in unfit),
+                unfit=tuple((one, unfit[one.position]) for one in waiting if one.position in unfit),
                 done=len(mine) - len(waiting),
             )
         )
     return found
 
 
-def _parts(letters: Sequence[Letter]) -> Iterator[Sequence[Letter]]:
+def _by_commit(letters: Sequence[Letter]) -> Iterator[Sequence[Letter]]:
     for start in range(0, len(letters), ROWS_PER_COMMIT):
         yield letters[start : start + ROWS_PER_COMMIT]
 
@@ -191,8 +195,8 @@ def replay(connection: Connection, plan: Replay, *, overwrite: bool = False) -> 
     if not plan.fitting:
         return 0
     noted = plan.notes.created(connection)
-    parts = _parts(plan.fitting)
-    return sum(_commit(connection, plan, noted, part, overwrite=overwrite) for part in parts)
+    chunks = _by_commit(plan.fitting)
+    return sum(_commit(connection, plan, noted, chunk, overwrite=overwrite) for chunk in chunks)
 
 
 def _commit(
@@ -253,7 +257,7 @@ def grouped(letters: Sequence[Letter], done: Collection[tuple[int, int]]) -> lis
         {
             **dict(zip(("query", "target", "column", "reason"), names, strict=True)),
             "letters": len(some),
-            "waiting": sum(one.place not in done for one in some),
+            "waiting": sum(one.position not in done for one in some),
             "batches": [min(one.batch_id for one in some), max(one.batch_id for one in some)],
         }
         for names, some in groups.items()

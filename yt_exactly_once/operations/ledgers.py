@@ -329,10 +329,10 @@ def near(
     connection: Connection, rows: Entries
 ) -> tuple[list[LedgerRow], dict[str, ExactlyOnceError]]:
     """Return what `read_ledgers` does of other ledgers: those beside their ledgers, targets and consumers."""
-    places = {place for row in rows for place in (row.ledger, row.entry.target)}
-    places |= {key[2] for row in rows for key in row.entry.offsets if key[2]}
+    paths = {path for row in rows for path in (row.ledger, row.entry.target)}
+    paths |= {key[2] for row in rows for key in row.entry.offsets if key[2]}
     try:
-        paths = set(browsing.marked(connection, places, LEDGER_MARK))
+        paths = set(browsing.marked(connection, paths, LEDGER_MARK))
     except ExactlyOnceError as error:
         return [], {"a folder near by": error}
     return read_ledgers(connection, sorted(paths - {row.ledger for row in rows}))
@@ -368,9 +368,9 @@ def overlaps_and_gaps(entries: Sequence[LedgerRow]) -> Iterator[str]:
     """
     ranges: dict[tuple[str, str, int], list[tuple[int, int, str]]] = {}
     for row in entries:
-        for (_, queue, _, queue_id), parts in row.entry.offsets.items():
-            for partition, part in parts.items():
-                read = (part.first, part.end, row.entry.query_id)
+        for (_, queue, _, queue_id), offsets in row.entry.offsets.items():
+            for partition, offset in offsets.items():
+                read = (offset.first, offset.end, row.entry.query_id)
                 ranges.setdefault((queue, queue_id, partition), []).append(read)
     for (queue, _, partition), reads in sorted(ranges.items()):
         reads.sort()

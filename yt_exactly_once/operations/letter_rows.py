@@ -57,7 +57,7 @@ class Letter:
     kept: bytes | None = None
 
     @property
-    def place(self) -> tuple[int, int]:
+    def position(self) -> tuple[int, int]:
         """Tablet and index."""
         return self.tablet, self.index
 
@@ -83,9 +83,9 @@ class Group(NamedTuple):
     marker: str
 
     def faults(self) -> dict[tuple[int, int], str]:
-        """Return the places of letters whose values do not fit, and why not."""
+        """Return the positions of letters whose values do not fit, and why not."""
         found = find_faults(self.rows, self.plan, WireFormat.YSON, self.marker)
-        return {self.letters[fault.row].place: fault.reason for fault in found}
+        return {self.letters[fault.row].position: fault.reason for fault in found}
 
     def payloads(self, tablets: int | None) -> list[Payload]:
         """Encode the rows, with their digest: what is deleted, then what is written.
@@ -99,8 +99,10 @@ class Group(NamedTuple):
             if len(deleted):
                 found.append(Payload(len(deleted), joined(deleted), deletes=True))
         if rows.num_rows:
-            places = tablets and pa.array([one.index % tablets for one in self.letters], pa.int64())
-            body = encode(rows, self.plan, WireFormat.YSON, tablet_index=places)
+            positions = tablets and pa.array(
+                [one.index % tablets for one in self.letters], pa.int64()
+            )
+            body = encode(rows, self.plan, WireFormat.YSON, tablet_index=positions)
             digest = added(0, row_hashes(rows, self.plan.columns))
             found.append(Payload(rows.num_rows, body, digest=digest))
         return found
@@ -116,7 +118,7 @@ class Target:
         self._types = {field.name: field.type for field in schemas.arrow_schema_of(self._table)}
 
     def grouped(self, letters: Sequence[Letter]) -> tuple[list[Group], dict[tuple[int, int], str]]:
-        """Return letters by the schema of their rows, and why others cannot be written, by place."""
+        """Return letters by the schema of their rows, and why others cannot be written, by position."""
         found: dict[tuple[pa.Schema, str], list[tuple[Letter, pa.RecordBatch]]] = {}
         unfit = {}
         for letter in letters:
@@ -124,14 +126,14 @@ class Target:
                 row, marker = self._row(letter)
                 found.setdefault((row.schema, marker), []).append((letter, row))
             except UnfitError as error:
-                unfit[letter.place] = str(error)
+                unfit[letter.position] = str(error)
         groups = []
         for (schema, marker), some in found.items():
             own = [letter for letter, _ in some]
             try:
                 plan = self._plan(schema, marker)
             except UnfitError as error:
-                unfit |= {one.place: str(error) for one in own}
+                unfit |= {one.position: str(error) for one in own}
                 continue
             table = pa.Table.from_batches([row for _, row in some]).combine_chunks()
             groups.append(Group(own, table.to_batches()[0], plan, marker))
@@ -164,11 +166,11 @@ class Target:
         for name, value in letter.row.items():
             one = None
             if old is not None and name in before:
-                places = old.schema.get_all_field_indices(name)
-                one = old.column(places[-1])
+                positions = old.schema.get_all_field_indices(name)
+                one = old.column(positions[-1])
                 if value == before[name]:
-                    fields += [old.schema.field(place) for place in places]
-                    arrays += [old.column(place) for place in places]
+                    fields += [old.schema.field(position) for position in positions]
+                    arrays += [old.column(position) for position in positions]
                     continue
             kind = self._type(name, value, one, is_typed=old is not None)
             fields.append(pa.field(name, kind))
@@ -242,10 +244,12 @@ def _said(one: schemas.Difference) -> str:
 
 def _holds(kind: pa.DataType, is_kind: Any) -> bool:
     """Check whether a type is, or has a part that is, of a kind."""
-    parts = (kind.field(n).type for n in range(kind.num_fields))
-    return bool(is_kind(kind)) or any(_holds(part, is_kind) for part in parts)
+    children = (kind.field(n).type for n in range(kind.num_fields))
+    return bool(is_kind(kind)) or any(_holds(inner, is_kind) for inner in children)
 
 
 def _has_text(value: Any) -> bool:
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return isinstance(value, str) or any(map(_has_text, parts))
+    children = (
+        value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    )
+    return isinstance(value, str) or any(map(_has_text, children))

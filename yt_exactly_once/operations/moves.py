@@ -155,8 +155,8 @@ def move_consumer(connection: Connection, source: SourceRange, rows: Entries = (
                 )
         for row in rows:
             row.require_unchanged(transaction)
-        places = {partition: new for partition, _, new in source.partitions}
-        advance(transaction, source, places)
+        positions = {partition: new for partition, _, new in source.partitions}
+        advance(transaction, source, positions)
 
 
 def require_accepted(**counts: tuple[int, int]) -> None:
@@ -175,7 +175,7 @@ def require_accepted(**counts: tuple[int, int]) -> None:
 def _seen(connection: Connection, plan: Plan) -> tuple[Mapping[int, int], list[LedgerRow]]:
     source = plan.source
     remote = RemoteQueue(connection, source.queue, source.consumer)
-    at = remote.stored_offsets(source.cluster, [part.partition for part in source.partitions])
+    at = remote.stored_offsets(source.cluster, [offset.partition for offset in source.partitions])
     wanted = [(row.ledger, row.key) for row, _ in plan.affected]
     rows = [
         row
@@ -204,7 +204,7 @@ def plan_move(
             one; it may be another team's.
 
     Raises:
-        ConfigError: the place does not exist, or no partition would move in this direction.
+        ConfigError: the position does not exist, or no partition would move in this direction.
         TableError: there is no such queue or consumer, or it is not registered.
     """
     check_path(queue, "queue")
@@ -229,9 +229,11 @@ def plan_move(
     rows, hidden = _read_some(connection, ledgers)
     # Of the entries that read with the consumer, those that count.
     read = [(row, _read(row, names, consumer)) for row in counting(rows, rows)]
-    reads = [(row, parts.get(info.id)) for row, parts in read if parts]
+    reads = [(row, offsets.get(info.id)) for row, offsets in read if offsets]
     all_ends = [
-        {n: part.end for n, part in parts.items()} for _, parts in reads if parts is not None
+        {n: offset.end for n, offset in offsets.items()}
+        for _, offsets in reads
+        if offsets is not None
     ]
     if any(ends != all_ends[0] for ends in all_ends):
         raise ConfigError(
@@ -257,7 +259,7 @@ def plan_move(
         if to == LEDGER:
             new = known.get(partition, 0)
         else:
-            new = _place(connection, queue, partition, bounds[partition], to)
+            new = _position(connection, queue, partition, bounds[partition], to)
         forward = new > old
         if new == old or forward != (direction == "skip"):
             stays.append(partition)
@@ -271,7 +273,7 @@ def plan_move(
             queue=queue,
             consumer=consumer,
         )
-    places = at | {move.partition: move.end for move in moves}
+    positions = at | {move.partition: move.end for move in moves}
     repeated = lost = 0
     for move in moves:
         bound = bounds[move.partition]
@@ -284,7 +286,7 @@ def plan_move(
         source=SourceRange(cluster, queue, consumer, tuple(moves)),
         stays=tuple(stays),
         affected=tuple(
-            (row, _meaning(connection, row, parts, places, repeated)) for row, parts in reads
+            (row, _meaning(connection, row, offsets, positions, repeated)) for row, offsets in reads
         ),
         repeated=0 if to == LEDGER else repeated,
         lost=0 if to == LEDGER else lost,
@@ -305,8 +307,8 @@ def _read(
 ) -> dict[str, Mapping[int, PartitionOffset]]:
     """Return how far a query is in the queue, or in others that were at its path, by their ids."""
     return {
-        key[3]: parts
-        for key, parts in row.entry.offsets.items()
+        key[3]: offsets
+        for key, offsets in row.entry.offsets.items()
         if key[1] in names and key[2] == consumer
     }
 
@@ -314,18 +316,18 @@ def _read(
 def _meaning(
     connection: Connection,
     row: LedgerRow,
-    parts: Mapping[int, PartitionOffset] | None,
-    places: Mapping[int, int],
+    offsets: Mapping[int, PartitionOffset] | None,
+    positions: Mapping[int, int],
     repeated: int,
 ) -> str:
     """Say what a move does to a query's target and checkpoint."""
-    if parts is None:
+    if offsets is None:
         return (
             "It has read another queue that was there, and no row of this one. With "
             "fail_on_data_loss=false in the source, its checkpoint continues at the first row. Leave the "
             "consumer where it is: the source moves it"
         )
-    if all(part.left <= places.get(n, 0) <= part.end for n, part in parts.items()):
+    if all(offset.left <= positions.get(n, 0) <= offset.end for n, offset in offsets.items()):
         return "Its checkpoint continues: start the query as it was"
     checkpoint = "Its checkpoint then stops with OffsetConflictError: start with a new one"
     try:
@@ -358,7 +360,7 @@ def _require_timestamps(to: datetime, columns: Sequence[str], queue: str) -> Non
         )
 
 
-def _place(
+def _position(
     connection: Connection, queue: str, partition: int, bounds: PartitionBounds, to: To
 ) -> int:
     if to == EARLIEST:

@@ -28,7 +28,7 @@ _OF_QUERY = (
     *("rows_in", "rows_out", "catch_up_seconds", "hints", "problems"),
 )
 _LONG = 10
-_SMALL_PART = 50
+_SMALL_SHARE = 50
 _SHORT_SECONDS = 1.0
 
 
@@ -117,17 +117,17 @@ class QueueStatus:
     @property
     def is_unclear(self) -> bool:
         """Whether the consumer is after the ledger, and nothing tells who has moved it there."""
-        return any(part.is_unclear for part in self.partitions)
+        return any(one.is_unclear for one in self.partitions)
 
     @property
     def lag_rows(self) -> int:
         """Rows that are not committed, in all partitions."""
-        return sum(part.lag_rows for part in self.partitions)
+        return sum(one.lag_rows for one in self.partitions)
 
     @property
     def lag_seconds(self) -> float | None:
         """Age of the oldest row that is not committed, as far as it is known."""
-        known = [part.lag_seconds for part in self.partitions if part.lag_seconds is not None]
+        known = [one.lag_seconds for one in self.partitions if one.lag_seconds is not None]
         return max(known, default=None)
 
 
@@ -253,7 +253,7 @@ class QueryStatus:
                 "the lag grows"
             )
         took, rows = self.entry.seconds, self.entry.source_rows
-        if 0 < rows * _SMALL_PART < self.lag_rows and took < _SHORT_SECONDS:
+        if 0 < rows * _SMALL_SHARE < self.lag_rows and took < _SHORT_SECONDS:
             found.append(
                 f"its last batch had {rows} rows, and {self.lag_rows} wait. Larger batches are "
                 "faster: raise max_rows_per_partition"
@@ -287,8 +287,8 @@ class QueryStatus:
         queues = [asdict(queue) for queue in self.queues]
         for queue, told in zip(self.queues, queues, strict=True):
             told |= {"lag_rows": queue.lag_rows, "lag_seconds": queue.lag_seconds}
-            for part, one in zip(queue.partitions, told["partitions"], strict=True):
-                one |= {"lag_rows": part.lag_rows, "lost_rows": part.lost_rows}
+            for status, one in zip(queue.partitions, told["partitions"], strict=True):
+                one |= {"lag_rows": status.lag_rows, "lost_rows": status.lost_rows}
         return {
             **{name: getattr(self.entry, name) for name in _OF_ENTRY},
             "ledger": self.row.ledger,

@@ -70,10 +70,10 @@ def _consumer(path: str, queue: str, *, is_missing: bool) -> Step:
 
 
 def _move(queue: QueueStatus, path: str, moves: tuple[PartitionRange, ...]) -> Step:
-    places = "; ".join(f"{partition}: {old} to {new}" for partition, old, new in moves)
+    moved = "; ".join(f"{partition}: {old} to {new}" for partition, old, new in moves)
     source = SourceRange(queue.cluster, queue.path, path, moves)
     return Step(
-        f"move the consumer {path} of {queue.path}, by partition: {places}",
+        f"move the consumer {path} of {queue.path}, by partition: {moved}",
         lambda connection, row: move_consumer(connection, source, [row]),
         moves=True,
     )
@@ -123,13 +123,13 @@ class Repair:
         """How the query is started afterwards."""
         if self.row.entry.application:
             return "Run the job again, with the same application and version"
-        place = (
+        how = (
             "with a new checkpointLocation, and never again with the old one"
             if self.new_checkpoint
             else "on the same checkpointLocation"
         )
         options = " and ".join(dict.fromkeys(self.options))
-        return f"Start the query {place}" + (options and f", and with {options} in the source")
+        return f"Start the query {how}" + (options and f", and with {options} in the source")
 
     def to_json(self) -> dict[str, Any]:
         """Return everything, for programs."""
@@ -219,7 +219,8 @@ class Repair:
                 "again from the first row of the queue"
             )
         self.lost += sum(
-            part.first if part.is_of_another else part.lost_rows for part in queue.partitions
+            status.first if status.is_of_another else status.lost_rows
+            for status in queue.partitions
         )
         if queue.is_recreated or self.lost:
             self.options.append("fail_on_data_loss=false")
@@ -228,8 +229,10 @@ class Repair:
         if queue.consumer is not None:
             self._bring_back(queue, queue.consumer)
         elif self.new_checkpoint:
-            places = {part.partition: self._place(queue, part) for part in queue.partitions}
-            self.options.append(f"starting_offsets={json.dumps(places)} for {queue.path}")
+            moved = {
+                status.partition: self._offset_after(queue, status) for status in queue.partitions
+            }
+            self.options.append(f"starting_offsets={json.dumps(moved)} for {queue.path}")
 
     def _bring_back(self, queue: QueueStatus, consumer: str) -> None:
         if queue.consumer_state in _MOUNTABLE:
@@ -244,19 +247,20 @@ class Repair:
 
     def _moves(self, queue: QueueStatus) -> tuple[PartitionRange, ...]:
         return tuple(
-            PartitionRange(part.partition, part.consumer, new)
-            for part in queue.partitions
-            if part.consumer is not None and (new := self._place(queue, part)) != part.consumer
+            PartitionRange(status.partition, status.consumer, new)
+            for status in queue.partitions
+            if status.consumer is not None
+            and (new := self._offset_after(queue, status)) != status.consumer
         )
 
-    def _place(self, queue: QueueStatus, part: PartitionStatus) -> int:
+    def _offset_after(self, queue: QueueStatus, status: PartitionStatus) -> int:
         if self.new_checkpoint:
-            return part.first if queue.is_recreated else part.delivered
-        if part.consumer is not None and (part.is_unclear or not part.is_stray):
-            return part.consumer
+            return status.first if queue.is_recreated else status.delivered
+        if status.consumer is not None and (status.is_unclear or not status.is_stray):
+            return status.consumer
         # A batch of the old queue may be in Spark's log. It is replayed before the new queue is read, which
         # takes the consumer back.
-        return min(max(part.consumer or 0, part.left), part.delivered)
+        return min(max(status.consumer or 0, status.left), status.delivered)
 
     def _count_repeats(self, queue: QueueStatus) -> None:
         """Count what batches that the old checkpoint has not finished may have written, at most."""
@@ -271,20 +275,20 @@ class Repair:
 def _written(sink: QueryStatus, queue: QueueStatus) -> int:
     """Return how many rows a sink may have written that a new checkpoint reads again."""
     ends = {
-        part.partition: part.delivered
+        status.partition: status.delivered
         for own in sink.queues
         if (own.path, own.consumer) == (queue.path, queue.consumer)
-        for part in own.partitions
+        for status in own.partitions
     }
     # A consumer that is ahead of the ledger may be right: then the ledger is an old copy, and the rows
     # between are written.
     return sum(
         max(
-            min(part.consumer or 0, part.end) - part.delivered,
-            ends.get(part.partition, 0) - part.delivered,
+            min(status.consumer or 0, status.end) - status.delivered,
+            ends.get(status.partition, 0) - status.delivered,
             0,
         )
-        for part in queue.partitions
+        for status in queue.partitions
     )
 
 
@@ -412,7 +416,7 @@ def _signs(sinks: Sequence[QueryStatus]) -> set[tuple[str, str, tuple[int | None
         (
             sink.row.ledger,
             sink.entry.transaction_id,
-            tuple(part.consumer for queue in sink.queues for part in queue.partitions),
+            tuple(status.consumer for queue in sink.queues for status in queue.partitions),
         )
         for sink in sinks
     }

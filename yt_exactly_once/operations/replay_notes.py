@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from yt_exactly_once.ytsaurus.client import Connection
     from yt_exactly_once.ytsaurus.transaction import TabletTransaction
 
-    Places = set[tuple[int, int]]
+    Positions = set[tuple[int, int]]
 
 MARK = "yt_exactly_once_replayed"
 """Attribute of a dead-letter table: its own object id, and that of the table with its notes."""
@@ -48,7 +48,7 @@ SCHEMA = [
     _column("target", "string"),
     _column("transaction_id", "string"),
 ]
-"""Columns of that table: object id of the dead-letter table, place of the letter, and where it is now."""
+"""Columns of that table: object id of the dead-letter table, position of the letter, and where it is now."""
 
 
 @dataclass(frozen=True)
@@ -103,8 +103,8 @@ class ReplayNotes:
         set_attribute(connection, self.letters, MARK, mark)
         return replace(self, path=path)
 
-    def places(self, connection: Connection) -> Places:
-        """Return the places of all letters that were replayed."""
+    def positions(self, connection: Connection) -> Positions:
+        """Return the positions of all letters that were replayed."""
         if self.path is None:
             return set()
         info = describe_table(connection, self.path)
@@ -118,7 +118,7 @@ class ReplayNotes:
     def take(self, transaction: TabletTransaction, letters: Sequence[Letter]) -> list[Letter]:
         """Note letters as replayed by a transaction; return those that were not noted yet."""
         assert self.path is not None
-        keys = [dict(zip(_KEY, (self.table, *one.place), strict=True)) for one in letters]
+        keys = [dict(zip(_KEY, (self.table, *one.position), strict=True)) for one in letters]
         noted = transaction.lookup(self.path, keys)
         waiting = [n for n, row in enumerate(noted) if row is None]
         rows = [
@@ -132,8 +132,8 @@ class ReplayNotes:
 
 def noted_earlier(
     connection: Connection, table: str, target: str, ledger: str | None = None
-) -> Places:
-    """Return the places of letters that an earlier version has replayed: it kept notes in ledgers.
+) -> Positions:
+    """Return the positions of letters that an earlier version has replayed: it kept notes in ledgers.
 
     Args:
         table: object id of the dead-letter table.

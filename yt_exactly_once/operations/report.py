@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.errors import visible
-from yt_exactly_once.operations.view import places_of, targets_of
+from yt_exactly_once.operations.view import partitions_of, targets_of
 
 if TYPE_CHECKING:
     from yt_exactly_once.operations.query_status import QueryStatus
@@ -96,7 +96,7 @@ _SHAPES = {
     Happening.STARTED: "m-5 0a5 5 0 1 0 10 0a5 5 0 1 0 -10 0z",
     Happening.KILLED: "V0",
 }
-"""How each is drawn, from its place on; a kill is a line through all queries."""
+"""How each is drawn, from its position on; a kill is a line through all queries."""
 
 _NAMES = ("batch>", "partition>", "attempts>")
 
@@ -147,7 +147,7 @@ def page(
     told = "".join(
         f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in facts
     )
-    parts = [
+    blocks = [
         f"<h1>{escape(title)}</h1>",
         f"<p>{datetime.now(UTC):%Y-%m-%d %H:%M:%S UTC}</p>",
         f'<p class="{kind}">{escape(verdict)}</p>' if verdict else "",
@@ -159,7 +159,7 @@ def page(
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{_STYLE}</style></head>"
-        f"<body>\n{chr(10).join(part for part in parts if part)}\n</body></html>\n"
+        f"<body>\n{chr(10).join(block for block in blocks if block)}\n</body></html>\n"
     )
 
 
@@ -174,14 +174,14 @@ def _charts(history: History) -> str:
 
 @dataclass(frozen=True)
 class _Scale:
-    """Moments as places on the x axis."""
+    """Moments as positions on the x axis."""
 
     begin: float
     end: float
 
     def x(self, moment: float) -> float:
-        part = (moment - self.begin) / (self.end - self.begin)
-        return round(_LEFT + part * (_WIDTH - _LEFT - _RIGHT), 1)
+        share = (moment - self.begin) / (self.end - self.begin)
+        return round(_LEFT + share * (_WIDTH - _LEFT - _RIGHT), 1)
 
     def axis(self, y: float) -> str:
         """Return ticks with the time since the begin, in round numbers."""
@@ -209,18 +209,18 @@ def _time_line(marks: Sequence[Mark], scale: _Scale) -> str:
     if not tracks:
         return ""
     height = _TRACK * len(tracks)
-    places = {name: number * _TRACK + _TRACK // 2 for number, name in enumerate(tracks)}
+    heights = {name: number * _TRACK + _TRACK // 2 for number, name in enumerate(tracks)}
     drawn = []
-    for name, y in places.items():
+    for name, y in heights.items():
         drawn.append(
             f'<line class="axis" x1="{_LEFT}" y1="{y}" x2="{_WIDTH - _RIGHT}" y2="{y}"/>'
             f'<text x="{_LEFT - 10}" y="{y + 4}" text-anchor="end">{escape(name)}</text>'
         )
     # Replays are few and small: on top of the commits around them.
     for mark in sorted(marks, key=lambda mark: mark.what is Happening.REPLAYED):
-        place = f"M{scale.x(mark.at)} {places.get(mark.query, height - 5)}"
+        start = f"M{scale.x(mark.at)} {heights.get(mark.query, height - 5)}"
         drawn.append(
-            f'<path class="{mark.what.name.lower()}" d="{place}{_SHAPES[mark.what]}">'
+            f'<path class="{mark.what.name.lower()}" d="{start}{_SHAPES[mark.what]}">'
             f"<title>{escape(_said(mark))}</title></path>"
         )
     colours = {what.value: f"var(--{what.name.lower()})" for what in Happening}
@@ -249,10 +249,10 @@ def _lag(lags: Mapping[str, Sequence[tuple[float, int]]], scale: _Scale) -> str:
     # The golden angle keeps the colours of any number of queries apart.
     colours = {name: f"hsl({at * 137.5 % 360} 65% 50%)" for at, name in enumerate(lags)}
     for name, some in lags.items():
-        places = [(scale.x(at), height(rows)) for at, rows in some]
-        points = [f"{x},{y}" for x, y in places[:1]]
+        corners = [(scale.x(at), height(rows)) for at, rows in some]
+        points = [f"{x},{y}" for x, y in corners[:1]]
         # Lag falls at once when a batch is committed.
-        points += [f"{x},{last} {x},{y}" for (_, last), (x, y) in pairwise(places)]
+        points += [f"{x},{last} {x},{y}" for (_, last), (x, y) in pairwise(corners)]
         drawn.append(f'<polyline stroke="{colours[name]}" points="{" ".join(points)}"/>')
     label = "Rows of the queue that are not committed, over time"
     chart = _figure(scale, drawn, _LAG_HEIGHT, label, colours)
@@ -281,7 +281,7 @@ def _tables(queries: Sequence[QueryStatus]) -> str:
         for one in queries
         for problem in one.problems
     )
-    rows = [row for one in queries for queue in one.queues for row in places_of(one, queue)]
+    rows = [row for one in queries for queue in one.queues for row in partitions_of(one, queue)]
     offsets = f"<h2>Offsets</h2>{_table(rows)}" if rows else ""
     return f"<h2>Queries</h2>{_table(targets_of(queries))}{problems}{offsets}"
 

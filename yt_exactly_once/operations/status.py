@@ -99,7 +99,7 @@ def statuses(
     ]
 
 
-Parts = Mapping[int, PartitionOffset]
+Partitions = Mapping[int, PartitionOffset]
 
 
 class _Facts:
@@ -134,8 +134,8 @@ class _Facts:
         self.bounds = self._bounds(connection, queues)
         self.written = self._written(connection, entries)
         looks: dict[Any, Callable[[], Any]] = {
-            queue: partial(_stamps, connection, queue, places)
-            for queue, places in self._unread(entries).items()
+            queue: partial(_stamps, connection, queue, first_rows)
+            for queue, first_rows in self._unread(entries).items()
         }
         for (queue, consumer), cluster in pairs.items():
             if self._known(consumer).get("tablet_state") in _READABLE:
@@ -196,24 +196,24 @@ class _Facts:
         """Return the first row of each partition that is not committed, by queue, if it has a time."""
         found: dict[str, dict[tuple[int, int], None]] = {}
         for entry in entries:
-            for (_, queue, _, queue_id), parts in entry.offsets.items():
+            for (_, queue, _, queue_id), partitions in entry.offsets.items():
                 bounds, known = self.bounds[queue], self._known(queue)
                 names = {column["name"] for column in known.get("schema", ())}
                 if isinstance(bounds, ExactlyOnceError) or TIMESTAMP_COLUMN not in names:
                     continue
                 is_same = queue_id in {"", known["id"]}
                 for partition, bound in enumerate(bounds):
-                    part = parts.get(partition)
-                    first = (part.end if part else 0) if is_same else bound.lower
+                    last = partitions.get(partition)
+                    first = (last.end if last else 0) if is_same else bound.lower
                     if bound.lower <= first < bound.upper:
                         found.setdefault(queue, {})[partition, first] = None
-        return {queue: list(places) for queue, places in found.items()}
+        return {queue: list(first_rows) for queue, first_rows in found.items()}
 
 
 def _stamps(
-    connection: Connection, queue: str, places: Sequence[tuple[int, int]]
+    connection: Connection, queue: str, first_rows: Sequence[tuple[int, int]]
 ) -> dict[tuple[int, int], int]:
-    listed = ", ".join(map(str, places))
+    listed = ", ".join(map(str, first_rows))
     query = (
         f"[$tablet_index], [$row_index], [{TIMESTAMP_COLUMN}] from [{queue}] "
         f"where ([$tablet_index], [$row_index]) in ({listed})"
@@ -230,7 +230,7 @@ def _query(
     entry = row.entry
     newest, successor = row.newest(known), row.successor(known)
     sources = {} if newest or successor else entry.offsets
-    queues = [_queue(facts, row, source, parts) for source, parts in sources.items()]
+    queues = [_queue(facts, row, source, partitions) for source, partitions in sources.items()]
     # The query itself may have moved a consumer after its entry was read.
     if any(map(_stray, queues)) and entry.transaction_id in {
         one.entry.transaction_id for one in ledgers.read_ledger(connection, row.ledger)
@@ -273,13 +273,13 @@ def _with_mover(facts: _Facts, queue: QueueStatus, row: LedgerRow, known: Entrie
 
 def _stray(queue: QueueStatus) -> str:
     """Say where a consumer is that the query did not leave there; empty if it is in its place."""
-    for part in queue.partitions:
-        if part.is_stray:
-            left = part.left, part.delivered
-            place = str(left[0]) if left[0] == left[1] else f"{left[0]} to {left[1]}"
+    for last in queue.partitions:
+        if last.is_stray:
+            left = last.left, last.delivered
+            position = str(left[0]) if left[0] == left[1] else f"{left[0]} to {left[1]}"
             return (
-                f"the consumer {queue.consumer} is at row {part.consumer} of partition {part.partition}, and "
-                f"this query left it at {place}"
+                f"the consumer {queue.consumer} is at row {last.consumer} of partition {last.partition}, and "
+                f"this query left it at {position}"
             )
     return ""
 
@@ -301,7 +301,7 @@ def _target(facts: _Facts, row: LedgerRow) -> TargetStatus:
     return replace(known, problem=f"{known.lacks}. {RESTORE_TARGET}") if missing else known
 
 
-def _queue(facts: _Facts, row: LedgerRow, source: SourceKey, parts: Parts) -> QueueStatus:
+def _queue(facts: _Facts, row: LedgerRow, source: SourceKey, partitions: Partitions) -> QueueStatus:
     cluster, path, consumer, _ = source
     known = QueueStatus(cluster, path, consumer or None)
     try:
@@ -311,14 +311,14 @@ def _queue(facts: _Facts, row: LedgerRow, source: SourceKey, parts: Parts) -> Qu
         if info.tablet_state not in _READABLE:
             how = f"it is {info.tablet_state}. Run: yt mount-table {path} --sync"
             return replace(known, problem=how)
-        read = _read(facts, known, row.entry.query_id, source, parts)
+        read = _read(facts, known, row.entry.query_id, source, partitions)
     except ExactlyOnceError as error:
         return replace(known, problem=error.what)
     return replace(read, problem=_problem(read, row))
 
 
 def _read(
-    facts: _Facts, known: QueueStatus, query: str, source: SourceKey, parts: Parts
+    facts: _Facts, known: QueueStatus, query: str, source: SourceKey, partitions: Partitions
 ) -> QueueStatus:
     """Return what is known of a queue that can be read; raise what keeps its consumer from being read."""
     _, path, consumer, queue_id = source
@@ -335,8 +335,8 @@ def _read(
     begins = spark.starts.get(source, {}) if spark else {}
     found = []
     for partition, bound in enumerate(bounds):
-        part = parts.get(partition)
-        delivered = part.end if part else 0
+        last = partitions.get(partition)
+        delivered = last.end if last else 0
         first = bound.lower if is_recreated else delivered
         stamp = stamps.get((partition, first))
         lag = None if stamp is None else max(facts.moment - browsing.row_time(stamp), 0.0)
@@ -344,7 +344,7 @@ def _read(
             PartitionStatus(
                 partition=partition,
                 delivered=delivered,
-                left=part.left if part else 0,
+                left=last.left if last else 0,
                 consumer=None if offsets is None else offsets.get(partition, 0),
                 first=bound.lower,
                 end=bound.upper,
@@ -361,14 +361,14 @@ def _read(
         partitions=tuple(found),
         consumer_state=str(table["tablet_state"]) if table else "",
         is_recreated=is_recreated,
-        lost_partitions=0 if is_recreated else sum(part >= len(bounds) for part in parts),
+        lost_partitions=0 if is_recreated else sum(number >= len(bounds) for number in partitions),
     )
 
 
 def _problem(queue: QueueStatus, row: LedgerRow) -> str:
     """Return the worst that is wrong with a queue and its consumer."""
     hint = f"Run: {row.repair}"
-    lost = sum(part.lost_rows for part in queue.partitions)
+    lost = sum(last.lost_rows for last in queue.partitions)
     state = queue.consumer_state
     known = {
         "the queue was removed and recreated since the last batch. The query stops with DataLossError, "

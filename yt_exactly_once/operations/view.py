@@ -97,13 +97,13 @@ def rendered(queries: Sequence[QueryStatus], *, partitions: bool) -> Group:
     """Return the tables of queries and queues."""
     from rich.console import Group  # noqa: PLC0415 - only output for people needs it
 
-    places = (
+    queues = (
         row
         for one in queries
         for queue in one.queues
-        for row in (places_of(one, queue) if partitions else [_together(one, queue)])
+        for row in (partitions_of(one, queue) if partitions else [_together(one, queue)])
     )
-    return Group(shown(targets_of(queries), "no queries"), shown(places, "no queues"))
+    return Group(shown(targets_of(queries), "no queries"), shown(queues, "no queues"))
 
 
 def targets_of(queries: Iterable[QueryStatus]) -> Iterator[dict[str, Any]]:
@@ -126,28 +126,30 @@ def targets_of(queries: Iterable[QueryStatus]) -> Iterator[dict[str, Any]]:
             }
 
 
-def places_of(one: QueryStatus, queue: QueueStatus) -> Iterator[dict[str, Any]]:
+def partitions_of(one: QueryStatus, queue: QueueStatus) -> Iterator[dict[str, Any]]:
     """Yield where a query is in each partition of a queue, by the names of columns."""
-    for part in queue.partitions:
-        at = "-" if part.consumer is None else part.consumer
-        lag = part.lag_rows, seconds(part.lag_seconds)
-        yield _place(one, queue, part.partition, part.delivered, at, part.end, *lag, part.first)
+    for status in queue.partitions:
+        at = "-" if status.consumer is None else status.consumer
+        lag = status.lag_rows, seconds(status.lag_seconds)
+        yield _row(
+            one, queue, status.partition, status.delivered, at, status.end, *lag, status.first
+        )
 
 
 def _together(one: QueryStatus, queue: QueueStatus) -> dict[str, Any]:
-    parts = queue.partitions
-    if not parts:
-        return _place(one, queue, *["?"] * 7)
+    statuses = queue.partitions
+    if not statuses:
+        return _row(one, queue, *["?"] * 7)
     delivered, end, first = (
-        sum(getattr(part, name) for part in parts) for name in ("delivered", "end", "first")
+        sum(getattr(status, name) for status in statuses) for name in ("delivered", "end", "first")
     )
-    consumers = [part.consumer for part in parts if part.consumer is not None]
+    consumers = [status.consumer for status in statuses if status.consumer is not None]
     at = sum(consumers) if consumers else "-"
     lag = queue.lag_rows, seconds(queue.lag_seconds)
-    return _place(one, queue, f"all {len(parts)}", delivered, at, end, *lag, first)
+    return _row(one, queue, f"all {len(statuses)}", delivered, at, end, *lag, first)
 
 
-def _place(one: QueryStatus, queue: QueueStatus, *cells: Any) -> dict[str, Any]:
+def _row(one: QueryStatus, queue: QueueStatus, *cells: Any) -> dict[str, Any]:
     names = ("partition>", "committed>", "consumer>", "end>", "lag>", "lag, time>", "trimmed to>")
     return {
         "query": one.name,

@@ -207,7 +207,7 @@ def _before_the_ledger(entries: Entries) -> Iterator[str]:
     """Say which queries may have written rows before the ledger that counts them had begun."""
     for entry in (row.entry for row in entries if not row.entry.application):
         number, counted = entry.batch_id + 1, entry.tally.total_batches
-        firsts = [part.first for parts in entry.offsets.values() for part in parts.values()]
+        firsts = [one.first for offsets in entry.offsets.values() for one in offsets.values()]
         if counted < number and (any(firsts) or not firsts):
             yield (
                 f"where the other rows are from: the ledger has counted {counted} of {number} batches of "

@@ -84,8 +84,8 @@ class _Partition:
         """Return what was found."""
         holes = np.flatnonzero(self._seen != np.uint8(255))
         bits = np.unpackbits(self._seen[holes, None], axis=1, bitorder="little")
-        places: Numbers = (holes[:, None] * 8 + np.arange(8))[bits == 0]
-        lost, changed = places[places < self._size] + self.start, sorted(self.changed)
+        unseen: Numbers = (holes[:, None] * 8 + np.arange(8))[bits == 0]
+        lost, changed = unseen[unseen < self._size] + self.start, sorted(self.changed)
         return PartitionAudit(
             queue=queue,
             partition=self.number,
@@ -122,12 +122,12 @@ class Comparison:
         ends: dict[str, dict[int, int]] = {}
         firsts: dict[tuple[str, int], int] = {}
         for row in entries:
-            for (_, path, *_), parts in row.entry.offsets.items():
+            for (_, path, *_), offsets in row.entry.offsets.items():
                 known = ends.setdefault(path, {})
-                for partition, part in parts.items():
-                    known[partition] = max(known.get(partition, 0), part.end)
+                for partition, offset in offsets.items():
+                    known[partition] = max(known.get(partition, 0), offset.end)
                     key = path, partition
-                    firsts[key] = min(firsts.get(key, part.first), part.first)
+                    firsts[key] = min(firsts.get(key, offset.first), offset.first)
         if not ends or (len(ends) > 1 and columns.queue is None):
             raise ConfigError(
                 f"The queries of this target read {len(ends)} queues, and the columns do not say from which "
@@ -138,7 +138,7 @@ class Comparison:
                 "gives it). Or audit by digest, if the target was written with digest=True",
                 target=info.path,
             )
-        self._parts = {
+        self._audited = {
             path: [
                 # Rows before those that the queries have read are the jobs'.
                 _Partition(one, max(start, firsts[path, one] if self._jobs else 0), end)
@@ -147,7 +147,7 @@ class Comparison:
             for path in sorted(ends)
         }
         self._infos: dict[str, TableInfo] = {}
-        self._compared: dict[str, list[ColumnSchema]] = {path: [] for path in self._parts}
+        self._compared: dict[str, list[ColumnSchema]] = {path: [] for path in self._audited}
 
     def run(self, *, compare: bool) -> Audit:
         """Read the target, then the queues, and look into what differs."""
@@ -161,25 +161,25 @@ class Comparison:
                 of_jobs += rest.num_rows
                 if self._job_digest is not None:
                     digest = added(digest, row_hashes(rest, self._writable))
-            for part, rows, hashes in self._by_partition(batch):
-                inside = (rows >= part.start) & (rows < part.end)
-                part.add(rows[inside], hashes[inside])
-                later = int((rows >= part.end).sum())
+            for audited, rows, hashes in self._by_partition(batch):
+                inside = (rows >= audited.start) & (rows < audited.end)
+                audited.add(rows[inside], hashes[inside])
+                later = int((rows >= audited.end).sum())
                 newer += later
                 known += later + int(inside.sum())
         for path in self._infos:
             self._read_queue(path)
         kept = self._job_digest
         digests = ("", "") if kept is None else (f"{digest:016x}", f"{kept:016x}")
-        parts = [(path, part) for path, some in self._parts.items() for part in some]
-        if any(part.differing for _, part in parts):
-            self._look_into(parts)
+        audits = [(path, audited) for path, some in self._audited.items() for audited in some]
+        if any(audited.differing for _, audited in audits):
+            self._look_into(audits)
         return Audit(
             target=self._info.path,
             by=By.SOURCE,
             queries=tuple(row.entry.query_id for row in self._entries),
             modes=modes_of(self._entries),
-            queues=tuple(self._parts),
+            queues=tuple(self._audited),
             rows=count,
             newer=newer,
             unknown=count - known - of_jobs,
@@ -189,7 +189,7 @@ class Comparison:
             expected_digest=digests[1],
             waiting=waiting_letters(self._entries),
             compared=tuple(self._compared_names()),
-            partitions=tuple(part.found(path) for path, part in parts),
+            partitions=tuple(audited.found(path) for path, audited in audits),
             unproven=tuple(self._unproven()),
         )
 
@@ -206,7 +206,7 @@ class Comparison:
 
     def _choose_columns(self) -> None:
         """Compare the columns that target and queues have with equal types."""
-        for path in self._parts:
+        for path in self._audited:
             info = self._infos[path] = describe_table(self._reader.connection, path)
             types = {one.name: one.type for one in TableSchema.from_yt(info.schema).columns}
             self._compared[path] = [
@@ -226,14 +226,14 @@ class Comparison:
         names = dict.fromkeys([*self._own.names, *self._compared_names(), *more])
         schema = fields_of(self._info, list(names))
         if self._info.is_sorted:
-            expected = sum(one.end - one.start for some in self._parts.values() for one in some)
+            expected = sum(one.end - one.start for some in self._audited.values() for one in some)
             return self._reader.keys(self._info, schema, expected)
         bounds = RemoteQueue(self._reader.connection, self._info.path).state().partitions
         return self._reader.tablets(self._info, schema, bounds)
 
     def _by_partition(self, batch: pa.RecordBatch) -> Iterator[tuple[_Partition, Numbers, Hashes]]:
         """Yield the rows of the target that are from each partition, with their hashes."""
-        for path, parts in self._parts.items():
+        for path, audits in self._audited.items():
             here = batch
             if self._own.queue is not None:
                 paths = batch.column(self._own.queue).cast(pa.binary())
@@ -241,32 +241,32 @@ class Comparison:
             partitions = _integers(here.column(self._own.partition))
             rows = _integers(here.column(self._own.row))
             hashes = row_hashes(here, self._compared[path])
-            for part in parts:
-                mine = partitions == part.number
-                yield part, rows[mine], hashes[mine]
+            for audited in audits:
+                mine = partitions == audited.number
+                yield audited, rows[mine], hashes[mine]
 
     def _read_queue(self, path: str) -> None:
         """Read a queue, and note the buckets of rows that have other values than in the target."""
         bounds = RemoteQueue(self._reader.connection, path).state().partitions
-        parts = self._parts[path]
-        for part in parts:
-            is_there = part.number < len(bounds)
-            lower = max(part.start, bounds[part.number].lower if is_there else part.end)
+        audits = self._audited[path]
+        for audited in audits:
+            is_there = audited.number < len(bounds)
+            lower = max(audited.start, bounds[audited.number].lower if is_there else audited.end)
             # A bucket that was trimmed in part cannot be compared as a whole.
-            first = -(-(lower - part.start) // BUCKET) * BUCKET + part.start
-            part.lower = min(first, part.end)
+            first = -(-(lower - audited.start) // BUCKET) * BUCKET + audited.start
+            audited.lower = min(first, audited.end)
         if not self._compared[path]:
             return
-        total, done = sum(part.end - part.lower for part in parts), 0
-        for part in parts:
-            sums = part.no_sums()
-            for rows, hashes in self._read(path, part.number, part.lower, part.end):
-                part.add_up(sums, rows, hashes)
+        total, done = sum(audited.end - audited.lower for audited in audits), 0
+        for audited in audits:
+            sums = audited.no_sums()
+            for rows, hashes in self._read(path, audited.number, audited.lower, audited.end):
+                audited.add_up(sums, rows, hashes)
                 done += len(rows)
                 self._reader.progress(path, done, total)
-            differ = np.flatnonzero(sums != part.sums)
-            first = -(-(part.lower - part.start) // BUCKET)
-            part.differing = differ[differ >= first].tolist()
+            differ = np.flatnonzero(sums != audited.sums)
+            first = -(-(audited.lower - audited.start) // BUCKET)
+            audited.differing = differ[differ >= first].tolist()
 
     def _read(
         self, path: str, partition: int, first: int, end: int
@@ -276,24 +276,24 @@ class Comparison:
         for batch in self._reader.rows(info, schema, partition, first, end):
             yield _integers(batch.column("$row_index")), row_hashes(batch, columns)
 
-    def _look_into(self, parts: Sequence[tuple[str, _Partition]]) -> None:
+    def _look_into(self, audits: Sequence[tuple[str, _Partition]]) -> None:
         """Read the target again, and find the rows of differing buckets with other values."""
         there: dict[_Partition, dict[int, int]] = {}
-        for path, part in parts:
-            values = there.setdefault(part, {})
-            for bucket in part.differing[:_MOST_BUCKETS]:
-                first = part.start + bucket * BUCKET
-                end = min(first + BUCKET, part.end)
-                for rows, hashes in self._read(path, part.number, first, end):
+        for path, audited in audits:
+            values = there.setdefault(audited, {})
+            for bucket in audited.differing[:_MOST_BUCKETS]:
+                first = audited.start + bucket * BUCKET
+                end = min(first + BUCKET, audited.end)
+                for rows, hashes in self._read(path, audited.number, first, end):
                     values |= dict(zip(rows.tolist(), hashes.tolist(), strict=True))
         for batch in self._target_rows():
-            for part, rows, hashes in self._by_partition(batch):
-                buckets = (rows - part.start) // BUCKET
-                wanted = np.isin(buckets, part.differing[:_MOST_BUCKETS])
-                values = there[part]
+            for audited, rows, hashes in self._by_partition(batch):
+                buckets = (rows - audited.start) // BUCKET
+                wanted = np.isin(buckets, audited.differing[:_MOST_BUCKETS])
+                values = there[audited]
                 for row, value in zip(rows[wanted].tolist(), hashes[wanted].tolist(), strict=True):
-                    if row < part.end and values.get(row) != value:
-                        part.changed.add(row)
+                    if row < audited.end and values.get(row) != value:
+                        audited.changed.add(row)
 
     def _unproven(self) -> Iterator[str]:
         """Say which values were not compared."""
@@ -301,7 +301,7 @@ class Comparison:
         if self._jobs and self._job_digest is None:
             yield "the values of the rows of jobs: the ledger has no digest of them"
         columns = self._writable
-        for path, parts in self._parts.items():
+        for path, audits in self._audited.items():
             known = {column.name for column in self._compared[path]}
             rest = [one.name for one in columns if one.name not in known.union(self._own.names)]
             if rest:
@@ -310,11 +310,11 @@ class Comparison:
                     if self._infos
                     else f"the values of {', '.join(rest)}: they were not compared"
                 )
-            for part in parts:
-                if known and part.lower > part.start:
+            for audited in audits:
+                if known and audited.lower > audited.start:
                     yield (
-                        f"the values of rows {part.start} to {part.lower - 1} of partition {part.number} of "
-                        f"{path}: some of them are trimmed"
+                        f"the values of rows {audited.start} to {audited.lower - 1} of partition "
+                        f"{audited.number} of {path}: some of them are trimmed"
                     )
 
 

@@ -140,9 +140,9 @@ class Audit:
         return (
             not self.unknown
             and jobs == (self.expected_job_rows, self.expected_digest)
-            and sum(part.lost for part in self.partitions) <= self.waiting
+            and sum(one.lost for one in self.partitions) <= self.waiting
             and not any(
-                part.repeated or part.changed or part.unclear_ranges for part in self.partitions
+                one.repeated or one.changed or one.unclear_ranges for one in self.partitions
             )
         )
 

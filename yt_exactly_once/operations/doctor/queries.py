@@ -177,26 +177,26 @@ def examine_checkpoint(
     """Compare the files of a checkpoint with each other and with the ledger."""
     if subject.checkpoint is None:
         return
-    files, place = open_storage(subject.checkpoint, connection), shown(subject.checkpoint)
+    files, where = open_storage(subject.checkpoint, connection), shown(subject.checkpoint)
     offsets, commits = batches_in(files, OFFSETS), batches_in(files, COMMITS)
     # A batch job, such as the backfill in front of a stream, has no checkpoint.
     rows = [row for row in rows if not row.entry.application]
     try:
         query = str(json.loads(files.read("metadata"))["id"])
     except (FileNotFoundError, NotADirectoryError):
-        yield _without_metadata(place, rows, is_used=bool(offsets or commits))
+        yield _without_metadata(where, rows, is_used=bool(offsets or commits))
         return
     entry = next((row for row in rows if row.entry.query_id == query), None)
-    bad = list(_unusable(files, place, offsets, commits, entry))
+    bad = list(_unusable(files, where, offsets, commits, entry))
     yield from bad
     if not any(finding.level is Level.PROBLEM for finding in bad):
         notes = _notes(files)
-        old = list(_put_back(place, notes, entry))
-        yield from old or _compared(place, query, offsets, commits, rows)
+        old = list(_put_back(where, notes, entry))
+        yield from old or _compared(where, query, offsets, commits, rows)
         own = [row.entry for row in rows if row.entry.query_id == query]
         for target in [entry.target for entry in own if lack_notes(notes, entry)]:
             yield warning(
-                f"{place}/{FOLDER} lacks notes about batches that were written to {target}",
+                f"{where}/{FOLDER} lacks notes about batches that were written to {target}",
                 "The sink does not know any more of calls that failed, and takes a copy for the ledger",
                 "Restore the folder from its newest copy while the query is stopped. Without one, compare "
                 f"the table with the queue: yt-exactly-once audit {target} --by source",
@@ -204,27 +204,27 @@ def examine_checkpoint(
         ledger = subject.path_of("ledger")
         if entry is not None and entry.ledger != ledger:
             yield warning(
-                f"The ledger of {place} is {entry.ledger}, not {ledger}",
+                f"The ledger of {where} is {entry.ledger}, not {ledger}",
                 "Without ledger_path the sink stops with LedgerMissingError",
                 f"Use ledger_path='{entry.ledger}' in the sink, and --ledger {entry.ledger} here",
             )
         if not rows and ledger is not None:
             last = commits[-1] if commits else -1
-            yield from _without_entry(connection, ledger, place, notes, last)
+            yield from _without_entry(connection, ledger, where, notes, last)
 
 
 def examine_source(subject: Subject, connection: Connection) -> Iterator[Finding]:
     """Compare cluster, queues and consumers with those of the notes and offsets in the checkpoint."""
     if subject.checkpoint is None:
         return
-    files, place = open_storage(subject.checkpoint, connection), shown(subject.checkpoint)
+    files, where = open_storage(subject.checkpoint, connection), shown(subject.checkpoint)
     cluster = cluster_of(connection)
     targets = {digest_of_path(target) for target in subject.targets}
     notes = [note for note in _notes(files) if note.kind is NoteKind.CLUSTER]
     written = {note.object_id for note in notes if note.target in targets}
     why = "The query stops with ConfigError, and what is found below is not about it"
     if written and cluster.id not in written:
-        other = f"The proxy belongs to another cluster than {place}, whatever its name"
+        other = f"The proxy belongs to another cluster than {where}, whatever its name"
         yield problem(other, why, advice.OTHER_CLUSTER, check="cluster")
         return
     texts = []
@@ -244,19 +244,19 @@ def examine_source(subject: Subject, connection: Connection) -> Iterator[Finding
             try:
                 offset.require_same_source(cluster, path, queue.consumer)
             except ConfigError as error:
-                yield problem(f"{place}: {error.what}", why, error.remedy)
+                yield problem(f"{where}: {error.what}", why, error.remedy)
 
 
 def _notes(files: Storage) -> list[Note]:
     return [note for name in files.names(FOLDER) if (note := Note.from_name(name)) is not None]
 
 
-def _put_back(place: str, notes: list[Note], row: LedgerRow | None) -> Iterator[Finding]:
+def _put_back(where: str, notes: list[Note], row: LedgerRow | None) -> Iterator[Finding]:
     """Yield that the ledger lacks a batch that was committed: the function has not left it out."""
     newest = newest_committed(notes, row.entry.target) if row else None
     if row is not None and newest is not None and newest.batch > row.entry.batch_id:
         yield problem(
-            f"{place} has a note that batch {newest.batch} was committed, and the ledger ends at batch "
+            f"{where} has a note that batch {newest.batch} was committed, and the ledger ends at batch "
             f"{row.entry.batch_id}",
             "Somebody put an older copy of the ledger back, or older rows: LedgerMissingError",
             "Restore the ledger from its newest copy. What else can be done is in how-to/recover.md, section "
@@ -265,7 +265,7 @@ def _put_back(place: str, notes: list[Note], row: LedgerRow | None) -> Iterator[
 
 
 def _without_entry(
-    connection: Connection, path: str, place: str, notes: list[Note], last: int
+    connection: Connection, path: str, where: str, notes: list[Note], last: int
 ) -> Iterator[Finding]:
     """Say why a ledger has no entry of a query that has noted its use, unless it cannot be read.
 
@@ -287,7 +287,7 @@ def _without_entry(
         )
         return
     yield problem(
-        f"{place} has a note of a ledger, and {path} has no entry of the query",
+        f"{where} has a note of a ledger, and {path} has no entry of the query",
         "The query stops with LedgerMissingError",
         "Pass the path of the ledger with --ledger, or restore it. What else can be done is in "
         "how-to/recover.md, section 'A ledger is missing'",
@@ -300,17 +300,17 @@ def _way(row: LedgerRow | None) -> str:
     return f"{_RESTORE}. Or {advice.begin_after(row.ledger, row.entry.query_id)}"
 
 
-def _without_metadata(place: str, rows: list[LedgerRow], *, is_used: bool) -> Finding:
+def _without_metadata(where: str, rows: list[LedgerRow], *, is_used: bool) -> Finding:
     if is_used:
         return problem(
-            f"{place} has offsets or commits, and no file metadata",
+            f"{where} has offsets or commits, and no file metadata",
             "Spark gives the query another id, so the ledger does not know it: rows would be repeated",
             _way(rows[0] if rows else None),
         )
     if not rows:
-        return note(f"There is no checkpoint at {place}: the query begins")
+        return note(f"There is no checkpoint at {where}: the query begins")
     return problem(
-        f"There is no checkpoint at {place}, and {rows[0].entry.query_id} has written the target",
+        f"There is no checkpoint at {where}, and {rows[0].entry.query_id} has written the target",
         "A new query begins where the consumer is, without the state of the old one",
         "Check the path. If the checkpoint is lost, "
         f"{advice.begin_after(rows[0].ledger, rows[0].entry.query_id)}",
@@ -318,13 +318,13 @@ def _without_metadata(place: str, rows: list[LedgerRow], *, is_used: bool) -> Fi
 
 
 def _unusable(
-    files: Storage, place: str, offsets: list[int], commits: list[int], row: LedgerRow | None
+    files: Storage, where: str, offsets: list[int], commits: list[int], row: LedgerRow | None
 ) -> Iterator[Finding]:
     """Yield what keeps Spark from starting."""
     if commits and (not offsets or commits[-1] > offsets[-1]):
         newest = offsets[-1] if offsets else "nothing"
         yield problem(
-            f"{place}/offsets ends at {newest}, and {place}/commits at {commits[-1]}",
+            f"{where}/offsets ends at {newest}, and {where}/commits at {commits[-1]}",
             "Spark stops with an AssertionError, or reads rows again",
             _way(row),
         )
@@ -333,20 +333,20 @@ def _unusable(
     holes = sorted(set(range(first, offsets[-1] + 1)) - set(offsets)) if offsets else []
     if holes:
         yield problem(
-            f"{place}/offsets lacks batch {holes[0]}", "Spark refuses to start", _way(row)
+            f"{where}/offsets lacks batch {holes[0]}", "Spark refuses to start", _way(row)
         )
     for folder, numbers in ((OFFSETS, offsets[-2:]), (COMMITS, commits[-1:])):
         for number in numbers:
-            yield from _unread(files, place, folder, number, row)
+            yield from _unread(files, where, folder, number, row)
 
 
 def _unread(
-    files: Storage, place: str, folder: str, number: int, row: LedgerRow | None
+    files: Storage, where: str, folder: str, number: int, row: LedgerRow | None
 ) -> Iterator[Finding]:
     """Yield why a file of Spark's log cannot be read."""
     read = read_offsets if folder == OFFSETS else require_commit
     try:
-        read(number, files.read(f"{folder}/{number}"), path=place)
+        read(number, files.read(f"{folder}/{number}"), path=where)
     except CheckpointError as error:
         yield problem(error.placed, "Spark cannot read it, and stops", _way(row))
     except NewerFormatError as error:
@@ -357,13 +357,13 @@ def _unread(
 
 
 def _compared(
-    place: str, query: str, offsets: list[int], commits: list[int], rows: list[LedgerRow]
+    where: str, query: str, offsets: list[int], commits: list[int], rows: list[LedgerRow]
 ) -> Iterator[Finding]:
     row = next((row for row in rows if row.entry.query_id == query), None)
     if row is None:
         if commits and rows:
             yield problem(
-                f"{place} is the checkpoint of query {query}, and the ledger knows {rows[0].entry.query_id}",
+                f"{where} is the checkpoint of query {query}, and the ledger knows {rows[0].entry.query_id}",
                 "The query stops with LedgerMissingError, or it is the checkpoint of another query",
                 "Check the path. If the ledger was lost, restore it",
             )
@@ -371,9 +371,9 @@ def _compared(
     batch = row.entry.batch_id
     if not offsets or batch > offsets[-1]:
         yield problem(
-            f"{place} ends at batch {offsets[-1] if offsets else 'none'}, and the ledger at {batch}",
+            f"{where} ends at batch {offsets[-1] if offsets else 'none'}, and the ledger at {batch}",
             "The checkpoint is an old copy, or another one writes the ledger: LedgerDivergedError",
             _way(row),
         )
     else:
-        yield ok(f"{place} agrees with the ledger: batch {batch}")
+        yield ok(f"{where} agrees with the ledger: batch {batch}")

@@ -46,10 +46,10 @@ def examine(subject: Subject, connection: Connection) -> Iterator[Finding]:
     why = "The sink needs a mounted dynamic table with columns of its own, and refuses any other"
     for name, path in subject.kept.items():
         yield from about(name, _kept(subject, connection, name, path), why)
-    places = {"ledger": subject.path_of("ledger"), "producer table": subject.path_of("producer")}
-    for name, place in places.items():
-        if place is not None:
-            yield from about("retention", _lasting(connection, name, place))
+    paths = {"ledger": subject.path_of("ledger"), "producer table": subject.path_of("producer")}
+    for name, table in paths.items():
+        if table is not None:
+            yield from about("retention", _lasting(connection, name, table))
 
 
 def _target(subject: Subject, connection: Connection, path: str) -> Iterator[Finding]:
@@ -276,16 +276,16 @@ def _offsets(connection: Connection, info: tables.TableInfo, consumer: str) -> I
     at_fault = False
     for partition, at in sorted(stored.items()):
         lower, upper = bounds[partition].lower, bounds[partition].upper
-        place = f"The consumer {consumer} is at row {at} of partition {partition} of {queue}"
+        position = f"The consumer {consumer} is at row {at} of partition {partition} of {queue}"
         if at < lower:
             yield problem(
-                f"{place}, and rows before {lower} are trimmed",
+                f"{position}, and rows before {lower} are trimmed",
                 "Those rows are gone. A query that has not read them stops with DataLossError",
                 "To continue without them, set fail_on_data_loss to false. Ask who trims the queue",
             )
         elif at > upper:
             yield problem(
-                f"{place}, which ends at {upper}",
+                f"{position}, which ends at {upper}",
                 "The queue was recreated, or somebody moved the consumer. A new query would skip rows",
                 "Name the target of the query with --target: its ledger knows where the consumer belongs. "
                 + advice.back_into_the_queue(consumer, queue, partition, upper - lower),

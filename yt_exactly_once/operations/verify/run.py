@@ -21,7 +21,7 @@ from typing import Any
 from yt_exactly_once import errors
 from yt_exactly_once.config import BACKEND, ClusterConfig, check_path
 from yt_exactly_once.operations.verify.facts import FACTS
-from yt_exactly_once.operations.verify.stage import PARTS, Differs, Fact, Patience, Stage
+from yt_exactly_once.operations.verify.stage import FEATURES, Differs, Fact, Patience, Stage
 from yt_exactly_once.ytsaurus.backends import check_backend
 from yt_exactly_once.ytsaurus.browsing import cluster_of
 from yt_exactly_once.ytsaurus.client import Connection
@@ -53,10 +53,12 @@ class Result:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as values of JSON."""
-        names = ("name", "area", "checked", "parts", "source")
+        fact = self.fact
         return {
-            **{name: getattr(self.fact, name) for name in names},
-            "meaning_if_different": self.fact.meaning,
+            **{name: getattr(fact, name) for name in ("name", "area", "checked")},
+            "parts": fact.features,
+            "source": fact.source,
+            "meaning_if_different": fact.meaning,
             "backend": self.backend,
             "verdict": self.verdict.value,
             "seen": self.seen,
@@ -73,7 +75,7 @@ class Result:
         return [
             head,
             f"  - What it means: {fact.meaning}",
-            f"  - Depends on it: {', '.join(fact.parts)}",
+            f"  - Depends on it: {', '.join(fact.features)}",
             f"  - Where YTsaurus decides it: {fact.source}",
         ]
 
@@ -109,10 +111,13 @@ class Report:
 
     @property
     def affected(self) -> dict[str, list[str]]:
-        """Parts of the package that something different matters to, with the names of the facts."""
+        """Features of the package that something different matters to, with the names of the facts."""
         differs = [result.fact for result in self.of(Verdict.DIFFERS)]
-        found = {part: {fact.name for fact in differs if part in fact.parts} for part in PARTS}
-        return {part: sorted(names) for part, names in found.items() if names}
+        found = {
+            feature: {fact.name for fact in differs if feature in fact.features}
+            for feature in FEATURES
+        }
+        return {feature: sorted(names) for feature, names in found.items() if names}
 
     def to_json(self) -> dict[str, Any]:
         """Return it as values of JSON."""
@@ -130,7 +135,7 @@ class Report:
         counts = Counter(result.verdict for result in self.results)
         verdicts = [f"{counts[verdict]} {verdict.value}" for verdict in Verdict if counts[verdict]]
         lines = [f"{', '.join(verdicts)}, in {self.seconds:.0f} s"]
-        lines += [f"Affected: {part} by {', '.join(n)}" for part, n in self.affected.items()]
+        lines += [f"Affected: {feature} by {', '.join(n)}" for feature, n in self.affected.items()]
         lines += [f"Not checked over {name}: {reason}" for name, reason in self.skipped.items()]
         if self.leftover:
             lines.append(self.leftover)
@@ -190,8 +195,8 @@ def verify_cluster(
         except errors.ConfigError as error:
             skipped[backend] = str(error)
             continue
-        place = f"{directory}/verify-cluster-{uuid.uuid4().hex[:12]}"
-        stage = Stage(connect(settings), place, patience or Patience())
+        folder = f"{directory}/verify-cluster-{uuid.uuid4().hex[:12]}"
+        stage = Stage(connect(settings), folder, patience or Patience())
         with _removed(stage, leftovers):
             stage.build()
             name = cluster_of(stage.connection).name

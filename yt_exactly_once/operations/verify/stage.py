@@ -231,7 +231,7 @@ SOURCE = "source"
 EVERY_MODE = tuple(DeliveryMode)
 """All delivery modes: each records its batches in one transaction with the offsets."""
 
-PARTS = (*EVERY_MODE, SOURCE)
+FEATURES = (*EVERY_MODE, SOURCE)
 """What of the package depends on facts."""
 
 
@@ -243,7 +243,7 @@ class Fact:
         name: short and stable, for tickets.
         area: the group it is shown in.
         checked: what is done, and what must come out.
-        meaning: what it means if it is different, for the parts that depend on it.
+        meaning: what it means if it is different, for the features that depend on it.
         source: where YTsaurus decides it.
         check: raises `Differs`; returns what is worth telling besides.
     """
@@ -251,21 +251,21 @@ class Fact:
     name: str
     area: str
     checked: str
-    parts: tuple[str, ...]
+    features: tuple[str, ...]
     meaning: str
     source: str
     check: Check
 
 
 class Facts(list[Fact]):
-    """The facts of one area, in the order of their checks. Their parts and source are those of the area."""
+    """The facts of one area, in the order of their checks, with the features and the source of the area."""
 
-    def __init__(self, area: str, *, parts: tuple[str, ...], source: str) -> None:
+    def __init__(self, area: str, *, features: tuple[str, ...], source: str) -> None:
         super().__init__()
-        self._area, self._parts, self._source = area, parts, source
+        self._area, self._features, self._source = area, features, source
 
     def __call__(
-        self, name: str, *, parts: tuple[str, ...] = (), source: str = ""
+        self, name: str, *, features: tuple[str, ...] = (), source: str = ""
     ) -> Callable[[Check], Check]:
         """Declare the function below as a fact.
 
@@ -276,7 +276,7 @@ class Facts(list[Fact]):
         def declare(check: Check) -> Check:
             texts = (check.__doc__ or "\n\n").split("\n\n")
             checked, meaning = (" ".join(text.split()) for text in texts)
-            known = parts or self._parts, meaning, source or self._source
+            known = features or self._features, meaning, source or self._source
             self.append(Fact(name, self._area, checked, *known, check))
             return check
 

@@ -72,15 +72,15 @@ class PushTask(RowTask):
     def run(self, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[pa.RecordBatch]:
         """Push the rows of one Spark partition; yield one report per chunk and session."""
         sessions: dict[str, _NumberedSession] = {}
-        for parts in self.numbering.numbered(self.settings.chunks(batches), partition):
-            for part in parts:
-                if (name := part.session) not in sessions:
+        for chunk in self.numbering.numbered(self.settings.chunks(batches), partition):
+            for numbered in chunk:
+                if (name := numbered.session) not in sessions:
                     sessions[name] = _NumberedSession(self, name, partition)
             # A small batch has a few rows for each of many sessions, and waits for the cluster.
-            pushes = [partial(sessions[part.session].push, part) for part in parts]
+            pushes = [partial(sessions[numbered.session].push, numbered) for numbered in chunk]
             sent = side_by_side(pushes, self.settings.connections)
-            for part, byte_count in zip(parts, sent, strict=True):
-                yield ChunkReport.of_chunk(self.settings, part.rows, byte_count).to_arrow()
+            for numbered, byte_count in zip(chunk, sent, strict=True):
+                yield ChunkReport.of_chunk(self.settings, numbered.rows, byte_count).to_arrow()
         if not (sessions or self.numbering.source) and (self.is_begun or _is_repeated()):
             # An attempt before this one may have had rows.
             name = position_session(partition)
@@ -111,9 +111,9 @@ class _NumberedSession:
         retry = self._task.settings.retry
         self._require_ours(run_attempts(lambda _: self._open(), retry, self._emit).state)
 
-    def push(self, part: NumberedRows) -> int:
+    def push(self, numbered: NumberedRows) -> int:
         """Push rows, and return how many bytes they took; a repeated request does not count."""
-        numbers = part.numbers
+        numbers = numbered.numbers
         self._sent_bytes = 0
         if len(numbers) == 0:
             return 0
@@ -125,7 +125,7 @@ class _NumberedSession:
             )
         self._last_seen = int(numbers[-1])
         try:
-            self._push(part)
+            self._push(numbered)
         except (ProducerFencedError, RequestRefusedError) as error:
             # Maybe by a driver or task that woke up after it was replaced. The rows are right whoever owns
             # the session, so this task takes it back; once, or two tasks would do so for ever. A session
@@ -134,8 +134,8 @@ class _NumberedSession:
                 raise
             self._emit(Event.RETRY_SCHEDULED, reason=type(error).__name__, error=str(error))
             self._session = None
-            self._push(part)
-        self._digest = added(self._digest, part.parts)
+            self._push(numbered)
+        self._digest = added(self._digest, numbered.row_digests)
         return self._sent_bytes
 
     def close(self) -> None:
@@ -145,27 +145,27 @@ class _NumberedSession:
             if self._task.owned is not None:
                 self._task.owned[self._session_id] = self._session
 
-    def _push(self, part: NumberedRows) -> None:
+    def _push(self, numbered: NumberedRows) -> None:
         retry = self._task.settings.retry
-        run_attempts(lambda number: self._attempt(part, fresh=number > 1), retry, self._emit)
+        run_attempts(lambda number: self._attempt(numbered, fresh=number > 1), retry, self._emit)
 
-    def _attempt(self, part: NumberedRows, *, fresh: bool) -> None:
+    def _attempt(self, numbered: NumberedRows, *, fresh: bool) -> None:
         """Push the rows that the session has not seen; after a lost answer ask it which they are."""
-        numbers = part.numbers
+        numbers = numbered.numbers
         session = self._open() if self._session is None or fresh else self._session
         state = session.state
         self._require_ours(state)
         skip = int(np.searchsorted(numbers, state.sequence_number, side="right"))
         if skip:
             self._require_later_numbers(state, int(numbers[0]))
-            part.require_fit()
+            numbered.require_fit()
         if skip == len(numbers):
             return
-        seen = added(self._digest, part.parts[:skip]) if skip else self._digest
+        seen = added(self._digest, numbered.row_digests[:skip]) if skip else self._digest
         self._require_same_rows(state, seen)
-        rest = part.rows.slice(skip)
+        rest = numbered.rows.slice(skip)
         target, connection = self._target, self._task.settings.connection
-        tablets = target.placement.tablets(rest, part.home)
+        tablets = target.placement.tablets(rest, numbered.home)
         new = pa.array(numbers[skip:])
         payload = encode(rest, target.plan, target.wire, tablet_index=tablets, sequence_numbers=new)
         self._sent_bytes = max(self._sent_bytes, len(payload))
@@ -174,7 +174,7 @@ class _NumberedSession:
             "run": self._task.settings.run_id,
             "batch": self._batch.batch_id,
             "task": self._partition,
-            "digest": spelled(added(self._digest, part.parts)),
+            "digest": spelled(added(self._digest, numbered.row_digests)),
         }
         self._session = session.push(connection, payload, target.wire.value, int(numbers[-1]), meta)
 
@@ -253,11 +253,12 @@ class RehearsalTask(Rehearsal):
         """Report about the rows of one Spark partition."""
         digests = dict[str, int]()
         last = {name: state.sequence_number for name, state in self.sessions.items()}
-        for parts in self.numbering.numbered(self.settings.chunks(batches), partition):
-            for part in parts:
-                part.require_fit()
-                seen = part.numbers <= last.get(part.session, -1)
-                digests[part.session] = added(digests.get(part.session, 0), part.parts[seen])
+        for chunk in self.numbering.numbered(self.settings.chunks(batches), partition):
+            for numbered in chunk:
+                numbered.require_fit()
+                seen = numbered.numbers <= last.get(numbered.session, -1)
+                digest = digests.get(numbered.session, 0)
+                digests[numbered.session] = added(digest, numbered.row_digests[seen])
         reports = [
             {"session": name, "partition": partition, "digest": spelled(digest)}
             for name, digest in digests.items()

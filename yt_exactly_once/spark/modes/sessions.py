@@ -134,9 +134,9 @@ def gone_sessions(
         return frozenset()
     return frozenset(
         name
-        for part in source.partitions
-        if (name := position.session(part.partition)) in names
-        and (is_other or part.partition >= len(bounds) or bounds[part.partition].lower > part.start)
+        for one in source.partitions
+        if (name := position.session(one.partition)) in names
+        and (is_other or one.partition >= len(bounds) or bounds[one.partition].lower > one.start)
     )
 
 
@@ -151,7 +151,7 @@ class NumberedRows:
     numbering: Numbering
 
     @cached_property
-    def parts(self) -> np.ndarray[Any, Any]:
+    def row_digests(self) -> np.ndarray[Any, Any]:
         """What each row adds to the digest; ask for it when it is certain that the rows can be written."""
         hashes = row_hashes(self.rows, self.numbering.plan.columns)
         return numbered(hashes, self.numbers, self.numbering.seed)

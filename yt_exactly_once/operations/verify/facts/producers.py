@@ -15,7 +15,7 @@ _INVALID_EPOCH, _ZOMBIE = (ProducerFencedError, 3101), (ProducerFencedError, 310
 
 _QUEUES = "yt/yt/client/driver/queue_commands.cpp"
 
-fact = Facts("Queue producers", parts=(DeliveryMode.IDEMPOTENT,), source=_QUEUES)
+fact = Facts("Queue producers", features=(DeliveryMode.IDEMPOTENT,), source=_QUEUES)
 
 
 def _session(stage: Stage, name: str) -> ProducerSession:

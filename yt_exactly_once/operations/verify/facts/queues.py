@@ -25,7 +25,7 @@ _GUIDE = "user guide: queues"
 _READS_AND_MODES = (*EVERY_MODE, SOURCE)
 _STORE = "yt/yt/server/node/tablet_node/sorted_dynamic_store.cpp"
 
-fact = Facts("Queues and consumers", parts=(SOURCE,), source=_GUIDE)
+fact = Facts("Queues and consumers", features=(SOURCE,), source=_GUIDE)
 
 
 def _registered(stage: Stage) -> tuple[RemoteQueue, float]:
@@ -65,7 +65,9 @@ def _append(stage: Stage, count: int, partition: int = 1) -> int:
 
 
 @fact(
-    "queue.pull", parts=(SOURCE, *EVERY_MODE), source="yt/yt/server/node/tablet_node/fetch_rows.cpp"
+    "queue.pull",
+    features=(SOURCE, *EVERY_MODE),
+    source="yt/yt/server/node/tablet_node/fetch_rows.cpp",
 )
 def _pulls(stage: Stage) -> None:
     """A pull begins at the offset, keeps to the limit, and returns consecutive rows with partition and index.
@@ -154,7 +156,9 @@ def _move(transaction: TabletTransaction, queue: RemoteQueue, cluster: str, row:
 
 
 @fact(
-    "consumer.rows", parts=_READS_AND_MODES, source="yt/yt/client/queue_client/consumer_client.cpp"
+    "consumer.rows",
+    features=_READS_AND_MODES,
+    source="yt/yt/client/queue_client/consumer_client.cpp",
 )
 def _consumer_rows(stage: Stage) -> None:
     """An offset that a transaction writes as a row counts for the server. The row of the server's own advance
@@ -181,7 +185,7 @@ def _consumer_rows(stage: Stage) -> None:
 
 @fact(
     "consumer.old-offset",
-    parts=_READS_AND_MODES,
+    features=_READS_AND_MODES,
     source="yt/yt/client/api/queue_transaction_mixin.cpp",
 )
 def _old_offset(stage: Stage) -> None:
@@ -198,7 +202,7 @@ def _old_offset(stage: Stage) -> None:
         queue.advance(0, 4, 5)
 
 
-@fact("consumer.conflict", parts=EVERY_MODE, source=_STORE)
+@fact("consumer.conflict", features=EVERY_MODE, source=_STORE)
 def _moves_conflict(stage: Stage) -> None:
     """If a consumer moves after the start of a transaction that moves it too, the commit is refused with code
     1700.

@@ -21,7 +21,7 @@ from yt_exactly_once.ytsaurus.tables import describe_table, ensure_table
 _ARROW = "yt/yt/library/formats/arrow_parser.cpp"
 _STORE = "yt/yt/server/node/tablet_node/sorted_dynamic_store.cpp"
 
-fact = Facts("Rows", parts=EVERY_MODE, source=_ARROW)
+fact = Facts("Rows", features=EVERY_MODE, source=_ARROW)
 
 
 def _instant(*moment: int) -> dt.datetime:
@@ -165,7 +165,7 @@ def _replace_and_update(stage: Stage) -> None:
     expect(row and (row["v"], row["n"]) == (None, 3), f"an insert left {_shown(row)}")
 
 
-@fact("rows.order-of-changes", parts=(DeliveryMode.TRANSACTIONAL,), source=_STORE)
+@fact("rows.order-of-changes", features=(DeliveryMode.TRANSACTIONAL,), source=_STORE)
 def _last_change_counts(stage: Stage) -> None:
     """Of a delete and a later write of one key in one transaction, the last counts.
 
@@ -183,7 +183,7 @@ def _last_change_counts(stage: Stage) -> None:
 
 @fact(
     "rows.aggregate",
-    parts=(DeliveryMode.TRANSACTIONAL,),
+    features=(DeliveryMode.TRANSACTIONAL,),
     source="user guide: dynamic tables, aggregation",
 )
 def _aggregate(stage: Stage) -> None:

@@ -26,7 +26,7 @@ _STORE = "yt/yt/server/node/tablet_node/sorted_dynamic_store.cpp"
 _POOL = "yt/yt/client/api/sticky_transaction_pool.cpp"
 _GUIDE = "user guide: dynamic tables, transactions"
 
-fact = Facts("Tablet transactions", parts=EVERY_MODE, source=_GUIDE)
+fact = Facts("Tablet transactions", features=EVERY_MODE, source=_GUIDE)
 
 
 @fact("transaction.atomic")
@@ -149,7 +149,7 @@ def _appends_never_conflict(stage: Stage) -> None:
     expect(found in {"abdc", "cabd"}, f"the rows of two transactions are mixed: {found}")
 
 
-@fact("transaction.connections", parts=(DeliveryMode.TRANSACTIONAL,), source=_POOL)
+@fact("transaction.connections", features=(DeliveryMode.TRANSACTIONAL,), source=_POOL)
 def _several_connections(stage: Stage) -> None:
     """Rows sent over several connections to one proxy belong to one transaction.
 
