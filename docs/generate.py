@@ -92,7 +92,7 @@ def cluster_facts() -> str:
         ]
         lines.append("|---|---|---|---|")
         lines += [
-            f"| `{fact.name}`: {fact.checked} | {', '.join(fact.parts)} | {fact.meaning} "
+            f"| `{fact.name}`: {fact.checked} | {', '.join(fact.features)} | {fact.meaning} "
             f"| {fact.source} |"
             for fact in FACTS
             if fact.area == area

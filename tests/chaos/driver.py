@@ -94,7 +94,7 @@ class Queries:
         try:
             self._start(next(query for query in self._task.queries if query.name == name))
         except Exception as error:  # noqa: BLE001 - whatever it is, the runner must hear of it
-            self._report.tell(QUERY_FAILED, query=name, error=str(error)[:_ERROR_LENGTH])
+            self._report.send(QUERY_FAILED, query=name, error=str(error)[:_ERROR_LENGTH])
 
     def drain(self) -> None:
         """Let every query take what is left in the queue, and stop it.
@@ -149,19 +149,19 @@ class Queries:
             .start()
         )
         self._running[query.name] = running
-        self._report.tell(QUERY_STARTED, query=query.name)
+        self._report.send(QUERY_STARTED, query=query.name)
         threading.Thread(target=self._attend, args=(query.name, running), daemon=True).start()
 
     def _attend(self, name: str, running: StreamingQuery) -> None:
         try:
             running.awaitTermination()
         except Exception as error:  # noqa: BLE001 - whatever it is, the runner must hear of it
-            self._report.tell(QUERY_FAILED, query=name, error=str(error)[:_ERROR_LENGTH])
+            self._report.send(QUERY_FAILED, query=name, error=str(error)[:_ERROR_LENGTH])
 
     def _listener(self, name: str) -> Listener:
         def listen(event: str, fields: dict[str, Any]) -> None:
             told = {field: fields[field] for field in _TOLD if field in fields}
-            self._report.tell(event, **(told | {QUERY: name}))
+            self._report.send(event, **(told | {QUERY: name}))
 
         return listen
 
@@ -180,7 +180,7 @@ def main(arguments: list[str]) -> int:
     report = Report(options.report)
     spark = open_session(scratch)
     register_source(spark)
-    report.tell(SESSION_READY)
+    report.send(SESSION_READY)
     queries: Queries | None = None
     for command in commands:
         if command[DO] == START:
@@ -199,9 +199,9 @@ def _drain(queries: Queries, report: Report) -> None:
     try:
         queries.drain()
     except Exception as error:  # noqa: BLE001 - the runner decides whether to try again
-        report.tell(NOT_DRAINED, error=str(error)[:_ERROR_LENGTH])
+        report.send(NOT_DRAINED, error=str(error)[:_ERROR_LENGTH])
     else:
-        report.tell(DRAINED)
+        report.send(DRAINED)
 
 
 def _commands() -> Iterator[dict[str, Any]]:

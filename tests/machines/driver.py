@@ -72,9 +72,9 @@ def _run(spark: SparkSession, plan: dict[str, Any], report: Report, asked: threa
             progress = query.lastProgress
             if progress and progress["batchId"] != told.get(name):
                 told[name] = progress["batchId"]
-                report.tell("progress", flow=name, batch=told[name])
+                report.send("progress", flow=name, batch=told[name])
             if not query.isActive:
-                report.tell("failed", flow=name, error=str(query.exception())[:_ERROR_LENGTH])
+                report.send("failed", flow=name, error=str(query.exception())[:_ERROR_LENGTH])
                 del running[name]
                 if plan["restarts"]:
                     running[name] = _start(spark, plan, name, report)
@@ -82,7 +82,7 @@ def _run(spark: SparkSession, plan: dict[str, Any], report: Report, asked: threa
             asked.clear()
             for name, flow in plan["flows"].items():
                 if flow["state"]:
-                    report.tell("state", flow=name, rows=_state(spark, plan, name))
+                    report.send("state", flow=name, rows=_state(spark, plan, name))
         time.sleep(_LOOK_SECONDS)
 
 
@@ -111,7 +111,7 @@ def _start_once(
 
     def listen(event: str, fields: dict[str, Any]) -> None:
         if event == Event.BATCH_COMMITTED:
-            report.tell("committed", flow=name, sent_by=fields["sent_by"])
+            report.send("committed", flow=name, sent_by=fields["sent_by"])
 
     sink = TransactionalSink(
         flow["target"],

@@ -187,7 +187,7 @@ def test_spark_partitions_are_told_by_their_ends_only_where_each_has_one(
 ):
     """By position a row has the number of its partition. Elsewhere neighbours may share one."""
     told = []
-    monkeypatch.setattr(frame_rows, "tells_ends", lambda _: True)
+    monkeypatch.setattr(frame_rows, "has_batch_ends", lambda _: True)
     monkeypatch.setattr(frame_rows, "ended_batches", lambda _: ([ROWS, ROWS], full))
     monkeypatch.setattr(frame_rows, "require_straight", lambda *_: tasks)
     plan = by_driver(

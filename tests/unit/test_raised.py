@@ -5,7 +5,7 @@ import traceback
 import pytest
 
 from yt_exactly_once import errors, exactly_once_error
-from yt_exactly_once.spark.compat.raised import keep_error, surfaced
+from yt_exactly_once.spark.compat.raised import keep_error, raised_to_spark
 
 RUN = "11111111-2222-3333-4444-555555555555"
 
@@ -29,7 +29,7 @@ def deep_error():
 def printed(error):
     """Return what py4j makes of an error."""
     try:
-        raise surfaced(error)
+        raise raised_to_spark(error)
     except errors.RetriesExhaustedError:
         return traceback.format_exc()
 
@@ -47,11 +47,11 @@ def test_message_is_the_first_line_that_is_printed():
 
 def test_surfaced_error_keeps_its_class_and_what_the_client_raised():
     """`__cause__` is set, and `remote` is the first exception that is not ours."""
-    error = surfaced(deep_error())
+    error = raised_to_spark(deep_error())
     assert type(error) is type(error.__cause__) is errors.RetriesExhaustedError
     assert error.__cause__.where == {"batch": 7}
     assert isinstance(error.remote, OSError)
-    assert surfaced(error).remote is error.remote
+    assert raised_to_spark(error).remote is error.remote
 
 
 @pytest.mark.timeout(10)

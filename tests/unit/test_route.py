@@ -127,8 +127,8 @@ def left(failure, **known):
     (Failure.FAILED, {"one_transaction": False}, None),
     (Failure.REFUSED, {"bytes_before": LARGE}, Way.COLLECT),
     (Failure.REFUSED, {"sent_by": "tasks"}, None),
-    (Failure.UNTOLD, {"bytes_before": 1}, Way.COLLECT),
-    (Failure.UNTOLD, {}, None),
+    (Failure.PARTITIONS_UNKNOWN, {"bytes_before": 1}, Way.COLLECT),
+    (Failure.PARTITIONS_UNKNOWN, {}, None),
 ])  # fmt: skip
 def test_failed_route_leaves_the_other_one_where_it_can_help(failure, known, expected):
     """Rows that do not fit the driver go by tasks, rows that tasks could not send by the driver."""

@@ -27,7 +27,7 @@ from yt_exactly_once.spark.source import range as source_range
 from yt_exactly_once.spark.source.packed import PackedQueue
 from yt_exactly_once.spark.source.reader import QueueStreamReader
 from yt_exactly_once.spark.tuning import SWITCH, Where, acknowledge, collector, start
-from yt_exactly_once.spark.tuning.collector import spare_modules, uncollected
+from yt_exactly_once.spark.tuning.collector import freeze_modules, uncollected
 from yt_exactly_once.spark.tuning.table import TABLE
 
 OF_A_WORKER = "PYTHON_WORKER_FACTORY_SECRET"
@@ -109,10 +109,10 @@ def _new_process(monkeypatch):
 @pytest.mark.usefixtures("_new_process")
 def test_modules_are_spared_and_garbage_of_tasks_is_not():
     """A worker would look at every module after each task; a later call must not keep garbage."""
-    spare_modules()
+    freeze_modules()
     assert gc.get_freeze_count() > 10_000
     ring = weakref.ref(Ring())
-    spare_modules()
+    freeze_modules()
     gc.collect()
     assert ring() is None
 
@@ -120,12 +120,12 @@ def test_modules_are_spared_and_garbage_of_tasks_is_not():
 @pytest.mark.usefixtures("_new_process")
 def test_what_a_task_imports_is_spared_by_the_next_one(monkeypatch):
     """The first task that sends imports a third of all."""
-    spare_modules()
+    freeze_modules()
     before = gc.get_freeze_count()
     late = ModuleType("late")
     late.made = [[] for _ in range(1_000)]
     monkeypatch.setitem(sys.modules, "late", late)
-    spare_modules()
+    freeze_modules()
     assert gc.get_freeze_count() >= before + 1_000
 
 
@@ -149,7 +149,7 @@ def test_every_task_spares_the_modules_first(module, run, monkeypatch):
     def called():
         raise CalledError
 
-    monkeypatch.setattr(module, "spare_modules", called)
+    monkeypatch.setattr(module, "freeze_modules", called)
     with pytest.raises(CalledError):
         run()
 

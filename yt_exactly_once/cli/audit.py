@@ -100,8 +100,8 @@ def command(
         for target in targets
     ]
     exact = all(one.exact for one in found)
-    told = {"exact": exact, "targets": [one.to_json() for one in found]}
-    cluster.answer(told, *(line for one in found for line in _lines(one)))
+    answer = {"exact": exact, "targets": [one.to_json() for one in found]}
+    cluster.answer(answer, *(line for one in found for line in _lines(one)))
     # Whoever asks for less is told what it is, and that it is right as far as it goes.
     as_asked = all(
         one.verdict is Verdict.UNPROVEN

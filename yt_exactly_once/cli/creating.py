@@ -101,7 +101,7 @@ def _columns(
     return schema_like(cluster.connection, like or "")
 
 
-def _tell(cluster: options.ClusterOptions, path: str, created: bool) -> None:
+def _answer(cluster: options.ClusterOptions, path: str, created: bool) -> None:
     what = "created" if created else "exists and fits"
     cluster.answer({"path": path, "created": created}, f"{what}: {path}")
 
@@ -124,7 +124,7 @@ def create_queue(
     columns, _ = _columns(cluster, like, schema)
     from yt_exactly_once.operations import creating  # noqa: PLC0415 - slow client
 
-    _tell(cluster, path, creating.create_queue(cluster.connection, path, columns, **wanted))
+    _answer(cluster, path, creating.create_queue(cluster.connection, path, columns, **wanted))
 
 
 @click.command("create-table")
@@ -169,4 +169,4 @@ def create_table(
         extra_columns=creating.ORIGIN_COLUMNS if service_columns else (),
         connection=cluster.connection,
     )
-    _tell(cluster, path, created)
+    _answer(cluster, path, created)

@@ -54,13 +54,13 @@ def show(
     letters = dead_letters.read_letters(cluster.connection, path)
     done = set() if is_all else dead_letters.done_letters(cluster.connection, path, letters)
     chosen = [one for one in letters if one.position not in done and target in {None, one.target}]
-    lines, told = [], []
+    lines, answer = [], []
     for one in chosen[:limit]:
         row = "not kept" if one.row is None else json.dumps(one.row, ensure_ascii=False)
         position = f"{one.tablet}:{one.index} batch {one.batch_id}, {one.target}"
         lines.append(f"{position}: {one.reason}. {row}")
-        told.append({name: value for name, value in vars(one).items() if name != "kept"})
-    cluster.answer(told, *lines, f"{len(lines)} letters")
+        answer.append({name: value for name, value in vars(one).items() if name != "kept"})
+    cluster.answer(answer, *lines, f"{len(lines)} letters")
 
 
 @command.command("replay")
@@ -101,13 +101,13 @@ def replay(
         letters = dead_letters.repaired(letters, json.loads(file.read_text(encoding="utf-8")))
     spelling = Spelling(texts, binary)
     plans = dead_letters.plan_replays(connection, path, letters, ledger=ledger, spelling=spelling)
-    told = []
+    answer = []
     for plan in plans:
         target, written = plan.into.info.path, 0
         if is_applied:
             written = dead_letters.replay(connection, plan, overwrite=overwrite)
         unfit = [{"letter": f"{one.tablet}:{one.index}", "why": why} for one, why in plan.unfit]
-        told.append(
+        answer.append(
             {
                 "target": target,
                 "fitting": len(plan.fitting),
@@ -121,5 +121,5 @@ def replay(
             f"{target}: {what}, {plan.done} were replayed before, {len(unfit)} do not fit",
             *(f"  {one['letter']}: {one['why']}" for one in unfit),
         )
-    cluster.answer(told)
+    cluster.answer(answer)
     return any(plan.unfit or (plan.fitting and not is_applied) for plan in plans)

@@ -53,9 +53,9 @@ def list_entries(paths: tuple[str, ...], cluster: ClusterOptions) -> bool:
         }
         for row in rows
     )
-    told = [row.to_json() for row in rows]
-    told += [{"ledger": path, **error.to_json()} for path, error in unread.items()]
-    cluster.answer(told, shown(cells, "no entries"))
+    answer = [row.to_json() for row in rows]
+    answer += [{"ledger": path, **error.to_json()} for path, error in unread.items()]
+    cluster.answer(answer, shown(cells, "no entries"))
     return bool(unread)
 
 
@@ -76,9 +76,9 @@ def show(path: str, query: str | None, cluster: ClusterOptions) -> None:
         for row in ledgers.read_ledger(connection, *ledgers.find_ledgers(connection, [path]))
         if row.entry.query_id.startswith(query or "")
     ]
-    told = [row.to_json() for row in rows]
-    lines = [line for known in told for line in _lines(known)]
-    cluster.answer(told, *(lines or ["no entry"]))
+    answer = [row.to_json() for row in rows]
+    lines = [line for known in answer for line in _lines(known)]
+    cluster.answer(answer, *(lines or ["no entry"]))
 
 
 def _lines(known: dict[str, Any]) -> Iterator[str]:
@@ -137,7 +137,7 @@ def prune(
     unknown = set(queries) - {one.row.entry.query_id for one in judged}
     if unknown:
         raise click.UsageError(f"The ledger has no query {', '.join(sorted(unknown))}")
-    told = [
+    answer = [
         {
             "query": one.row.entry.query_id,
             "target": one.row.entry.target,
@@ -149,12 +149,12 @@ def prune(
         }
         for one in judged
     ]
-    cluster.say(shown(told, "no entries"))
+    cluster.say(shown(answer, "no entries"))
     if chosen and not yes:
         click.confirm(f"Remove {len(chosen)} entries?", abort=True, err=True)
     for one in chosen:
         ledgers.remove_entry(connection, one.row)
-    cluster.answer(told, *([f"removed {len(chosen)} entries"] if chosen else []))
+    cluster.answer(answer, *([f"removed {len(chosen)} entries"] if chosen else []))
 
 
 @click.command("history")

@@ -229,8 +229,8 @@ def repair(
                 lost=accept_lost,
                 wait=0.0 if force else wait,
             )
-    told = [{**plan.to_json(), "applied": is_applied} for plan in shown]
-    cluster.answer(told, *(["done"] if is_applied else []))
+    answer = [{**plan.to_json(), "applied": is_applied} for plan in shown]
+    cluster.answer(answer, *(["done"] if is_applied else []))
     return not is_applied and any(plan.steps or plan.open or plan.kept for plan in shown)
 
 

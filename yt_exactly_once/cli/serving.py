@@ -182,9 +182,9 @@ def local(
         token = _kept_secret(token_file, "--token-file")
     rules = [*rules, *_recorded_faults(replay_faults)]
     require_folder(record_faults, "--record-faults")
-    told_to_stop = threading.Event()
+    stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: told_to_stop.set())
+        signal.signal(number, lambda *_: stopped.set())
     with LocalCluster(data_dir, token=token, features=features, **options) as cluster:
         if rules:
             cluster.clear_faults()
@@ -197,7 +197,7 @@ def local(
         shown = "..." if token_file is None else f"$(cat {token_file})"
         prefix = f"YT_TOKEN={shown} " if token else ""
         click.echo(f"try   {prefix}yt --proxy {address} list /")
-        told_to_stop.wait()
+        stopped.wait()
         if record_faults is not None:
             record_faults.write_text(json.dumps(cluster.fault_plan(), indent=2) + "\n")
 

@@ -53,7 +53,7 @@ def command(
 
     require_folder(report, "--report")
 
-    def tell(result: Result) -> None:
+    def on_result(result: Result) -> None:
         for line in result.lines():
             say(line, err=as_json)
 
@@ -65,7 +65,9 @@ def command(
         err=True,
     )
     with ended_by_sigterm():
-        found = verify_cluster(ClusterConfig.resolve(proxy), directory, backends=chosen, tell=tell)
+        found = verify_cluster(
+            ClusterConfig.resolve(proxy), directory, backends=chosen, on_result=on_result
+        )
     for suffix, text in (
         (".json", json.dumps(found.to_json(), indent=2, ensure_ascii=False) + "\n"),
         (".md", found.to_markdown()),

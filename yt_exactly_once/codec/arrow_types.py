@@ -127,9 +127,9 @@ def _match_by_field(arrow: pa.DataType, bare: types.LogicalType) -> TypeMatch:
         return refused(f"drop or rename the fields: {', '.join(extra) or 'duplicates'}")
     for name, member in wanted.items():
         # An absent alternative is never chosen; an absent member must be able to be null.
-        spare = isinstance(bare, types.VariantType) or (
+        may_lack = isinstance(bare, types.VariantType) or (
             isinstance(bare, types.StructType) and bare.named and types.is_nullable(member)
         )
-        if name not in found and not spare:
+        if name not in found and not may_lack:
             return refused(f"add the field {name}")
     return worst((f".{name}", match_types(found[name], wanted[name])) for name in found)

@@ -61,14 +61,14 @@ class Failure(StrEnum):
 
     Attributes:
         TOO_LARGE: the rows do not fit the driver.
-        UNTOLD: the ends of Arrow batches do not tell the Spark partitions apart.
+        PARTITIONS_UNKNOWN: the ends of Arrow batches do not tell the Spark partitions apart.
         REFUSED: the plan of the query does not let tasks write into one transaction.
         TOO_OLD: the transaction began before rows that a tablet has flushed since.
         FAILED: a task, a request or the commit of rows that tasks have sent.
     """
 
     TOO_LARGE = "too large for the driver"
-    UNTOLD = "partitions are not told apart"
+    PARTITIONS_UNKNOWN = "partitions are not told apart"
     REFUSED = "tasks are refused"
     TOO_OLD = "the transaction is too old"
     FAILED = "tasks have failed"
@@ -126,7 +126,7 @@ class Facts:
         """
         tried = self.tried | {route.way}
         match failure:
-            case Failure.UNTOLD if route.by_ends:
+            case Failure.PARTITIONS_UNKNOWN if route.by_ends:
                 return replace(self, uneven=True)
             case Failure.TOO_LARGE if route.way.sender == DRIVER:
                 known = replace(self, too_large=True, tried=tried)

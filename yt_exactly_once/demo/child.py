@@ -197,7 +197,7 @@ class Report:
         self._pipe = Connection(descriptor, readable=False)
         self._lock = threading.Lock()
 
-    def tell(self, event: str, **fields: Any) -> None:
+    def send(self, event: str, **fields: Any) -> None:
         """Send one event; each query tells from a thread of its own."""
         with self._lock:
             self._pipe.send({EVENT: event, **fields})

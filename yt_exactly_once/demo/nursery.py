@@ -98,8 +98,8 @@ def _serve(listener: socket.socket) -> NoReturn:
 
 
 def _is_own(connection: socket.socket) -> bool:
-    told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    user: int = _CREDENTIALS.unpack(told)[1]
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    user: int = _CREDENTIALS.unpack(credentials)[1]
     return user == os.getuid()
 
 

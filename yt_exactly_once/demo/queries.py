@@ -46,7 +46,7 @@ _JVM = (
 Spark's own classes."""
 
 _LOOK_SECONDS = 0.1
-_TOLD_FIELDS = {"batch", "rows", "reason"}
+_SENT_FIELDS = {"batch", "rows", "reason"}
 
 _LATE_MINUTES = 15
 _VERY_LATE_MINUTES = 60
@@ -72,11 +72,11 @@ def main(arguments: list[str]) -> int:
     # As Arrow, the JVM has them. From a list, each batch would run a Python function to read them again.
     airlines = spark.createDataFrame(read_airlines())
     work = Work(**json.loads(orders.get()))
-    report.tell(SESSION_READY)
+    report.send(SESSION_READY)
     try:
         _run_to_the_end(spark, airlines, folder, work, report)
     except StreamingQueryException as error:
-        report.tell(QUERY_FAILED, error=str(error).partition(_SPARK_DETAILS)[0])
+        report.send(QUERY_FAILED, error=str(error).partition(_SPARK_DETAILS)[0])
         return 1
     finally:
         for query in spark.streams.active:
@@ -204,8 +204,8 @@ def _start(
 
     def listen(event: str, fields: dict[str, Any]) -> None:
         begun.set()
-        told = {name: fields[name] for name in _TOLD_FIELDS & fields.keys()}
-        report.tell(event, **told, **{QUERY: query.name})
+        sent = {name: fields[name] for name in _SENT_FIELDS & fields.keys()}
+        report.send(event, **sent, **{QUERY: query.name})
 
     sink = TransactionalSink(
         query.target,

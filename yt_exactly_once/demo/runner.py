@@ -103,18 +103,18 @@ class Supervision:
     def __init__(self, folder: Path, work: Work, display: Display) -> None:
         self._folder = folder
         self._work = work
-        self._spare: Child | None = None
+        self._standby: Child | None = None
         self._display = display
         self._done = {query.name: 0 for query in layout.QUERIES}
 
     def __enter__(self) -> Self:
-        self._spare = self._child()
+        self._standby = self._child()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._spare is not None:
-            with self._spare:
-                self._spare = None
+        if self._standby is not None:
+            with self._standby:
+                self._standby = None
 
     def run(self, proxies: list[str], deaths: Iterator[Moment]) -> None:
         """Let a child work, kill it at every moment, let the next one continue, and the last one finish.
@@ -133,12 +133,12 @@ class Supervision:
     def _live(self, moment: Moment | None) -> None:
         """Let a child do its work; let another one try if the machine was too busy for it."""
         for start in range(1, _STARTS + 1):
-            child = self._spare or self._child()
-            self._spare = None
+            child = self._standby or self._child()
+            self._standby = None
             with child:
                 child.send(json.dumps(asdict(self._work)))
                 if moment is not None:
-                    self._spare = self._child()
+                    self._standby = self._child()
                 try:
                     self._follow(child, moment)
                 except _BusyMachineError as error:

@@ -101,12 +101,12 @@ def emitter(listener: Listener | None = None, **bound: Any) -> Emitter:
         guarded = GuardedListener(listener)
 
     def emit(event: Event, /, **fields: Any) -> None:
-        told = {**bound, **fields}
-        write(event, told)
+        given = {**bound, **fields}
+        write(event, given)
         if guarded is not None:
-            guarded(event.value, told)
-        publish(event.value, told)
-        channel.send(event, told)
+            guarded(event.value, given)
+        publish(event.value, given)
+        channel.send(event, given)
 
     return emit
 

@@ -109,8 +109,8 @@ class Receiver:
 
     def _take(self, datagram: bytes) -> None:
         """Deliver an event that has our key; anything else is noise of the network, and is not parsed."""
-        key, _, told = datagram.partition(b" ")
+        key, _, body = datagram.partition(b" ")
         if compare_digest(key, self._key.encode()):
             with suppress(ValueError, TypeError, KeyError):
-                event, fields = json.loads(told)
+                event, fields = json.loads(body)
                 self._deliver(Event(event).value, dict(fields))

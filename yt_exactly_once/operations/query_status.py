@@ -285,9 +285,9 @@ class QueryStatus:
     def to_json(self) -> dict[str, Any]:
         """Return everything, for programs."""
         queues = [asdict(queue) for queue in self.queues]
-        for queue, told in zip(self.queues, queues, strict=True):
-            told |= {"lag_rows": queue.lag_rows, "lag_seconds": queue.lag_seconds}
-            for status, one in zip(queue.partitions, told["partitions"], strict=True):
+        for queue, status_json in zip(self.queues, queues, strict=True):
+            status_json |= {"lag_rows": queue.lag_rows, "lag_seconds": queue.lag_seconds}
+            for status, one in zip(queue.partitions, status_json["partitions"], strict=True):
                 one |= {"lag_rows": status.lag_rows, "lost_rows": status.lost_rows}
         return {
             **{name: getattr(self.entry, name) for name in _OF_ENTRY},

@@ -144,14 +144,14 @@ def page(
         verdict: what a check found, if there was one.
     """
     kind = "verdict" if is_good else "verdict bad"
-    told = "".join(
+    entries = "".join(
         f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in facts
     )
     blocks = [
         f"<h1>{escape(title)}</h1>",
         f"<p>{datetime.now(UTC):%Y-%m-%d %H:%M:%S UTC}</p>",
         f'<p class="{kind}">{escape(verdict)}</p>' if verdict else "",
-        f"<dl>{told}</dl>" if told else "",
+        f"<dl>{entries}</dl>" if entries else "",
         _charts(history),
         _tables(history.queries),
     ]

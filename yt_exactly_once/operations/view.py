@@ -75,20 +75,20 @@ def shown(rows: Iterable[Mapping[str, Any]], absent: str) -> Table | str:
             if needed <= options.max_width:
                 yield from super().__rich_console__(console, options)
                 return
-            for row in told:
+            for row in listed:
                 for name, value in row.items():
                     line = f"{name.removesuffix('>') + ':':14} {value}"
                     yield Text(line, no_wrap=True, overflow="ignore")
                 yield Text()
 
-    told = list(rows)
-    if not told:
+    listed = list(rows)
+    if not listed:
         return absent
     made = Fitting(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in told[0]:
+    for name in listed[0]:
         justify: Any = "right" if name.endswith(">") else "left"
         made.add_column(name.removesuffix(">"), justify=justify, overflow="fold")
-    for row in told:
+    for row in listed:
         made.add_row(*map(str, row.values()))
     return made
 

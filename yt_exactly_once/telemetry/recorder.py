@@ -68,49 +68,49 @@ class Recorder:
 
     def __call__(self, event: str, fields: dict[str, Any]) -> None:
         """Record one event; see `Listener`."""
-        told = {**fields, "now": time.time(), "has_failed": int("reason" in fields)}
+        known = {**fields, "now": time.time(), "has_failed": int("reason" in fields)}
         call = tuple(fields.get(name) for name in ("query", "target", "batch"))
         if event == Event.BATCH_STARTED:
             self._began[call] = time.monotonic()
-            self._begin_at_zero(OF_SINK, told)
+            self._begin_at_zero(OF_SINK, known)
         elif event == Event.SOURCE_LOOKED:
-            self._begin_at_zero(OF_SOURCE, told)
+            self._begin_at_zero(OF_SOURCE, known)
         elif event in {*_OUTCOMES, Event.BATCH_SKIPPED}:
-            told["outcome"] = _OUTCOMES.get(Event(event)) or fields["reason"]
+            known["outcome"] = _OUTCOMES.get(Event(event)) or fields["reason"]
             # A batch that is committed may still fail: its function did not wait for the sink.
             began = self._began.pop(call, None)
-            told["lasted"] = None if began is None else time.monotonic() - began
+            known["lasted"] = None if began is None else time.monotonic() - began
         taken = {_retried(fields): 1} if event == Event.RETRY_SCHEDULED else _TAKEN.get(event, {})
         for metric, value in taken.items():
-            self._put(metric, told[value] if isinstance(value, str) else value, told)
+            self._put(metric, known[value] if isinstance(value, str) else value, known)
         if event == Event.BATCH_COMMITTED:
             for step, seconds in fields["seconds"].items():
-                self._put(Metric.STEP_DURATION, seconds, {**told, "step": step})
+                self._put(Metric.STEP_DURATION, seconds, {**known, "step": step})
 
-    def _begin_at_zero(self, labels: tuple[str, ...], told: Fields) -> None:
+    def _begin_at_zero(self, labels: tuple[str, ...], known: Fields) -> None:
         """Show what has not happened: an increase from nothing to one is none for Prometheus."""
-        key = tuple(told.get(FIELDS[label]) for label in labels)
+        key = tuple(known.get(FIELDS[label]) for label in labels)
         if key in self._seen:
             return
         self._seen.add(key)
         for metric in Metric:
             if metric.value.kind is Kind.COUNTER and metric.value.labels == labels:
-                self._put(metric, 0, told)
+                self._put(metric, 0, known)
         if labels == OF_SINK:
             for outcome in (*_OUTCOMES.values(), *_SKIPS):
-                self._put(Metric.BATCHES, 0, {**told, "outcome": outcome})
+                self._put(Metric.BATCHES, 0, {**known, "outcome": outcome})
 
-    def _put(self, metric: Metric, value: float | None, told: Fields) -> None:
+    def _put(self, metric: Metric, value: float | None, known: Fields) -> None:
         if value is not None:
-            given = {label: told.get(FIELDS[label]) for label in metric.value.labels}
+            given = {label: known.get(FIELDS[label]) for label in metric.value.labels}
             labels = {label: str(one) for label, one in given.items() if one is not None}
             self._instruments[metric](value, labels)
 
 
-def _retried(told: Fields) -> Metric:
-    if "queue" in told:
+def _retried(known: Fields) -> Metric:
+    if "queue" in known:
         return Metric.SOURCE_RETRIES
-    return Metric.RETRIES if "batch" in told else Metric.TASK_RETRIES
+    return Metric.RETRIES if "batch" in known else Metric.TASK_RETRIES
 
 
 def _instrument(meter: Meter, metric: Metric) -> Callable[[float, dict[str, str]], None]:

@@ -194,7 +194,7 @@ class Connection:
         start = partial(TabletTransaction.start, senders, pinned.pool, timeout, proxy=pinned.url)
         return TransactionAhead(pinned.ahead, start, reads, connections)
 
-    def meanwhile(self, call: Callable[[], T]) -> Future[T]:
+    def submit(self, call: Callable[[], T]) -> Future[T]:
         """Make a call on a thread that nothing else waits for."""
         return self.pinned().aside.submit(call)
 

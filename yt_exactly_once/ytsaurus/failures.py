@@ -399,7 +399,7 @@ def _refused(
         # The error of the request matters more than one of this look.
         with suppress(YtError, *TRANSPORT_ERRORS):
             answers = ((each, asked().check_permission(user, permission, each)) for each in among)
-            path = next((each for each, told in answers if str(told["action"]) == "deny"), None)
+            path = next((each for each, node in answers if str(node["action"]) == "deny"), None)
     known = (where.get(name) for name in ("path", "consumer", "queue", "producer"))
     path = path or next((str(one) for one in known if one), None)
     detail = text if path is None or path in text else f"{text} ({path})"
@@ -437,7 +437,7 @@ _LOOKUP_FAILED = (
 
 def find_failure(error: YtError) -> Failure:
     """Return the row of the table that an error of the cluster belongs to."""
-    if any(_USER_REFUSED.match(str(told.get("message"))) for told in _tree(error)):
+    if any(_USER_REFUSED.match(str(node.get("message"))) for node in _tree(error)):
         # An unknown user comes with the code of a path at which there is nothing.
         return REFUSED_USER
     codes = set(codes_in(error))
@@ -456,7 +456,7 @@ def _by_text(error: YtError) -> Failure:
         return CUT_OFF if 'Unexpected "finish"' in text else ANYTHING_ELSE
     if "could not be pinged within timeout" in text:
         return NOT_PINGED
-    if any(str(told.get("message")) in _LOOKUP_FAILED for told in _tree(error)):
+    if any(str(node.get("message")) in _LOOKUP_FAILED for node in _tree(error)):
         return NO_REGISTRATIONS
     return NO_CELL if text.startswith("Unknown cell") else ANYTHING_ELSE
 
@@ -479,22 +479,22 @@ def _address(error: Exception) -> str | None:
 def _deepest(error: YtError) -> str:
     """Return the message nearest to the cause, which is the one that names names."""
     # As the cluster tells it. Inner errors as objects would get the name and the time of this machine.
-    told = error.simplify()
-    while inner := told.get("inner_errors"):
-        told = inner[0]
-    return str(told.get("message", "")).strip().rstrip(".")
+    node = error.simplify()
+    while inner := node.get("inner_errors"):
+        node = inner[0]
+    return str(node.get("message", "")).strip().rstrip(".")
 
 
 def codes_in(error: BaseException) -> list[int]:
     """Return the codes of the cluster's error behind an error, outermost first; none without an answer."""
-    return [int(told.get("code", 0)) for told in _tree(error)]
+    return [int(node.get("code", 0)) for node in _tree(error)]
 
 
 def _tree(error: BaseException) -> list[dict[str, Any]]:
     """Return the cluster's error behind an error and all its inner ones, outermost first."""
     while error.__cause__ is not None and not isinstance(error, YtError):
         error = error.__cause__
-    errors_told = [error.simplify()] if isinstance(error, YtError) else []
-    for told in errors_told:
-        errors_told += told.get("inner_errors") or []
-    return errors_told
+    nodes = [error.simplify()] if isinstance(error, YtError) else []
+    for node in nodes:
+        nodes += node.get("inner_errors") or []
+    return nodes

@@ -64,7 +64,7 @@ class CrashAt:
     def __call__(self, event: str, fields: dict[str, Any]) -> None:
         self.begun.set()
         told = json.loads(json.dumps(fields, default=str))
-        self._report.tell(event, query=self._plan.target, batch=fields["batch"], fields=told)
+        self._report.send(event, query=self._plan.target, batch=fields["batch"], fields=told)
         if self._point is None or fields["batch"] != self._plan.batch:
             return
         unknown = self._point is CrashPoint.COMMIT_OUTCOME_UNKNOWN
@@ -88,7 +88,7 @@ class CrashAt:
         self._arrive()
 
     def _arrive(self) -> None:
-        self._report.tell("arrived", query=self._plan.target, batch=self._plan.batch)
+        self._report.send("arrived", query=self._plan.target, batch=self._plan.batch)
         self._die()
 
 
@@ -151,7 +151,7 @@ def main(arguments: list[str]) -> int:
 
     spark = open_session(scratch, tasks=_TASKS_AT_ONCE)
     register_source(spark)
-    report.tell("session.ready")
+    report.send("session.ready")
     try:
         # The first alone: Spark completes the environment that all its Python workers share while it starts
         # one, and serializes it for the tasks of the others.
@@ -163,12 +163,12 @@ def main(arguments: list[str]) -> int:
         started = [first, *others]
         running = {query.target: one for query, one in zip(plan.queries, started, strict=True)}
     except Exception as error:
-        report.tell("failed", error=str(error))
+        report.send("failed", error=str(error))
         raise
     failed = _wait_for_one(spark, running) if _kills(plan) else _wait_for_all(running)
     for target, error in failed.items():
-        report.tell("query.failed", query=target, error=error)
-    report.tell("failed" if failed else "finished", error="\n".join(failed.values()))
+        report.send("query.failed", query=target, error=error)
+    report.send("failed" if failed else "finished", error="\n".join(failed.values()))
     spark.stop()
     return len(failed)
 

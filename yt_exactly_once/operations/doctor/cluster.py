@@ -114,25 +114,25 @@ def examine_bundles(subject: Subject, connection: Connection) -> Iterator[Findin
 
 
 def _bundle(connection: Connection, name: str, path: str) -> Iterator[Finding]:
-    path = f"//sys/tablet_cell_bundles/{name}"
-    found = attributes_of(connection, path, ["health"]) or {}
+    node = f"//sys/tablet_cell_bundles/{name}"
+    found = attributes_of(connection, node, ["health"]) or {}
     health = found.get("health")
     if health is None:
         what = f"The health of the bundle {name} of {path} cannot be read"
-        yield unknown(what, "", f"yt get {path}/@health")
+        yield unknown(what, "", f"yt get {node}/@health")
     elif health != "good":
         yield problem(
             f"The bundle {name} of {path} has the health {health}",
             "Its tablets may refuse reads and writes. Queries wait, and give up after their retries",
-            f"yt get {path}/@tablet_cell_ids, and ask the administrators of the cluster",
+            f"yt get {node}/@tablet_cell_ids, and ask the administrators of the cluster",
         )
     else:
         yield ok(f"The bundle {name} is healthy")
 
 
 def _account(connection: Connection, name: str, path: str) -> Iterator[Finding]:
-    path = f"//sys/accounts/{name}"
-    found = attributes_of(connection, path, ["resource_limits", "resource_usage"]) or {}
+    node = f"//sys/accounts/{name}"
+    found = attributes_of(connection, node, ["resource_limits", "resource_usage"]) or {}
     exceeded = list(
         _exceeded(found.get("resource_usage") or {}, found.get("resource_limits") or {})
     )
@@ -140,7 +140,7 @@ def _account(connection: Connection, name: str, path: str) -> Iterator[Finding]:
         yield problem(
             f"The account {name} of {path} uses {used} of {limit} {resource}",
             "The cluster refuses writes of an account without space (code 902)",
-            f"Free space, or raise the limit: yt set {path}/@resource_limits/{resource} NUMBER",
+            f"Free space, or raise the limit: yt set {node}/@resource_limits/{resource} NUMBER",
         )
     if not exceeded:
         yield ok(f"The account {name} is within its limits")

@@ -167,7 +167,7 @@ def verify_cluster(
     backends: Iterable[str] = BACKEND.values,
     facts: Sequence[Fact] = FACTS,
     patience: Patience | None = None,
-    tell: Callable[[Result], None] = lambda _: None,
+    on_result: Callable[[Result], None] = lambda _: None,
     connect: Callable[[ClusterConfig], Connection] = Connection,
 ) -> Report:
     """Check facts on a live cluster, below a directory of its own.
@@ -180,7 +180,7 @@ def verify_cluster(
         directory: path of a directory; a new one is made below it and removed at the end.
         backends: `http`, `rpc` or both. What cannot be used is left out with a reason.
         patience: how long to wait for what may come late.
-        tell: gets each result as soon as it is there.
+        on_result: gets each result as soon as it is there.
     """
     check_path(directory, "directory")
     started, began = datetime.now(UTC), time.monotonic()
@@ -202,7 +202,7 @@ def verify_cluster(
             name = cluster_of(stage.connection).name
             for fact in facts:
                 results.append(_check(fact, stage, backend))
-                tell(results[-1])
+                on_result(results[-1])
     return Report(
         proxy=config.proxy,
         cluster=name,

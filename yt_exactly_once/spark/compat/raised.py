@@ -43,7 +43,7 @@ def keep_error(run_id: str, error: ExactlyOnceError) -> None:
             del _last[next(iter(_last))]
 
 
-def surfaced(error: ExactlyOnceError) -> ExactlyOnceError:
+def raised_to_spark(error: ExactlyOnceError) -> ExactlyOnceError:
     """Return the error to raise to Spark in the place of another one.
 
     It has no frames inside the package, and its cause is the same error without any frames. So whatever

@@ -84,7 +84,7 @@ def _collect_of(frame: DataFrame) -> Any:
     return getattr(type(frame), "_collect_as_arrow", None)
 
 
-def tells_ends(frame: DataFrame) -> bool:
+def has_batch_ends(frame: DataFrame) -> bool:
     """Return whether `ended_batches` can compute it: on Spark Connect, batches end after some bytes."""
     return _collect_of(frame) is not None
 

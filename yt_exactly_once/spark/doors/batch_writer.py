@@ -26,7 +26,7 @@ from yt_exactly_once.spark.engine.run import Delivery
 from yt_exactly_once.spark.modes import mode_of
 from yt_exactly_once.spark.modes.sessions import POSITION_BITS
 from yt_exactly_once.spark.query.offset_log import OffsetLog, RunningBatch, identified
-from yt_exactly_once.spark.tuning.collector import spare_modules
+from yt_exactly_once.spark.tuning.collector import freeze_modules
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.rows import session_prefix, sessions_of
 
@@ -206,7 +206,7 @@ class JobWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
         """Send the rows of a task, none of a written job; raise `ExactlyOnceError` if one does not fit."""
-        spare_modules()
+        freeze_modules()
         context = TaskContext.get()
         assert context is not None, "runs inside a Spark task"
         assignment = self._task.assignment

@@ -12,7 +12,7 @@ import pyspark.sql.functions as sf
 
 from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.spark.compat.jobs import described, require_one_stage, require_straight
-from yt_exactly_once.spark.compat.versions import arrow_batches, ended_batches, tells_ends
+from yt_exactly_once.spark.compat.versions import arrow_batches, ended_batches, has_batch_ends
 from yt_exactly_once.spark.engine.run import Rows
 from yt_exactly_once.spark.modes.mode import Assignment, RowTask
 from yt_exactly_once.spark.schema import with_nullable_members
@@ -84,7 +84,7 @@ class FrameRows(Rows):
         plain = sent(placed, given.placed_columns, assignment.names)
         by_driver = given.by_driver
         if by_driver:
-            by_ends = assignment.by_ends and tells_ends(plain)
+            by_ends = assignment.by_ends and has_batch_ends(plain)
             job = _with_nullable_members(plain) if by_ends else _numbered(plain)
         else:
             job, by_ends = _run_by(plain, task), False
@@ -133,7 +133,7 @@ def collected(
     The driver encodes them: that takes milliseconds, less than the way into a Python task and back. For
     `by_ends` see `Assignment`.
     """
-    by_ends = by_ends and needs_partitions and tells_ends(frame)
+    by_ends = by_ends and needs_partitions and has_batch_ends(frame)
     is_numbered = needs_partitions and not by_ends
     job = _numbered(frame) if is_numbered else _with_nullable_members(frame)
     return drained(_arrived(job, by_ends=by_ends))

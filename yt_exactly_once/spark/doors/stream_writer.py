@@ -30,7 +30,7 @@ from yt_exactly_once.spark.doors.writer_options import parse_writer_options
 from yt_exactly_once.spark.engine.engine import Engine
 from yt_exactly_once.spark.modes import mode_of
 from yt_exactly_once.spark.sink.options import SinkOptions
-from yt_exactly_once.spark.tuning.collector import spare_modules
+from yt_exactly_once.spark.tuning.collector import freeze_modules
 from yt_exactly_once.ytsaurus.client import Connection
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class StreamWriter(ArrowStreamWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
         """Send or write a task's rows; raise `ExactlyOnceError` if one does not fit or another batch runs."""
-        spare_modules()
+        freeze_modules()
         assert self._task is not None, "planned"
         context = TaskContext.get()
         assert context is not None, "runs inside a Spark task"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from yt_exactly_once import errors
 from yt_exactly_once.spark.compat.checkpoint import CheckpointFiles, files_of_a_run
 from yt_exactly_once.spark.compat.java import require_startable
-from yt_exactly_once.spark.compat.raised import keep_error, surfaced
+from yt_exactly_once.spark.compat.raised import keep_error, raised_to_spark
 from yt_exactly_once.spark.compat.running import RunningQuery
 from yt_exactly_once.spark.doors.frame_rows import FrameRows
 from yt_exactly_once.spark.engine.engine import Engine
@@ -76,7 +76,7 @@ class TransactionalSink:
             running = self._query.locate(frame, batch_id)
             self._engine.deliver(running, FrameRows(frame))
         except errors.ExactlyOnceError as error:
-            shown = surfaced(error)
+            shown = raised_to_spark(error)
         else:
             return
         self.last_error = shown

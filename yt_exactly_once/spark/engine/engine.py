@@ -184,8 +184,10 @@ class Engine:
         options, emit = self.options, self._emitter(running)
         paths = [target.path for target in options.targets]
         keys = [LedgerKey(options.cluster.proxy, options.ledger, path) for path in paths]
-        spare = LedgerNotes(self.connection, options.ledger, running.query_id, options.retry, emit)
-        with reported(emit), self._calls.call(running, keys, emit, spare) as call:
+        ledger_notes = LedgerNotes(
+            self.connection, options.ledger, running.query_id, options.retry, emit
+        )
+        with reported(emit), self._calls.call(running, keys, emit, ledger_notes) as call:
             if running.problem is not None:
                 raise running.problem
             yield call, emit
@@ -311,7 +313,7 @@ class Engine:
         failure = _failure(error, is_computed=is_computed)
         left = None if failure is None else facts.after(route, failure, str(error))
         if left is not None:
-            delivery.tell_again(error)
+            delivery.emit_retry(error)
             return left
         if not is_computed:
             # A commit of an earlier run that landed late may have let the queue trim these rows.
@@ -388,7 +390,7 @@ class Engine:
             return
         with suppress(errors.TransientError):
             check = partial(are_the_same, self.connection, prepared.targets)
-            begun = time.monotonic(), self.connection.meanwhile(check)
+            begun = time.monotonic(), self.connection.submit(check)
             self._memories.keep(batch, replace(memory, prepared=replace(prepared, check=begun)))
 
 
@@ -417,7 +419,7 @@ def _failure(error: Exception, *, is_computed: bool) -> Failure | None:
     """Return what an error means for the route of its batch; `None` if the batch cannot take another one."""
     match error:
         case PartitionsUnknownError():
-            return Failure.UNTOLD
+            return Failure.PARTITIONS_UNKNOWN
         case errors.TransactionTooOldError():
             return Failure.TOO_OLD
         case errors.TransientError() | errors.RequestRefusedError():

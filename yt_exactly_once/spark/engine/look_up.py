@@ -214,8 +214,8 @@ def compare_history(delivery: Delivery, entry: LedgerEntry | None) -> bool:
     """
     call, mode, options = delivery.call, delivery.mode, delivery.mode.options
     path, query = delivery.ledger.path, delivery.batch.query_id
-    spare = LedgerNotes(mode.connection, path, query, options.retry, delivery.emit)
-    ledger_id, refused = spare.look()
+    ledger_notes = LedgerNotes(mode.connection, path, query, options.retry, delivery.emit)
+    ledger_id, refused = ledger_notes.look()
     notes = delivery.log.notes
     known = notes.all()
     for note in refused:

@@ -18,7 +18,7 @@ from yt_exactly_once.ytsaurus.tables import ensure_table, store_rows
 KEPT = 1_000
 """Batches of a query that stay; every hundred batches those before them are removed."""
 
-_AT_ONCE = 100
+_KEYS_PER_DELETE = 100
 _MOST_WAITING = 100
 
 
@@ -46,7 +46,11 @@ class PastBatches:
                 self._is_there = True
             rows = [replace(entry, target=target).to_row() for target in targets]
             last = entry.batch_id - KEPT
-            old = range(max(last - _AT_ONCE, 0), last) if last > 0 and last % _AT_ONCE == 0 else ()
+            old = (
+                range(max(last - _KEYS_PER_DELETE, 0), last)
+                if last > 0 and last % _KEYS_PER_DELETE == 0
+                else ()
+            )
             keys = [
                 {"query_id": entry.query_id, "target": target, "batch_id": number}
                 for target in targets

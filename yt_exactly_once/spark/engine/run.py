@@ -131,6 +131,6 @@ class Delivery:
             began=self.clock.began,
         )
 
-    def tell_again(self, error: Exception) -> None:
+    def emit_retry(self, error: Exception) -> None:
         """Emit that the rows are computed again, because of an error."""
         self.emit(Event.RETRY_SCHEDULED, reason=type(error).__name__, error=str(error))

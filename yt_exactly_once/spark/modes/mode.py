@@ -25,7 +25,7 @@ from yt_exactly_once.spark.sink.options import SinkOptions
 from yt_exactly_once.spark.sink.placement import TABLET_COLUMN
 from yt_exactly_once.spark.sink.targets import PreparedTarget, with_change
 from yt_exactly_once.spark.tuning.acknowledge import Sent
-from yt_exactly_once.spark.tuning.collector import spare_modules
+from yt_exactly_once.spark.tuning.collector import freeze_modules
 from yt_exactly_once.version import VERSION
 from yt_exactly_once.ytsaurus.rows import SessionState
 
@@ -81,7 +81,7 @@ class RowTask(Sent, ABC):
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run inside `mapInArrow`."""
-        spare_modules()
+        freeze_modules()
         context = TaskContext.get()
         assert context is not None, "runs inside a Spark task"
         yield from self.reported(batches, context.partitionId())

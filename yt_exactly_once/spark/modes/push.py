@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -268,8 +269,8 @@ class RehearsalTask(Rehearsal):
     def require_same_rows(self, reports: Iterable[pa.RecordBatch]) -> None:
         """See `Rehearsal.require_same_rows`: sessions have other rows, or more."""
         found: dict[str, list[Mapping[str, Any]]] = {}
-        for told in (row for report in reports for row in report.to_pylist()):
-            found.setdefault(told["session"], []).append(told)
+        for row in chain.from_iterable(report.to_pylist() for report in reports):
+            found.setdefault(row["session"], []).append(row)
         for name, state in self.sessions.items():
             tasks = found.get(name, [])
             is_gone = name in self.numbering.gone and len(tasks) <= 1
@@ -278,7 +279,7 @@ class RehearsalTask(Rehearsal):
             if not tasks:
                 why = "no task of this replay gives them"
             elif len(tasks) > 1:
-                partitions = " and ".join(str(told["partition"]) for told in tasks)
+                partitions = " and ".join(str(row["partition"]) for row in tasks)
                 why = f"this replay gives them in the Spark partitions {partitions}"
             else:
                 why = "this replay gives other rows in their place, or in another order"

@@ -75,10 +75,13 @@ class ChunkReport:
     @classmethod
     def of_all(cls, reports: Iterable[pa.RecordBatch]) -> Self:
         """Add up what tasks have reported."""
-        told = [row for batch in reports for row in batch.to_pylist()]
-        rows, sent = sum(row["row_count"] for row in told), sum(row["byte_count"] for row in told)
-        digest = combined(*(int.from_bytes(row["digest"], "little") for row in told))
-        return cls(rows, sent, digest, b"".join(row["key_hashes"] for row in told))
+        reported = [row for batch in reports for row in batch.to_pylist()]
+        rows, sent = (
+            sum(row["row_count"] for row in reported),
+            sum(row["byte_count"] for row in reported),
+        )
+        digest = combined(*(int.from_bytes(row["digest"], "little") for row in reported))
+        return cls(rows, sent, digest, b"".join(row["key_hashes"] for row in reported))
 
     def written(self, given: TargetBatch) -> TargetRows:
         """Return for the commit what tasks, or the driver in their place, have written into a target."""

@@ -110,13 +110,13 @@ class Calls:
 
     @contextmanager
     def call(
-        self, running: RunningBatch, keys: Sequence[LedgerKey], emit: Emitter, spare: Notes
+        self, running: RunningBatch, keys: Sequence[LedgerKey], emit: Emitter, ledger_notes: Notes
     ) -> Iterator[Call]:
         """Let one call through, or refuse it.
 
         Args:
             emit: gets `note.failed` when the checkpoint does not take a note.
-            spare: takes the notes that the checkpoint refuses.
+            ledger_notes: takes the notes that the checkpoint refuses.
 
         Raises:
             RepeatedCallError: a sink was called for this batch already.
@@ -130,7 +130,7 @@ class Calls:
                 for row in rows:
                     row.newest = row.running = running.batch_id
         if refusal is not None:
-            _keep(running, spare, notes, refusal, emit)
+            _keep(running, ledger_notes, notes, refusal, emit)
             raise refusal
         try:
             yield call
@@ -139,7 +139,7 @@ class Calls:
             refused = isinstance(error, RepeatedCallError)
             kind = NoteKind.REFUSED if refused else NoteKind.FAILED
             notes = [_note(kind, key, running.batch_id) for key in keys]
-            _keep(running, spare, notes, error, emit)
+            _keep(running, ledger_notes, notes, error, emit)
             self._end(running, rows, call, kind)
             raise
         self._end(running, rows, call, None)
@@ -235,14 +235,18 @@ def _note(kind: NoteKind, key: LedgerKey, number: int) -> Note:
 
 
 def _keep(
-    running: RunningBatch, spare: Notes, notes: Sequence[Note], error: BaseException, emit: Emitter
+    running: RunningBatch,
+    ledger_notes: Notes,
+    notes: Sequence[Note],
+    error: BaseException,
+    emit: Emitter,
 ) -> None:
     """Keep notes where they outlive this process, before Spark can log the batch."""
     text = f"{type(error).__name__}: {error}"
     for note in notes:
         failures = []
         # The checkpoint may be writable again once the other notes have used up its retries.
-        for keeper in (running.log.notes, spare, running.log.notes):
+        for keeper in (running.log.notes, ledger_notes, running.log.notes):
             try:
                 keeper.add(note, text)
                 break

@@ -217,7 +217,7 @@ class LagReport:
         self._next_report = self._next_age = queue.clock()
         self._age: float | None = None
 
-    def tell(
+    def emit(
         self, start: Mapping[int, int], bounds: Sequence[PartitionBounds], ends: Mapping[int, int]
     ) -> None:
         """Emit how far the query is behind: with every batch, and now and then while there is none."""
@@ -305,8 +305,8 @@ class ConsumerFollower:
             is_last: whether the run ends here, so that there is no later chance.
             is_idle: whether the queue has nothing new.
         """
-        at_once = is_idle and (is_last or self._interval == CATCH_UP_INTERVAL)
-        if self._committed is None or not (at_once or self._queue.clock() >= self._next):
+        without_wait = is_idle and (is_last or self._interval == CATCH_UP_INTERVAL)
+        if self._committed is None or not (without_wait or self._queue.clock() >= self._next):
             return
         # The first look of a run may be at a batch of the run before, and tells nothing of this run's sink.
         is_first = self._caught_up is None

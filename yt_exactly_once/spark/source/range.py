@@ -25,7 +25,7 @@ from yt_exactly_once.errors import ClusterUnavailableError, DataLossError, Exact
 from yt_exactly_once.observability import Emitter, Event, emitter
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.source.offsets import BEGIN_AGAIN, trimmed_rows
-from yt_exactly_once.spark.tuning.collector import spare_modules
+from yt_exactly_once.spark.tuning.collector import freeze_modules
 from yt_exactly_once.spark.tuning.memory import keep_freed_memory
 from yt_exactly_once.spark.worker import threads
 
@@ -77,7 +77,7 @@ class RangeReader:
     @classmethod
     def in_task(cls, queue: RemoteQueue, rows: RowFormat, options: SourceOptions) -> Self:
         """Return a reader for a task of Spark."""
-        spare_modules()
+        freeze_modules()
         keep_freed_memory()
         emit = emitter(queue=queue.path, consumer=queue.consumer)
         return cls(queue, rows.decode, emit, fail_on_data_loss=options.fail_on_data_loss)

@@ -117,7 +117,7 @@ class QueueStreamReader(DataSourceStreamReader, _Admitted):
         ends = self._queue.ends(here.partitions, bounds, limited=limited)
         if all(end == here.partitions.get(partition, 0) for partition, end in ends.items()):
             self._idle_since = self._queue.clock()
-            self._lag.tell(here.partitions, bounds, ends)
+            self._lag.emit(here.partitions, bounds, ends)
             if here.partitions != here.start:
                 # Spark reports a batch as committed with the next one, and the last of an AvailableNow run
                 # never. That it plans the next one from here says the same.
@@ -135,7 +135,7 @@ class QueueStreamReader(DataSourceStreamReader, _Admitted):
                 begins=here.partitions,
             )
             self._follower.take_back(here.partitions)
-        self._lag.tell(here.partitions, bounds, ends)
+        self._lag.emit(here.partitions, bounds, ends)
         planned = here.advanced(ends, self._queue.opened.info.id)
         return replace(planned, shared=self._queue.shared(planned.ranges())).to_json()
 

@@ -27,7 +27,7 @@ from yt_exactly_once.spark.source.offsets import ENDING_OPTION, chosen_rows
 from yt_exactly_once.spark.source.opening import OpenedQueue, OpenedTable
 from yt_exactly_once.spark.source.options import StartingPoint, rows_by_partition
 from yt_exactly_once.spark.source.range import PATIENCE, RangeReader
-from yt_exactly_once.spark.tuning.collector import spare_modules
+from yt_exactly_once.spark.tuning.collector import freeze_modules
 from yt_exactly_once.ytsaurus.queues import PartitionBounds
 from yt_exactly_once.ytsaurus.reading import Key, WholeTable, has_read_too_much, listed, literal
 from yt_exactly_once.ytsaurus.tables import unsigned
@@ -167,7 +167,7 @@ class StaticReader(_TableReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a range; raise `ConflictError` if the table was written meanwhile."""
         first, last = partition.value
-        spare_modules()
+        freeze_modules()
         table, emit = self._table, emitter(path=self._table.path)
         step = _fitting(table, BYTES_PER_PAGE, ROWS_PER_PAGE)
         for start in range(first, last, step):
@@ -205,7 +205,7 @@ class SortedReader(_TableReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a tablet, in the order of their keys."""
         index, timestamp = partition.value
-        spare_modules()
+        freeze_modules()
         table = replace(self._table, timestamp=timestamp)
         keys = table.key_columns
         plain_keys = arrow_schema_of(TableSchema.from_yt(keys), binary_strings=True)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from yt_exactly_once.spark.tuning import Where, tuning
 
-_spared = 0
+_frozen = 0
 """How many modules this process had when they were last taken out of sight."""
 
 
@@ -19,17 +19,17 @@ _spared = 0
     why="Spark collects garbage after every task, and the next task of the process waits for that",
     gain="50 ms of processor time after each task; a batch in `at-least-once` mode takes 0.6 of the time",
 )
-def spare_modules() -> None:
+def freeze_modules() -> None:
     """Take everything that is imported out of the garbage collector's sight, at the begin of a task.
 
     What a task makes later is collected as before. A task may import more: the first one that sends opens
     a client. So the next task spares that too. Every function of ours that runs in tasks calls this first.
     """
-    global _spared  # noqa: PLW0603 - the collector belongs to the process, too
+    global _frozen  # noqa: PLW0603 - the collector belongs to the process, too
     count = len(sys.modules)
-    if count != _spared:
+    if count != _frozen:
         gc.freeze()
-        _spared = count
+        _frozen = count
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from typing import Any
 from weakref import WeakSet
 
 from yt_exactly_once.spark.tuning import Where, tuning
-from yt_exactly_once.spark.tuning.collector import spare_modules, uncollected
+from yt_exactly_once.spark.tuning.collector import freeze_modules, uncollected
 
 INTERPRETER = str(Path(__file__).with_name("interpreter"))
 """The folder with the `sitecustomize` of those processes."""
@@ -116,4 +116,4 @@ def import_all(modules: Iterable[str]) -> None:
     with uncollected():
         for module in modules:
             import_module(module)
-    spare_modules()
+    freeze_modules()

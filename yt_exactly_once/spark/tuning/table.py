@@ -6,7 +6,7 @@ from typing import Any
 
 from yt_exactly_once.spark.tuning import Tuning
 from yt_exactly_once.spark.tuning.acknowledge import acknowledge
-from yt_exactly_once.spark.tuning.collector import spare_modules, stop_collector
+from yt_exactly_once.spark.tuning.collector import freeze_modules, stop_collector
 from yt_exactly_once.spark.tuning.memory import keep_freed_memory
 from yt_exactly_once.spark.tuning.start import import_before_fork, leave_archives_out, start_sooner
 from yt_exactly_once.spark.tuning.warm_up import warm_up
@@ -17,7 +17,7 @@ TABLE: tuple[Tuning[..., Any], ...] = (
     import_before_fork,
     warm_up,
     acknowledge,
-    spare_modules,
+    freeze_modules,
     stop_collector,
     keep_freed_memory,
 )
