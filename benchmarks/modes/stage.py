@@ -167,7 +167,7 @@ class Stage:
             plan=plan,
             wire=WireFormat.ARROW,
             placement=Placement(None if keys else point.partitions),
-            rows_per_tablet=ROWS_PER_TABLET,
+            rows_per_tablet_limit=ROWS_PER_TABLET,
             table_id="",
         )
         arrived = collected(frame, needs_partitions=True)

@@ -36,7 +36,7 @@ def encoded(frame, *, size=1000, placement=BY_KEY):
     schema = arrow_of_spark(frame.schema)
     table = TableSchema.from_yt(table_schema_for(schema))
     plan = check_frame(schema, table, target="//t", sorted=False)
-    encoder = encoder_of(plan, WireFormat.YSON, placement, request_size=size)
+    encoder = encoder_of(plan, WireFormat.YSON, placement, dyn_batch_size=size)
     needed = placement.tablet_count != 1
     arrived = frame_rows.collected(placement.placed(frame), needs_partitions=needed)
     encode_batches(arrived, encoder, is_placed=needed)

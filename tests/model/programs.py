@@ -306,7 +306,7 @@ class ModelSink(TransactionalSink):
         batch = micro_batch(scenario, call)
         cluster = cast("Any", ModelCluster(script, scenario.index, into_one=scenario.into_one))
         prepared = tuple(
-            prepared_target(path, is_sorted=scenario.is_sorted, request_size=scenario.chunk)
+            prepared_target(path, is_sorted=scenario.is_sorted, dyn_batch_size=scenario.chunk)
             for path in spec.paths
         )
         self._log = _Identified(batch, spec.paths, call.noted)

@@ -179,7 +179,7 @@ def frame_columns(scenario: Scenario) -> list[str]:
 
 @cache
 def prepared_target(
-    path: str, *, is_sorted: bool, request_size: int = DEFAULT_DYN_BATCH_SIZE
+    path: str, *, is_sorted: bool, dyn_batch_size: int = DEFAULT_DYN_BATCH_SIZE
 ) -> PreparedTarget:
     """Return a target of one tablet, checked as the sink does."""
     order = {"sort_order": "ascending"}
@@ -200,9 +200,9 @@ def prepared_target(
         plan=plan,
         wire=WireFormat.YSON,
         placement=Placement(None if is_sorted else 1),
-        rows_per_tablet=ROWS_PER_TABLET_LIMIT,
+        rows_per_tablet_limit=ROWS_PER_TABLET_LIMIT,
         table_id="",
-        request_size=request_size,
+        dyn_batch_size=dyn_batch_size,
     )
 
 
@@ -212,7 +212,7 @@ def encoder_of(
     placement: Placement,
     rejects: Rejects | None = None,
     *,
-    request_size: int = DEFAULT_DYN_BATCH_SIZE,
+    dyn_batch_size: int = DEFAULT_DYN_BATCH_SIZE,
     **options: Any,
 ) -> RowEncoder:
     """Return what encodes rows for such a target."""
@@ -224,7 +224,7 @@ def encoder_of(
             plan=plan,
             wire=wire,
             placement=placement,
-            request_size=request_size,
+            dyn_batch_size=dyn_batch_size,
         ),
         rejects,
     )

@@ -145,7 +145,7 @@ def test_requests_are_the_same_whatever_batches_rows_come_in(
 
     def payloads(most):
         placement = Placement(tablets, rule if tablets else BY_PARTITION)
-        encoder = encoder_of(PLAN, wire, placement, request_size=size, **options)
+        encoder = encoder_of(PLAN, wire, placement, dyn_batch_size=size, **options)
         batches = []
         for partition, rows in enumerate(partitions):
             first = 0
@@ -177,7 +177,7 @@ class Encoder:
 
     def __init__(self, *, size, is_ordered):
         self.target = SimpleNamespace(
-            placement=Placement(None), request_size=size, orders_keys=is_ordered
+            placement=Placement(None), dyn_batch_size=size, orders_keys=is_ordered
         )
         self.added = []
         self.groups = {}
@@ -348,7 +348,7 @@ def test_requests_grow_with_the_rows_and_every_tablet_keeps_to_one_group(
     columns = [{"name": name, "type": "int64"} for name in ("id", PARTITION_COLUMN)]
     plan = WritePlan("//t", TableSchema.from_yt(columns).columns)
     placement = Placement(tablets, rule if tablets else BY_PARTITION)
-    encoder = encoder_of(plan, WireFormat.YSON, placement, request_size=size)
+    encoder = encoder_of(plan, WireFormat.YSON, placement, dyn_batch_size=size)
     with patch.multiple(encode, SMALL_BATCH=room, REQUEST_BYTES=room_bytes):
         encode.encode_batches(chain.from_iterable(batches), encoder)
     groups, order, counts = {}, {}, Counter()

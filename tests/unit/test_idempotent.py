@@ -45,7 +45,7 @@ def test_rows_are_inspected_as_far_as_their_numbers_need_it(monkeypatch, by_sour
     options = SinkOptions("//t", mode="idempotent", proxy="x", connections=1)
     target = SimpleNamespace(
         plan=SimpleNamespace(names=("id",)), options=Target("//t"), is_sorted=False,
-        placement=Placement(1), request_size=1,
+        placement=Placement(1), dyn_batch_size=1,
     )  # fmt: skip
     target.of_batch = lambda batch: turned.append(batch) or target
     source = SourceRange("cluster", "//queue", None, ())

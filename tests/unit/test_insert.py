@@ -39,7 +39,7 @@ def test_task_reports_rows_bytes_and_digest_of_what_it_has_written(sent, digest)
     plain = prepared_target("//t", is_sorted=False)
     target = replace(plain, options=Target("//t", digest=digest))
     patient = RetryPolicy(attempts=2, first_wait=timedelta(0), max_wait=timedelta(0))
-    settings = TaskSettings(COLUMNS, replace(target, request_size=2), None, patient, 1)
+    settings = TaskSettings(COLUMNS, replace(target, dyn_batch_size=2), None, patient, 1)
     task = InsertTask(settings, unique_keys=False)
     with task_context(0):
         report = ChunkReport.of_all(task([ROWS]))

@@ -344,7 +344,7 @@ def test_same_rows_are_sent_whoever_sends_them(
         tablets, (data.draw(st.sampled_from(names)),) if rule == "a column" else rule
     )
     target = replace(
-        prepared_target("//t", is_sorted=way.is_sorted, request_size=limits[0]),
+        prepared_target("//t", is_sorted=way.is_sorted, dyn_batch_size=limits[0]),
         options=Target("//t", digest=not is_unique, unique_keys=is_unique),
         plan=plan,
         wire=wire,

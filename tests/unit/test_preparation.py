@@ -123,7 +123,7 @@ def prepared(cluster, batch, **options):
     given = dict.fromkeys(("dead_letter_path", "ledger_attributes", "show_values"))
     given |= {"advance_consumer": True, "wire_format": "auto", "rows_per_tablet_limit": 9}
     options = SimpleNamespace(
-        targets=(), ledger=LEDGER, request_size=lambda _: 9, **given | options
+        targets=(), ledger=LEDGER, effective_dyn_batch_size=lambda _: 9, **given | options
     )
     mode = SimpleNamespace(options=options, connection=cluster, prepare=lambda *_: None)
     events = []
@@ -265,7 +265,7 @@ def test_option_that_contradicts_the_table_is_refused(schema, options, why):
 def test_option_that_fits_the_table_is_accepted(schema, options):
     """The target knows what it was prepared for."""
     found = target(with_target(*schema), **options)
-    assert (found.path, found.tablet_count, found.rows_per_tablet) == (TARGET, 2, 10)
+    assert (found.path, found.tablet_count, found.rows_per_tablet_limit) == (TARGET, 2, 10)
     assert found.is_sorted is ("sort_order" in schema[0])
 
 

@@ -117,7 +117,7 @@ def attempted(
     numbering = Numbering(micro_batch, position, target.plan, gone)
     target = replace(target, options=Target("//t", digest=digest))
     task = PushTask(
-        TaskSettings(NAMES, replace(target, request_size=size), cluster, retry, connections, run),
+        TaskSettings(NAMES, replace(target, dyn_batch_size=size), cluster, retry, connections, run),
         numbering,
         "//producer",
         owned=owned,

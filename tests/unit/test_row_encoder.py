@@ -158,7 +158,7 @@ def test_tasks_get_the_columns_that_name_a_row(mode, other, is_renamed):
             return self
 
     sink = TransactionalSink("//t", proxy="localhost:1", mode=mode)
-    target = SimpleNamespace(plan=planned(keyed=True), request_size=1, placement=Placement(None))
+    target = SimpleNamespace(plan=planned(keyed=True), dyn_batch_size=1, placement=Placement(None))
     columns = (other, "id", SOURCE_QUEUE_COLUMN, SOURCE_TABLET_COLUMN, SOURCE_ROW_COLUMN)
     given = TargetBatch(MicroBatch("query", 0, "run"), target, columns, {})
     names = sink._engine.mode.settings(given, target).names

@@ -101,7 +101,7 @@ class Ring:
 def _new_process(monkeypatch):
     """A process of Spark in which nothing is spared yet, and nothing afterwards."""
     monkeypatch.setenv(OF_A_WORKER, "of Spark")
-    monkeypatch.setattr(collector, "_spared", 0)
+    monkeypatch.setattr(collector, "_frozen", 0)
     yield
     gc.unfreeze()
 

@@ -32,23 +32,23 @@ class CompleteResult:
 
     Attributes:
         keys: fragments of YSON, one per row of the result.
-        room: most rows that one transaction can touch in the table.
+        row_limit: most rows that one transaction can touch in the table.
     """
 
     plan: WritePlan
     keys: Fragments
-    room: int
+    row_limit: int
 
     def surplus(self, transaction: Transaction) -> list[Payload]:
         """Return deletes for rows that the result lacks; raise `BatchTooLargeError` if there are too many."""
         path = self.plan.target
         # A table with more rows than that has too many to delete, whichever they are.
-        rows = transaction.select(path, self.plan.names, limit=self.room + 1)
+        rows = transaction.select(path, self.plan.names, limit=self.row_limit + 1)
         stale = keys_besides(self.keys, rows, self.plan)
-        if len(stale) + len(self.keys) > self.room:
+        if len(stale) + len(self.keys) > self.row_limit:
             raise BatchTooLargeError(
                 f"The result has {len(self.keys)} rows and replaces at least {len(stale)} others, but "
-                f"one transaction takes only {self.room} rows",
+                f"one transaction takes only {self.row_limit} rows",
                 remedy="Empty the table before the first batch, or give it more tablets",
                 target=path,
             )
@@ -150,12 +150,12 @@ def whole(targets: Sequence[TargetRows]) -> list[Part]:
     return [Part(1, 1, (), targets)]
 
 
-def split(targets: Sequence[TargetRows], rows_per_tablet: int) -> list[Part]:
-    """Cut a batch into parts of at most `rows_per_tablet` rows for any tablet.
+def split(targets: Sequence[TargetRows], rows_per_tablet_limit: int) -> list[Part]:
+    """Cut a batch into parts of at most `rows_per_tablet_limit` rows for any tablet.
 
     Where keys choose the tablets all rows of a part may meet in one, so the limit holds for their sum.
     """
-    cut = [_cut(target, rows_per_tablet) for target in targets]
+    cut = [_cut(target, rows_per_tablet_limit) for target in targets]
     count = max(map(len, cut), default=1)
     if count == 1:
         return whole(targets)
@@ -166,14 +166,14 @@ def split(targets: Sequence[TargetRows], rows_per_tablet: int) -> list[Part]:
     ]
 
 
-def _cut(target: TargetRows, limit: int) -> list[TargetRows]:
+def _cut(target: TargetRows, rows_per_tablet_limit: int) -> list[TargetRows]:
     pieces: list[list[list[Payload]]] = [[[] for _ in target.groups]]
     index = used = 0
     for number, group in enumerate(target.groups):
         if target.group_is_tablet:
             index = used = 0
         for payload in group:
-            if used and used + payload.row_count > limit:
+            if used and used + payload.row_count > rows_per_tablet_limit:
                 index, used = index + 1, 0
             if index == len(pieces):
                 pieces.append([[] for _ in target.groups])

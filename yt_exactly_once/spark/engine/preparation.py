@@ -38,9 +38,9 @@ def prepare(delivery: Delivery) -> tuple[PreparedTarget, ...]:
     options, connection = mode.options, mode.connection
     for target in options.targets:
         require_output_mode(batch, target)
-    size = options.request_size(rows.conf(DYN_BATCH_SIZE_CONF))
+    dyn_batch_size = options.effective_dyn_batch_size(rows.conf(DYN_BATCH_SIZE_CONF))
     targets = tuple(
-        prepare_target(connection, target, rows.schema_for(target), options, size)
+        prepare_target(connection, target, rows.schema_for(target), options, dyn_batch_size)
         for target in options.targets
     )
     mode.prepare(batch, targets)

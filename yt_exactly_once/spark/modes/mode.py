@@ -67,7 +67,7 @@ class TaskSettings:
     def chunks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Cut the rows of the task into chunks under their real names."""
         rows = (restored(batch, self.names) for batch in batches)
-        return chunks(rows, self.target.request_size)
+        return chunks(rows, self.target.dyn_batch_size)
 
 
 @dataclass(frozen=True)

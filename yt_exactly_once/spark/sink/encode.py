@@ -136,33 +136,35 @@ def encode_batches(
         arrived: the rows, in the order of their Spark partitions.
         is_placed: whether each row carries its partition, in `PARTITION_COLUMN`.
     """
-    target, most = encoder.target, encoder.target.request_size
+    target, dyn_batch_size = encoder.target, encoder.target.dyn_batch_size
     if not is_placed:
-        for chunk in chunks(arrived, most):
+        for chunk in chunks(arrived, dyn_batch_size):
             encoder.add(chunk, 0)
         return encoder
     batches = [batch for batch in arrived if batch.num_rows]
     small = (
-        sum(batch.num_rows for batch in batches) <= min(SMALL_BATCH, most)
+        sum(batch.num_rows for batch in batches) <= min(SMALL_BATCH, dyn_batch_size)
         and sum(map(weight, batches)) <= REQUEST_BYTES
     )
     if target.orders_keys:
         # Rows of several partitions must be distinguished; a batch of Arrow is a part of one.
         for partition, held in groupby(drained(batches), partition_of):
-            for chunk in chunks(held, most):
+            for chunk in chunks(held, dyn_batch_size):
                 encoder.add(chunk, partition)
     elif small and batches:
         rows, is_of_one = merged(batches), partition_of(batches[0]) == partition_of(batches[-1])
         is_mixed = not (is_of_one and target.placement.is_by_partition)
         encoder.add(rows, partition_of(rows), is_mixed=is_mixed)
     else:
-        for rows, partition, is_mixed in _gathered(drained(batches), target.placement, most):
+        for rows, partition, is_mixed in _gathered(
+            drained(batches), target.placement, dyn_batch_size
+        ):
             encoder.add(rows, partition, is_mixed=is_mixed)
     return encoder
 
 
 def _gathered(
-    batches: Iterable[pa.RecordBatch], placement: Placement, size: int
+    batches: Iterable[pa.RecordBatch], placement: Placement, dyn_batch_size: int
 ) -> Iterator[tuple[pa.RecordBatch, int, bool]]:
     """Yield chunks of rows, each with a Spark partition of it and whether it is mixed.
 
@@ -171,7 +173,7 @@ def _gathered(
 
     Args:
         batches: in the order of their partitions.
-        size: most rows in a chunk.
+        dyn_batch_size: most rows in a chunk.
     """
     met = set[int]()
     waiting: dict[int, _Held] = defaultdict(_Held)
@@ -180,9 +182,9 @@ def _gathered(
             group = partition_of(batch) if tablet is None else tablet
             held = waiting[group]
             held.add(piece)
-            if held.fit(size):
+            if held.fit(dyn_batch_size):
                 continue
-            *full, rest = chunks(held.batches, size)
+            *full, rest = chunks(held.batches, dyn_batch_size)
             waiting[group] = _Held([rest], rest.num_rows, weight(rest))
             for chunk in full:
                 met.add(group)
@@ -195,7 +197,7 @@ def _gathered(
         if group in met:
             yield rows, partition_of(rows), False
             continue
-        if shared.batches and not shared.fit(min(SMALL_BATCH, size), held):
+        if shared.batches and not shared.fit(min(SMALL_BATCH, dyn_batch_size), held):
             yield shared.joined()
             shared = _Held()
         shared.add(rows)
@@ -266,38 +268,40 @@ def drained(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield batches.pop()
 
 
-def chunks(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[pa.RecordBatch]:
+def chunks(batches: Iterable[pa.RecordBatch], dyn_batch_size: int) -> Iterator[pa.RecordBatch]:
     """Cut a stream of batches into full chunks, and one last shorter one.
 
-    A chunk is full with `size` rows, or where the next row does not fit into `REQUEST_BYTES`. Rows are cut at
-    the same positions whatever batches they come in: a replay may get other ones.
+    A chunk is full with `dyn_batch_size` rows, or where the next row does not fit into `REQUEST_BYTES`. Rows
+    are cut at the same positions whatever batches they come in: a replay may get other ones.
     """
     waiting: list[pa.RecordBatch] = []
-    room, left = size, REQUEST_BYTES
+    rows_left, bytes_left = dyn_batch_size, REQUEST_BYTES
     for batch in batches:
         rest = batch
         while rest.num_rows:
-            taken, taken_bytes = _fitting(rest, room, left, least=0 if waiting else 1)
+            taken, taken_bytes = _fitting(rest, rows_left, bytes_left, least=0 if waiting else 1)
             if taken:
                 piece, rest = rest.slice(0, taken), rest.slice(taken)
                 # Arrow sends bits of the rows beside a slice along with it.
                 waiting.append(piece if taken == batch.num_rows else pa.concat_batches([piece]))
-            room, left = room - taken, left - taken_bytes
-            if rest.num_rows or not room:
+            rows_left, bytes_left = rows_left - taken, bytes_left - taken_bytes
+            if rest.num_rows or not rows_left:
                 yield merged(waiting)
-                waiting, room, left = [], size, REQUEST_BYTES
+                waiting, rows_left, bytes_left = [], dyn_batch_size, REQUEST_BYTES
     if waiting:
         yield merged(waiting)
 
 
-def _fitting(rows: pa.RecordBatch, room: int, left: int, *, least: int) -> tuple[int, int]:
+def _fitting(
+    rows: pa.RecordBatch, rows_left: int, bytes_left: int, *, least: int
+) -> tuple[int, int]:
     """Return how many first rows fit into so many rows and bytes, but at least so many; and their bytes."""
-    first = rows.slice(0, room)
+    first = rows.slice(0, rows_left)
     total = weight(first)
-    if total <= left:
+    if total <= bytes_left:
         return first.num_rows, total
     ends = weights(first)
-    count = max(least, int(np.searchsorted(ends, left, side="right")))
+    count = max(least, int(np.searchsorted(ends, bytes_left, side="right")))
     return count, int(ends[count - 1]) if count else 0
 
 

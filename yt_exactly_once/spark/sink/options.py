@@ -394,7 +394,7 @@ class SinkOptions:
             )
         return range(pair[0], pair[1] + 1)
 
-    def request_size(self, configured: str | None) -> int:
+    def effective_dyn_batch_size(self, configured: str | None) -> int:
         """Return how many rows a request carries at most, perhaps by the conf of the Spark session."""
         size = self.dyn_batch_size
         if size is None:

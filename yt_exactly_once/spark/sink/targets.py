@@ -42,9 +42,9 @@ class PreparedTarget:
         plan: how the DataFrame's columns become the table's.
         wire: wire format of payloads.
         placement: which tablet of an ordered target takes a row.
-        rows_per_tablet: most rows one transaction may write into one tablet.
+        rows_per_tablet_limit: most rows one transaction may write into one tablet.
         schema: its columns, as `TableInfo` has them.
-        request_size: most rows in one request.
+        dyn_batch_size: most rows in one request.
     """
 
     options: Target
@@ -53,10 +53,10 @@ class PreparedTarget:
     plan: WritePlan
     wire: WireFormat
     placement: Placement
-    rows_per_tablet: int
+    rows_per_tablet_limit: int
     table_id: str
     schema: Sequence[Mapping[str, Any]] = ()
-    request_size: int = DEFAULT_DYN_BATCH_SIZE
+    dyn_batch_size: int = DEFAULT_DYN_BATCH_SIZE
 
     @property
     def path(self) -> str:
@@ -90,7 +90,7 @@ class PreparedTarget:
 
     def complete(self, keys: pa.LargeBinaryArray) -> CompleteResult:
         """Return the claim that the table holds nothing but rows with these keys."""
-        return CompleteResult(self.plan.keys, keys, self.rows_per_tablet * self.tablet_count)
+        return CompleteResult(self.plan.keys, keys, self.rows_per_tablet_limit * self.tablet_count)
 
     def require_own_tablets(self, tasks: int) -> None:
         """Refuse more tasks than tablets with `ConfigError`: rows in order must not mix in a tablet."""
@@ -107,11 +107,11 @@ class PreparedTarget:
         """Refuse a batch that one transaction cannot carry, with `BatchTooLargeError`, before it is sent."""
         for tablet, rows in rows_by_tablet.items():
             tablets = self.tablet_count if tablet is None else 1
-            if rows > self.rows_per_tablet * tablets:
+            if rows > self.rows_per_tablet_limit * tablets:
                 raise errors.BatchTooLargeError(
                     f"The batch has {rows} rows for "
                     + (f"{tablets} tablets" if tablet is None else f"tablet {tablet}")
-                    + f", and one transaction takes {self.rows_per_tablet} rows per tablet",
+                    + f", and one transaction takes {self.rows_per_tablet_limit} rows per tablet",
                     remedy="Start the query with split_oversized=True. Or spread the rows of an ordered "
                     "target: give it a tablet for each Spark partition, or use placement='round_robin'. A "
                     "lower max_rows_per_partition helps only later batches: Spark has logged this one",
@@ -124,7 +124,7 @@ def prepare_target(
     target: Target,
     written: StructType,
     options: SinkOptions,
-    request_size: int = DEFAULT_DYN_BATCH_SIZE,
+    dyn_batch_size: int = DEFAULT_DYN_BATCH_SIZE,
 ) -> PreparedTarget:
     """Describe the table, compare it with the DataFrame, and choose the wire format.
 
@@ -159,8 +159,8 @@ def prepare_target(
         plan=replace(plan, shows_values=options.show_values),
         wire=_choose_wire(connection, target.path, plan, options.wire_format),
         placement=placement,
-        rows_per_tablet=options.rows_per_tablet_limit,
-        request_size=request_size,
+        rows_per_tablet_limit=options.rows_per_tablet_limit,
+        dyn_batch_size=dyn_batch_size,
     )
 
 
