@@ -82,8 +82,8 @@ class ExactlyOnceError(Exception):
     @property
     def placed(self) -> str:
         """What happened and where, without the remedy, as one line."""
-        place = ", ".join(f"{name}={value}" for name, value in self.where.items())
-        return visible(f"{self.what} [{place}]" if place else self.what)
+        where = ", ".join(f"{name}={value}" for name, value in self.where.items())
+        return visible(f"{self.what} [{where}]" if where else self.what)
 
     def extended(self, more: str = "", *, remedy: str = "", **where: Any) -> Self:
         """Return the same error with more of what happened, another remedy, and further ids.

@@ -36,7 +36,7 @@ from yt_exactly_once.spark.sink import encode, targets
 _SEED = 25
 _plain_find = look_up_module.find
 _plain_writer = stream_writer.stream_writer
-_plain_location = storage.parts_of
+_plain_location = storage.split_location
 
 
 class _FoundError(KeyboardInterrupt):
@@ -127,7 +127,8 @@ FAULTS = {
         in_format=True,
     ),
     "6: a percent sign in a checkpoint's path is unquoted": Fault(
-        [(storage, "parts_of", lambda location: _plain_location(unquote(location)))], in_format=True
+        [(storage, "split_location", lambda location: _plain_location(unquote(location)))],
+        in_format=True,
     ),
     "7: a change of tablets is not named": Fault(
         [(module, "with_change", lambda *given: given[-1]) for module in (mode, engine)]

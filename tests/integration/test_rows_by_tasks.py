@@ -17,7 +17,7 @@ from tests.flows import columns, create_table
 from tests.integration.streams import failing_once
 from tests.tiers import first_of
 from yt_exactly_once import Event, RetryPolicy, config
-from yt_exactly_once.commit.entry import DRIVER, TASKS
+from yt_exactly_once.commit.entry import SentBy
 from yt_exactly_once.delivery import route
 from yt_exactly_once.errors import TransactionLostError
 from yt_exactly_once.local import LocalCluster
@@ -43,7 +43,7 @@ def test_tasks_send_rows_into_the_transaction_and_a_replay_is_skipped(stream):
     """Rows, offsets and the ledger entry are in one transaction, as when the driver sends them."""
     flow = stream(rows=600, rows_per_partition=100)
     flow.options["digest"] = True
-    assert senders(flow.run(sent_by="tasks")) == [TASKS] * 6
+    assert senders(flow.run(sent_by="tasks")) == [SentBy.TASKS] * 6
     flow.assert_exact()
     flow.forget_last_batch()
     assert flow.run(sent_by="tasks").count(Event.BATCH_SKIPPED) == 1
@@ -56,15 +56,15 @@ def test_driver_does_what_tasks_would_with_batches_known_to_be_small(stream, mod
     """Nothing is known of the first batch of a query; of later runs the ledger tells."""
     flow = stream(rows=600, rows_per_partition=100, is_sorted=is_sorted)
     flow.options["mode"] = mode
-    assert senders(flow.run()) == [TASKS] + [DRIVER] * 5
+    assert senders(flow.run()) == [SentBy.TASKS] + [SentBy.DRIVER] * 5
     flow.queue.append(100, 0)
-    assert senders(flow.run()) == [DRIVER]
+    assert senders(flow.run()) == [SentBy.DRIVER]
     flow.queue.append(100, 0)
-    assert senders(flow.run(sent_by="tasks")) == [TASKS]
+    assert senders(flow.run(sent_by="tasks")) == [SentBy.TASKS]
     flow.assert_exact()
 
 
-@pytest.mark.parametrize("by", [(DRIVER, TASKS), (TASKS, DRIVER)])
+@pytest.mark.parametrize("by", [(SentBy.DRIVER, SentBy.TASKS), (SentBy.TASKS, SentBy.DRIVER)])
 def test_rows_that_were_pushed_are_the_same_whoever_sends_them_again(stream, faults, by):
     """The sessions have all rows of the batch, and the ledger has not got it."""
     flow = stream(rows=900, partitions=3)
@@ -95,7 +95,7 @@ def test_batch_that_does_not_fit_the_driver_is_sent_by_tasks(stream):
     flow = stream(rows=10_000, rows_per_partition=10_000)
     heard = flow.run()
     flow.assert_exact()
-    assert senders(heard) == [TASKS]
+    assert senders(heard) == [SentBy.TASKS]
     assert len(reasons(heard)) == 1
 
 
@@ -111,7 +111,7 @@ def test_batch_that_does_not_fit_the_driver_goes_back_to_the_tasks(stream, mode)
     flow.rows_per_partition = 10_000
     heard = flow.run()
     flow.assert_exact()
-    assert set(senders(heard)) == {TASKS}
+    assert set(senders(heard)) == {SentBy.TASKS}
     assert len(reasons(heard)) == 1
 
 
@@ -146,7 +146,7 @@ def test_transaction_that_outlives_a_flush_of_the_ledger(stream, monkeypatch):
             done.set()
         writing.result()
     assert flow.wrong() == ""
-    assert senders(heard) == [DRIVER] * 3
+    assert senders(heard) == [SentBy.DRIVER] * 3
     assert reasons(heard) == ["TransactionTooOldError"]
 
 
@@ -163,7 +163,7 @@ def test_lease_is_renewed_while_tasks_have_nothing_to_send(stream, monkeypatch):
     flow.change = lambda frame: frame.mapInArrow(slowly, frame.schema)
     heard = flow.run(sent_by="tasks")
     flow.assert_exact()
-    assert senders(heard) == [TASKS]
+    assert senders(heard) == [SentBy.TASKS]
 
 
 @pytest.mark.further
@@ -178,7 +178,7 @@ def test_batch_whose_task_fails_goes_through_the_driver(stream, tmp_path, barrie
     flow.change = failing_once(str(tmp_path / "failed"), barrier=barrier)
     heard = flow.run(sent_by="tasks", dyn_batch_size=10)
     flow.assert_exact()
-    assert senders(heard) == [DRIVER, TASKS]
+    assert senders(heard) == [SentBy.DRIVER, SentBy.TASKS]
     assert len(reasons(heard)) == 1
 
 
@@ -236,7 +236,7 @@ def test_task_that_was_stopped_and_wakes_writes_nothing(
     heard = flow.run(wake, sent_by="tasks", dyn_batch_size=100)
     flow.assert_exact()
     assert told.read_text() == "TransactionLostError"
-    assert senders(heard) == [DRIVER, TASKS]
+    assert senders(heard) == [SentBy.DRIVER, SentBy.TASKS]
 
 
 @pytest.mark.parametrize("fault", ["lose_answer", "lose_request"])
@@ -247,7 +247,7 @@ def test_insert_without_an_answer_fails_its_task_and_is_not_sent_again(stream, f
     faults.inject(fault, INSERT, match={"path": flow.target}, after=1, count=1)
     heard = flow.run(sent_by="tasks")
     flow.assert_exact()
-    assert senders(heard) == [DRIVER, TASKS]
+    assert senders(heard) == [SentBy.DRIVER, SentBy.TASKS]
     assert len(reasons(heard)) == 1
 
 
@@ -293,7 +293,7 @@ def test_million_wide_rows_pass_a_narrow_driver(tmp_path):
             line[:500] for line in done.stderr.splitlines() if "yt_" in line
         ]
         told = json.loads(done.stdout.splitlines()[-1])
-        assert (told["sent_by"], told["rows"]) == (TASKS, count)
+        assert (told["sent_by"], told["rows"]) == (SentBy.TASKS, count)
         assert told["peak"] <= 250, "MB"
         tablets = client.get_tablet_infos(target, tablet_indexes=list(range(20)))["tablets"]
         assert sum(tablet["total_row_count"] for tablet in tablets) == count

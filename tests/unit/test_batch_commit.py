@@ -17,7 +17,7 @@ from yt_exactly_once.commit import transactional
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.commit.consumers import offsets_of
-from yt_exactly_once.commit.entry import TASKS, CommitLedger, LedgerEntry, RowDigest, Tally
+from yt_exactly_once.commit.entry import CommitLedger, LedgerEntry, RowDigest, SentBy, Tally
 from yt_exactly_once.commit.parts import CompleteResult, TargetRows, digest_of, split, whole
 from yt_exactly_once.commit.transactional import BatchCommit, Committed
 from yt_exactly_once.config import LEASE, RetryPolicy
@@ -327,7 +327,7 @@ def test_an_unknown_commit_that_the_ledger_has_is_done():
         (Event.COMMIT_OUTCOME_RESOLVED, {"transaction": "tx1", "own": True}),
         (Event.TRANSACTION_COMMITTED, {"attempt": 1, "transaction": "tx1"}),
     ]
-    assert sent == {"tx1": ""}
+    assert sent == {"tx1": None}
 
 
 @pytest.mark.parametrize("entry", [BEFORE, None])
@@ -482,7 +482,7 @@ def test_a_job_that_fails_leaves_no_transaction_behind(fails, reads):
     assert cluster.requests == [*READS[:reads], ("abort",)]
 
 
-INSIDE = replace(ROWS, groups=(), sent_bytes=9, sent_by=TASKS, inside="tx1")
+INSIDE = replace(ROWS, groups=(), sent_bytes=9, sent_by=SentBy.TASKS, inside="tx1")
 """Rows that tasks have written into the first transaction."""
 
 

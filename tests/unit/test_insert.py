@@ -9,7 +9,7 @@ import pytest
 from tests.model.tasks import COLUMNS, prepared_target, task_context
 from yt_exactly_once import RetryPolicy, Target
 from yt_exactly_once.codec.row_hash import added, row_hashes
-from yt_exactly_once.commit.entry import DRIVER, TASKS
+from yt_exactly_once.commit.entry import SentBy
 from yt_exactly_once.errors import ClusterUnavailableError, RequestRefusedError
 from yt_exactly_once.spark.modes import tasks
 from yt_exactly_once.spark.modes.mode import TargetBatch, TaskSettings
@@ -49,7 +49,7 @@ def test_task_reports_rows_bytes_and_digest_of_what_it_has_written(sent, digest)
     assert report.digest == expected
     given = TargetBatch(None, target, COLUMNS, {}, by_driver=digest)
     written = report.written(given)
-    assert written.sent_by == (DRIVER if digest else TASKS)
+    assert written.sent_by == (SentBy.DRIVER if digest else SentBy.TASKS)
     assert written.digest == (expected if digest else None)
     assert written.byte_count == report.byte_count
 

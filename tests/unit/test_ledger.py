@@ -12,11 +12,11 @@ from yt_exactly_once.commit.entry import (
     LEDGER_MARK,
     LEDGER_SCHEMA,
     LEDGER_VERSION,
-    TASKS,
     CommitLedger,
     LedgerEntry,
     PartitionOffset,
     RowDigest,
+    SentBy,
     Tally,
     require_known_ledger,
 )
@@ -128,7 +128,7 @@ def test_facts_of_an_entry_are_kept_in_a_table_of_any_version():
 def test_batch_of_which_nothing_is_said_keeps_no_state_and_moves_no_queue():
     """So are the batches of sources that are no queues."""
     bare = MicroBatch("query", 0, "run")
-    assert bare == MicroBatch("query", 0, "run", (), stateful=False, output_mode="", others="")
+    assert bare == MicroBatch("query", 0, "run", (), stateful=False, output_mode=None, others="")
     assert not bare.moves
     assert batch(0, (0, 0), (3, 4)).moves
     assert not batch(0, (0, 0), (3, 3)).moves
@@ -186,7 +186,7 @@ def test_entry_survives_the_ledger_row(stateful):
         attempts=2,
         started_at="2025-12-31T23:59:58.500+00:00",
         seconds=1.5,
-        tallies={"//t": Tally(1, 2, 3, 4, 5, 6, 7, TASKS)},
+        tallies={"//t": Tally(1, 2, 3, 4, 5, 6, 7, SentBy.TASKS)},
     )
     assert LedgerEntry.from_row(before.to_row()) == before
 
@@ -373,10 +373,17 @@ def test_tallies_count_the_parts_of_a_batch_and_every_batch():
     assert ledger.tallies(before, batch(0, (0, 5)), {"//a": Tally(2, rejected_rows=1, bytes=8)})[
         "//a"
     ] == Tally(5, 5, 1, rejected_rows=3, total_rejected_rows=3, bytes=38, total_bytes=38)
-    assert ledger.tallies(before, batch(1, (5, 6)), {"//a": Tally(2, bytes=9, sent_by=TASKS)})[
-        "//a"
-    ] == Tally(
-        2, 5, 2, rejected_rows=0, total_rejected_rows=2, bytes=9, total_bytes=39, sent_by=TASKS
+    assert ledger.tallies(
+        before, batch(1, (5, 6)), {"//a": Tally(2, bytes=9, sent_by=SentBy.TASKS)}
+    )["//a"] == Tally(
+        2,
+        5,
+        2,
+        rejected_rows=0,
+        total_rejected_rows=2,
+        bytes=9,
+        total_bytes=39,
+        sent_by=SentBy.TASKS,
     )
 
 

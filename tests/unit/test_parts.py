@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from yt_exactly_once.commit.cluster import Payload
-from yt_exactly_once.commit.entry import TASKS, RowDigest, Tally
+from yt_exactly_once.commit.entry import RowDigest, SentBy, Tally
 from yt_exactly_once.commit.parts import TargetRows, digest_of, digest_of_rows, split, whole
 
 
@@ -39,8 +39,8 @@ def test_bytes_of_a_target_are_those_of_its_payloads():
 
 def test_bytes_that_tasks_have_sent_are_bytes_of_the_target():
     """The ledger says who sent them."""
-    (part,) = whole([TargetRows("//t", (), "yson", 3, sent_bytes=7, sent_by=TASKS)])
-    assert part.written() == {"//t": Tally(3, bytes=7, sent_by=TASKS)}
+    (part,) = whole([TargetRows("//t", (), "yson", 3, sent_bytes=7, sent_by=SentBy.TASKS)])
+    assert part.written() == {"//t": Tally(3, bytes=7, sent_by=SentBy.TASKS)}
 
 
 def test_parts_tell_the_ledger_what_they_write_into_each_target():

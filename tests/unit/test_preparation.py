@@ -384,12 +384,12 @@ def test_batch_that_one_transaction_cannot_carry_is_refused(rows, refused):
     ("options", "output_mode", "why"),
     [
         ({"write": "replace"}, "append", "for output mode complete, and this query has append"),
-        ({"write": "replace"}, "", "depends on the output mode"),
-        ({"aggregate": True}, "", "depends on the output mode"),
+        ({"write": "replace"}, None, "depends on the output mode"),
+        ({"aggregate": True}, None, "depends on the output mode"),
         ({"aggregate": True}, "complete", "would add the whole result again"),
         ({"write": "replace"}, "complete", None),
         ({"aggregate": True}, "update", None),
-        ({}, "", None),
+        ({}, None, None),
     ],
 )
 def test_result_is_replaced_only_if_complete_and_added_up_only_if_not(options, output_mode, why):

@@ -59,7 +59,7 @@ def test_error_that_was_raised_from_itself_surfaces():
     """A function of the user may do that, and the driver must not hang."""
     error = errors.RequestRefusedError("Refused")
     error.__cause__ = error
-    assert surfaced(error).remote is None
+    assert raised_to_spark(error).remote is None
 
 
 def test_sparks_exception_leads_back_to_the_very_error():

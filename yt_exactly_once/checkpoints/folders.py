@@ -53,10 +53,10 @@ def parse_path(path: str, option: str) -> Segments:
     """Return the names of a Cypress path; raise `ConfigError` if it is no absolute path of plain names."""
     check_path(path, option)
     segments = tuple(path[2:].split("/"))
-    for part in segments:
-        if not _PLAIN.fullmatch(part) or part in {".", ".."}:
+    for segment in segments:
+        if not _PLAIN.fullmatch(segment) or segment in {".", ".."}:
             raise ConfigError(
-                f"{option} has the name {part!r}, which a checkpoint cannot have",
+                f"{option} has the name {segment!r}, which a checkpoint cannot have",
                 remedy="Use names without any of: / \\ @ & * [ { # ; < > ( ) % ? :",
                 path=path,
             )

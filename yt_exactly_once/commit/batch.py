@@ -53,7 +53,7 @@ class MicroBatch:
         run_id: id of this run of the query; every restart has a new one.
         sources: the queues among its sources.
         stateful: whether the query keeps state, which a replay must build again from the same rows.
-        output_mode: `append`, `update` or `complete`; empty where it cannot be known.
+        output_mode: `append`, `update` or `complete`; `None` where it cannot be known.
         others: a digest of what the batch reads from sources that are no queues; empty without any.
         reads_again: whether Spark computes the rows again even if the sink skips the replay.
         shares_tasks: whether one Spark task reads several queue partitions.
@@ -65,7 +65,7 @@ class MicroBatch:
     run_id: str
     sources: tuple[SourceRange, ...] = field(default=())
     stateful: bool = False
-    output_mode: str = ""
+    output_mode: str | None = None
     others: str = ""
     reads_again: bool = False
     shares_tasks: bool = False

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Any, Self
 
 from yt_exactly_once.codec.row_hash import HASH_VERSION, combined, spelled
@@ -30,8 +31,12 @@ APPLICATION_PREFIX = "application:"
 LETTERS_PREFIX = "dead-letters:"
 """In front of the id of a dead-letter table, where its replayed rows are an entry of their own."""
 
-DRIVER, TASKS = "driver", "tasks"
-"""Who sends the rows of a batch to the cluster."""
+
+class SentBy(StrEnum):
+    """Who sends the rows of a batch to the cluster."""
+
+    DRIVER = "driver"
+    TASKS = "tasks"
 
 
 @dataclass(frozen=True)
@@ -106,7 +111,7 @@ class Tally:
         total_rows: of all batches.
         rejected_rows: of the last batch, that the target cannot take; they are not among `rows`.
         bytes: of the encoded rows of the last batch.
-        sent_by: who sent the rows of the last batch: `DRIVER` or `TASKS`.
+        sent_by: who sent the rows of the last batch, see `SentBy`.
         digest: of the rows; `None` unless the target is given `digest=True`.
     """
 
@@ -117,7 +122,7 @@ class Tally:
     total_rejected_rows: int = 0
     bytes: int = 0
     total_bytes: int = 0
-    sent_by: str = DRIVER
+    sent_by: str = SentBy.DRIVER.value
     digest: RowDigest | None = None
 
     @classmethod

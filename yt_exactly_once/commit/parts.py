@@ -16,7 +16,7 @@ from yt_exactly_once.codec.rows import Fragments
 from yt_exactly_once.codec.schema import WritePlan
 from yt_exactly_once.codec.yson_fragments import joined
 from yt_exactly_once.commit.cluster import Payload, Transaction
-from yt_exactly_once.commit.entry import DRIVER, RowDigest, Tally
+from yt_exactly_once.commit.entry import RowDigest, SentBy, Tally
 from yt_exactly_once.errors import BatchTooLargeError
 
 ROWS_PER_DELETE = 50_000
@@ -75,10 +75,10 @@ class TargetRows:
         tablets: to how many tablets of an ordered table they go; 0 where keys choose, or nobody knows.
         complete: set when the table must hold nothing but these rows.
         digest: of the rows; `None` where the ledger keeps none.
-        rejected_by: the target that could not take these rows; empty for rows of a target.
+        rejected_by: the target that could not take these rows; `None` for rows of a target.
         sent_bytes: bytes that were sent before the commit.
-        sent_by: who sent, or will send, the rows: `DRIVER` or `TASKS`.
-        inside: the open transaction in which tasks have written the rows; empty for all others.
+        sent_by: who sent, or will send, the rows.
+        inside: the open transaction in which tasks have written the rows; `None` for all others.
     """
 
     path: str
@@ -91,10 +91,10 @@ class TargetRows:
     tablets: int = 0
     complete: CompleteResult | None = None
     digest: int | None = None
-    rejected_by: str = ""
+    rejected_by: str | None = None
     sent_bytes: int = 0
-    sent_by: str = DRIVER
-    inside: str = ""
+    sent_by: SentBy = SentBy.DRIVER
+    inside: str | None = None
 
     @property
     def byte_count(self) -> int:
@@ -119,9 +119,9 @@ class Part:
     targets: Sequence[TargetRows]
 
     @property
-    def inside(self) -> str:
-        """The open transaction that has rows which tasks wrote; empty without any."""
-        return next((target.inside for target in self.targets if target.inside), "")
+    def inside(self) -> str | None:
+        """The open transaction that has rows which tasks wrote; `None` without any."""
+        return next((target.inside for target in self.targets if target.inside), None)
 
     @property
     def is_last(self) -> bool:
@@ -139,7 +139,7 @@ class Part:
                     rows=target.row_count,
                     rejected_rows=rejected.get(target.path, 0),
                     bytes=target.byte_count,
-                    sent_by=target.sent_by,
+                    sent_by=target.sent_by.value,
                     digest=None if digest is None else RowDigest(digest, replaces=replaces),
                 )
         return found

@@ -57,7 +57,7 @@ class BatchCommit:
         connections: how many requests are sent side by side.
         advance_consumer: whether consumers are moved; off for all but the last of several sinks.
         commits_sent: transactions whose commit this run has sent for the batch. Each has a digest of its
-            rows when an earlier call sent it, and an empty one otherwise. This call adds its own.
+            rows when an earlier call sent it, and `None` otherwise. This call adds its own.
         logged: see `judge`.
         accepted: see `judge`.
         mode: the delivery mode, for the ledger entry.
@@ -74,7 +74,7 @@ class BatchCommit:
     emit: Emitter
     connections: int
     advance_consumer: bool
-    commits_sent: dict[str, str] = field(default_factory=dict)
+    commits_sent: dict[str, str | None] = field(default_factory=dict)
     logged: Callable[[int], tuple[SourceRange, ...]] = nothing_logged
     accepted: Collection[int] = ()
     mode: str = ""
@@ -204,7 +204,7 @@ class BatchCommit:
             transaction.abort()
             self.emit(Event.TRANSACTION_ABORTED, attempt=number, transaction=transaction.id)
             raise
-        self.commits_sent[transaction.id] = UNSEEN if part.inside else ""
+        self.commits_sent[transaction.id] = UNSEEN if part.inside else None
         moved = [source.consumer for source, _ in read[1] if source.consumer]
         written = [*(target.path for target in part.targets), self.ledger.path, *moved]
         self._commit(transaction, number, written)  # 9
@@ -281,7 +281,7 @@ class BatchCommit:
                     path=target.path,
                     rows=target.row_count,
                     replaced=deleted,
-                    sent_by=target.sent_by,
+                    sent_by=target.sent_by.value,
                 )
         if part.is_last:
             self.emit(Event.OFFSETS_ADVANCED, partitions=sum(len(one) for _, one in planned))

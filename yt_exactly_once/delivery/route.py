@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from yt_exactly_once import config
-from yt_exactly_once.commit.entry import DRIVER, TASKS
+from yt_exactly_once.commit.entry import SentBy
 from yt_exactly_once.commit.transactional import SHARE_AHEAD
 
 AUTO = "auto"
@@ -37,9 +37,9 @@ class Way(StrEnum):
     FOR_TASKS = "driver, each request by itself"
 
     @property
-    def sender(self) -> str:
-        """Who sends the rows: `DRIVER` or `TASKS`."""
-        return DRIVER if self in {Way.COLLECT, Way.FOR_TASKS} else TASKS
+    def sent_by(self) -> SentBy:
+        """Who sends the rows."""
+        return SentBy.DRIVER if self in {Way.COLLECT, Way.FOR_TASKS} else SentBy.TASKS
 
 
 class LookUp(StrEnum):
@@ -128,9 +128,9 @@ class Facts:
         match failure:
             case Failure.PARTITIONS_UNKNOWN if route.by_ends:
                 return replace(self, uneven=True)
-            case Failure.TOO_LARGE if route.way.sender == DRIVER:
+            case Failure.TOO_LARGE if route.way.sent_by is SentBy.DRIVER:
                 known = replace(self, too_large=True, tried=tried)
-            case Failure.REFUSED if route.way is Way.JOIN and self.sent_by != TASKS:
+            case Failure.REFUSED if route.way is Way.JOIN and self.sent_by != SentBy.TASKS:
                 known = replace(self, refusal=reason, tried=tried)
             case Failure.TOO_OLD if route.way is Way.JOIN:
                 known = replace(self, outlived=True, tried=tried)
@@ -188,10 +188,10 @@ ONE_TRANSACTION = (
     Rule("Spark computed its rows for the format `yt`", lambda one: one.arrived, Way.COLLECT),
     Rule(
         '`sent_by="tasks"`, and no task of it has failed',
-        lambda one: one.sent_by == TASKS and Way.JOIN not in one.tried,
+        lambda one: one.sent_by == SentBy.TASKS and Way.JOIN not in one.tried,
         Way.JOIN,
     ),
-    Rule('`sent_by="driver"`', lambda one: one.sent_by == DRIVER, Way.COLLECT),
+    Rule('`sent_by="driver"`', lambda one: one.sent_by == SentBy.DRIVER, Way.COLLECT),
     Rule(
         "the batch before had less than 64 MiB of encoded rows, or is not known, and the rows of this "
         "one fit the driver",
@@ -247,11 +247,11 @@ SEVERAL_TRANSACTIONS = (
     ),
     Rule(
         "its rows do not fit the driver",
-        lambda one: one.too_large and one.sent_by != DRIVER,
+        lambda one: one.too_large and one.sent_by != SentBy.DRIVER,
         Way.TASKS,
     ),
-    Rule('`sent_by="driver"`', lambda one: one.sent_by == DRIVER, Way.FOR_TASKS),
-    Rule('`sent_by="tasks"`', lambda one: one.sent_by == TASKS, Way.TASKS),
+    Rule('`sent_by="driver"`', lambda one: one.sent_by == SentBy.DRIVER, Way.FOR_TASKS),
+    Rule('`sent_by="tasks"`', lambda one: one.sent_by == SentBy.TASKS, Way.TASKS),
     Rule(
         "the query keeps state: its rows can be computed only once",
         lambda one: one.keeps_state,
@@ -287,5 +287,5 @@ def choose_route(facts: Facts) -> Route:
         reason=rule.batch if detail is None else f"{rule.batch} ({detail})",
         look_up=look_up,
         opens_ahead=(is_short and not facts.arrived and not facts.outlived) or way is Way.JOIN,
-        by_ends=way.sender == DRIVER and 0 < facts.bytes_before < LARGE and not is_final,
+        by_ends=way.sent_by is SentBy.DRIVER and 0 < facts.bytes_before < LARGE and not is_final,
     )

@@ -233,7 +233,7 @@ def shown(location: str) -> str:
     return f"{split.scheme}:{'//' if split.netloc else ''}{address}{slash}{path}"
 
 
-def parts_of(location: str) -> tuple[str, str, str]:
+def split_location(location: str) -> tuple[str, str, str]:
     """Return scheme, host and path of a location as Hadoop reads it, and so Spark; a path has no scheme.
 
     Its characters stand for themselves, `%`, `?` and `#` too (`org.apache.hadoop.fs.Path`).
@@ -257,7 +257,7 @@ def open_storage(location: str, connection: Connection | None = None) -> Storage
     Raises:
         ConfigError: the file system is another one, PyArrow cannot open it here, or the address is none.
     """
-    scheme, host, path = parts_of(location)
+    scheme, host, path = split_location(location)
     if scheme in ("", "file"):
         return _ArrowFolder(fs.LocalFileSystem(), str(Path(path)))
     if scheme == SCHEME:

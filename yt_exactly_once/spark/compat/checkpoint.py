@@ -111,7 +111,7 @@ class WriterFiles(CheckpointFiles):
     """The offset log for a streaming writer, which has the checkpoint's path and no JVM."""
 
     def __init__(
-        self, location: str, connection: Connection | None = None, output_mode: str = ""
+        self, location: str, connection: Connection | None = None, output_mode: str | None = None
     ) -> None:
         super().__init__(location, connection)
         self._output_mode = output_mode

@@ -25,7 +25,7 @@ _ENDS = re.compile(
     r"\n\n(?:The above exception|During handling)|\n\s*at |\n\s*JVM stacktrace|\n=== |\nTraceback |\n  File "
     r"|\n? SQLSTATE: "
 )
-_PARTS = re.compile(r"(?P<what>.*) \[(?P<where>\w+=.*)\]\.(?: (?P<remedy>.*)\.)?", re.DOTALL)
+_MESSAGE = re.compile(r"(?P<what>.*) \[(?P<where>\w+=.*)\]\.(?: (?P<remedy>.*)\.)?", re.DOTALL)
 _OWN = {"what", "remedy", "details"}
 _BETWEEN = re.compile(r", (?=\w+=)")
 
@@ -108,7 +108,7 @@ def _read(text: str) -> ExactlyOnceError | None:
 
 def _parsed(kind: type[ExactlyOnceError], text: str) -> ExactlyOnceError:
     message, *details = text.split("\n  ")
-    found = _PARTS.fullmatch(message)
+    found = _MESSAGE.fullmatch(message)
     if found is None:
         return kind(message.removesuffix("."), details=details)
     pairs = [pair.partition("=") for pair in _BETWEEN.split(found["where"])]

@@ -367,7 +367,7 @@ class Engine:
             Event.BATCH_COMMITTED,
             rows=sum(target.row_count for target in written),
             bytes=row_bytes,
-            sent_by=written[0].sent_by,
+            sent_by=written[0].sent_by.value,
             attempts=committed.attempts,
             transaction=committed.transaction_id,
             seconds=clock.laps,

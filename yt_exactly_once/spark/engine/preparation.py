@@ -97,7 +97,7 @@ def require_output_mode(batch: MicroBatch, target: Target) -> None:
     """
     complete = batch.output_mode == "complete"
     where = {"query": batch.query_id, "target": target.path}
-    if not batch.output_mode and (target.replaces or target.aggregate):
+    if batch.output_mode is None and (target.replaces or target.aggregate):
         option = "write='replace'" if target.replaces else "aggregate"
         raise ConfigError(
             f"{option} depends on the output mode of the query, and a session without a JVM (Spark Connect) "

@@ -18,7 +18,7 @@ from yt_exactly_once.codec.row_hash import added, combined, row_hashes
 from yt_exactly_once.codec.rows import encode
 from yt_exactly_once.codec.schema import WritePlan
 from yt_exactly_once.commit.cluster import OpenTransaction, Payload
-from yt_exactly_once.commit.entry import DRIVER, TASKS
+from yt_exactly_once.commit.entry import SentBy
 from yt_exactly_once.commit.parts import TargetRows
 from yt_exactly_once.errors import ConfigError, DuplicateKeyError, RepeatedTaskError
 from yt_exactly_once.observability import emitter
@@ -93,8 +93,8 @@ class ChunkReport:
             row_count=self.row_count,
             digest=self.digest if target.options.digest else None,
             sent_bytes=self.byte_count,
-            sent_by=DRIVER if given.by_driver else TASKS,
-            inside="" if transaction is None else transaction.id,
+            sent_by=SentBy.DRIVER if given.by_driver else SentBy.TASKS,
+            inside=None if transaction is None else transaction.id,
         )
 
     def to_arrow(self) -> pa.RecordBatch:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from yt_exactly_once.codec.rejects import Rejects
 from yt_exactly_once.codec.rows import WireFormat
-from yt_exactly_once.commit.entry import TASKS
+from yt_exactly_once.commit.entry import SentBy
 from yt_exactly_once.commit.parts import TargetRows, digest_of_rows
 from yt_exactly_once.errors import AmbiguousOrderError, ConfigError, DuplicateKeyError
 from yt_exactly_once.spark.modes.mode import Assignment, Columns, Mode, Sessions, TargetBatch
@@ -49,7 +49,7 @@ class Transactional(Mode):
 
     def check(self) -> None:
         """See `Mode.check`."""
-        if self.options.sent_by == TASKS and self.obstacle:
+        if self.options.sent_by == SentBy.TASKS and self.obstacle:
             raise ConfigError(
                 f"sent_by='tasks' and {self.obstacle} exclude each other: all rows must come to the driver",
                 remedy="Use sent_by='auto'",
@@ -65,7 +65,7 @@ class Transactional(Mode):
 
     def prepare(self, batch: MicroBatch, targets: Sequence[PreparedTarget]) -> None:  # noqa: ARG002 - the interface
         """See `Mode.prepare`; raise `ConfigError` if tasks must send rows that are computed once."""
-        if batch.stateful and self.options.sent_by == TASKS:
+        if batch.stateful and self.options.sent_by == SentBy.TASKS:
             raise ConfigError(
                 "Tasks cannot send the rows of a query that keeps state: its rows can be computed only once",
                 remedy="Use sent_by='auto', which sends such batches from the driver",

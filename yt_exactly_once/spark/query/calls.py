@@ -46,7 +46,7 @@ class _Row:
     running: int | None = None
     failed: int | None = None
     refused: int | None = None
-    commits_sent: dict[str, str] = field(default_factory=dict)
+    commits_sent: dict[str, str | None] = field(default_factory=dict)
     compared: bool = False
     committed: Note | None = None
 

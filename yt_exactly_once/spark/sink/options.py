@@ -9,7 +9,7 @@ from inspect import Signature, signature
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 from yt_exactly_once import config
-from yt_exactly_once.commit.entry import DRIVER, TASKS
+from yt_exactly_once.commit.entry import SentBy
 from yt_exactly_once.config import ClusterConfig, DeliveryMode, RetryPolicy, Secret
 from yt_exactly_once.delivery.route import AUTO
 from yt_exactly_once.errors import ConfigError
@@ -295,8 +295,8 @@ class SinkOptions:
         default=AUTO,
         values={
             AUTO: "The tasks, for large batches that allow it; else the driver.",
-            DRIVER: "The driver, which collects them.",
-            TASKS: "The tasks. A query that does not allow it in transactional mode is refused.",
+            SentBy.DRIVER: "The driver, which collects them.",
+            SentBy.TASKS: "The tasks. A query that does not allow it in transactional mode is refused.",
         },
         only_python="the format sends the rows of transactional mode when it commits, all others from "
         "its tasks",
