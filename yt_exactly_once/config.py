@@ -73,6 +73,28 @@ class DeliveryMode(StrEnum):
         return self is DeliveryMode.AT_LEAST_ONCE
 
 
+@dataclass(frozen=True, kw_only=True)
+class WriteOptions:
+    """How the cluster writes rows into a table. It goes whole from the target to the request.
+
+    Attributes:
+        update: keep the columns of a sorted row that the payload does not have.
+        aggregate: combine aggregating columns with what is there.
+    """
+
+    update: bool = False
+    aggregate: bool = False
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Those of `insert_rows` by their names there; those that are off are left to the cluster."""
+        return {name: value for name, value in vars(self).items() if value}
+
+
+PLAIN_WRITE = WriteOptions()
+"""A row replaces the one with its key, or is added."""
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Secret:
     """A string that shows its value only on request."""

@@ -19,6 +19,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from tests.model.continuations import NO_FAILURE, Script
 from yt_exactly_once.commit.cluster import Payload, Row, Transaction
 from yt_exactly_once.commit.entry import Tally
+from yt_exactly_once.config import PLAIN_WRITE, WriteOptions
 from yt_exactly_once.errors import (
     ClusterUnavailableError,
     CommitOutcomeUnknownError,
@@ -269,9 +270,7 @@ class ModelTransaction:
         path: str,
         payloads: Sequence[Payload],
         wire: str,  # noqa: ARG002 - the interface
-        *,
-        update: bool = False,  # noqa: ARG002 - the interface
-        aggregate: bool = False,  # noqa: ARG002 - the interface
+        options: WriteOptions = PLAIN_WRITE,  # noqa: ARG002 - the interface
     ) -> None:
         """See `Transaction.write`; an effect may as well be a deletion."""
         self._call()

@@ -295,7 +295,7 @@ class Joined:
     script: Script
     transaction: str
 
-    def write(self, _path: str, payloads: Iterable[Any], _wire: str, **_options: Any) -> None:
+    def write(self, _path: str, payloads: Iterable[Any], _wire: str, _options: Any = None) -> None:
         for payload in payloads:
             answer = self.script.ask(InsertInside(self.transaction, _target_rows(payload.data)))
             if answer == UNAVAILABLE:

@@ -20,7 +20,7 @@ from yt_exactly_once.commit.consumers import offsets_of
 from yt_exactly_once.commit.entry import CommitLedger, LedgerEntry, RowDigest, SentBy, Tally
 from yt_exactly_once.commit.parts import CompleteResult, TargetRows, digest_of, split, whole
 from yt_exactly_once.commit.transactional import BatchCommit, Committed
-from yt_exactly_once.config import LEASE, RetryPolicy
+from yt_exactly_once.config import LEASE, PLAIN_WRITE, RetryPolicy, WriteOptions
 from yt_exactly_once.errors import (
     AccessError,
     BatchTooLargeError,
@@ -144,9 +144,9 @@ class Transaction:
         self.ask("select", path)
         return b"".join(self.cluster.keys[:limit])
 
-    def write(self, path, payloads, wire, *, update=False, aggregate=False):
+    def write(self, path, payloads, wire, options=PLAIN_WRITE):
         data = b"".join(b"-" * one.deletes + one.data for one in payloads)
-        self.ask("write", path, data, wire, update, aggregate)
+        self.ask("write", path, data, wire, options)
 
     def insert(self, path, rows):
         if path == "//ledger":
@@ -180,7 +180,7 @@ def committer(cluster, log=lambda *_, **__: None, *, of=None, attempts=3, advanc
 
 READS = [("lookup", "//ledger"), ("lookup", "//c")]
 WRITES = [
-    ("write", "//t", b"ab", "yson", False, False), ("write", "//t", b"c", "yson", False, False),
+    ("write", "//t", b"ab", "yson", PLAIN_WRITE), ("write", "//t", b"c", "yson", PLAIN_WRITE),
     ("insert", "//c", {0: 15}), ("insert", "//ledger", 1),
 ]  # fmt: skip
 
@@ -233,9 +233,10 @@ def test_entry_says_whether_the_query_keeps_state_and_moves_its_consumer(is_so):
 def test_options_of_a_target_are_those_of_its_requests():
     """Updates keep columns, aggregates combine."""
     cluster = Cluster()
-    rows = TargetRows("//t", [[Payload(1, b"a")]], "arrow", 1, update=True, aggregate=True)
+    options = WriteOptions(update=True, aggregate=True)
+    rows = TargetRows("//t", [[Payload(1, b"a")]], "arrow", 1, options)
     committer(cluster).commit(whole([rows]))
-    assert ("write", "//t", b"a", "arrow", True, True) in cluster.requests
+    assert ("write", "//t", b"a", "arrow", options) in cluster.requests
 
 
 @pytest.mark.parametrize(
@@ -808,7 +809,7 @@ def result(*numbers):
 def replaced(*gone, rows=b"rows"):
     """Return the requests of an attempt that deletes these keys."""
     deletes = b"-" + b"".join(keys(*gone).to_pylist())
-    written = [("write", "//t", data, "yson", False, False) for data in (deletes, rows) if data]
+    written = [("write", "//t", data, "yson", PLAIN_WRITE) for data in (deletes, rows) if data]
     return [("select", "//t"), *written]
 
 

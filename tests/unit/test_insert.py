@@ -24,7 +24,7 @@ def sent(monkeypatch):
     """Bodies of requests; the first one has no answer."""
     bodies = []
 
-    def insert(_connection, _path, payload, _wire, **_options):
+    def insert(_connection, _path, payload, _wire, _options=None):
         bodies.append(payload)
         if len(bodies) == 1:
             raise ClusterUnavailableError("told")

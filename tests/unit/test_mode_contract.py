@@ -243,7 +243,7 @@ class Cluster:
     def joined(self, *_, **__):
         return self
 
-    def write(self, path, payloads, wire, **_options):
+    def write(self, path, payloads, wire, _options=None):
         self.requests += [(path, wire, bytes(payload.data)) for payload in payloads]
 
 

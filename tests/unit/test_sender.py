@@ -17,7 +17,7 @@ from yt.wrapper import YsonFormat, YtClient
 from yt.wrapper.format import ArrowFormat
 
 from yt_exactly_once.commit.cluster import Payload
-from yt_exactly_once.config import ClusterConfig
+from yt_exactly_once.config import ClusterConfig, WriteOptions
 from yt_exactly_once.errors import ExactlyOnceError
 from yt_exactly_once.ytsaurus.browsing import all_rows
 from yt_exactly_once.ytsaurus.client import Connection
@@ -169,7 +169,7 @@ CALLS = {
             "//dir/a b", BytesIO(b"rows"), format=ARROW, raw=True, update=True, aggregate=True
         ),
         lambda began: began.write(
-            "//dir/a b", [Payload(1, b"rows")], "arrow", update=True, aggregate=True
+            "//dir/a b", [Payload(1, b"rows")], "arrow", WriteOptions(update=True, aggregate=True)
         ),
     ),
     "insert nothing else": (

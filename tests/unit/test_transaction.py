@@ -9,6 +9,7 @@ import pytest
 from yt.common import YtError
 
 from yt_exactly_once.commit.cluster import Payload
+from yt_exactly_once.config import WriteOptions
 from yt_exactly_once.errors import AccessError, CommitOutcomeUnknownError, ConflictError
 from yt_exactly_once.ytsaurus import transaction
 from yt_exactly_once.ytsaurus.sender import Sender
@@ -235,8 +236,8 @@ def test_payloads_are_written_and_deleted_in_their_order(wire, asked):
         Payload(2, b"new"),
         Payload(1, b"key", deletes=True),
     ]
-    began.write("//t", payloads, wire, **({"update": True, "aggregate": True} if asked else {}))
-    options = dict.fromkeys(("update", "aggregate"), asked or None)
+    began.write("//t", payloads, wire, WriteOptions(update=asked, aggregate=asked))
+    options = dict.fromkeys(("update", "aggregate"), True) if asked else {}
     there = {"path": "//t", "transaction_id": "1-2-3-4"}
     assert sender.commands == [
         ("delete_rows", {**there, "input_format": YSON}, b"old"),

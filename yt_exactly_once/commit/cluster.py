@@ -11,6 +11,8 @@ from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from yt_exactly_once.config import PLAIN_WRITE, WriteOptions
+
 Row = dict[str, Any]
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -62,13 +64,7 @@ class Transaction(Reader, Protocol):
         """Return columns of the rows of a sorted table, as YSON in any order, and at most so many."""
 
     def write(
-        self,
-        path: str,
-        payloads: Sequence[Payload],
-        wire: str,
-        *,
-        update: bool = False,
-        aggregate: bool = False,
+        self, path: str, payloads: Sequence[Payload], wire: str, options: WriteOptions = PLAIN_WRITE
     ) -> None:
         """Write or delete what the payloads say, in their order."""
 

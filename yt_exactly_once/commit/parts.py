@@ -17,6 +17,7 @@ from yt_exactly_once.codec.schema import WritePlan
 from yt_exactly_once.codec.yson_fragments import joined
 from yt_exactly_once.commit.cluster import Payload, Transaction
 from yt_exactly_once.commit.entry import RowDigest, SentBy, Tally
+from yt_exactly_once.config import PLAIN_WRITE, WriteOptions
 from yt_exactly_once.errors import BatchTooLargeError
 
 ROWS_PER_DELETE = 50_000
@@ -69,8 +70,7 @@ class TargetRows:
         groups: payloads; those of a group are sent in their order. Empty when the rows are written.
         wire: wire format of the payloads.
         row_count: rows written or deleted, in the payloads or by the tasks.
-        update: keep the columns that the payloads do not have.
-        aggregate: combine aggregating columns with what is there.
+        options: how the cluster writes the payloads.
         group_is_tablet: every group goes to a tablet of its own; otherwise keys choose the tablets.
         tablets: to how many tablets of an ordered table they go; 0 where keys choose, or nobody knows.
         complete: set when the table must hold nothing but these rows.
@@ -85,8 +85,7 @@ class TargetRows:
     groups: Sequence[Sequence[Payload]]
     wire: str
     row_count: int
-    update: bool = False
-    aggregate: bool = False
+    options: WriteOptions = PLAIN_WRITE
     group_is_tablet: bool = False
     tablets: int = 0
     complete: CompleteResult | None = None

@@ -449,9 +449,7 @@ def _replace(transaction: Transaction, target: TargetRows) -> int:
 
 
 def _write(transaction: Transaction, target: TargetRows, payloads: Sequence[Payload]) -> None:
-    transaction.write(
-        target.path, payloads, target.wire, update=target.update, aggregate=target.aggregate
-    )
+    transaction.write(target.path, payloads, target.wire, target.options)
 
 
 def _at(moment: datetime) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from yt import yson
 from yt.wrapper import YsonFormat
 
+from yt_exactly_once.config import PLAIN_WRITE, WriteOptions
 from yt_exactly_once.errors import ProducerDivergedError, TableNotDynamicError, TableNotFoundError
 from yt_exactly_once.ytsaurus.failures import translated
 from yt_exactly_once.ytsaurus.reading import literal
@@ -28,8 +29,7 @@ def insert_payload(
     path: str,
     payload: bytes | memoryview,
     wire: str,
-    *,
-    update: bool = False,
+    options: WriteOptions = PLAIN_WRITE,
 ) -> None:
     """Write one payload in its own transaction, which the proxy begins and commits.
 
@@ -37,7 +37,7 @@ def insert_payload(
         ClusterUnavailableError: no answer; the rows may have been written.
     """
     with connection.sending() as sender, translated("write rows", path=path):
-        parameters = {"path": path, "input_format": WIRES[wire], "update": update or None}
+        parameters = {"path": path, "input_format": WIRES[wire], **options.parameters}
         sender.send("insert_rows", parameters, payload)
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 from yt import yson
 
+from yt_exactly_once.config import PLAIN_WRITE, WriteOptions
 from yt_exactly_once.errors import CommitOutcomeUnknownError, ExactlyOnceError
 from yt_exactly_once.ytsaurus.failures import leaves_outcome_unknown, translated
 from yt_exactly_once.ytsaurus.sender import WIRES, YSON, encoded
@@ -105,27 +106,18 @@ class TabletTransaction:
             return self._send("select_rows", query=query, output_format=YSON, **limits)
 
     def write(
-        self,
-        path: str,
-        bodies: Sequence[Body],
-        wire: str,
-        *,
-        update: bool = False,
-        aggregate: bool = False,
+        self, path: str, bodies: Sequence[Body], wire: str, options: WriteOptions = PLAIN_WRITE
     ) -> None:
         """Write encoded payloads, and delete the keys of those that say so, in their order.
 
         Args:
             wire: `arrow` or `yson`, for what is written.
-            update: keep the columns of a sorted row that a payload does not have.
-            aggregate: combine aggregating columns with what is there.
         """
-        options = {"update": update or None, "aggregate": aggregate or None}
         for body in bodies:
             if body.deletes:
                 self._change("delete_rows", path, body.data)
             else:
-                self._change("insert_rows", path, body.data, WIRES[wire], **options)
+                self._change("insert_rows", path, body.data, WIRES[wire], **options.parameters)
 
     @contextmanager
     def kept_alive(self, every: float) -> Iterator[None]:

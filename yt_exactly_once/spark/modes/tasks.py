@@ -131,7 +131,7 @@ class InsertTask(RowTask):
                     target.path,
                     payload,
                     target.wire.value,
-                    update=target.options.update_columns,
+                    target.options.write_options,
                 )
 
             run_attempts(insert, settings.retry, emit)
@@ -163,8 +163,7 @@ class JoinedInsertTask(RowTask):
                 target.path,
                 [Payload(chunk.num_rows, data)],
                 target.wire.value,
-                update=target.options.update_columns,
-                aggregate=target.options.aggregate,
+                target.options.write_options,
             )
             yield ChunkReport.of_chunk(settings, chunk, len(data)).to_arrow()
 

@@ -139,6 +139,11 @@ class Target:
                 )
 
     @property
+    def write_options(self) -> config.WriteOptions:
+        """What its requests say about how rows are written."""
+        return config.WriteOptions(update=self.update_columns, aggregate=self.aggregate)
+
+    @property
     def replaces(self) -> bool:
         """Whether rows that are not in the batch are deleted."""
         return self.write == REPLACE

@@ -12,7 +12,7 @@ import pyarrow as pa
 from yt_exactly_once.codec.rows import WireFormat, decode, encode, encode_empty
 from yt_exactly_once.codec.schema import TableSchema, WritePlan, arrow_schema_of, check_frame
 from yt_exactly_once.commit.cluster import Payload
-from yt_exactly_once.config import DeliveryMode
+from yt_exactly_once.config import DeliveryMode, WriteOptions
 from yt_exactly_once.errors import RequestRefusedError, SchemaMismatchError
 from yt_exactly_once.operations.verify.stage import EVERY_MODE, Facts, Stage, expect
 from yt_exactly_once.ytsaurus.queues import RemoteQueue
@@ -108,7 +108,7 @@ def _takes(stage: Stage, path: str, name: str, wire: WireFormat) -> bool:
 
 def _write(stage: Stage, path: str, *bodies: Payload, wire: str = "yson", **options: bool) -> None:
     with stage.transaction() as transaction:
-        transaction.write(path, bodies, wire, **options)
+        transaction.write(path, bodies, wire, WriteOptions(**options))
         transaction.commit()
 
 
