@@ -178,7 +178,8 @@ def _advising(tree: ast.Module) -> Iterator[ast.AST]:
 
 def _texts(node: ast.AST) -> Iterator[Any]:
     """Yield the texts of an expression or of what a function returns; of an f-string only the whole."""
-    for each in [node] if not isinstance(node, ast.FunctionDef) else node.body[1:]:
+    has_docstring = isinstance(node, ast.FunctionDef) and ast.get_docstring(node) is not None
+    for each in node.body[has_docstring:] if isinstance(node, ast.FunctionDef) else [node]:
         if isinstance(each, ast.JoinedStr) or (
             isinstance(each, ast.Constant) and isinstance(each.value, str)
         ):

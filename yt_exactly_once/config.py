@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.options import Group, Option, documented
@@ -131,6 +132,12 @@ class ClusterConfig:
         """Check every value."""
         if not self.proxy.strip():
             raise ConfigError("The proxy address is empty", remedy=_PROXY_REMEDY)
+        try:
+            _ = urlsplit(self.proxy if "//" in self.proxy else f"//{self.proxy}").port
+        except ValueError as error:
+            raise ConfigError(
+                f"The proxy address is none: {error}", remedy=_PROXY_REMEDY, proxy=self.proxy
+            ) from error
         for name in ("request_timeout", "heavy_request_timeout"):
             if require_duration(getattr(self, name), name) <= timedelta(0):
                 raise ConfigError(f"{name} must be positive", remedy="Pass a longer duration")

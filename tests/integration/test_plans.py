@@ -240,6 +240,23 @@ def test_columns_whose_names_differ_in_case_are_told_apart(spark):
     assert rows_of(chunk) == [{b"a": {b"x": 0}, b"A": 7, b"b.c": 0}]
 
 
+def test_columns_whose_names_differ_in_case_place_rows(spark):
+    """Each by its own values."""
+    frame = spark.range(0, 9, 1, 1).selectExpr("id as a", "7 as A")
+    tablets = {}
+    for name in ("a", "A"):
+        rows = [
+            row
+            for chunk in payloads(frame, placement=Placement(3, (name,)))
+            for row in rows_of(chunk)
+        ]
+        assert sorted((row[b"a"], row[b"A"]) for row in rows) == [
+            (number, 7) for number in range(9)
+        ]
+        tablets[name] = {row[b"$tablet_index"] for row in rows}
+    assert (len(tablets["a"]), len(tablets["A"])) == (3, 1)
+
+
 def test_rows_go_to_their_tablets_in_order(spark):
     """Tablets with few rows share a payload; the rows of a partition keep their order in each."""
     for rule in ("round_robin", ("id",), ("in`3", "id")):

@@ -4,6 +4,8 @@ A text with a command has a row. The case of the row follows the text, and asser
 followed has a reason, and whatever it names must exist.
 """
 
+import ast
+
 import pytest
 
 from tests import remedies
@@ -147,6 +149,12 @@ def test_every_command_that_the_product_advises_has_a_row():
     assert {one.row for one in remedies.of_the_product()} - {""} == set(remedies.ROWS)
     cases = {*STARTS, *OPTIONS, *BREAKS, *ELSEWHERE}
     assert {how for how in remedies.ROWS.values() if how not in remedies.REASONS} <= cases
+
+
+def test_first_text_of_a_function_without_a_docstring_is_one_of_its_texts():
+    for body in ("'Says it.'\n return 'look at it'", "return 'look at it'"):
+        (function,) = ast.parse(f"def advice():\n {body}").body
+        assert [each.value for each in remedies._texts(function)] == ["look at it"]
 
 
 def test_every_command_can_be_typed_as_it_is_printed():

@@ -221,6 +221,18 @@ def test_live_view_ends_in_time_and_leaves_a_page(pipeline, told, tmp, tmp_path,
     assert told("status", tmp, "--report", "/nowhere/x.html")[0] == 2
 
 
+@pytest.mark.parametrize(
+    ("name", "outcome"),
+    [(r"a\/b", "There is nothing at the consumer"), ("a\\", "Correct the path")],
+)
+def test_path_with_a_slash_or_a_backslash_in_a_name_is_one(told, tmp, name, outcome):
+    """The folder of such a node is not cut within its name; a path that is none is an error with a remedy."""
+    queue = f"{tmp}/queue"
+    assert told("create-queue", queue, "--schema", "value bigint")[0] == 0
+    paths = [f"--{kind}={tmp}/{name}" for kind in ("consumer", "target", "ledger")]
+    assert outcome in told("doctor", "--queue", queue, *paths)[1].replace("\n", " ")
+
+
 def test_names_are_printed_as_they_are(cluster, told, tmp):
     """Neither markup nor an emoji nor an escape sequence nor another line in a path reaches the terminal."""
     name = "t[/b][red]:warning:\x1b[31m\nRun: yt remove //home\u202e"

@@ -16,6 +16,13 @@ def test_missing_proxy_names_the_variable_to_set(monkeypatch):
         ClusterConfig.resolve()
 
 
+@pytest.mark.parametrize("proxy", ["cluster:1x", "https://cluster:99999", "[::1"])
+def test_address_that_is_none_is_refused(proxy):
+    """Before anything is asked."""
+    with pytest.raises(ConfigError, match="The proxy address is none"):
+        ClusterConfig(proxy=proxy)
+
+
 def test_environment_fills_in_proxy_and_token(monkeypatch):
     """The two variables of every YTsaurus tool are honoured, and what is written in the code wins."""
     monkeypatch.setenv("YT_PROXY", "cluster:80")

@@ -158,7 +158,7 @@ def delays(flights: DataFrame) -> DataFrame:
 
 def _session(scratch: Path) -> SparkSession:
     return (
-        SparkSession.builder.appName("yt-exactly-once demo")
+        SparkSession.builder.appName("demo of yt-exactly-once")
         .master("local[2]")
         .config("spark.driver.memory", "1g")
         .config("spark.driver.host", "127.0.0.1")

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pyspark.sql.functions as sf
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from yt_exactly_once.codec.spark_types import arrow_schema_from, document_from
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import Column
 
 
 def spark_schema_of(arrow: pa.Schema) -> StructType:
@@ -22,12 +20,6 @@ def spark_schema_of(arrow: pa.Schema) -> StructType:
 def arrow_of_spark(schema: StructType) -> pa.Schema:
     """Return the Arrow form of a DataFrame; raise `SchemaMismatchError` if YTsaurus lacks a type."""
     return arrow_schema_from(schema.jsonValue())
-
-
-def named_column(name: str) -> Column:
-    """Return a column of a DataFrame; Spark takes a dot in a bare name for a path into a struct."""
-    escaped = name.replace("`", "``")
-    return sf.col(f"`{escaped}`")
 
 
 def with_nullable_members(kind: DataType) -> DataType:

@@ -5,6 +5,7 @@ For tools, and for the checks before the first batch. No batch of a query reads 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
@@ -34,6 +35,7 @@ _WHOLE = {
     "fail_on_incomplete_result": True,
     "output_format": BINARY,
 }
+_LAST_NAME = re.compile(r"/(?:[^/\\]|\\.)*$", re.DOTALL)
 _MOST_CHILDREN = 100_000
 COUNTER_BITS = 30
 """Low bits of a timestamp of the cluster that count within a second."""
@@ -151,9 +153,14 @@ def children(
 
 def marked(connection: Connection, paths: Iterable[str], name: str) -> Iterator[str]:
     """Yield the paths of what lies beside some paths and has an attribute."""
-    folders = sorted({path.rpartition("/")[0] for path in paths})
+    folders = sorted({parent(path) for path in paths})
     for folder, held in children(connection, folders, [name]).items():
         yield from (f"{folder}/{escaped(child['name'])}" for child in held if name in child)
+
+
+def parent(path: str) -> str:
+    """Return the path of the node above; a slash in a name has a backslash before it."""
+    return _LAST_NAME.sub("", path)
 
 
 def escaped(name: str) -> str:

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from yt.common import YtError
 from yt.packages.urllib3.exceptions import HTTPError as Urllib3Error
 from yt.wrapper.errors import YtIncorrectResponse, YtProxyUnavailable, YtTokenError
+from yt.ypath import YPathError
 from yt.yson.common import YsonError
 
 from yt_exactly_once import advice, errors
@@ -359,6 +360,12 @@ def translated(
     except TRANSPORT_ERRORS as error:
         detail = f"no usable answer from the proxy ({reason(error)})"
         raise _error(NO_ANSWER, action, detail, {"proxy": _address(error), **where}) from error
+    except YPathError as error:
+        raise errors.ConfigError(
+            f"Could not {action}: {error}",
+            remedy="Correct the path: in the name of a node, a backslash stands before each of \\/@&*[{",
+            **where,
+        ) from error
     except YtError as error:
         denied = _denial(error)
         if denied is None:

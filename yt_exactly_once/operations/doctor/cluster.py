@@ -22,7 +22,7 @@ from yt_exactly_once.operations.doctor.subject import (
     unknown,
     warning,
 )
-from yt_exactly_once.ytsaurus.browsing import attributes_of, may, now, proxies_of, user_of
+from yt_exactly_once.ytsaurus.browsing import attributes_of, may, now, parent, proxies_of, user_of
 from yt_exactly_once.ytsaurus.reach import require_proxy
 
 if TYPE_CHECKING:
@@ -251,12 +251,12 @@ def _needs(subject: Subject, connection: Connection) -> Iterator[Need]:
 
 def _to_create(connection: Connection, path: str) -> Iterator[Need]:
     """Yield what creating a table at the path needs, on the nearest directory that is there."""
-    parent = path.rpartition("/")[0]
-    while parent != "/" and attributes_of(connection, parent, []) is None:
-        parent = parent.rpartition("/")[0]
-    yield parent, "write", f"The sink creates {path} on its first batch"
-    yield parent, "mount", f"The sink mounts {path} on its first batch"
-    found = attributes_of(connection, parent, ["account"]) or {}
+    folder = parent(path)
+    while folder != "/" and attributes_of(connection, folder, []) is None:
+        folder = parent(folder)
+    yield folder, "write", f"The sink creates {path} on its first batch"
+    yield folder, "mount", f"The sink mounts {path} on its first batch"
+    found = attributes_of(connection, folder, ["account"]) or {}
     if "account" in found:
         account = f"//sys/accounts/{found['account']}"
         yield account, "use", f"{path} will belong to this account"

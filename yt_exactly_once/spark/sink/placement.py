@@ -6,7 +6,7 @@ Spark partition that go to one tablet keep their order there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ import pyspark.sql.functions as sf
 
 from yt_exactly_once.codec.schema import RESERVED_PREFIX, SOURCE_TABLET_COLUMN
 from yt_exactly_once.errors import ConfigError, EncodingError
-from yt_exactly_once.spark.schema import named_column
+from yt_exactly_once.spark.sink.columns import sent
 from yt_exactly_once.spark.sink.options import BY_PARTITION, PRESERVE
 
 if TYPE_CHECKING:
@@ -75,7 +75,11 @@ class Placement:
         """Return the DataFrame with the tablet of every row, unless its Spark partition decides."""
         if self.is_by_partition:
             return frame
-        return frame.withColumn(TABLET_COLUMN, self._column().cast("bigint"))
+        names = frame.columns
+        plain = sent(frame, names, names)
+        tablet = self._column(dict(zip(names, plain.columns, strict=True))).cast("bigint")
+        placed = plain.withColumn(TABLET_COLUMN, tablet)
+        return placed if plain.columns == names else placed.toDF(*names, TABLET_COLUMN)
 
     def split(
         self, rows: pa.RecordBatch, partition: int
@@ -121,13 +125,18 @@ class Placement:
             )
         return tablets
 
-    def _column(self) -> Column:
+    def _column(self, plain: Mapping[str, str]) -> Column:
+        """Return the tablet of a row.
+
+        Args:
+            plain: names by which Spark finds the columns, see `sent`.
+        """
         count = sf.lit(self.tablet_count)
         match self.rule:
             case tuple(names):
-                return sf.pmod(sf.xxhash64(*map(named_column, names)), count)
+                return sf.pmod(sf.xxhash64(*(sf.col(plain[name]) for name in names)), count)
             case "preserve":
-                return sf.col(SOURCE_TABLET_COLUMN)
+                return sf.col(plain[SOURCE_TABLET_COLUMN])
             case _:
                 identity = sf.monotonically_increasing_id()
                 partition = sf.shiftright(identity, _INDEX_BITS)

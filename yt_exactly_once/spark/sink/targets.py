@@ -246,7 +246,7 @@ def _without_position(position: Sequence[str], frame: pa.Schema, info: TableInfo
         if not fits:
             raise errors.ConfigError(
                 f"source_position names {name}, which has the type {kind}",
-                remedy="The position is an integer, and what it counts in are strings or integers",
+                remedy="Cast it: the position is an integer, and what it counts in are strings or integers",
                 target=info.path,
             )
     known = {column["name"] for column in info.schema}
