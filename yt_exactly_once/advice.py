@@ -17,6 +17,12 @@ OTHER_CLUSTER = (
 """For a proxy that belongs to another cluster than the one of the query."""
 
 
+SENT_BY_AUTO = "Use sent_by='auto', which sends such batches from the driver"
+"""For rows that tasks cannot send, where the user wants it."""
+
+GATEWAY_LOCATION = "Pass a location that the gateway prints: it begins with webhdfs://"
+"""For a checkpoint that no gateway serves."""
+
 ONE_SINK_MOVES = (
     "If one function calls several sinks, set advance_consumer=False for all but the last"
 )

@@ -7,7 +7,7 @@ nothing else; it opens no connection and holds no process-wide state.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
@@ -22,6 +22,11 @@ DEFAULT_DYN_BATCH_SIZE = 50_000
 
 ROWS_PER_TABLET_LIMIT = 100_000
 """Default of the server's `max_rows_per_transaction`: rows per tablet and transaction."""
+
+RESULT_SIZE_CONF = "spark.driver.maxResultSize"
+SPECULATION_CONF = "spark.speculation"
+DYN_BATCH_SIZE_CONF = "spark.yt.write.dynBatchSize"
+"""Settings of Spark that decide how a batch is sent; SPYT reads the last one too."""
 
 LEASE = timedelta(seconds=60)
 """Of a transaction: tablet nodes end older ones (`max_transaction_timeout`), whatever a client asks for."""
@@ -202,6 +207,16 @@ def require_duration(value: object, name: str) -> timedelta:
             remedy="Pass a datetime.timedelta, for instance timedelta(seconds=30)",
         )
     return value
+
+
+def is_on(setting: str | None) -> bool:
+    """Return whether a boolean setting of Spark is on, as Spark reads it; one that is absent is off."""
+    return (setting or "").strip().lower() == "true"
+
+
+def beside_targets(paths: Iterable[str], what: str) -> str:
+    """Return where a table of the sink is by default; the same for the same targets, whatever their order."""
+    return f"{min(paths)}_{what}"
 
 
 def check_path(path: str, option: str) -> None:

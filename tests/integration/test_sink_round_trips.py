@@ -5,7 +5,7 @@ from py4j.clientserver import JavaClient
 
 from tests.tiers import first_of
 from yt_exactly_once import Event
-from yt_exactly_once.spark.sink.options import DYN_BATCH_SIZE_CONF
+from yt_exactly_once.config import DYN_BATCH_SIZE_CONF
 
 COMMANDS_OF_PYSPARK = 6
 """What PySpark asks the JVM before it calls a function for `foreachBatch`."""

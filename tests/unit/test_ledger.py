@@ -1,7 +1,7 @@
 """The ledger: what an entry says about a batch, and what it refuses to guess."""
 
 from contextlib import nullcontext
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 
 import pytest
 
@@ -108,6 +108,12 @@ def test_no_field_of_an_entry_stays_unwritten():
         "tallies",
     }
     assert {one.name for one in fields(Tally)} - columns == {"digest"}
+
+    @dataclass(frozen=True)
+    class Later(LedgerEntry):
+        more: int = 0
+
+    assert Later(**vars(entry(batch(0)))).to_row().keys() == columns
 
 
 def test_facts_of_an_entry_are_kept_in_a_table_of_any_version():

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from yt_exactly_once import advice
 from yt_exactly_once.checkpoints.folders import ServedFolders, check_secret, new_secret, parse_path
 from yt_exactly_once.checkpoints.webhdfs import WebHdfs
 from yt_exactly_once.config import ClusterConfig, RetryPolicy, Secret
@@ -115,8 +116,7 @@ def gateway_at(location: str) -> Checkpoints:
     split = urlsplit(location)
     if split.scheme != SCHEME or not split.netloc or not split.path.strip("/"):
         raise ConfigError(
-            "This is no location of a gateway for checkpoints",
-            remedy="Pass a location that the gateway prints: it begins with webhdfs://",
+            "This is no location of a gateway for checkpoints", remedy=advice.GATEWAY_LOCATION
         )
     base = f"{SCHEME}://{split.netloc}/{split.path.split('/')[1]}"
 

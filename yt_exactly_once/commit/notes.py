@@ -292,8 +292,8 @@ class History:
             if not set(missing) <= set(self.accepted):
                 raise errors.LedgerMissingError(
                     what,
-                    remedy="Put the newest ledger back. If it is lost, look in the target for the rows of "
-                    f"{_named(missing)}. If they are there, start with accept_incomplete={_value(missing)}. "
+                    remedy=f"{_NEWEST_LEDGER} {_named(missing)}. If they are there, start with "
+                    f"accept_incomplete={_value(missing)}. "
                     "If not, the target is an older copy too: let Spark repeat what it lacks. The steps are "
                     f"in {_PUT_BACK}",
                     **self._where(target),
@@ -301,9 +301,9 @@ class History:
             if newest >= number and not may_be_new:
                 raise errors.LedgerMissingError(
                     what,
-                    remedy="Put the newest ledger back. If it is lost, look in the target for the rows of "
-                    f"{_named(range(max(number, has + 1), newest + 1))}. If they are not there, start with "
-                    f"new_ledger=True: the query writes them again. The steps are in {_PUT_BACK}",
+                    remedy=f"{_NEWEST_LEDGER} {_named(range(max(number, has + 1), newest + 1))}. If they "
+                    f"are not there, start with new_ledger=True: the query writes them again. "
+                    f"The steps are in {_PUT_BACK}",
                     **self._where(target),
                 )
 
@@ -412,6 +412,8 @@ class History:
 
 
 _PUT_BACK = "how-to/recover.md, section 'An older copy was put back'"
+
+_NEWEST_LEDGER = "Put the newest ledger back. If it is lost, look in the target for the rows of"
 
 _LOST = (
     "To begin with a new ledger, first make sure that the target has the rows of every batch before, and "

@@ -17,6 +17,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from pyarrow import fs
 
+from yt_exactly_once import advice
 from yt_exactly_once.config import RetryPolicy
 from yt_exactly_once.errors import (
     AccessError,
@@ -146,7 +147,7 @@ class WebHdfsFolder:
         except ValueError:
             raise ConfigError(
                 "The location of the checkpoint has no valid port",
-                remedy="Pass a location that the gateway prints: it begins with webhdfs://",
+                remedy=advice.GATEWAY_LOCATION,
                 gateway=self.address,
             ) from None
         self._root = split.path.rstrip("/")

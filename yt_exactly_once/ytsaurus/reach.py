@@ -16,7 +16,7 @@ from yt.packages.requests.utils import get_environ_proxies, select_proxy
 from yt.wrapper.http_helpers import get_proxy_address_url
 
 from yt_exactly_once.errors import AccessError, ClusterUnavailableError, ProxyNotFoundError
-from yt_exactly_once.ytsaurus.failures import REFUSED_TOKEN, reason
+from yt_exactly_once.ytsaurus.failures import NO_ANSWER, REFUSED_TOKEN, reason
 
 if TYPE_CHECKING:
     from yt.wrapper import YtClient
@@ -60,9 +60,7 @@ def require_proxy(client: YtClient) -> str:
         return url
     except requests.exceptions.RequestException as error:
         raise ClusterUnavailableError(
-            f"The proxy does not answer ({reason(error)})",
-            remedy="Check the address of the proxy, and whether the cluster is healthy",
-            **where,
+            f"The proxy does not answer ({reason(error)})", remedy=NO_ANSWER.remedy, **where
         ) from error
     if answer.status_code == _UNAUTHORIZED:
         raise AccessError(

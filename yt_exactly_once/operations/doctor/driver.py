@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.requirements import Requirement
 
+from yt_exactly_once.config import DYN_BATCH_SIZE_CONF, RESULT_SIZE_CONF, SPECULATION_CONF, is_on
 from yt_exactly_once.errors import ConfigError, JavaNotFoundError
 from yt_exactly_once.operations.doctor.subject import Finding, Subject, note, ok, problem, warning
 from yt_exactly_once.spark.compat.failures import unfit_python
@@ -34,16 +35,13 @@ _DRIVER = "ytsaurus-rpc-driver"
 
 
 RETAINED = "spark.sql.streaming.minBatchesToRetain"
-RESULT_SIZE = "spark.driver.maxResultSize"
-SPECULATION = "spark.speculation"
-BATCH_ROWS = "spark.yt.write.dynBatchSize"
 
 _WANTED = {
     RETAINED: "a number of batches",
-    BATCH_ROWS: "a positive number of rows",
-    RESULT_SIZE: "a size such as 2g",
+    DYN_BATCH_SIZE_CONF: "a positive number of rows",
+    RESULT_SIZE_CONF: "a size such as 2g",
 }
-_DEFAULTS = {RETAINED: "100", RESULT_SIZE: "1g", SPECULATION: "false"}
+_DEFAULTS = {RETAINED: "100", RESULT_SIZE_CONF: "1g", SPECULATION_CONF: "false"}
 _FEW_BATCHES = 10
 _SIZE = re.compile(r"(\d+)\s*([kmgtp]?)i?b?", re.IGNORECASE)
 _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
@@ -127,22 +125,22 @@ def examine_settings(subject: Subject, connection: Connection | None) -> Iterato
             yield warning(kept, why, repair, check=RETAINED)
         else:
             yield ok(kept, check=RETAINED)
-    if known[SPECULATION].lower() == "true" and subject.mode.may_repeat:
+    if is_on(known[SPECULATION_CONF]) and subject.mode.may_repeat:
         yield warning(
             f"Speculation is on, and the mode is {subject.mode}",
             "Every speculative copy of a task writes its rows again",
-            f"--conf {SPECULATION}=false, or another mode",
-            check=SPECULATION,
+            f"--conf {SPECULATION_CONF}=false, or another mode",
+            check=SPECULATION_CONF,
         )
-    limit = _number(known, RESULT_SIZE)
+    limit = _number(known, RESULT_SIZE_CONF)
     if limit and subject.mode.through_driver:
         size = None if connection is None else _batch_bytes(subject, connection)
-        yield _result_size(known[RESULT_SIZE], limit, size)
+        yield _result_size(known[RESULT_SIZE_CONF], limit, size)
 
 
 def _number(known: Mapping[str, str], name: str) -> int | None:
     """Return a setting as Spark reads it; `None` when it is none: a positive number, or a size."""
-    if name in (RETAINED, BATCH_ROWS):
+    if name in (RETAINED, DYN_BATCH_SIZE_CONF):
         return int(known[name]) or None if known[name].isdecimal() else None
     found = _SIZE.fullmatch(known[name])
     if found is None:
@@ -168,15 +166,15 @@ def _batch_bytes(subject: Subject, connection: Connection) -> int | None:
 
 def _result_size(text: str, limit: int, size: int | None) -> Finding:
     if size is None or size <= limit:
-        return ok(f"{RESULT_SIZE} is {text}", check=RESULT_SIZE)
+        return ok(f"{RESULT_SIZE_CONF} is {text}", check=RESULT_SIZE_CONF)
     return warning(
-        f"{RESULT_SIZE} is {text}, and a full batch has about {_shown(size)}, by the average row of the "
+        f"{RESULT_SIZE_CONF} is {text}, and a full batch has about {_shown(size)}, by the average row of the "
         "queues",
         "Spark ends a job that brings more to the driver. The tasks then send the rows, but they cannot if "
         "the query keeps state, shuffles, or writes in another way than rows of one target",
-        f"--conf {RESULT_SIZE}={_shown(2 * size)}, with as much more spark.driver.memory, or a smaller "
+        f"--conf {RESULT_SIZE_CONF}={_shown(2 * size)}, with as much more spark.driver.memory, or a smaller "
         "max_rows_per_partition",
-        check=RESULT_SIZE,
+        check=RESULT_SIZE_CONF,
     )
 
 

@@ -70,7 +70,7 @@ class Subject:
 
     def path_of(self, name: Literal["ledger", "producer"]) -> str | None:
         """Return where a table of the sink is or will be; `None` without targets."""
-        beside = f"{min(self.targets)}_{name}" if self.targets else None
+        beside = config.beside_targets(self.targets, name) if self.targets else None
         return getattr(self, name) or beside
 
     @property

@@ -16,6 +16,8 @@ from yt_exactly_once.spark.query.offset_log import OffsetLog, RunningBatch, iden
 from yt_exactly_once.spark.storage import open_storage, shown
 from yt_exactly_once.ytsaurus.client import Connection
 
+_ITS_OWN = "Pass the checkpointLocation of this very query"
+
 
 class CheckpointFiles(OffsetLog):
     """Reads the offset log in a checkpoint folder.
@@ -49,9 +51,7 @@ class CheckpointFiles(OffsetLog):
             self._read(batch_id)
         except FileNotFoundError as error:
             raise ConfigError(
-                f"checkpoint_location has no batch {batch_id}",
-                remedy="Pass the checkpointLocation of this very query",
-                path=self.location,
+                f"checkpoint_location has no batch {batch_id}", remedy=_ITS_OWN, path=self.location
             ) from error
         query_id = str(metadata["id"])
         if self._run is None or self._run[0] != query_id:
@@ -62,7 +62,7 @@ class CheckpointFiles(OffsetLog):
         problem = ConfigError(
             f"Spark has logged batch {batch_id} as done in checkpoint_location, before the sink was called: "
             "it is of another query, or another run has written the batch, or the function did not wait",
-            remedy="Pass the checkpointLocation of this very query. Stop other runs of it. Wait in the "
+            remedy=f"{_ITS_OWN}. Stop other runs of it. Wait in the "
             "function for every sink that it calls",
             path=self.location,
         )
@@ -77,7 +77,7 @@ class CheckpointFiles(OffsetLog):
             return runs[query_id]
         raise ConfigError(
             "checkpoint_location is the checkpoint of another query, which this session does not run",
-            remedy="Pass the checkpointLocation of this very query",
+            remedy=_ITS_OWN,
             query=", ".join(runs),
             other_query=query_id,
             path=self.location,

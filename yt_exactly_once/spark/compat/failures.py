@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from yt_exactly_once.config import RESULT_SIZE_CONF
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.version import VERSION
 
@@ -75,7 +76,7 @@ def unfit_python_named() -> Iterator[None]:
 
 def does_not_fit_driver(error: Exception) -> bool:
     """Return whether a job has failed because its rows are too many for the driver (`TaskSetManager`)."""
-    return "spark.driver.maxResultSize" in str(error)
+    return RESULT_SIZE_CONF in str(error)
 
 
 def is_cancelled(error: Exception) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from yt_exactly_once import advice
 from yt_exactly_once.errors import ConfigError, TasksRefusedError
 from yt_exactly_once.spark.compat.jvm import execution_of, jvm_of, queries_in
 
@@ -133,7 +134,7 @@ def require_one_stage(job: DataFrame, batch: MicroBatch) -> int:
 def _stays(why: str, batch: MicroBatch) -> TasksRefusedError:
     return TasksRefusedError(
         f"Tasks cannot write into one transaction, since {why}",
-        remedy="Use sent_by='auto', which sends such batches from the driver",
+        remedy=advice.SENT_BY_AUTO,
         **batch.where,
     )
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyspark.sql.functions as sf
 
+from yt_exactly_once import config
 from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.spark.compat.jobs import described, require_one_stage, require_straight
 from yt_exactly_once.spark.compat.versions import arrow_batches, ended_batches, has_batch_ends
@@ -65,7 +66,7 @@ class FrameRows(Rows):
     @property
     def speculates(self) -> bool:
         """See `Rows.speculates`."""
-        return (self.conf("spark.speculation") or "").strip().lower() == "true"
+        return config.is_on(self.conf(config.SPECULATION_CONF))
 
     def compute(self, assignment: Assignment) -> Iterable[pa.RecordBatch]:
         """See `Rows.compute`.

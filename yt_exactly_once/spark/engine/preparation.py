@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from yt_exactly_once import config
 from yt_exactly_once.codec.rejects import REJECT_SCHEMA
 from yt_exactly_once.commit import entry
 from yt_exactly_once.commit.batch import MicroBatch
@@ -11,7 +12,7 @@ from yt_exactly_once.errors import AccessError, ConfigError, LedgerError
 from yt_exactly_once.observability import Event
 from yt_exactly_once.spark.engine.run import Delivery, Rows
 from yt_exactly_once.spark.modes.mode import Mode
-from yt_exactly_once.spark.sink.options import DYN_BATCH_SIZE_CONF, Target
+from yt_exactly_once.spark.sink.options import Target
 from yt_exactly_once.spark.sink.targets import PreparedTarget, prepare_target
 from yt_exactly_once.ytsaurus import tables
 from yt_exactly_once.ytsaurus.browsing import attributes_of
@@ -38,7 +39,7 @@ def prepare(delivery: Delivery) -> tuple[PreparedTarget, ...]:
     options, connection = mode.options, mode.connection
     for target in options.targets:
         require_output_mode(batch, target)
-    dyn_batch_size = options.effective_dyn_batch_size(rows.conf(DYN_BATCH_SIZE_CONF))
+    dyn_batch_size = options.effective_dyn_batch_size(rows.conf(config.DYN_BATCH_SIZE_CONF))
     targets = tuple(
         prepare_target(connection, target, rows.schema_for(target), options, dyn_batch_size)
         for target in options.targets

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from yt_exactly_once import advice
 from yt_exactly_once.codec.rejects import Rejects
 from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.commit.entry import SentBy
@@ -68,7 +69,7 @@ class Transactional(Mode):
         if batch.stateful and self.options.sent_by == SentBy.TASKS:
             raise ConfigError(
                 "Tasks cannot send the rows of a query that keeps state: its rows can be computed only once",
-                remedy="Use sent_by='auto', which sends such batches from the driver",
+                remedy=advice.SENT_BY_AUTO,
                 query=batch.query_id,
             )
 

@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 
-DYN_BATCH_SIZE_CONF = "spark.yt.write.dynBatchSize"
-"""Spark conf that SPYT reads too; used when the argument is absent."""
-
 APPEND = "append"
 UPSERT = "upsert"
 REPLACE = "replace"
@@ -269,7 +266,7 @@ class SinkOptions:
     )
     dyn_batch_size: int | None = Group.LIMITS.option(
         "Rows per insert request.",
-        default_text=f"the Spark conf `{DYN_BATCH_SIZE_CONF}`, else {config.DEFAULT_DYN_BATCH_SIZE:,}",
+        default_text=f"the Spark conf `{config.DYN_BATCH_SIZE_CONF}`, else {config.DEFAULT_DYN_BATCH_SIZE:,}",
     )
     split_oversized: bool = Group.LIMITS.option(
         "Write a batch that one transaction cannot carry in several.",
@@ -372,17 +369,15 @@ class SinkOptions:
     @property
     def ledger(self) -> str:
         """Path of the ledger."""
-        return self.ledger_path or f"{self._first_path}_ledger"
+        return self.ledger_path or self._beside_targets("ledger")
 
     @property
     def producer(self) -> str:
         """Path of the producer table."""
-        return self.producer_path or f"{self._first_path}_producer"
+        return self.producer_path or self._beside_targets("producer")
 
-    @property
-    def _first_path(self) -> str:
-        # Whatever the order they are given in, the ledger of the same targets is the same.
-        return min(target.path for target in self.targets)
+    def _beside_targets(self, what: str) -> str:
+        return config.beside_targets((target.path for target in self.targets), what)
 
     @cached_property
     def accepted(self) -> range:
@@ -407,10 +402,10 @@ class SinkOptions:
                 size = config.DEFAULT_DYN_BATCH_SIZE if configured is None else int(configured)
             except ValueError:
                 raise ConfigError(
-                    f"{DYN_BATCH_SIZE_CONF} is {configured!r}, not a number",
+                    f"{config.DYN_BATCH_SIZE_CONF} is {configured!r}, not a number",
                     remedy="Set it to a positive number of rows",
                 ) from None
-            config.check_positive(size, DYN_BATCH_SIZE_CONF)
+            config.check_positive(size, config.DYN_BATCH_SIZE_CONF)
         # A request may not carry more rows than a transaction.
         return min(size, self.rows_per_tablet_limit)
 

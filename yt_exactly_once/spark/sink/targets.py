@@ -98,7 +98,7 @@ class PreparedTarget:
         if self.placement.is_by_partition and tablets is not None and tasks > tablets:
             raise errors.TasksRefusedError(
                 f"{tasks} tasks cannot write into {tablets} tablets in order",
-                remedy="Use sent_by='auto', which sends such batches from the driver. Or give the target a "
+                remedy=f"{advice.SENT_BY_AUTO}. Or give the target a "
                 f"tablet for each Spark partition: {advice.reshard(self.path, tasks)}",
                 target=self.path,
             )
