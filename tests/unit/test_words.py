@@ -93,3 +93,8 @@ def test_only_the_rooms_of_a_split_batch_know_parts() -> None:
 def test_every_way_to_name_something_is_seen(source: str) -> None:
     assert misnamed(source, {"lane"})
     assert not misnamed(source.replace("lane", "plane").replace("Lane", "Plane"), {"lane"})
+
+
+def test_no_docstring_only_points_to_another_one() -> None:
+    found = [name for name, path in MODULES.items() if '"""See `' in path.read_text("utf-8")]
+    assert found == []

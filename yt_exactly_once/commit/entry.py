@@ -58,7 +58,7 @@ class PartitionOffset:
 
 
 SourceKey = tuple[str, str, str, str]
-"""See `SourceRange.key`."""
+"""`SourceRange.key`: what a source is told apart by."""
 
 Offsets = dict[SourceKey, dict[int, PartitionOffset]]
 """Per source, per partition."""

@@ -154,11 +154,11 @@ class WebHdfsFolder:
         self._policy = policy
 
     def read(self, name: str) -> str:
-        """See `Storage.read`; raise `AccessError` for a wrong secret or path, and retry an absent gateway."""
+        """Return the text of a file; `AccessError` for a wrong secret or path; retry an absent gateway."""
         return self._ask("GET", name, "OPEN").decode()
 
     def names(self, folder: str) -> list[str]:
-        """See `Storage.names`; raises as `read` does."""
+        """Return the names in a folder; raises as `read` does."""
         try:
             found = json.loads(self._ask("GET", folder, "LISTSTATUS"))
         except FileNotFoundError:
@@ -166,11 +166,11 @@ class WebHdfsFolder:
         return [file["pathSuffix"] for file in found["FileStatuses"]["FileStatus"]]
 
     def write(self, name: str, content: bytes) -> None:
-        """See `Storage.write`; raises as `read` does."""
+        """Write a file; raises as `read` does."""
         self._ask("PUT", name, "CREATE", content, overwrite="true", data="true")
 
     def rename(self, old: str, new: str) -> None:
-        """See `Storage.rename`; raises as `read` does."""
+        """Give a file another name; raises as `read` does."""
         target = f"{self._root}/{new}"
         self._ask("PUT", old, "RENAME", destination=target, renameoptions="OVERWRITE")
 

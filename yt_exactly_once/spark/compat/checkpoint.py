@@ -45,7 +45,7 @@ class CheckpointFiles(OffsetLog):
         return files_of_a_run, (self._location, self._connection)
 
     def locate(self, frame: object, batch_id: int) -> RunningBatch:  # noqa: ARG002 - one interface
-        """See `RunningQuery.locate`; raise `ConfigError` if the checkpoint is not the one of the batch."""
+        """Return the batch that runs; raise `ConfigError` if the checkpoint is not the one of the batch."""
         try:
             metadata = json.loads(self._files.read("metadata"))
             self._read(batch_id)
@@ -84,20 +84,20 @@ class CheckpointFiles(OffsetLog):
         )
 
     def identify(self, running: RunningBatch) -> MicroBatch:
-        """See `OffsetLog.identify`."""
+        """Return the batch by its logged offsets, and whether the query keeps state."""
         stateful = "state" in self._files.names("")
         return identified(running, *self.texts(running.batch_id), stateful=stateful)
 
     def texts(self, number: int) -> tuple[list[str], list[str]]:
-        """See `OffsetLog.texts`."""
+        """Return the logged offsets of a batch, and of the one before."""
         return self._read(number).texts, self._read(number - 1).texts if number > 0 else []
 
     def has_ended(self, running: RunningBatch) -> bool:
-        """See `OffsetLog.has_ended`."""
+        """Return whether the log of commits has the batch."""
         return str(running.batch_id) in self._files.names(COMMITS)
 
     def is_new(self, number: int, is_unused: bool) -> bool:
-        """See `OffsetLog.is_new`."""
+        """Return whether the batch was logged since this object is here."""
         if not is_unused:
             return False
         return self._read(number).logged_at >= self._since
@@ -129,11 +129,11 @@ class WriterFiles(CheckpointFiles):
         return max(numbers)
 
     def identify(self, running: RunningBatch) -> MicroBatch:
-        """See `OffsetLog.identify`: Spark computes every replay before it asks a writer."""
+        """Return the batch: Spark computes every replay before it asks a writer."""
         return replace(super().identify(running), output_mode=self._output_mode, reads_again=True)
 
     def has_ended(self, running: RunningBatch) -> bool:  # noqa: ARG002 - one interface
-        """See `OffsetLog.has_ended`; Spark waits for a writer."""
+        """Return that it has not: Spark waits for a writer."""
         return False
 
 

@@ -173,20 +173,20 @@ class _Run(OffsetLog):
         )
 
     def has_ended(self, running: RunningBatch) -> bool:
-        """See `OffsetLog.has_ended`; the thread of the query itself logs a batch after the call."""
+        """Return whether the batch is logged as done; the thread of the query logs it after the call."""
         if not running.in_background:
             return False
         return bool(self.execution.commitLog().get(running.batch_id).isDefined())
 
     def is_new(self, number: int, is_unused: bool) -> bool:
-        """See `OffsetLog.is_new`; Spark repeats only the first batch of a run."""
+        """Return whether the batch is new; Spark repeats only the first batch of a run."""
         progress = self.execution.recentProgress()
         if len(progress) > 0 and int(progress[0].batchId()) < number:
             return True
         return is_unused and self._read(number).logged_at >= int(self._context.startTime)
 
     def texts(self, number: int) -> tuple[list[str], list[str]]:
-        """See `OffsetLog.texts`."""
+        """Return the logged offsets of a batch, and of the one before."""
         before, now = self._read(number - 1), self._read(number)
         self._known = {number - 1: before, number: now}
         return now.texts, before.texts

@@ -105,26 +105,26 @@ class TaskRows(Rows):
 
     @property
     def schema(self) -> StructType:
-        """See `Rows.schema`."""
+        """Columns that Spark gave to the writer."""
         return self.columns
 
     @property
     def are_computed(self) -> bool:
-        """See `Rows.are_computed`."""
+        """Whether the tasks have reported."""
         return self.messages is not None
 
     @property
     def sessions(self) -> Mapping[str, SessionState]:
-        """See `Rows.sessions`; one plan told all tasks of them."""
+        """The producer sessions that the plan had found, for all tasks."""
         return self.messages[0].sessions if self.messages else {}
 
     def schema_for(self, target: Target) -> StructType:
-        """See `Rows.schema_for`; a target of a writer transforms nothing."""
+        """Return the same columns: a target of a writer transforms nothing."""
         assert target.transform is None, "the format has no such option"
         return self.schema
 
     def compute(self, assignment: Assignment) -> Iterator[pa.RecordBatch]:
-        """See `Rows.compute`; raise `NotOneToOneError` if these are other rows than were pushed before."""
+        """Return what tasks have reported; raise `NotOneToOneError` if others were pushed before."""
         messages = sorted(self.messages or (), key=lambda message: message.partition)
         if any(message.skipped for message in messages):
             raise LedgerDivergedError(

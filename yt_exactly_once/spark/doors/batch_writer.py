@@ -105,27 +105,27 @@ class NothingLogged(OffsetLog):
         self._output_mode = output_mode
 
     def identify(self, running: RunningBatch) -> MicroBatch:
-        """See `OffsetLog.identify`."""
+        """Return the batch, which reads no queue."""
         return identified(running, (), (), output_mode=self._output_mode, reads_again=True)
 
     def texts(self, number: int) -> tuple[Sequence[str], Sequence[str]]:  # noqa: ARG002 - one interface
-        """See `OffsetLog.texts`."""
+        """Return nothing: a job logs no offsets."""
         return (), ()
 
     def has_ended(self, running: RunningBatch) -> bool:  # noqa: ARG002 - one interface
-        """See `OffsetLog.has_ended`; Spark waits for a writer."""
+        """Return that it has not: Spark waits for a writer."""
         return False
 
     def is_new(self, number: int, is_unused: bool) -> bool:  # noqa: ARG002 - one interface
-        """See `OffsetLog.is_new`; only the ledger can know."""
+        """Return that it is: only the ledger can know."""
         return True
 
     def all(self) -> Sequence[Note]:
-        """See `Notes.all`."""
+        """Return none."""
         return ()
 
     def add(self, note: Note, text: str, instead_of: Note | None = None) -> None:
-        """See `Notes.add`."""
+        """Keep none."""
 
 
 class JobDoor:

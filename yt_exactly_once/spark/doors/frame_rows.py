@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class FrameRows(Rows):
-    """See `Rows`."""
+    """The rows of a DataFrame."""
 
     def __init__(self, frame: DataFrame) -> None:
         self._frame = frame
@@ -44,32 +44,32 @@ class FrameRows(Rows):
 
     @cached_property
     def schema(self) -> StructType:
-        """See `Rows.schema`."""
+        """Columns of the DataFrame."""
         return self._frame.schema
 
     def schema_for(self, target: Target) -> StructType:
-        """See `Rows.schema_for`."""
+        """Return its columns as a target transforms it."""
         return self._of(target).schema
 
     def conf(self, name: str) -> str | None:
-        """See `Rows.conf`."""
+        """Return a setting of its session."""
         return self._frame.sparkSession.conf.get(name, None)
 
     def described(self, batch: MicroBatch, step: str) -> AbstractContextManager[None]:
-        """See `Rows.described`."""
+        """Say in Spark's UI what the jobs of a block do."""
         return described(self._frame, batch, step)
 
     def kept(self) -> FrameRows:
-        """See `Rows.kept`; each evaluation of a stateful DataFrame would commit state."""
+        """Return the rows kept: each evaluation of a stateful DataFrame would commit state."""
         return FrameRows(self._frame.localCheckpoint(eager=True))
 
     @property
     def speculates(self) -> bool:
-        """See `Rows.speculates`."""
+        """Whether Spark may start copies of its tasks."""
         return config.is_on(self.conf(config.SPECULATION_CONF))
 
     def compute(self, assignment: Assignment) -> Iterable[pa.RecordBatch]:
-        """See `Rows.compute`.
+        """Let tasks do what is assigned, and return what they report, or all rows.
 
         Raise `ConfigError` if a repeated task may get its rows in another order, or tasks may run twice, and
         `NotOneToOneError` if rows of the batch were pushed before, and these are others. Before anything is
@@ -101,7 +101,7 @@ class FrameRows(Rows):
         return _run_here(arrived, task)
 
     def pass_over(self) -> None:
-        """See `Rows.pass_over`."""
+        """Let Spark compute the rows, and write none."""
         self._frame.write.format("noop").mode("overwrite").save()
 
     def _of(self, target: Target) -> DataFrame:

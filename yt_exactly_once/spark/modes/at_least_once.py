@@ -22,7 +22,7 @@ class AtLeastOnce(Mode):
     tolerates_repeats = True
 
     def check(self) -> None:
-        """See `Mode.check`: what needs a transaction over all rows is refused, or all keys together."""
+        """Refuse what needs a transaction over all rows, or all keys together."""
         require_no_transaction(self.options)
         for target in self.options.targets:
             if target.unique_keys:
@@ -33,15 +33,15 @@ class AtLeastOnce(Mode):
                 )
 
     def begun_sessions(self, *_: object, **__: object) -> Sessions:
-        """See `Mode.begun_sessions`: none matters, as rows may repeat."""
+        """Return none: no session matters, as rows may repeat."""
         return {}
 
     def assign(self, given: TargetBatch) -> Assignment:
-        """See `Mode.assign`."""
+        """Let tasks insert the rows."""
         settings = self.settings(given, given.target.of_batch(given.batch))
         task = InsertTask(settings, unique_keys=False)
         return Assignment(given, settings.names, task, by_ends=given.by_ends)
 
     def finish(self, assignment: Assignment, arrived: Iterable[pa.RecordBatch]) -> list[TargetRows]:
-        """See `Mode.finish`: what the tasks have written."""
+        """Return what the tasks have written."""
         return [ChunkReport.of_all(arrived).written(assignment.given)]

@@ -48,11 +48,11 @@ class Idempotent(Mode):
         self._owned: dict[str, ProducerSession] = {}
 
     def check(self) -> None:
-        """See `Mode.check`: what needs a transaction over all rows is refused."""
+        """Refuse what needs a transaction over all rows."""
         tasks.require_no_transaction(self.options)
 
     def prepare(self, batch: MicroBatch, targets: Sequence[PreparedTarget]) -> None:
-        """See `Mode.prepare`; raise `ConfigError` if the query keeps state: a replay may give other rows."""
+        """Create the producer table; refuse a query that keeps state: a replay may give other rows."""
         if batch.stateful:
             raise ConfigError(
                 "Idempotent mode is for stateless one-to-one flows, and this query keeps state",
@@ -65,7 +65,7 @@ class Idempotent(Mode):
     def begun_sessions(
         self, batch: MicroBatch, columns: Columns, emit: Emitter, *, arrived: bool
     ) -> Sessions:
-        """See `Mode.begun_sessions`: rows that were pushed in another way are refused."""
+        """Return the sessions with rows; refuse rows that were pushed in another way."""
         if arrived:
             # Tasks have just pushed. Before, each found the sessions that the plan of the batch names.
             return {}
@@ -77,7 +77,7 @@ class Idempotent(Mode):
         return sessions_with_rows(self.connection, self.options, batch, kinds, emit)
 
     def assign(self, given: TargetBatch) -> Assignment:
-        """See `Mode.assign`.
+        """Let tasks push the rows, or insert them by key.
 
         Rows go into an ordered target through sessions. The source numbers them, if the option
         `source_position` says how, or if the DataFrame has the service columns and the query reads one
@@ -108,7 +108,7 @@ class Idempotent(Mode):
         )
 
     def finish(self, assignment: Assignment, arrived: Iterable[pa.RecordBatch]) -> list[TargetRows]:
-        """See `Mode.finish`; raise `DuplicateKeyError` if two rows have one key."""
+        """Return what the tasks have pushed; raise `DuplicateKeyError` if two rows have one key."""
         target, report = assignment.given.target, tasks.ChunkReport.of_all(arrived)
         if target.is_sorted:
             require_unique(np.frombuffer(report.key_hashes, tasks.KEY_HASHES), target.path)

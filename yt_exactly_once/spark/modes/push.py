@@ -267,7 +267,7 @@ class RehearsalTask(Rehearsal):
         yield pa.RecordBatch.from_pylist(reports, schema=_REHEARSAL)
 
     def require_same_rows(self, reports: Iterable[pa.RecordBatch]) -> None:
-        """See `Rehearsal.require_same_rows`: sessions have other rows, or more."""
+        """Refuse a replay whose sessions have other rows, or more."""
         found: dict[str, list[Mapping[str, Any]]] = {}
         for row in chain.from_iterable(report.to_pylist() for report in reports):
             found.setdefault(row["session"], []).append(row)

@@ -36,7 +36,7 @@ class Transactional(Mode):
 
     @property
     def obstacle(self) -> str | None:
-        """See `Mode.obstacle`: it needs all rows of the batch at one place, or several transactions."""
+        """The option that needs all rows of the batch at one place, or several transactions."""
         options = self.options
         needs = {
             "split_oversized": options.split_oversized,
@@ -49,7 +49,7 @@ class Transactional(Mode):
         return next((name for name, is_given in needs.items() if is_given), None)
 
     def check(self) -> None:
-        """See `Mode.check`."""
+        """Refuse options that exclude each other."""
         if self.options.sent_by == SentBy.TASKS and self.obstacle:
             raise ConfigError(
                 f"sent_by='tasks' and {self.obstacle} exclude each other: all rows must come to the driver",
@@ -65,7 +65,7 @@ class Transactional(Mode):
                 )
 
     def prepare(self, batch: MicroBatch, targets: Sequence[PreparedTarget]) -> None:  # noqa: ARG002 - the interface
-        """See `Mode.prepare`; raise `ConfigError` if tasks must send rows that are computed once."""
+        """Raise `ConfigError` if tasks must send rows that are computed once."""
         if batch.stateful and self.options.sent_by == SentBy.TASKS:
             raise ConfigError(
                 "Tasks cannot send the rows of a query that keeps state: its rows can be computed only once",
@@ -81,12 +81,12 @@ class Transactional(Mode):
         *,
         arrived: bool,  # noqa: ARG002 - the interface
     ) -> Sessions:
-        """See `Mode.begun_sessions`: rows that idempotent mode has pushed are refused."""
+        """Refuse rows that idempotent mode has pushed."""
         kinds = dict.fromkeys(columns)
         return sessions_with_rows(self.connection, self.options, batch, kinds, emit)
 
     def assign(self, given: TargetBatch) -> Assignment:
-        """See `Mode.assign`: tasks write into an open transaction. Otherwise rows come to the driver."""
+        """Let tasks write into an open transaction. Otherwise rows come to the driver."""
         target = given.target
         if given.transaction is not None:
             settings = self.settings(given, target.of_batch(given.batch))
@@ -97,7 +97,7 @@ class Transactional(Mode):
         return Assignment(given, given.placed_columns, by_ends=by_ends)
 
     def finish(self, assignment: Assignment, arrived: Iterable[pa.RecordBatch]) -> list[TargetRows]:
-        """See `Mode.finish`: the rows of the target, and rejected ones if there are any.
+        """Return the rows of the target, and rejected ones if there are any.
 
         Payloads for one tablet, or of one Spark partition where keys choose the tablet, are a group and
         so keep their order. More rows than one transaction may write are a `BatchTooLargeError`.

@@ -28,12 +28,12 @@ class FolderNotes:
         self._checkpoint = checkpoint
 
     def all(self) -> Sequence[Note]:
-        """See `Notes.all`."""
+        """Return every note that is kept here."""
         with _typed("read the notes in the checkpoint"):
             return _notes(self._checkpoint.names(FOLDER))
 
     def add(self, note: Note, text: str, instead_of: Note | None = None) -> None:
-        """See `Notes.add`."""
+        """Keep a note, or rename the one that it replaces."""
         with _typed("write a note into the checkpoint"):
             if instead_of is not None:
                 # It may be gone: an answer was lost, or somebody removed it.
@@ -54,7 +54,7 @@ class HadoopNotes:
         self._added: tuple[Note, Any] | None = None
 
     def all(self) -> Sequence[Note]:
-        """See `Notes.all`."""
+        """Return every note that is kept here."""
         with _typed("read the notes in the checkpoint"):
             if not self._files.exists(self._folder):
                 return ()
@@ -62,7 +62,7 @@ class HadoopNotes:
             return _notes(file.getPath().getName() for file in found)
 
     def add(self, note: Note, text: str, instead_of: Note | None = None) -> None:
-        """See `Notes.add`."""
+        """Keep a note, or rename the one that it replaces."""
         path = self._path_of(self._folder, note.name)
         before, self._added = self._added, (note, path)
         with _typed("write a note into the checkpoint"):
@@ -97,7 +97,7 @@ class LedgerNotes:
         self._name = f"yt_exactly_once_notes_{digest_of_path(query_id)}"
 
     def all(self) -> Sequence[Note]:
-        """See `Notes.all`."""
+        """Return every note that is kept here."""
         return self.look()[1]
 
     def look(self) -> tuple[str, Sequence[Note]]:
@@ -106,7 +106,7 @@ class LedgerNotes:
         return str(found["id"]), _notes(found.get(self._name, ()))
 
     def add(self, note: Note, text: str, instead_of: Note | None = None) -> None:  # noqa: ARG002 - one interface
-        """See `Notes.add`; none is renamed here."""
+        """Keep a note; none is renamed here."""
 
         def attempt(number: int) -> None:
             kept = self._read(number).get(self._name, {})

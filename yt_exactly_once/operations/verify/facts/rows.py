@@ -12,7 +12,7 @@ import pyarrow as pa
 from yt_exactly_once.codec.rows import WireFormat, decode, encode, encode_empty
 from yt_exactly_once.codec.schema import TableSchema, WritePlan, arrow_schema_of, check_frame
 from yt_exactly_once.commit.cluster import Payload
-from yt_exactly_once.config import DeliveryMode, WriteOptions
+from yt_exactly_once.config import PLAIN_WRITE, DeliveryMode, WriteOptions
 from yt_exactly_once.errors import RequestRefusedError, SchemaMismatchError
 from yt_exactly_once.operations.verify.stage import EVERY_MODE, Facts, Stage, expect
 from yt_exactly_once.ytsaurus.queues import RemoteQueue
@@ -106,9 +106,15 @@ def _takes(stage: Stage, path: str, name: str, wire: WireFormat) -> bool:
     return True
 
 
-def _write(stage: Stage, path: str, *bodies: Payload, wire: str = "yson", **options: bool) -> None:
+def _write(
+    stage: Stage,
+    path: str,
+    *bodies: Payload,
+    wire: str = "yson",
+    options: WriteOptions = PLAIN_WRITE,
+) -> None:
     with stage.transaction() as transaction:
-        transaction.write(path, bodies, wire, WriteOptions(**options))
+        transaction.write(path, bodies, wire, options)
         transaction.commit()
 
 
@@ -157,7 +163,12 @@ def _replace_and_update(stage: Stage) -> None:
     write='update' or write='upsert' would leave other values than the sink promises.
     """
     stage.insert("rows", {"k": "update", "v": "x", "n": 1})
-    _write(stage, stage.path("rows"), Payload(1, b'{"k"="update";"n"=2;};'), update=True)
+    _write(
+        stage,
+        stage.path("rows"),
+        Payload(1, b'{"k"="update";"n"=2;};'),
+        options=WriteOptions(update=True),
+    )
     (row,) = stage.rows("rows", "update")
     expect(row and (row["v"], row["n"]) == ("x", 2), f"an update left {_shown(row)}")
     stage.insert("rows", {"k": "update", "n": 3})
@@ -193,7 +204,7 @@ def _aggregate(stage: Stage) -> None:
     """
     body = Payload(1, b'{"k"="sum";"total"=2};')
     for _ in range(2):
-        _write(stage, stage.path("rows"), body, update=True, aggregate=True)
+        _write(stage, stage.path("rows"), body, options=WriteOptions(update=True, aggregate=True))
     (row,) = stage.rows("rows", "sum")
     expect(row and row["total"] == 4, f"2 and 2 make {_shown(row)}")  # noqa: PLR2004 - their sum
 
