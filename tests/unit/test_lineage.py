@@ -79,7 +79,7 @@ def job(text, *, running=BATCH):
     frame = MagicMock()
     frame.sparkSession._jvm.java.util.UUID.fromString = str
     plans = {"query": SimpleNamespace(lastExecution=lambda: execution(running))}
-    frame._jdf.sparkSession().sharedState().activeStreamingQueries.return_value = plans
+    frame.sparkSession._jsparkSession.sharedState().activeStreamingQueries.return_value = plans
     frame._jdf.queryExecution.return_value = execution(text)
     return frame
 

@@ -158,7 +158,8 @@ def test_batch_of_named_sources_is_that_of_the_same_sources_by_place(tmp_path):
     write_checkpoint(places, both)
     write_checkpoint(names, both, named=["orders", "1", "c-d_e"])
     read = [told(CheckpointFiles(str(root)), 1) for root in (places, names)]
-    assert replace(read[0], run_id="") == replace(read[1], run_id="")
+    same = {"run_id": "", "checkpoint": ""}
+    assert replace(read[0], **same) == replace(read[1], **same)
     assert [source.queue for source in read[1].sources if source.moves] == ["//q", "//r"]
 
 
