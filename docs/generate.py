@@ -48,7 +48,8 @@ from yt_exactly_once.local.rpc.methods import METHODS
 from yt_exactly_once.operations.verify.facts import FACTS
 from yt_exactly_once.spark.schema import arrow_of_spark, spark_schema_of
 from yt_exactly_once.telemetry.metrics import LABELS, Metric
-from yt_exactly_once.ytsaurus.failures import FAILURES, PROOFS, Failure
+from yt_exactly_once.ytsaurus.failures import FAILURES, Failure
+from yt_exactly_once.ytsaurus.proofs import PROOFS
 
 DOCS = Path(__file__).parent
 NOTE = "<!-- Written by docs/generate.py; change the code, not this page. -->\n\n"

@@ -59,25 +59,6 @@ class DeliveryMode(StrEnum):
     TRANSACTIONAL = "transactional"
     IDEMPOTENT = "idempotent"
 
-    @property
-    def through_driver(self) -> bool:
-        """Whether one transaction has all rows of a batch.
-
-        They come to the driver, unless `sent_by` lets the tasks send them. Otherwise tasks write them, each
-        request in its own transaction.
-        """
-        return self is DeliveryMode.TRANSACTIONAL
-
-    @property
-    def has_sessions(self) -> bool:
-        """Whether tasks keep producer sessions, in a table of the sink."""
-        return self is DeliveryMode.IDEMPOTENT
-
-    @property
-    def may_repeat(self) -> bool:
-        """Whether a replay, or a second copy of a task, may write rows again."""
-        return self is DeliveryMode.AT_LEAST_ONCE
-
 
 @dataclass(frozen=True, kw_only=True)
 class WriteOptions:

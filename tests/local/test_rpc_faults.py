@@ -76,7 +76,7 @@ def test_lost_commit_answer_leaves_the_commit_done(cluster, client, queue):
 def test_commit_that_was_applied_may_be_answered_with_an_error(cluster, client, tmp, backend):
     """Only a code that proves the contrary is believed, whichever protocol brings it.
 
-    `failures.PROOFS` names the function of each, below `yt/yt`.
+    `proofs.PROOFS` names the function of each, below `yt/yt`.
     """
     table = create(client, f"{tmp}/t", [{"name": "n", "type": "int64"}])
     connection = Connection(

@@ -15,7 +15,8 @@ from tests.crash.deaths import PASSED_BY_NIGHT
 from tests.versions.__main__ import VERSIONS
 from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.observability import Event
-from yt_exactly_once.ytsaurus.failures import CODED, FAILURES, PROOFS
+from yt_exactly_once.ytsaurus.failures import CODED, FAILURES
+from yt_exactly_once.ytsaurus.proofs import PROOFS
 
 ROOT = Path(__file__).parents[2]
 LONGEST_CELL = 240

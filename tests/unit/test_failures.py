@@ -11,7 +11,7 @@ from yt.wrapper.errors import YtTokenError
 from yt_exactly_once import errors
 from yt_exactly_once.config import RetryPolicy
 from yt_exactly_once.retrying import run_attempts
-from yt_exactly_once.ytsaurus import failures
+from yt_exactly_once.ytsaurus import failures, proofs
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction
 
 
@@ -66,7 +66,7 @@ def test_code_is_found_wherever_it_is_nested(code, kind, is_certain):
     assert type(error) is kind
     assert str(error).startswith("Could not commit: The cause [transaction=1-2-3-4].")
     assert isinstance(error.__cause__, YtError)
-    assert failures.leaves_outcome_unknown(nested(code)) is not is_certain
+    assert proofs.leaves_outcome_unknown(nested(code)) is not is_certain
 
 
 @pytest.mark.parametrize("answer", [b"", b'{"a"=', b"[1;"])
@@ -75,7 +75,7 @@ def test_answer_that_breaks_off_is_no_answer(answer):
     with pytest.raises(YtError) as broken:
         yson.loads(answer)
     assert type(translation(broken.value)) is errors.ClusterUnavailableError
-    assert failures.leaves_outcome_unknown(broken.value)
+    assert proofs.leaves_outcome_unknown(broken.value)
     with pytest.raises(YtError) as strange:
         yson.loads(b"}")
     assert type(translation(strange.value)) is errors.RequestRefusedError
@@ -152,13 +152,13 @@ def test_late_answer_of_a_proxy_without_pings_leaves_the_outcome_open():
     """The cells may have applied the commit, and a new attempt finds out."""
     error = nested(1, "Transaction could not be pinged within timeout and is considered expired")
     assert type(translation(error)) is errors.TransactionLostError
-    assert failures.leaves_outcome_unknown(error)
+    assert proofs.leaves_outcome_unknown(error)
 
 
 def test_one_unknown_code_beside_a_proof_leaves_the_outcome_open():
     """Nobody has shown what it means."""
     both = YtError("Error committing", inner_errors=[nested(1700), nested(98_765)])
-    assert failures.leaves_outcome_unknown(both)
+    assert proofs.leaves_outcome_unknown(both)
 
 
 EVERY_FAILURE = [
@@ -224,14 +224,14 @@ class Refusing:
 @pytest.mark.parametrize(("failure", "error"), EVERY_FAILURE)
 def test_what_the_table_says_of_a_commit_is_what_is_done(failure, error):
     """The ledger is asked unless the code is a proof."""
-    is_proof = not failures.PROOFS.keys().isdisjoint(failures.codes_in(error))
+    is_proof = not proofs.PROOFS.keys().isdisjoint(failures.codes_in(error))
     with pytest.raises(failure.error if is_proof else errors.CommitOutcomeUnknownError):
         TabletTransaction("1-2-3-4", [Refusing(error)], IDLE, proxy="proxy").commit()
 
 
 def test_a_proof_is_a_code_of_the_table():
     """The page of retries gives its name."""
-    assert failures.PROOFS.keys() <= {code for row in failures.CODED for code in row.codes}
+    assert proofs.PROOFS.keys() <= {code for row in failures.CODED for code in row.codes}
 
 
 def test_a_code_is_in_one_row_only():

@@ -32,7 +32,6 @@ from yt_exactly_once.commit.batch import MicroBatch, SourceRange
 from yt_exactly_once.commit.cluster import OpenTransaction
 from yt_exactly_once.commit.parts import TargetRows
 from yt_exactly_once.errors import ConfigError, LedgerDivergedError, RepeatedTaskError
-from yt_exactly_once.spark import schema as schemas
 from yt_exactly_once.spark.doors import frame_rows
 from yt_exactly_once.spark.doors.arrived import TaskRows, WriterTask
 from yt_exactly_once.spark.doors.batch_writer import Job, JobDoor
@@ -125,14 +124,6 @@ def test_a_further_mode_is_a_class_and_a_line(monkeypatch, door):
         arrived = TaskRows(SCHEMA, [message]).compute(plan)
     (written,) = mode.finish(plan, arrived)
     assert (written.path, written.row_count) == ("//t", 3)
-
-
-@pytest.mark.parametrize("name", DeliveryMode)
-def test_traits_of_a_mode_are_those_that_doctor_goes_by(name):
-    """`doctor` runs without Spark, so it cannot ask the mode itself."""
-    mode = MODES[name]
-    own = mode.one_transaction, mode.tolerates_repeats, mode.has_sessions
-    assert own == (name.through_driver, name.may_repeat, name.has_sessions)
 
 
 def by_driver(task, first=nothing_first, **options):
@@ -354,10 +345,10 @@ def test_same_rows_are_sent_whoever_sends_them(
     batch = MicroBatch("query", 3, "run", sources, shares_tasks=shares_tasks)
 
     def send(most, *, by_driver, by_ends=False):
-        cluster, through_driver = Cluster(wire), way.mode.through_driver
+        cluster, joins = Cluster(wire), MODES[way.mode].one_transaction
         session = SimpleNamespace(conf=frames.Conf({frames.ROWS_OF_BATCH: str(most)}))
         frame = frames.Frame(Server(), rows.schema, lambda: parts, session)
-        opened = OpenTransaction("1-2", "here") if through_driver and not by_driver else None
+        opened = OpenTransaction("1-2", "here") if joins and not by_driver else None
         mode = MODES[way.mode](SinkOptions(target.options, mode=way.mode, proxy="here"), cluster)
         plan = mode.assign(TargetBatch(batch, target, tuple(names), {}, opened, by_driver, by_ends))
         arrived = list(FrameRows(frame).compute(plan))
@@ -385,7 +376,6 @@ def test_same_rows_are_sent_whoever_sends_them(
             require_one_stage=lambda *_: 0,
         ),
         patch.object(placement, "sf", frames.Functions),
-        patch.object(schemas, "sf", frames.Functions),
     ):
         tasks, again = (send(most, by_driver=False) for most in batching)
         driver, replay = (send(most, by_driver=True) for most in batching)
@@ -396,7 +386,7 @@ def test_same_rows_are_sent_whoever_sends_them(
             ended = driver
     assert (tasks, driver) == (again, replay)
     assert tasks[:4] == driver[:4]
-    if not way.mode.through_driver:
+    if not MODES[way.mode].one_transaction:
         assert tasks == driver
     assert ended[:3] == driver[:3]
     assert bare(tasks) == bare(ended) == Counter(map(str, decoded(encoded(rows, plan, wire), wire)))

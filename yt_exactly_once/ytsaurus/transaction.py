@@ -18,7 +18,8 @@ from yt import yson
 
 from yt_exactly_once.config import PLAIN_WRITE, WriteOptions
 from yt_exactly_once.errors import CommitOutcomeUnknownError, ExactlyOnceError
-from yt_exactly_once.ytsaurus.failures import leaves_outcome_unknown, translated
+from yt_exactly_once.ytsaurus.failures import translated
+from yt_exactly_once.ytsaurus.proofs import leaves_outcome_unknown
 from yt_exactly_once.ytsaurus.sender import WIRES, YSON, encoded
 
 if TYPE_CHECKING:

@@ -20,7 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.requirements import Requirement
 
-from yt_exactly_once.config import DYN_BATCH_SIZE_CONF, RESULT_SIZE_CONF, SPECULATION_CONF, is_on
+from yt_exactly_once.config import (
+    DYN_BATCH_SIZE_CONF,
+    RESULT_SIZE_CONF,
+    SPECULATION_CONF,
+    DeliveryMode,
+    is_on,
+)
 from yt_exactly_once.errors import ConfigError, JavaNotFoundError
 from yt_exactly_once.operations.doctor.subject import Finding, Subject, note, ok, problem, warning
 from yt_exactly_once.spark.compat.failures import unfit_python
@@ -125,7 +131,7 @@ def examine_settings(subject: Subject, connection: Connection | None) -> Iterato
             yield warning(kept, why, repair, check=RETAINED)
         else:
             yield ok(kept, check=RETAINED)
-    if is_on(known[SPECULATION_CONF]) and subject.mode.may_repeat:
+    if is_on(known[SPECULATION_CONF]) and subject.mode is DeliveryMode.AT_LEAST_ONCE:
         yield warning(
             f"Speculation is on, and the mode is {subject.mode}",
             "Every speculative copy of a task writes its rows again",
@@ -133,7 +139,7 @@ def examine_settings(subject: Subject, connection: Connection | None) -> Iterato
             check=SPECULATION_CONF,
         )
     limit = _number(known, RESULT_SIZE_CONF)
-    if limit and subject.mode.through_driver:
+    if limit and subject.mode is DeliveryMode.TRANSACTIONAL:
         size = None if connection is None else _batch_bytes(subject, connection)
         yield _result_size(known[RESULT_SIZE_CONF], limit, size)
 

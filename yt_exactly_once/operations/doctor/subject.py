@@ -76,9 +76,10 @@ class Subject:
     @property
     def kept(self) -> dict[str, str]:
         """The paths of the tables that the sink keeps, by what they are."""
+        has_sessions = self.mode is config.DeliveryMode.IDEMPOTENT
         found = {
             "ledger": self.path_of("ledger"),
-            "producer table": self.path_of("producer") if self.mode.has_sessions else None,
+            "producer table": self.path_of("producer") if has_sessions else None,
             "dead-letter table": self.dead_letter,
         }
         return {name: path for name, path in found.items() if path is not None}

@@ -132,16 +132,19 @@ class Engine:
                             emit(Event.BATCH_SKIPPED, reason="empty")
                             return
                         committed = commit.commit(self._parts(written), found.resumed)  # 4 to 9
-                    except Exception as error:  # noqa: BLE001 - `_left` raises what no other route can help
-                        left = self._left(
-                            delivery, facts, route, error, is_computed=written is not None
-                        )
+                    except Exception as error:  # noqa: BLE001 - `_written_before` raises it if nothing helps
+                        is_computed = written is not None
+                        left = _left(facts, route, error, is_computed=is_computed)
+                        if left is None:
+                            found = self._written_before(delivery, error, is_computed=is_computed)
+                        else:
+                            delivery.emit_retry(error)
                     else:
                         self._committed(running, delivery, memory, written, committed)
                         return
                     commit.leave_ahead()
-                    if isinstance(left, Found):
-                        self._skip(delivery, left)
+                    if left is None:
+                        self._skip(delivery, found)
                         return
                     facts, memory = left, self._memories.keep(batch, memory.after_failure(left))
 
@@ -303,18 +306,8 @@ class Engine:
                 raise PartitionsUnknownError from error
             raise
 
-    def _left(
-        self, delivery: Delivery, facts: Facts, route: Route, error: Exception, *, is_computed: bool
-    ) -> Facts | Found:
-        """Return what another route of the batch is chosen by, or that an earlier run has written it.
-
-        Otherwise raise the error, with what else is known of it.
-        """
-        failure = _failure(error, is_computed=is_computed)
-        left = None if failure is None else facts.after(route, failure, str(error))
-        if left is not None:
-            delivery.emit_retry(error)
-            return left
+    def _written_before(self, delivery: Delivery, error: Exception, *, is_computed: bool) -> Found:
+        """Return that an earlier run has written the batch, or raise the error, with what is known of it."""
         if not is_computed:
             # A commit of an earlier run that landed late may have let the queue trim these rows.
             found = look_up.once_more(delivery, error)
@@ -413,6 +406,12 @@ def _facts(delivery: Delivery) -> Facts:
         uneven=memory.uneven,
         outlived=memory.outlived,
     )
+
+
+def _left(facts: Facts, route: Route, error: Exception, *, is_computed: bool) -> Facts | None:
+    """Return what another route of the batch is chosen by; `None` if there is none."""
+    failure = _failure(error, is_computed=is_computed)
+    return None if failure is None else facts.after(route, failure, str(error))
 
 
 def _failure(error: Exception, *, is_computed: bool) -> Failure | None:
