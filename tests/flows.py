@@ -177,9 +177,10 @@ def read_queue(
     consumer: str | None,
     *,
     form: str = "yt",
+    name: str = "",
     **options: Any,
 ) -> DataFrame:
-    """Open a queue as a stream with its service columns."""
+    """Open a queue as a stream with its service columns; perhaps as a source with a name."""
     reader = (
         spark.readStream.format(form)
         .option("proxy", proxy)
@@ -187,9 +188,11 @@ def read_queue(
     )
     if consumer:
         reader = reader.option("consumer_path", consumer)
+    if name:
+        reader = reader.name(name)
     # Most tests have few rows, and want a Spark task for each queue partition nevertheless.
-    for name, value in {"shared_task_rows": 1, **options}.items():
-        reader = reader.option(name, value)
+    for option, value in {"shared_task_rows": 1, **options}.items():
+        reader = reader.option(option, value)
     return reader.load(queue)
 
 

@@ -99,15 +99,15 @@ class Queries:
         numbered: bool,
         options: dict[str, Any],
         settings: dict[str, str],
+        source_name: str = "",
         held: tuple[str, str] | None = None,
     ) -> None:
         """Start a query, with the format or with the sink; see `tests.flows.Query`."""
         for name, value in settings.items():
             self._spark.conf.set(name, value)
         source = {name: options[name] for name in ("token",) if name in options}
-        rows = read_queue(
-            self._spark, proxy, queue, consumer, max_rows_per_partition=rows_per_partition, **source
-        )
+        source["max_rows_per_partition"] = rows_per_partition
+        rows = read_queue(self._spark, proxy, queue, consumer, name=source_name, **source)
         frame = (NUMBERED if numbered else QUERIES[kind]).build(rows)
         writer = (
             frame.writeStream.outputMode(output_mode)

@@ -153,6 +153,7 @@ class Flow:
     Attributes:
         held: event at which the sink waits, and the folder of `tests.integration.connect.Held`.
         settings: of the session, while the query starts.
+        source_name: of the source; empty without one.
     """
 
     client: Client
@@ -166,6 +167,7 @@ class Flow:
     held: tuple[str, str] | None = None
     options: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
+    source_name: str = ""
 
     def asked(self, way: str, *, numbered: bool = False, **options: Any) -> dict[str, Any]:
         """Return what `Queries.start` takes."""
@@ -184,6 +186,7 @@ class Flow:
             "numbered": numbered,
             "options": self.options | options,
             "settings": self.settings,
+            "source_name": self.source_name,
             "held": self.held,
         }
 

@@ -123,13 +123,16 @@ def test_complete_result_is_replaced_by_the_format(flow):
     _assert_exact_over_a_replay(complete, "format", write="replace")
 
 
-@pytest.mark.skipif(SPARK < (4, 2), reason="Spark 4.2 is the first with this version")
-def test_log_of_version_2_is_exact_over_a_replay(flow):
-    """The files of the checkpoint have names of sources then."""
+@pytest.mark.skipif(SPARK < (4, 2), reason="Spark 4.2 is the first with named sources")
+@pytest.mark.parametrize("way", ["format", "function"])
+def test_source_with_a_name_is_exact_over_a_replay(flow, way):
+    """Spark then logs offsets in version 2, by that name."""
     named = flow()
-    named.settings["spark.sql.streaming.offsetLog.formatVersion"] = "2"
-    _assert_exact_over_a_replay(named, "function")
-    assert Path(named.checkpoint, "offsets", "0").read_text().startswith("v2\n")
+    named.settings["spark.sql.streaming.queryEvolution.enableSourceEvolution"] = "true"
+    named.source_name = "orders"
+    _assert_exact_over_a_replay(named, way)
+    logged = Path(named.checkpoint, "offsets", "0").read_text().splitlines()
+    assert (logged[0], logged[2].partition(":")[0]) == ("v2", "orders")
 
 
 def test_stateful_query_is_exact_over_a_replay(flow):
