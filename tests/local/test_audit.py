@@ -9,12 +9,12 @@ from tests.contract.tables import columns, create, key_columns
 from tests.local.pipelines import TARGET_SCHEMA, Pipeline
 from yt_exactly_once.codec.rows import row_fragments
 from yt_exactly_once.codec.schema import TableSchema, check_frame
-from yt_exactly_once.commit.parts import CompleteResult
 from yt_exactly_once.errors import ConfigError, LedgerError, UnprovableError
 from yt_exactly_once.operations.audit import by_digest, by_source, ranges
 from yt_exactly_once.operations.audit.found import By, Columns, Verdict
 from yt_exactly_once.operations.audit.run import audit
 from yt_exactly_once.operations.ledgers import read_ledger
+from yt_exactly_once.spark.sink.complete import CompleteResult
 from yt_exactly_once.ytsaurus.queues import RemoteQueue
 
 COLUMNS = Columns("part", "row")

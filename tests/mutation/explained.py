@@ -18,9 +18,9 @@ EXPLAINED: dict[tuple[str, str, str, str], str] = {
         "0",
         "1",
     ): "A second is far below a lease, as 0 is.",
-    ("commit/parts.py", "", "50_000", "50001"): _SIZE,
+    ("spark/sink/complete.py", "", "50_000", "50001"): _SIZE,
     (
-        "commit/parts.py",
+        "spark/sink/complete.py",
         "CompleteResult.surplus",
         "1",
         "2",

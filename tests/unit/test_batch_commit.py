@@ -18,7 +18,7 @@ from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.commit.consumers import offsets_of
 from yt_exactly_once.commit.entry import CommitLedger, LedgerEntry, RowDigest, SentBy, Tally
-from yt_exactly_once.commit.parts import CompleteResult, TargetRows, digest_of, split, whole
+from yt_exactly_once.commit.parts import TargetRows, digest_of, split, whole
 from yt_exactly_once.commit.transactional import BatchCommit, Committed
 from yt_exactly_once.config import LEASE, PLAIN_WRITE, RetryPolicy, WriteOptions
 from yt_exactly_once.errors import (
@@ -37,6 +37,7 @@ from yt_exactly_once.errors import (
     TransactionLostError,
 )
 from yt_exactly_once.observability import Event
+from yt_exactly_once.spark.sink.complete import CompleteResult
 from yt_exactly_once.ytsaurus.transaction import TransactionAhead
 
 QUEUE = SourceRange(

@@ -6,9 +6,9 @@ import pytest
 from tests.kinds import decimal, optional
 from yt_exactly_once.codec.rows import WireFormat, encode, row_fragments
 from yt_exactly_once.codec.schema import TableSchema, check_frame
-from yt_exactly_once.commit import parts
-from yt_exactly_once.commit.parts import CompleteResult
 from yt_exactly_once.errors import BatchTooLargeError
+from yt_exactly_once.spark.sink import complete
+from yt_exactly_once.spark.sink.complete import CompleteResult
 
 TYPES = {
     "a": "uint64", "b": "int8", "c": "string", "d": "date32", "e": "double", "f": "bool",
@@ -82,7 +82,7 @@ def test_nothing_is_deleted_when_all_rows_stay():
 
 def test_deletes_are_cut_into_requests(monkeypatch):
     """As writes are."""
-    monkeypatch.setattr(parts, "ROWS_PER_DELETE", 2)
+    monkeypatch.setattr(complete, "ROWS_PER_DELETE", 2)
     found, plan = surplus([1, 2, 3, 4, 5], [4])
     assert [count for count, _ in found] == [2, 2]
     assert b"".join(data for _, data in found) == encode(keys(1, 2, 3, 5), plan, WireFormat.YSON)

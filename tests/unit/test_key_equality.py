@@ -8,7 +8,7 @@ import pytest
 from tests.kinds import listed, optional, tuple_of
 from yt_exactly_once.codec.rows import WireFormat, encode, row_fragments
 from yt_exactly_once.codec.schema import TableSchema, check_frame
-from yt_exactly_once.commit.parts import CompleteResult
+from yt_exactly_once.spark.sink.complete import CompleteResult
 
 LIST = listed("double")
 PAIR = tuple_of("int8", LIST)

@@ -18,9 +18,9 @@ from yt_exactly_once import advice, errors
 from yt_exactly_once.codec.rows import WireFormat, encode_empty
 from yt_exactly_once.codec.schema import TableSchema, WritePlan, check_frame, require_no_reserved
 from yt_exactly_once.commit.cluster import Payload
-from yt_exactly_once.commit.parts import CompleteResult
 from yt_exactly_once.config import DEFAULT_DYN_BATCH_SIZE
 from yt_exactly_once.spark.schema import arrow_of_spark
+from yt_exactly_once.spark.sink.complete import CompleteResult
 from yt_exactly_once.spark.sink.options import APPEND, UPSERT, SinkOptions, Target
 from yt_exactly_once.spark.sink.placement import Placement
 from yt_exactly_once.ytsaurus.tables import TableInfo, describe_table, table_identity
