@@ -66,7 +66,7 @@ _HOWS: dict[str, list[How | str]] = {
         "it runs tests; pytest has no help for profiles",
         How.OPTIONS,
     ],
-    "docs/measured/chaos.md": [How.OPTIONS],
+    "docs/measured/chaos.md": [How.OPTIONS, How.OPTIONS],
     "docs/explanation/compared-with-spyt.md": [How.OPTIONS],
     "docs/explanation/performance.md": [How.OPTIONS],
     "docs/measured/results.md": [How.OPTIONS],
