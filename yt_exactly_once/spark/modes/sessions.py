@@ -95,7 +95,7 @@ class SourcePosition:
         self, rows: pa.RecordBatch
     ) -> Iterator[tuple[tuple[Any, ...], pa.RecordBatch, np.ndarray[Any, Any]]]:
         """Yield the rows of each source partition in their order: its values, the rows, their positions."""
-        codes, firsts = np.zeros(rows.num_rows, dtype=np.int64), dict[int, int]()
+        codes = np.zeros(rows.num_rows, dtype=np.int64)
         for name in self.columns:
             if rows.column(name).null_count:
                 raise NotOneToOneError(
@@ -105,10 +105,9 @@ class SourcePosition:
         for name in self.within:
             column = rows.column(name).dictionary_encode()
             codes = codes * len(column.dictionary) + column.indices.to_numpy(zero_copy_only=False)
-        for row, code in enumerate(codes.tolist()):
-            firsts.setdefault(code, row)
-        for code, first in firsts.items():
-            own = rows.filter(pa.array(codes == code)) if len(firsts) > 1 else rows
+        firsts = np.sort(np.unique(codes, return_index=True)[1]).tolist()
+        for first in firsts:
+            own = rows.filter(pa.array(codes == codes[first])) if len(firsts) > 1 else rows
             numbers = own.column(self.position).cast(pa.int64()).to_numpy()
             yield tuple(rows.column(name)[first].as_py() for name in self.within), own, numbers
 
