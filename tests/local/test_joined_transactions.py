@@ -48,7 +48,7 @@ def test_rows_of_another_process_are_visible_with_the_commit_of_the_first(cluste
 def test_transaction_opens_while_the_look_between_two_batches_is_under_way(cluster):
     """The next batch does not wait for an answer that it does not need."""
     connection, answered = Connection(ClusterConfig(proxy=cluster.proxy_urls[0])), Event()
-    look = connection.meanwhile(lambda: answered.wait(60))
+    look = connection.submit(lambda: answered.wait(60))
     opened = connection.begin_ahead(timedelta(seconds=30), 1, lambda _: None)
     opened.transaction().abort()
     assert not look.done()

@@ -328,7 +328,7 @@ def test_one_more_query_costs_three_requests(cluster, tmp):
 def test_history_has_every_batch_and_no_batch_waits_for_it(cluster, tmp, tmp_path, monkeypatch):
     """Also one that could not be written costs the query nothing; old ones are removed."""
     monkeypatch.setattr(past_batches, "KEPT", 2)
-    monkeypatch.setattr(past_batches, "_AT_ONCE", 1)
+    monkeypatch.setattr(past_batches, "_KEYS_PER_DELETE", 1)
     query = Operated(cluster, tmp, tmp_path / "checkpoint").create()
     query.options["history_path"] = f"{tmp}/history"
     for _ in range(4):
