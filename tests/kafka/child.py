@@ -110,7 +110,7 @@ def main(argument: str) -> None:
             running.awaitTermination()
         except StreamingQueryException as raised:
             error = str(raised)
-        report.tell(FINISHED, target=query.target, error=error)
+        report.send(FINISHED, target=query.target, error=error)
     spark.stop()
 
 

@@ -90,7 +90,7 @@ def test_harmful_feature_is_reported(feature):
     (result,) = report.results
     assert result.verdict is Verdict.DIFFERS
     assert seen in result.seen
-    assert set(report.affected) == set(BY_NAME[fact].parts)
+    assert set(report.affected) == set(BY_NAME[fact].features)
 
 
 # Behaviours that it cannot have: a client that changes requests or answers.
@@ -223,7 +223,7 @@ def test_other_behaviour_is_reported_with_its_meaning(running, fact, method, cha
     assert result.verdict is Verdict.DIFFERS
     assert seen in result.seen, result.seen
     assert not report.holds
-    assert set(report.affected) == set(BY_NAME[fact].parts)
+    assert set(report.affected) == set(BY_NAME[fact].features)
     assert f"What it means: {BY_NAME[fact].meaning}" in report.to_markdown()
     assert left_behind(running) == []
 

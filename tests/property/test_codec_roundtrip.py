@@ -198,7 +198,7 @@ def test_long_rows_are_read_as_short_ones(table, data):
     if damaged:
         payload[data.draw(st.integers(0, len(payload) - 1))] = data.draw(st.integers(0, 255))
     wanted = wanted_of(c for c in schema.columns if data.draw(st.booleans()))
-    limits = {"LONG": data.draw(st.integers(1, 60)), "_PART_BYTES": 20, "_BLOCK": 2}
+    limits = {"LONG": data.draw(st.integers(1, 60)), "_CHUNK_BYTES": 20, "_BLOCK": 2}
     short = read(payload, wanted)
     with patch.multiple(bindings, **limits):
         long = read(payload, wanted)
