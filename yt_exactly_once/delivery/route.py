@@ -118,7 +118,9 @@ class Facts:
         """Return what is known once the ledger has been asked."""
         return replace(self, bytes_before=bytes_before, has_sessions=has_sessions)
 
-    def after(self, route: Route, failure: Failure, reason: str | None = None) -> Facts | None:
+    def after(
+        self, route: Route, failure: Failure | None, reason: str | None = None
+    ) -> Facts | None:
         """Return what is known when a route has failed; `None` if no other route is left.
 
         Args:

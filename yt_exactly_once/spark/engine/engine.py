@@ -122,6 +122,7 @@ class Engine:
                     return
                 facts = facts.after_look_up(memory.bytes, has_sessions=bool(found.sessions))
                 while True:
+                    # What the ledger said, or how another route failed, may lead to another one.
                     route, written = choose_route(facts), None
                     begun = commit.begin_ahead() if route.opens_ahead else None
                     try:
@@ -132,21 +133,20 @@ class Engine:
                             emit(Event.BATCH_SKIPPED, reason="empty")
                             return
                         committed = commit.commit(self._parts(written), found.resumed)  # 4 to 9
-                    except Exception as error:  # noqa: BLE001 - `_written_before` raises it if nothing helps
+                    except Exception as error:  # noqa: BLE001 - `_settle` raises it if nothing helps
                         is_computed = written is not None
-                        left = _left(facts, route, error, is_computed=is_computed)
+                        commit.leave_ahead()
+                        left = facts.after(
+                            route, _failure(error, is_computed=is_computed), str(error)
+                        )
                         if left is None:
-                            found = self._written_before(delivery, error, is_computed=is_computed)
-                        else:
-                            delivery.emit_retry(error)
+                            self._settle(delivery, error, is_computed=is_computed)
+                            return
+                        emit(Event.RETRY_SCHEDULED, reason=type(error).__name__, error=str(error))
+                        facts, memory = left, self._memories.keep(batch, memory.after_failure(left))
                     else:
                         self._committed(running, delivery, memory, written, committed)
                         return
-                    commit.leave_ahead()
-                    if left is None:
-                        self._skip(delivery, found)
-                        return
-                    facts, memory = left, self._memories.keep(batch, memory.after_failure(left))
 
     def plan(
         self,
@@ -306,13 +306,16 @@ class Engine:
                 raise PartitionsUnknownError from error
             raise
 
-    def _written_before(self, delivery: Delivery, error: Exception, *, is_computed: bool) -> Found:
-        """Return that an earlier run has written the batch, or raise the error, with what is known of it."""
-        if not is_computed:
-            # A commit of an earlier run that landed late may have let the queue trim these rows.
-            found = look_up.once_more(delivery, error)
-            if found.is_replay:
-                return found
+    def _settle(self, delivery: Delivery, error: Exception, *, is_computed: bool) -> None:
+        """Skip a batch that an earlier run has written; otherwise raise the error, with what is known of it.
+
+        A commit of an earlier run that landed late may have let the queue trim rows that could not be
+        computed.
+        """
+        found = Found() if is_computed else look_up.once_more(delivery, error)
+        if found.is_replay:
+            self._skip(delivery, found)
+            return
         explained = self._explained(delivery, error)
         if explained is error:
             raise error
@@ -406,12 +409,6 @@ def _facts(delivery: Delivery) -> Facts:
         uneven=memory.uneven,
         outlived=memory.outlived,
     )
-
-
-def _left(facts: Facts, route: Route, error: Exception, *, is_computed: bool) -> Facts | None:
-    """Return what another route of the batch is chosen by; `None` if there is none."""
-    failure = _failure(error, is_computed=is_computed)
-    return None if failure is None else facts.after(route, failure, str(error))
 
 
 def _failure(error: Exception, *, is_computed: bool) -> Failure | None:

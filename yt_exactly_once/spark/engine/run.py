@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from yt_exactly_once.commit.transactional import BatchCommit
-from yt_exactly_once.observability import Clock, Event
+from yt_exactly_once.observability import Clock
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -130,7 +130,3 @@ class Delivery:
             before=self.memory.entry,
             began=self.clock.began,
         )
-
-    def emit_retry(self, error: Exception) -> None:
-        """Emit that the rows are computed again, because of an error."""
-        self.emit(Event.RETRY_SCHEDULED, reason=type(error).__name__, error=str(error))
