@@ -13,7 +13,7 @@ Moves = dict[int, int]
 
 
 def offsets_of(
-    batch: MicroBatch, before: LedgerEntry | None = None, *, moved: bool = True
+    batch: MicroBatch, entry: LedgerEntry | None = None, *, moved: bool = True
 ) -> Offsets:
     """Return the offsets a ledger entry for this batch carries.
 
@@ -23,7 +23,7 @@ def offsets_of(
     """
 
     def offset(source: SourceRange, offset_range: PartitionRange) -> PartitionOffset:
-        known = before.offset(source.key, offset_range.partition) if before else None
+        known = entry.offset(source.key, offset_range.partition) if entry else None
         rest, first = (known.left, known.first) if known else (0, offset_range.start)
         left = aim(batch, offset_range) if moved and source.moves else rest
         return PartitionOffset(offset_range.start, offset_range.end, left, first)
@@ -75,7 +75,7 @@ def _consumer_key(source: SourceRange, partition: int) -> Row:
 def plan_moves(
     source: SourceRange,
     current: dict[int, int],
-    before: LedgerEntry | None,
+    entry: LedgerEntry | None,
     batch: MicroBatch,
     ledger: str,
 ) -> Moves:
@@ -88,13 +88,13 @@ def plan_moves(
     moves: Moves = {}
     for offset_range in source.partitions:
         at = current[offset_range.partition]
-        last = before.offset(source.key, offset_range.partition) if before else None
+        last = entry.offset(source.key, offset_range.partition) if entry else None
         low, high = (last.left if last else 0), offset_range.start
         if not low <= at <= high:
             expected = str(low) if low == high else f"{low} to {high}"
             raise OffsetConflictError(
                 f"The consumer is at row {at} of partition {offset_range.partition}, expected {expected}",
-                remedy=_moved_remedy(source, current, before, batch, ledger, offset_range),
+                remedy=_moved_remedy(source, current, entry, batch, ledger, offset_range),
                 **batch.where,
                 consumer=source.consumer,
                 queue=source.queue,
@@ -108,7 +108,7 @@ def plan_moves(
 def _moved_remedy(
     source: SourceRange,
     current: dict[int, int],
-    before: LedgerEntry | None,
+    entry: LedgerEntry | None,
     batch: MicroBatch,
     ledger: str,
     offset_range: PartitionRange,
@@ -117,7 +117,7 @@ def _moved_remedy(
         "If two queries use this consumer, give each its own. If two sinks of the function move it, set "
         "advance_consumer=False for all but the last"
     )
-    if before is None:
+    if entry is None:
         return (
             "The query has committed nothing yet: starting_offsets begins before its consumer, or another "
             f"client moved it. To see what it repeats to take it back, run: yt-exactly-once rewind "
@@ -127,9 +127,9 @@ def _moved_remedy(
     # By the ledger alone nobody sees whether a consumer that is ahead was moved, or the ledger is older.
     is_ahead = any(current[each.partition] > each.start for each in source.partitions)
     way = (
-        advice.move_back(ledger, before.query_id, batch.checkpoint)
+        advice.move_back(ledger, entry.query_id, batch.checkpoint)
         if is_ahead
-        else advice.repair(ledger, before.query_id)
+        else advice.repair(ledger, entry.query_id)
     )
     return (
         "It was removed, or another client moved it. To take it back to where the query left it, run: "

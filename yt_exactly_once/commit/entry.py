@@ -326,11 +326,11 @@ class CommitLedger:
         transaction.insert(self.path, rows)
 
     def tallies(
-        self, before: LedgerEntry | None, batch: MicroBatch, written: Mapping[str, Tally]
+        self, entry: LedgerEntry | None, batch: MicroBatch, written: Mapping[str, Tally]
     ) -> dict[str, Tally]:
         """Return the tallies after one more part, by what it has written into each target."""
-        is_same = before is not None and before.batch_id == batch.batch_id
-        old, nothing = before.tallies if before else {}, Tally()
+        is_same = entry is not None and entry.batch_id == batch.batch_id
+        old, nothing = entry.tallies if entry else {}, Tally()
         return {
             target: old.get(target, nothing).after(written.get(target, nothing), is_same=is_same)
             for target in self.targets

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Protocol
 
 from yt_exactly_once.codec.row_hash import combined
@@ -63,9 +64,7 @@ class TargetRows:
     @property
     def byte_count(self) -> int:
         """Bytes of the encoded rows, in the payloads or sent before."""
-        return self.sent_bytes + sum(
-            len(payload.data) for group in self.groups for payload in group
-        )
+        return self.sent_bytes + sum(len(payload.data) for payload in chain(*self.groups))
 
 
 @dataclass(frozen=True)
@@ -149,7 +148,7 @@ def _cut(target: TargetRows, rows_per_tablet_limit: int) -> list[TargetRows]:
         replace(
             target,
             groups=groups,
-            row_count=sum(payload.row_count for group in groups for payload in group),
+            row_count=sum(payload.row_count for payload in chain(*groups)),
             digest=None if target.digest is None else digest_of_rows(groups),
         )
         for groups in pieces
@@ -158,15 +157,14 @@ def _cut(target: TargetRows, rows_per_tablet_limit: int) -> list[TargetRows]:
 
 def digest_of_rows(groups: Sequence[Sequence[Payload]]) -> int:
     """Return the digest of the rows of payloads, which does not depend on their order."""
-    return combined(*(payload.digest for group in groups for payload in group))
+    return combined(*(payload.digest for payload in chain(*groups)))
 
 
 def digest_of(targets: Sequence[TargetRows]) -> str:
     """Return a digest of everything that is sent for targets."""
     digest = hashlib.sha256()
     for target in targets:
-        for group in target.groups:
-            for payload in group:
-                digest.update(b"-" if payload.deletes else b"+")
-                digest.update(payload.data)
+        for payload in chain(*target.groups):
+            digest.update(b"-" if payload.deletes else b"+")
+            digest.update(payload.data)
     return digest.hexdigest()

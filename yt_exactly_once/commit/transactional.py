@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import partial
-from typing import Any, Self
+from functools import cached_property, partial
+from typing import Any, NamedTuple, Self
 
 from yt_exactly_once import config, errors
 from yt_exactly_once.commit import consumers
@@ -36,8 +36,17 @@ SHARE_AHEAD = 4
 Request = Callable[[Transaction], Any]
 """A request inside a transaction that does not depend on the others of its step."""
 
-Read = tuple[LedgerEntry | None, list[tuple[SourceRange, dict[int, int]]]]
-"""The ledger entry, and where the consumer of each source is."""
+
+class Read(NamedTuple):
+    """What step 5 reads inside a transaction.
+
+    Attributes:
+        entry: of the ledger; `None` before the first commit.
+        offsets: where the consumer is of each source that moves one, by partition.
+    """
+
+    entry: LedgerEntry | None
+    offsets: list[dict[int, int]]
 
 
 @dataclass(frozen=True)
@@ -186,14 +195,14 @@ class BatchCommit:
             read = ahead.read() if ahead else self._read(transaction)  # 5
             if expected is not None:
                 self._require_expected(expected, read)
-            entry, _ = read
+            entry = read.entry
             if entry is not None and self._is_done(entry, part):
                 # An earlier attempt, of this run or of one that died, was applied after all.
                 own = entry.transaction_id in self.commits_sent
                 self.emit(Event.COMMIT_OUTCOME_RESOLVED, transaction=entry.transaction_id, own=own)
                 transaction.abort()
                 return entry.transaction_id
-            self._warn_of_left_out(read)
+            self._warn_of_left_out(entry)
             if expected is None:
                 self._fill(transaction, read, part, number)  # 6 to 8
         except BaseException:
@@ -205,9 +214,7 @@ class BatchCommit:
             self.emit(Event.TRANSACTION_ABORTED, attempt=number, transaction=transaction.id)
             raise
         self.commits_sent[transaction.id] = UNSEEN if part.inside else None
-        moved = [source.consumer for source, _ in read[1] if source.consumer]
-        written = [*(target.path for target in part.targets), self.ledger.path, *moved]
-        self._commit(transaction, number, written)  # 9
+        self._commit(transaction, number, self._tables(part))  # 9
         return transaction.id
 
     def _expected(self, part: Part) -> Read | None:
@@ -218,25 +225,24 @@ class BatchCommit:
         entry = self.before
         if entry is None or part.inside or self.batch.needs_its_rows:
             return None
-        offsets: list[tuple[SourceRange, dict[int, int]]] = []
-        for source in self._moving():
+        expected = Read(entry, [])
+        for source in self._moving:
             known = {
                 one.partition: entry.offset(source.key, one.partition) for one in source.partitions
             }
             if None in known.values():
                 return None
-            offsets.append((source, {one: at.left for one, at in known.items() if at}))
+            expected.offsets.append({partition: at.left for partition, at in known.items() if at})
         with suppress(errors.ExactlyOnceError):
             if not self._is_done(entry, part):
-                self._moves((entry, offsets))
-                return entry, offsets
+                self._moves(expected)
+                return expected
         return None
 
     def _require_expected(self, expected: Read, read: Read) -> None:
         """Raise `ConflictError` if step 5 finds other than was expected: the next attempt begins with it."""
-        entry, before = read[0], expected[0]
-        is_same = entry and before and entry.transaction_id == before.transaction_id
-        if not is_same or read[1] != expected[1]:
+        left, found = (each.entry and each.entry.transaction_id for each in (expected, read))
+        if left != found or expected.offsets != read.offsets:
             raise errors.ConflictError(
                 "The ledger entry or a consumer is not what this run has left",
                 ledger=self.ledger.path,
@@ -244,32 +250,36 @@ class BatchCommit:
 
     def _read(self, transaction: Transaction) -> Read:
         """Read the ledger entry and the consumers' offsets, as of the transaction's start."""
-        sources = self._moving()
-        reads: list[Request] = [partial(consumers.consumer_offsets, source=one) for one in sources]
+        reads: list[Request] = [
+            partial(consumers.consumer_offsets, source=source) for source in self._moving
+        ]
         entry, *offsets = transaction.side_by_side([self.ledger.read, *reads])
-        return entry, list(zip(sources, offsets, strict=True))
+        return Read(entry, offsets)
 
-    def _moves(self, read: Read) -> list[tuple[SourceRange, consumers.Moves]]:
+    def _moves(self, read: Read) -> list[consumers.Moves]:
         """Plan how consumers move; raise `OffsetConflictError` if one is not where this query left it."""
-        entry, offsets = read
         return [
-            (source, consumers.plan_moves(source, current, entry, self.batch, self.ledger.path))
-            for source, current in offsets
+            consumers.plan_moves(source, offsets, read.entry, self.batch, self.ledger.path)
+            for source, offsets in zip(self._moving, read.offsets, strict=True)
         ]
 
     def _fill(self, transaction: Transaction, read: Read, part: Part, number: int) -> None:
         """Steps 6 to 8: write the rows, move the consumers and record the part, by what step 5 reads."""
-        planned = self._moves(read)
+        moves = self._moves(read)
         replaced = [_replace(transaction, target) for target in part.targets]
-        groups = [(target, group) for target in part.targets for group in target.groups if group]
         calls: list[Request] = [
-            partial(_write, target=one, payloads=group) for one, group in groups
+            partial(_write, target=target, payloads=group)
+            for target in part.targets
+            for group in target.groups
+            if group
         ]  # 6
         if part.is_last:
             calls += [
-                partial(consumers.advance, source=one, moves=to) for one, to in planned if to
+                partial(consumers.advance, source=source, moves=to)
+                for source, to in zip(self._moving, moves, strict=True)
+                if to
             ]  # 7
-        entry = self._entry(transaction, read[0], part, number)
+        entry = self._entry(transaction, read.entry, part, number)
         # Kept whatever comes: a commit that seems to have failed may be found in the ledger.
         self.entries[transaction.id] = entry
         calls.append(partial(self.ledger.record, entry=entry))  # 8
@@ -284,18 +294,25 @@ class BatchCommit:
                     sent_by=target.sent_by.value,
                 )
         if part.is_last:
-            self.emit(Event.OFFSETS_ADVANCED, partitions=sum(len(one) for _, one in planned))
+            self.emit(Event.OFFSETS_ADVANCED, partitions=sum(map(len, moves)))
         self.emit(Event.LEDGER_RECORDED, transaction=transaction.id)
 
+    @cached_property
     def _moving(self) -> list[SourceRange]:
+        """The sources whose consumers move with the batch."""
         return [
             source
             for source in self.batch.sources
             if self.advance_consumer and source.consumer is not None and source.moves
         ]
 
+    def _tables(self, part: Part) -> list[str]:
+        """Return what a transaction writes: targets, the ledger, consumers."""
+        moved = [source.consumer for source in self._moving if source.consumer]
+        return [*(target.path for target in part.targets), self.ledger.path, *moved]
+
     def _entry(
-        self, transaction: Transaction, before: LedgerEntry | None, part: Part, number: int
+        self, transaction: Transaction, entry: LedgerEntry | None, part: Part, number: int
     ) -> LedgerEntry:
         batch, seconds = self.batch, time.monotonic() - self.began
         moved = part.is_last and self.advance_consumer
@@ -305,7 +322,7 @@ class BatchCommit:
             batch_id=batch.batch_id,
             run_id=batch.run_id,
             transaction_id=transaction.id,
-            offsets=consumers.offsets_of(batch, before, moved=moved),
+            offsets=consumers.offsets_of(batch, entry, moved=moved),
             part=part.number,
             part_count=part.count,
             part_digests=part.digests,
@@ -317,16 +334,15 @@ class BatchCommit:
             seconds=round(seconds, 3),
             stateful=batch.stateful,
             advances=self.advance_consumer,
-            tallies=self.ledger.tallies(before, batch, part.written()),
+            tallies=self.ledger.tallies(entry, batch, part.written()),
         )
 
-    def _warn_of_left_out(self, read: Read) -> None:
+    def _warn_of_left_out(self, entry: LedgerEntry | None) -> None:
         """Warn once of rows that Spark has given to batches which never came to the sink.
 
         No error, because a function may leave out empty DataFrames. If it caught an error of its own, they
         are lost.
         """
-        entry, _ = read
         if self._has_warned or entry is None or entry.batch_id + 1 in self.accepted:
             return
         self._has_warned = True

@@ -154,7 +154,7 @@ def look_up(
     retry = replace(options.retry, attempts=attempts or options.retry.attempts)
 
     def read(number: int) -> LedgerEntry | None:
-        return begun.read()[0] if begun is not None and number == 1 else ledger.read(connection)
+        return begun.read().entry if begun is not None and number == 1 else ledger.read(connection)
 
     entry = run_attempts(read, retry, delivery.emit)
     must_record = call.is_first and compare_history(delivery, entry)
