@@ -147,6 +147,12 @@ def test_ledger_is_asked_before_anything_is_written(deliver, known, order):
     assert deliver(**known) == order
 
 
+def test_event_of_a_batch_says_how_long_each_step_took(deliver):
+    """The rest is what Spark takes between the batches."""
+    deliver()
+    assert list(deliver.emitted[-1][1]["seconds"]) == ["look_up", "compute", "commit"]
+
+
 def test_batch_that_another_run_wrote_while_it_was_computed_is_skipped(deliver):
     """A ledger that has it by then stops the driver before its first request."""
     steps = deliver(several=True, agreed=6, bytes=1, replay=True)

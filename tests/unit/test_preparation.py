@@ -178,6 +178,22 @@ def test_ledger_of_a_newer_version_is_refused():
             start()
 
 
+@pytest.mark.parametrize("output_mode", [None, "Complete", "append"])
+def test_output_mode_is_checked_before_the_start_if_it_is_given(output_mode):
+    """As it is in the first batch."""
+    cluster = with_target(KEY, SUM)
+    sink = SinkOptions(Target(TARGET, write="replace"), proxy="x", ledger_path=LEDGER)
+    mode = SimpleNamespace(options=sink, connection=cluster)
+    schema = spark_schema_of(pa.schema([("id", pa.int64()), ("n", pa.int64())]))
+    rows = SimpleNamespace(schema_for=lambda _: schema)
+    if output_mode == "append":
+        with pytest.raises(ConfigError, match="for output mode complete"):
+            check_before_start(mode, rows, output_mode)
+    else:
+        check_before_start(mode, rows, output_mode)
+    assert cluster.tables.keys() == {TARGET}
+
+
 def test_dead_letter_table_is_created_where_it_is_asked_for():
     """Not otherwise; it is ready for the first rejected row."""
     cluster = Cluster()
