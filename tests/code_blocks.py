@@ -52,6 +52,7 @@ _HOWS: dict[str, list[How | str]] = {
         How.OPTIONS,
     ],
     "docs/contributing.md": [_BY_CI],
+    "docs/how-to/fan-out.md": [How.RUNS, How.OPTIONS],
     "docs/how-to/pipelines.md": ["tests/integration/test_pipelines.py runs it"] * 2,
     "docs/how-to/read-tables.md": [How.RUNS] * 2,
     "docs/how-to/scala-and-sql.md": [How.OPTIONS, How.OPTIONS],

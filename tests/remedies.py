@@ -66,6 +66,7 @@ ROWS = {
     "yt-exactly-once dead-letters list": LOOKS,
     "yt-exactly-once audit {entry.target} --by count": LOOKS,
     "yt-exactly-once audit {target} --by source": LOOKS,
+    "yt-exactly-once audit {target} --by count": LOOKS,
     "Look at it: yt-exactly-once status": LOOKS,
     "yt-exactly-once ledger list": LOOKS,
     "/@auto_trim_config": "queue recreated, and trimmed by itself",

@@ -43,6 +43,14 @@ def mount(path: str, state: str = "unmounted") -> str:
     return f"yt mount-table {path} --sync"
 
 
+def audit(target: str) -> str:
+    """Return how a target is compared with its queues, or the number of rows in each table of a pattern."""
+    has_columns, target = "{" in target, quote(target)
+    if has_columns:
+        return f"yt-exactly-once audit {target} --by count"
+    return f"yt-exactly-once audit {target} --by source"
+
+
 def reshard(path: str, tablets: int) -> str:
     """Return how a table gets another number of tablets."""
     return (

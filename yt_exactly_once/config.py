@@ -7,7 +7,7 @@ nothing else; it opens no connection and holds no process-wide state.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
@@ -193,11 +193,6 @@ def require_duration(value: object, name: str) -> timedelta:
 def is_on(setting: str | None) -> bool:
     """Return whether a boolean setting of Spark is on, as Spark reads it; one that is absent is off."""
     return (setting or "").strip().lower() == "true"
-
-
-def beside_targets(paths: Iterable[str], what: str) -> str:
-    """Return where a table of the sink is by default; the same for the same targets, whatever their order."""
-    return f"{min(paths)}_{what}"
 
 
 def check_path(path: str, option: str) -> None:

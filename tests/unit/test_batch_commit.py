@@ -463,6 +463,23 @@ def test_the_late_commit_of_a_failed_call_is_met_by_the_next_one(data, remembers
         assert again.commit(whole([rows])).transaction_id == "tx1"
 
 
+def test_table_that_is_new_is_written_by_a_transaction_that_began_after_it():
+    """What was opened ahead is aborted: tablets know nothing of the time before their mount."""
+    cluster = Cluster()
+    commit = committer(cluster)
+    with ahead(commit):
+        commit.commit(whole([replace(ROWS, is_new=True)]))
+    assert cluster.requests.index(("abort",)) < cluster.requests.index(WRITES[0])
+    assert cluster.entry.transaction_id == "tx2"
+
+
+def test_rows_of_a_pattern_are_one_event():
+    log = Told()
+    tables = [replace(ROWS, path=path, pattern="//{a}") for path in ("//x", "//y")]
+    committer(Cluster(), log).commit(whole(tables))
+    assert [(one["path"], one["rows"]) for one in log.of(Event.ROWS_WRITTEN)] == [("//{a}", 6)]
+
+
 def test_a_transaction_that_was_opened_ahead_is_the_one_of_the_first_attempt():
     """It is opened and read before the rows are known. The next attempt opens its own, with the same rows."""
     cluster, log = Cluster(("commit", ConflictError("told")), applied=False), Told()

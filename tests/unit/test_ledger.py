@@ -9,6 +9,7 @@ from yt_exactly_once.commit import entry as ledger_entry
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.commit.consumers import offsets_of, plan_moves
 from yt_exactly_once.commit.entry import (
+    EARLIER_LEDGER_SCHEMA,
     LEDGER_MARK,
     LEDGER_SCHEMA,
     LEDGER_VERSION,
@@ -17,6 +18,7 @@ from yt_exactly_once.commit.entry import (
     PartitionOffset,
     RowDigest,
     SentBy,
+    TableRows,
     Tally,
     require_known_ledger,
 )
@@ -95,8 +97,9 @@ def test_columns_of_a_ledger_are_its_format():
         ("digest_version", "int64", False),
         ("digest_from_start", "boolean", False),
         ("digest_replaces", "boolean", False),
+        ("tables", "any", False),
     ]
-    assert {column["name"] for column in LEDGER_SCHEMA} == entry(batch(0)).to_row().keys()
+    assert {column["name"] for column in EARLIER_LEDGER_SCHEMA} == entry(batch(0)).to_row().keys()
 
 
 @pytest.mark.parametrize("total", [0, 0xABCDEF0123456789, 2**64 - 1])
@@ -120,7 +123,7 @@ def test_no_field_of_an_entry_stays_unwritten():
     class Later(LedgerEntry):
         more: int = 0
 
-    assert Later(**vars(entry(batch(0)))).to_row().keys() == columns
+    assert Later(**vars(entry(batch(0)))).to_row().keys() == columns - {"tables"}
 
 
 def test_facts_of_an_entry_are_kept_in_a_table_of_any_version():
@@ -398,6 +401,28 @@ def test_tallies_count_the_parts_of_a_batch_and_every_batch():
         total_bytes=39,
         sent_by=SentBy.TASKS,
     )
+
+
+def test_tally_of_a_pattern_has_the_rows_of_each_table():
+    """Of the last batch, whose parts need not write into all of them, and of all batches."""
+    ledger = CommitLedger("//l", "query", ["//t/{a}"])
+
+    def after(before, number, **written):
+        tables = {f"//{name}": TableRows(rows, rows) for name, rows in written.items()}
+        part = Tally(sum(written.values()), tables=tables)
+        before = before and replace(entry(batch(before[0])), tallies={"//t/{a}": before[1]})
+        return number, ledger.tallies(before, batch(number), {"//t/{a}": part})["//t/{a}"]
+
+    first = after(None, 0, x=2, y=1)
+    second = after(first, 0, y=4)
+    third = after(second, 1, z=3)
+    assert second[1].tables == {"//x": (2, 2), "//y": (5, 5)}
+    assert third[1].tables == {"//x": (0, 2), "//y": (0, 5), "//z": (3, 3)}
+    known = replace(entry(batch(1)), target="//t/{a}", tallies={"//t/{a}": third[1]})
+    assert LedgerEntry.from_row(known.to_row()) == known
+    assert known.tables == ("//x", "//y", "//z")
+    of_table = known.of_table("//y")
+    assert (of_table.target, of_table.tally.rows, of_table.tally.total_rows) == ("//y", 0, 5)
 
 
 MOST = 2**64 - 1

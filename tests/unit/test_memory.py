@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from yt_exactly_once.commit.batch import MicroBatch
+from yt_exactly_once.commit.entry import Tally
 from yt_exactly_once.delivery import memory
 from yt_exactly_once.delivery.memory import LOOK_INTERVAL, Memories, Memory, Prepared
 
@@ -67,6 +68,8 @@ def test_each_batch_leaves_another_memory():
     after = memories.keep(batch, before.after_look_up(batch, 7).after_rows(0.5))
     assert (before.agreed, after.agreed, after.bytes, after.seconds) == (None, 5, 7, 0.5)
     assert after.after_look_up(batch, 9).bytes == 7, "what this run has written counts more"
+    known = after.after_look_up(batch, 9, {"//t": Tally(3)})
+    assert known.after_look_up(batch, 9).tallies == {"//t": Tally(3)}, "the ledger was not asked"
     later = MicroBatch("query", 6, "run")
     assert memories.of(later).is_followed_by(later)
     assert not memories.of(later).is_followed_by(batch), "it is called again"

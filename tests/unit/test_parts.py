@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from yt_exactly_once.commit.cluster import Payload
-from yt_exactly_once.commit.entry import RowDigest, SentBy, Tally
+from yt_exactly_once.commit.entry import RowDigest, SentBy, TableRows, Tally
 from yt_exactly_once.commit.parts import TargetRows, digest_of, digest_of_rows, split, whole
 
 
@@ -57,6 +57,18 @@ def test_parts_tell_the_ledger_what_they_write_into_each_target():
     assert both.written() == {"//t": Tally(1, bytes=3)}
     (rejected,) = whole([dead])
     assert rejected.written() == {"//t": Tally(rejected_rows=2)}
+
+
+def test_tables_of_a_pattern_are_one_target_of_the_ledger():
+    """Which names them with their rows."""
+    dead = TargetRows("//dead", [[Payload(2, b"x")]], "yson", 2, rejected_by="//{a}")
+    tables = [TargetRows(path, (), "yson", 3, sent_bytes=7, pattern="//{a}") for path in "xy"]
+    (both,) = whole([*tables, dead, TargetRows("//t", (), "yson", 1)])
+    named = {"x": TableRows(3, 3), "y": TableRows(3, 3)}
+    assert both.written() == {
+        "//{a}": Tally(6, rejected_rows=2, bytes=14, tables=named),
+        "//t": Tally(1),
+    }
 
 
 def digested(digests):

@@ -65,7 +65,8 @@ def command(
     needs Target(..., digest=True) from the first batch on. It fits any query and any number of queues. On a
     sorted target it needs that every key was written once, or write='replace'.
 
-    By count: only the numbers of rows are compared, of an ordered target. It proves nothing about rows.
+    By count: only the numbers of rows are compared, of an ordered target. It proves nothing about rows. A
+    path with columns in braces is audited so: each table that its query has written.
 
     A running query does not disturb: what it commits after the start is not judged. A sorted target that is
     audited by digest must not be written meanwhile.
@@ -83,6 +84,7 @@ def command(
         raise click.UsageError("--queue-column needs --partition-column and --row-column")
     from yt_exactly_once.operations.audit.found import By, Columns, Verdict  # noqa: PLC0415 - slow client
     from yt_exactly_once.operations.audit.run import audit  # noqa: PLC0415
+    from yt_exactly_once.operations.ledgers import tables_of  # noqa: PLC0415
 
     columns = None
     if partition_column is not None and row_column is not None:
@@ -90,7 +92,7 @@ def command(
     found = [
         audit(
             cluster.connection,
-            target,
+            table,
             by=None if by is None else By(by),
             columns=columns,
             compare=values,
@@ -98,6 +100,7 @@ def command(
             **options,
         )
         for target in targets
+        for table in tables_of(cluster.connection, target, options["ledger"])
     ]
     exact = all(one.exact for one in found)
     answer = {"exact": exact, "targets": [one.to_json() for one in found]}

@@ -103,7 +103,7 @@ def replay(
     plans = dead_letters.plan_replays(connection, path, letters, ledger=ledger, spelling=spelling)
     answer = []
     for plan in plans:
-        target, written = plan.into.info.path, 0
+        target, written = plan.path, 0
         if is_applied:
             written = dead_letters.replay(connection, plan, overwrite=overwrite)
         unfit = [{"letter": f"{one.tablet}:{one.index}", "why": why} for one, why in plan.unfit]

@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
+from yt_exactly_once.codec.path_pattern import PathPattern
 from yt_exactly_once.codec.row_hash import HASH_VERSION, combined, spelled
 from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.commit.cluster import Reader, Row, Transaction
@@ -102,6 +103,13 @@ class RowDigest:
         }
 
 
+class TableRows(NamedTuple):
+    """Rows that a query has written into one table of a pattern: of the last batch, and of all batches."""
+
+    rows: int
+    total_rows: int
+
+
 @dataclass(frozen=True)
 class Tally:
     """What a query has written into one target. The fields are called as the columns of the ledger.
@@ -113,6 +121,7 @@ class Tally:
         bytes: of the encoded rows of the last batch.
         sent_by: who sent the rows of the last batch, see `SentBy`.
         digest: of the rows; `None` unless the target is given `digest=True`.
+        tables: all that it has written, by path, where the target is a pattern; empty for any other.
     """
 
     rows: int = 0
@@ -124,17 +133,47 @@ class Tally:
     total_bytes: int = 0
     sent_by: str = SentBy.DRIVER.value
     digest: RowDigest | None = None
+    tables: Mapping[str, TableRows] = field(default_factory=dict)
 
     @classmethod
     def from_row(cls, row: Row) -> Self:
         """Read a ledger row."""
         values = {name: _READ[kind](row[name]) for name, kind in _TALLY.items()}
-        return cls(**values, digest=RowDigest.from_row(row))
+        tables = {
+            path: TableRows(*map(int, numbers)) for path, numbers in (row.get(TABLES) or {}).items()
+        }
+        return cls(**values, digest=RowDigest.from_row(row), tables=tables)
 
     def to_row(self) -> Row:
-        """Return its columns."""
+        """Return its columns; that of tables only with some, since an earlier ledger lacks it."""
         values = {name: getattr(self, name) for name in _TALLY}
-        return {**values, **(_NO_DIGEST if self.digest is None else self.digest.to_row())}
+        tables = {TABLES: {path: list(one) for path, one in self.tables.items()}}
+        return {
+            **values,
+            **(_NO_DIGEST if self.digest is None else self.digest.to_row()),
+            **(tables if self.tables else {}),
+        }
+
+    def of_table(self, path: str) -> Tally:
+        """Return the rows of one of its tables; what it does not know of one table is 0."""
+        known = self.tables[path]
+        return Tally(
+            rows=known.rows,
+            total_rows=known.total_rows,
+            total_batches=self.total_batches,
+            sent_by=self.sent_by,
+        )
+
+    def beside(self, other: Tally) -> Tally:
+        """Return what this and another table of the same part are given together, without any totals."""
+        return replace(
+            other,
+            rows=self.rows + other.rows,
+            rejected_rows=self.rejected_rows + other.rejected_rows,
+            bytes=self.bytes + other.bytes,
+            digest=other.digest or self.digest,
+            tables={**self.tables, **other.tables},
+        )
 
     def after(self, part: Tally, *, is_same: bool) -> Tally:
         """Return the tally after one more part, of the batch that was counted last or of a later one.
@@ -153,7 +192,17 @@ class Tally:
             total_bytes=self.total_bytes + part.bytes,
             sent_by=part.sent_by,
             digest=self._digest_after(part, is_same=is_same),
+            tables=self._tables_after(part, is_same=is_same),
         )
+
+    def _tables_after(self, part: Tally, *, is_same: bool) -> dict[str, TableRows]:
+        known = {
+            path: one if is_same else one._replace(rows=0) for path, one in self.tables.items()
+        }
+        for path, one in part.tables.items():
+            old = known.get(path, TableRows(0, 0))
+            known[path] = TableRows(old.rows + one.rows, old.total_rows + one.rows)
+        return known
 
     def _digest_after(self, part: Tally, *, is_same: bool) -> RowDigest | None:
         old, new = self.digest, part.digest
@@ -220,6 +269,20 @@ class LedgerEntry:
     def tally(self) -> Tally:
         """What the query has written into the target of this entry."""
         return self.tallies.get(self.target, Tally())
+
+    @property
+    def pattern(self) -> PathPattern | None:
+        """By which its rows name their tables; `None` if the target is one table."""
+        return PathPattern.of(self.target)
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The paths of the tables that the query has written as this target."""
+        return tuple(self.tally.tables) if self.pattern else (self.target,)
+
+    def of_table(self, path: str) -> Self:
+        """Return the entry of a pattern as that of one of its tables."""
+        return replace(self, target=path, tallies={path: self.tally.of_table(path)})
 
     @property
     def batch_rows(self) -> int:
@@ -359,6 +422,10 @@ _FACTS = ("stateful", "advances")
 """Fields that each source in `offsets` has: tables of earlier versions would lack columns of theirs."""
 
 _KEY = ("query_id", "target")
+
+TABLES = "tables"
+"""Column with the rows of each table of a pattern."""
+
 _DIGEST_COLUMNS = {
     "batch_digest": "string", "total_digest": "string", "digest_version": "int64",
     "digest_from_start": "boolean", "digest_replaces": "boolean",
@@ -373,8 +440,12 @@ LEDGER_SCHEMA: list[dict[str, Any]] = [
     _column("offsets", "any", required=False),
     *(_column(name, kind) for name, kind in _TALLY.items()),
     *(_column(name, kind, required=False) for name, kind in _DIGEST_COLUMNS.items()),
+    _column(TABLES, "any", required=False),
 ]
 """Columns of the ledger table."""
+
+EARLIER_LEDGER_SCHEMA = [column for column in LEDGER_SCHEMA if column["name"] != TABLES]
+"""The columns that ledgers of an earlier version have: enough for all targets but patterns."""
 
 HISTORY_SCHEMA = [
     *LEDGER_SCHEMA[:2],

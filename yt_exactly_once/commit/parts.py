@@ -14,7 +14,7 @@ from typing import Protocol
 
 from yt_exactly_once.codec.row_hash import combined
 from yt_exactly_once.commit.cluster import Payload, Transaction
-from yt_exactly_once.commit.entry import RowDigest, SentBy, Tally
+from yt_exactly_once.commit.entry import RowDigest, SentBy, TableRows, Tally
 from yt_exactly_once.config import PLAIN_WRITE, WriteOptions
 
 
@@ -45,6 +45,8 @@ class TargetRows:
         sent_bytes: bytes that were sent before the commit.
         sent_by: who sent, or will send, the rows.
         inside: the open transaction in which tasks have written the rows; `None` for all others.
+        pattern: the target by which the rows have named the table; `None` if the table is the target.
+        is_new: whether the table was created or mounted for these rows.
     """
 
     path: str
@@ -60,6 +62,28 @@ class TargetRows:
     sent_bytes: int = 0
     sent_by: SentBy = SentBy.DRIVER
     inside: str | None = None
+    pattern: str | None = None
+    is_new: bool = False
+
+    @property
+    def target(self) -> str:
+        """The target whose rows these are."""
+        return self.rejected_by or self.pattern or self.path
+
+    @property
+    def tally(self) -> Tally:
+        """What is written of the target, for the ledger."""
+        if self.rejected_by:
+            return Tally(rejected_rows=self.row_count)
+        replaces, digest = self.complete is not None, self.digest
+        tables = {self.path: TableRows(self.row_count, self.row_count)} if self.pattern else {}
+        return Tally(
+            rows=self.row_count,
+            bytes=self.byte_count,
+            sent_by=self.sent_by.value,
+            digest=None if digest is None else RowDigest(digest, replaces=replaces),
+            tables=tables,
+        )
 
     @property
     def byte_count(self) -> int:
@@ -87,24 +111,22 @@ class Part:
         return next((target.inside for target in self.targets if target.inside), None)
 
     @property
+    def has_new_tables(self) -> bool:
+        """Whether a transaction may have begun before one of its tables was there."""
+        return any(target.is_new for target in self.targets)
+
+    @property
     def is_last(self) -> bool:
         """Whether the batch is complete with it."""
         return self.number == self.count
 
     def written(self) -> dict[str, Tally]:
         """Return what it writes into each target, for the ledger."""
-        rejected = {one.rejected_by: one.row_count for one in self.targets if one.rejected_by}
-        found = {path: Tally(rejected_rows=count) for path, count in rejected.items()}
-        for target in self.targets:
-            if not target.rejected_by:
-                replaces, digest = target.complete is not None, target.digest
-                found[target.path] = Tally(
-                    rows=target.row_count,
-                    rejected_rows=rejected.get(target.path, 0),
-                    bytes=target.byte_count,
-                    sent_by=target.sent_by.value,
-                    digest=None if digest is None else RowDigest(digest, replaces=replaces),
-                )
+        found: dict[str, Tally] = {}
+        # Rejected rows first: who sent those of the target counts.
+        for one in sorted(self.targets, key=lambda one: not one.rejected_by):
+            tally = one.tally
+            found[one.target] = found[one.target].beside(tally) if one.target in found else tally
         return found
 
 

@@ -284,18 +284,22 @@ class BatchCommit:
         self.entries[transaction.id] = entry
         calls.append(partial(self.ledger.record, entry=entry))  # 8
         transaction.side_by_side(calls)
-        for target, deleted in zip(part.targets, replaced, strict=True):
-            if target.groups or target.inside or deleted:
-                self.emit(
-                    Event.ROWS_WRITTEN,
-                    path=target.path,
-                    rows=target.row_count,
-                    replaced=deleted,
-                    sent_by=target.sent_by.value,
-                )
+        self._emit_written(part, replaced)
         if part.is_last:
             self.emit(Event.OFFSETS_ADVANCED, partitions=sum(map(len, moves)))
         self.emit(Event.LEDGER_RECORDED, transaction=transaction.id)
+
+    def _emit_written(self, part: Part, replaced: Sequence[int]) -> None:
+        """Emit the rows of each table, and those of all tables of a pattern together."""
+        found: dict[str, dict[str, Any]] = {}
+        for target, deleted in zip(part.targets, replaced, strict=True):
+            if target.groups or target.inside or deleted:
+                fields = {"rows": 0, "replaced": 0, "sent_by": target.sent_by.value}
+                known = found.setdefault(target.pattern or target.path, fields)
+                known["rows"] += target.row_count
+                known["replaced"] += deleted
+        for path, fields in found.items():
+            self.emit(Event.ROWS_WRITTEN, path=path, **fields)
 
     @cached_property
     def _moving(self) -> list[SourceRange]:
@@ -359,7 +363,9 @@ class BatchCommit:
     def _open(self, part: Part) -> tuple[Transaction, Ahead[Read] | None]:
         """Return a transaction, and what was read in it ahead; raise `TransactionLostError` if it ended."""
         ahead = self._ahead
-        if ahead is not None and (part.inside or time.monotonic() < self._until):
+        # Of rows before the mount of a sorted tablet its node does not know who has written them, and when.
+        is_usable = time.monotonic() < self._until and not part.has_new_tables
+        if ahead is not None and (part.inside or is_usable):
             self._ahead = None
             return ahead.transaction(), ahead
         if part.inside:

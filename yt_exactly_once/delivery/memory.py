@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from concurrent.futures import Future
 
     from yt_exactly_once.commit.batch import MicroBatch
-    from yt_exactly_once.commit.entry import LedgerEntry
+    from yt_exactly_once.commit.entry import LedgerEntry, Tally
     from yt_exactly_once.delivery.route import Facts
 
 LOOK_INTERVAL = 10.0
@@ -68,6 +69,7 @@ class Memory:
         uneven: see `Facts`; or a batch had rows for fewer tablets than could have shared them.
         refusal: see `Facts`.
         outlived: see `Facts`.
+        tallies: of the newest ledger entry that is known, by target.
     """
 
     run_id: str
@@ -80,18 +82,30 @@ class Memory:
     uneven: bool = False
     refusal: str | None = None
     outlived: bool = False
+    tallies: Mapping[str, Tally] = field(default_factory=dict)
 
     def is_followed_by(self, batch: MicroBatch) -> bool:
         """Return whether a batch follows the ones that sink and ledger agree about."""
         return self.agreed is not None and self.agreed < batch.batch_id
 
-    def after_look_up(self, batch: MicroBatch, row_bytes: int) -> Memory:
+    def after_look_up(
+        self, batch: MicroBatch, row_bytes: int, tallies: Mapping[str, Tally] | None = None
+    ) -> Memory:
         """Return what is known once the ledger agrees with a batch, and says how large the last one was."""
-        return replace(self, agreed=batch.batch_id, bytes=self.bytes or row_bytes)
+        return replace(
+            self,
+            agreed=batch.batch_id,
+            bytes=self.bytes or row_bytes,
+            tallies=tallies or self.tallies,
+        )
 
     def after_rows(self, seconds: float) -> Memory:
         """Return what is known once the rows of a batch are computed."""
         return replace(self, seconds=seconds)
+
+    def with_targets(self, targets: tuple[Any, ...]) -> Memory:
+        """Return the same with the targets once the rows of a batch have named their tables."""
+        return replace(self, prepared=self.prepared and replace(self.prepared, targets=targets))
 
     def after_failure(self, facts: Facts) -> Memory:
         """Return what is known once a route has failed, for this batch and later ones."""
@@ -105,7 +119,13 @@ class Memory:
 
     def after_commit(self, entry: LedgerEntry | None, *, row_bytes: int, uneven: bool) -> Memory:
         """Return what is known once a batch is committed."""
-        return replace(self, entry=entry, bytes=row_bytes, uneven=self.uneven or uneven)
+        return replace(
+            self,
+            entry=entry,
+            bytes=row_bytes,
+            uneven=self.uneven or uneven,
+            tallies=entry.tallies if entry else self.tallies,
+        )
 
 
 class Memories:

@@ -208,7 +208,8 @@ ONE_TRANSACTION = (
     ),
     Rule(
         'an option needs all rows at one place: `write="replace"`, `delete_marker`, `unique_keys`, '
-        "`split_oversized`, `dead_letter_path`, several targets, the backend `rpc`",
+        "`split_oversized`, `dead_letter_path`, several targets, a path with columns in braces, the backend "
+        "`rpc`",
         lambda one: one.obstacle is not None,
         Way.COLLECT,
         lambda one: one.obstacle,

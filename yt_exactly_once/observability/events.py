@@ -26,6 +26,7 @@ class Event(StrEnum):
     BATCH_FAILED = "batch.failed", "error"
     BATCHES_LEFT_OUT = "batches.left_out", "warning"
     LEDGER_CREATED = "ledger.created", "info"
+    TABLES_CREATED = "tables.created", "info"
     TRANSACTION_STARTED = "transaction.started"
     ROWS_REJECTED = "rows.rejected", "warning"
     ROWS_WRITTEN = "rows.written"

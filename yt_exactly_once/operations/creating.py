@@ -16,10 +16,10 @@ from yt_exactly_once.codec import schema as schemas
 from yt_exactly_once.codec import spark_types
 from yt_exactly_once.codec.rejects import REJECT_SCHEMA
 from yt_exactly_once.codec.schema import SYSTEM_COLUMNS
-from yt_exactly_once.codec.types import scalar_of
 from yt_exactly_once.commit.entry import LEDGER_MARK, LEDGER_SCHEMA, LEDGER_VERSION
-from yt_exactly_once.config import ClusterConfig, check_path, check_positive
+from yt_exactly_once.config import ClusterConfig, check_path
 from yt_exactly_once.errors import ConfigError, SchemaMismatchError, TableError, TableNotFoundError
+from yt_exactly_once.spark.sink.tablets import tablets_of
 from yt_exactly_once.ytsaurus import tables
 from yt_exactly_once.ytsaurus.browsing import attributes_of, registration, user_of
 from yt_exactly_once.ytsaurus.client import Connection
@@ -94,7 +94,7 @@ def create_table(
     check_path(path, "path")
     names = {column["name"] for column in columns}
     columns += [dict(column) for column in extra_columns if column["name"] not in names]
-    shape = _shape(path, columns, tablet_count, pivot_keys)
+    shape = tablets_of(path, columns, tablet_count, pivot_keys)
     connection = connection or Connection(
         ClusterConfig.resolve(proxy, token, client_config=dict(client_config or {}))
     )
@@ -129,50 +129,6 @@ def parse_schema(text: str) -> pa.Schema:
             path=text[1:],
         ) from error
     return spark_types.parse_schema(text)
-
-
-def _shape(
-    path: str,
-    columns: Sequence[Mapping[str, Any]],
-    tablet_count: int | None,
-    pivot_keys: Sequence[Sequence[Any]] | None,
-) -> dict[str, Any]:
-    key_columns = schemas.TableSchema.from_yt(columns).key_columns
-    if pivot_keys is not None and (tablet_count is not None or not key_columns):
-        raise ConfigError(
-            "pivot_keys are for sorted tables, and say how many tablets there are",
-            remedy="Leave out tablet_count, and give key_columns",
-            path=path,
-        )
-    if pivot_keys is not None:
-        return {"pivot_keys": [_pivot(key, key_columns) for key in pivot_keys]}
-    if tablet_count is None:
-        return {}
-    check_positive(tablet_count, "tablet_count")
-    if not key_columns:
-        return {"tablet_count": tablet_count}
-    first = scalar_of(key_columns[0].type)
-    if first is None or first.bounds is None or not first.is_integer:
-        raise ConfigError(
-            f"The range of {key_columns[0].type} cannot be cut into {tablet_count} tablets",
-            remedy="Give pivot_keys, or begin the key with a column of an integer type",
-            path=path,
-            column=key_columns[0].name,
-        )
-    low, high = first.bounds
-    cuts = [low + (high - low + 1) * number // tablet_count for number in range(1, tablet_count)]
-    return {"pivot_keys": [[], *(_pivot([cut], key_columns) for cut in cuts)]}
-
-
-def _pivot(key: Sequence[Any], key_columns: Sequence[schemas.ColumnSchema]) -> list[Any]:
-    """Return a first key as the cluster wants it, which distinguishes signed from unsigned numbers."""
-    scalars = [scalar_of(column.type) for column in key_columns]
-    return [
-        tables.unsigned(value)
-        if isinstance(value, int) and kind and kind.is_integer and kind.is_unsigned
-        else value
-        for value, kind in zip(key, scalars, strict=False)
-    ]
 
 
 def _require_fit(

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from yt_exactly_once.codec.path_pattern import PathPattern
 from yt_exactly_once.codec.rejects import (
     EARLIER_SCHEMA,
     REJECT_ARROW,
@@ -47,11 +48,14 @@ class Replay:
     """What a replay does with the letters of one target.
 
     Attributes:
+        into: the target; `None` for letters that name no table of a pattern.
+        path: of the target, or the pattern.
         ledger: which counts what is written.
         done: how many were replayed before.
     """
 
-    into: Target
+    into: Target | None
+    path: str
     ledger: str
     notes: ReplayNotes
     fitting: tuple[Letter, ...]
@@ -143,7 +147,7 @@ def plan_replays(
     """
     notes = ReplayNotes.of(connection, path)
     noted = notes.positions(connection)
-    found = []
+    letters, found = _addressed(connection, letters, notes, noted, ledger)
     for target in sorted({one.target for one in letters}):
         rows = entries_of(connection, target, ledger)
         info = describe_table(connection, target)
@@ -163,6 +167,7 @@ def plan_replays(
         found.append(
             Replay(
                 into=into,
+                path=target,
                 ledger=rows[0].ledger,
                 notes=notes,
                 fitting=tuple(one for one in waiting if one.position not in unfit),
@@ -171,6 +176,37 @@ def plan_replays(
             )
         )
     return found
+
+
+def _addressed(
+    connection: Connection,
+    letters: Sequence[Letter],
+    notes: ReplayNotes,
+    noted: Collection[tuple[int, int]],
+    ledger: str | None,
+) -> tuple[list[Letter], list[Replay]]:
+    """Return letters with the tables that their rows name now, and what is left of patterns: they name none.
+
+    Only a table that the query has written counts. The sink may have refused to create another one.
+    """
+    known = [one for one in letters if PathPattern.of(one.target) is None]
+    found = []
+    for target in sorted({one.target for one in letters} - {one.target for one in known}):
+        pattern, rows = PathPattern(target), entries_of(connection, target, ledger)
+        tables = {path for row in rows for path in row.entry.tables}
+        mine = [one for one in letters if one.target == target]
+        unfit: list[tuple[Letter, str]] = []
+        for one in mine:
+            values = [(one.row or {}).get(name) for name in pattern.columns]
+            path, problem = pattern.path_of(values)
+            if problem or path not in tables:
+                unfit.append((one, problem or f"the query has written no table {path}"))
+            else:
+                known.append(replace(one, target=path))
+        waiting = tuple(pair for pair in unfit if pair[0].position not in noted)
+        done = len(unfit) - len(waiting)
+        found.append(Replay(None, target, rows[0].ledger, notes, (), waiting, done))
+    return known, found
 
 
 def _by_commit(letters: Sequence[Letter]) -> Iterator[Sequence[Letter]]:
@@ -207,7 +243,9 @@ def _commit(
     *,
     overwrite: bool,
 ) -> int:
-    info = plan.into.info
+    into = plan.into
+    assert into is not None, "there are fitting letters"
+    info = into.info
     query_id = LETTERS_PREFIX + letters[0].table
     began = datetime.now(UTC)
     # The digests that the queries of this target keep must cover these rows too.
@@ -218,9 +256,9 @@ def _commit(
         letters = noted.take(transaction, letters)
         if not letters:
             return 0
-        groups, _ = plan.into.grouped(letters)
+        groups, _ = into.grouped(letters)
         if info.is_sorted:
-            plan.into.require_free(transaction, groups, overwrite=overwrite)
+            into.require_free(transaction, groups, overwrite=overwrite)
         tablets = None if info.is_sorted else info.tablet_count
         payloads = [one for group in groups for one in group.payloads(tablets)]
         transaction.write(info.path, payloads, WireFormat.YSON)

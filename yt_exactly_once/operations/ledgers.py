@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from yt_exactly_once import advice, errors
+from yt_exactly_once.codec.path_pattern import PathPattern
 from yt_exactly_once.commit.entry import (
+    EARLIER_LEDGER_SCHEMA,
     HISTORY_SCHEMA,
     LEDGER_MARK,
-    LEDGER_SCHEMA,
+    TABLES,
     LedgerEntry,
     require_known_ledger,
 )
@@ -39,6 +41,9 @@ DEFAULT_ROOT = "//home"
 MOST_FOLDERS = 10_000
 """How many folders one search lists at most; each is one request."""
 
+_ROOT_SLASHES = 2
+"""A path with no more slashes is a child of the root."""
+
 LEDGER_SUFFIX = "_ledger"
 """What the default name of a ledger adds to the path of its target."""
 
@@ -51,16 +56,33 @@ class LedgerRow:
 
     Attributes:
         created: when the ledger was created, ISO 8601.
+        pattern: the target of the entry, where the row shows what it says of one of its tables.
     """
 
     ledger: str
     entry: LedgerEntry
     created: str = field(default="", compare=False)
+    pattern: str = field(default="", compare=False)
 
     @property
     def key(self) -> dict[str, Any]:
         """By which the ledger finds the entry."""
-        return {"query_id": self.entry.query_id, "target": self.entry.target}
+        return {"query_id": self.entry.query_id, "target": self.pattern or self.entry.target}
+
+    def by_table(self) -> list[LedgerRow]:
+        """Return what the entry says of each table that it is about."""
+        entry = self.entry
+        if entry.pattern is None:
+            return [self]
+        pattern = entry.target
+        return [replace(self, entry=entry.of_table(one), pattern=pattern) for one in entry.tables]
+
+    @property
+    def near(self) -> list[str]:
+        """Paths beside which other ledgers of its targets and consumers may be."""
+        pattern = self.entry.pattern
+        target = self.entry.target if pattern is None else f"{pattern.folder}/any"
+        return [self.ledger, target, *(key[2] for key in self.entry.offsets if key[2])]
 
     @property
     def named(self) -> str:
@@ -134,6 +156,9 @@ def find_ledgers(connection: Connection, paths: Sequence[str] = ()) -> list[str]
     found: dict[str, None] = {}
     for path in paths or [DEFAULT_ROOT]:
         check_path(path, "path")
+        if PathPattern.of(path) is not None:
+            found |= dict.fromkeys(row.ledger for row in entries_of(connection, path))
+            continue
         attributes = browsing.attributes_of(connection, path, ["type", LEDGER_MARK])
         if attributes is None:
             raise errors.TableNotFoundError(
@@ -168,7 +193,7 @@ def _require_ledger(
     require_known_ledger(found or {}, path)
     info = described(path, found)
     remedy = "Pass the path that the sink has as ledger_path"
-    require_columns(info, LEDGER_SCHEMA, "a ledger", LedgerError, remedy)
+    require_columns(info, EARLIER_LEDGER_SCHEMA, "a ledger", LedgerError, remedy)
     return info
 
 
@@ -223,7 +248,8 @@ def read_history(connection: Connection, path: str) -> list[LedgerRow]:
     """Return the entries of all batches in a table that a sink has as `history_path`, the newest first."""
     info = describe_table(connection, path)
     remedy = "Pass the path that the sink has as history_path"
-    require_columns(info, HISTORY_SCHEMA, "a history", TableError, remedy)
+    earlier = [column for column in HISTORY_SCHEMA if column["name"] != TABLES]
+    require_columns(info, earlier, "a history", TableError, remedy)
     info.require_mounted()
     return _entries(connection, path)
 
@@ -240,19 +266,18 @@ def entries_of(connection: Connection, target: str, ledger: str | None = None) -
     """Return the entries of a target, of each query the one that counts.
 
     Args:
-        ledger: path of the ledger; default: all in the folder of the target. That of a sink with several
-            targets is named after the first one in alphabetical order.
+        target: a table, also one of a pattern, or a pattern.
+        ledger: path of the ledger; default: all in the folder of the target, or else in one above. That of a
+            sink with several targets is named after the first one in alphabetical order.
 
     Raises:
         LedgerError: no ledger, or no entry of the target.
     """
     paths = [ledger] if ledger else list(ledgers_near(connection, target))
-    found, unread = read_ledgers(connection, paths)
-    rows = [row for row in found if row.entry.target == target]
-    for path, why in unread.items():
-        # Of the ledgers in the folder, some may belong to others.
-        if not rows or path in {ledger, target + LEDGER_SUFFIX}:
-            raise why
+    rows = _of_target(connection, target, paths, ledger)
+    if not rows and not ledger:
+        # That of a pattern is in the folder of all its tables.
+        rows = _of_target(connection, target, list(_ledgers_above(connection, target)), None)
     if rows:
         return [row for row in rows if row.newest(rows) is None]
     raise LedgerError(
@@ -266,8 +291,52 @@ def entries_of(connection: Connection, target: str, ledger: str | None = None) -
     )
 
 
+def tables_of(connection: Connection, target: str, ledger: str | None = None) -> list[str]:
+    """Return the tables of a target: of a pattern all that queries have written, by their entries."""
+    if PathPattern.of(target) is None:
+        return [target]
+    rows = entries_of(connection, target, ledger)
+    found = sorted({path for row in rows for path in row.entry.tables})
+    if not found:
+        raise LedgerError(
+            "The query has written no table of this path yet",
+            remedy="Look at it: yt-exactly-once status",
+            target=target,
+            ledger=rows[0].ledger,
+        )
+    return found
+
+
+def _of_target(
+    connection: Connection, target: str, paths: Sequence[str], ledger: str | None
+) -> list[LedgerRow]:
+    """Return the rows of a table or a pattern in some ledgers."""
+    found, unread = read_ledgers(connection, paths)
+    rows = [row for row in found if row.entry.target == target]
+    for row in found:
+        if row.entry.pattern is not None and target in row.entry.tables:
+            rows += [one for one in row.by_table() if one.entry.target == target]
+    for path, why in unread.items():
+        # Of the ledgers in the folder, some may belong to others.
+        if not rows or path in {ledger, target + LEDGER_SUFFIX}:
+            raise why
+    return rows
+
+
+def _ledgers_above(connection: Connection, target: str) -> Iterator[str]:
+    """Yield the ledgers in the folders above that of a target."""
+    above = browsing.parent(target)
+    while above.count("/") > _ROOT_SLASHES:
+        yield from browsing.marked(connection, [above], LEDGER_MARK)
+        above = browsing.parent(above)
+
+
 def ledgers_near(connection: Connection, target: str) -> Iterator[str]:
-    """Yield the ledgers in the folder of a target, the one beside it first."""
+    """Yield the ledgers in the folder of a target, the one beside it first; of a pattern, in its folder."""
+    pattern = PathPattern.of(target)
+    if pattern is not None:
+        yield from browsing.marked(connection, [f"{pattern.folder}/any"], LEDGER_MARK)
+        return
     beside = target + LEDGER_SUFFIX
     with suppress(LedgerError, TableError):
         _require_ledger(connection, beside)
@@ -314,7 +383,8 @@ def judge_entries(connection: Connection, ledger: str) -> list[Judged]:
         if (later := row.successor(rows)) is not None:
             use = Use.SUPERSEDED
             why = f"query {later.entry.query_id} continues after it, with the same consumers"
-        if browsing.attributes_of(connection, row.entry.target, ["type"]) is None:
+        looked = browsing.attributes_of_all(connection, row.entry.tables, ["type"])
+        if looked and not any(map(browsing.or_raise, looked.values())):
             use, why = Use.TARGET_GONE, f"there is no table {row.entry.target}"
         found.append(Judged(row, use, why))
     return found
@@ -329,10 +399,9 @@ def near(
     connection: Connection, rows: Entries
 ) -> tuple[list[LedgerRow], dict[str, ExactlyOnceError]]:
     """Return what `read_ledgers` does of other ledgers: those beside their ledgers, targets and consumers."""
-    paths = {path for row in rows for path in (row.ledger, row.entry.target)}
-    paths |= {key[2] for row in rows for key in row.entry.offsets if key[2]}
     try:
-        paths = set(browsing.marked(connection, paths, LEDGER_MARK))
+        beside = {path for row in rows for path in row.near}
+        paths = set(browsing.marked(connection, beside, LEDGER_MARK))
     except ExactlyOnceError as error:
         return [], {"a folder near by": error}
     return read_ledgers(connection, sorted(paths - {row.ledger for row in rows}))

@@ -331,8 +331,8 @@ def _meaning(
         return "Its checkpoint continues: start the query as it was"
     checkpoint = "Its checkpoint then stops with OffsetConflictError: start with a new one"
     try:
-        is_sorted = describe_table(connection, row.entry.target).is_sorted
-    except TableError:
+        is_sorted = describe_table(connection, row.entry.tables[0]).is_sorted
+    except (IndexError, TableError):
         return f"There is no target to write to. {checkpoint}"
     if not repeated:
         return checkpoint

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.commit.entry import LedgerEntry, Tally
+from yt_exactly_once.commit.entry import TABLES, LedgerEntry, Tally
 
 if TYPE_CHECKING:
     from yt_exactly_once.operations.ledgers import LedgerRow
@@ -139,12 +139,14 @@ class TargetStatus(Tally):
         missing: rows that this query has written, and that an ordered target has never had.
         state: of its tablets, `missing`, or the type of what is there instead; empty if it cannot be read.
         problem: what is wrong with it; empty if nothing is.
+        of_tables: the same of each table of a pattern; empty for any other target.
     """
 
     path: str
     missing: int = 0
     state: str = ""
     problem: str = ""
+    of_tables: tuple[TargetStatus, ...] = ()
 
     @property
     def lacks(self) -> str:
@@ -157,7 +159,8 @@ class TargetStatus(Tally):
     def to_json(self) -> dict[str, Any]:
         """Return the columns of the ledger, and what the cluster says of the table."""
         own = {name: getattr(self, name) for name in ("path", "missing", "state", "problem")}
-        return {**self.to_row(), **own}
+        tables = {TABLES: [one.to_json() for one in self.of_tables]} if self.of_tables else {}
+        return {**self.to_row(), **own, **tables}
 
 
 @dataclass(frozen=True)

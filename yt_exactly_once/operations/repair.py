@@ -196,7 +196,8 @@ class Repair:
             )
 
     def _look_at_targets(self) -> None:
-        for target in (target for sink in self.sinks for target in sink.targets):
+        whole = [one for sink in self.sinks for one in sink.targets]
+        for target in (table for one in whole for table in one.of_tables or (one,)):
             if target.state in _MOUNTABLE:
                 self.steps.append(_mount(target.path, target.state))
             elif target.state == "missing":

@@ -92,7 +92,8 @@ def statuses(
         groups.setdefault(key, []).append(row)
     if not groups:
         return []
-    facts = _Facts(connection, [row for group in groups.values() for row in group], spark)
+    shown = [one for group in groups.values() for row in group for one in row.by_table()]
+    facts = _Facts(connection, shown, spark)
     return [
         _query(connection, facts, group, known, [one for one in copies if one.key == group[0].key])
         for group in groups.values()
@@ -240,7 +241,7 @@ def _query(
         row,
         ledgers.age_seconds(entry),
         targets=tuple(
-            _target(facts, one) for one in sorted(group, key=lambda one: one.entry.target)
+            _of_entry(facts, one) for one in sorted(group, key=lambda one: one.entry.target)
         ),
         queues=tuple(queues),
         successor=successor.entry.query_id if successor else "",
@@ -282,6 +283,25 @@ def _stray(queue: QueueStatus) -> str:
                 f"this query left it at {position}"
             )
     return ""
+
+
+def _of_entry(facts: _Facts, row: LedgerRow) -> TargetStatus:
+    """Return the status of a target; of a pattern what is wrong with the worst of its tables."""
+    if row.entry.pattern is None:
+        return _target(facts, row)
+    tables = tuple(_target(facts, one) for one in row.by_table())
+    bad = sorted((one for one in tables if one.problem), key=lambda one: -one.missing)
+    known = TargetStatus(
+        **vars(row.entry.tally),
+        path=row.entry.target,
+        state=bad[0].state if bad else "mounted",
+        missing=sum(one.missing for one in tables),
+        of_tables=tables,
+    )
+    if not bad:
+        return known
+    others = f". And {len(bad) - 1} of its other tables" if len(bad) > 1 else ""
+    return replace(known, problem=f"{bad[0].path}: {bad[0].problem}{others}")
 
 
 def _target(facts: _Facts, row: LedgerRow) -> TargetStatus:

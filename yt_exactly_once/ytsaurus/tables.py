@@ -5,7 +5,8 @@ Descriptions are read once per run, before the first row. Nothing here reads Cyp
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,13 @@ from yt.wrapper import YsonFormat
 from yt.yson import YsonUint64
 
 from yt_exactly_once import advice, errors
-from yt_exactly_once.ytsaurus.browsing import attributes_of
+from yt_exactly_once.ytsaurus.browsing import (
+    answers,
+    attributes_of,
+    attributes_of_all,
+    or_raise,
+    request,
+)
 from yt_exactly_once.ytsaurus.failures import translated
 
 if TYPE_CHECKING:
@@ -27,6 +34,9 @@ _REPLICATED = frozenset({"replicated_table", "replication_log_table", "chaos_rep
 _ORDINARY = "Pass the path of an ordinary dynamic table of this cluster, which is not replicated"
 
 _NO_OBJECT = "0-0-0-0"
+
+_MOUNT_PAUSE = 0.1
+"""Seconds between two looks at tables that are being mounted."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +179,22 @@ def table_identity(connection: Connection, path: str) -> tuple[str, list[dict[st
         TableNotFoundError: nothing is there.
         ClusterUnavailableError: the cluster does not answer.
     """
-    found = existing(connection, path, ["id", "schema", "tablet_count"])
+    return _identity(existing(connection, path, _IDENTIFYING))
+
+
+def identities(
+    connection: Connection, paths: Iterable[str]
+) -> dict[str, tuple[str, list[dict[str, Any]], int]]:
+    """Return the same of several tables, with few requests; those that are gone are left out."""
+    found = attributes_of_all(connection, paths, _IDENTIFYING)
+    known = {path: or_raise(one) for path, one in found.items()}
+    return {path: _identity(one) for path, one in known.items() if one is not None}
+
+
+_IDENTIFYING = ("id", "schema", "tablet_count")
+
+
+def _identity(found: Mapping[str, Any]) -> tuple[str, list[dict[str, Any]], int]:
     # A static table has no tablets.
     return str(found["id"]), columns_of(found), int(found.get("tablet_count", 0))
 
@@ -231,6 +256,44 @@ def ensure_object(
     if info.tablet_state != "mounted":
         mount_table(connection, path)
     return is_new
+
+
+def create_tables(
+    connection: Connection,
+    attributes: Mapping[str, Mapping[str, Any]],
+    unmounted: Sequence[str] = (),
+) -> None:
+    """Create dynamic tables, unless they exist, and mount them and others, with a few requests for all.
+
+    Args:
+        attributes: of each table that is created, by its path; missing parents are created.
+        unmounted: tables that are there, and are mounted too.
+
+    Raises:
+        ExactlyOnceError: the first that cannot be created or mounted; the others may be.
+        TableNotMountedError: one is not mounted in time.
+    """
+    given = {"type": "table", "recursive": True, "ignore_existing": True}
+    made = {
+        path: request("create", path=path, attributes={**one, "dynamic": True}, **given)
+        for path, one in attributes.items()
+    }
+    for answer in answers(connection, made).values():
+        or_raise(answer)
+    waiting = [*dict.fromkeys([*attributes, *unmounted])]
+    mounted = {path: request("mount_table", path=path) for path in waiting}
+    for answer in answers(connection, mounted).values():
+        or_raise(answer)
+    deadline = time.monotonic() + connection.config.heavy_request_timeout.total_seconds()
+    while waiting:
+        found = attributes_of_all(connection, waiting, ["tablet_state"])
+        states = {
+            path: str((or_raise(one) or {}).get("tablet_state", "")) for path, one in found.items()
+        }
+        waiting = [path for path, state in states.items() if state != "mounted"]
+        if waiting and time.monotonic() > deadline:
+            raise not_mounted(waiting[0], states[waiting[0]])
+        time.sleep(_MOUNT_PAUSE if waiting else 0)
 
 
 def mount_table(connection: Connection, path: str, *, is_frozen: bool = False) -> None:

@@ -245,7 +245,7 @@ def _writer(spark: SparkSession, plan: Plan, query: QueryPlan, crash: CrashAt) -
         options = {"proxy": plan.proxy, "backend": plan.backend, "mode": query.mode}
         return writer.format("yt").options(path=query.target, **options, **query.options)
     sink = TransactionalSink(
-        Target(query.target, digest=query.digest),
+        Target(query.target, digest=query.digest, create=query.create),
         mode=query.mode,
         proxy=plan.proxy,
         client_config={"backend": plan.backend},

@@ -12,6 +12,7 @@ class QueryPlan:
     Attributes:
         point: name of the crash point; empty to live.
         digest: whether the ledger keeps a digest of the rows.
+        create: see `Target`; for a path with columns in braces.
         by_format: whether it writes with the format yt, which tells no events and so has no crash point.
     """
 
@@ -26,6 +27,7 @@ class QueryPlan:
     options: dict[str, Any] = field(default_factory=dict)
     digest: bool = False
     by_format: bool = False
+    create: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from yt_exactly_once.codec import schema
 from yt_exactly_once.config import check_path
-from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.errors import ConfigError, UnprovableError
 from yt_exactly_once.operations.audit.by_digest import Totals
 from yt_exactly_once.operations.audit.by_source import Comparison
 from yt_exactly_once.operations.audit.found import Audit, By, Columns
@@ -40,6 +40,7 @@ def audit(
     target that is compared by digest must not be written while it is read.
 
     Args:
+        target: a table; those of a pattern one by one, see `tables_of`.
         by: what to compare it with; default: with its queues if it has the source of its rows, else by digest
             if the ledger keeps one, else by count.
         columns: where the target has the source of its rows; default: the service columns of the source.
@@ -62,6 +63,14 @@ def audit(
     entries = look()
     reader = RangeReader(connection, progress)
     names = {column["name"] for column in info.schema}
+    if any(row.pattern for row in entries):
+        if by not in {None, By.COUNT} or columns:
+            raise UnprovableError(
+                "The table has the rows that name it, and neither queue nor digest tells which these are",
+                remedy="Compare the number of rows: --by count",
+                target=target,
+            )
+        by = By.COUNT
     if by is None and (columns or {schema.SOURCE_TABLET_COLUMN, schema.SOURCE_ROW_COLUMN} <= names):
         by = By.SOURCE
     if by is By.SOURCE:

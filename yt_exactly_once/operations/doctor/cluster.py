@@ -6,6 +6,7 @@ import socket
 import time
 from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -100,7 +101,7 @@ def examine_clock(connection: Connection) -> Iterator[Finding]:
 
 def examine_bundles(subject: Subject, connection: Connection) -> Iterator[Finding]:
     """Look at each bundle and account of the query's tables."""
-    paths = [*subject.targets, *(queue.path for queue in subject.queues)]
+    paths = [*subject.written, *(queue.path for queue in subject.queues)]
     paths += [queue.consumer for queue in subject.queues if queue.consumer is not None]
     paths += subject.kept.values()
     looks = {"account": _account, "tablet_cell_bundle": _bundle}
@@ -211,14 +212,14 @@ def _forgers(subject: Subject, connection: Connection, user: str) -> Iterator[Fi
         return
     writers = _allowed(connection, ledger, "write")
     trusted = _allowed(connection, ledger, "administer") | {user}
-    for target in subject.targets:
+    for target in subject.written:
         forgers = sorted((writers & _allowed(connection, target, "write")) - trusted)
         if forgers:
             names = ", ".join(forgers)
             yield warning(
                 f"{names} may write {target}, and the ledger {ledger} too",
                 "A forged entry of the ledger makes the sink skip a batch, without an error",
-                f"yt-exactly-once create-ledger {' '.join(subject.targets)} --writer {user}",
+                f"yt-exactly-once create-ledger {' '.join(map(quote, subject.targets))} --writer {user}",
             )
 
 
@@ -239,7 +240,7 @@ def _needs(subject: Subject, connection: Connection) -> Iterator[Need]:
         paths[queue.path] = "read", "The source reads the queue"
         if queue.consumer is not None:
             paths[queue.consumer] = "read write", "Source and sink read and move the consumer"
-    paths |= dict.fromkeys(subject.targets, ("read write", "The sink reads and writes it"))
+    paths |= dict.fromkeys(subject.written, ("read write", "The sink reads and writes it"))
     paths |= {path: ("read write", _KEPT[name]) for name, path in subject.kept.items()}
     for path, (permissions, purpose) in paths.items():
         if attributes_of(connection, path, []) is not None:

@@ -118,7 +118,7 @@ def _side_by_side(rows: Entries) -> Iterator[Finding]:
                 f"{target}: {what}",
                 "Each query is exact by itself, and knows nothing of the others",
                 "Let one query write the rows of a queue into a target. Compare the table with the queue: "
-                f"yt-exactly-once audit {target} --by source",
+                f"{advice.audit(target)}",
             )
 
 
@@ -199,7 +199,7 @@ def examine_checkpoint(
                 f"{where}/{FOLDER} lacks notes about batches that were written to {target}",
                 "The sink does not know any more of calls that failed, and takes a copy for the ledger",
                 "Restore the folder from its newest copy while the query is stopped. Without one, compare "
-                f"the table with the queue: yt-exactly-once audit {target} --by source",
+                f"the table with the queue: {advice.audit(target)}",
             )
         ledger = subject.path_of("ledger")
         if entry is not None and entry.ledger != ledger:

@@ -34,6 +34,8 @@ def examine(
         return
     kind = str(subject.cluster.client_config.get("backend") or "http")
     rows = queries.rows_of_targets(subject, connection)
+    named = (path for row in rows if row.entry.pattern for path in row.entry.tables)
+    subject = replace(subject, tables=tuple(sorted({*named})))
     # Nothing is asked before its findings are taken.
     checks = (
         ("checkpoint", queries.examine_source(subject, connection)),

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from yt_exactly_once import config, errors
+from yt_exactly_once.codec.path_pattern import PathPattern, beside
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,6 +36,7 @@ class Subject:
         conf: Spark's settings, as far as they are known.
         conf_origin: where the settings come from, for messages; empty if none are known.
         failures: why stages of the running driver failed.
+        tables: those that the query has written of the targets that are patterns.
 
     Raises:
         ConfigError: a path or a number is impossible.
@@ -54,6 +56,7 @@ class Subject:
     conf: Mapping[str, str] = field(default_factory=dict)
     conf_origin: str = ""
     failures: tuple[str, ...] = ()
+    tables: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check every value."""
@@ -68,10 +71,16 @@ class Subject:
         if self.max_rows_per_partition is not None:
             config.check_positive(self.max_rows_per_partition, "max_rows_per_partition")
 
+    @property
+    def written(self) -> tuple[str, ...]:
+        """The tables that the query writes: of patterns those that it has written."""
+        fixed = [target for target in self.targets if PathPattern.of(target) is None]
+        return (*fixed, *self.tables)
+
     def path_of(self, name: Literal["ledger", "producer"]) -> str | None:
         """Return where a table of the sink is or will be; `None` without targets."""
-        beside = config.beside_targets(self.targets, name) if self.targets else None
-        return getattr(self, name) or beside
+        default = beside(self.targets, name) if self.targets else None
+        return getattr(self, name) or default
 
     @property
     def kept(self) -> dict[str, str]:

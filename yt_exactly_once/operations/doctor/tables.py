@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from yt_exactly_once import advice
+from yt_exactly_once.codec.path_pattern import PathPattern
 from yt_exactly_once.codec.rejects import REJECT_SCHEMA
 from yt_exactly_once.codec.schema import TableSchema, check_frame
-from yt_exactly_once.commit.entry import LEDGER_MARK, LEDGER_SCHEMA, require_known_ledger
+from yt_exactly_once.commit.entry import EARLIER_LEDGER_SCHEMA, LEDGER_MARK, require_known_ledger
 from yt_exactly_once.errors import LedgerError, TableError
 from yt_exactly_once.operations.doctor.subject import (
     Finding,
+    Level,
     Queue,
     Subject,
     about,
@@ -42,7 +45,8 @@ _FORGETS = {
 def examine(subject: Subject, connection: Connection) -> Iterator[Finding]:
     """Look at the targets, the ledger and the other tables of the sink."""
     for path in subject.targets:
-        yield from about("target", _target(subject, connection, path), _WHY)
+        look = _target if PathPattern.of(path) is None else _tables
+        yield from about("target", look(subject, connection, path), _WHY)
     why = "The sink needs a mounted dynamic table with columns of its own, and refuses any other"
     for name, path in subject.kept.items():
         yield from about(name, _kept(subject, connection, name, path), why)
@@ -74,6 +78,21 @@ def _target(subject: Subject, connection: Connection, path: str) -> Iterator[Fin
         )
     yield from about("columns", _columns_fit(subject, info), _STOPS)
     yield from about("batch size", [_room(subject, connection, info)])
+
+
+def _tables(subject: Subject, connection: Connection, path: str) -> Iterator[Finding]:
+    """Look at the tables that a query has written of a pattern; what is in order is said of all together."""
+    pattern = PathPattern.of(path)
+    tables_of_it = [one for one in subject.tables if pattern and pattern.covers(one)]
+    alone = replace(subject, queues=())
+    for table in tables_of_it:
+        found = about("target", _target(alone, connection, table), _WHY)
+        yield from (one for one in found if one.level not in {Level.OK, Level.NOTE})
+    named = counted(len(tables_of_it), "table")
+    yield note(
+        f"The query has written {named} of {path}, and can continue with those that are not named here. "
+        "Whether a row names another one is not known before its batch"
+    )
 
 
 def _columns_fit(subject: Subject, info: tables.TableInfo) -> Iterator[Finding]:
@@ -144,7 +163,7 @@ def _kept(subject: Subject, connection: Connection, name: str, path: str) -> Ite
         require_known_ledger(attributes_of(connection, path, [LEDGER_MARK]) or {}, path)
         tables.require_columns(
             info,
-            LEDGER_SCHEMA,
+            EARLIER_LEDGER_SCHEMA,
             "a ledger",
             LedgerError,
             remedy="Pass another path as ledger_path of the sink; for a query that has a checkpoint, restore "

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from yt_exactly_once import config, errors
 from yt_exactly_once.commit.cluster import Ahead, OpenTransaction
-from yt_exactly_once.commit.entry import CommitLedger
+from yt_exactly_once.commit.entry import CommitLedger, SentBy
 from yt_exactly_once.commit.parts import Part, TargetRows, split, whole
 from yt_exactly_once.commit.transactional import SHARE_AHEAD, Committed, Read
 from yt_exactly_once.delivery.memory import Memories, Memory, Prepared
@@ -28,6 +28,7 @@ from yt_exactly_once.spark.compat.failures import (
     unfit_python_named,
 )
 from yt_exactly_once.spark.engine import look_up
+from yt_exactly_once.spark.engine.by_table import of_target
 from yt_exactly_once.spark.engine.look_up import Found
 from yt_exactly_once.spark.engine.past_batches import PastBatches
 from yt_exactly_once.spark.engine.preparation import check_before_start, prepare
@@ -115,7 +116,10 @@ class Engine:
             with delivery.commit() as commit:
                 begun = commit.begin_ahead() if route.opens_ahead else None
                 found = look_up.find(delivery, route.look_up, begun)  # 2
-                memory = self._memories.keep(batch, memory.after_look_up(batch, found.bytes))
+                memory = self._memories.keep(
+                    batch, memory.after_look_up(batch, found.bytes, found.tallies)
+                )
+                delivery = delivery.knowing(memory.tallies)
                 delivery.clock.lap("look_up")
                 if found.is_replay:
                     self._skip(delivery, found)
@@ -127,8 +131,8 @@ class Engine:
                     begun = commit.begin_ahead() if route.opens_ahead else None
                     try:
                         written = self._compute(delivery, route, found, begun)  # 3
-                        seconds = delivery.clock.lap("compute")
-                        memory = self._memories.keep(batch, memory.after_rows(seconds))
+                        memory = self._memories.of(batch).after_rows(delivery.clock.lap("compute"))
+                        self._memories.keep(batch, memory)
                         if self._is_empty(delivery, written, found):
                             emit(Event.BATCH_SKIPPED, reason="empty")
                             return
@@ -265,7 +269,7 @@ class Engine:
         self, delivery: Delivery, route: Route, found: Found, begun: Ahead[Read] | None
     ) -> list[TargetRows]:
         """Evaluate the DataFrame, once. Where tasks write, they have written its rows then."""
-        rows, targets, written = delivery.rows, delivery.targets, list[TargetRows]()
+        rows, targets, written = delivery.rows, [*delivery.targets], list[TargetRows]()
         inside, first = None, nothing_first
         kept_alive: AbstractContextManager[None] = nullcontext()
         if route.way is Way.JOIN:
@@ -279,10 +283,10 @@ class Engine:
             first = partial(look_up.require_new, delivery, begun)
         elif not found.covers(route.look_up):
             look_up.require_new(delivery, begun)
-        what = f"compute {', '.join(target.path for target in targets)}"
-        with unfit_python_named(), kept_alive, rows.described(delivery.batch, what):
+        what, batch = f"compute {', '.join(target.path for target in targets)}", delivery.batch
+        with unfit_python_named(), kept_alive, rows.described(batch, what):
             rows = rows.kept() if len(targets) > 1 else rows
-            for target in targets:
+            for number, target in enumerate(targets):
                 given = replace(
                     _target_batch(delivery, target, found),
                     transaction=inside,
@@ -290,21 +294,14 @@ class Engine:
                     first=first,
                     by_ends=route.by_ends,
                 )
-                written += self._of_target(rows, given)
+                targets[number], found_rows = of_target(delivery, rows, given, written)
+                written += found_rows
+        self._memories.keep(batch, self._memories.of(batch).with_targets(tuple(targets)))
         delivery.emit(Event.BATCH_COMPUTED, rows=sum(each.row_count for each in written))
         rejected = sum(each.row_count for each in written if each.rejected_by)
         if rejected:
             delivery.emit(Event.ROWS_REJECTED, path=self.options.dead_letter_path, rows=rejected)
         return written
-
-    def _of_target(self, rows: Rows, given: TargetBatch) -> list[TargetRows]:
-        assignment = self.mode.assign(given)
-        try:
-            return self.mode.finish(assignment, rows.compute(assignment))
-        except errors.BatchTooLargeError as error:
-            if assignment.by_ends and given.target.spreads_partitions:
-                raise PartitionsUnknownError from error
-            raise
 
     def _settle(self, delivery: Delivery, error: Exception, *, is_computed: bool) -> None:
         """Skip a batch that an earlier run has written; otherwise raise the error, with what is known of it.
@@ -325,7 +322,8 @@ class Engine:
         if isinstance(error, errors.OffsetConflictError):
             return look_up.with_other_query(delivery, error)
         if isinstance(error, errors.RequestRefusedError):
-            return with_change(self.connection, delivery.targets, error)
+            prepared = self._memories.of(delivery.batch).prepared
+            return with_change(self.connection, prepared.targets if prepared else (), error)
         return error
 
     def _is_empty(self, delivery: Delivery, written: list[TargetRows], found: Found) -> bool:
@@ -363,7 +361,7 @@ class Engine:
             Event.BATCH_COMMITTED,
             rows=sum(target.row_count for target in written),
             bytes=row_bytes,
-            sent_by=written[0].sent_by.value,
+            sent_by=written[0].sent_by.value if written else SentBy.DRIVER.value,
             attempts=committed.attempts,
             transaction=committed.transaction_id,
             seconds=clock.laps,

@@ -10,7 +10,7 @@ from itertools import islice
 
 from yt_exactly_once import advice
 from yt_exactly_once.commit.cluster import Ahead
-from yt_exactly_once.commit.entry import APPLICATION_PREFIX, LEDGER_MARK, LedgerEntry
+from yt_exactly_once.commit.entry import APPLICATION_PREFIX, LEDGER_MARK, LedgerEntry, Tally
 from yt_exactly_once.commit.judgement import Verdict, judge, require_one_sink, shares
 from yt_exactly_once.commit.notes import BEGAN, History, Note, NoteKind, lack_all_notes
 from yt_exactly_once.commit.transactional import Read
@@ -49,6 +49,7 @@ class Found:
         resumed: the ledger entry of a batch, if some of its parts are committed.
         sessions: producer sessions with rows of the batch although it is new, by target and name.
         must_record: whether the batch is recorded even if it is empty.
+        tallies: of the ledger entry, by target; empty without one, and where it was not asked.
     """
 
     when: LookUp = LookUp.FIRST
@@ -58,6 +59,7 @@ class Found:
     resumed: LedgerEntry | None = None
     sessions: Mapping[str, Mapping[str, SessionState]] = field(default_factory=dict)
     must_record: bool = False
+    tallies: Mapping[str, Tally] = field(default_factory=dict)
 
     def covers(self, when: LookUp) -> bool:
         """Return whether a route that asks then need not ask any more."""
@@ -189,6 +191,7 @@ def look_up(
         resumed=entry if verdict is Verdict.PARTIAL else None,
         sessions=sessions,
         must_record=must_record,
+        tallies=entry.tallies if entry else {},
     )
 
 
@@ -291,6 +294,8 @@ def _compare_sessions(
 def _has_rows(delivery: Delivery, path: str) -> bool:
     """Return whether a target has, or an ordered one ever had, a row: an empty one has no row to repeat."""
     (target,) = (each for each in delivery.targets if each.path == path)
+    if target.options.pattern is not None:
+        return True
     tablets = 0 if target.is_sorted else target.tablet_count
     # What cannot be looked at is taken for written.
     with suppress(ExactlyOnceError):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once import config
 from yt_exactly_once.codec.rejects import REJECT_SCHEMA
@@ -12,11 +14,17 @@ from yt_exactly_once.errors import AccessError, ConfigError, LedgerError
 from yt_exactly_once.observability import Event
 from yt_exactly_once.spark.engine.run import Delivery, Rows
 from yt_exactly_once.spark.modes.mode import Mode
-from yt_exactly_once.spark.sink.options import Target
+from yt_exactly_once.spark.sink.fan_out import FanOut
+from yt_exactly_once.spark.sink.options import SinkOptions, Target
 from yt_exactly_once.spark.sink.targets import PreparedTarget, prepare_target
 from yt_exactly_once.ytsaurus import tables
 from yt_exactly_once.ytsaurus.browsing import attributes_of
 from yt_exactly_once.ytsaurus.queues import require_registration
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from yt_exactly_once.ytsaurus.client import Connection
 
 _OTHER_LEDGER = (
     "Give a query with a new checkpoint another ledger_path. For one that has a checkpoint restore the "
@@ -24,7 +32,7 @@ _OTHER_LEDGER = (
 )
 _OTHER_DEAD_LETTER_PATH = "Name another path in dead_letter_path: the sink creates the table there"
 
-_LEDGER = entry.LEDGER_SCHEMA, "a ledger", LedgerError, _OTHER_LEDGER
+_LEDGER = "a ledger", LedgerError, _OTHER_LEDGER
 _DEAD_LETTERS = REJECT_SCHEMA, "a dead-letter table", ConfigError, _OTHER_DEAD_LETTER_PATH
 """What the sink's own tables must have, what they are for, and the error and the remedy otherwise."""
 
@@ -41,7 +49,7 @@ def prepare(delivery: Delivery) -> tuple[PreparedTarget, ...]:
         require_output_mode(batch, target)
     dyn_batch_size = options.effective_dyn_batch_size(rows.conf(config.DYN_BATCH_SIZE_CONF))
     targets = tuple(
-        prepare_target(connection, target, rows.schema_for(target), options, dyn_batch_size)
+        _prepared(connection, target, rows.schema_for(target), options, dyn_batch_size)
         for target in options.targets
     )
     mode.prepare(batch, targets)
@@ -57,6 +65,25 @@ def prepare(delivery: Delivery) -> tuple[PreparedTarget, ...]:
     return targets
 
 
+def _prepared(
+    connection: Connection,
+    target: Target,
+    written: StructType,
+    options: SinkOptions,
+    dyn_batch_size: int = config.DEFAULT_DYN_BATCH_SIZE,
+) -> PreparedTarget:
+    """Return a target that fits the DataFrame; of a pattern that it may, since its rows name the tables."""
+    if target.pattern is not None:
+        return FanOut.prepare(target, written, options, dyn_batch_size)
+    return prepare_target(connection, target, written, options, dyn_batch_size)
+
+
+def _ledger_columns(options: SinkOptions) -> Sequence[Mapping[str, Any]]:
+    """Return the columns that a ledger must have: an earlier version created some without that of tables."""
+    has_patterns = any(target.pattern for target in options.targets)
+    return entry.LEDGER_SCHEMA if has_patterns else entry.EARLIER_LEDGER_SCHEMA
+
+
 def _prepare_ledger(delivery: Delivery) -> None:
     options, connection = delivery.mode.options, delivery.mode.connection
     ledger, mark = options.ledger, {entry.LEDGER_MARK: entry.LEDGER_VERSION}
@@ -67,7 +94,7 @@ def _prepare_ledger(delivery: Delivery) -> None:
         delivery.emit(Event.LEDGER_CREATED, path=ledger)
     info = tables.describe_table(connection, ledger)
     info.require_mounted()
-    tables.require_columns(info, *_LEDGER)
+    tables.require_columns(info, _ledger_columns(options), *_LEDGER)
     if found is not None and entry.LEDGER_MARK not in found:
         # By which tools find the table; who may not set it goes without.
         with suppress(AccessError):
@@ -80,8 +107,12 @@ def check_before_start(mode: Mode, rows: Rows, output_mode: str | None) -> None:
     for target in options.targets:
         if output_mode is not None:
             require_output_mode(MicroBatch("", 0, "", output_mode=output_mode.lower()), target)
-        prepare_target(connection, target, rows.schema_for(target), options)
-    for path, needs in ((options.ledger, _LEDGER), (options.dead_letter_path, _DEAD_LETTERS)):
+        _prepared(connection, target, rows.schema_for(target), options)
+    kept = (
+        (options.ledger, (_ledger_columns(options), *_LEDGER)),
+        (options.dead_letter_path, _DEAD_LETTERS),
+    )
+    for path, needs in kept:
         found = attributes_of(connection, path, [entry.LEDGER_MARK]) if path else None
         if path and found is not None:
             entry.require_known_ledger(found, path)

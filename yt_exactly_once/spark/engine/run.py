@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from yt_exactly_once.commit.transactional import BatchCommit
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from yt_exactly_once.commit.batch import MicroBatch
-    from yt_exactly_once.commit.entry import CommitLedger
+    from yt_exactly_once.commit.entry import CommitLedger, Tally
     from yt_exactly_once.delivery.memory import Memory
     from yt_exactly_once.observability import Emitter
     from yt_exactly_once.spark.modes.mode import Assignment, Mode
@@ -111,6 +111,10 @@ class Delivery:
     def cluster_id(self) -> str:
         """Of the cluster for which the targets were prepared."""
         return self.memory.prepared.cluster_id if self.memory.prepared else ""
+
+    def knowing(self, tallies: Mapping[str, Tally]) -> Delivery:
+        """Return the same with what the ledger says of the rows before."""
+        return replace(self, memory=replace(self.memory, tallies=tallies))
 
     def commit(self) -> BatchCommit:
         """Return what makes the batch visible."""

@@ -13,8 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from yt_exactly_once import advice
-from yt_exactly_once.codec.rejects import Rejects
-from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.commit.entry import SentBy
 from yt_exactly_once.commit.parts import TargetRows, digest_of_rows
 from yt_exactly_once.errors import AmbiguousOrderError, ConfigError, DuplicateKeyError
@@ -22,6 +20,7 @@ from yt_exactly_once.spark.modes.mode import Assignment, Columns, Mode, Sessions
 from yt_exactly_once.spark.modes.sessions import sessions_with_rows
 from yt_exactly_once.spark.modes.tasks import ChunkReport, JoinedInsertTask
 from yt_exactly_once.spark.sink.encode import RowEncoder, encode_batches
+from yt_exactly_once.spark.sink.letters import letters_of, rejects_of
 
 if TYPE_CHECKING:
     from yt_exactly_once.commit.batch import MicroBatch
@@ -41,6 +40,7 @@ class Transactional(Mode):
         needs = {
             "split_oversized": options.split_oversized,
             "dead_letter_path": options.dead_letter_path is not None,
+            "a path with columns in braces": any(target.pattern for target in options.targets),
             "several targets": len(options.targets) > 1,
             "the backend rpc": not self.connection.shares_transactions,
         }
@@ -106,9 +106,7 @@ class Transactional(Mode):
         options, batch, target = self.options, given.batch, given.target
         if given.transaction is not None:
             return [ChunkReport.of_all(arrived).written(given)]
-        rejects = None
-        if options.dead_letter_path is not None:
-            rejects = Rejects(options.dead_letter_path, batch.query_id, batch.batch_id)
+        rejects = rejects_of(options.dead_letter_path, batch)
         encoder = RowEncoder(target.of_batch(batch), rejects)
         encoded = encode_batches(arrived, encoder, is_placed=target.needs_partitions)
         if not options.split_oversized:
@@ -129,15 +127,7 @@ class Transactional(Mode):
         )
         if rejects is None or not encoded.rejected:
             return [rows]
-        rejected = TargetRows(
-            path=rejects.path,
-            groups=[encoded.rejected],
-            wire=WireFormat.YSON.value,
-            row_count=sum(payload.row_count for payload in encoded.rejected),
-            group_is_tablet=True,
-            rejected_by=target.path,
-        )
-        return [rows, rejected]
+        return [rows, letters_of(rejects, encoded.rejected, target.path)]
 
 
 def _distinct_keys(

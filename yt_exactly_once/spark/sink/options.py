@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from inspect import Signature, signature
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 from yt_exactly_once import config
+from yt_exactly_once.codec.path_pattern import PathPattern, beside
 from yt_exactly_once.commit.entry import SentBy
 from yt_exactly_once.config import ClusterConfig, DeliveryMode, RetryPolicy, Secret
 from yt_exactly_once.delivery.route import AUTO
@@ -31,6 +32,11 @@ BY_PARTITION = "partition"
 PRESERVE = "preserve"
 ROUND_ROBIN = "round_robin"
 
+MAX_TABLES = 256
+
+CREATE_ARGUMENTS = ("key_columns", "tablet_count", "pivot_keys", "attributes")
+"""Arguments of `create_table` that the option `create` takes."""
+
 _OLD_ROW = "what a row leaves in the table depends on the row that is there"
 _NOT_TOGETHER = (
     ("update_columns", "write='replace'", "a complete result has all columns"),
@@ -49,7 +55,16 @@ _NOT_TOGETHER = (
 class Target:
     """A table that a sink writes, and how."""
 
-    path: str = field(metadata=Group.WHERE.metadata("A mounted dynamic table, ordered or sorted."))
+    path: str = field(
+        metadata=Group.WHERE.metadata(
+            "A mounted dynamic table, ordered or sorted. Or a path with columns in braces, such as "
+            "`//home/{shop}/orders`: each row names its table by its values there.",
+            more="Such a path is for transactional mode. The columns hold strings, integers or dates. They "
+            "are written only if the table has them. A value names no table if it is null, empty or longer "
+            "than 256 bytes. Neither does one with a slash or another character that means something in a "
+            "path. Such rows are for `dead_letter_path`.",
+        )
+    )
     _: KW_ONLY
     transform: Callable[[DataFrame], DataFrame] | None = Group.WHAT.option(
         "Changes the DataFrame of the batch for this table.",
@@ -110,6 +125,17 @@ class Target:
         more="In all cases rows of one Spark partition that go to one tablet keep their order there.",
         otherwise="or a list of columns, which only Python can give",
     )
+    create: Mapping[str, Any] | None = Group.WHAT.option(
+        "Create tables that a path with columns in braces names and that are not there, with these arguments "
+        "of `create_table`: `key_columns`, `tablet_count`, `pivot_keys`, `attributes`. They get the columns "
+        "of the DataFrame.",
+        more="If a table is gone that the query has written, the query stops. It is never created again.",
+        default_text="a table that is not there stops the query",
+    )
+    max_tables: int = Group.LIMITS.option(
+        "Most tables that the rows of one batch may name; only for a path with columns in braces.",
+        default=MAX_TABLES,
+    )
     digest: bool = Group.HOW.option(
         "Keep a digest of all written rows in the ledger.",
         default=False,
@@ -121,6 +147,7 @@ class Target:
     def __post_init__(self) -> None:
         """Check every option; raise `ConfigError` if one is impossible."""
         config.check_path(self.path, "path")
+        self._check_pattern()
         if not isinstance(self.placement, str) and not self.placement:
             raise ConfigError(
                 "placement names no column", remedy="Name at least one", target=self.path
@@ -132,6 +159,45 @@ class Target:
                 raise ConfigError(
                     f"{one} and {other} exclude each other: {reason}",
                     remedy="Leave one of them out",
+                    target=self.path,
+                )
+
+    @cached_property
+    def pattern(self) -> PathPattern | None:
+        """By which each row names its table; `None` if the path is that of one table."""
+        return PathPattern.of(self.path)
+
+    def of_table(self, path: str) -> Target:
+        """Return one table of a pattern as a target."""
+        return replace(self, path=path, create=None, max_tables=MAX_TABLES)
+
+    def _check_pattern(self) -> None:
+        config.check_positive(self.max_tables, "max_tables")
+        named, wanted = {"create": self.create is not None}, {}
+        named["max_tables"] = self.max_tables != MAX_TABLES
+        if self.pattern is not None:
+            wanted["write='replace'"] = (
+                self.replaces,
+                "it would not delete from tables it does not name",
+            )
+            is_other = self.placement != BY_PARTITION
+            wanted["placement"] = (
+                is_other,
+                "tablets are not known before the rows name their tables",
+            )
+            wanted["digest"] = self.digest, "the ledger keeps one digest, and it has many tables"
+            require_known(self.create or {}, CREATE_ARGUMENTS, "create")
+        elif refused := next((name for name, is_given in named.items() if is_given), None):
+            raise ConfigError(
+                f"{refused} is for a path with columns in braces, and this one is of one table",
+                remedy=f"Leave {refused} out",
+                target=self.path,
+            )
+        for name, (is_given, reason) in wanted.items():
+            if is_given:
+                raise ConfigError(
+                    f"{name} and a path with columns in braces exclude each other: {reason}",
+                    remedy=f"Leave {name} out, or give each table a target of its own",
                     target=self.path,
                 )
 
@@ -221,7 +287,8 @@ class SinkOptions:
     )
     ledger_path: str | None = Group.WHERE.option(
         "The ledger table, created and mounted on first use.",
-        default_text="`<path>_ledger`; of several targets the first path in alphabetical order",
+        default_text="`<path>_ledger`; of several targets the first path in alphabetical order; of a path "
+        "with columns in braces `yt_exactly_once_ledger` in the folder of all its tables",
     )
     ledger_attributes: Mapping[str, Any] | None = Group.WHERE.option(
         "Further attributes for a ledger that is created, such as `tablet_cell_bundle` or `primary_medium`."
@@ -244,7 +311,8 @@ class SinkOptions:
         "A table for rows that the target cannot take, created and mounted on first use. For "
         "transactional mode.",
         more="Such a row has a number out of range, a null in a required column, bytes that are not "
-        "UTF-8, or the like. It is written there in the same transaction, with its query, batch, source "
+        "UTF-8, or the like. Or it names no table of a path with columns in braces. It is written there in "
+        "the same transaction, with its query, batch, source "
         "coordinates, column, reason, and the row, with its types and as JSON. The rest of the batch is "
         "written as usual. Without this option such a row fails the batch, and nothing is written.",
         default_text="none: such a row fails the batch",
@@ -377,7 +445,7 @@ class SinkOptions:
         return self.producer_path or self._beside_targets("producer")
 
     def _beside_targets(self, what: str) -> str:
-        return config.beside_targets((target.path for target in self.targets), what)
+        return beside((target.path for target in self.targets), what)
 
     @cached_property
     def accepted(self) -> range:
@@ -446,6 +514,14 @@ class SinkOptions:
         if repeated := sorted(path for path in paths if paths.count(path) > 1):
             raise ConfigError(
                 f"The sink has the target {repeated[0]} twice", remedy="Give each path once"
+            )
+        patterns = [target for target in self.targets if target.pattern is not None]
+        if patterns and self.mode != DeliveryMode.TRANSACTIONAL:
+            raise ConfigError(
+                f"A path with columns in braces is not possible in mode '{self.mode}': its tasks write "
+                "before all tables of the batch are known",
+                remedy="Use mode='transactional'",
+                target=patterns[0].path,
             )
 
 

@@ -88,6 +88,15 @@ class PreparedTarget:
             return self
         return replace(self, placement=replace(self.placement, turn=batch.batch_id))
 
+    def is_the_same(self, connection: Connection) -> bool:
+        """Return whether the table is still the one that was prepared, with its columns and tablets."""
+        return self.identity == table_identity(connection, self.path)
+
+    @property
+    def identity(self) -> tuple[str, Sequence[Mapping[str, Any]], int]:
+        """By which `table_identity` tells it from others."""
+        return self.table_id, self.schema, self.tablet_count
+
     def complete(self, keys: pa.LargeBinaryArray) -> CompleteResult:
         """Return the claim that the table holds nothing but rows with these keys."""
         return CompleteResult(self.plan.keys, keys, self.rows_per_tablet_limit * self.tablet_count)
@@ -137,10 +146,26 @@ def prepare_target(
         ConfigError: an option contradicts the table, or Arrow cannot be used as asked.
     """
     info = describe_table(connection, target.path, absent=advice.create_table(target.path))
+    return prepare_table(connection, info, target, arrow_of_spark(written), options, dyn_batch_size)
+
+
+def prepare_table(
+    connection: Connection,
+    info: TableInfo,
+    target: Target,
+    frame_schema: pa.Schema,
+    options: SinkOptions,
+    dyn_batch_size: int = DEFAULT_DYN_BATCH_SIZE,
+    wire: WireFormat | None = None,
+) -> PreparedTarget:
+    """Do the same as `prepare_target` with a table that is described.
+
+    Args:
+        wire: that of a table with the same columns; `None` asks the cluster.
+    """
     info.require_mounted()
     table = TableSchema.from_yt(info.schema)
-    require_no_reserved(written.names, target.path)
-    frame_schema = arrow_of_spark(written)
+    require_no_reserved(frame_schema.names, target.path)
     _require_kind(target, table, frame_schema)
     if target.delete_marker is not None:
         frame_schema = frame_schema.remove(frame_schema.get_field_index(target.delete_marker))
@@ -157,7 +182,7 @@ def prepare_target(
         table_id=info.id,
         schema=info.schema,
         plan=replace(plan, shows_values=options.show_values),
-        wire=_choose_wire(connection, target.path, plan, options.wire_format),
+        wire=wire or _choose_wire(connection, target.path, plan, options.wire_format),
         placement=placement,
         rows_per_tablet_limit=options.rows_per_tablet_limit,
         dyn_batch_size=dyn_batch_size,
@@ -166,11 +191,7 @@ def prepare_target(
 
 def are_the_same(connection: Connection, targets: Sequence[PreparedTarget]) -> bool:
     """Return whether the tables are still the ones that were prepared, with their columns and tablets."""
-    return all(
-        table_identity(connection, target.path)
-        == (target.table_id, target.schema, target.tablet_count)
-        for target in targets
-    )
+    return all(target.is_the_same(connection) for target in targets)
 
 
 def with_change(

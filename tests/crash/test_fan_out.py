@@ -1,0 +1,67 @@
+"""A query whose rows name 244 tables, killed at every crash point: all tables of a batch or none."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from tests.crash.crash_points import CrashPoint
+from tests.crash.harness.lives import Cell, Lineage, Remains, Subject
+from tests.flows import KEYS, ledger_entries
+from yt_exactly_once.config import DeliveryMode
+
+ROWS_PER_PARTITION, PARTITIONS = 100, 4
+CELL = Cell("stateless", is_sorted=False)
+DEATHS = [
+    point
+    for point in CrashPoint
+    if point.value.aftermath(DeliveryMode.TRANSACTIONAL) and point is not CrashPoint.PART_COMMITTED
+]
+
+
+@dataclass
+class FanOut(Subject):
+    """A subject whose target is a path with columns in braces."""
+
+    @property
+    def folder(self) -> str:
+        return self.plan.target.partition("/{")[0]
+
+    def remains(self) -> Remains:
+        """Look at all tables together."""
+        ledger = f"{self.folder}/yt_exactly_once_ledger"
+        entries = ledger_entries(self.client, ledger)
+        tables = [
+            f"{self.folder}/{name}"
+            for name in (self.client.list(self.folder) if self.client.exists(self.folder) else [])
+            if str(name).endswith("_t")
+        ]
+        mounted = [path for path in tables if self.client.get(f"{path}/@tablet_state") == "mounted"]
+        return Remains(
+            rows=sorted(row for path in mounted for row in self.query.found(self.client, path)),
+            entry=entries[0] if entries else None,
+            stored=self.queue.stored(self.plan.consumer),
+        )
+
+
+@pytest.mark.timeout(1800)
+def test_batch_is_in_all_tables_or_in_none_wherever_its_driver_dies(lineage, cluster, client):
+    """Each death in a later batch of the same checkpoint. The tables are created in the first one."""
+    rows = (len(DEATHS) + 2) * ROWS_PER_PARTITION
+    family = lineage(CELL, rows=rows, rows_per_partition=ROWS_PER_PARTITION, partitions=PARTITIONS)
+    (given,) = family.subjects
+    path = f"{given.queue.path}_shops/{{key}}_{{part}}_t"
+    plan = replace(given.plan, target=path, digest=False, create={})
+    subject = FanOut(given.client, given.queue, CELL, plan, ROWS_PER_PARTITION)
+    family = Lineage(cluster, [subject], family.folder)
+    for batch, point in enumerate(DEATHS):
+        number = batch - (point is CrashPoint.REPLAY_SKIPPED)
+        (left,) = family.die(point, number)
+        cluster.clear_faults()
+        assert subject.wrong(left) == "", point
+        committed = point.value.aftermath(DeliveryMode.TRANSACTIONAL).committed
+        assert (left.entry is not None and left.entry.batch_id == number) == committed, point
+    family.finish()
+    left = subject.remains()
+    assert subject.incomplete(left) == ""
+    assert left.stored == subject.queue.ends()
+    assert len(client.list(subject.folder)) == KEYS * PARTITIONS + 1, "and the ledger"
