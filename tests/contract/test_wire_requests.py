@@ -7,11 +7,14 @@ import base64
 import gzip
 import http.client
 import json
+import struct
 import uuid
 import zlib
 
 import pytest
 from yt import yson
+
+from yt_exactly_once.local.http.block_codecs import CODECS
 
 
 def test_versions_and_descriptors_are_listed(raw):
@@ -158,6 +161,40 @@ def test_compressed_bodies_are_detected(raw, client, tmp, label, encode):
     """The Python client labels zlib as gzip; both wrappings are understood under both names."""
     assert _set(raw, f"{tmp}/x", encode(b'"v"'), {"Content-Encoding": label}).status == 200
     assert client.get(f"{tmp}/x") == "v"
+
+
+@pytest.mark.parametrize("coding", CODECS)
+def test_block_codecs_are_taken_and_given(raw, client, tmp, coding):
+    """The Go client sends every body in one of them, in several blocks, and takes no answer in another."""
+    codec, pieces = CODECS[coding], [b"text " * 50_000, b"end"]
+    path = {"X-YT-Parameters": json.dumps({"path": f"{tmp}/file"})}
+    client.create("file", f"{tmp}/file")
+    empty = raw("GET", "/api/v4/read_file", {**path, "Accept-Encoding": f"{coding}, gzip"})
+    assert (empty.headers["content-encoding"], codec.decode(empty.body, 0)) == (coding, b"")
+    sent = b"".join(codec.encode(pieces))
+    headers = {**path, "Content-Encoding": coding}
+    assert raw("PUT", "/api/v4/write_file", headers, sent).status == 200
+    given = raw("GET", "/api/v4/read_file", {**path, "Accept-Encoding": coding})
+    assert codec.decode(given.body, 1 << 20) == b"".join(pieces)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda sent: sent[:-1],
+        lambda sent: sent[:-30],
+        lambda sent: sent[:12],
+        lambda sent: b"\0\0" + sent[2:],
+        lambda sent: sent[:20] + bytes(10) + sent[30:],
+        lambda _: struct.pack("<HQ", CODECS["z-zstd_3"].id, 4) + b"abcd",
+    ],
+    ids=["no end", "no last block", "cut", "codec", "damaged", "short"],
+)
+def test_broken_blocks_are_refused(raw, tmp, spoil):
+    sent = b"".join(CODECS["z-zstd_3"].encode([b'"value of some length"']))
+    answer = _set(raw, f"{tmp}/x", spoil(sent), {"Content-Encoding": "z-zstd_3"})
+    assert answer.status == 400
+    assert "Error decompressing request body" in answer.error["message"]
 
 
 def test_chunked_body_is_read_whole(raw, client, tmp):

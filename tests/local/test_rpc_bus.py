@@ -1,4 +1,4 @@
-"""The bus of the RPC front: acknowledgements, handshakes, and peers that break the protocol."""
+"""The bus of the RPC front: acknowledgements, handshakes, checksums, and peers that break the protocol."""
 
 import asyncio
 import secrets
@@ -14,6 +14,7 @@ from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.local.rpc import message_types
 from yt_exactly_once.local.rpc.bus import connection as connection_module
 from yt_exactly_once.local.rpc.bus import envelopes, packets
+from yt_exactly_once.local.rpc.bus.checksums import checksum_of
 
 EXISTS = message("TReqExistsNode", path="//tmp")
 
@@ -66,6 +67,46 @@ def test_checksums_are_not_compared(rpc):
         whole = whole[:place] + b"x" + whole[place + 1 :]
     rpc.socket.sendall(whole)
     rpc.answer()
+
+
+def plain_checksum(data):
+    """The definition, bit by bit."""
+    checksum = 0
+    for byte in data:
+        checksum ^= byte << 56
+        for _ in range(8):
+            carry = checksum >> 63
+            checksum = (checksum << 1) & (2**64 - 1)
+            checksum ^= 0xE543279765927881 if carry else 0
+    return checksum
+
+
+@pytest.mark.parametrize("size", [0, 1, 63, 64, 65, 4099, (1 << 14) + 71])
+def test_checksum_is_the_one_of_its_definition(size):
+    data = secrets.token_bytes(size)
+    assert checksum_of(data) == plain_checksum(data)
+
+
+def test_everything_that_is_sent_has_checksums(rpc):
+    """The Go client reads no packet without; zeros mean none to the others."""
+    rpc.socket.sendall(
+        b"".join(
+            packets.message(bytes(16), request_parts("ExistsNode", EXISTS), flags=packets.WANTS_ACK)
+        )
+    )
+    rpc.socket.settimeout(30)
+    received = b""
+    while received[4:6] != b"\1\0" or len(received) < 2 * packets.HEAD_BYTES:
+        received += rpc.socket.recv(1 << 16)
+    head, rest = received[: packets.HEAD_BYTES], received[packets.HEAD_BYTES :]
+    for fixed_header in (head, rest[: packets.HEAD_BYTES]):
+        assert fixed_header[28:] == struct.pack("<Q", checksum_of(fixed_header[:28]))
+    parsed, rest = packets.parse_head(rest[: packets.HEAD_BYTES]), rest[packets.HEAD_BYTES :]
+    variable, body = rest[: parsed.variable_bytes], rest[parsed.variable_bytes :]
+    assert variable[-8:] == struct.pack("<Q", checksum_of(variable[:-8]))
+    parts = packets.split(body, packets.parse_sizes(parsed, variable))
+    sums = [checksum_of(part or b"") for part in parts]
+    assert variable[4 * len(parts) : -8] == struct.pack(f"<{len(parts)}Q", *sums)
 
 
 def fixed(signature=packets.SIGNATURE, kind=0, count=1):

@@ -150,3 +150,11 @@ def test_damaged_rowset_is_read_or_refused(table, changes):
     except YtError:
         return
     assert len(found) == struct.unpack_from("<Q", damaged)[0]
+
+
+def test_values_of_keys_are_known_by_their_places():
+    """The Go client gives all of them the id 0."""
+    value = struct.Struct("<HBBIq")
+    first = value.pack(0, 0x03, 0, 0, 7) + value.pack(0, 0x03, 0, 0, 8)
+    rows = struct.pack("<QQQ", 3, 0, 1) + first[:16] + struct.pack("<Q", 2) + first
+    assert rowsets.keys(rows) == [[], [7], [7, 8]]

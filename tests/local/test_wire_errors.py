@@ -13,6 +13,7 @@ from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.local.commands.registry import REGISTRY
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.http import encodings
+from yt_exactly_once.local.http.block_codecs import CODECS
 
 
 def test_error_is_in_headers_and_body(raw):
@@ -99,6 +100,16 @@ def test_small_body_that_would_become_very_large_is_refused(encoding, monkeypatc
     assert encodings.decode(zlib.compress(bytes(1 << 16)), encoding) == bytes(1 << 16)
     with pytest.raises(YtError, match="more than 65536 bytes"):
         encodings.decode(zlib.compress(bytes(1 << 20)), encoding)
+
+
+def test_blocks_that_would_become_very_large_are_refused(monkeypatch):
+    """By the length that they say they have, and all together."""
+    monkeypatch.setattr(encodings, "MOST_BYTES", 1 << 16)
+    fits, too_many = [bytes(1 << 15)] * 2, [bytes(1 << 15)] * 3
+    for name, codec in CODECS.items():
+        assert encodings.decode(b"".join(codec.encode(fits)), name) == bytes(1 << 16)
+        with pytest.raises(YtError, match="too long"):
+            encodings.decode(b"".join(codec.encode(too_many)), name)
 
 
 def test_body_that_is_too_long_is_not_kept(tmp_path):

@@ -39,6 +39,7 @@ class Call:
     error_format: Format
     header_format: Format
     known_etag: str | None
+    output_encoding: str
     announce_trailers: bool
 
 
@@ -46,7 +47,6 @@ def prepare(proxy: Proxy, command: Command, request: Request, user: str) -> Call
     """Read everything but the data out of a request."""
     headers = request.headers
     header_format = parameters.header_format(headers)
-    encodings.check_accepted(headers.get("accept-encoding", ""))
     content_encoding = headers.get("content-encoding", encodings.IDENTITY).strip().lower()
     if not encodings.is_supported(content_encoding):
         raise YtError(
@@ -73,6 +73,7 @@ def prepare(proxy: Proxy, command: Command, request: Request, user: str) -> Call
         parameters.choose_format(headers, "x-yt-error-format", None, "structured"),
         header_format,
         headers.get("if-none-match"),
+        encodings.accepted(headers.get("accept-encoding", "")),
         announce_trailers="x-yt-omit-trailers" not in headers,
     )
 
@@ -109,11 +110,11 @@ def _answer(call: Call, result: Any) -> Answer:
         headers["X-YT-Response-Parameters"] = encoded.decode("latin-1")
     if context.etag is not None:
         headers["ETag"] = context.etag
-    headers["Content-Encoding"] = encodings.IDENTITY
+    headers["Content-Encoding"] = call.output_encoding
     if command.output_type not in {"tabular", "binary"} or result is None:
         bare = command.output_type == "null" or result is None
         body = b"" if bare else structured.dumps(result, call.output_format)
-        return Answer(headers=headers, body=body)
+        return Answer(headers=headers, body=b"".join(encodings.encode([body], call.output_encoding)))
     if call.announce_trailers:
         headers["Trailer"] = messages.TRAILERS
     items = result.rows if isinstance(result, Rows) else result
@@ -128,7 +129,7 @@ def _answer(call: Call, result: Any) -> Answer:
         pieces = row_formats.dump_stored(items, call.output_format, _ROWS_PER_PIECE)
     else:
         pieces = _pieces(command, iter(items), call.output_format)
-    stream = Stream(pieces, close)
+    stream = Stream(encodings.encode(pieces, call.output_encoding), close)
     # Most answers are over by then, and every error so far is still an error of the whole answer.
     head = list(islice(stream, _HEAD_PIECES))
     whole = len(head) < _HEAD_PIECES

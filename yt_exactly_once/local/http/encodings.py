@@ -1,4 +1,6 @@
-"""Content codings of HTTP bodies: what a request may carry; answers are sent as they are.
+"""Content codings of HTTP bodies: what a request may carry, and what an answer may come in.
+
+Answers are sent as they are, except to clients that ask for a block codec first: the Go client takes no other.
 
 Request bodies are decoded whole. A body labelled gzip or deflate may be a gzip or a zlib stream. The Python
 client sends zlib under the name gzip, and the real proxy detects both.
@@ -8,8 +10,10 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections.abc import Iterable, Iterator
 
 from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.http.block_codecs import CODECS, BadBlockError
 
 IDENTITY = "identity"
 MOST_BYTES = 1 << 29
@@ -22,13 +26,18 @@ _UNSUPPORTED_MEDIA_TYPE = 415
 
 def is_supported(name: str) -> bool:
     """Tell whether request bodies may use a coding."""
-    return name in {IDENTITY, "gzip", "deflate"}
+    return name in {IDENTITY, "gzip", "deflate", *CODECS}
 
 
 def decode(data: bytes | memoryview, name: str) -> bytes | memoryview:
     """Decode a request body, which may be empty; refuse one that is cut off, something else, or too long."""
     if name == IDENTITY or not data:
         return data
+    if name in CODECS:
+        try:
+            return CODECS[name].decode(data, MOST_BYTES)
+        except BadBlockError as error:
+            raise YtError(f'Error decompressing request body as "{name}": {error}') from error
     inflater = zlib.decompressobj(_WINDOW_AUTODETECT)
     try:
         decoded = inflater.decompress(data, MOST_BYTES)
@@ -44,12 +53,17 @@ def decode(data: bytes | memoryview, name: str) -> bytes | memoryview:
     return decoded
 
 
-def check_accepted(accept: str) -> None:
-    """Refuse a client that takes no answer as it is; servers would send it gzip."""
-    if "0" not in accept:
-        return
+def encode(pieces: Iterable[bytes], name: str) -> Iterator[bytes]:
+    """Yield the pieces of an answer in its coding."""
+    return iter(pieces) if name == IDENTITY else CODECS[name].encode(pieces)
+
+
+def accepted(accept: str) -> str:
+    """Return the coding of an answer; refuse a client that takes none of them. Servers would send gzip, too."""
     items = [item.partition(";") for item in accept.lower().replace(" ", "").split(",")]
     weights = {name: weight for name, _, weight in items}
+    if items[0][0] in CODECS:
+        return items[0][0]
     if _NOTHING.fullmatch(weights.get(IDENTITY, weights.get("*", ""))):
         raise YtError(
             "Could not determine feasible Content-Encoding given Accept-Encoding constraints: an answer"
@@ -57,3 +71,4 @@ def check_accepted(accept: str) -> None:
             client_accept_encoding=accept,
             http_status=_UNSUPPORTED_MEDIA_TYPE,
         )
+    return IDENTITY

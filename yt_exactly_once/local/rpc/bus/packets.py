@@ -1,7 +1,8 @@
 """Packets of the bus: they carry messages and acknowledgements.
 
 Owns framing and limits. A message is a list of parts; a part may be null, which is not the same as empty.
-Checksums are zero, which means none, and nobody compares those that come: clients are on this machine.
+Packets carry checksums, without which the Go client ends the connection. Nobody compares those that come: clients
+are on this machine.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from io import BytesIO
+
+from yt_exactly_once.local.rpc.bus.checksums import checksum_of
 
 Parts = list[bytes | None]
 
@@ -21,8 +24,8 @@ MAX_PARTS = 1 << 16
 MAX_BYTES = 1 << 29
 """Limits of a message; a real proxy allows more, which an embedded one has no memory for."""
 
-_FIXED = struct.Struct("<IhH16sIQ")
-HEAD_BYTES = _FIXED.size
+_FIXED = struct.Struct("<IhH16sI")
+HEAD_BYTES = _FIXED.size + 8  # for the checksum
 _NULL_SIZE = 0xFFFFFFFF
 
 
@@ -47,7 +50,7 @@ class Head:
 
 def parse_head(data: bytes) -> Head:
     """Read the fixed header; raise `BadPacketError` if it is none, or announces too much."""
-    signature, kind, flags, packet_id, count, _ = _FIXED.unpack(data)
+    signature, kind, flags, packet_id, count = _FIXED.unpack_from(data)
     if signature != SIGNATURE:
         raise BadPacketError(f"Packet header signature mismatch: {signature:#x}")
     if kind not in {MESSAGE, ACK}:
@@ -77,15 +80,24 @@ def split(body: bytes, sizes: list[int | None]) -> Parts:
 
 def ack(packet_id: bytes) -> bytes:
     """Return the acknowledgement of a packet."""
-    return _FIXED.pack(SIGNATURE, ACK, 0, packet_id, 0, 0)
+    return _fixed(ACK, 0, packet_id, 0)
 
 
 def message(packet_id: bytes, parts: Parts, *, flags: int = 0) -> list[bytes]:
     """Return a message as the pieces that go over the wire."""
     count = len(parts)
-    fixed = _FIXED.pack(SIGNATURE, MESSAGE, flags, packet_id, count, 0)
+    fixed = _fixed(MESSAGE, flags, packet_id, count)
     if not count:
         return [fixed]
     sizes = [_NULL_SIZE if part is None else len(part) for part in parts]
-    variable = struct.pack(f"<{count}I{count + 1}Q", *sizes, *[0] * (count + 1))
-    return [fixed + variable, *filter(None, parts)]
+    sums = [checksum_of(part or b"") for part in parts]
+    variable = struct.pack(f"<{count}I{count}Q", *sizes, *sums)
+    return [fixed + _with_checksum(variable), *filter(None, parts)]
+
+
+def _fixed(kind: int, flags: int, packet_id: bytes, count: int) -> bytes:
+    return _with_checksum(_FIXED.pack(SIGNATURE, kind, flags, packet_id, count))
+
+
+def _with_checksum(header: bytes) -> bytes:
+    return header + struct.pack("<Q", checksum_of(header))

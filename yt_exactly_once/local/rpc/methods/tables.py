@@ -13,7 +13,6 @@ from yt_exactly_once.local.rpc.rows import value_kinds as kinds
 from yt_exactly_once.local.tables.layout import TableLayout
 
 _STATES = {"mounted": 1, "unmounted": 3, "frozen": 5}
-_MAX_KEY = 256
 
 
 @method("GetTableMountInfo", "get_table_mount_info")
@@ -87,9 +86,7 @@ plain("GetTabletInfos", "get_tablet_infos")
 def reshard_table(call: Call) -> None:
     """Cut a range of tablets, by count or by the keys that come as a rowset."""
     if call.rowset:
-        # Keys come without names: an id is the position in the key.
-        decoded = rowsets.decode(call.rowset, [str(number) for number in range(_MAX_KEY)])
-        call.context.parameters["pivot_keys"] = [list(row.values()) for row in decoded.rows]
+        call.context.parameters["pivot_keys"] = rowsets.keys(call.rowset)
     call.execute()
 
 

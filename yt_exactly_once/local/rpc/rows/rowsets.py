@@ -57,11 +57,22 @@ class Rowset:
     aggregated: bool = False
 
 
-def decode(data: bytes, names: Sequence[str]) -> Rowset:
-    """Parse a rowset; raise `YtError` if the bytes are no rowset, or an id has no name."""
+def keys(data: bytes) -> list[list[Any]]:
+    """Parse a rowset of keys, whose values are known by their places; the Go client gives all of them the id 0."""
+    count = int(_words(data)[0])
+    return [list(row.values()) for row, _ in _read(data, count, None, set())]
+
+
+def _words(data: bytes) -> Words:
     if not data or len(data) % _WORD:
         raise YtError(f"A rowset has {len(data)} bytes, which is no positive multiple of {_WORD}")
-    words = np.frombuffer(data, "<u8")
+    words: Words = np.frombuffer(data, "<u8")
+    return words
+
+
+def decode(data: bytes, names: Sequence[str]) -> Rowset:
+    """Parse a rowset; raise `YtError` if the bytes are no rowset, or an id has no name."""
+    words = _words(data)
     count = int(words[0])
     if count > min(_MAX_ROWS, len(words) - 1):
         if count > _MAX_ROWS:
@@ -220,9 +231,12 @@ def _row_by_row(data: bytes, count: int, names: Sequence[str]) -> Rowset:
 
 
 def _read(
-    data: bytes, count: int, names: Sequence[str], found: set[int]
+    data: bytes, count: int, names: Sequence[str] | None, found: set[int]
 ) -> Iterator[tuple[Row, int]]:
-    """Yield rows and their lengths; put the flags of values where they are found."""
+    """Yield rows and their lengths; put the flags of values where they are found.
+
+    Without names, values are called by their places.
+    """
     position = _WORD
     for _ in range(count):
         start = position
@@ -235,9 +249,12 @@ def _read(
                 raise YtError(_LIMITED)
             identifier, kind, flags, length = _HEADER.unpack_from(data, position)
             position += _WORD
-            if identifier >= len(names):
+            if names is None:
+                name = str(len(row))
+            elif identifier < len(names):
+                name = names[identifier]
+            else:
                 raise YtError(f"Value id {identifier} has no entry in the name table")
-            name = names[identifier]
             if name in row:
                 raise YtError(f'Duplicate column "{name}" in a row', Code.DUPLICATE_COLUMN)
             size = _payload_bytes(kind, length)
