@@ -35,6 +35,16 @@ def test_rows_keep_their_order_in_each_table():
     assert dealt(pattern, a=names[0], b=names[1]) == (wanted, {})
 
 
+def test_many_values_of_many_columns_are_told_apart():
+    """Their combinations are more than a number of 64 bits can count."""
+    names = [str(number) for number in range(1 << 13)]
+    first, others = [*names, names[1 << 12]], [*names, names[0]]
+    tables, _ = dealt(
+        PathPattern("//t/{a}/{b}/{c}/{d}/{e}"), a=first, **dict.fromkeys("bcde", others)
+    )
+    assert len(tables) == len(first)
+
+
 def test_tables_that_two_pairs_of_values_name_are_one():
     tables, _ = dealt(PathPattern("//t/{a}_{b}"), a=["x_y", "x", "x_y"], b=["z", "y_z", "z"])
     assert tables == {"//t/x_y_z": [0, 1, 2]}

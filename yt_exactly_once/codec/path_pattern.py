@@ -109,19 +109,17 @@ class PathPattern:
             taken: paths that are no table for rows: the sink or its query uses them.
         """
         columns = [_distinct(rows.column(name)) for name in self.columns]
-        codes = np.zeros(rows.num_rows, np.int64)
+        first = codes = np.zeros(rows.num_rows, np.int64)
         for indexes, values in columns:
-            codes = codes * len(values) + indexes
-        present, codes = np.unique(codes, return_inverse=True)
+            # Counted anew for each column, or the product of all would not fit.
+            _, first, codes = np.unique(
+                codes * len(values) + indexes, return_index=True, return_inverse=True
+            )
         numbers: dict[str, int] = {}
         reasons: list[tuple[str, str]] = []
-        targets = np.empty(len(present), np.int64)
-        for position, code in enumerate(present.tolist()):
-            chosen: list[Any] = []
-            for _, values in reversed(columns):
-                code, index = divmod(code, len(values))  # noqa: PLW2901 - its digits, one by one
-                chosen.append(values[index])
-            path, fault = self._path(chosen[::-1], taken)
+        targets = np.empty(len(first), np.int64)
+        for position, row in enumerate(first.tolist()):
+            path, fault = self._path([values[indexes[row]] for indexes, values in columns], taken)
             if fault is None:
                 targets[position] = numbers.setdefault(path, len(numbers))
             else:

@@ -114,7 +114,9 @@ def _answer(call: Call, result: Any) -> Answer:
     if command.output_type not in {"tabular", "binary"} or result is None:
         bare = command.output_type == "null" or result is None
         body = b"" if bare else structured.dumps(result, call.output_format)
-        return Answer(headers=headers, body=b"".join(encodings.encode([body], call.output_encoding)))
+        return Answer(
+            headers=headers, body=b"".join(encodings.encode([body], call.output_encoding))
+        )
     if call.announce_trailers:
         headers["Trailer"] = messages.TRAILERS
     items = result.rows if isinstance(result, Rows) else result
