@@ -1,6 +1,7 @@
 """Block codecs: the codings `z-…` of HTTP bodies, which the Go client uses by default.
 
-A body is a row of blocks, each with the id of its codec and its length; one that decodes to nothing is the last.
+A body is a row of blocks, each with the id of its codec and its length. One that decodes to nothing is the
+last.
 All codecs but snappy write the decoded length in front.
 """
 
@@ -35,7 +36,8 @@ class BlockCodec:
         Raises:
             BadBlockError: it is cut off, of another codec, damaged or too long.
         """
-        view, place, found, room = memoryview(data), 0, [], most_bytes
+        view, place, room = memoryview(data), 0, most_bytes
+        found: list[bytes] = []
         while True:
             if len(view) < place + _HEAD.size:
                 raise BadBlockError("unexpected end of stream")

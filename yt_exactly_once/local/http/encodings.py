@@ -1,6 +1,7 @@
 """Content codings of HTTP bodies: what a request may carry, and what an answer may come in.
 
-Answers are sent as they are, except to clients that ask for a block codec first: the Go client takes no other.
+Answers are sent as they are, except to clients that ask for a block codec first: the Go client takes no
+other.
 
 Request bodies are decoded whole. A body labelled gzip or deflate may be a gzip or a zlib stream. The Python
 client sends zlib under the name gzip, and the real proxy detects both.
@@ -59,7 +60,7 @@ def encode(pieces: Iterable[bytes], name: str) -> Iterator[bytes]:
 
 
 def accepted(accept: str) -> str:
-    """Return the coding of an answer; refuse a client that takes none of them. Servers would send gzip, too."""
+    """Return the coding of an answer; refuse a client that takes none. Servers would send gzip, too."""
     items = [item.partition(";") for item in accept.lower().replace(" ", "").split(",")]
     weights = {name: weight for name, _, weight in items}
     if items[0][0] in CODECS:

@@ -61,11 +61,12 @@ def _of_bytes() -> list[int]:
 
 @cache
 def _of_pairs() -> list[_Words]:
-    """Return the checksum of each two bytes, as a little-endian number, before 6, 4, 2 and 0 bytes of zeros."""
+    """Return the checksum of each two bytes, as a little-endian number, before 6, 4, 2, 0 bytes of zeros."""
     one = np.array(_of_bytes(), np.uint64)
 
     def pass_zero(checksums: _Words) -> _Words:
-        return (checksums << np.uint64(8)) ^ one[checksums >> np.uint64(56)]
+        passed: _Words = (checksums << np.uint64(8)) ^ one[checksums >> np.uint64(56)]
+        return passed
 
     pairs = np.arange(1 << 16)
     tables = [pass_zero(one[pairs & 255]) ^ one[pairs >> 8]]

@@ -1,8 +1,8 @@
 """Packets of the bus: they carry messages and acknowledgements.
 
 Owns framing and limits. A message is a list of parts; a part may be null, which is not the same as empty.
-Packets carry checksums, without which the Go client ends the connection. Nobody compares those that come: clients
-are on this machine.
+Packets carry checksums, without which the Go client ends the connection. Nobody compares those that come:
+clients are on this machine.
 """
 
 from __future__ import annotations

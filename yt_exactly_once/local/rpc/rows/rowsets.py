@@ -58,7 +58,7 @@ class Rowset:
 
 
 def keys(data: bytes) -> list[list[Any]]:
-    """Parse a rowset of keys, whose values are known by their places; the Go client gives all of them the id 0."""
+    """Parse a rowset of keys, whose values are known by their places: the Go client gives all the id 0."""
     count = int(_words(data)[0])
     return [list(row.values()) for row, _ in _read(data, count, None, set())]
 
