@@ -20,8 +20,7 @@ import pyarrow.compute as pc
 
 from yt_exactly_once.codec.buffers import scalar, to_numpy
 from yt_exactly_once.codec.types import plain_scalar_of
-from yt_exactly_once.codec.yson_fragments import ENTITY
-from yt_exactly_once.codec.yson_writer import Shape, fragments
+from yt_exactly_once.codec.yson_writer import Shape, stored
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -115,8 +114,7 @@ def _plain(array: pa.Array, column: ColumnSchema) -> pa.Array:
     """Return values as the table stores them; composite values as YSON."""
     known = plain_scalar_of(column.type)
     if known is None:
-        encoded = fragments(array, column.type, Shape.NAMED)
-        return pc.if_else(pc.equal(encoded, ENTITY), scalar(None, encoded.type), encoded)
+        return stored(array, column.type, Shape.NAMED)
     if known.is_nothing or pa.types.is_null(array.type):
         return pa.nulls(len(array))
     if pa.types.is_binary(known.plain):

@@ -29,7 +29,7 @@ from yt_exactly_once.codec.types import plain_scalar_of, scalar_of
 from yt_exactly_once.codec.values import IS_NULL, UnfitValueError, check_nulls, first_true
 from yt_exactly_once.codec.yson_reader import parse_rows
 from yt_exactly_once.codec.yson_scan import scan_rows
-from yt_exactly_once.codec.yson_writer import Shape, fragments
+from yt_exactly_once.codec.yson_writer import Shape, fragments, stored
 from yt_exactly_once.errors import ConfigError, EncodingError
 
 Fragments: TypeAlias = pa.LargeBinaryArray
@@ -166,36 +166,33 @@ def _write_stream(rows: pa.RecordBatch, sink: pa.NativeFile) -> None:
 def _as_yson(
     batch: pa.RecordBatch, plan: WritePlan, positions: _Positions, *, key_shape: Shape = Shape.NAMED
 ) -> Fragments:
-    pieces: list[pa.Array | bytes] = [yson_fragments.constant(b"{", batch.num_rows)]
+    pieces: yson_fragments.Pieces = [b"{"]
     for name, numbers in positions.items():
         if isinstance(numbers, int):
             pieces.append(_key(name) + yson_fragments.integer_literal(numbers) + b";")
         elif numbers is not None:
-            pieces += [_key(name), yson_fragments.integers(numbers), b";"]
+            pieces += [_key(name), *yson_fragments.integers(numbers), b";"]
     for column in plan.columns:
         shape = key_shape if column.is_key else Shape.NAMED
         values = _converted(batch, plan, column, WireFormat.YSON, shape)
-        pieces += [_key(column.name), values, b";"]
-    return yson_fragments.join(*pieces, b"};")
+        pieces += [_key(column.name), yson_fragments.Picked(values), b";"]
+    return yson_fragments.join([*pieces, b"};"], batch.num_rows)
 
 
 def _key(name: str) -> bytes:
     return yson_fragments.string_literal(name.encode()) + b"="
 
 
-def _stored(encoded: pa.Array, column: ColumnSchema) -> pa.Array:
-    """Return values as the cluster keeps them; there, null is no value but its absence."""
+def _short(encoded: pa.Array, column: ColumnSchema) -> pa.Array:
+    """Return encoded values as an array that the proxy knows: it knows none with larger offsets."""
     try:
-        stored = encoded.cast(pa.binary())
+        return encoded.cast(pa.binary())
     except pa.ArrowInvalid:
-        # The proxy knows no array with larger offsets.
         raise EncodingError(
             "The values of one column of a chunk are larger than 2 GiB",
             remedy="Lower dyn_batch_size",
             column=column.name,
         ) from None
-    is_null = pc.equal(stored, scalar(b"#", pa.binary()))
-    return pc.if_else(is_null, scalar(None, pa.binary()), stored)
 
 
 def check_column(
@@ -205,23 +202,25 @@ def check_column(
     array = batch.column(column.name)
     if column.is_key:
         _check_key(array, column)
-    scalar = plain_scalar_of(column.type)
-    if scalar is not None:
+    plain = plain_scalar_of(column.type)
+    if plain is not None:
         limits.check_given(array)
         if wire is WireFormat.YSON:
             return fragments(array, column.type, shape)
         check_nulls(array, nullable=column.nullable)
         is_null = pa.types.is_null(array.type)
-        return pa.nulls(len(array), scalar.plain) if is_null else scalar.to_plain(array)
-    encoded = fragments(array, column.type, shape if wire is WireFormat.YSON else Shape.POSITIONAL)
+        return pa.nulls(len(array), plain.plain) if is_null else plain.to_plain(array)
+    if wire is WireFormat.YSON:
+        encoded = fragments(array, column.type, shape)
+        null = pc.equal(encoded, scalar(b"#", encoded.type))
+    else:
+        encoded = _short(stored(array, column.type, Shape.POSITIONAL), column)
+        null = encoded.is_null()
     limits.check_encoded(encoded, array, column)
     # Bytes may be the YSON of null.
-    if (
-        not column.nullable
-        and (row := first_true(pc.equal(encoded, yson_fragments.ENTITY))) is not None
-    ):
+    if not column.nullable and (row := first_true(null)) is not None:
         raise UnfitValueError(row, IS_NULL)
-    return encoded if wire is WireFormat.YSON else _stored(encoded, column)
+    return encoded
 
 
 def _converted(

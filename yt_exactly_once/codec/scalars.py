@@ -22,6 +22,7 @@ types = pa.types
 _BINARY = pa.binary()
 
 Convert = Callable[[pa.Array], pa.Array]
+Encode = Callable[[pa.Array], yson_fragments.Pieces]
 
 
 def _to_bytes(array: pa.Array) -> pa.Array:
@@ -38,7 +39,7 @@ class Scalar:
         read_as: Arrow type that the source yields; one that Spark has.
         plain: Arrow type of plain values, which is that of an Arrow request.
         to_plain: turns values of a DataFrame into plain ones and checks each; nulls stay null.
-        to_yson: encodes plain values; what it makes of nulls is overwritten.
+        to_yson: encodes plain values without nulls.
         to_key: encodes plain values of keys, with equal bytes where the cluster takes them for one key;
             `None` where `to_yson` does.
         parsed: Arrow type into which values are parsed from YSON.
@@ -57,8 +58,8 @@ class Scalar:
     read_as: pa.DataType = _BINARY
     plain: pa.DataType = _BINARY
     to_plain: Convert = _to_bytes
-    to_yson: Convert = yson_fragments.strings
-    to_key: Convert | None = None
+    to_yson: Encode = yson_fragments.strings
+    to_key: Encode | None = None
     parsed: pa.DataType = _BINARY
     from_parsed: Callable[[Any], Any] | None = None
     from_plain: Callable[[pa.Array, pa.DataType], pa.Array] = values.as_text

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.codec import bindings
 from yt_exactly_once.codec import yson_marks as yson
 from yt_exactly_once.codec.values import UnfitValueError
-from yt_exactly_once.codec.yson_fragments import BYTES
+from yt_exactly_once.codec.yson_fragments import Picked, Pieces, literals
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 NOT_ONE_VALUE = "its bytes are not one YSON value"
 TOO_LARGE_NUMBER = "it has a number outside the range of double"
@@ -25,22 +26,22 @@ _PASSED = re.compile(rb'[][{}<>; \t\n\r\v\f]+|"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTA
 _BARE = re.compile(rb"[A-Za-z0-9_%+.\-]+")
 
 
-def any_values(array: pa.Array) -> pa.Array:
+def any_values(array: pa.Array) -> Pieces:
     """Encode values without nulls; raise `UnfitValueError` for bytes that are not one YSON value."""
-    given = array.to_pylist()
-    made = [to_binary(row, value) for row, value in enumerate(given)]
-    if any(one is not value for one, value in zip(made, given, strict=True)):
-        array = pa.array(made, BYTES)
-    return array.cast(BYTES)
+    return [Picked(literals(*_all_binary(array)))]
 
 
-def any_keys(array: pa.Array) -> pa.Array:
+def any_keys(array: pa.Array) -> Pieces:
     """Encode keys, with equal bytes where the cluster takes them for one; raise as for values.
 
     Maps and attributes cannot be compared, so a key has none.
     """
-    parsed = map(bindings.parse_value, any_values(array).to_pylist())
-    return pa.array([bindings.write_value(_with_one_zero(value)) for value in parsed], BYTES)
+    parsed = map(bindings.parse_value, _all_binary(array))
+    return [Picked(literals(*(bindings.write_value(_with_one_zero(value)) for value in parsed)))]
+
+
+def _all_binary(array: pa.Array) -> list[bytes]:
+    return [to_binary(row, value) for row, value in enumerate(array.to_pylist())]
 
 
 def to_binary(row: int, value: bytes) -> bytes:

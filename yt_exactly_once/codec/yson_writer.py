@@ -7,6 +7,7 @@ values have two shapes: by name in rows of YSON, by position inside the binary c
 from __future__ import annotations
 
 from enum import Enum, auto
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,10 +15,11 @@ import pyarrow.compute as pc
 
 from yt_exactly_once.codec import types, yson_fragments
 from yt_exactly_once.codec.arrow_types import struct_fields, variant_field
-from yt_exactly_once.codec.buffers import to_numpy
+from yt_exactly_once.codec.buffers import scalar, to_numpy
 from yt_exactly_once.codec.matches import is_binary, is_list, is_string
 from yt_exactly_once.codec.scalars import SCALARS, Scalar
 from yt_exactly_once.codec.values import UnfitValueError, check_nulls, located
+from yt_exactly_once.codec.yson_fragments import Pieces
 from yt_exactly_once.codec.yson_text import REPEATED_KEY
 
 
@@ -32,20 +34,38 @@ class Shape(Enum):
     """By name, with equal bytes for what the cluster takes for one key: one zero, and one NaN."""
 
 
-def fragments(array: pa.Array, logical: types.LogicalType, shape: Shape) -> pa.Array:
+def fragments(array: pa.Array, logical: types.LogicalType, shape: Shape) -> pa.LargeBinaryArray:
     """Encode a column, null as entity; raise `UnfitValueError` for a value that its type has not."""
+    return yson_fragments.join(_pieces(array, logical, shape), len(array))
+
+
+def stored(array: pa.Array, logical: types.LogicalType, shape: Shape) -> pa.LargeBinaryArray:
+    """Do the same as the cluster keeps values: there, null is no value but its absence."""
+    if isinstance(types.required(logical), Scalar):
+        # Bytes that were given may be the YSON of null.
+        encoded = fragments(array, logical, shape)
+        valid = pc.not_equal(encoded, scalar(b"#", encoded.type))
+    else:
+        encoded = yson_fragments.join(_pieces(array, logical, shape, b""), len(array))
+        valid = array.is_valid()
+    buffers = [valid.buffers()[1], *encoded.buffers()[1:]]
+    return pa.Array.from_buffers(encoded.type, len(encoded), buffers)
+
+
+def _pieces(
+    array: pa.Array, logical: types.LogicalType, shape: Shape, null: bytes = b"#"
+) -> Pieces:
+    """Encode a column; what a null becomes may differ at the top."""
     check_nulls(array, nullable=types.is_nullable(logical))
     if pa.types.is_null(array.type):
-        return yson_fragments.nothing(array)
+        return [null]
     bare = types.required(logical)
     if array.null_count == 0:
         return _present(array, bare, shape)
-    if isinstance(bare, Scalar) and not bare.holds_yson:
-        return yson_fragments.or_entity(_scalar(array, bare, shape), array)
-    return yson_fragments.around_nulls(array, lambda present: _present(present, bare, shape))
+    return yson_fragments.among_nulls(array, lambda some: _present(some, bare, shape), null)
 
 
-def _present(array: pa.Array, bare: types.LogicalType, shape: Shape) -> pa.Array:
+def _present(array: pa.Array, bare: types.LogicalType, shape: Shape) -> Pieces:
     """Encode an array without nulls."""
     match bare:
         case Scalar():
@@ -53,30 +73,29 @@ def _present(array: pa.Array, bare: types.LogicalType, shape: Shape) -> pa.Array
         case types.ListType(item):
             offsets, held = yson_fragments.held(array)
             with located("[]", offsets=offsets):
-                pieces = yson_fragments.join(fragments(array.values[held], item, shape), b";")
+                items = [*_pieces(array.values[held], item, shape), b";"]
         case types.DictType(key, value):
             offsets, held = yson_fragments.held(array)
             with located("[key]", offsets=offsets):
-                keys = fragments(array.keys[held], key, shape)
+                keys = _pieces(array.keys[held], key, shape)
             with located("[value]", offsets=offsets):
-                values = fragments(array.items[held], value, shape)
-            pieces = yson_fragments.join(b"[", keys, b";", values, b";];")
+                values = _pieces(array.items[held], value, shape)
+            items = [b"[", *keys, b";", *values, b";];"]
         case types.VariantType():
             return _variant(array, bare, shape)
         case _:
             return _struct(array, bare, shape)
-    return yson_fragments.join(b"[", yson_fragments.spans(pieces, offsets), b"]")
+    return [b"[", yson_fragments.spans(items, offsets), b"]"]
 
 
-def _scalar(array: pa.Array, scalar: Scalar, shape: Shape) -> pa.Array:
-    if scalar.holds_yson and not is_binary(array.type):
+def _scalar(array: pa.Array, bare: Scalar, shape: Shape) -> Pieces:
+    if bare.holds_yson and not is_binary(array.type):
         return _plain(array, Shape.KEY if shape is Shape.KEY else Shape.NAMED)
-    plain = scalar.to_plain(array)
-    as_key = scalar.to_key if shape is Shape.KEY else None
-    return (as_key or scalar.to_yson)(plain)
+    as_key = bare.to_key if shape is Shape.KEY else None
+    return (as_key or bare.to_yson)(bare.to_plain(array))
 
 
-def _plain(array: pa.Array, shape: Shape) -> pa.Array:
+def _plain(array: pa.Array, shape: Shape) -> Pieces:
     """Encode values of any Arrow type as plain YSON, structs and maps as YSON maps."""
     kind, inside = array.type, types.OptionalType(SCALARS["yson"])
     if pa.types.is_map(kind):
@@ -84,9 +103,9 @@ def _plain(array: pa.Array, shape: Shape) -> pa.Array:
         keys = array.keys[held]
         _require_distinct(keys, offsets)
         with located("[value]", offsets=offsets):
-            encoded = fragments(array.items[held], inside, shape)
-        pairs = yson_fragments.join(yson_fragments.strings(keys), b"=", encoded, b";")
-        return yson_fragments.join(b"{", yson_fragments.spans(pairs, offsets), b"}")
+            values = _pieces(array.items[held], inside, shape)
+        pairs = [*yson_fragments.strings(keys), b"=", *values, b";"]
+        return [b"{", yson_fragments.spans(pairs, offsets), b"}"]
     if is_list(kind):
         return _present(array, types.ListType(inside), shape)
     if pa.types.is_struct(kind):
@@ -109,9 +128,9 @@ def _require_distinct(keys: pa.Array, offsets: yson_fragments.Offsets) -> None:
         raise UnfitValueError(int(rows[repeated.min()]), REPEATED_KEY)
 
 
-def _struct(array: pa.Array, bare: types.LogicalType, shape: Shape) -> pa.Array:
+def _struct(array: pa.Array, bare: types.LogicalType, shape: Shape) -> Pieces:
     named = isinstance(bare, types.StructType) and bare.named and shape is not Shape.POSITIONAL
-    pieces: list[pa.Array | bytes] = [b"{" if named else b"["]
+    pieces: Pieces = [b"{" if named else b"["]
     for name, logical in struct_fields(bare).items():
         position = array.type.get_field_index(name)
         if named:
@@ -120,15 +139,13 @@ def _struct(array: pa.Array, bare: types.LogicalType, shape: Shape) -> pa.Array:
             pieces.append(b"#")
         else:
             with located(f".{name}"):
-                pieces.append(fragments(array.field(position), logical, shape))
+                pieces += _pieces(array.field(position), logical, shape)
         pieces.append(b";")
-    pieces.append(b"}" if named else b"]")
-    # Also the struct without members has as many rows as the array.
-    return yson_fragments.join(yson_fragments.constant(b"", len(array)), *pieces)
+    return [*pieces, b"}" if named else b"]"]
 
 
-def _variant(array: pa.Array, bare: types.VariantType, shape: Shape) -> pa.Array:
-    chosen: list[pa.Array] = []
+def _variant(array: pa.Array, bare: types.VariantType, shape: Shape) -> Pieces:
+    chosen: list[tuple[Any, pa.Array]] = []
     count = np.zeros(len(array), np.int64)
     for index, one in enumerate(bare.members):
         name = variant_field(one)
@@ -137,18 +154,23 @@ def _variant(array: pa.Array, bare: types.VariantType, shape: Shape) -> pa.Array
             continue
         field = array.field(position)
         valid = field.is_valid()
+        rows = np.flatnonzero(np.asarray(valid))
+        count[rows] += 1
+        value = field.filter(valid)
         if types.is_nullable(one.type):
-            field = field.flatten()[0]
-        logical = one.type if types.is_nullable(one.type) else types.OptionalType(one.type)
-        with located(f".{name}"):
-            value = fragments(field, logical, shape)
+            value = value.field(0)
+        with located(f".{name}", rows=rows):
+            pieces = _pieces(value, one.type, shape)
         tag = yson_fragments.integer_literal(index)
         if bare.named and shape is not Shape.POSITIONAL:
             tag = yson_fragments.string_literal(one.name.encode())
-        count += np.asarray(valid)
-        body = yson_fragments.join(b"[" + tag + b";", value, b";]")
-        chosen.append(pc.if_else(valid, body, pa.scalar(None, yson_fragments.BYTES)))
+        whole = [b"[", tag, b";", *pieces, b";]"]
+        chosen.append((rows, yson_fragments.join(whole, len(rows))))
     wrong = np.flatnonzero(count != 1)
     if len(wrong):
         raise UnfitValueError(int(wrong[0]), "exactly one alternative of a variant must be given")
-    return pc.coalesce(*chosen) if chosen else yson_fragments.constant(b"", 0)
+    order = np.concatenate([rows for rows, _ in chosen]) if chosen else count
+    pool = (
+        pa.concat_arrays([values for _, values in chosen]) if chosen else yson_fragments.literals()
+    )
+    return [yson_fragments.Picked(pool, np.argsort(order))]
