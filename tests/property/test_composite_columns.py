@@ -16,7 +16,7 @@ from yt_exactly_once.codec.arrow_types import arrow_type_of
 from yt_exactly_once.codec.types import VariantType, render_type, scalar_of
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats import arrow_rows
-from yt_exactly_once.local.tables import composite_columns, vectors, yson_tokens
+from yt_exactly_once.local.tables import composite_columns, vectors
 from yt_exactly_once.local.tables.columnar import PiecewiseRows
 from yt_exactly_once.local.tables.encoding import encode_column
 from yt_exactly_once.local.tables.schema import parse_schema
@@ -185,7 +185,7 @@ def test_values_of_many_lengths_keep_their_order_and_their_nulls():
 def test_few_very_long_values_are_left_to_the_parser():
     """A step costs the same for one value as for a thousand."""
     column = column_of(listed("int64"))
-    lengths = {yson_tokens.LONG - 3: True, 10 * yson_tokens.LONG: False}
+    lengths = {composite_columns.LONG - 3: True, 10 * composite_columns.LONG: False}
     for length, is_taken in lengths.items():
         array = pa.array([yt.yson.dumps(list(range(length)), yson_format="binary")], pa.binary())
         assert (composite_columns.stored(array, column.type_v3) is not None) == is_taken

@@ -136,7 +136,13 @@ def loads(
             else:
                 yield rows
 
-    return PiecewiseRows(lambda: pieces(table, most))
+    def column(name: str) -> Any:
+        at = table.schema.get_field_index(name)
+        if at < 0:
+            return None
+        return _rows(table.select([at]), columns[at : at + 1], features).columns[name]
+
+    return PiecewiseRows(lambda: pieces(table, most), column)
 
 
 def _shared_bytes(column: Any) -> int:

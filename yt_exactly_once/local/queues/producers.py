@@ -17,7 +17,13 @@ import pyarrow as pa
 
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.queues.places import Place
-from yt_exactly_once.local.tables.columnar import ColumnarRows, values_of, without
+from yt_exactly_once.local.tables.columnar import (
+    ColumnarRows,
+    PiecewiseRows,
+    pieces_of,
+    values_of,
+    without,
+)
 from yt_exactly_once.local.tables.encoding import Conversions
 from yt_exactly_once.local.tables.layout import TableLayout
 from yt_exactly_once.local.tables.schema import PRODUCER_SCHEMA
@@ -136,11 +142,15 @@ def push(
     stored: int = known["sequence_number"] if pushed is None else pushed
     skipped = bisect_right(numbers, stored)
     last = int(numbers[-1]) if len(numbers) else _NO_SEQUENCE_NUMBER
-    fresh = without(rows[skipped:], SEQUENCE_NUMBER)
     batches = []
-    if fresh:
+    if skipped < len(numbers):
+        fresh = without(rows[skipped:], SEQUENCE_NUMBER)
         batches.append(modifications.append_batch(queue, fresh, conversions=conversions))
-    if fresh or regress:
+    else:
+        # Rows that are left out must be readable too.
+        sum(1 for _ in pieces_of(rows))
+    moves = skipped < len(numbers) or regress
+    if moves:
         row = {
             **session.key(),
             "epoch": known["epoch"],
@@ -150,12 +160,9 @@ def push(
         }
         batches += modifications.write_batches(session.producer, [row])
     transaction.buffer(batches)
-    if fresh or regress:
+    if moves:
         transaction.progress[session.identity] = last
-    return {
-        "last_sequence_number": last if fresh or regress else stored,
-        "skipped_row_count": skipped,
-    }
+    return {"last_sequence_number": last if moves else stored, "skipped_row_count": skipped}
 
 
 def _check_epoch(session: Session, given: int, current: int) -> None:
@@ -177,8 +184,8 @@ def _sequence_numbers(rows: Sequence[Row], first: int | None) -> Sequence[int]:
     Raises:
         YtError: 3103 unless every row has exactly one, not negative and increasing.
     """
-    if first is None and isinstance(rows, ColumnarRows):
-        numbers = _column_of_numbers(rows.columns.get(SEQUENCE_NUMBER))
+    if first is None and isinstance(rows, ColumnarRows | PiecewiseRows):
+        numbers = _column_of_numbers(rows.column(SEQUENCE_NUMBER))
         if numbers is not None:
             return numbers
     given = values_of(rows, SEQUENCE_NUMBER)

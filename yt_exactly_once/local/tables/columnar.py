@@ -43,6 +43,7 @@ class ColumnarRows(LazyRows):
 
     def __init__(self, columns: dict[str, Any], count: int) -> None:
         self.columns = columns
+        self.column = columns.get
         self._count = count
 
     def __len__(self) -> int:
@@ -67,10 +68,16 @@ class PiecewiseRows(LazyRows):
 
     Args:
         pieces: parses the rows from the first one on.
+        column: returns all of one column without parsing the others; None where it cannot.
     """
 
-    def __init__(self, pieces: Callable[[], Iterator[Sequence[Row]]]) -> None:
+    def __init__(
+        self,
+        pieces: Callable[[], Iterator[Sequence[Row]]],
+        column: Callable[[str], Any] = lambda _: None,
+    ) -> None:
         self.pieces = pieces
+        self.column = column
 
     def __len__(self) -> int:
         return sum(map(len, self.pieces()))
