@@ -2,7 +2,8 @@
 
 Every contender writes the same micro-batches, one at a time and in changing order; the first ones of each
 are not counted. Results are kept as one JSON file per point, with a report (report.md), its numbers
-(summary.json) and charts (PNG). Everything takes about half an hour on two cores.
+(summary.json), charts (PNG) and the log of the product (run.log). Everything takes about half an hour on two
+cores.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import argparse
 import json
 import logging
 import sys
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from textwrap import fill
@@ -26,9 +28,10 @@ from benchmarks.modes.points import ALL, DESCRIPTIONS
 from benchmarks.modes.report import write_report
 from benchmarks.modes.results import load_all
 from benchmarks.modes.runner import run, turns_of
+from yt_exactly_once.observability import LOGGER_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from rich.console import Console
 
@@ -56,15 +59,34 @@ def main(arguments: list[str] | None = None) -> int:
         from rich.console import Console  # noqa: PLC0415 - told of below
     except ImportError:
         parser.error("the package rich is not installed. Run: pip install -e '.[bench]'")
-    LOGGER.setLevel(logging.ERROR)
     console = Console()
     folder.mkdir(parents=True, exist_ok=True)
     if not options.report_only:
-        _run(points, folder, console)
+        with logged_to(folder / "run.log"):
+            _run(points, folder, console)
     write_report(load_all(folder), folder, console)
     if options.page:
         tables.write(load_all(folder))
     return _compare(parser, options, options.compare[0], folder) if options.compare else 0
+
+
+@contextmanager
+def logged_to(file: Path) -> Iterator[None]:
+    """Log what the product and its client have to say to a file, not between the tables."""
+    handler = logging.FileHandler(file, mode="w", encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    ours = logging.getLogger(LOGGER_NAME)
+    kept = LOGGER.handlers, ours.level
+    ours.setLevel(logging.INFO)
+    ours.addHandler(handler)
+    LOGGER.handlers = [handler]
+    try:
+        yield
+    finally:
+        LOGGER.handlers, level = kept
+        ours.setLevel(level)
+        ours.removeHandler(handler)
+        handler.close()
 
 
 def _compare(parser: argparse.ArgumentParser, options: argparse.Namespace, *folders: Path) -> int:

@@ -32,17 +32,21 @@ POINTS = (
         # The usual snippet cannot: the cluster takes a dict as a list of pairs, not as a Python dict.
         contenders=(*OURS, LIMIT, DELTA),
     ),
-    replace(BASE, name="sorted", target="sorted", contenders=(*OURS, LIMIT, SNIPPET)),
+    replace(BASE, name="sorted", target="sorted", contenders=(*OURS, LIMIT, SNIPPET, DELTA)),
     # A shuffle moves rows from task to task, and idempotent mode is for flows that do not.
-    replace(BASE, name="shuffle", query="shuffle", contenders=(FLOOR, *MODES)),
-    replace(BASE, name="stateful", query="stateful", target="sorted", contenders=(FLOOR, *MODES)),
+    replace(BASE, name="shuffle", query="shuffle", contenders=(FLOOR, *MODES, DELTA)),
+    replace(
+        BASE, name="stateful", query="stateful", target="sorted", contenders=(FLOOR, *MODES, DELTA)
+    ),
     *(
         replace(
             BASE,
             name=f"queue-{partitions}",
             source="queue",
             partitions=partitions,
-            contenders=(*OURS, *LEAST, SNIPPET) if partitions == BASE.partitions else OURS,
+            contenders=(*OURS, *LEAST, SNIPPET, DELTA)
+            if partitions == BASE.partitions
+            else (*OURS, DELTA),
             repetitions=5,
         )
         for partitions in (1, 4, 16)
@@ -54,7 +58,7 @@ POINTS = (
             source="queue",
             partitions=partitions,
             rows=partitions,
-            contenders=(*OURS, *LEAST),
+            contenders=(*OURS, *LEAST, DELTA),
             repetitions=25,
         )
         for partitions in (1, 4, 16)

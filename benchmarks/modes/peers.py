@@ -23,6 +23,8 @@ import pyarrow.csv
 from benchmarks.modes.turns import Writer
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import DataFrame
 
     from benchmarks.modes.work import Shape
@@ -36,8 +38,12 @@ class AbsentError(Exception):
     """A peer cannot take part; the text says what to install."""
 
 
-def delta(folder: Path) -> Writer:
+def delta(folder: Path, keys: Sequence[str] = ()) -> Writer:
     """Write into a Delta table through delta-rs.
+
+    Args:
+        folder: of the table.
+        keys: columns by which rows replace earlier ones, with MERGE; without them rows are appended.
 
     Raises:
         AbsentError: the package is not installed.
@@ -55,7 +61,18 @@ def delta(folder: Path) -> Writer:
         if done is not None and done >= batch_id:
             return
         properties = CommitProperties(app_transactions=[Transaction(application, batch_id)])
-        write_deltalake(str(folder), frame.toArrow(), mode="append", commit_properties=properties)
+        rows = frame.toArrow()
+        if keys and done is not None:
+            merge = DeltaTable(str(folder)).merge(
+                rows,
+                " and ".join(f"new.{key} = old.{key}" for key in keys),
+                source_alias="new",
+                target_alias="old",
+                commit_properties=properties,
+            )
+            merge.when_matched_update_all().when_not_matched_insert_all().execute()
+        else:
+            write_deltalake(str(folder), rows, mode="append", commit_properties=properties)
 
     return Writer(write, count=lambda: int(DeltaTable(str(folder)).count()))
 

@@ -55,7 +55,8 @@ DESCRIPTIONS = {
     "connection; no Spark, no promise",
     SNIPPET: "foreachBatch that calls insert_rows with a list of one dict per row, on a client with its "
     "defaults, which compress; may lose or repeat rows",
-    DELTA: "foreachBatch into Delta Lake (deltalake), application transaction = number of the batch",
+    DELTA: "foreachBatch into Delta Lake (deltalake), application transaction = number of the batch; it "
+    "appends, and merges by key where a stateful query changes its totals",
     POSTGRES: "foreachBatch into PostgreSQL: COPY of the rows and the batch id in one transaction",
 }
 

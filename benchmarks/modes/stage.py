@@ -110,7 +110,8 @@ class Stage:
             target = self._create_target(name)
             return Writer(self._snippet(target), count=partial(self._count, target))
         if name == DELTA:
-            return peers.delta(place)
+            # Other points have a new key in every row.
+            return peers.delta(place, self._keys if self.point.query == "stateful" else ())
         if name == POSTGRES:
             return peers.postgres(place, self.point.shape)
         return self._sink(name)
@@ -198,8 +199,8 @@ class Stage:
                 .option("starting_offsets", "earliest")
                 .option("max_rows_per_partition", point.rows // point.partitions)
             )
-            if name not in _NOWHERE:
-                # Who writes nowhere has nobody to tell how far it has come.
+            if name not in (*_NOWHERE, DELTA):
+                # Who writes nowhere, or elsewhere, has nobody to tell how far it has come.
                 reader = reader.option("consumer_path", self._create_consumer(name))
             # Idempotent mode numbers rows by where they come from, if it is told.
             reader = reader.option("include_service_columns", name == IDEMPOTENT)

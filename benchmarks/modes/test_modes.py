@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 import threading
 from dataclasses import replace
 
 import pytest
 
-from benchmarks.modes.__main__ import main
+from benchmarks.modes.__main__ import logged_to, main
 from benchmarks.modes.bars import BARS, judged
 from benchmarks.modes.design import BY_NAME, POINTS, QUICK
 from benchmarks.modes.points import ALL, BASE, DESCRIPTIONS
@@ -17,6 +18,8 @@ from benchmarks.modes.results import MEMORY, PointResult, Sample, load_all
 from benchmarks.modes.stage import Steps
 from benchmarks.modes.turns import DirectContender, Gate
 from benchmarks.modes.work import SHAPES
+from yt_exactly_once.observability import Event
+from yt_exactly_once.observability.logs import write
 
 
 class Query:
@@ -271,3 +274,15 @@ def test_rows_weigh_what_their_shape_says():
     assert narrow.row_bytes == 4 * 8 + 38
     assert wide.row_bytes == 1024
     assert [column["name"] for column in wide.columns()] == list(wide.expressions)
+
+
+def test_the_line_of_each_batch_is_in_a_file_and_not_between_the_tables(
+    tmp_path, capfd, monkeypatch
+):
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])  # pytest's own
+    with logged_to(tmp_path / "run.log"):
+        write(Event.BATCH_COMMITTED, {"batch": 7})
+    write(Event.BATCH_COMMITTED, {"batch": 8})
+
+    assert " INFO yt_exactly_once: batch.committed batch=7\n" in (tmp_path / "run.log").read_text()
+    assert "batch=7" not in capfd.readouterr().err
