@@ -7,8 +7,8 @@ import pytest
 import yt.wrapper as yt
 
 from tests.contract.tables import create
+from tests.rpc_client import RpcError, message, request_parts
 from tests.rpc_client import driver as cpp_client
-from tests.rpc_client import message, request_parts
 from yt_exactly_once.config import ClusterConfig
 from yt_exactly_once.errors import CommitOutcomeUnknownError, ConflictError
 from yt_exactly_once.ytsaurus.client import Connection
@@ -34,6 +34,16 @@ def test_driver_repeats_after_a_lost_answer_and_nothing_is_done_twice(cluster, c
     node_id = cpp_client(cluster).create("map_node", f"{tmp}/x")
     assert client.get(f"{tmp}/x/@id") == node_id
     assert cluster.faults()[0]["hits"] == 1
+
+
+def test_repetition_may_be_marked_in_the_header(rpc, tmp):
+    """The Java client marks it there, and nowhere else."""
+    request = message("TReqCreateNode", path=f"{tmp}/x", type=303)
+    request.mutating_options.mutation_id.first = request.mutating_options.mutation_id.second = 53
+    first = rpc.call("CreateNode", request)
+    assert rpc.call("CreateNode", request, retry=True) == first
+    with pytest.raises(RpcError, match="not marked as"):
+        rpc.call("CreateNode", request)
 
 
 def test_delayed_request_lets_others_of_its_connection_pass(cluster, rpc, tmp):

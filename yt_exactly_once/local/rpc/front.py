@@ -99,6 +99,9 @@ class Front(fronts.Front):
         asked = dict.fromkeys(
             _names(request) & support.REFUSED_PARAMETERS.get(command, {}).keys(), True
         )
+        if exchange.header.retry:
+            # The Java client says so here, and not beside the id of the mutation.
+            parameters = {**parameters, "retry": True}
         context = Context(self._proxy, command, {**_TYPED, **asked, **parameters}, user)
         response = message_types.new(method.message("TRsp"))
         call = Call(context, self._sequences, request, exchange.parts[1:], response)

@@ -33,7 +33,7 @@ THandshake: connection_id=1 TGuid!, encryption_mode=3 int32
 [NYT.NRpc.NProto]
 TStreamingParameters: window_size=1 int64
 TCredentialsExt: token=2 string
-TRequestHeader: request_id=1 TGuid, service=2 string!, method=3 string!, user=12 string, \
+TRequestHeader: request_id=1 TGuid, service=2 string!, method=3 string!, retry=11 bool, user=12 string, \
     request_codec=23 int32, response_codec=24 int32, \
     server_attachments_streaming_parameters=33 TStreamingParameters, credentials_ext=110 TCredentialsExt
 TResponseHeader: request_id=1 TGuid, error=2 TError, codec=6 int32
