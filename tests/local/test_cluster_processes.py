@@ -73,6 +73,7 @@ def test_restarted_proxy_keeps_its_port_and_forgets_transactions():
         assert not cluster.is_alive(0)
         hosts = cluster.client(1).list("//sys/http_proxies")
         assert hosts == [urls[1].removeprefix("http://")]
+        assert cluster.client(1).list("//sys/rpc_proxies") == cluster.rpc_addresses[1:]
         cluster.restart_proxy()
         assert cluster.proxy_urls == urls
         client.ping_transaction(master_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from sqlite3 import Connection
 from typing import Any
 
@@ -56,6 +57,11 @@ def create(context: Context, connection: Connection) -> Any:
     return {"node_id": nodes.create(view, path, object_type, given, placing)}
 
 
+def _proxies(context: Context) -> dict[str, Callable[[], list[str]]]:
+    http, rpc = context.proxy.live_proxies, context.proxy.live_rpc_proxies
+    return {"http_proxies": http, "proxies": http, "rpc_proxies": rpc}
+
+
 @command("get", partial="rates of queues and consumers are zero; attributes of nodes come whole")
 @command("list")
 def get_or_list(context: Context) -> Any:
@@ -64,7 +70,7 @@ def get_or_list(context: Context) -> Any:
     path, names = path_of(context), _names(context)
     with settled(context) as connection:
         view = view_of(context, connection)
-        found = virtual.find(view, path, context.proxy.live_proxies)
+        found = virtual.find(view, path, _proxies(context))
         if found is not None:
             value = found.children(names) if lists else found.get(names)
         else:
@@ -84,7 +90,7 @@ def exists(context: Context) -> Any:
     path = path_of(context)
     with settled(context) as connection:
         view = view_of(context, connection)
-        found = virtual.find(view, path, context.proxy.live_proxies)
+        found = virtual.find(view, path, _proxies(context))
         value = found.exists() if found is not None else reading.exists(view, path)
     return {"value": value}
 

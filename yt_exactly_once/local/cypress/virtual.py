@@ -1,6 +1,6 @@
 """Objects that are in the tree but not stored as nodes: transactions, locks, chunks, proxies.
 
-`//sys/transactions`, `//sys/http_proxies` and ids of transactions, locks and chunks are answered from
+`//sys/transactions`, lists of proxies and ids of transactions, locks and chunks are answered from
 what the cluster knows; they can be read, never changed.
 """
 
@@ -67,8 +67,12 @@ def _chosen(attributes: Mapping[str, Any], names: Sequence[str]) -> dict[str, An
     return {name: attributes[name] for name in names if name in attributes}
 
 
-def find(view: View, path: YPath, proxies: Callable[[], list[str]]) -> Virtual | None:
-    """Return the virtual object that a path leads into, if it does."""
+def find(view: View, path: YPath, proxies: Mapping[str, Callable[[], list[str]]]) -> Virtual | None:
+    """Return the virtual object that a path leads into, if it does.
+
+    Args:
+        proxies: names below `//sys` that list proxies, and what returns their addresses.
+    """
     if path.root:
         return _by_id(view, path)
     if path.steps[:1] != ("sys",):
@@ -83,9 +87,9 @@ def find(view: View, path: YPath, proxies: Callable[[], list[str]]) -> Virtual |
             found = _describe_transaction(view, name)
             if found is not None and found["type"] in kept:
                 objects[name] = found
-    elif kind in {"http_proxies", "proxies"}:
+    elif isinstance(kind, str) and kind in proxies:
         proxy = {"type": "map_node", "role": "data", "banned": False}
-        objects = {address: {**proxy, "address": address} for address in proxies()}
+        objects = {address: {**proxy, "address": address} for address in proxies[kind]()}
     else:
         return None
     content = {name: yson.to_yson_type(None, of) for name, of in objects.items()}
