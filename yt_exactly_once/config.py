@@ -195,6 +195,11 @@ def is_on(setting: str | None) -> bool:
     return (setting or "").strip().lower() == "true"
 
 
+def claims_beside(ledger: str) -> str:
+    """Return where the claims of tasks are, whose driver records its batches in a ledger."""
+    return f"{ledger}_claims"
+
+
 def check_path(path: str, option: str) -> None:
     """Check that an option is an absolute Cypress path; raise `ConfigError` if it is not."""
     if not path.startswith("//") or path.endswith("/"):

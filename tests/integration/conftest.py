@@ -36,7 +36,7 @@ def interpreter(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def spark(interpreter):
+def spark(interpreter, tmp_path_factory):
     """A small local session: UI off, clock on UTC, and a failed task gets a second try."""
     from pyspark.sql import SparkSession
 
@@ -48,6 +48,7 @@ def spark(interpreter):
         SparkSession.builder.master("local[2, 4]")  # a task may fail three times
         .appName("yt-exactly-once-tests")
         .config("spark.ui.enabled", "false")
+        .config("spark.local.dir", str(tmp_path_factory.mktemp("spark")))
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.driver.host", "127.0.0.1")

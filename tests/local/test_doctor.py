@@ -14,6 +14,7 @@ from tests.cluster_fixtures import served
 from tests.contract import tables
 from tests.local.operated import Operated
 from yt_exactly_once import cli
+from yt_exactly_once.commit.claims import CLAIMS_SCHEMA
 from yt_exactly_once.commit.entry import LEDGER_SCHEMA
 from yt_exactly_once.config import ClusterConfig, DeliveryMode
 from yt_exactly_once.errors import AccessError, ClusterUnavailableError, RetriesExhaustedError
@@ -145,6 +146,13 @@ IN_TABLES = {
             create(c, f"{at.target}_ledger", LEDGER_SCHEMA, expiration_timeout=60_000_000)
         ),
         "retention", FAIL, "_ledger/@expiration_timeout",
+    ),
+    "claims expire": (
+        lambda c, at: (
+            create(c, f"{at.target}_ledger_claims", CLAIMS_SCHEMA),
+            expire(c, f"{at.target}_ledger_claims"),
+        ),
+        "table of claims", FAIL, "_ledger_claims/@max_data_ttl",
     ),
     "rows of the producer expire": (
         lambda c, at: (create(c, f"{at.target}_producer", [KEY, TEXT]), expire(c, f"{at.target}_producer")),

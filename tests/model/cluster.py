@@ -196,6 +196,7 @@ class ModelCluster:
         self.index = index
         self.into_one = into_one
         self.shares_transactions = True
+        self.newest = ""
         self._begun = 0
 
     def lookup(self, path: str, keys: Sequence[Row]) -> list[Row | None]:
@@ -209,6 +210,7 @@ class ModelCluster:
         self._begun += 1
         if answer == UNAVAILABLE:
             raise ClusterUnavailableError("The model lost a request")
+        self.newest = answer.transaction
         return ModelTransaction(self, answer)
 
     def begin_ahead(

@@ -111,12 +111,19 @@ class Explorer:
             count += 1
             yield Step(f"the lease of {transaction} ends", world.disturbed(1).ended(transaction))
         if world.budget:
+            yield from self._expire(world)
             yield from self._restore(world)
             yield from self._put_back(world)
         if not count and any(driver.status not in _AT_REST for driver in world.drivers):
             raise ViolationError(
                 Kind.DEADLOCK, str([str(driver.status) for driver in world.drivers])
             )
+
+    def _expire(self, world: World) -> Iterator[Step]:
+        if self.scenario.faults.expiry:
+            for transaction in sorted({claim[0] for claim in world.claims} - world.young):
+                label = f"the claims of {transaction} expire"
+                yield Step(label, world.disturbed(1).expired(transaction))
 
     @no_waiting()
     def explore(self) -> Report:

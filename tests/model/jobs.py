@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.model.continuations import Asking, Continuations, Raised
 from tests.model.network import Network
-from tests.model.scenario import Scenario, Spread
+from tests.model.scenario import Scenario
 from tests.model.tasks import JobFailed, RunJob, RunTask
 from tests.model.world import ORPHAN, Job, Task, World
 from yt_exactly_once.errors import ExactlyOnceError
@@ -41,7 +41,7 @@ class Jobs:
     def start(self, world: World, slot: int, request: RunJob) -> World:
         """Return the world in which the tasks of a job run."""
         count = self._scenario.partitions(request.number)
-        driver = world.drivers[slot]._replace(job=Job((None,) * count, (0,) * count))
+        driver = world.drivers[slot]._replace(job=Job((None,) * count, (0,) * count, (0,) * count))
         world = world.with_driver(slot, driver)
         for partition in range(count):
             world = self._begin(
@@ -76,15 +76,12 @@ class Jobs:
         launched = self._network.launch_request(others, request)
         if launched != others:
             yield self._failed(launched, task, "WorkerDied", f"{name} sends {request}, and dies")
-        again = self._programs.start(self._repeated(task))
         both = others.with_tasks((*others.tasks, task))
-        yield f"{name} is started once more", self._begin(both, task.slot, task.partition, again)
-        if self._scenario.into_one and self._scenario.spread is Spread.SHUFFLED:
+        yield f"{name} is started once more", self._again(both, task, attempt=1)
+        if self._scenario.reruns:
             # Attempts begin at 0 again; what the first run of the stage has sent is not taken back.
-            anew = self._programs.start(self._programs.key(task.continuation))
             alone = others.with_tasks((*others.tasks, task._replace(slot=ORPHAN)))
-            label = f"the stage of {name} runs again"
-            yield label, self._begin(alone, task.slot, task.partition, anew)
+            yield f"the stage of {name} runs again", self._again(alone, task, attempt=0)
         lost = others.with_tasks((*others.tasks, task._replace(slot=ORPHAN)))
         yield self._failed(lost, task, "ExecutorLost", f"{name} is taken for dead")
 
@@ -125,17 +122,25 @@ class Jobs:
             return self._resume(world, task.slot, JobFailed(error), label)
         job = driver.job._replace(failures=_put(driver.job.failures, task.partition, count))
         world = world.with_driver(task.slot, driver._replace(job=job))
-        again = self._programs.start(self._repeated(task))
-        return label, self._begin(world, task.slot, task.partition, again)
+        return label, self._again(world, task, attempt=1)
 
-    def _repeated(self, task: Task) -> RunTask:
-        """Return a further attempt of a task; its number matters where only the first one may write."""
+    def _again(self, world: World, task: Task, *, attempt: int) -> World:
+        """Start a further attempt of a task; its number and its name matter in one transaction only."""
         key: RunTask = self._programs.key(task.continuation)
-        return key._replace(attempt=int(self._scenario.into_one))
+        if self._scenario.reruns:
+            driver = world.drivers[task.slot]
+            assert driver.job is not None
+            count = driver.job.launched[task.partition] + 1
+            job = driver.job._replace(launched=_put(driver.job.launched, task.partition, count))
+            world = world.with_driver(task.slot, driver._replace(job=job))
+            key = key._replace(copy=count)
+        if self._scenario.into_one:
+            key = key._replace(attempt=attempt)
+        return self._begin(world, task.slot, task.partition, self._programs.start(key))
 
     def _begin(self, world: World, slot: int, partition: int, continuation: int) -> World:
         """Start a task; one may end, or fail, without asking for anything."""
-        return self._resumed(world, Task(slot, partition, -1), continuation, "starts")[1]
+        return self._resumed(world, Task(slot, partition, continuation), continuation, "starts")[1]
 
     @staticmethod
     def _given_up(world: World, done: Task) -> World:

@@ -8,7 +8,7 @@ answer is lost is put in flight: it may land before anything else happens, later
 import json
 from collections.abc import Iterator
 from functools import cache, lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from tests.model.cluster import (
     CONFLICT,
@@ -41,12 +41,20 @@ from tests.model.invariants import (
     is_record_only,
     recorded,
 )
-from tests.model.programs import STATE_MISSING, TRIMMED, Advance, Evaluate, Stored
+from tests.model.programs import STATE_MISSING, TRIMMED, Advance, Aged, Evaluate, Stored
 from tests.model.scenario import Scenario, query_id, rows_of
-from tests.model.tasks import REFUSED, CreateSession, Insert, InsertInside, Push
+from tests.model.tasks import (
+    REFUSED,
+    BeginClaim,
+    CreateSession,
+    Insert,
+    InsertInside,
+    Push,
+    TakeClaim,
+)
 from tests.model.world import InFlight, World
 
-Request = Insert | InsertInside | CreateSession | Push
+Request = Insert | InsertInside | TakeClaim | CreateSession | Push
 """What a task asks for."""
 
 
@@ -105,7 +113,9 @@ class Network:
                 yield from self._unanswered(world, "reading the consumer")
             case Advance():
                 yield from self._advance(world, request)
-            case Insert() | InsertInside() | CreateSession() | Push():
+            case BeginClaim() | Aged():
+                yield from self._of_claims(world, request)
+            case Insert() | InsertInside() | TakeClaim() | CreateSession() | Push():
                 yield from self._request(world, request)
             case _:
                 message = f"The model does not know {request}"
@@ -157,6 +167,10 @@ class Network:
         """Return the world in which a request may arrive at any time; one without effect is gone."""
         if isinstance(request, InsertInside) and request.transaction not in dict(world.inside):
             return world
+        if isinstance(request, BeginClaim):
+            return world
+        if isinstance(request, TakeClaim) and _take(world, request)[1] == world:
+            return world
         if isinstance(request, Push) and request.epoch < _session(world, request.session)[0]:
             return world
         return world._replace(adrift=tuple(sorted((*world.adrift, request), key=_described)))
@@ -167,8 +181,9 @@ class Network:
         Raises:
             ViolationError: it breaks an invariant.
         """
-        if isinstance(request, InsertInside):
-            return _write_inside(world, request)
+        if isinstance(request, InsertInside | TakeClaim):
+            perform = _write_inside if isinstance(request, InsertInside) else _take
+            return perform(world, cast("Any", request))
         if isinstance(request, Insert):
             return OK, self._written(world, request.rows)
         epoch, number, meta = _session(world, request.session)
@@ -186,6 +201,18 @@ class Network:
         return (last, skipped), self._with_session(
             self._written(world, rows), request.session, after
         )
+
+    def _of_claims(self, world: World, request: BeginClaim | Aged) -> Iterator[Answer]:
+        if isinstance(request, Aged):
+            age = float("inf") if request.transaction in world.aged else 0.0
+            # Claims are kept for long after the driver has seen that they are young.
+            is_young = {request.transaction} & dict(world.inside).keys() - world.aged
+            young = world._replace(young=world.young | is_young)
+            yield Answer(f"is {age} s after the begin", age, young)
+            return
+        owner = world.owner(request.transaction, request.partition)
+        yield Answer(f"sees {owner or 'no owner'}", owner, world)
+        yield from self._unanswered(world, "the begin of a claim")
 
     def _request(self, world: World, request: Request) -> Iterator[Answer]:
         what = _described(request)
@@ -317,6 +344,21 @@ def _write_inside(world: World, request: InsertInside) -> tuple[Any, World]:
     here = (*inside(world, request.transaction), Append("//out", payloads))
     kept = dict(world.inside) | {request.transaction: here}
     return OK, world._replace(inside=tuple(sorted(kept.items())))
+
+
+def _take(world: World, request: TakeClaim) -> tuple[Any, World]:
+    """Let an attempt become the owner of a partition, unless another one was first."""
+    if first_wins(world, request):
+        return CONFLICT, world
+    if request.transaction not in dict(world.inside):
+        # It may own what nobody can write into.
+        return OK, world
+    return OK, world._replace(claims=tuple(sorted((*world.claims, tuple(request)))))
+
+
+def first_wins(world: World, request: TakeClaim) -> bool:
+    """Tell whether the commit of a claim is refused, since another one was first."""
+    return bool(world.owner(request.transaction, request.partition))
 
 
 _MOVE = "move"

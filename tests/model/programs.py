@@ -31,7 +31,7 @@ from tests.model.cluster import (
     ledger_value,
 )
 from tests.model.continuations import Script
-from tests.model.scenario import Ranges, Scenario, Spread, query_id
+from tests.model.scenario import Ranges, Scenario, query_id
 from tests.model.tasks import (
     JobFailed,
     RunJob,
@@ -41,6 +41,7 @@ from tests.model.tasks import (
     run_task,
     silent,
 )
+from yt_exactly_once.commit import claims
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.commit.entry import LedgerEntry
@@ -51,7 +52,6 @@ from yt_exactly_once.delivery.memory import Memory, Prepared
 from yt_exactly_once.delivery.route import LARGE, Route, Way
 from yt_exactly_once.errors import (
     ClusterUnavailableError,
-    ConfigError,
     DataLossError,
     ExactlyOnceError,
     OffsetConflictError,
@@ -63,7 +63,7 @@ from yt_exactly_once.spark.doors.transactional_sink import TransactionalSink
 from yt_exactly_once.spark.engine import look_up
 from yt_exactly_once.spark.engine.engine import Engine
 from yt_exactly_once.spark.engine.run import Delivery
-from yt_exactly_once.spark.modes import idempotent, mode_of, sessions
+from yt_exactly_once.spark.modes import idempotent, mode_of, sessions, transactional
 from yt_exactly_once.spark.modes.push import RehearsalTask
 from yt_exactly_once.spark.modes.tasks import JoinedInsertTask
 from yt_exactly_once.spark.query.calls import Calls
@@ -133,6 +133,13 @@ class Advance:
     new: int
 
 
+@dataclass(frozen=True)
+class Aged:
+    """Reads the clock: how long ago a transaction was begun."""
+
+    transaction: str
+
+
 class StateMissingError(Exception):
     """Spark found no state of the batch before, as a skipped evaluation leaves it."""
 
@@ -165,7 +172,9 @@ class Programs:
         frame = ModelFrame(script, job, columns, self._tasks)
         with (
             mock.patch.object(frame_rows, "require_straight"),
-            mock.patch.object(frame_rows, "require_one_stage", partial(stages, self._scenario)),
+            mock.patch.object(frame_rows, "tasks_of_one_stage", partial(stages, self._scenario)),
+            mock.patch.object(transactional, "prepare_claims"),
+            mock.patch.object(claims, "seconds_since", side_effect=lambda _: sink.age()),
             mock.patch.object(sessions, "sessions_of", _sessions_of),
             mock.patch.object(look_up, "attributes_of", return_value={"id": _QUEUE_ID}),
             # No queue of the model loses rows.
@@ -306,7 +315,12 @@ class ModelSink(TransactionalSink):
         batch = micro_batch(scenario, call)
         cluster = cast("Any", ModelCluster(script, scenario.index, into_one=scenario.into_one))
         prepared = tuple(
-            prepared_target(path, is_sorted=scenario.is_sorted, dyn_batch_size=scenario.chunk)
+            prepared_target(
+                path,
+                is_sorted=scenario.is_sorted,
+                dyn_batch_size=scenario.chunk,
+                tablets=1 + scenario.reruns,
+            )
             for path in spec.paths
         )
         self._log = _Identified(batch, spec.paths, call.noted)
@@ -321,7 +335,14 @@ class ModelSink(TransactionalSink):
             # for several batches; `tests/unit/test_push.py` goes through what that changes.
             bytes=LARGE if scenario.by_tasks or scenario.into_one else 0,
         )
+        self._scenario, self._cluster = scenario, cluster
         self._engine = ModelEngine(mode_of(self.options, cluster), batch, memory)
+
+    def age(self) -> float:
+        """Return the age of the newest transaction, where it can matter."""
+        if not self._scenario.faults.expiry:
+            return 0.0
+        return cast("float", self._cluster.script.ask(Aged(self._cluster.newest)))
 
     @property
     def left(self) -> str:
@@ -382,11 +403,9 @@ class ModelEngine(Engine):
         ]
 
 
-def stages(scenario: Scenario, _job: Any, _batch: MicroBatch) -> int:
+def stages(scenario: Scenario, _job: Any, _batch: MicroBatch) -> int | None:
     """Return the number of tasks that matters here, unless their stage may run again."""
-    if scenario.spread is Spread.SHUFFLED:
-        raise ConfigError("The model shuffles these rows")
-    return 1
+    return None if scenario.reruns else 1
 
 
 def _refuse(*_: Any) -> None:

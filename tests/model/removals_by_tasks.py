@@ -1,6 +1,7 @@
 """Single protections of the modes that write from tasks, each with a way to take it away."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -10,8 +11,10 @@ from tests.model import network, programs
 from tests.model.invariants import Kind
 from tests.model.programs import JobFailedError
 from tests.model.removals import Put, removal
-from tests.model.tasks import Client, Joined, rows_in
+from tests.model.tasks import Claiming, Client, Joined, rows_in
+from yt_exactly_once.commit.claims import Claim
 from yt_exactly_once.commit.parts import Part, TargetRows, whole
+from yt_exactly_once.commit.transactional import BatchCommit
 from yt_exactly_once.delivery.route import Way
 from yt_exactly_once.errors import ClusterUnavailableError, TransientError
 from yt_exactly_once.spark.engine.engine import Engine
@@ -153,12 +156,80 @@ def _first_attempt(put: Put) -> None:
 
 
 @removal(
-    "only tasks whose stage runs once write into the transaction",
-    ({Kind.TWICE}, "one transaction, shuffled"),
+    "tasks whose stage may run again claim their partitions",
+    ({Kind.TWICE}, "one transaction, shuffled", "one transaction, claims"),
 )
 def _one_stage(put: Put) -> None:
-    """Let tasks write whose stage may run again."""
+    """Let tasks write without a claim whose stage may run again."""
     put(programs, "stages", lambda *_: 1)
+
+
+@removal(
+    "who finds another's claim does not write",
+    ({Kind.TWICE}, "one transaction, shuffled", "one transaction, claims"),
+)
+def _owner(put: Put) -> None:
+    """Let every attempt write, whoever the owner is."""
+    put(Claim, "take", lambda self, cluster, table, *_: self._owner(cluster, table))
+
+
+@removal("an attempt claims before its first request", ({Kind.TWICE}, "one transaction, claims"))
+def _claim_first(put: Put) -> None:
+    """Claim with the second request, or not at all."""
+    take = Claim.take
+    claimed: list[Any] = []
+
+    def late(self: Any, *given: Any) -> None:
+        claimed[:] = [(self, given)]
+
+    def write(self: Any, *arguments: Any) -> None:
+        written(self, *arguments)
+        while claimed:
+            claim, given = claimed.pop()
+            take(claim, *given)
+
+    written = Joined.write
+    put(Claim, "take", late)
+    put(Joined, "write", write)
+
+
+@removal(
+    "of two claims the cluster refuses the later one",
+    ({Kind.TWICE}, "one transaction, shuffled", "one transaction, claims"),
+)
+def _first_claim(put: Put) -> None:
+    """Let a claim replace one that was committed since it was begun."""
+    put(network, "first_wins", lambda *_: False)
+
+
+@removal(
+    "a claim without an answer is no claim",
+    ({Kind.TWICE}, "one transaction, claims", "one transaction, shuffled"),
+)
+def _unanswered_claim(put: Put) -> None:
+    """Take a claim whose outcome is unknown, or that was refused, for a success."""
+    commit = Claiming.commit
+
+    def whatever(self: Any, written: Any) -> None:
+        with suppress(TransientError):
+            commit(self, written)
+
+    put(Claiming, "commit", whatever)
+
+
+@removal("no two attempts have one name", ({Kind.TWICE}, "one transaction, claims"))
+def _names(put: Put) -> None:
+    """Name all attempts alike."""
+    put(tasks, "attempt_name", lambda: "task")
+
+
+@removal(
+    "a transaction is not committed once its claims may be gone",
+    ({Kind.TWICE}, "one transaction, claims expire"),
+)
+def _hold(put: Put) -> None:
+    """Commit at any age."""
+    put(BatchCommit, "_require_claims", lambda *_: None)
 
 
 @removal("a request without an answer fails its attempt", ({Kind.TWICE}, "one transaction"))

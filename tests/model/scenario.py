@@ -55,6 +55,7 @@ class Faults:
         tasks: a task dies, also right after it sent a request, or is started once more while it runs.
         empty: a proxy sees an empty body instead of the rows of a push.
         orphans: tasks outlive their driver.
+        expiry: claims are gone while their transaction is open.
     """
 
     crash: bool = True
@@ -68,6 +69,7 @@ class Faults:
     tasks: bool = True
     empty: bool = False
     orphans: bool = True
+    expiry: bool = False
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,7 @@ class Scenario:
         one_key: whether all rows have the same key.
         regress: whether a push without new rows moves the session back, as servers of 2024 do.
         into_one: whether tasks write into the transaction of the driver, in transactional mode.
+        reruns: whether the stage of a job may run again, so that tasks claim their partitions.
     """
 
     name: str
@@ -139,6 +142,7 @@ class Scenario:
     one_key: bool = False
     regress: bool = False
     into_one: bool = False
+    reruns: bool = False
 
     @property
     def by_tasks(self) -> bool:

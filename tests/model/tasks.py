@@ -20,7 +20,7 @@ from pyspark import TaskContext
 from yt import yson
 from yt.common import YtError
 
-from tests.model.cluster import LOST, MISTOLD, UNAVAILABLE, session_key
+from tests.model.cluster import CONFLICT, LOST, MISTOLD, UNAVAILABLE, session_key
 from tests.model.continuations import Script
 from tests.model.scenario import Ranges, Scenario
 from yt_exactly_once.codec.rejects import Rejects
@@ -29,6 +29,8 @@ from yt_exactly_once.codec.schema import SOURCE_COLUMNS, TableSchema, WritePlan,
 from yt_exactly_once.config import DEFAULT_DYN_BATCH_SIZE, ROWS_PER_TABLET_LIMIT, ClusterConfig
 from yt_exactly_once.errors import (
     ClusterUnavailableError,
+    CommitOutcomeUnknownError,
+    ConflictError,
     RequestRefusedError,
     TransactionLostError,
 )
@@ -81,11 +83,13 @@ class RunTask(NamedTuple):
 
     Attributes:
         attempt: its number; 0 where it makes no difference to the program.
+        copy: by which its name differs from those of other attempts; 0 as above.
     """
 
     job: RunJob
     partition: int
     attempt: int = 0
+    copy: int = 0
 
 
 class Insert(NamedTuple):
@@ -99,6 +103,21 @@ class InsertInside(NamedTuple):
 
     transaction: str
     rows: tuple[TargetRow, ...]
+
+
+class BeginClaim(NamedTuple):
+    """Begins the transaction of a claim, which sees who the owner is."""
+
+    transaction: str
+    partition: int
+
+
+class TakeClaim(NamedTuple):
+    """Commits the claim of an attempt, who has seen no owner."""
+
+    transaction: str
+    partition: int
+    owner: str
 
 
 class CreateSession(NamedTuple):
@@ -136,13 +155,14 @@ def run_task(
     scenario: Scenario, task: RowTask, call: RunTask, script: Script
 ) -> tuple[tuple[tuple[str, Any], ...], ...]:
     """Run a real task; return its reports, each as the items of a row."""
-    connection = cast("Any", _Connection(script, scenario))
+    connection = cast("Any", _Connection(script, scenario, call))
     task = replace(task, settings=replace(task.settings, connection=connection))
     names = task.settings.names
     rows = scenario.rows_of_task(call.job.ranges, call.partition, call.job.number)
     batch = _frame(names, tuple(_values(scenario, call.job, *row) for row in rows))
     with (
-        task_context(call.partition, call.attempt),
+        task_context(call.partition, call.attempt, call.copy),
+        mock.patch.object(tasks, "uuid4", return_value=""),
         mock.patch.object(tasks, "emitter", _silence),
         mock.patch.object(push, "emitter", _silence),
         mock.patch.object(push, "side_by_side", _one_by_one),
@@ -179,9 +199,9 @@ def frame_columns(scenario: Scenario) -> list[str]:
 
 @cache
 def prepared_target(
-    path: str, *, is_sorted: bool, dyn_batch_size: int = DEFAULT_DYN_BATCH_SIZE
+    path: str, *, is_sorted: bool, dyn_batch_size: int = DEFAULT_DYN_BATCH_SIZE, tablets: int = 1
 ) -> PreparedTarget:
-    """Return a target of one tablet, checked as the sink does."""
+    """Return a target, checked as the sink does."""
     order = {"sort_order": "ascending"}
     schema = [
         {"name": name, "type": "int64", **(order if is_sorted and name == "key" else {})}
@@ -196,10 +216,10 @@ def prepared_target(
     return PreparedTarget(
         options=Target(path),
         is_sorted=is_sorted,
-        tablet_count=1,
+        tablet_count=tablets,
         plan=plan,
         wire=WireFormat.YSON,
-        placement=Placement(None if is_sorted else 1),
+        placement=Placement(None if is_sorted else tablets),
         rows_per_tablet_limit=ROWS_PER_TABLET_LIMIT,
         table_id="",
         dyn_batch_size=dyn_batch_size,
@@ -250,9 +270,10 @@ def _frame(names: tuple[str, ...], rows: tuple[dict[str, int], ...]) -> list[pa.
 
 
 @contextmanager
-def task_context(partition: int, attempt: int = 0) -> Iterator[None]:
+def task_context(partition: int, attempt: int = 0, copy: int = 0) -> Iterator[None]:
     """Let a task find out its partition and its attempt, as a Python worker does."""
     context = TaskContext()
+    context._taskAttemptId = copy
     context._partitionId = partition
     context._attemptNumber = attempt
     try:
@@ -274,10 +295,11 @@ def _target_rows(payload: bytes) -> tuple[TargetRow, ...]:
 
 @dataclass(frozen=True)
 class _Connection:
-    """What `ytsaurus.rows` asks of a connection."""
+    """What `ytsaurus.rows` and `commit.claims` ask of a connection."""
 
     script: Script
     scenario: Scenario
+    call: RunTask
 
     @contextmanager
     def sending(self) -> Iterator[Client]:
@@ -286,6 +308,43 @@ class _Connection:
     def joined(self, transaction_id: str, *, proxy: str) -> Joined:
         assert proxy == "model"
         return Joined(self.script, transaction_id)
+
+    def begin(self, _timeout: timedelta) -> Claiming:
+        transaction, partition = self.call.job.transaction, self.call.partition
+        owner = self.script.ask(BeginClaim(transaction, partition))
+        if owner == UNAVAILABLE:
+            raise ClusterUnavailableError("The model lost a request")
+        return Claiming(self.script, transaction, partition, owner)
+
+    def unpin(self) -> None:
+        """See `Cluster.unpin`."""
+
+
+@dataclass
+class Claiming:
+    """The transaction of a claim: it reads as of its start, and its commit is refused if it was not first."""
+
+    script: Script
+    transaction: str
+    partition: int
+    owner: str
+    claimed: str = ""
+
+    def lookup(self, _path: str, _keys: Any) -> list[dict[str, str] | None]:
+        return [{"owner": self.owner} if self.owner else None]
+
+    def insert(self, _path: str, rows: Iterable[Any]) -> None:
+        ((self.claimed),) = [row["owner"] for row in rows]
+
+    def abort(self) -> None:
+        """Leave no trace."""
+
+    def commit(self, _written: Any) -> None:
+        answer = self.script.ask(TakeClaim(self.transaction, self.partition, self.claimed))
+        if answer == CONFLICT:
+            raise ConflictError("The model refused the commit")
+        if answer in {UNAVAILABLE, MISTOLD}:
+            raise CommitOutcomeUnknownError("The model lost the answer")
 
 
 @dataclass(frozen=True)

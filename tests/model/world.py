@@ -53,10 +53,12 @@ class Job(NamedTuple):
     Attributes:
         reports: what the task of each partition has reported; nothing before its end.
         failures: how often the task of each partition has failed.
+        launched: how many more attempts of each were started, where they have names of their own.
     """
 
     reports: tuple[tuple[Any, ...] | None, ...]
     failures: tuple[int, ...]
+    launched: tuple[int, ...]
 
 
 class Task(NamedTuple):
@@ -153,6 +155,9 @@ class World(NamedTuple):
         written: what tasks have written, per place, in the order of its arrival.
         copy: of the ledger's rows and the targets, once the first batch is logged, where it may be put back.
         inside: open transactions into which tasks may write, each with what they have written.
+        claims: transaction, partition and owner, of open transactions.
+        aged: open transactions whose claims have expired.
+        young: open transactions whose claims do not expire before their commit any more.
     """
 
     rows: Rows
@@ -167,6 +172,22 @@ class World(NamedTuple):
     written: tuple[tuple[Any, ...], ...] = ()
     inside: tuple[tuple[str, tuple[Any, ...]], ...] = ()
     copy: tuple[tuple[str, ...], tuple[Applied, ...]] | None = None
+    claims: tuple[tuple[str, int, str], ...] = ()
+    aged: frozenset[str] = frozenset()
+    young: frozenset[str] = frozenset()
+
+    def owner(self, transaction: str, partition: int) -> str:
+        """Return who has claimed a partition; nobody if it is free."""
+        return next(
+            (claim[2] for claim in self.claims if claim[:2] == (transaction, partition)), ""
+        )
+
+    def expired(self, transaction: str) -> World:
+        """Return the world in which the claims of a transaction are gone."""
+        return self._replace(
+            claims=tuple(claim for claim in self.claims if claim[0] != transaction),
+            aged=self.aged | {transaction},
+        )
 
     def opened(self, transaction: str) -> World:
         """Return the world in which a transaction is open."""
@@ -175,6 +196,9 @@ class World(NamedTuple):
     def ended(self, transaction: str) -> World:
         """Return the world without a transaction; requests that are on their way to it do nothing."""
         return self._replace(
+            claims=tuple(claim for claim in self.claims if claim[0] != transaction),
+            aged=self.aged - {transaction},
+            young=self.young - {transaction},
             inside=tuple(each for each in self.inside if each[0] != transaction),
             in_flight=tuple(each for each in self.in_flight if each.transaction != transaction),
             adrift=tuple(

@@ -6,12 +6,12 @@ from unittest.mock import MagicMock
 import pytest
 
 from yt_exactly_once.commit.batch import MicroBatch
-from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.errors import ConfigError, TasksRefusedError
 from yt_exactly_once.spark.compat.jobs import (
     has_shuffle,
-    require_one_stage,
     require_straight,
     strangers,
+    tasks_of_one_stage,
 )
 
 BATCH = """(2) SQLExecutionRDD[23] at start at NativeMethodAccessorImpl.java:0 []
@@ -115,32 +115,37 @@ def test_job_whose_rows_may_come_in_another_order_is_refused(text, running, why)
 
 
 @pytest.mark.parametrize(
-    ("text", "plan", "why"),
+    ("text", "plan", "tasks"),
     [
-        (BATCH, "", ""),
-        (SHUFFLED, "", "has a shuffle"),
-        (SHUFFLED_IN_A_UNION, "", "has a shuffle"),
-        ("no lineage", "", "has a shuffle"),
-        (BATCH, "AdaptiveSparkPlan\n+- Exchange hashpartitioning(key, 2)", "has a shuffle"),
-        (BATCH, "LocalTableScan [id]", "in one order"),
-        (BATCH, "Union\n:- LocalTableScan <empty>, [id]\n+- LocalTableScan [id]", "in one order"),
-        (BATCH, "MapInArrow\n+- LocalTableScan <empty>, [id]", ""),
+        (BATCH, "", 2),
+        (SHUFFLED, "", None),
+        (SHUFFLED_IN_A_UNION, "", None),
+        ("no lineage", "", None),
+        (BATCH, "AdaptiveSparkPlan\n+- Exchange hashpartitioning(key, 2)", None),
+        (BATCH, "MapInArrow\n+- LocalTableScan <empty>, [id]", 2),
     ],
 )
-def test_tasks_write_into_one_transaction_if_none_can_start_twice(text, plan, why):
+def test_tasks_of_one_stage_are_counted(text, plan, tasks):
     """Attempts begin at 0 again in a stage that runs again. A plan that may shuffle is not even run."""
     frame = job(text)
     frame._jdf.queryExecution.return_value = execution(text, plan)
-    batch = MicroBatch("query", 0, "run")
-    if not why:
-        assert require_one_stage(frame, batch) == 2
-        return
-    with pytest.raises(ConfigError, match=why):
-        require_one_stage(frame, batch)
+    assert tasks_of_one_stage(frame, MicroBatch("query", 0, "run")) == tasks
+
+
+@pytest.mark.parametrize(
+    "plan",
+    ["LocalTableScan [id]", "Union\n:- LocalTableScan <empty>, [id]\n+- LocalTableScan [id]"],
+)
+def test_rows_in_one_order_of_the_driver_are_not_for_tasks(plan):
+    frame = job(BATCH)
+    frame._jdf.queryExecution.return_value = execution(BATCH, plan)
+    with pytest.raises(TasksRefusedError, match="in one order"):
+        tasks_of_one_stage(frame, MicroBatch("query", 0, "run"))
 
 
 def test_shuffle_that_cannot_be_known_is_refused():
-    """On Spark Connect there is no plan to look at."""
+    """On Spark Connect there is no plan to look at. Nor is the number of stages known."""
     frame = SimpleNamespace(sparkSession=SimpleNamespace())
+    assert tasks_of_one_stage(frame, MicroBatch("query", 0, "run")) is None
     with pytest.raises(ConfigError, match="cannot show whether rows are shuffled"):
         require_straight(frame, MicroBatch("query", 0, "run"))

@@ -373,7 +373,7 @@ def test_same_rows_are_sent_whoever_sends_them(
             frame_rows,
             sf=frames.Functions,
             require_straight=lambda *_: len(parts),
-            require_one_stage=lambda *_: 0,
+            tasks_of_one_stage=lambda *_: 0,
         ),
         patch.object(placement, "sf", frames.Functions),
     ):
@@ -415,13 +415,14 @@ def test_tasks_send_nothing_that_could_mix_or_come_twice(monkeypatch, tasks, att
                 yield from task([ROWS])
 
     monkeypatch.setattr(frame_rows, "arrow_batches", list)
-    monkeypatch.setattr(frame_rows, "require_one_stage", lambda *_: tasks)
+    monkeypatch.setattr(frame_rows, "tasks_of_one_stage", lambda *_: tasks)
     mode, target = sink_mode(), prepared_target("//t", is_sorted=False)
     given = TargetBatch(
         MicroBatch("query", 0, "run"), target, COLUMNS, {}, OpenTransaction("1-2", "localhost:1")
     )
+    rows = FrameRows(Late(schema=SCHEMA, sparkSession=SimpleNamespace(conf={})))
     with pytest.raises(error, match=told):
-        FrameRows(Late(schema=SCHEMA)).compute(mode.assign(given))
+        rows.compute(mode.assign(given))
 
 
 @pytest.mark.parametrize("is_sorted", [True, False])

@@ -29,7 +29,6 @@ LONG = LEASE.total_seconds() + 0.1
     ({"bytes_before": LARGE, "arrived": True}, Way.COLLECT),
     ({"bytes_before": LARGE, "obstacle": "unique_keys"}, Way.COLLECT),
     ({"bytes_before": LARGE, "refusal": "a shuffle"}, Way.COLLECT),
-    ({"bytes_before": LARGE, "speculates": True}, Way.COLLECT),
     ({"bytes_before": LARGE, "keeps_state": True}, Way.COLLECT),
     ({"bytes_before": LARGE, "is_sorted": True, "seconds_before": LONG - 0.1}, Way.JOIN),
     ({"bytes_before": LARGE, "is_sorted": True, "seconds_before": LONG}, Way.COLLECT),
@@ -37,7 +36,6 @@ LONG = LEASE.total_seconds() + 0.1
     ({"bytes_before": LARGE, "outlived": True}, Way.COLLECT),
     ({"bytes_before": LARGE, "sent_by": "driver"}, Way.COLLECT),
     ({"sent_by": "tasks"}, Way.JOIN),
-    ({"sent_by": "tasks", "speculates": True}, Way.JOIN),
 ])  # fmt: skip
 def test_in_one_transaction_tasks_join_with_large_batches(known, expected):
     """Where nothing is in the way."""
@@ -47,7 +45,7 @@ def test_in_one_transaction_tasks_join_with_large_batches(known, expected):
 @pytest.mark.parametrize(("known", "expected"), [
     ({}, Way.TASKS),
     ({"bytes_before": 1}, Way.FOR_TASKS),
-    ({"bytes_before": LARGE - 1, "speculates": True}, Way.FOR_TASKS),
+    ({"bytes_before": LARGE - 1}, Way.FOR_TASKS),
     ({"bytes_before": LARGE}, Way.TASKS),
     ({"bytes_before": 1, "too_large": True}, Way.TASKS),
     ({"bytes_before": 1, "keeps_state": True}, Way.TASKS),
@@ -147,8 +145,8 @@ def test_refusal_is_remembered_and_a_failure_is_not():
 
 def every_combination():
     flags = (
-        "one_transaction", "keeps_state", "follows", "arrived", "is_sorted", "speculates",
-        "has_sessions", "too_large", "uneven", "outlived",
+        "one_transaction", "keeps_state", "follows", "arrived", "is_sorted", "has_sessions",
+        "too_large", "uneven", "outlived",
     )  # fmt: skip
     for values in product([False, True], repeat=len(flags)):
         known = dict(zip(flags, values, strict=True))

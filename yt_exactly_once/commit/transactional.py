@@ -16,7 +16,7 @@ from functools import cached_property, partial
 from typing import Any, NamedTuple, Self
 
 from yt_exactly_once import config, errors
-from yt_exactly_once.commit import consumers
+from yt_exactly_once.commit import claims, consumers
 from yt_exactly_once.commit.batch import MicroBatch, SourceRange
 from yt_exactly_once.commit.cluster import Ahead, Cluster, Payload, Transaction
 from yt_exactly_once.commit.entry import CommitLedger, LedgerEntry
@@ -91,6 +91,7 @@ class BatchCommit:
     began: float = field(default_factory=time.monotonic)
     entries: dict[str, LedgerEntry] = field(default_factory=dict, init=False)
     _ahead: Ahead[Read] | None = field(default=None, init=False)
+    _opened: float = field(default=0.0, init=False)
     _until: float = field(default=0.0, init=False)
     _has_warned: bool = field(default=False, init=False)
 
@@ -114,7 +115,8 @@ class BatchCommit:
         """
         if self._ahead is None:
             # When computing has spent its share of the lease.
-            self._until = time.monotonic() + config.LEASE.total_seconds() / SHARE_AHEAD
+            self._opened = time.monotonic()
+            self._until = self._opened + config.LEASE.total_seconds() / SHARE_AHEAD
             # The attempt meets a failure again, and handles it.
             with suppress(errors.TransientError):
                 self._ahead = self.cluster.begin_ahead(config.LEASE, self.connections, self._read)
@@ -363,6 +365,8 @@ class BatchCommit:
     def _open(self, part: Part) -> tuple[Transaction, Ahead[Read] | None]:
         """Return a transaction, and what was read in it ahead; raise `TransactionLostError` if it ended."""
         ahead = self._ahead
+        if part.inside:
+            self._require_claims(part)
         # Of rows before the mount of a sorted tablet its node does not know who has written them, and when.
         is_usable = time.monotonic() < self._until and not part.has_new_tables
         if ahead is not None and (part.inside or is_usable):
@@ -374,6 +378,14 @@ class BatchCommit:
             )
         self.leave_ahead()
         return self.cluster.begin(config.LEASE, self.connections), None
+
+    def _require_claims(self, part: Part) -> None:
+        """Raise `TransactionLostError` if claims of tasks may have expired while they wrote."""
+        if claims.seconds_since(self._opened) > claims.HOLD.total_seconds():
+            raise errors.TransactionLostError(
+                f"Tasks wrote into a transaction for longer than {claims.HOLD}: their claims may be gone",
+                transaction=part.inside,
+            )
 
     def _is_done(self, entry: LedgerEntry, part: Part) -> bool:
         """Check whether the part is committed, with the same offsets and rows; raises as `judge` does.

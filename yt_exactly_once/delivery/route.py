@@ -87,7 +87,6 @@ class Facts:
         bytes_before: encoded rows of the batch before; 0 where it is not known.
         seconds_before: how long computing it took; `None` where it is not known.
         is_sorted: whether the first target is a sorted table.
-        speculates: whether Spark may start copies of tasks.
         obstacle: the option that needs all rows at one place; `None` without one.
         refusal: why this run was refused rows from tasks; `None` where it was not.
         has_sessions: whether producer sessions have rows of the batch already.
@@ -105,7 +104,6 @@ class Facts:
     bytes_before: int = 0
     seconds_before: float | None = None
     is_sorted: bool = False
-    speculates: bool = False
     obstacle: str | None = None
     refusal: str | None = None
     has_sessions: bool = False
@@ -215,16 +213,11 @@ ONE_TRANSACTION = (
         lambda one: one.obstacle,
     ),
     Rule(
-        "tasks were refused an earlier batch of the run: a shuffle, rows in one order of the driver, "
-        "fewer tablets than tasks, or Spark Connect",
+        "tasks were refused an earlier batch of the run: rows in one order of the driver, fewer tablets than "
+        "tasks, or no table for claims",
         lambda one: one.refusal is not None,
         Way.COLLECT,
         lambda one: one.refusal,
-    ),
-    Rule(
-        "`spark.speculation` is on: copies of tasks must not write",
-        lambda one: one.speculates,
-        Way.COLLECT,
     ),
     Rule(
         "the target is sorted, and computing the batch before took longer than a lease",

@@ -16,6 +16,7 @@ from yt_exactly_once.codec import schema as schemas
 from yt_exactly_once.codec import spark_types
 from yt_exactly_once.codec.rejects import REJECT_SCHEMA
 from yt_exactly_once.codec.schema import SYSTEM_COLUMNS
+from yt_exactly_once.commit.claims import CLAIMS_ATTRIBUTES, CLAIMS_SCHEMA
 from yt_exactly_once.commit.entry import LEDGER_MARK, LEDGER_SCHEMA, LEDGER_VERSION
 from yt_exactly_once.config import ClusterConfig, check_path
 from yt_exactly_once.errors import ConfigError, SchemaMismatchError, TableError, TableNotFoundError
@@ -262,7 +263,12 @@ def create_own_tables(
             created[path] = tables.ensure_table(connection, path, LEDGER_SCHEMA, marked)
         else:
             created[path] = tables.ensure_table(connection, path, REJECT_SCHEMA, rights)
-        if not created[path]:
-            for attribute, value in rights.items():
-                tables.set_attribute(connection, path, attribute, value)
+    if subject.claims is not None:
+        expiring = {**rights, **CLAIMS_ATTRIBUTES}
+        created[subject.claims] = tables.ensure_table(
+            connection, subject.claims, CLAIMS_SCHEMA, expiring
+        )
+    for path in (path for path, is_new in created.items() if not is_new):
+        for attribute, value in rights.items():
+            tables.set_attribute(connection, path, attribute, value)
     return created

@@ -242,6 +242,8 @@ def _needs(subject: Subject, connection: Connection) -> Iterator[Need]:
             paths[queue.consumer] = "read write", "Source and sink read and move the consumer"
     paths |= dict.fromkeys(subject.written, ("read write", "The sink reads and writes it"))
     paths |= {path: ("read write", _KEPT[name]) for name, path in subject.kept.items()}
+    if subject.claims is not None:
+        paths[subject.claims] = "read write", "Tasks claim their partitions there"
     for path, (permissions, purpose) in paths.items():
         if attributes_of(connection, path, []) is not None:
             yield from ((path, permission, purpose) for permission in permissions.split())

@@ -93,6 +93,13 @@ class Subject:
         }
         return {name: path for name, path in found.items() if path is not None}
 
+    @property
+    def claims(self) -> str | None:
+        """The path of the table of claims; `None` without targets, or in a mode that has none."""
+        ledger = self.path_of("ledger")
+        has_claims = self.mode is config.DeliveryMode.TRANSACTIONAL and ledger is not None
+        return config.claims_beside(ledger) if has_claims and ledger else None
+
 
 class Level(StrEnum):
     """How bad a finding is."""

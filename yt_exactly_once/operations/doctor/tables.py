@@ -10,6 +10,7 @@ from yt_exactly_once import advice
 from yt_exactly_once.codec.path_pattern import PathPattern
 from yt_exactly_once.codec.rejects import REJECT_SCHEMA
 from yt_exactly_once.codec.schema import TableSchema, check_frame
+from yt_exactly_once.commit.claims import CLAIMS_SCHEMA, KEPT
 from yt_exactly_once.commit.entry import EARLIER_LEDGER_SCHEMA, LEDGER_MARK, require_known_ledger
 from yt_exactly_once.errors import LedgerError, TableError
 from yt_exactly_once.operations.doctor.subject import (
@@ -50,6 +51,8 @@ def examine(subject: Subject, connection: Connection) -> Iterator[Finding]:
     why = "The sink needs a mounted dynamic table with columns of its own, and refuses any other"
     for name, path in subject.kept.items():
         yield from about(name, _kept(subject, connection, name, path), why)
+    if subject.claims is not None:
+        yield from about("table of claims", _claims(connection, subject.claims), why)
     paths = {"ledger": subject.path_of("ledger"), "producer table": subject.path_of("producer")}
     for name, table in paths.items():
         if table is not None:
@@ -179,6 +182,24 @@ def _kept(subject: Subject, connection: Connection, name: str, path: str) -> Ite
             "The sink writes its own rows there",
             "Pass another path as ledger_path of the sink",
         )
+
+
+def _claims(connection: Connection, path: str) -> Iterator[Finding]:
+    """Look at the table of claims, if there is one: the first batch that needs it creates it."""
+    info = _mounted(connection, path)
+    if info is None:
+        return
+    remedy = "Remove the table: the sink creates it again"
+    tables.require_columns(info, CLAIMS_SCHEMA, "a table of claims", TableError, remedy=remedy)
+    seconds = expiring(connection, path)
+    if seconds is not None and seconds < KEPT.total_seconds():
+        yield problem(
+            f"Claims in {path} are removed after {seconds:g} s (max_data_ttl)",
+            f"Rows come twice if a batch takes longer: the sink relies on {KEPT.total_seconds():g} s",
+            f"yt set {path}/@max_data_ttl {KEPT.total_seconds() * 1000:.0f} && yt remount-table {path}",
+        )
+    else:
+        yield ok(f"The table of claims {path} is mounted")
 
 
 def _mounted(connection: Connection, path: str) -> tables.TableInfo | None:

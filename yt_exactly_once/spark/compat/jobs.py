@@ -110,33 +110,31 @@ def require_straight(job: DataFrame, batch: MicroBatch) -> int:
     return int(tasks[1])
 
 
-def require_one_stage(job: DataFrame, batch: MicroBatch) -> int:
-    """Check that Spark runs a job in one stage, and return how many tasks that has.
+def tasks_of_one_stage(job: DataFrame, batch: MicroBatch) -> int | None:
+    """Return how many tasks a job has if it has one stage; `None` if it has several, or nobody can know.
 
-    Then Spark starts attempt 0 of each task once. A stage runs again when its input from another stage is
-    lost, and then its attempts begin at 0 again: with several stages, or if it cannot be known, this raises
-    `ConfigError`. Nothing of the DataFrame is computed.
+    With one stage Spark starts attempt 0 of each task once. A stage runs again when its input from another
+    stage is lost, and then its attempts begin at 0 again. Nothing of the DataFrame is computed.
+
+    Raises:
+        TasksRefusedError: its rows have an order that only the driver knows.
     """
     if jvm_of(job.sparkSession) is None:
-        raise _stays("this session does not show how many stages a job has (Spark Connect)", batch)
+        return None
     execution = execution_of(job)
     # An RDD of such a plan would run its shuffles.
     shown = execution.executedPlan().toString()
     text = "" if any(name in shown for name in _EXCHANGES) else execution.toRdd().toDebugString()
     tasks = _TASKS.match(text)
     if tasks is None or has_shuffle(text):
-        raise _stays("this DataFrame has a shuffle: Spark may run a task twice", batch)
+        return None
     if _IN_ORDER.search(shown):
-        raise _stays("they have rows that the driver had, in one order", batch)
+        raise TasksRefusedError(
+            "Tasks cannot write into one transaction rows that the driver had in one order",
+            remedy=advice.SENT_BY_AUTO,
+            **batch.where,
+        )
     return int(tasks[1])
-
-
-def _stays(why: str, batch: MicroBatch) -> TasksRefusedError:
-    return TasksRefusedError(
-        f"Tasks cannot write into one transaction, since {why}",
-        remedy=advice.SENT_BY_AUTO,
-        **batch.where,
-    )
 
 
 def _refused(why: str, batch: MicroBatch) -> ConfigError:

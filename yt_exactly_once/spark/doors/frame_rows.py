@@ -12,7 +12,7 @@ import pyspark.sql.functions as sf
 
 from yt_exactly_once import config
 from yt_exactly_once.commit.batch import MicroBatch
-from yt_exactly_once.spark.compat.jobs import described, require_one_stage, require_straight
+from yt_exactly_once.spark.compat.jobs import described, require_straight, tasks_of_one_stage
 from yt_exactly_once.spark.compat.versions import arrow_batches, ended_batches, has_batch_ends
 from yt_exactly_once.spark.engine.run import Rows
 from yt_exactly_once.spark.modes.mode import Assignment, RowTask
@@ -63,11 +63,6 @@ class FrameRows(Rows):
         """Return the rows kept: each evaluation of a stateful DataFrame would commit state."""
         return FrameRows(self._frame.localCheckpoint(eager=True))
 
-    @property
-    def speculates(self) -> bool:
-        """Whether Spark may start copies of its tasks."""
-        return config.is_on(self.conf(config.SPECULATION_CONF))
-
     def compute(self, assignment: Assignment) -> Iterable[pa.RecordBatch]:
         """Let tasks do what is assigned, and return what they report, or all rows.
 
@@ -91,7 +86,11 @@ class FrameRows(Rows):
             job, by_ends = _run_by(plain, task), False
         count = require_straight(job, given.batch) if assignment.is_by_position else None
         if given.transaction is not None:
-            target.require_own_tablets(require_one_stage(job, given.batch))
+            once = tasks_of_one_stage(job, given.batch)
+            target.require_own_tablets(once or 0)
+            if once is None or config.is_on(self.conf(config.SPECULATION_CONF)):
+                assert assignment.claiming is not None
+                job = _run_by(plain, assignment.claiming())
         if rehearsal is not None:
             rehearsal.require_same_rows(arrow_batches(_run_by(plain, rehearsal)))
         arrived = _arrived(job, by_ends=by_ends, count=count)

@@ -27,6 +27,7 @@ from yt_exactly_once.spark.compat.failures import (
     is_cancelled,
     unfit_python_named,
 )
+from yt_exactly_once.spark.compat.raised import exactly_once_error
 from yt_exactly_once.spark.engine import look_up
 from yt_exactly_once.spark.engine.by_table import of_target
 from yt_exactly_once.spark.engine.look_up import Found
@@ -400,7 +401,6 @@ def _facts(delivery: Delivery) -> Facts:
         bytes_before=memory.bytes,
         seconds_before=memory.seconds,
         is_sorted=delivery.targets[0].is_sorted,
-        speculates=rows.speculates,
         obstacle=mode.obstacle,
         refusal=memory.refusal,
         too_large=memory.too_large,
@@ -418,8 +418,9 @@ def _failure(error: Exception, *, is_computed: bool) -> Failure | None:
             return Failure.TOO_OLD
         case errors.TransientError() | errors.RequestRefusedError():
             return Failure.FAILED
-        case errors.TasksRefusedError():
-            return Failure.REFUSED
+    if isinstance(exactly_once_error(error), errors.TasksRefusedError):
+        # Perhaps by a task, which has seen what the plan does not show.
+        return Failure.REFUSED
     if is_computed or is_cancelled(error):
         return None
     return Failure.TOO_LARGE if does_not_fit_driver(error) else Failure.FAILED

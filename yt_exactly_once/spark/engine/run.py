@@ -47,11 +47,6 @@ class Rows(ABC):
         """The producer sessions that had rows of the batch before its tasks wrote."""
         return {}
 
-    @property
-    def speculates(self) -> bool:
-        """Whether Spark may start copies of the tasks that compute them."""
-        return False
-
     @abstractmethod
     def schema_for(self, target: Target) -> StructType:
         """Return the columns of the DataFrame as a target transforms it."""

@@ -102,7 +102,7 @@ class Idempotent(Mode):
             given,
             settings.names,
             push,
-            rehearsal,
+            rehearsal=rehearsal,
             by_ends=given.by_ends and by_position,
             is_by_position=by_position,
         )

@@ -152,6 +152,8 @@ class Assignment:
     Attributes:
         names: columns of the rows, in order; those that the DataFrame lacks are computed for them.
         task: what the tasks do; `None` where the rows come to the driver.
+        claiming: returns what they do instead where Spark may run one of them more than once. It raises
+            `TasksRefusedError` if they cannot do that.
         rehearsal: what they do before, once over all rows, without writing; `None` for nothing.
         by_ends: whether the driver need not know more of Spark partitions than where one ends.
         is_by_position: whether a repeated task must get the same rows in the same order.
@@ -160,6 +162,7 @@ class Assignment:
     given: TargetBatch
     names: tuple[str, ...]
     task: RowTask | None = None
+    claiming: Callable[[], RowTask] | None = None
     rehearsal: Rehearsal | None = None
     by_ends: bool = False
     is_by_position: bool = False

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
+from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,7 @@ from pyspark import TaskContext
 from yt_exactly_once.codec.row_hash import added, combined, row_hashes
 from yt_exactly_once.codec.rows import encode
 from yt_exactly_once.codec.schema import WritePlan
+from yt_exactly_once.commit.claims import Claim
 from yt_exactly_once.commit.cluster import OpenTransaction, Payload
 from yt_exactly_once.commit.entry import SentBy
 from yt_exactly_once.commit.parts import TargetRows
@@ -142,23 +144,38 @@ class InsertTask(RowTask):
 class JoinedInsertTask(RowTask):
     """Writes chunks into the transaction that the driver has open, each row at most once.
 
-    A task cannot take back what it has sent. So only its first attempt may write. Every other one refuses
-    before its first request. A request without an answer may have arrived, and is never sent again. Either
-    way the job fails, the driver ends the transaction, and writes the batch in another one.
+    A task cannot take back what it has sent. So only one attempt of it may write: the first one, or the one
+    that claims the partition. Every other one refuses before its first request. A request without an answer
+    may have arrived, and is never sent again. Either way the job fails, the driver ends the transaction, and
+    writes the batch in another one.
+
+    Attributes:
+        claims: table in which attempts claim the partition; `None` where Spark starts attempt 0 once.
     """
 
     transaction: OpenTransaction
+    claims: str | None = None
 
     reports = REPORT_SCHEMA
 
     def run(self, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[pa.RecordBatch]:
         """Write all rows of the task; yield one report per chunk."""
         settings, target, opened = self.settings, self.settings.target, self.transaction
-        require_first_attempt(partition, opened.id)
+        is_owner = False
+        if self.claims is None:
+            require_first_attempt(partition, opened.id)
+        else:
+            target.require_own_tablets(partition + 1)
         transaction = settings.connection.joined(opened.id, proxy=opened.proxy)
         for chunk in settings.chunks(batches):
             tablets = target.placement.tablets(chunk, partition)
             data = encode(chunk, target.plan, target.wire, tablet_index=tablets)
+            if self.claims is not None and not is_owner:
+                # As late as can be: of two copies of a task the faster one writes.
+                claim = Claim(opened.id, target.path, partition, attempt_name())
+                emit = emitter(target=target.path)
+                claim.take(settings.connection, self.claims, settings.retry, emit)
+                is_owner = True
             transaction.write(
                 target.path,
                 [Payload(chunk.num_rows, data)],
@@ -166,6 +183,13 @@ class JoinedInsertTask(RowTask):
                 target.options.write_options,
             )
             yield ChunkReport.of_chunk(settings, chunk, len(data)).to_arrow()
+
+
+def attempt_name() -> str:
+    """Return a name that no other attempt of a task has, with Spark's number of this one for people."""
+    context = TaskContext.get()
+    assert context is not None, "runs inside a Spark task"
+    return f"task attempt {context.taskAttemptId()} ({uuid4()})"
 
 
 def require_first_attempt(partition: int, transaction: str) -> None:

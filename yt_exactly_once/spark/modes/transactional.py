@@ -7,25 +7,43 @@ or a speculative copy is already sorted out. The result is Arrow: no Python obje
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from yt_exactly_once import advice
+from yt_exactly_once.commit.claims import CLAIMS_ATTRIBUTES, CLAIMS_SCHEMA, Claim
 from yt_exactly_once.commit.entry import SentBy
 from yt_exactly_once.commit.parts import TargetRows, digest_of_rows
-from yt_exactly_once.errors import AmbiguousOrderError, ConfigError, DuplicateKeyError
+from yt_exactly_once.errors import (
+    AmbiguousOrderError,
+    ConfigError,
+    DuplicateKeyError,
+    RequestRefusedError,
+    SchemaMismatchError,
+    TableError,
+    TasksRefusedError,
+)
+from yt_exactly_once.observability import emitter
 from yt_exactly_once.spark.modes.mode import Assignment, Columns, Mode, Sessions, TargetBatch
 from yt_exactly_once.spark.modes.sessions import sessions_with_rows
 from yt_exactly_once.spark.modes.tasks import ChunkReport, JoinedInsertTask
 from yt_exactly_once.spark.sink.encode import RowEncoder, encode_batches
 from yt_exactly_once.spark.sink.letters import letters_of, rejects_of
+from yt_exactly_once.ytsaurus import tables
 
 if TYPE_CHECKING:
     from yt_exactly_once.commit.batch import MicroBatch
     from yt_exactly_once.observability import Emitter
     from yt_exactly_once.spark.sink.targets import PreparedTarget
+    from yt_exactly_once.ytsaurus.client import Connection
+
+
+_OF_DRIVER = -1
+"""No Spark partition: what the driver claims."""
 
 
 class Transactional(Mode):
@@ -91,10 +109,25 @@ class Transactional(Mode):
         if given.transaction is not None:
             settings = self.settings(given, target.of_batch(given.batch))
             task = JoinedInsertTask(settings, given.transaction)
-            return Assignment(given, settings.names, task)
+            return Assignment(given, settings.names, task, claiming=partial(self._claiming, task))
         # A replay must cut the same parts, and need not know how the rows were numbered.
         by_ends = given.by_ends and not (target.orders_keys or self.options.split_oversized)
         return Assignment(given, given.placed_columns, by_ends=by_ends)
+
+    def _claiming(self, task: JoinedInsertTask) -> JoinedInsertTask:
+        """Return a task that claims its partition, once it is known that this user can claim one."""
+        path = self.options.claims
+        try:
+            prepare_claims(self.connection, path, task)
+        except (ConfigError, SchemaMismatchError, TableError, RequestRefusedError) as error:
+            raise TasksRefusedError(
+                f"Tasks cannot claim their partitions: {error.what}",
+                remedy=f"{error.remedy}. Until then the driver sends such batches".removeprefix(
+                    ". "
+                ),
+                **{"path": path, **error.where},
+            ) from error
+        return replace(task, claims=path)
 
     def finish(self, assignment: Assignment, arrived: Iterable[pa.RecordBatch]) -> list[TargetRows]:
         """Return the rows of the target, and rejected ones if there are any.
@@ -128,6 +161,14 @@ class Transactional(Mode):
         if rejects is None or not encoded.rejected:
             return [rows]
         return [rows, letters_of(rejects, encoded.rejected, target.path)]
+
+
+def prepare_claims(connection: Connection, table: str, task: JoinedInsertTask) -> None:
+    """Create the table of claims, if need be, and claim no partition in it: so tasks can claim theirs."""
+    tables.ensure_table(connection, table, CLAIMS_SCHEMA, CLAIMS_ATTRIBUTES)
+    target, retry = task.settings.target.path, task.settings.retry
+    claim = Claim(task.transaction.id, target, _OF_DRIVER, "driver")
+    claim.take(connection, table, retry, emitter(target=target))
 
 
 def _distinct_keys(

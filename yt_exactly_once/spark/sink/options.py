@@ -444,6 +444,11 @@ class SinkOptions:
         """Path of the producer table."""
         return self.producer_path or self._beside_targets("producer")
 
+    @property
+    def claims(self) -> str:
+        """Path of the table of claims."""
+        return config.claims_beside(self.ledger)
+
     def _beside_targets(self, what: str) -> str:
         return beside((target.path for target in self.targets), what)
 
