@@ -52,9 +52,10 @@ def survivors(rows, note=None):
 @pytest.mark.further
 @pytest.mark.parametrize("options", first_of([
     {"dyn_batch_size": 90},
+    {"dyn_batch_size": 90, "sent_by": "tasks"},
     {"dyn_batch_size": 90, "wire_format": "yson", "update_columns": True},
     {"dyn_batch_size": 40, "split_oversized": True, "rows_per_tablet_limit": 100},
-]), ids=["plain", "update columns", "split"])  # fmt: skip
+]), ids=["plain", "tasks", "update columns", "split"])  # fmt: skip
 def test_marked_rows_delete_their_keys(rows_by_key, faults, options):
     """In the order of the rows, over chunks and batches, in one transaction or several."""
     flow = rows_by_key(marked, delete_marker="gone", **options)

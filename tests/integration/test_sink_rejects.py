@@ -60,8 +60,9 @@ def assert_rejected(flow):
 
 
 @pytest.mark.parametrize("options", first_of([
-    {}, {"wire_format": "yson", "split_oversized": True, "rows_per_tablet_limit": 100},
-]), ids=["one transaction", "split"])  # fmt: skip
+    {}, {"sent_by": "tasks", "dyn_batch_size": 90},
+    {"wire_format": "yson", "split_oversized": True, "rows_per_tablet_limit": 100},
+]), ids=["one transaction", "tasks", "split"])  # fmt: skip
 def test_bad_rows_go_to_the_reject_table_once(flow, faults, options):
     """With their batch: over lost answers, lost requests, and a replay."""
     faults.inject("lose_answer", COMMIT, after=1)

@@ -205,7 +205,7 @@ class Drivers:
                 yield self._start_job(world, slot, asking.request)
             return
         if isinstance(asking.request, Evaluate):
-            world = world.with_driver(slot, driver._replace(evaluated=True))
+            world = self._evaluated(world, slot)
         for label, value, after in self.network.answers(world, asking.request, name):
             continuation = self.programs.resume(driver.continuation, value)
             yield self._resumed(after, slot, continuation, f"{NAMES[slot]} {label}")
@@ -223,14 +223,23 @@ class Drivers:
                     yield self._resumed(after.disturbed(1), slot, lost, text)
 
     def _start_job(self, world: World, slot: int, job: RunJob) -> Step:
-        driver = world.drivers[slot]
-        world = world.with_driver(slot, driver._replace(evaluated=True))
+        if job.kept:
+            label = f"{NAMES[slot]} has rows that are kept, sent by tasks"
+            return Step(label, self.jobs.start(world, slot, job))
+        world = self._evaluated(world, slot)
         evaluation = Evaluate(job.checkpoint, job.batch, job.ranges)
         label, answer, world = self.network.evaluate(world, evaluation)
         label = f"{NAMES[slot]} {label}"
         if answer in {TRIMMED, STATE_MISSING}:
             return self._answered(world, slot, answer, label)
         return Step(f"{label}, by tasks", self.jobs.start(world, slot, job))
+
+    def _evaluated(self, world: World, slot: int) -> World:
+        """Return the world in which a driver evaluates the frame; a run folds no state twice."""
+        driver = world.drivers[slot]
+        if self.scenario.into_one and self.scenario.stateful and driver.evaluated:
+            raise ViolationError(Kind.STATE, f"batch {driver.batch} is evaluated twice in one run")
+        return world.with_driver(slot, driver._replace(evaluated=True))
 
     def _answered(self, world: World, slot: int, answer: Any, label: str) -> Step:
         continuation = self.programs.resume(world.drivers[slot].continuation, answer)

@@ -228,6 +228,7 @@ class ModelFrame:
         self._script = script
         self._job = job
         self._tasks = tasks
+        self._effects: tuple[str, ...] | None = None
         self.schema = SimpleNamespace(names=columns)
         self.sparkSession = SimpleNamespace(conf={})
 
@@ -275,9 +276,20 @@ class ModelFrame:
     def save(self) -> None:
         self.evaluate()
 
+    def localCheckpoint(self, *, eager: bool) -> ModelFrame:  # noqa: N802 - Spark's name
+        """Run the job, and return a frame that has its rows."""
+        assert eager
+        kept = ModelFrame(
+            self._script, self._job._replace(kept=True), self.schema.names, self._tasks
+        )
+        kept._effects = self.evaluate()
+        return kept
+
     def evaluate(self) -> tuple[str, ...]:
         """Run the job and return the effects it is to have on the target."""
         job = self._job
+        if self._effects is not None:
+            return self._effects
         answer = self._script.ask(Evaluate(job.checkpoint, job.batch, job.ranges))
         self._require_rows(answer)
         return cast("tuple[str, ...]", answer.effects)
@@ -391,7 +403,8 @@ class ModelEngine(Engine):
     ) -> list[TargetRows]:
         if not self.mode.one_transaction or route.way is Way.JOIN:
             return super()._compute(delivery, route, found, begun)
-        batch, frame = delivery.batch, cast("Any", delivery.rows)._frame
+        rows = cast("Any", delivery.rows)
+        batch, frame = delivery.batch, (rows.kept() if route.keeps_rows else rows)._frame
         payloads = [
             Payload(1, json.dumps([batch.query_id, batch.batch_id, effect]).encode())
             for effect in frame.evaluate()

@@ -232,6 +232,14 @@ def _hold(put: Put) -> None:
     put(BatchCommit, "_require_claims", lambda *_: None)
 
 
+@removal(
+    "rows of a state are kept before tasks send them", ({Kind.STATE}, "one transaction, stateful")
+)
+def _kept(put: Put) -> None:
+    """Let tasks send the rows as they compute them, and the driver compute them again."""
+    put(programs.frame_rows.FrameRows, "kept", lambda self: self)
+
+
 @removal("a request without an answer fails its attempt", ({Kind.TWICE}, "one transaction"))
 def _sent_once(put: Put) -> None:
     """Send a request again that had no answer."""

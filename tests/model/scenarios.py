@@ -158,6 +158,7 @@ INTO_ONE = (
         reruns=True,
         brief=1,
     ),
+    _into_one("one transaction, stateful", (ROW,) * 2, attempts=2, brief=1, stateful=True),
     _into_one("one transaction, claims", TWO_ROWS, attempts=2, reruns=True),
     _into_one("one transaction, claims, two batches", (ROW,) * 2, attempts=2, brief=1, reruns=True),
     _into_one(

@@ -63,6 +63,7 @@ class RunJob(NamedTuple):
         rehearsed: sessions and their last numbers, where tasks only compare their rows with those that
             were pushed.
         transaction: into which tasks write; empty where each request is one.
+        kept: whether its rows are there, and are not computed.
     """
 
     run: str
@@ -71,6 +72,7 @@ class RunJob(NamedTuple):
     ranges: Ranges
     rehearsed: tuple[tuple[str, int], ...] = ()
     transaction: str = ""
+    kept: bool = False
 
     @property
     def number(self) -> int:

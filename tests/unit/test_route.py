@@ -29,7 +29,8 @@ LONG = LEASE.total_seconds() + 0.1
     ({"bytes_before": LARGE, "arrived": True}, Way.COLLECT),
     ({"bytes_before": LARGE, "obstacle": "unique_keys"}, Way.COLLECT),
     ({"bytes_before": LARGE, "refusal": "a shuffle"}, Way.COLLECT),
-    ({"bytes_before": LARGE, "keeps_state": True}, Way.COLLECT),
+    ({"bytes_before": LARGE, "keeps_state": True}, Way.JOIN),
+    ({"bytes_before": LARGE, "several_targets": True}, Way.JOIN),
     ({"bytes_before": LARGE, "is_sorted": True, "seconds_before": LONG - 0.1}, Way.JOIN),
     ({"bytes_before": LARGE, "is_sorted": True, "seconds_before": LONG}, Way.COLLECT),
     ({"bytes_before": LARGE, "seconds_before": LONG}, Way.JOIN),
@@ -115,6 +116,8 @@ def left(failure, **known):
     (Failure.TOO_OLD, {}, None),
     (Failure.TOO_LARGE, {"sent_by": "driver"}, None),
     (Failure.TOO_LARGE, {"keeps_state": True}, None),
+    (Failure.FAILED, {"keeps_state": True, "bytes_before": LARGE}, Way.COLLECT),
+    (Failure.TOO_LARGE, {"several_targets": True}, Way.JOIN),
     (Failure.TOO_LARGE, {"obstacle": "unique_keys"}, None),
     (Failure.TOO_LARGE, {"tried": frozenset({Way.JOIN}), "sent_by": "tasks"}, None),
     (Failure.TOO_LARGE, {"one_transaction": False, "bytes_before": 1}, Way.TASKS),
@@ -143,10 +146,25 @@ def test_refusal_is_remembered_and_a_failure_is_not():
     assert "a shuffle" in choose_route(replace(facts, refusal="a shuffle")).reason
 
 
+@pytest.mark.parametrize(("known", "expected"), [
+    ({}, (False, True)),
+    ({"several_targets": True}, (True, True)),
+    ({"keeps_state": True}, (False, False)),
+    ({"keeps_state": True, "several_targets": True}, (True, True)),
+    ({"keeps_state": True, "bytes_before": LARGE}, (True, True)),
+    ({"keeps_state": True, "tried": frozenset({Way.JOIN})}, (True, True)),
+    ({"one_transaction": False, "keeps_state": True}, (False, False)),
+])  # fmt: skip
+def test_rows_of_a_state_are_kept_before_tasks_send_them(known, expected):
+    """So that they can come another way. Rows that only the driver has had cannot."""
+    route = choose_route(Facts(**{"one_transaction": True, **known}))
+    assert (route.keeps_rows, route.is_repeatable) == expected
+
+
 def every_combination():
     flags = (
-        "one_transaction", "keeps_state", "follows", "arrived", "is_sorted", "has_sessions",
-        "too_large", "uneven", "outlived",
+        "one_transaction", "keeps_state", "follows", "arrived", "is_sorted", "several_targets",
+        "has_sessions", "too_large", "uneven", "outlived",
     )  # fmt: skip
     for values in product([False, True], repeat=len(flags)):
         known = dict(zip(flags, values, strict=True))
@@ -169,8 +187,8 @@ def test_every_combination_of_facts_has_a_safe_route():
         assert (route.way in {Way.COLLECT, Way.JOIN}) is facts.one_transaction
         if facts.arrived:
             assert route.way in {Way.COLLECT, Way.TASKS}
-        if facts.keeps_state and facts.sent_by != "tasks":
-            assert route.way is not Way.JOIN
+        if facts.keeps_state and route.way is Way.JOIN:
+            assert route.keeps_rows
         if route.look_up is LookUp.INSIDE:
             assert facts.one_transaction
         if route.by_ends:

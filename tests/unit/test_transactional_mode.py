@@ -40,11 +40,7 @@ def test_mode_that_cannot_see_all_keys_refuses_the_request():
     ("target", "options", "named"),
     [
         (Target("//t", write="replace"), {}, "write='replace'"),
-        (Target("//t", delete_marker="gone"), {}, "delete_marker"),
-        (Target("//t", unique_keys=True), {}, "unique_keys"),
-        (["//t", "//u"], {}, "several targets"),
         ("//t", {"split_oversized": True}, "split_oversized"),
-        ("//t", {"dead_letter_path": "//d"}, "dead_letter_path"),
         ("//t", {"backend": "rpc"}, "the backend rpc"),
     ],
 )

@@ -82,6 +82,7 @@ class Facts:
         one_transaction: whether the mode has all rows of the batch in one transaction.
         sent_by: the option.
         keeps_state: whether the rows can be computed only once.
+        several_targets: whether the rows are written into several tables.
         follows: whether this run and the ledger agree about the batch before.
         arrived: whether Spark has computed the rows already, as it does for a writer.
         bytes_before: encoded rows of the batch before; 0 where it is not known.
@@ -99,6 +100,7 @@ class Facts:
     one_transaction: bool
     sent_by: str = AUTO
     keeps_state: bool = False
+    several_targets: bool = False
     follows: bool = False
     arrived: bool = False
     bytes_before: int = 0
@@ -128,7 +130,7 @@ class Facts:
         match failure:
             case Failure.PARTITIONS_UNKNOWN if route.by_ends:
                 return replace(self, uneven=True)
-            case Failure.TOO_LARGE if route.way.sent_by is SentBy.DRIVER:
+            case Failure.TOO_LARGE if route.is_repeatable and route.way.sent_by is SentBy.DRIVER:
                 known = replace(self, too_large=True, tried=tried)
             case Failure.REFUSED if route.way is Way.JOIN and self.sent_by != SentBy.TASKS:
                 known = replace(self, refusal=reason, tried=tried)
@@ -150,6 +152,8 @@ class Route:
         look_up: when the ledger is asked.
         opens_ahead: whether the transaction is opened while the rows are computed.
         by_ends: whether the driver goes by the ends of Arrow batches to tell Spark partitions apart.
+        keeps_rows: whether Spark keeps the rows once they are computed, for several jobs over them.
+        is_repeatable: whether they can come another way if this one fails.
     """
 
     way: Way
@@ -157,6 +161,8 @@ class Route:
     look_up: LookUp
     opens_ahead: bool = False
     by_ends: bool = False
+    keeps_rows: bool = False
+    is_repeatable: bool = True
 
 
 @dataclass(frozen=True)
@@ -200,14 +206,8 @@ ONE_TRANSACTION = (
     ),
     Rule("a task of it has failed", lambda one: Way.JOIN in one.tried, Way.COLLECT),
     Rule(
-        "the query keeps state: its rows can be computed only once",
-        lambda one: one.keeps_state,
-        Way.COLLECT,
-    ),
-    Rule(
-        'an option needs all rows at one place: `write="replace"`, `delete_marker`, `unique_keys`, '
-        "`split_oversized`, `dead_letter_path`, several targets, a path with columns in braces, the backend "
-        "`rpc`",
+        'an option needs all rows at one place: `write="replace"`, `split_oversized`, a path with columns in '
+        "braces, the backend `rpc`",
         lambda one: one.obstacle is not None,
         Way.COLLECT,
         lambda one: one.obstacle,
@@ -278,10 +278,16 @@ def choose_route(facts: Facts) -> Route:
     is_short = seconds is not None and seconds * SHARE_AHEAD <= lease
     # Rows can be computed again, with numbers, if too many of them pass for those of one partition.
     is_final = facts.uneven or facts.keeps_state or facts.arrived
+    keeps_rows = facts.several_targets
+    if facts.one_transaction and facts.keeps_state:
+        # A task that fails has the rows sent again, which must not be computed again.
+        keeps_rows |= Way.JOIN in {way, *facts.tried}
     return Route(
         way=way,
         reason=rule.batch if detail is None else f"{rule.batch} ({detail})",
         look_up=look_up,
         opens_ahead=(is_short and not facts.arrived and not facts.outlived) or way is Way.JOIN,
         by_ends=way.sent_by is SentBy.DRIVER and 0 < facts.bytes_before < LARGE and not is_final,
+        keeps_rows=keeps_rows,
+        is_repeatable=keeps_rows or not facts.keeps_state,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from functools import cached_property, partial
 from itertools import chain, groupby
@@ -41,6 +42,7 @@ class FrameRows(Rows):
     def __init__(self, frame: DataFrame) -> None:
         self._frame = frame
         self._transformed: dict[str, DataFrame] = {}
+        self._kept: Future[FrameRows] | None = None
 
     @cached_property
     def schema(self) -> StructType:
@@ -60,8 +62,18 @@ class FrameRows(Rows):
         return described(self._frame, batch, step)
 
     def kept(self) -> FrameRows:
-        """Return the rows kept: each evaluation of a stateful DataFrame would commit state."""
-        return FrameRows(self._frame.localCheckpoint(eager=True))
+        """Return the rows kept: each evaluation of a stateful DataFrame would commit state.
+
+        They are computed once. If that has failed, it fails again, without being tried.
+        """
+        if self._kept is None:
+            self._kept = Future()
+            try:
+                self._kept.set_result(FrameRows(self._frame.localCheckpoint(eager=True)))
+            except BaseException as error:
+                self._kept.set_exception(error)
+                raise
+        return self._kept.result()
 
     def compute(self, assignment: Assignment) -> Iterable[pa.RecordBatch]:
         """Let tasks do what is assigned, and return what they report, or all rows.

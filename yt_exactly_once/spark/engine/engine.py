@@ -286,7 +286,7 @@ class Engine:
             look_up.require_new(delivery, begun)
         what, batch = f"compute {', '.join(target.path for target in targets)}", delivery.batch
         with unfit_python_named(), kept_alive, rows.described(batch, what):
-            rows = rows.kept() if len(targets) > 1 else rows
+            rows = rows.kept() if route.keeps_rows else rows
             for number, target in enumerate(targets):
                 given = replace(
                     _target_batch(delivery, target, found),
@@ -325,6 +325,12 @@ class Engine:
         if isinstance(error, errors.RequestRefusedError):
             prepared = self._memories.of(delivery.batch).prepared
             return with_change(self.connection, prepared.targets if prepared else (), error)
+        if delivery.batch.stateful and does_not_fit_driver(error):
+            return errors.BatchTooLargeError(
+                "The rows of the batch do not fit the driver, and its state lets them be computed once",
+                remedy="Start the query again with sent_by='tasks'. Spark replays the batch",
+                **delivery.batch.where,
+            )
         return error
 
     def _is_empty(self, delivery: Delivery, written: list[TargetRows], found: Found) -> bool:
@@ -400,7 +406,8 @@ def _facts(delivery: Delivery) -> Facts:
         arrived=rows.are_computed,
         bytes_before=memory.bytes,
         seconds_before=memory.seconds,
-        is_sorted=delivery.targets[0].is_sorted,
+        several_targets=len(delivery.targets) > 1,
+        is_sorted=any(target.is_sorted for target in delivery.targets),
         obstacle=mode.obstacle,
         refusal=memory.refusal,
         too_large=memory.too_large,
@@ -421,7 +428,8 @@ def _failure(error: Exception, *, is_computed: bool) -> Failure | None:
     if isinstance(exactly_once_error(error), errors.TasksRefusedError):
         # Perhaps by a task, which has seen what the plan does not show.
         return Failure.REFUSED
-    if is_computed or is_cancelled(error):
+    # The driver has seen a row that is wrong, or what tasks say of it.
+    if is_computed or is_cancelled(error) or isinstance(error, errors.EncodingError):
         return None
     return Failure.TOO_LARGE if does_not_fit_driver(error) else Failure.FAILED
 

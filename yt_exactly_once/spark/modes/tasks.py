@@ -15,18 +15,20 @@ import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
+from yt_exactly_once.codec.rejects import Rejects
 from yt_exactly_once.codec.row_hash import added, combined, row_hashes
-from yt_exactly_once.codec.rows import encode
-from yt_exactly_once.codec.schema import WritePlan
+from yt_exactly_once.codec.rows import WireFormat, encode
+from yt_exactly_once.codec.schema import TableSchema, WritePlan
 from yt_exactly_once.commit.claims import Claim
-from yt_exactly_once.commit.cluster import OpenTransaction, Payload
+from yt_exactly_once.commit.cluster import OpenTransaction
 from yt_exactly_once.commit.entry import SentBy
-from yt_exactly_once.commit.parts import TargetRows
+from yt_exactly_once.commit.parts import TargetRows, digest_of_rows
 from yt_exactly_once.errors import ConfigError, DuplicateKeyError, RepeatedTaskError
 from yt_exactly_once.observability import emitter
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.modes.mode import RowTask, TargetBatch, TaskSettings
 from yt_exactly_once.spark.schema import spark_schema_of
+from yt_exactly_once.spark.sink.encode import RowEncoder
 from yt_exactly_once.spark.sink.options import SinkOptions
 from yt_exactly_once.ytsaurus.rows import insert_payload
 
@@ -39,6 +41,7 @@ _REPORT = pa.schema(
         "byte_count": pa.int64(),
         "digest": pa.binary(),
         "key_hashes": pa.binary(),
+        "rejected_count": pa.int64(),
     }
 )
 REPORT_SCHEMA = spark_schema_of(_REPORT)
@@ -53,13 +56,15 @@ class ChunkReport:
         row_count: rows that are written.
         byte_count: bytes that were sent for them.
         digest: of the rows; 0 unless the target keeps digests.
-        key_hashes: of the keys; empty unless keys must be unique.
+        key_hashes: of the keys; empty unless the driver must compare them.
+        rejected_count: rows that went to the dead-letter table instead.
     """
 
     row_count: int = 0
     byte_count: int = 0
     digest: int = 0
     key_hashes: bytes = field(default=b"", repr=False)
+    rejected_count: int = 0
 
     @classmethod
     def of_chunk(
@@ -78,12 +83,13 @@ class ChunkReport:
     def of_all(cls, reports: Iterable[pa.RecordBatch]) -> Self:
         """Add up what tasks have reported."""
         reported = [row for batch in reports for row in batch.to_pylist()]
-        rows, sent = (
-            sum(row["row_count"] for row in reported),
-            sum(row["byte_count"] for row in reported),
+        rows, sent, rejected = (
+            sum(row[name] for row in reported)
+            for name in ("row_count", "byte_count", "rejected_count")
         )
         digest = combined(*(int.from_bytes(row["digest"], "little") for row in reported))
-        return cls(rows, sent, digest, b"".join(row["key_hashes"] for row in reported))
+        hashes = b"".join(row["key_hashes"] for row in reported)
+        return cls(rows, sent, digest, hashes, rejected)
 
     def written(self, given: TargetBatch) -> TargetRows:
         """Return for the commit what tasks, or the driver in their place, have written into a target."""
@@ -151,38 +157,50 @@ class JoinedInsertTask(RowTask):
 
     Attributes:
         claims: table in which attempts claim the partition; `None` where Spark starts attempt 0 once.
+        rejects: see `RowEncoder`.
     """
 
     transaction: OpenTransaction
     claims: str | None = None
+    rejects: Rejects | None = None
 
     reports = REPORT_SCHEMA
 
     def run(self, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[pa.RecordBatch]:
         """Write all rows of the task; yield one report per chunk."""
         settings, target, opened = self.settings, self.settings.target, self.transaction
-        is_owner = False
+        is_owner, keys = False, list[pa.LargeBinaryArray]()
         if self.claims is None:
             require_first_attempt(partition, opened.id)
         else:
             target.require_own_tablets(partition + 1)
         transaction = settings.connection.joined(opened.id, proxy=opened.proxy)
         for chunk in settings.chunks(batches):
-            tablets = target.placement.tablets(chunk, partition)
-            data = encode(chunk, target.plan, target.wire, tablet_index=tablets)
+            encoder = RowEncoder(target, self.rejects)
+            encoder.add(chunk, partition, is_mixed=True)
             if self.claims is not None and not is_owner:
                 # As late as can be: of two copies of a task the faster one writes.
                 claim = Claim(opened.id, target.path, partition, attempt_name())
                 emit = emitter(target=target.path)
                 claim.take(settings.connection, self.claims, settings.retry, emit)
                 is_owner = True
-            transaction.write(
-                target.path,
-                [Payload(chunk.num_rows, data)],
-                target.wire.value,
-                target.options.write_options,
-            )
-            yield ChunkReport.of_chunk(settings, chunk, len(data)).to_arrow()
+            payloads = [payload for group in encoder.groups.values() for payload in group]
+            wire, how = target.wire.value, target.options.write_options
+            transaction.write(target.path, payloads, wire, how)
+            if self.rejects is not None:
+                transaction.write(self.rejects.path, encoder.rejected, WireFormat.YSON.value)
+            yield ChunkReport(
+                sum(payload.row_count for payload in payloads),
+                sum(len(payload.data) for payload in payloads),
+                digest_of_rows([payloads]),
+                rejected_count=sum(payload.row_count for payload in encoder.rejected),
+            ).to_arrow()
+            keys += encoder.keys[partition] if encoder.keys else []
+        if keys:
+            hashes = fragment_hashes(pa.concat_arrays(keys))
+            # Each key counts once where its last row is the one that is written.
+            known = hashes if target.options.unique_keys else np.unique(hashes)
+            yield ChunkReport(key_hashes=known.tobytes()).to_arrow()
 
 
 def attempt_name() -> str:
@@ -216,6 +234,15 @@ def key_hashes(chunk: pa.RecordBatch, keys: WritePlan) -> np.ndarray[Any, Any]:
         # The hash of a value depends on the name of its column.
         columns = [replace(column, name=f"{salt} {column.name}") for column in keys.columns]
         packed[salt] = row_hashes(given.rename_columns([one.name for one in columns]), columns)
+    return packed
+
+
+def fragment_hashes(keys: pa.LargeBinaryArray) -> np.ndarray[Any, Any]:
+    """Return the hashes of keys that are encoded, one record per key."""
+    packed = np.empty(len(keys), KEY_HASHES)
+    for salt in KEY_HASHES.names or ():
+        (column,) = TableSchema.from_yt([{"name": salt, "type": "string"}]).columns
+        packed[salt] = row_hashes(pa.RecordBatch.from_arrays([keys], [salt]), [column])
     return packed
 
 

@@ -6,15 +6,16 @@ or a speculative copy is already sorted out. The result is Arrow: no Python obje
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from yt_exactly_once import advice
+from yt_exactly_once.codec.rejects import Rejects
 from yt_exactly_once.commit.claims import CLAIMS_ATTRIBUTES, CLAIMS_SCHEMA, Claim
 from yt_exactly_once.commit.entry import SentBy
 from yt_exactly_once.commit.parts import TargetRows, digest_of_rows
@@ -30,7 +31,7 @@ from yt_exactly_once.errors import (
 from yt_exactly_once.observability import emitter
 from yt_exactly_once.spark.modes.mode import Assignment, Columns, Mode, Sessions, TargetBatch
 from yt_exactly_once.spark.modes.sessions import sessions_with_rows
-from yt_exactly_once.spark.modes.tasks import ChunkReport, JoinedInsertTask
+from yt_exactly_once.spark.modes.tasks import KEY_HASHES, ChunkReport, JoinedInsertTask
 from yt_exactly_once.spark.sink.encode import RowEncoder, encode_batches
 from yt_exactly_once.spark.sink.letters import letters_of, rejects_of
 from yt_exactly_once.ytsaurus import tables
@@ -38,7 +39,6 @@ from yt_exactly_once.ytsaurus import tables
 if TYPE_CHECKING:
     from yt_exactly_once.commit.batch import MicroBatch
     from yt_exactly_once.observability import Emitter
-    from yt_exactly_once.spark.sink.targets import PreparedTarget
     from yt_exactly_once.ytsaurus.client import Connection
 
 
@@ -57,13 +57,10 @@ class Transactional(Mode):
         options = self.options
         needs = {
             "split_oversized": options.split_oversized,
-            "dead_letter_path": options.dead_letter_path is not None,
             "a path with columns in braces": any(target.pattern for target in options.targets),
-            "several targets": len(options.targets) > 1,
             "the backend rpc": not self.connection.shares_transactions,
         }
-        for name in ("write='replace'", "delete_marker", "unique_keys"):
-            needs[name] = any(target.changes[name] for target in options.targets)
+        needs["write='replace'"] = any(target.replaces for target in options.targets)
         return next((name for name, is_given in needs.items() if is_given), None)
 
     def check(self) -> None:
@@ -82,15 +79,6 @@ class Transactional(Mode):
                     target=target.path,
                 )
 
-    def prepare(self, batch: MicroBatch, targets: Sequence[PreparedTarget]) -> None:  # noqa: ARG002 - the interface
-        """Raise `ConfigError` if tasks must send rows that are computed once."""
-        if batch.stateful and self.options.sent_by == SentBy.TASKS:
-            raise ConfigError(
-                "Tasks cannot send the rows of a query that keeps state: its rows can be computed only once",
-                remedy=advice.SENT_BY_AUTO,
-                query=batch.query_id,
-            )
-
     def begun_sessions(
         self,
         batch: MicroBatch,
@@ -108,7 +96,8 @@ class Transactional(Mode):
         target = given.target
         if given.transaction is not None:
             settings = self.settings(given, target.of_batch(given.batch))
-            task = JoinedInsertTask(settings, given.transaction)
+            rejects = rejects_of(self.options.dead_letter_path, given.batch)
+            task = JoinedInsertTask(settings, given.transaction, rejects=rejects)
             return Assignment(given, settings.names, task, claiming=partial(self._claiming, task))
         # A replay must cut the same parts, and need not know how the rows were numbered.
         by_ends = given.by_ends and not (target.orders_keys or self.options.split_oversized)
@@ -137,9 +126,9 @@ class Transactional(Mode):
         """
         given = assignment.given
         options, batch, target = self.options, given.batch, given.target
-        if given.transaction is not None:
-            return [ChunkReport.of_all(arrived).written(given)]
         rejects = rejects_of(options.dead_letter_path, batch)
+        if given.transaction is not None:
+            return _sent_by_tasks(ChunkReport.of_all(arrived), given, rejects)
         encoder = RowEncoder(target.of_batch(batch), rejects)
         encoded = encode_batches(arrived, encoder, is_placed=target.needs_partitions)
         if not options.split_oversized:
@@ -163,6 +152,25 @@ class Transactional(Mode):
         return [rows, letters_of(rejects, encoded.rejected, target.path)]
 
 
+def _sent_by_tasks(
+    report: ChunkReport, given: TargetBatch, rejects: Rejects | None
+) -> list[TargetRows]:
+    """Return what tasks have written into the open transaction."""
+    rows, target = report.written(given), given.target
+    hashes = np.frombuffer(report.key_hashes, KEY_HASHES)
+    repeated = len(hashes) - len(np.unique(hashes))
+    _require_distinct(repeated, len(hashes), target.path, unique=target.options.unique_keys)
+    if rejects is None or not report.rejected_count:
+        return [rows]
+    rejected = replace(
+        letters_of(rejects, (), rows.path),
+        row_count=report.rejected_count,
+        sent_by=rows.sent_by,
+        inside=rows.inside,
+    )
+    return [rows, rejected]
+
+
 def prepare_claims(connection: Connection, table: str, task: JoinedInsertTask) -> None:
     """Create the table of claims, if need be, and claim no partition in it: so tasks can claim theirs."""
     tables.ensure_table(connection, table, CLAIMS_SCHEMA, CLAIMS_ATTRIBUTES)
@@ -184,9 +192,15 @@ def _distinct_keys(
         arrays += keys if unique else [pc.unique(pa.concat_arrays(keys))]
     together = pa.concat_arrays(arrays)
     repeated = len(together) - len(pc.unique(together))
+    _require_distinct(repeated, len(together), target, unique=unique)
+    return together
+
+
+def _require_distinct(repeated: int, count: int, target: str, *, unique: bool) -> None:
+    """Raise an error if keys are there more than once that must not be: see `_distinct_keys`."""
     if repeated and unique:
         raise DuplicateKeyError(
-            f"{repeated} of {len(together)} rows have the key of another row of the batch",
+            f"{repeated} of {count} rows have the key of another row of the batch",
             remedy="Make the keys unique in the query, or leave unique_keys out to let the last row of a key "
             "count",
             target=target,
@@ -199,4 +213,3 @@ def _distinct_keys(
             "foreachBatch function: sink(df.repartition(key).sortWithinPartitions(time), batch_id)",
             target=target,
         )
-    return together

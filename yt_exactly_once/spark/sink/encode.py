@@ -69,8 +69,9 @@ class RowEncoder:
 
         Args:
             rows: placed by the placement.
-            is_mixed: whether they are in several, or for several tablets, as `PARTITION_COLUMN` and the
-                placement say. Then the chunk becomes one payload, and each row carries its tablet.
+            is_mixed: whether they may be for several tablets, or be in several partitions, as
+                `PARTITION_COLUMN` says if it is there. Then the chunk becomes one payload, and each row
+                carries its tablet.
         """
         try:
             self._encode(rows, partition, is_mixed=is_mixed)
@@ -95,7 +96,9 @@ class RowEncoder:
             keys = row_fragments(rows, target.plan.keys)
         placed: Iterable[tuple[Any, pa.RecordBatch]] = target.placement.split(rows, partition)
         if is_mixed:
-            placed = [(target.placement.tablets(rows, rows.column(PARTITION_COLUMN)), rows)]
+            has_partitions = rows.schema.names[-1] == PARTITION_COLUMN
+            origin = rows.column(PARTITION_COLUMN) if has_partitions else partition
+            placed = [(target.placement.tablets(rows, origin), rows)]
         payloads = [
             (tablet, self._payload(piece, tablet)) for tablet, piece in placed if piece.num_rows
         ]
