@@ -1,5 +1,7 @@
 """`python -m benchmarks.scale`: batches of 1 to 8 tasks over connections that carry so many bytes per second.
 
+A batch is a copy, or it is shuffled, of a query that keeps state, or for two targets.
+
 The link is simulated: a relay between Spark and the embedded cluster, on this machine. It shows whether tasks
 send side by side, and how much the driver carries. It does not show what a proxy or tablet nodes can take.
 """
@@ -12,9 +14,11 @@ import resource
 import statistics
 import tempfile
 import time
+from collections.abc import Callable
+from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.arguments import positive
 from benchmarks.modes.work import NARROW, WIDE
@@ -25,13 +29,22 @@ from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.observability import LOGGER_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from pyspark.sql import DataFrame
+    from collections.abc import Sequence
 
 _LIMIT = 4_000_000
 _MEGABYTE = 1e6
 _SHAPES = {shape.name: shape for shape in (NARROW, WIDE)}
+_PLANS: dict[str, Callable[[DataFrame, int], DataFrame]] = {
+    "copy": lambda frame, _: frame,
+    "shuffled": lambda frame, tasks: frame.repartition(tasks),
+    "stateful": lambda frame, _: frame.dropDuplicates(["id"]),
+    "two targets": lambda frame, _: frame,
+}
+"""What a query does with its rows, in so many tasks."""
+
+
+Case = tuple[str, str, int]
+"""A plan, who sends, and the number of tasks."""
 
 
 class Batch(NamedTuple):
@@ -41,17 +54,20 @@ class Batch(NamedTuple):
         seconds: from the call of the sink to its return.
         bytes: of its encoded rows.
         sent: bytes that passed the link to the cluster.
+        requests: that passed it.
     """
 
     seconds: float
     bytes: int
     sent: int
+    requests: int
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print a table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=__doc__)
     parser.add_argument("--tasks", type=positive, nargs="+", default=[1, 2, 4, 8])
+    parser.add_argument("--plans", nargs="+", choices=list(_PLANS), default=["copy"])
     parser.add_argument("--shape", choices=list(_SHAPES), default=WIDE.name)
     parser.add_argument("--rows", type=positive, default=100_000, help="of a batch")
     parser.add_argument("--bandwidth", type=float, default=20, help="MB/s per connection; 0: any")
@@ -67,8 +83,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     link_of = f"{options.bandwidth:g} MB/s per connection" if options.bandwidth else "no limit"
     lines = [
         f"{options.rows:,} {options.shape} rows per batch, {link_of}, medians of {options.turns}:\n",
-        "| sent by | tasks | s | MB/s | through the driver, % | driver's peak, MB |",
-        "|---|---|---|---|---|---|",
+        "| batch | sent by | tasks | s | MB/s | through the driver, % | requests | driver's peak, MB |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     print(*lines, sep="\n")
     builder = SparkSession.builder.master(f"local[{max(options.tasks)}]")
@@ -79,31 +95,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
         upstream = cluster.proxy_urls[0].removeprefix("http://")
         limit = options.bandwidth * _MEGABYTE or None
         with Link(upstream, Conditions(options.round_trip / 1000, limit)) as link:
-            for sender in options.senders:
-                for tasks in options.tasks:
-                    batches = measured(spark, cluster, link, sender, tasks, options)
-                    lines.append(row_of(sender, tasks, batches))
-                    print(lines[-1], flush=True)
+            for case in product(options.plans, options.senders, options.tasks):
+                batches = measured(spark, cluster, link, case, options)
+                lines.append(row_of(case, batches))
+                print(lines[-1], flush=True)
     if options.page:
         put("scale", lines)
     return 0
 
 
 def measured(
-    spark: SparkSession,
-    cluster: LocalCluster,
-    link: Link,
-    sender: str,
-    tasks: int,
-    options: argparse.Namespace,
+    spark: SparkSession, cluster: LocalCluster, link: Link, case: Case, options: argparse.Namespace
 ) -> list[Batch]:
     """Write batches of so many tasks; return all but the first one."""
-    shape, path = _SHAPES[options.shape], f"//{sender}-{tasks}"
+    plan, sender, tasks = case
+    shape = _SHAPES[options.shape]
+    paths = [f"//{sender}-{tasks}-{number}" for number in range(1 + (plan == "two targets"))]
+    spark.conf.set("spark.sql.shuffle.partitions", tasks)
     attributes: dict[str, Any] = {"dynamic": True, "schema": shape.columns()}
     attributes |= {"tablet_count": tasks, "mount_config": {"max_rows_per_transaction": _LIMIT}}
     client = cluster.client()
-    client.create("table", path, attributes=attributes)
-    client.mount_table(path, sync=True)
+    for path in paths:
+        client.create("table", path, attributes=attributes)
+        client.mount_table(path, sync=True)
     sizes: list[int] = []
 
     def listen(event: str, fields: dict[str, Any]) -> None:
@@ -112,13 +126,13 @@ def measured(
             sizes.append(fields["bytes"])
 
     sink = TransactionalSink(
-        path, proxy=link.address, sent_by=sender, rows_per_tablet_limit=_LIMIT, listener=listen
+        paths, proxy=link.address, sent_by=sender, rows_per_tablet_limit=_LIMIT, listener=listen
     )
     found: list[Batch] = []
     write = timed(sink, link, sizes, found)
     rows = spark.readStream.format("rate-micro-batch")
     rows = rows.option("rowsPerBatch", options.rows).option("numPartitions", tasks)
-    frame = shape.of(rows.load().selectExpr("value as id"))
+    frame = _PLANS[plan](shape.of(rows.load().selectExpr("value as id")), tasks)
     with tempfile.TemporaryDirectory() as checkpoint:
         stream = frame.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint)
         query = stream.start()
@@ -127,7 +141,8 @@ def measured(
                 raise query.exception() or RuntimeError("The query has ended")
             time.sleep(0.05)
         query.stop()
-    client.remove(path)
+    for path in paths:
+        client.remove(path)
     return found[1 : 1 + options.turns]
 
 
@@ -141,19 +156,25 @@ def timed(
         began = time.perf_counter()
         sink(frame, batch_id)
         seconds = time.perf_counter() - began
-        found.append(Batch(seconds, sizes[-1], sum(one.sent for one in link.requests())))
+        requests = link.requests()
+        found.append(Batch(seconds, sizes[-1], sum(one.sent for one in requests), len(requests)))
 
     return write
 
 
-def row_of(sender: str, tasks: int, batches: Sequence[Batch]) -> str:
+def row_of(case: Case, batches: Sequence[Batch]) -> str:
     """Return a row of the table: medians."""
+    plan, sender, tasks = case
     seconds = statistics.median(batch.seconds for batch in batches)
     rate = statistics.median(batch.bytes / batch.seconds for batch in batches) / _MEGABYTE
     others = [batch.sent - batch.bytes * (sender == "tasks") for batch in batches]
     share = 100 * sum(others) / sum(batch.sent for batch in batches)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
-    return f"| {sender} | {tasks} | {seconds:.2f} | {rate:.0f} | {share:.2f} | {peak:.0f} |"
+    requests = statistics.median(batch.requests for batch in batches)
+    return (
+        f"| {plan} | {sender} | {tasks} | {seconds:.2f} | {rate:.0f} | {share:.2f} | {requests:.0f} "
+        f"| {peak:.0f} |"
+    )
 
 
 if __name__ == "__main__":

@@ -140,6 +140,15 @@ def test_stateful_query_is_exact_over_a_replay(flow):
     _assert_exact_over_a_replay(flow(AGGREGATION, is_sorted=True), "function")
 
 
+def test_tasks_claim_their_partitions_where_no_plan_is_seen(flow):
+    """They write into the transaction of the process that runs the function."""
+    by_tasks = flow()
+    _assert_exact_over_a_replay(by_tasks, "function", sent_by="tasks")
+    client, ledger = by_tasks.queue.client, f"{by_tasks.target}_ledger"
+    assert [row["sent_by"] for row in client.select_rows(f"sent_by from [{ledger}]")] == ["tasks"]
+    assert list(client.select_rows(f"* from [{ledger}_claims]"))
+
+
 @pytest.mark.parametrize(
     ("way", "output_mode", "options", "message", "kind"),
     [

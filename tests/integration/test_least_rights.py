@@ -6,7 +6,8 @@ import pytest
 from pyspark.errors import PySparkException
 
 from tests.tiers import first_of
-from yt_exactly_once import cli
+from yt_exactly_once import Event, cli
+from yt_exactly_once.commit.entry import SentBy
 
 MODES = ["transactional", "at-least-once", "idempotent"]
 REVOKED = (("consumer", "read"), ("target", "read"), ("target", "write"), ("ledger", "write"))
@@ -88,3 +89,10 @@ def test_each_missing_right_is_named_and_all_are_enough(robot, mode):
         robot.assert_named(str(caught.value), name, permission)
         robot.restore(name)
     robot.assert_complete(mode)
+    if mode == "transactional":
+        # Tasks of a shuffle claim their partitions in a table of their own.
+        robot.flow.queue.append(10, 0)
+        robot.flow.change = lambda frame: frame.repartition(2)
+        heard = robot.flow.run(sent_by="tasks")
+        assert heard.of(Event.BATCH_COMMITTED)[-1]["sent_by"] == SentBy.TASKS
+        robot.flow.assert_exact()
