@@ -83,7 +83,7 @@ def _merged(pieces: Pieces, rows: int) -> Iterator[bytes | Matrix | Picked]:
 def among_nulls(array: pa.Array, encode: Callable[[pa.Array], Pieces], null: bytes) -> Pieces:
     """Encode the present values alone, and put other bytes where the array is null."""
     valid = array.is_valid()
-    present = np.flatnonzero(np.asarray(valid))
+    present = np.flatnonzero(to_numpy(valid.cast(pa.uint8())))
     with located(rows=present):
         pieces = encode(array.filter(valid))
     found: Pieces = []
@@ -184,7 +184,7 @@ def nothing(_array: pa.Array) -> Pieces:
 
 def held(array: pa.Array) -> tuple[Offsets, slice]:
     """Return where each list or map begins and ends among what all of them hold, and where that is."""
-    offsets = np.asarray(array.offsets).astype(np.int64)
+    offsets = to_numpy(array.offsets).astype(np.int64)
     start, end = int(offsets[0]), int(offsets[-1])
     return offsets - start, slice(start, end)
 

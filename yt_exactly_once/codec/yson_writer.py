@@ -154,7 +154,7 @@ def _variant(array: pa.Array, bare: types.VariantType, shape: Shape) -> Pieces:
             continue
         field = array.field(position)
         valid = field.is_valid()
-        rows = np.flatnonzero(np.asarray(valid))
+        rows = np.flatnonzero(to_numpy(valid.cast(pa.uint8())))
         count[rows] += 1
         value = field.filter(valid)
         if types.is_nullable(one.type):
