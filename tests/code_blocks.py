@@ -103,7 +103,7 @@ _HOWS: dict[str, list[How | str]] = {
     ],
     "docs/how-to/from-kafka.md": [
         "tests/kafka takes the same JARs from Maven",
-        "tests/kafka/test_kafka.py runs it",
+        *["tests/kafka/test_kafka.py runs it"] * 3,
         "tests/kafka/test_kafka.py has its options",
     ],
     "docs/how-to/other-sources.md": ["tests/integration/test_other_sources.py runs it"] * 3,

@@ -81,6 +81,10 @@ class Broker(AbstractContextManager["Broker"]):
         """Start it in the background, after so many seconds."""
         Timer(seconds, self.start).start()
 
+    def kill_later(self, seconds: float) -> None:
+        """Kill it in the background, after so many seconds, and start it again."""
+        Timer(seconds, lambda: (self.kill(), self.start())).start()
+
     def _java(self, main: str, *arguments: Any) -> subprocess.Popen[bytes]:
         memory = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
         command = ["java", *memory, "-cp", f"{self._jars}/*", main, *map(str, arguments)]

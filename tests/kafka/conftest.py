@@ -1,5 +1,8 @@
 """A real broker, an embedded cluster, and drivers that carry rows from the one to the other."""
 
+import os
+import subprocess
+import sys
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -15,7 +18,11 @@ from tests.flows import create_table
 from tests.kafka.broker import Broker
 from tests.kafka.child import FINISHED, Plan, Query
 from tests.kafka.jars import give_up, jars_of
+from yt_exactly_once.config import ClusterConfig
 from yt_exactly_once.demo.child import Child
+from yt_exactly_once.operations.query_status import QueryStatus
+from yt_exactly_once.operations.status import status
+from yt_exactly_once.ytsaurus.client import Connection
 
 try:
     from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
@@ -58,7 +65,7 @@ class World:
         """Let the broker forget rows of partition 0, as retention does."""
         _wait_for(self._admin.delete_records([TopicPartition(self.topic, 0, offset)]))
 
-    def send(self, rows: Iterable[tuple[str, str | None]], **config: Any) -> None:
+    def send(self, rows: Iterable[tuple[str, str | bytes | None]], **config: Any) -> None:
         """Write keys and values; with a `transactional.id` nothing of it is committed."""
         producer = Producer({"bootstrap.servers": self.broker.address, **config})
         if "transactional.id" in config:
@@ -109,6 +116,27 @@ class World:
                 assert event["event"] == FINISHED
                 errors[event["target"]] = event["error"]
         return errors
+
+    def status(self, query: Query) -> QueryStatus:
+        """Return what `status` knows of a query."""
+        connection = Connection(ClusterConfig(proxy=self.cluster.proxy_urls[0]))
+        (one,) = status(connection, [query.target])
+        return one
+
+    def run_page(self, code: str, folder: Path, path: str = "") -> None:
+        """Run lines of the documentation with this topic, in a process of its own."""
+        for shown, real in {
+            "broker:9092": self.broker.address,
+            '"orders"': f'"{self.topic}"',
+            "/data": str(folder),
+        }.items():
+            code = code.replace(shown, real)
+        environment = {
+            "YT_PROXY": self.cluster.proxy_urls[0],
+            "PYSPARK_SUBMIT_ARGS": self.submit,
+            "PYTHONPATH": path,
+        }
+        subprocess.run([sys.executable, "-c", code], env=os.environ | environment, check=True)
 
     def found(self, query: Query) -> Counter[tuple[int, int, str, str | None]]:
         """Return what a target has: partition, offset, key and value of each row."""

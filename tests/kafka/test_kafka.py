@@ -1,14 +1,19 @@
 """Rows of a real Kafka broker get into tables exactly once."""
 
-import os
-import subprocess
-import sys
+import json
+import random
+from io import BytesIO
 
 import pytest
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
+from google.protobuf.message_factory import GetMessages
 
 from tests.code_blocks import blocks
 from tests.flows import create_table
+from tests.kafka.conftest import SCHEMA
 from yt_exactly_once import Event
+
+fastavro = pytest.importorskip("fastavro")
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.further, pytest.mark.timeout(900)]
 
@@ -31,6 +36,18 @@ ROWS = 60
 
 def test_ten_killed_drivers_lose_and_double_no_row(world):
     """One at each point of a batch; at-least-once may repeat."""
+    exact_after(world, DEATHS)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(5_400)
+def test_hundred_killed_drivers_and_ten_killed_brokers_lose_and_double_no_row(world):
+    """At random points; the broker dies under every tenth driver."""
+    exact_after(world, random.choices(DEATHS, k=100), kill_broker_every=10)
+
+
+def exact_after(world, deaths, *, kill_broker_every=None):
+    """Let drivers die, each in the second batch of its life, and compare all targets with the topic."""
     world.create_topic()
     slow = {"maxOffsetsPerTrigger": "20"}
     queries = {
@@ -38,13 +55,15 @@ def test_ten_killed_drivers_lose_and_double_no_row(world):
         "idempotent": world.query("idempotent", "idempotent", read=slow, options=POSITION),
         "at-least-once": world.query("at-least-once", "at-least-once", read=slow),
     }
-    for number, (mode, point) in enumerate(DEATHS):
+    for number, (mode, point) in enumerate(deaths):
         world.send((f"{number}-{row}", f"value {row}") for row in range(ROWS))
+        if kill_broker_every and number % kill_broker_every == 0:
+            world.broker.kill_later(random.uniform(2, 10))
         dying = {**queries, mode: queries[mode].dying(point)}
         assert world.live(*dying.values()) is None, (mode, point)
     assert set(world.live(*queries.values()).values()) == {""}
     sent = world.sent()
-    assert sent.total() == ROWS * len(DEATHS)
+    assert sent.total() == ROWS * len(deaths)
     assert world.found(queries["transactional"]) == sent
     assert world.found(queries["idempotent"]) == sent
     assert sent - world.found(queries["at-least-once"]) == {}
@@ -117,6 +136,24 @@ def test_rows_that_kafka_has_deleted_are_not_passed_over_in_silence(world, fails
     assert world.found(query).total() == len(values)
 
 
+def test_status_shows_what_is_left_of_a_topic(world):
+    """As of the last batch: of the newest commit after a kill, and of the end."""
+    world.create_topic()
+    query = world.query("slow", read={"maxOffsetsPerTrigger": "20"})
+    world.send((f"{row}", "x") for row in range(ROWS))
+    assert world.live(query.dying(Event.BATCH_STARTED)) is None
+    dead = world.status(query)
+    assert dead.topic_lag == ROWS - sum(one.end for one in dead.topics) >= ROWS - 21
+    assert world.live(query)[query.target] == ""
+    done = world.status(query)
+    assert (done.topic_lag, done.problems) == (0, [])
+    assert sum(one.end for one in done.topics) == ROWS
+    assert {(one.topic, one.partition) for one in done.topics} == {
+        (world.topic, 0),
+        (world.topic, 1),
+    }
+
+
 def test_broker_that_is_killed_costs_no_row(world):
     """The query goes on when the broker is back."""
     world.create_topic()
@@ -133,16 +170,70 @@ def test_lines_of_the_page_copy_a_topic(world, tmp_path):
     world.send((f"{row}", str(row)) for row in range(ROWS))
     schema = [{"name": "customer", "type": "string"}, {"name": "amount", "type": "int64"}]
     create_table(world.client, "//home/shop/from_kafka", schema)
-    _shell, code, _mode = (block.code for block in blocks("docs/how-to/from-kafka.md"))
-    for shown, real in {
-        "broker:9092": world.broker.address,
-        '"orders"': f'"{world.topic}"',
-        "/data": str(tmp_path),
-    }.items():
-        code = code.replace(shown, real)
-    environment = {"YT_PROXY": world.cluster.proxy_urls[0], "PYSPARK_SUBMIT_ARGS": world.submit}
-    subprocess.run([sys.executable, "-c", code], env=os.environ | environment, check=True)
+    _shell, code, *_ = (block.code for block in blocks("docs/how-to/from-kafka.md"))
+    world.run_page(code, tmp_path)
     found = world.client.select_rows("customer, amount from [//home/shop/from_kafka]")
     assert sorted((int(row["customer"]), row["amount"]) for row in found) == [
         (row, row) for row in range(ROWS)
     ]
+
+
+@pytest.mark.parametrize("kind", ["avro", "protobuf"])
+def test_lines_of_the_page_decode_values_and_set_others_aside(world, tmp_path, kind):
+    """The writers are libraries of others."""
+    world.create_topic(1)
+    write = {"avro": as_avro, "protobuf": as_protobuf}[kind]
+    world.send([(f"{row}", write(f"customer {row}", row)) for row in range(ROWS)])
+    world.send([("bad", b"\xff\xff"), ("gone", None)])
+    decoded = [{"name": "customer", "type": "string"}, {"name": "amount", "type": "int64"}]
+    undecoded = [SCHEMA[1], SCHEMA[2], {"name": "value", "type": "string"}]
+    for name, schema in {"decoded": decoded, "undecoded": undecoded}.items():
+        world.client.remove(f"//home/shop/{name}", force=True)
+        create_table(world.client, f"//home/shop/{name}", schema)
+    _shell, _start, avro, protobuf, *_ = (b.code for b in blocks("docs/how-to/from-kafka.md"))
+    if kind == "protobuf":
+        (tmp_path / "orders_pb2.py").write_text(f"{GENERATED.format(FILE.SerializeToString())}")
+        avro = avro.replace("sink = ", f"{protobuf}\nsink = ")
+    world.run_page(avro, tmp_path, path=str(tmp_path))
+    found = world.client.select_rows("customer, amount from [//home/shop/decoded]")
+    assert sorted((row["amount"], row["customer"]) for row in found) == [
+        (row, f"customer {row}") for row in range(ROWS)
+    ]
+    aside = world.client.select_rows("* from [//home/shop/undecoded]")
+    assert [row["offset"] for row in aside] == [ROWS, ROWS + 1]
+    assert [row["value"] for row in aside][1] is None
+
+
+def as_avro(customer, amount):
+    _, _, after = blocks("docs/how-to/from-kafka.md")[2].code.partition('ORDER = """')
+    file = BytesIO()
+    fastavro.schemaless_writer(
+        file,
+        fastavro.parse_schema(json.loads(after.partition('"""')[0])),
+        {"customer": customer, "amount": amount},
+    )
+    return file.getvalue()
+
+
+def as_protobuf(customer, amount):
+    order = GetMessages([FILE])["Order"]
+    return order(customer=customer, amount=amount).SerializeToString()
+
+
+FILE = FileDescriptorProto(name="orders.proto", syntax="proto3")
+_ORDER = FILE.message_type.add(name="Order")
+for _number, (_name, _type) in enumerate(
+    {"customer": "TYPE_STRING", "amount": "TYPE_INT64"}.items(), 1
+):
+    _ORDER.field.add(
+        name=_name,
+        number=_number,
+        type=getattr(FieldDescriptorProto, _type),
+        label=FieldDescriptorProto.LABEL_OPTIONAL,
+    )
+GENERATED = """
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.message_factory import GetMessages
+Order = GetMessages([FileDescriptorProto.FromString({!r})])["Order"]
+"""
+"""As `protoc` makes a module."""

@@ -37,6 +37,7 @@ class Pipeline:
         marked: whether the ledger carries its mark, as older ones do not.
         digest: whether the ledger keeps digests of rows.
         mode: delivery mode, as the ledger tells it.
+        others: `MicroBatch.others` of the next batch.
         at: end of the last batch, per partition.
     """
 
@@ -49,6 +50,7 @@ class Pipeline:
     target_schema: Sequence[dict[str, Any]] = tuple(TARGET_SCHEMA)
     digest: bool = False
     mode: str = "transactional"
+    others: str = ""
     at: list[int] = field(default_factory=lambda: [0] * PARTITIONS)
     batch: int = 0
 
@@ -128,7 +130,7 @@ class Pipeline:
         paths = [*targets] or [self.target]
         commit = BatchCommit(
             CommitLedger(self.ledger, self.query, sorted(paths)),
-            MicroBatch(self.query, self.batch, "run-1", tuple(sources)),
+            MicroBatch(self.query, self.batch, "run-1", tuple(sources), others=self.others),
             self.connection,
             policy=RetryPolicy(attempts=1),
             emit=lambda _event, **_fields: None,

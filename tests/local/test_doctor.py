@@ -13,9 +13,11 @@ import pytest
 from tests.cluster_fixtures import served
 from tests.contract import tables
 from tests.local.operated import Operated
+from tests.local.pipelines import Pipeline
 from yt_exactly_once import cli
 from yt_exactly_once.commit.claims import CLAIMS_SCHEMA
 from yt_exactly_once.commit.entry import LEDGER_SCHEMA
+from yt_exactly_once.commit.other_sources import OtherSources
 from yt_exactly_once.config import ClusterConfig, DeliveryMode
 from yt_exactly_once.errors import AccessError, ClusterUnavailableError, RetriesExhaustedError
 from yt_exactly_once.local import LocalCluster
@@ -587,3 +589,29 @@ def test_dead_letter_table_that_the_sink_would_refuse_is_found(client, healthy, 
     (found,) = faults(replace(healthy, dead_letter=place))
     assert (found.check, found.level) == ("dead-letter table", Level.PROBLEM)
     assert said in found.what
+
+
+def test_doctor_says_how_far_topics_are_by_ledger_and_log(cluster, tmp, tmp_path):
+    """Spark has planned a batch that the ledger does not have yet."""
+    query, ends = Pipeline(cluster, tmp).create(), ({"orders": {"0": 7}}, {"orders": {"0": 10}})
+    query.others = OtherSources((), ends[:1], ends[1:]).to_text()
+    query.commit([], [])
+    for name, lines in {
+        "metadata": [json.dumps({"id": query.query})],
+        "offsets/0": ["v1", "{}", json.dumps(ends[0])],
+        "commits/0": ["v1", "{}"],
+        "offsets/1": ["v1", "{}", json.dumps({"orders": {"0": 9}})],
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("\n".join(lines))
+    subject = Subject(
+        cluster=ClusterConfig(proxy=cluster.proxy_urls[0]),
+        queues=(),
+        targets=(query.target,),
+        checkpoint=str(tmp_path),
+    )
+    (found,) = [one for one in examine(subject) if "other sources" in one.what]
+    assert found.level is Level.OK
+    assert "3 offsets of its topics came after it" in found.what
+    assert "Spark has planned batch 1, 2 offsets more" in found.what
+    assert found.details == ("orders partition 0: at offset 7 of 10",)

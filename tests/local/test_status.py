@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 import time
 from io import StringIO
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ from tests.local.operated import Operated
 from tests.local.pipelines import Pipeline
 from yt_exactly_once import cli
 from yt_exactly_once.commit.entry import LedgerEntry, PartitionOffset
+from yt_exactly_once.commit.other_sources import OtherSources
 from yt_exactly_once.errors import ConflictError, LedgerError, TableNotFoundError
 from yt_exactly_once.operations import ledgers
 from yt_exactly_once.operations.ledgers import (
@@ -78,6 +80,30 @@ def test_status_shows_batch_totals_and_lag(pipeline, told, tmp):
     assert code == 0
     assert "transactional" in text
     assert pipeline.queue in text
+
+
+def test_status_shows_the_offsets_of_topics_and_what_was_known_of_their_ends(pipeline, told, tmp):
+    """Of a source that counts in another way its offset, as Spark has it."""
+    ends = {"orders": {"0": 7, "1": 9}}, {"orders": {"0": 10, "1": 9}}
+    pipeline.others = OtherSources(({"orders": {"0": 4}},), ends[:1], ends[1:]).to_text()
+    pipeline.run(3)
+    _, (found,) = told("status", tmp, "--json")
+    assert found["topics"] == [
+        {"topic": "orders", "partition": 0, "start": 4, "end": 7, "latest": 10, "lag_rows": 3},
+        {"topic": "orders", "partition": 1, "start": None, "end": 9, "latest": 9, "lag_rows": 0},
+    ]
+    assert found["topic_lag"] == 3
+    _, text = told("status", tmp)
+    assert re.search(r"orders +all 2 +16 +19 +3\b", text)
+    _, text = told("status", tmp, "--partitions")
+    assert re.search(r"orders +0 +7 +10 +3\b", text)
+    pipeline.others = OtherSources((), ({"logOffset": 3},)).to_text()
+    pipeline.run(3)
+    _, text = told("status", tmp)
+    assert re.search(r'other +- +{"logOffset": 3} +\? +\?', text)
+    _, (found,) = told("status", tmp, "--json")
+    assert (found["topics"], found["topic_lag"]) == ([], None)
+    assert found["other_sources"]["end"] == [{"logOffset": 3}]
 
 
 def test_trouble_of_a_queue_is_said_and_hides_nothing_else(pipeline, told, tmp):

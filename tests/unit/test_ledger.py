@@ -30,6 +30,7 @@ from yt_exactly_once.commit.judgement import (
     shares,
     supersedes,
 )
+from yt_exactly_once.commit.other_sources import LONGEST_TEXT, OtherSources
 from yt_exactly_once.errors import (
     ConfigError,
     FencedError,
@@ -364,6 +365,31 @@ def test_same_batch_with_other_rows_of_other_sources_is_refused():
         verdict(known, replace(committed, others="b"))
     with pytest.raises(LedgerDivergedError, match="sources that are no queues"):
         verdict(entry(committed), committed)
+
+
+def test_replay_of_other_sources_is_one_whatever_of_them_the_entry_keeps():
+    """Readable offsets, or the digest of them: of too many, or by an earlier version."""
+    offsets = OtherSources(({"orders": {"0": 4}},), ({"orders": {"0": 9}},))
+    grown = replace(offsets, latest=({"orders": {"0": 12}},))
+    other = replace(offsets, end=({"orders": {"0": 8}},))
+    now = replace(batch(3, (0, 5)), others=grown.to_text())
+    for kept in (offsets.to_text(), grown.to_text(), DIGEST_OF_ORDERS):
+        assert verdict(replace(entry(now), other_sources=kept), now) is Verdict.REPLAY
+    for kept in (other.to_text(), other.digest, ""):
+        with pytest.raises(LedgerDivergedError, match="sources that are no queues"):
+            verdict(replace(entry(now), other_sources=kept), now)
+
+
+def test_entry_keeps_offsets_by_topic_and_digests_too_many():
+    many = {str(number): number for number in range(LONGEST_TEXT // 10)}
+    kept = [OtherSources((), ({"t": offsets},)) for offsets in ({"1": 7, "0": 3}, many)]
+    few, large = (replace(entry(batch(0)), other_sources=one.to_text()) for one in kept)
+    assert [each[:4] for each in few.others.topics()] == [("t", 0, None, 3), ("t", 1, None, 7)]
+    assert (large.others, large.other_sources) == (None, kept[1].digest)
+
+
+DIGEST_OF_ORDERS = "67eb4a5c4d6c24620db232dfbca807203d966f65e264083f0f8f869b93d6a9ce"
+"""What was kept before offsets were."""
 
 
 def test_entry_of_this_run_that_the_sink_did_not_write_is_of_another_sink():

@@ -33,7 +33,7 @@ def of(**more):
 def test_life_of_a_query_is_told(heard):
     watcher = QueryWatcher()
     watcher.onQueryStarted(of())
-    progress = of(batchId=3, numInputRows=10, batchDuration=1_500)
+    progress = of(batchId=3, numInputRows=10, batchDuration=1_500, sources=[])
     watcher.onQueryProgress(SimpleNamespace(progress=progress))
     watcher.onQueryIdle(of())
     watcher.onQueryTerminated(of(exception=None, errorClassOnException=None))
@@ -43,6 +43,22 @@ def test_life_of_a_query_is_told(heard):
         ("query.progressed", {**RUN, "idle": True}),
         ("query.stopped", RUN),
     ]
+
+
+@pytest.mark.parametrize(
+    ("ends", "behind"),
+    [
+        ([('{"t":{"0":4,"1":7}}', '{"t":{"0":9,"1":7}}'), ('{"u":{"0":1}}', '{"u":{"0":2}}')], 6),
+        ([('{"t":{"0":4}}', '{"t":{"0":4}}'), ('{"logOffset":3}', None)], 0),
+        ([("17", "19"), (None, None)], None),
+    ],
+    ids=["two topics", "beside files", "no topic"],
+)
+def test_lag_in_topics_of_kafka_comes_with_a_batch(heard, ends, behind):
+    sources = [SimpleNamespace(endOffset=end, latestOffset=latest) for end, latest in ends]
+    progress = of(batchId=3, numInputRows=10, batchDuration=1_500, sources=sources)
+    QueryWatcher().onQueryProgress(SimpleNamespace(progress=progress))
+    assert heard[0][1].get("rows_behind") == behind
 
 
 @pytest.mark.parametrize(

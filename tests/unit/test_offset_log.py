@@ -18,7 +18,9 @@ from yt_exactly_once.spark.query.offset_log import (
     FORMAT,
     OFFSET_VERSION,
     QueueOffset,
-    digest_of_others,
+    RunningBatch,
+    identified,
+    other_sources,
     source_ranges,
 )
 
@@ -93,15 +95,25 @@ def test_offset_of_a_newer_version_is_not_taken_for_one_of_another_source():
         source_ranges([json.dumps({FORMAT: OFFSET_VERSION + 1})], [])
 
 
-def test_digest_tells_where_other_sources_stood():
-    """It changes with either end of the batch, and not with the spelling or the queues."""
+def test_other_sources_are_told_apart_by_both_ends():
+    """They change with either end of the batch, and not with the spelling or the queues."""
     now, before = ['{"topic":{"0":9}}', offset("//q", [5])], ['{"topic":{"0":4}}']
-    digest = digest_of_others(now, before)
-    assert digest
-    assert digest_of_others([offset("//q", [7]), '{"topic": {"0": 9}}'], before) == digest
-    assert digest_of_others(now, ['{"topic":{"0":3}}']) != digest
-    assert digest_of_others(['{"topic":{"0":8}}'], before) != digest
-    assert digest_of_others([offset("//q", [5])], []) == ""
+    found = other_sources(now, before)
+    assert (found.start, found.end) == (({"topic": {"0": 4}},), ({"topic": {"0": 9}},))
+    assert other_sources([offset("//q", [7]), '{"topic": {"0": 9}}'], before) == found
+    assert other_sources(now, ['{"topic":{"0":3}}']) != found
+    assert other_sources(['{"topic":{"0":8}}'], before) != found
+    assert not other_sources([offset("//q", [5])], [])
+
+
+def test_batch_of_queues_alone_asks_for_no_other_sources():
+    """Each call into the JVM costs time."""
+    running = RunningBatch("q", "r", 3, SimpleNamespace(location=""))
+    of_queue = identified(running, [offset("//q", [5])], [], latest=lambda: pytest.fail("asked"))
+    assert of_queue.others == ""
+    latest = ['{"topic":{"0":12}}']
+    of_topic = identified(running, ['{"topic":{"0":9}}'], [], latest=lambda: latest)
+    assert json.loads(of_topic.others)["latest"] == [{"topic": {"0": 12}}]
 
 
 QUEUE = offset("//q", [5], [3])

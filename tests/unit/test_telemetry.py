@@ -72,6 +72,7 @@ def everything():
     source(Event.RETRY_SCHEDULED, attempt=1, wait=0.1, reason="ClusterUnavailableError", error="")
     task = emitter(target="//home/app/result")
     task(Event.RETRY_SCHEDULED, attempt=1, wait=0.1, reason="ClusterUnavailableError", error="")
+    emitter(**QUERY)(Event.QUERY_PROGRESSED, rows_behind=40, idle=False)
     emitter(**QUERY)(Event.QUERY_PROGRESSED, idle=True)
     emitter(**QUERY)(Event.QUERY_STOPPED, reason="FencedError", error="another driver")
 
@@ -113,6 +114,7 @@ def test_values_are_those_of_the_events(found):
     assert value(found, "source_rows_trimmed_total") == 5
     assert value(found, "query_failed", yt_query_name="orders") == 1
     assert value(found, "query_active") == 0
+    assert value(found, "query_lag") == 40
     assert value(found, "query_stops_total", error_type="FencedError") == 1
 
 

@@ -54,7 +54,8 @@ class MicroBatch:
         sources: the queues among its sources.
         stateful: whether the query keeps state, which a replay must build again from the same rows.
         output_mode: `append`, `update` or `complete`; `None` where it cannot be known.
-        others: a digest of what the batch reads from sources that are no queues; empty without any.
+        others: what the batch reads from sources that are no queues, see `OtherSources.to_text`; empty
+            without any.
         reads_again: whether Spark computes the rows again even if the sink skips the replay.
         shares_tasks: whether one Spark task reads several queue partitions.
         checkpoint: location of the query's checkpoint, as errors may show it; empty without one.

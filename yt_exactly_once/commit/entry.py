@@ -18,6 +18,7 @@ from yt_exactly_once.codec.path_pattern import PathPattern
 from yt_exactly_once.codec.row_hash import HASH_VERSION, combined, spelled
 from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.commit.cluster import Reader, Row, Transaction
+from yt_exactly_once.commit.other_sources import OtherSources
 from yt_exactly_once.errors import LedgerDivergedError, LedgerError, require_known_format
 
 LEDGER_VERSION = 1
@@ -225,7 +226,7 @@ class LedgerEntry:
         part: the last committed part of the batch, from 1.
         part_count: how many parts the batch has; 1 unless it was split.
         part_digests: of the committed parts of a split batch.
-        other_sources: `MicroBatch.others` of the batch.
+        other_sources: `MicroBatch.others` of the batch; versions before kept a digest of it.
         attempts: how many attempts the part took.
         started_at: when the sink began with the batch, UTC by the driver's clock, ISO 8601; never compared.
         committed_at: when its commit was sent; as `started_at`.
@@ -264,6 +265,11 @@ class LedgerEntry:
     def is_complete(self) -> bool:
         """Whether the whole batch is committed."""
         return self.part == self.part_count
+
+    @property
+    def others(self) -> OtherSources | None:
+        """Where the batch began and ended in sources that are no queues, if the entry keeps it."""
+        return OtherSources.from_text(self.other_sources)
 
     @property
     def tally(self) -> Tally:

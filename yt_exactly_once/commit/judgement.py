@@ -9,6 +9,7 @@ from enum import StrEnum
 from yt_exactly_once import advice
 from yt_exactly_once.commit.batch import MicroBatch, SourceRange
 from yt_exactly_once.commit.entry import LedgerEntry, Offsets
+from yt_exactly_once.commit.other_sources import is_same
 from yt_exactly_once.errors import FencedError, LedgerDivergedError, RepeatedCallError
 
 _RESTORE = "Another checkpoint has written the ledger: restore that one"
@@ -74,7 +75,7 @@ def judge(
     now = _ranges_of(batch.sources)
     then = _ranges(entry.offsets)
     if entry.batch_id == batch.batch_id:
-        if now == then and entry.other_sources == batch.others:
+        if now == then and is_same(entry.other_sources, batch.others):
             return Verdict.REPLAY if entry.is_complete else Verdict.PARTIAL
         raise LedgerDivergedError(
             f"The ledger holds this batch with other offsets: {_render(then)}, now {_render(now)}"

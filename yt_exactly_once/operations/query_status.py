@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.commit.entry import TABLES, LedgerEntry, Tally
+from yt_exactly_once.commit.other_sources import OtherSources, TopicRange
 
 if TYPE_CHECKING:
     from yt_exactly_once.operations.ledgers import LedgerRow
@@ -24,7 +26,7 @@ _OF_ENTRY = (
     *("mode", "attempts", "committed_at", "seconds"),
 )
 _OF_QUERY = (
-    *("age_seconds", "successor", "lag_rows"),
+    *("age_seconds", "successor", "lag_rows", "topic_lag"),
     *("rows_in", "rows_out", "catch_up_seconds", "hints", "problems"),
 )
 _LONG = 10
@@ -190,6 +192,22 @@ class QueryStatus:
         return self.row.entry
 
     @property
+    def others(self) -> OtherSources | None:
+        """Where the last batch was in sources that are no queues; `None` of an entry that does not count."""
+        return None if self.successor or self.newest else self.entry.others
+
+    @property
+    def topics(self) -> Sequence[TopicRange]:
+        """Where the last batch was in the topics of Kafka that the query reads."""
+        return (self.others.topics() if self.others else None) or ()
+
+    @property
+    def topic_lag(self) -> int | None:
+        """Offsets that the topics had after the last batch when Spark planned it; `None` if unknown."""
+        known = [one.lag_rows for one in self.topics if one.lag_rows is not None]
+        return sum(known) if known and len(known) == len(self.topics) else None
+
+    @property
     def name(self) -> str:
         """What tables for people call it."""
         return self.entry.application or self.entry.query_id[:8]
@@ -278,9 +296,10 @@ class QueryStatus:
             found.append(
                 f"{what} {entry.batch_id} is half written: {entry.part} of {entry.part_count} parts{way}"
             )
-        if not found and self.lag_rows and self._is_stuck:
+        waiting = self.lag_rows + (self.topic_lag or 0)
+        if not found and waiting and self._is_stuck:
             found.append(
-                f"no batch for {self.age_seconds:.0f} s, and {self.lag_rows} rows wait: the query is "
+                f"no batch for {self.age_seconds:.0f} s, and {waiting} rows wait: the query is "
                 "stopped, or stuck in a batch"
             )
         return found
@@ -299,6 +318,8 @@ class QueryStatus:
             "parts": [self.entry.part, self.entry.part_count],
             "targets": [target.to_json() for target in self.targets],
             "queues": queues,
+            "topics": [one._asdict() | {"lag_rows": one.lag_rows} for one in self.topics],
+            "other_sources": vars(self.others) if self.others else self.entry.other_sources,
             "newest": self.newest and {"ledger": self.newest.ledger, **self.newest.key},
             "copies": [one.ledger for one in self.copies],
             **{name: getattr(self, name) for name in _OF_QUERY},

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.errors import visible
-from yt_exactly_once.operations.view import partitions_of, targets_of
+from yt_exactly_once.operations.view import others_of, partitions_of, targets_of
 
 if TYPE_CHECKING:
     from yt_exactly_once.operations.query_status import QueryStatus
@@ -282,7 +282,8 @@ def _tables(queries: Sequence[QueryStatus]) -> str:
         for problem in one.problems
     )
     rows = [row for one in queries for queue in one.queues for row in partitions_of(one, queue)]
-    offsets = f"<h2>Offsets</h2>{_table(rows)}" if rows else ""
+    others = [row for one in queries for row in others_of(one, partitions=True)]
+    offsets = "".join(f"<h2>Offsets</h2>{_table(some)}" for some in (rows, others) if some)
     return f"<h2>Queries</h2>{_table(targets_of(queries))}{problems}{offsets}"
 
 

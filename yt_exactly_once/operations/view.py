@@ -6,6 +6,7 @@ as they are: no markup, no emoji, and nothing that commands the terminal or begi
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from yt_exactly_once.commit.other_sources import TopicRange
     from yt_exactly_once.operations.query_status import QueryStatus, QueueStatus
 
 _WIDE = 250
@@ -103,7 +105,13 @@ def rendered(queries: Sequence[QueryStatus], *, partitions: bool) -> Group:
         for queue in one.queues
         for row in (partitions_of(one, queue) if partitions else [_together(one, queue)])
     )
-    return Group(shown(targets_of(queries), "no queries"), shown(queues, "no queues"))
+    others = [row for one in queries for row in others_of(one, partitions=partitions)]
+    tables = [shown(targets_of(queries), "no queries")]
+    if others:
+        tables.append(shown(others, ""))
+    if not others or any(one.queues for one in queries):
+        tables.append(shown(queues, "no queues"))
+    return Group(*tables)
 
 
 def targets_of(queries: Iterable[QueryStatus]) -> Iterator[dict[str, Any]]:
@@ -134,6 +142,31 @@ def partitions_of(one: QueryStatus, queue: QueueStatus) -> Iterator[dict[str, An
         yield _row(
             one, queue, status.partition, status.delivered, at, status.end, *lag, status.first
         )
+
+
+def others_of(one: QueryStatus, *, partitions: bool) -> Iterator[dict[str, Any]]:
+    """Yield where the last batch was in each source that is no queue, by the names of columns."""
+    names = ("source", "partition>", "committed>", "end then>", "lag then>")
+    groups: dict[str, list[TopicRange]] = {}
+    for topic in one.topics:
+        groups.setdefault(topic.topic, []).append(topic)
+    for name, ranges in groups.items():
+        for some in [[each] for each in ranges] if partitions else [ranges]:
+            number = some[0].partition if partitions else f"all {len(some)}"
+            end, lag = (
+                _sum(getattr(each, name) for each in some) for name in ("latest", "lag_rows")
+            )
+            cells: tuple[Any, ...] = (name, number, sum(each.end for each in some), end, lag)
+            yield {"query": one.name, **dict(zip(names, cells, strict=True))}
+    if one.others and not one.topics:
+        for offset in one.others.end:
+            cells = "other", "-", json.dumps(offset), "?", "?"
+            yield {"query": one.name, **dict(zip(names, cells, strict=True))}
+
+
+def _sum(numbers: Iterable[int | None]) -> int | str:
+    known = list(numbers)
+    return "?" if None in known else sum(number or 0 for number in known)
 
 
 def _together(one: QueryStatus, queue: QueueStatus) -> dict[str, Any]:

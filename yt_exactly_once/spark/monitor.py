@@ -7,11 +7,13 @@ Spark's listener sees all of them.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from yt_exactly_once.commit.other_sources import OtherSources
 from yt_exactly_once.errors import without_secrets
 from yt_exactly_once.observability import Event, channel, emitter, publish
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
         QueryProgressEvent,
         QueryStartedEvent,
         QueryTerminatedEvent,
+        SourceProgress,
     )
 
 _OUR_ERROR = re.compile(r"yt_exactly_once\.errors\.(\w+): ([^\n]*)")
@@ -53,6 +56,7 @@ class QueryWatcher(StreamingQueryListener):
             rows=progress.numInputRows,
             seconds=progress.batchDuration / _MILLISECONDS,
             idle=False,
+            **_behind(progress.sources),
         )
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
@@ -68,6 +72,19 @@ class QueryWatcher(StreamingQueryListener):
     def _emit(self, of: Any, event: Event, **fields: Any) -> None:
         run = str(of.runId)
         emitter(query=str(of.id), run=run, name=self._names.get(run))(event, **fields)
+
+
+def _behind(sources: Iterable[SourceProgress]) -> dict[str, int]:
+    """Return how many offsets the topics of Kafka had after the batch; nothing if no source says so."""
+    rows = [
+        OtherSources.from_log((), [one.endOffset]).rows_until(
+            OtherSources.from_log((), [one.latestOffset])
+        )
+        for one in sources
+        if one.latestOffset not in {None, "null"} and one.endOffset
+    ]
+    known = [each for each in rows if each is not None]
+    return {"rows_behind": sum(known)} if known else {}
 
 
 def _reason(event: QueryTerminatedEvent) -> dict[str, str]:

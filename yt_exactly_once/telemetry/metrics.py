@@ -137,6 +137,9 @@ class Metric(Enum):
         "s",
         "When the query last ended a batch or had nothing to do, in seconds since 1970",
     )
+    QUERY_LAG = _gauge(
+        "query.lag", "{row}", "Offsets of its Kafka topics after the last batch, in all partitions"
+    )
 
     @property
     def series(self) -> tuple[str, ...]:

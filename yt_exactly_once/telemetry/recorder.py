@@ -46,7 +46,7 @@ _TAKEN: Mapping[str, Mapping[Metric, int | str]] = {
         Metric.QUERY_FAILED: 0,
         Metric.QUERY_PROGRESS_TIME: "now",
     },
-    Event.QUERY_PROGRESSED: {Metric.QUERY_PROGRESS_TIME: "now"},
+    Event.QUERY_PROGRESSED: {Metric.QUERY_PROGRESS_TIME: "now", Metric.QUERY_LAG: "rows_behind"},
     Event.QUERY_STOPPED: {
         Metric.QUERY_ACTIVE: 0,
         Metric.QUERY_FAILED: "has_failed",
@@ -68,7 +68,12 @@ class Recorder:
 
     def __call__(self, event: str, fields: dict[str, Any]) -> None:
         """Record one event; see `Listener`."""
-        known = {**fields, "now": time.time(), "has_failed": int("reason" in fields)}
+        known = {
+            "rows_behind": None,
+            **fields,
+            "now": time.time(),
+            "has_failed": int("reason" in fields),
+        }
         call = tuple(fields.get(name) for name in ("query", "target", "batch"))
         if event == Event.BATCH_STARTED:
             self._began[call] = time.monotonic()

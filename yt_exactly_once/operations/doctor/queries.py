@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -36,7 +36,7 @@ from yt_exactly_once.operations.ledgers import (
     overlaps_and_gaps,
     with_near,
 )
-from yt_exactly_once.operations.query_status import RESTORE_TARGET, QueryStatus
+from yt_exactly_once.operations.query_status import RESTORE_TARGET, QueryStatus, QueueStatus
 from yt_exactly_once.operations.status import statuses
 from yt_exactly_once.spark.compat.next_batch import NextBatch, batches_in, next_batch
 from yt_exactly_once.spark.compat.spark_log import COMMITS, OFFSETS, read_offsets, require_commit
@@ -84,22 +84,10 @@ def examine(subject: Subject, connection: Connection, rows: Entries) -> Iterator
         mine = [queue for queue in one.queues if not own or (queue.path, queue.consumer) in own]
         if one.entry.application:
             yield _job(one)
-        if not mine:
-            continue
-        bad = [queue for queue in mine if queue.problem]
-        for queue in bad:
-            what, _, _ = queue.problem.removesuffix(queue.remedy).partition(" Run: ")
-            yield problem(
-                f"{queue.path}: {what.rstrip('. ')}",
-                f"Query {one.entry.query_id} cannot continue, or would not continue where it ended",
-                queue.remedy or one.row.repair,
-            )
-        if not bad:
-            lag = sum(queue.lag_rows for queue in mine)
-            yield ok(
-                f"Query {one.entry.query_id} has committed batch {one.entry.batch_id}, and can "
-                f"continue: {lag} rows to read"
-            )
+        if one.others:
+            yield _other_sources(one, spark)
+        if mine:
+            yield from _queues(one, mine)
 
 
 def _next_batch(subject: Subject, connection: Connection) -> NextBatch | None:
@@ -120,6 +108,46 @@ def _side_by_side(rows: Entries) -> Iterator[Finding]:
                 "Let one query write the rows of a queue into a target. Compare the table with the queue: "
                 f"{advice.audit(target)}",
             )
+
+
+def _queues(one: QueryStatus, mine: Sequence[QueueStatus]) -> Iterator[Finding]:
+    bad = [queue for queue in mine if queue.problem]
+    for queue in bad:
+        what, _, _ = queue.problem.removesuffix(queue.remedy).partition(" Run: ")
+        yield problem(
+            f"{queue.path}: {what.rstrip('. ')}",
+            f"Query {one.entry.query_id} cannot continue, or would not continue where it ended",
+            queue.remedy or one.row.repair,
+        )
+    if not bad:
+        lag = sum(queue.lag_rows for queue in mine)
+        yield ok(
+            f"Query {one.entry.query_id} has committed batch {one.entry.batch_id}, and can "
+            f"continue: {lag} rows to read"
+        )
+
+
+def _other_sources(one: QueryStatus, spark: NextBatch | None) -> Finding:
+    """Say where a query is in sources that are no queues: by its ledger, and by Spark's log."""
+    found = [
+        f"Query {one.entry.query_id} has committed batch {one.entry.batch_id} of other sources"
+    ]
+    if one.topic_lag is not None:
+        found.append(f"{one.topic_lag} offsets of its topics came after it when Spark planned it")
+    is_own = spark is not None and spark.query_id == one.entry.query_id
+    if one.others and spark and is_own and spark.planned > one.entry.batch_id:
+        rows = one.others.rows_until(spark.others)
+        size = "" if rows is None else f", {rows} offsets more"
+        found.append(f"Spark has planned batch {spark.planned}{size}")
+    return ok("; ".join(found), details=tuple(_positions(one)))
+
+
+def _positions(one: QueryStatus) -> Iterator[str]:
+    for topic in one.topics:
+        end = "" if topic.latest is None else f" of {topic.latest}"
+        yield f"{topic.topic} partition {topic.partition}: at offset {topic.end}{end}"
+    if one.others and not one.topics:
+        yield from map(json.dumps, one.others.end)
 
 
 def _job(one: QueryStatus) -> Finding:

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from yt_exactly_once.commit.entry import SourceKey
+from yt_exactly_once.commit.other_sources import OtherSources
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.spark.compat.spark_log import COMMITS, OFFSETS, read_offsets
-from yt_exactly_once.spark.query.offset_log import source_ranges
+from yt_exactly_once.spark.query.offset_log import other_sources, source_ranges
 from yt_exactly_once.spark.storage import Storage, open_storage, shown
 from yt_exactly_once.ytsaurus.client import Connection
 
@@ -21,11 +22,15 @@ class NextBatch:
     Attributes:
         location: of the checkpoint, as errors may show it.
         starts: first row by queue and partition; nothing of a queue that no batch has read.
+        planned: the newest batch that Spark has planned; -1 without any.
+        others: where it begins and ends in sources that are no queues.
     """
 
     location: str
     query_id: str
     starts: Mapping[SourceKey, Mapping[int, int]]
+    planned: int
+    others: OtherSources
 
 
 def next_batch(location: str, connection: Connection) -> NextBatch:
@@ -46,16 +51,17 @@ def next_batch(location: str, connection: Connection) -> NextBatch:
             "commits on a disk",
             path=path,
         ) from error
-    starts = {}
+    starts, others, planned = {}, OtherSources((), ()), -1
     for number in batches_in(files, OFFSETS)[-1:]:
         is_done = number <= max(batches_in(files, COMMITS), default=-1)
         texts = read_offsets(number, files.read(f"{OFFSETS}/{number}"), path=path).texts
+        others, planned = other_sources(texts), number
         # Each offset of a queue says where its batch begins, too.
         for source in source_ranges(texts, ()):
             starts[source.key] = {
                 one.partition: one.end if is_done else one.start for one in source.partitions
             }
-    return NextBatch(path, query_id, starts)
+    return NextBatch(path, query_id, starts, planned, others)
 
 
 def batches_in(files: Storage, folder: str) -> list[int]:

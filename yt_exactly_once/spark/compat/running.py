@@ -35,6 +35,9 @@ _SPARK_THREAD = re.compile(r"\[id = ([0-9a-f-]{36}), runId = ([0-9a-f-]{36})\]$"
 
 _ADAPTIVE = "AdaptiveSparkPlanExec"
 
+_KAFKA = "org.apache.spark.sql.kafka010.KafkaMicroBatchStream"
+"""Knows the ends of its topics without a request, once it has planned a batch."""
+
 
 class RunningQuery:
     """Finds the running query in the JVM; `files` are for a session without one."""
@@ -157,7 +160,16 @@ class _Run(OffsetLog):
                 batch=running.batch_id,
             )
         stateful, output_mode = self.stateful, self.output_mode
-        return identified(running, now, before, stateful=stateful, output_mode=output_mode)
+        return identified(
+            running, now, before, self._latest, stateful=stateful, output_mode=output_mode
+        )
+
+    def _latest(self) -> list[str]:
+        """Return where the topics of Kafka ended when Spark planned the batch; nothing in a replay."""
+        sources = self.execution.sources()
+        each = (sources.apply(number) for number in range(sources.size()))
+        found = [one.reportLatestOffset() for one in each if one.getClass().getName() == _KAFKA]
+        return [str(one.json()) for one in found if one is not None]
 
     def foreign(self, frame: DataFrame) -> ExactlyOnceError | None:
         """Return an error when a DataFrame is one of another query."""

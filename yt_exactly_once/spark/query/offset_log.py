@@ -6,16 +6,16 @@ the JVM, `checkpoint` from files.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from yt_exactly_once import advice
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
+from yt_exactly_once.commit.other_sources import OtherSources
 from yt_exactly_once.errors import ConfigError, ExactlyOnceError, require_known_format
 
 if TYPE_CHECKING:
@@ -244,15 +244,26 @@ class OffsetLog(ABC):
 
 
 def identified(
-    running: RunningBatch, now: Sequence[str], before: Sequence[str], **more: Any
+    running: RunningBatch,
+    now: Sequence[str],
+    before: Sequence[str],
+    latest: Callable[[], Sequence[str]] = tuple,
+    **more: Any,
 ) -> MicroBatch:
-    """Return the micro-batch that runs, by the offsets of the batch and of the one before."""
+    """Return the micro-batch that runs, by the offsets of the batch and of the one before.
+
+    Args:
+        latest: asked where sources that are no queues ended when Spark planned the batch, if there are any.
+    """
+    others = other_sources(now, before)
+    if others:
+        others = replace(others, latest=other_sources(latest()).end)
     return MicroBatch(
         query_id=running.query_id,
         batch_id=running.batch_id,
         run_id=running.run_id,
         sources=source_ranges(now, before),
-        others=digest_of_others(now, before),
+        others=others.to_text() if others else "",
         # By the offsets of the batch: whether a Spark task of it reads several queue partitions.
         shares_tasks=any(offset.shared for offset in _queue_offsets(now)),
         checkpoint=running.log.location,
@@ -298,22 +309,12 @@ def source_ranges(now: Sequence[str], before: Sequence[str]) -> tuple[SourceRang
     )
 
 
-def digest_of_others(now: Sequence[str], before: Sequence[str]) -> str:
-    """Return a digest of where a batch begins and ends in the sources that are no queues."""
-    others = [
-        sorted(_canonical(text) for text in texts if QueueOffset.from_text(text) is None)
-        for texts in (before, now)
-    ]
-    if not any(others):
-        return ""
-    return hashlib.sha256(json.dumps(others).encode()).hexdigest()
-
-
-def _canonical(text: str) -> str:
-    try:
-        return json.dumps(json.loads(text), sort_keys=True)
-    except json.JSONDecodeError:
-        return text
+def other_sources(now: Sequence[str], before: Sequence[str] = ()) -> OtherSources:
+    """Return where a batch begins and ends in the sources that are no queues."""
+    start, end = (
+        [text for text in texts if QueueOffset.from_text(text) is None] for texts in (before, now)
+    )
+    return OtherSources.from_log(start, end)
 
 
 def _queue_offsets(texts: Sequence[str]) -> list[QueueOffset]:
