@@ -74,7 +74,7 @@ _HOWS: dict[str, list[How | str]] = {
     "docs/how-to/monitor.md": [
         "tests/unit/test_logs.py tries it, in a process that logs nothing else",
         _BY_CI,
-        *[How.RUNS] * 2,
+        *[How.RUNS] * 3,
     ],
     "docs/how-to/recover.md": ["tests/local/test_advice.py runs it"] * 2,
     "docs/how-to/checkpoints.md": [

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from yt_exactly_once.spark.registration import register_source as register_source
     from yt_exactly_once.spark.sink.options import SinkOptions as SinkOptions
     from yt_exactly_once.spark.sink.options import Target as Target
+    from yt_exactly_once.telemetry import enable_lineage as enable_lineage
     from yt_exactly_once.telemetry import enable_telemetry as enable_telemetry
     from yt_exactly_once.telemetry import serve_metrics as serve_metrics
 
@@ -38,6 +39,7 @@ _HOMES = {
     "DeliveryMode": "config",
     "create_table": "operations.creating",
     "register_source": "spark.registration",
+    "enable_lineage": "telemetry",
     "enable_telemetry": "telemetry",
     "exactly_once_error": "spark.compat.raised",
     "require_java": "spark.compat.java",

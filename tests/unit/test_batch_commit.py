@@ -203,7 +203,21 @@ def test_a_batch_is_read_written_advanced_recorded_and_committed():
         (Event.TRANSACTION_STARTED, {"attempt": 1, "transaction": "tx1"}),
         (Event.ROWS_WRITTEN, {"path": "//t", "rows": 3, "replaced": 0, "sent_by": "driver"}),
         (Event.OFFSETS_ADVANCED, {"partitions": 1}),
-        (Event.LEDGER_RECORDED, {"transaction": "tx1"}),
+        (
+            Event.LEDGER_RECORDED,
+            {
+                "transaction": "tx1",
+                "inputs": [
+                    {
+                        "cluster": QUEUE.cluster,
+                        "queue": QUEUE.queue,
+                        "consumer": QUEUE.consumer,
+                        "ranges": {"0": [10, 15]},
+                    }
+                ],
+                "outputs": {"//t": 3},
+            },
+        ),
         (Event.TRANSACTION_COMMITTED, {"attempt": 1, "transaction": "tx1"}),
     ]
     entry = cluster.entry

@@ -63,7 +63,7 @@ COLUMNS: dict[str, list[str]] = {
 _OLD = ("-W", "ignore:distutils Version classes:DeprecationWarning")
 """What PySpark 3.5 and 4.0 say of themselves."""
 
-EXTRAS = ("local", "demo", "telemetry", "test")
+EXTRAS = ("local", "demo", "lineage", "telemetry", "test")
 """What the tests need of the optional dependencies."""
 
 

@@ -21,6 +21,7 @@ from yt_exactly_once.commit.batch import MicroBatch, SourceRange
 from yt_exactly_once.commit.cluster import Ahead, Cluster, Payload, Transaction
 from yt_exactly_once.commit.entry import CommitLedger, LedgerEntry
 from yt_exactly_once.commit.judgement import Verdict, judge, nothing_logged, require_one_sink
+from yt_exactly_once.commit.lineage import lineage_of
 from yt_exactly_once.commit.notes import ONE_CALL, settle
 from yt_exactly_once.commit.parts import Part, TargetRows, digest_of
 from yt_exactly_once.config import RetryPolicy
@@ -289,7 +290,7 @@ class BatchCommit:
         self._emit_written(part, replaced)
         if part.is_last:
             self.emit(Event.OFFSETS_ADVANCED, partitions=sum(map(len, moves)))
-        self.emit(Event.LEDGER_RECORDED, transaction=transaction.id)
+        self.emit(Event.LEDGER_RECORDED, transaction=transaction.id, **lineage_of(entry))
 
     def _emit_written(self, part: Part, replaced: Sequence[int]) -> None:
         """Emit the rows of each table, and those of all tables of a pattern together."""

@@ -32,6 +32,7 @@ class Event(StrEnum):
     ROWS_WRITTEN = "rows.written"
     OFFSETS_ADVANCED = "offsets.advanced"
     LEDGER_RECORDED = "ledger.recorded"
+    LINEAGE_FAILED = "lineage.failed", "warning"
     TRANSACTION_COMMITTED = "transaction.committed"
     TRANSACTION_ABORTED = "transaction.aborted"
     COMMIT_OUTCOME_UNKNOWN = "commit.outcome_unknown", "warning"

@@ -15,11 +15,12 @@ from yt_exactly_once.observability import listen
 from yt_exactly_once.spark.monitor import Monitor
 
 if TYPE_CHECKING:
+    from openlineage.client import OpenLineageClient
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
     from pyspark.sql import SparkSession
 
-__all__ = ["Telemetry", "enable_telemetry", "serve_metrics"]
+__all__ = ["Telemetry", "enable_lineage", "enable_telemetry", "serve_metrics"]
 
 SCOPE = "yt_exactly_once"
 """Name of the instrumentation scope."""
@@ -122,13 +123,55 @@ def serve_metrics(
         return serving
 
 
+def enable_lineage(
+    spark: SparkSession | None = None,
+    *,
+    namespace: str,
+    cluster: str,
+    kafka: str = "",
+    client: OpenLineageClient | None = None,
+) -> Telemetry:
+    """Report what each batch of this process reads and writes to OpenLineage.
+
+    Call it once, on the driver, before `register_source(spark)` and before queries are defined. A batch never
+    waits for it, and never fails by it: the event `lineage.failed` names the first failure. Events that the
+    client cannot send are lost.
+
+    Args:
+        spark: adds the names of queries, and the batches of the format `yt`. Without it a job has the path of
+            its first target as name.
+        namespace: of the jobs.
+        cluster: name of the cluster of the targets.
+        kafka: `host:port` of the broker, if topics are read.
+        client: sends the events; default: by the variables and the file that OpenLineage knows.
+
+    Returns:
+        Closes it, and sends what waits.
+
+    Raises:
+        ConfigError: the extra `lineage` is not installed.
+    """
+    with _extra("lineage"):
+        from openlineage.client import OpenLineageClient  # noqa: PLC0415
+
+        from yt_exactly_once.telemetry.lineage import Lineage  # noqa: PLC0415
+
+    lineage = Lineage(client or OpenLineageClient(), namespace, cluster, kafka)
+    with Telemetry() as opened:
+        opened.callback(lineage.close)
+        opened.callback(listen(lineage))
+        if spark is not None:
+            opened.callback(Monitor(spark).close)
+        return opened.pop_all()
+
+
 @contextmanager
-def _extra() -> Iterator[None]:
-    """Import what the extra brings; raise `ConfigError` if it is not installed."""
+def _extra(name: str = "telemetry") -> Iterator[None]:
+    """Import what an extra brings; raise `ConfigError` if it is not installed."""
     try:
         yield
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"Telemetry needs {error.name}, which is not installed",
-            remedy="Install the package with its extra 'telemetry' on the driver",
+            f"{name.capitalize()} needs {error.name}, which is not installed",
+            remedy=f"Install the package with its extra '{name}' on the driver",
         ) from error
