@@ -90,6 +90,11 @@ _HOWS: dict[str, list[How | str]] = {
     "docs/how-to/move-from-spyt.md": [_SPYT, How.RUNS],
     "docs/how-to/find-the-cause.md": [How.OPTIONS],
     "docs/how-to/run.md": [How.OPTIONS],
+    "docs/how-to/orchestrate.md": [
+        How.RUNS,
+        "tests/integration/test_batch_writer.py repeats such jobs",
+        "it needs cron",
+    ],
     "docs/how-to/see-and-repair.md": [_COMMANDS] * 10,
     "docs/how-to/test-your-pipeline.md": [
         *[How.RUNS] * 3,
