@@ -26,7 +26,7 @@ from tests.callers.strategies import programs, programs_in_format
 from yt_exactly_once.commit import entry
 from yt_exactly_once.spark import storage
 from yt_exactly_once.spark.doors import frame_rows, stream_writer, writer_options
-from yt_exactly_once.spark.engine import engine
+from yt_exactly_once.spark.engine import engine, preparation
 from yt_exactly_once.spark.engine import look_up as look_up_module
 from yt_exactly_once.spark.engine.look_up import Found
 from yt_exactly_once.spark.modes import mode
@@ -134,9 +134,14 @@ FAULTS = {
         [(module, "with_change", lambda *given: given[-1]) for module in (mode, engine)]
     ),
     "7: a change of tablets is not looked for": Fault(
-        [(module, "are_the_same", _same_without_tablets) for module in (targets, engine)]
+        [
+            (module, "are_the_same", _same_without_tablets)
+            for module in (targets, engine, preparation)
+        ]
     ),
-    "8: a target is not looked at again": Fault([(engine, "are_the_same", lambda *_: True)]),
+    "8: a target is not looked at again": Fault(
+        [(module, "are_the_same", lambda *_: True) for module in (engine, preparation)]
+    ),
     "13: columns are found by the names under which they travel": Fault(
         [(mode, "restored", lambda rows, wanted: rows.select(list(wanted)))]
     ),

@@ -21,8 +21,7 @@ from yt_exactly_once.errors import (
     RequestRefusedError,
     TasksRefusedError,
 )
-from yt_exactly_once.spark.engine import engine as engine_module
-from yt_exactly_once.spark.engine import look_up
+from yt_exactly_once.spark.engine import look_up, preparation
 from yt_exactly_once.spark.engine.engine import Engine
 from yt_exactly_once.spark.engine.look_up import Found
 from yt_exactly_once.spark.engine.run import Rows
@@ -238,9 +237,9 @@ def test_targets_that_cannot_be_prepared_name_the_proxy(deliver, monkeypatch):
         unavailable = ConflictError("away")
         raise unavailable
 
-    monkeypatch.setattr(engine_module, "are_the_same", lambda *_: False)
-    monkeypatch.setattr(engine_module, "prepare", away)
-    monkeypatch.setattr(engine_module, "run_attempts", lambda attempt, *_: attempt(1))
+    monkeypatch.setattr(preparation, "are_the_same", lambda *_: False)
+    monkeypatch.setattr(preparation, "prepare", away)
+    monkeypatch.setattr(preparation, "run_attempts", lambda attempt, *_: attempt(1))
     monkeypatch.setattr(Prepared, "fits", lambda *_: False)
     with pytest.raises(ConflictError) as caught:
         deliver()

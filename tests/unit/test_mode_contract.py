@@ -36,7 +36,7 @@ from yt_exactly_once.spark.doors import frame_rows
 from yt_exactly_once.spark.doors.arrived import TaskRows, WriterTask
 from yt_exactly_once.spark.doors.batch_writer import Job, JobDoor
 from yt_exactly_once.spark.doors.frame_rows import FrameRows
-from yt_exactly_once.spark.engine import engine, look_up
+from yt_exactly_once.spark.engine import look_up, preparation
 from yt_exactly_once.spark.engine.look_up import Found
 from yt_exactly_once.spark.modes import MODES
 from yt_exactly_once.spark.modes.mode import (
@@ -444,8 +444,8 @@ def test_rows_of_a_job_are_numbered_by_their_place(monkeypatch, mode, is_sorted,
     """So idempotent mode knows them again in an ordered table, where one task writes it."""
     options = (("path", "//t"), ("proxy", "localhost:1"), ("mode", mode))
     target = prepared_target("//t", is_sorted=is_sorted)
-    monkeypatch.setattr(engine, "prepare", lambda _delivery: (target,))
-    monkeypatch.setattr(look_up, "require_cluster", lambda _delivery: "id")
+    monkeypatch.setattr(preparation, "prepare", lambda _delivery: (target,))
+    monkeypatch.setattr(preparation, "require_cluster", lambda _delivery: "id")
     monkeypatch.setattr(look_up, "look_up", lambda *_: Found())
     monkeypatch.setattr(Connection, "require_proxy", lambda _: None)
     monkeypatch.setattr(JobDoor, "_require_next", lambda *_: None)

@@ -18,10 +18,9 @@ from yt_exactly_once.commit.cluster import Ahead, OpenTransaction
 from yt_exactly_once.commit.entry import CommitLedger, SentBy
 from yt_exactly_once.commit.parts import Part, TargetRows, split, whole
 from yt_exactly_once.commit.transactional import SHARE_AHEAD, Committed, Read
-from yt_exactly_once.delivery.memory import Memories, Memory, Prepared
+from yt_exactly_once.delivery.memory import Memories, Memory
 from yt_exactly_once.delivery.route import Facts, Failure, LookUp, Route, Way, choose_route
 from yt_exactly_once.observability import Emitter, Event, GuardedListener, emitter, reported
-from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.compat.failures import (
     does_not_fit_driver,
     is_cancelled,
@@ -32,7 +31,7 @@ from yt_exactly_once.spark.engine import look_up
 from yt_exactly_once.spark.engine.by_table import of_target
 from yt_exactly_once.spark.engine.look_up import Found
 from yt_exactly_once.spark.engine.past_batches import PastBatches
-from yt_exactly_once.spark.engine.preparation import check_before_start, prepare
+from yt_exactly_once.spark.engine.preparation import check_before_start, prepare_again
 from yt_exactly_once.spark.engine.run import Delivery, Rows
 from yt_exactly_once.spark.modes.mode import Assignment, Mode, TargetBatch, nothing_first
 from yt_exactly_once.spark.query.calls import PROCESS_CALLS, Call, LedgerKey
@@ -115,8 +114,8 @@ class Engine:
             facts = _facts(delivery)
             route = choose_route(facts)
             with delivery.commit() as commit:
-                begun = commit.begin_ahead() if route.opens_ahead else None
-                found = look_up.find(delivery, route.look_up, begun)  # 2
+                ahead = commit.begin_ahead() if route.opens_ahead else None
+                found = look_up.find(delivery, route.look_up, ahead)  # 2
                 memory = self._memories.keep(
                     batch, memory.after_look_up(batch, found.bytes, found.tallies)
                 )
@@ -128,18 +127,18 @@ class Engine:
                 facts = facts.after_look_up(memory.bytes, has_sessions=bool(found.sessions))
                 while True:
                     # What the ledger said, or how another route failed, may lead to another one.
-                    route, written = choose_route(facts), None
-                    begun = commit.begin_ahead() if route.opens_ahead else None
+                    route, computed = choose_route(facts), None
+                    ahead = commit.begin_ahead() if route.opens_ahead else None
                     try:
-                        written = self._compute(delivery, route, found, begun)  # 3
+                        computed = self._compute(delivery, route, found, ahead)  # 3
                         memory = self._memories.of(batch).after_rows(delivery.clock.lap("compute"))
                         self._memories.keep(batch, memory)
-                        if self._is_empty(delivery, written, found):
+                        if self._is_empty(delivery, computed, found):
                             emit(Event.BATCH_SKIPPED, reason="empty")
                             return
-                        committed = commit.commit(self._parts(written), found.resumed)  # 4 to 9
+                        committed = commit.commit(self._parts(computed), found.resumed)  # 4 to 9
                     except Exception as error:  # noqa: BLE001 - `_settle` raises it if nothing helps
-                        is_computed = written is not None
+                        is_computed = computed is not None
                         commit.leave_ahead()
                         left = facts.after(
                             route, _failure(error, is_computed=is_computed), str(error)
@@ -150,7 +149,7 @@ class Engine:
                         emit(Event.RETRY_SCHEDULED, reason=type(error).__name__, error=str(error))
                         facts, memory = left, self._memories.keep(batch, memory.after_failure(left))
                     else:
-                        self._committed(running, delivery, memory, written, committed)
+                        self._committed(running, delivery, memory, computed, committed)
                         return
 
     def plan(
@@ -223,36 +222,8 @@ class Engine:
         return Delivery(batch, rows, call, running.log, ledger, self.mode, emit, memory)
 
     def _prepared(self, delivery: Delivery) -> Delivery:
-        """Return a batch on its way, with targets that are prepared for its rows.
-
-        What can be wrong before the first row of a run is checked once. The targets are checked again now
-        and then. A table that replaced one since would store rows that were encoded for the old one, perhaps
-        wrongly.
-        """
-        memory = delivery.memory
-        schema = delivery.rows.schema
-        known = memory.prepared and memory.prepared.with_answer()
-
-        def attempt(number: int) -> Prepared:
-            try:
-                if known is None and number == 1:
-                    # Later attempts leave the client its patience.
-                    self.connection.require_proxy()
-                cluster_id = known.cluster_id if known else look_up.require_cluster(delivery)
-                if (
-                    known
-                    and known.schema == schema
-                    and are_the_same(self.connection, known.targets)
-                ):
-                    return Prepared(schema, known.targets, cluster_id)
-                return Prepared(schema, prepare(delivery), cluster_id)
-            except errors.TransientError as error:
-                self.connection.unpin()
-                raise error.extended(proxy=self.options.cluster.proxy) from error
-
-        if known is None or not known.fits(schema):
-            known = run_attempts(attempt, self.options.retry, delivery.emit)
-        return replace(delivery, memory=replace(memory, prepared=known))
+        """Return a batch with targets that are prepared for its rows."""
+        return replace(delivery, memory=replace(delivery.memory, prepared=prepare_again(delivery)))
 
     def _skip(self, delivery: Delivery, found: Found) -> None:
         """Let a replay pass without writing.
@@ -267,23 +238,27 @@ class Engine:
         delivery.emit(Event.BATCH_SKIPPED, reason="replay", rows=found.rows)
 
     def _compute(
-        self, delivery: Delivery, route: Route, found: Found, begun: Ahead[Read] | None
+        self, delivery: Delivery, route: Route, found: Found, ahead: Ahead[Read] | None
     ) -> list[TargetRows]:
-        """Evaluate the DataFrame, once. Where tasks write, they have written its rows then."""
-        rows, targets, written = delivery.rows, [*delivery.targets], list[TargetRows]()
+        """Evaluate the DataFrame, once, in the way of the route. Rows that tasks send are sent then.
+
+        The ledger is asked here if the route before did not ask it: before the rows, or beside them.
+        """
+        rows, targets, computed = delivery.rows, [*delivery.targets], list[TargetRows]()
         inside, first = None, nothing_first
         kept_alive: AbstractContextManager[None] = nullcontext()
         if route.way is Way.JOIN:
-            if begun is None:
+            if ahead is None:
                 raise errors.TransactionLostError("No transaction could be opened for the tasks")
-            transaction = begun.transaction()
-            begun.read()
+            transaction = ahead.transaction()
+            # No task begins in a transaction whose own reads have failed.
+            ahead.read()
             inside = OpenTransaction(transaction.id, transaction.proxy)
             kept_alive = transaction.kept_alive(config.LEASE.total_seconds() / SHARE_AHEAD)
         if route.look_up is LookUp.BESIDE:
-            first = partial(look_up.require_new, delivery, begun)
+            first = partial(look_up.require_new, delivery, ahead)
         elif not found.covers(route.look_up):
-            look_up.require_new(delivery, begun)
+            look_up.require_new(delivery, ahead)
         what, batch = f"compute {', '.join(target.path for target in targets)}", delivery.batch
         with unfit_python_named(), kept_alive, rows.described(batch, what):
             rows = rows.kept() if route.keeps_rows else rows
@@ -295,14 +270,14 @@ class Engine:
                     first=first,
                     by_ends=route.by_ends,
                 )
-                targets[number], found_rows = of_target(delivery, rows, given, written)
-                written += found_rows
+                targets[number], found_rows = of_target(delivery, rows, given, computed)
+                computed += found_rows
         self._memories.keep(batch, self._memories.of(batch).with_targets(tuple(targets)))
-        delivery.emit(Event.BATCH_COMPUTED, rows=sum(each.row_count for each in written))
-        rejected = sum(each.row_count for each in written if each.rejected_by)
+        delivery.emit(Event.BATCH_COMPUTED, rows=sum(each.row_count for each in computed))
+        rejected = sum(each.row_count for each in computed if each.rejected_by)
         if rejected:
             delivery.emit(Event.ROWS_REJECTED, path=self.options.dead_letter_path, rows=rejected)
-        return written
+        return computed
 
     def _settle(self, delivery: Delivery, error: Exception, *, is_computed: bool) -> None:
         """Skip a batch that an earlier run has written; otherwise raise the error, with what is known of it.
@@ -333,18 +308,18 @@ class Engine:
             )
         return error
 
-    def _is_empty(self, delivery: Delivery, written: list[TargetRows], found: Found) -> bool:
+    def _is_empty(self, delivery: Delivery, computed: list[TargetRows], found: Found) -> bool:
         """Return whether there is nothing to write, move or record."""
-        has_rows = any(target.row_count or target.complete for target in written)
+        has_rows = any(target.row_count or target.complete for target in computed)
         records = self._records_empty or found.must_record or delivery.call.is_repeated
         return not (delivery.batch.moves or has_rows or records)
 
-    def _parts(self, written: list[TargetRows]) -> list[Part]:
+    def _parts(self, computed: list[TargetRows]) -> list[Part]:
         options = self.options
         return (
-            split(written, options.rows_per_tablet_limit)
+            split(computed, options.rows_per_tablet_limit)
             if options.split_oversized
-            else whole(written)
+            else whole(computed)
         )
 
     def _committed(
@@ -352,23 +327,23 @@ class Engine:
         running: RunningBatch,
         delivery: Delivery,
         memory: Memory,
-        written: list[TargetRows],
+        computed: list[TargetRows],
         committed: Committed,
     ) -> None:
         """Tell and remember that a batch is committed."""
         batch, clock = delivery.batch, delivery.clock
         delivery.call.note_committed()
         clock.lap("commit")
-        row_bytes = sum(target.byte_count for target in written)
+        row_bytes = sum(target.byte_count for target in computed)
         memory = memory.after_commit(
-            committed.entry, row_bytes=row_bytes, uneven=_is_uneven(delivery, written)
+            committed.entry, row_bytes=row_bytes, uneven=_is_uneven(delivery, computed)
         )
         memory = self._memories.keep(batch, memory)
         delivery.emit(
             Event.BATCH_COMMITTED,
-            rows=sum(target.row_count for target in written),
+            rows=sum(target.row_count for target in computed),
             bytes=row_bytes,
-            sent_by=written[0].sent_by.value if written else SentBy.DRIVER.value,
+            sent_by=computed[0].sent_by.value if computed else SentBy.DRIVER.value,
             attempts=committed.attempts,
             transaction=committed.transaction_id,
             seconds=clock.laps,
@@ -390,9 +365,11 @@ class Engine:
         if prepared is None or not prepared.wants_check:
             return
         with suppress(errors.TransientError):
-            check = partial(are_the_same, self.connection, prepared.targets)
-            begun = time.monotonic(), self.connection.submit(check)
-            self._memories.keep(batch, replace(memory, prepared=replace(prepared, check=begun)))
+            answer = self.connection.submit(
+                partial(are_the_same, self.connection, prepared.targets)
+            )
+            checked = replace(prepared, check=(time.monotonic(), answer))
+            self._memories.keep(batch, replace(memory, prepared=checked))
 
 
 def _facts(delivery: Delivery) -> Facts:
@@ -441,12 +418,12 @@ def _target_batch(delivery: Delivery, target: PreparedTarget, found: Found) -> T
     return TargetBatch(delivery.batch, target, columns, sessions)
 
 
-def _is_uneven(delivery: Delivery, written: list[TargetRows]) -> bool:
+def _is_uneven(delivery: Delivery, computed: list[TargetRows]) -> bool:
     """Return whether rows went to fewer tablets than could have shared them."""
     tablets = {
         target.path: target.tablet_count for target in delivery.targets if target.spreads_partitions
     }
     return any(
         rows.row_count > SMALL_BATCH and 0 < rows.tablets < tablets.get(rows.path, 0)
-        for rows in written
+        for rows in computed
     )

@@ -66,16 +66,16 @@ class Found:
         return self.when is LookUp.FIRST or when is not LookUp.FIRST
 
 
-def find(delivery: Delivery, when: LookUp, begun: Ahead[Read] | None = None) -> Found:
+def find(delivery: Delivery, when: LookUp, ahead: Ahead[Read] | None = None) -> Found:
     """Look a batch up, unless the route asks later.
 
     Spark replays only the first batch of a run. A later batch can be in the ledger for two reasons. Another
     run has got ahead: the check inside the transaction finds that. Or the sink is called again for the batch.
 
     Args:
-        begun: the transaction of the batch, if it is opened ahead: what was read in it counts.
+        ahead: the transaction of the batch, if it was opened ahead: what was read in it counts.
     """
-    return look_up(delivery, begun) if when is LookUp.FIRST else Found(when)
+    return look_up(delivery, ahead) if when is LookUp.FIRST else Found(when)
 
 
 def once_more(delivery: Delivery, error: Exception) -> Found:
@@ -90,9 +90,9 @@ def once_more(delivery: Delivery, error: Exception) -> Found:
         return Found()
 
 
-def require_new(delivery: Delivery, begun: Ahead[Read] | None = None) -> None:
+def require_new(delivery: Delivery, ahead: Ahead[Read] | None = None) -> None:
     """Raise `LedgerDivergedError` for a batch that is written, and whatever else `look_up` raises."""
-    if look_up(delivery, begun).is_replay:
+    if look_up(delivery, ahead).is_replay:
         raise LedgerDivergedError(
             "Another run has written this batch meanwhile",
             remedy="Stop one of the two drivers that run on this checkpoint",
@@ -141,7 +141,7 @@ def _entries(connection: Connection, ledger: str) -> list[LedgerEntry]:
 
 
 def look_up(
-    delivery: Delivery, begun: Ahead[Read] | None = None, *, attempts: int | None = None
+    delivery: Delivery, ahead: Ahead[Read] | None = None, *, attempts: int | None = None
 ) -> Found:
     """Compare a batch with its ledger entry; before a run's first row the history of the query too.
 
@@ -156,7 +156,7 @@ def look_up(
     retry = replace(options.retry, attempts=attempts or options.retry.attempts)
 
     def read(number: int) -> LedgerEntry | None:
-        return begun.read().entry if begun is not None and number == 1 else ledger.read(connection)
+        return ahead.read().entry if ahead is not None and number == 1 else ledger.read(connection)
 
     entry = run_attempts(read, retry, delivery.emit)
     must_record = call.is_first and compare_history(delivery, entry)

@@ -10,13 +10,16 @@ from yt_exactly_once import config
 from yt_exactly_once.codec.rejects import REJECT_SCHEMA
 from yt_exactly_once.commit import entry
 from yt_exactly_once.commit.batch import MicroBatch
-from yt_exactly_once.errors import AccessError, ConfigError, LedgerError
+from yt_exactly_once.delivery.memory import Prepared
+from yt_exactly_once.errors import AccessError, ConfigError, LedgerError, TransientError
 from yt_exactly_once.observability import Event
+from yt_exactly_once.retrying import run_attempts
+from yt_exactly_once.spark.engine.look_up import require_cluster
 from yt_exactly_once.spark.engine.run import Delivery, Rows
 from yt_exactly_once.spark.modes.mode import Mode
 from yt_exactly_once.spark.sink.fan_out import FanOut
 from yt_exactly_once.spark.sink.options import SinkOptions, Target
-from yt_exactly_once.spark.sink.targets import PreparedTarget, prepare_target
+from yt_exactly_once.spark.sink.targets import PreparedTarget, are_the_same, prepare_target
 from yt_exactly_once.ytsaurus import tables
 from yt_exactly_once.ytsaurus.browsing import attributes_of
 from yt_exactly_once.ytsaurus.queues import require_registration
@@ -35,6 +38,34 @@ _OTHER_DEAD_LETTER_PATH = "Name another path in dead_letter_path: the sink creat
 _LEDGER = "a ledger", LedgerError, _OTHER_LEDGER
 _DEAD_LETTERS = REJECT_SCHEMA, "a dead-letter table", ConfigError, _OTHER_DEAD_LETTER_PATH
 """What the sink's own tables must have, what they are for, and the error and the remedy otherwise."""
+
+
+def prepare_again(delivery: Delivery) -> Prepared:
+    """Return the targets of a batch, prepared for its rows: as the run knows them, while that is enough.
+
+    What can be wrong before the first row of a run is checked once. The targets are checked again now and
+    then. A table that replaced one since would store rows that were encoded for the old one, perhaps wrongly.
+    """
+    options, connection = delivery.mode.options, delivery.mode.connection
+    schema, before = delivery.rows.schema, delivery.memory.prepared
+    known = before and before.with_answer()
+    if known and known.fits(schema):
+        return known
+
+    def attempt(number: int) -> Prepared:
+        try:
+            if known is None and number == 1:
+                # Later attempts leave the client its patience.
+                connection.require_proxy()
+            cluster_id = known.cluster_id if known else require_cluster(delivery)
+            if known and known.schema == schema and are_the_same(connection, known.targets):
+                return Prepared(schema, known.targets, cluster_id)
+            return Prepared(schema, prepare(delivery), cluster_id)
+        except TransientError as error:
+            connection.unpin()
+            raise error.extended(proxy=options.cluster.proxy) from error
+
+    return run_attempts(attempt, options.retry, delivery.emit)
 
 
 def prepare(delivery: Delivery) -> tuple[PreparedTarget, ...]:
