@@ -4,6 +4,7 @@ The key is the module, the function or class, the source that is replaced, and w
 """
 
 _SIZE = "A size of requests: any number near it is as good."
+_KEPT = "A number of batches that stay, wait or go at a time: any near it is as good."
 _WAIT = "A longest wait or a number of attempts: any near it is as good."
 _LENGTHS = (
     "Both sides have one item per source or target, whatever the data: the check is for readers."
@@ -18,6 +19,32 @@ EXPLAINED: dict[tuple[str, str, str, str], str] = {
         "0",
         "1",
     ): "A second is far below a lease, as 0 is.",
+    (
+        "commit/batch.py",
+        "MicroBatch",
+        "False",
+        "True",
+    ): "A default for tests: `identified` and the doors give every one of these.",
+    (
+        "commit/entry.py",
+        "RowDigest",
+        "False",
+        "True",
+    ): "A default for the digest of a part, of which only `Tally.after` says where it began.",
+    (
+        "commit/notes.py",
+        "History._lost_sessions",
+        "1",
+        "2",
+    ): "Both stand for no batch: they are before batch 0, as every number below it.",
+    (
+        "commit/transactional.py",
+        "BatchCommit.commit",
+        "1",
+        "2",
+    ): "A batch with a part left lacks its last digest in the ledger: the others are compared.",
+    ("spark/engine/past_batches.py", "", "1_000", "1001"): _KEPT,
+    ("spark/engine/past_batches.py", "", "100", "101"): _KEPT,
     ("spark/sink/complete.py", "", "50_000", "50001"): _SIZE,
     (
         "spark/sink/complete.py",
@@ -25,7 +52,7 @@ EXPLAINED: dict[tuple[str, str, str, str], str] = {
         "1",
         "2",
     ): "One row more than fits shows that the table is too large; two rows show it as well.",
-    ("commit/transactional.py", "BatchCommit._read", "True", "False"): _LENGTHS,
+    ("commit/transactional.py", "BatchCommit._moves", "True", "False"): _LENGTHS,
     ("commit/transactional.py", "BatchCommit._fill", "True", "False"): _LENGTHS,
     ("commit/consumers.py", "consumer_offsets", "True", "False"): _LENGTHS,
     (

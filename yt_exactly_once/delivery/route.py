@@ -159,10 +159,10 @@ class Route:
     way: Way
     reason: str
     look_up: LookUp
-    opens_ahead: bool = False
-    by_ends: bool = False
-    keeps_rows: bool = False
-    is_repeatable: bool = True
+    opens_ahead: bool
+    by_ends: bool
+    keeps_rows: bool
+    is_repeatable: bool
 
 
 @dataclass(frozen=True)
