@@ -56,8 +56,8 @@ EXPLAINED: dict[tuple[str, str, str, str], str] = {
     ("commit/transactional.py", "BatchCommit._fill", "True", "False"): _LENGTHS,
     ("commit/consumers.py", "consumer_offsets", "True", "False"): _LENGTHS,
     (
-        "spark/modes/transactional.py",
-        "Transactional.finish",
+        "spark/sink/letters.py",
+        "letters_of",
         "True",
         "False",
     ): "Rejected rows have one group: its rows are all rows, however parts are cut.",
