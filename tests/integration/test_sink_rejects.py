@@ -1,6 +1,8 @@
 """Rows that the target cannot take: the batch fails, or they go to a table of their own with it."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -13,6 +15,7 @@ from yt_exactly_once import Event, TransactionalSink, register_source
 from yt_exactly_once.operations.ledgers import read_ledger
 
 COMMIT = "commit_transaction"
+PAGE = Path(__file__).parents[2] / "docs/how-to/run.md"
 
 
 @pytest.fixture
@@ -127,6 +130,9 @@ def test_row_that_is_no_text_is_named_where_nothing_takes_it(copy):
         copy("utf8?")
     assert "column=name" in str(caught.value)
     assert "source_partition=0, source_row=1" in str(caught.value)
+    begins = re.findall("text begins with Spark's own words: `(.+?)`", PAGE.read_text())
+    assert len(begins) == 1
+    assert str(caught.value).startswith(begins[0])
 
 
 @pytest.mark.parametrize("options", first_of([
