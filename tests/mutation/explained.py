@@ -43,6 +43,12 @@ EXPLAINED: dict[tuple[str, str, str, str], str] = {
         "1",
         "2",
     ): "A batch with a part left lacks its last digest in the ledger: the others are compared.",
+    (
+        "delivery/memory.py",
+        "Prepared.fits",
+        "_now() - self.looked_at <= LOOK_INTERVAL",
+        "_now() - self.looked_at < LOOK_INTERVAL",
+    ): "No two readings of the clock are that interval apart to the last bit.",
     ("spark/engine/past_batches.py", "", "1_000", "1001"): _KEPT,
     ("spark/engine/past_batches.py", "", "100", "101"): _KEPT,
     ("spark/sink/complete.py", "", "50_000", "50001"): _SIZE,

@@ -318,6 +318,12 @@ def test_transactions_sent_by_a_failed_call_are_handed_to_the_next(run):
     assert [call.commits_sent for call in calls] == [{"1-2": "digest"}, {}]
 
 
+def test_name_of_a_note_is_its_format():
+    """Later versions find the notes of earlier ones by it. Another spelling is another `NOTES_VERSION`."""
+    note = Note.about(NoteKind.LEDGER, "//target", "//ledger", 12, "1-2-3-4")
+    assert note.name == "v1-ledger-ddcf316bdf1cf2be-20b5a26a6d705560-12-1-2-3-4"
+
+
 @pytest.mark.parametrize("kind", list(NoteKind))
 def test_name_of_a_note_tells_all(kind):
     """A file is there or not; it is never half written."""

@@ -1,6 +1,8 @@
 """The story of a batch: in which order its steps come, and what follows when one fails."""
 
+from concurrent.futures import Future
 from contextlib import contextmanager
+from time import monotonic
 from types import SimpleNamespace
 
 import pytest
@@ -107,7 +109,7 @@ def deliver(monkeypatch):
     monkeypatch.setattr(BatchCommit, "leave_ahead", lambda _: mode.done.append("leave"))
     monkeypatch.setattr(BatchCommit, "commit", commit)
 
-    def run(*failures, several=False, replay=False, stateful=False, **known):
+    def run(*failures, several=False, replay=False, stateful=False, age=0.0, **known):
         mode.failures, mode.one_transaction = list(failures), not several
         found.update(is_replay=replay)
         target = SimpleNamespace(
@@ -118,7 +120,8 @@ def deliver(monkeypatch):
         engine._listener = lambda event, fields: emitted.append((event, fields))
         batch = MicroBatch("query", 7, "run", stateful=stateful)
         engine._memories.keep(
-            batch, Memory("run", Prepared(StructType(), (target,), "id"), **known)
+            batch,
+            Memory("run", Prepared(StructType(), (target,), "id", monotonic() - age), **known),
         )
         notes = SimpleNamespace(add=lambda *_: None)
         log = SimpleNamespace(
@@ -226,6 +229,17 @@ def test_commit_that_is_refused_names_a_target_that_has_changed(deliver, monkeyp
     assert ("has changed its columns or tablets" in caught.value.what) is not is_same
     assert ("Start the query again" in caught.value.remedy) is not is_same
     assert refused.what == "Invalid tablet index", "an error is not edited"
+
+
+@pytest.mark.parametrize(("age", "checks"), [(1.0, False), (7.0, True)])
+def test_targets_are_checked_between_two_batches_when_that_is_due(deliver, age, checks):
+    """The next batch need not wait for it."""
+    asked = []
+    deliver.mode.connection.submit = lambda call: asked.append(call) or Future()
+    deliver(age=age)
+    assert bool(asked) is checks
+    check = deliver.memory().prepared.check
+    assert (check is not None) is checks
 
 
 def test_targets_that_cannot_be_prepared_name_the_proxy(deliver, monkeypatch):

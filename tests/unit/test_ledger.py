@@ -281,18 +281,19 @@ def test_batch_moves_the_consumer_to_its_end_or_with_state_to_its_start(
 
 
 @pytest.mark.parametrize(
-    ("now", "stands", "before"),
+    ("now", "stands", "before", "expected"),
     [
-        (batch(0, (5, 9)), 6, None),
-        (batch(4, (5, 9)), 6, entry(batch(3, (0, 5)))),
-        (batch(4, (5, 9)), 4, entry(batch(3, (0, 5)))),
-        (batch(4, (5, 9), stateful=True), 6, entry(batch(3, (0, 5), stateful=True))),
+        (batch(0, (5, 9)), 6, None, "0 to 5"),
+        (batch(4, (5, 9)), 6, entry(batch(3, (0, 5))), "5"),
+        (batch(4, (5, 9)), 4, entry(batch(3, (0, 5))), "5"),
+        (batch(4, (5, 9), stateful=True), 6, entry(batch(3, (0, 5), stateful=True)), "0 to 5"),
     ],
     ids=["first-batch-ahead", "ahead", "behind", "stateful-ahead"],
 )
-def test_consumer_that_somebody_moved_is_an_error(now, stands, before):
+def test_consumer_that_somebody_moved_is_an_error(now, stands, before, expected):
     """Both numbers and the way out are named."""
-    with pytest.raises(OffsetConflictError, match=f"is at row {stands} of partition 0, expected"):
+    told = rf"is at row {stands} of partition 0, expected {expected} \["
+    with pytest.raises(OffsetConflictError, match=told):
         moves(now, [stands], before)
 
 

@@ -46,11 +46,8 @@ class PastBatches:
                 self._is_there = True
             rows = [replace(entry, target=target).to_row() for target in targets]
             last = entry.batch_id - KEPT
-            old = (
-                range(max(last - _KEYS_PER_DELETE, 0), last)
-                if last > 0 and last % _KEYS_PER_DELETE == 0
-                else ()
-            )
+            is_due = last % _KEYS_PER_DELETE == 0
+            old = range(max(last - _KEYS_PER_DELETE, 0), last) if is_due else ()
             keys = [
                 {"query_id": entry.query_id, "target": target, "batch_id": number}
                 for target in targets
