@@ -663,6 +663,19 @@ def test_rows_go_beside_the_reads_and_are_committed_if_these_find_what_the_run_h
     assert cluster.requests == [*first, *([*READS, *WRITES] if elsewhere else []), ("commit",)]
 
 
+def test_transaction_whose_rows_fail_ends_after_the_reads_beside_them():
+    """A read in a transaction that has ended would fail, and hide why."""
+    cluster = Slow(("write", ConflictError("told")))
+    commit = committer(cluster, before=BEFORE)
+    with ahead(commit):
+        commit.commit(whole([ROWS]))
+    ends = cluster.requests.index(("abort",))
+    assert [request for request, *_ in cluster.requests[:ends]] == [
+        "write",
+        *["lookup"] * len(READS),
+    ]
+
+
 @pytest.mark.parametrize(
     ("of", "part"),
     [

@@ -44,7 +44,7 @@ class Scripted(Mode):
     def __init__(self, **options):
         super().__init__(SinkOptions("//t", proxy="localhost:1", **options), None)
         self.connection = SimpleNamespace(unpin=lambda: None)
-        self.done, self.failures = [], []
+        self.done, self.failures, self.rows = [], [], ROWS
 
     def check(self):
         """See `Mode.check`."""
@@ -63,7 +63,7 @@ class Scripted(Mode):
         if self.failures and (failure := self.failures.pop(0)):
             raise failure
         given.first()
-        return [ROWS]
+        return [self.rows]
 
 
 class Rowless(Rows):
@@ -229,6 +229,19 @@ def test_commit_that_is_refused_names_a_target_that_has_changed(deliver, monkeyp
     assert ("has changed its columns or tablets" in caught.value.what) is not is_same
     assert ("Start the query again" in caught.value.remedy) is not is_same
     assert refused.what == "Invalid tablet index", "an error is not edited"
+
+
+@pytest.mark.parametrize(
+    ("rows", "tablets", "is_uneven"),
+    [(20_000, 1, True), (20_000, 2, False), (20_000, 0, False), (3, 1, False)],
+)
+def test_batch_for_fewer_tablets_than_could_share_it_is_remembered(
+    deliver, rows, tablets, is_uneven
+):
+    """Not where nobody knows how many took it, and not of a batch that one request takes."""
+    deliver.mode.rows = TargetRows("//t", (), "yson", rows, tablets=tablets)
+    deliver()
+    assert deliver.memory().uneven is is_uneven
 
 
 @pytest.mark.parametrize(("age", "checks"), [(1.0, False), (7.0, True)])

@@ -291,6 +291,7 @@ def test_producer_is_noted_again_when_the_query_returns_to_it(used, mode, has):
         ("query", [2], 1, False),
         ("query", [2], 3, True),
         ("query", [], 1, True),
+        ("query", [], 0, False),
         ("application:job", [], 4, False),
     ],
 )
