@@ -8,6 +8,8 @@ from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.operations.audit.run import audit
 from yt_exactly_once.operations.ledgers import entries_of, tables_of
 
+pytestmark = pytest.mark.further
+
 TABLES = "by_key/{key}/rows"
 
 
