@@ -7,7 +7,11 @@ import pytest
 from tests.crash.crash_points import CrashPoint
 from tests.crash.harness.lives import Cell, Lineage, Remains, Subject
 from tests.flows import KEYS, ledger_entries
-from yt_exactly_once.config import DeliveryMode
+from yt_exactly_once.config import ClusterConfig, DeliveryMode
+from yt_exactly_once.operations.audit.found import By
+from yt_exactly_once.operations.audit.run import audit
+from yt_exactly_once.operations.ledgers import tables_of
+from yt_exactly_once.ytsaurus.client import Connection
 
 ROWS_PER_PARTITION, PARTITIONS = 100, 4
 CELL = Cell("stateless", is_sorted=False)
@@ -46,13 +50,13 @@ class FanOut(Subject):
 
 
 @pytest.mark.timeout(1800)
-def test_batch_is_in_all_tables_or_in_none_wherever_its_driver_dies(lineage, cluster, client):
+def test_batch_is_in_all_tables_or_in_none_wherever_its_driver_dies(lineage, cluster):
     """Each death in a later batch of the same checkpoint. The tables are created in the first one."""
     rows = (len(DEATHS) + 2) * ROWS_PER_PARTITION
     family = lineage(CELL, rows=rows, rows_per_partition=ROWS_PER_PARTITION, partitions=PARTITIONS)
     (given,) = family.subjects
     path = f"{given.queue.path}_shops/{{key}}_{{part}}_t"
-    plan = replace(given.plan, target=path, digest=False, create={})
+    plan = replace(given.plan, target=path, digest=True, create={})
     subject = FanOut(given.client, given.queue, CELL, plan, ROWS_PER_PARTITION)
     family = Lineage(cluster, [subject], family.folder)
     number = -1
@@ -67,4 +71,7 @@ def test_batch_is_in_all_tables_or_in_none_wherever_its_driver_dies(lineage, clu
     left = subject.remains()
     assert subject.incomplete(left) == ""
     assert left.stored == subject.queue.ends()
-    assert len(client.list(subject.folder)) == KEYS * PARTITIONS + 1, "and the ledger"
+    connection = Connection(ClusterConfig(proxy=cluster.proxy_urls[0]))
+    tables = tables_of(connection, path)
+    assert len(tables) == KEYS * PARTITIONS
+    assert [table for table in tables if not audit(connection, table, by=By.DIGEST).exact] == []

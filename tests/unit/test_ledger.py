@@ -435,7 +435,10 @@ def test_tally_of_a_pattern_has_the_rows_of_each_table():
     ledger = CommitLedger("//l", "query", ["//t/{a}"])
 
     def after(before, number, **written):
-        tables = {f"//{name}": TableRows(rows, rows) for name, rows in written.items()}
+        tables = {
+            f"//{name}": TableRows(rows, rows, None if name == "z" else MOST)
+            for name, rows in written.items()
+        }
         part = Tally(sum(written.values()), tables=tables)
         before = before and replace(entry(batch(before[0])), tallies={"//t/{a}": before[1]})
         return number, ledger.tallies(before, batch(number), {"//t/{a}": part})["//t/{a}"]
@@ -443,13 +446,15 @@ def test_tally_of_a_pattern_has_the_rows_of_each_table():
     first = after(None, 0, x=2, y=1)
     second = after(first, 0, y=4)
     third = after(second, 1, z=3)
-    assert second[1].tables == {"//x": (2, 2), "//y": (5, 5)}
-    assert third[1].tables == {"//x": (0, 2), "//y": (0, 5), "//z": (3, 3)}
+    assert second[1].tables == {"//x": (2, 2, MOST), "//y": (5, 5, MOST - 1)}
+    assert third[1].tables == {"//x": (0, 2, MOST), "//y": (0, 5, MOST - 1), "//z": (3, 3, None)}
     known = replace(entry(batch(1)), target="//t/{a}", tallies={"//t/{a}": third[1]})
     assert LedgerEntry.from_row(known.to_row()) == known
     assert known.tables == ("//x", "//y", "//z")
     of_table = known.of_table("//y")
     assert (of_table.target, of_table.tally.rows, of_table.tally.total_rows) == ("//y", 0, 5)
+    assert of_table.tally.digest == RowDigest(0, MOST - 1, from_start=True)
+    assert known.of_table("//z").tally.digest is None
 
 
 MOST = 2**64 - 1

@@ -65,8 +65,9 @@ def command(
     needs Target(..., digest=True) from the first batch on. It fits any query and any number of queues. On a
     sorted target it needs that every key was written once, or write='replace'.
 
-    By count: only the numbers of rows are compared, of an ordered target. It proves nothing about rows. A
-    path with columns in braces is audited so: each table that its query has written.
+    By count: only the numbers of rows are compared, of an ordered target. It proves nothing about rows.
+
+    A path with columns in braces stands for each table that its query has written, by digest or by count.
 
     A running query does not disturb: what it commits after the start is not judged. A sorted target that is
     audited by digest must not be written meanwhile.

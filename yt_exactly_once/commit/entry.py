@@ -105,10 +105,35 @@ class RowDigest:
 
 
 class TableRows(NamedTuple):
-    """Rows that a query has written into one table of a pattern: of the last batch, and of all batches."""
+    """What a query has written into one table of a pattern.
+
+    Attributes:
+        rows: of the last batch.
+        total_rows: of all batches.
+        digest: of all these rows; `None` unless each batch had one.
+    """
 
     rows: int
     total_rows: int
+    digest: int | None = None
+
+    @classmethod
+    def from_list(cls, rows: int, total_rows: int, digest: str | None, version: int | None) -> Self:
+        """Read what `to_list` wrote; another version of this package may hash rows otherwise."""
+        is_known = digest is not None and version == HASH_VERSION
+        return cls(int(rows), int(total_rows), int(digest, 16) if digest and is_known else None)
+
+    def to_list(self) -> list[Any]:
+        """Return what a ledger keeps."""
+        version = None if self.digest is None else HASH_VERSION
+        text = None if self.digest is None else spelled(self.digest)
+        return [self.rows, self.total_rows, text, version]
+
+    def after(self, part: TableRows) -> TableRows:
+        """Return the same after one more part of the last batch."""
+        digests = (self.digest, part.digest) if self.total_rows else (0, part.digest)
+        total = None if None in digests else combined(*(one or 0 for one in digests))
+        return TableRows(self.rows + part.rows, self.total_rows + part.total_rows, total)
 
 
 @dataclass(frozen=True)
@@ -141,14 +166,14 @@ class Tally:
         """Read a ledger row."""
         values = {name: _READ[kind](row[name]) for name, kind in _TALLY.items()}
         tables = {
-            path: TableRows(*map(int, numbers)) for path, numbers in (row.get(TABLES) or {}).items()
+            path: TableRows.from_list(*known) for path, known in (row.get(TABLES) or {}).items()
         }
         return cls(**values, digest=RowDigest.from_row(row), tables=tables)
 
     def to_row(self) -> Row:
         """Return its columns; that of tables only with some, since an earlier ledger lacks it."""
         values = {name: getattr(self, name) for name in _TALLY}
-        tables = {TABLES: {path: list(one) for path, one in self.tables.items()}}
+        tables = {TABLES: {path: one.to_list() for path, one in self.tables.items()}}
         return {
             **values,
             **(_NO_DIGEST if self.digest is None else self.digest.to_row()),
@@ -163,6 +188,7 @@ class Tally:
             total_rows=known.total_rows,
             total_batches=self.total_batches,
             sent_by=self.sent_by,
+            digest=None if known.digest is None else RowDigest(0, known.digest, from_start=True),
         )
 
     def beside(self, other: Tally) -> Tally:
@@ -201,8 +227,7 @@ class Tally:
             path: one if is_same else one._replace(rows=0) for path, one in self.tables.items()
         }
         for path, one in part.tables.items():
-            old = known.get(path, TableRows(0, 0))
-            known[path] = TableRows(old.rows + one.rows, old.total_rows + one.rows)
+            known[path] = known.get(path, TableRows(0, 0)).after(one)
         return known
 
     def _digest_after(self, part: Tally, *, is_same: bool) -> RowDigest | None:

@@ -75,15 +75,13 @@ class TargetRows:
         """What is written of the target, for the ledger."""
         if self.rejected_by:
             return Tally(rejected_rows=self.row_count)
-        replaces, digest = self.complete is not None, self.digest
-        tables = {self.path: TableRows(self.row_count, self.row_count)} if self.pattern else {}
-        return Tally(
-            rows=self.row_count,
-            bytes=self.byte_count,
-            sent_by=self.sent_by.value,
-            digest=None if digest is None else RowDigest(digest, replaces=replaces),
-            tables=tables,
-        )
+        tally = Tally(self.row_count, bytes=self.byte_count, sent_by=self.sent_by.value)
+        if self.pattern:
+            table = TableRows(self.row_count, self.row_count, self.digest)
+            return replace(tally, tables={self.path: table})
+        if self.digest is None:
+            return tally
+        return replace(tally, digest=RowDigest(self.digest, replaces=self.complete is not None))
 
     @property
     def byte_count(self) -> int:

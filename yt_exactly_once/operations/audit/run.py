@@ -63,15 +63,16 @@ def audit(
     entries = look()
     reader = RangeReader(connection, progress)
     names = {column["name"] for column in info.schema}
-    if any(row.pattern for row in entries):
-        if by not in {None, By.COUNT} or columns:
-            raise UnprovableError(
-                "The table has the rows that name it, and neither queue nor digest tells which these are",
-                remedy="Compare the number of rows: --by count",
-                target=target,
-            )
-        by = By.COUNT
-    if by is None and (columns or {schema.SOURCE_TABLET_COLUMN, schema.SOURCE_ROW_COLUMN} <= names):
+    is_one_of_many = any(row.pattern for row in entries)
+    if is_one_of_many and (by is By.SOURCE or columns):
+        raise UnprovableError(
+            "The table has the rows that name it, and its queues have those of all tables",
+            remedy="Compare the digest that the ledger keeps with Target(..., digest=True), or the number of "
+            "rows: --by count",
+            target=target,
+        )
+    by_source = {schema.SOURCE_TABLET_COLUMN, schema.SOURCE_ROW_COLUMN} <= names
+    if by is None and (columns or (by_source and not is_one_of_many)):
         by = By.SOURCE
     if by is By.SOURCE:
         chosen = columns or Columns(

@@ -185,7 +185,6 @@ class Target:
                 is_other,
                 "tablets are not known before the rows name their tables",
             )
-            wanted["digest"] = self.digest, "the ledger keeps one digest, and it has many tables"
             require_known(self.create or {}, CREATE_ARGUMENTS, "create")
         elif refused := next((name for name, is_given in named.items() if is_given), None):
             raise ConfigError(
