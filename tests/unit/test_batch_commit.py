@@ -13,7 +13,7 @@ import pytest
 from tests.notes import Told
 from yt_exactly_once.codec.rows import row_fragments
 from yt_exactly_once.codec.schema import TableSchema, check_frame
-from yt_exactly_once.commit import transactional
+from yt_exactly_once.commit import claims, transactional
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.commit.consumers import offsets_of
@@ -517,6 +517,18 @@ def test_a_job_that_fails_leaves_no_transaction_behind(fails, reads):
 
 INSIDE = replace(ROWS, groups=(), sent_bytes=9, sent_by=SentBy.TASKS, inside="tx1")
 """Rows that tasks have written into the first transaction."""
+
+
+def test_rows_of_tasks_are_not_committed_once_claims_may_be_gone(monkeypatch):
+    """A partition whose claim has expired may have been written twice."""
+    age = claims.HOLD.total_seconds() + 1
+    monkeypatch.setattr(claims, "seconds_since", lambda _: age)
+    cluster = Cluster()
+    commit = committer(cluster)
+    with ahead(commit), pytest.raises(TransactionLostError, match="claims may be gone"):
+        commit.commit(whole([INSIDE]))
+    assert cluster.requests[-1] == ("abort",)
+    assert ("commit",) not in cluster.requests
 
 
 def test_rows_that_tasks_have_written_are_committed_with_their_transaction():
