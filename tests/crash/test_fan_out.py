@@ -32,10 +32,13 @@ class FanOut(Subject):
     def folder(self) -> str:
         return self.plan.target.partition("/{")[0]
 
+    @property
+    def ledger(self) -> str:
+        return f"{self.folder}/yt_exactly_once_ledger"
+
     def remains(self) -> Remains:
         """Look at all tables together."""
-        ledger = f"{self.folder}/yt_exactly_once_ledger"
-        entries = ledger_entries(self.client, ledger)
+        entries = ledger_entries(self.client, self.ledger)
         tables = [
             f"{self.folder}/{name}"
             for name in (self.client.list(self.folder) if self.client.exists(self.folder) else [])
@@ -72,6 +75,7 @@ def test_batch_is_in_all_tables_or_in_none_wherever_its_driver_dies(lineage, clu
     assert subject.incomplete(left) == ""
     assert left.stored == subject.queue.ends()
     connection = Connection(ClusterConfig(proxy=cluster.proxy_urls[0]))
-    tables = tables_of(connection, path)
+    tables, ledger = tables_of(connection, path), subject.ledger
     assert len(tables) == KEYS * PARTITIONS
-    assert [table for table in tables if not audit(connection, table, by=By.DIGEST).exact] == []
+    audits = [audit(connection, table, by=By.DIGEST, ledger=ledger) for table in tables]
+    assert [one for one in audits if not one.exact] == []
