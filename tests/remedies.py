@@ -37,6 +37,8 @@ ROWS = {
     "yt unfreeze-table {path} --sync": "all frozen",
     "yt mount-table {path} --sync": "nothing mounted",
     "yt reshard-table": "more tablets",
+    "yt-exactly-once add-column": "target lacks a column",
+    "yt get {path}/@tablet_cell_bundle": LOOKS,
     "yt alter-table": "target static",
     "/@atomicity full": "target without atomicity",
     "rewind {consumer} {queue} --to earliest": "consumer beyond the end",

@@ -28,6 +28,9 @@ ONE_SINK_MOVES = (
 )
 """For a consumer that two sinks of a function would move."""
 
+OR_ADD = "Or let the sink do it: Target(..., on_new_columns='add')"
+"""For columns that a table lacks."""
+
 FORKED = (
     "A copied checkpoint has the id of its query. Stop one of the two drivers. To write both targets, give "
     "one of them a checkpoint and a consumer of its own: the steps are in how-to/recover.md, section 'A "
@@ -57,6 +60,12 @@ def reshard(path: str, tablets: int) -> str:
         f"yt unmount-table {path} --sync && yt reshard-table {path} --tablet-count {tablets} --sync && "
         f"{mount(path)}"
     )
+
+
+def add_columns(path: str, columns: Mapping[str, str]) -> str:
+    """Return how a dynamic table gets columns, by name, with their types as Spark or YTsaurus calls them."""
+    pairs = " ".join(f"{quote(name)} {quote(kind)}" for name, kind in columns.items())
+    return f"yt-exactly-once add-column {path} {pairs}"
 
 
 def make_dynamic(path: str) -> str:

@@ -48,7 +48,6 @@ from yt_exactly_once.spark.source.reader import QueueStreamReader
 PARTITIONS = 2
 QUEUE_SCHEMA = [*columns(value="int64"), *SYSTEM]
 TARGET_SCHEMA = [{"name": "value", "type": "int64"}]
-_ROWS = pa.schema([("value", pa.int64())])
 _ATTEMPTS = RetryPolicy(attempts=2, first_wait=timedelta(0), max_wait=timedelta(0))
 _MOST_STEPS = 6
 """How many pieces of advice an operator follows, one after the other, before they give up."""
@@ -116,6 +115,7 @@ class Operated:
         besides: further targets of the function. Each has a sink of its own, which is called first and moves
             no consumer.
         meanwhile: what happens between the plan of the next batch and its run.
+        columns: of the DataFrame; each but the first has the same values, or null with `?` behind its name.
         heard: what each tool has said before anything was done, and after how many seconds.
         said: the names of the errors that have stopped the query.
     """
@@ -136,6 +136,7 @@ class Operated:
     people: dict[str, Callable[[], object]] = field(default_factory=dict)
     besides: list[str] = field(default_factory=list)
     meanwhile: Callable[[], object] | None = None
+    columns: tuple[str, ...] = ("value",)
     heard: dict[str, tuple[str, float]] = field(default_factory=dict)
     said: list[str] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
@@ -239,18 +240,21 @@ class Operated:
             happens()
         tasks = reader.partitions(start, end)
         batches = [list(reader.read(task)) for task in tasks]
+        schema = pa.schema([(name.rstrip("?"), pa.int64()) for name in self.columns])
         placed = [
-            pa.Table.from_batches(some).select(["value"]).cast(_ROWS).combine_chunks().to_batches()
+            pa.table(self._values(pa.Table.from_batches(some)["value"]), schema)
+            .combine_chunks()
+            .to_batches()
             for some in batches
             if some
         ]
-        empty = pa.RecordBatch.from_pylist([], schema=_ROWS)
+        empty = pa.RecordBatch.from_pylist([], schema=schema)
         known = {ROWS_OF_BATCH: "10000"}
         conf = SimpleNamespace(get=known.get, set=known.__setitem__)
         session = SimpleNamespace(conf=conf, _jvm=None)
         frame = Frame(
             SimpleNamespace(in_task=False),  # type: ignore[arg-type]
-            _ROWS,
+            schema,
             lambda: [each for some in placed for each in some] or [empty],
             session,
         )
@@ -267,6 +271,10 @@ class Operated:
             raise Killed
         self._write(f"commits/{number}", f'v{self.log[1]}\n{{"nextBatchWatermarkMs":0}}')
         reader.commit(end)
+
+    def _values(self, value: Any) -> list[Any]:
+        null = pa.nulls(len(value), pa.int64())
+        return [null if name.endswith("?") else value for name in self.columns]
 
     def source_given(self) -> dict[str, str]:
         return {

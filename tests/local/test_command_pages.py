@@ -7,6 +7,7 @@ import pytest
 from tests.code_blocks import blocks
 from tests.local.pipelines import Pipeline
 from yt_exactly_once import cli
+from yt_exactly_once.codec.rejects import REJECT_SCHEMA
 from yt_exactly_once.commit.entry import HISTORY_SCHEMA
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.ytsaurus.tables import ensure_table
@@ -37,11 +38,12 @@ def shop(monkeypatch):
 
 
 @pytest.mark.further
-@pytest.mark.usefixtures("shop")
-def test_commands_of_the_page_run(capsys, tmp_path, monkeypatch):
+@pytest.mark.parametrize("page", ["see-and-repair", "add-a-column"])
+def test_commands_of_the_page_run(shop, page, capsys, tmp_path, monkeypatch):
     """None fails, and each prints something."""
     monkeypatch.chdir(tmp_path)
-    for block in blocks("docs/how-to/see-and-repair.md"):
+    ensure_table(shop.connection, "//home/shop/letters", REJECT_SCHEMA, {})
+    for block in blocks(f"docs/how-to/{page}.md"):
         for line in block.code.replace("\\\n", " ").splitlines():
             program, *arguments = shlex.split(line, comments=True) or [""]
             if program != "yt-exactly-once":

@@ -34,7 +34,12 @@ def _consumer_is_a_table(query):
     query.create_table(query.consumer, QUEUE_SCHEMA)
 
 
+def _column_is_new(query):
+    query.columns = ("value", "n")
+
+
 STARTS = {
+    "target lacks a column": _column_is_new,
     "target never created": lambda query: query.client.remove(query.target),
     "target static": static("target"),
     "target without atomicity": without_atomicity("target"),

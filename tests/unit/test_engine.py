@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 from yt_exactly_once import Event, SinkOptions
-from yt_exactly_once.commit.batch import MicroBatch
+from yt_exactly_once.commit.batch import MicroBatch, TargetColumns
 from yt_exactly_once.commit.parts import TargetRows
 from yt_exactly_once.commit.transactional import BatchCommit, Committed
 from yt_exactly_once.delivery.memory import Memory, Prepared
@@ -113,7 +113,13 @@ def deliver(monkeypatch):
         mode.failures, mode.one_transaction = list(failures), not several
         found.update(is_replay=replay)
         target = SimpleNamespace(
-            path="//t", is_sorted=False, options=None, spreads_partitions=True, tablet_count=2
+            path="//t",
+            is_sorted=False,
+            options=None,
+            spreads_partitions=True,
+            tablet_count=2,
+            wanted=None,
+            columns=TargetColumns(),
         )
         engine = Engine(mode)
         engine._calls = Calls()

@@ -115,6 +115,7 @@ def test_no_field_of_an_entry_stays_unwritten():
     columns = {column["name"] for column in LEDGER_SCHEMA}
     assert {one.name for one in fields(LedgerEntry)} - columns == {
         "advances",
+        "columns",
         "stateful",
         "tallies",
     }
@@ -125,6 +126,17 @@ def test_no_field_of_an_entry_stays_unwritten():
         more: int = 0
 
     assert Later(**vars(entry(batch(0)))).to_row().keys() == columns - {"tables"}
+
+
+def test_columns_of_a_target_are_kept_also_without_a_queue():
+    """Beside the facts, and not among the sources: an earlier version finds no more partitions there."""
+    known = {"//a": ("n", "s.x"), "//b": ("m",)}
+    for written in (entry(batch(3, (5, 9))), replace(entry(batch(3)), offsets={})):
+        one = replace(written, target="//a", columns=known)
+        read = LedgerEntry.from_row(one.to_row())
+        assert (read.columns, read.offsets) == ({"//a": known["//a"]}, one.offsets)
+        assert LedgerEntry.from_row(replace(one, target="//c").to_row()).columns == {}
+        assert all(source.keys() >= {"queue", "partitions"} for source in one.to_row()["offsets"])
 
 
 def test_facts_of_an_entry_are_kept_in_a_table_of_any_version():

@@ -374,7 +374,7 @@ def test_checkpoint_of_another_queue_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("schema", "change"), [(("id", "name"), "name was added"), ((), "id was removed")]
+    ("schema", "change"), [(("name",), "id was removed, name was added"), ((), "id was removed")]
 )
 def test_schema_that_changes_under_the_query_is_an_error(schema, change):
     """Rows would be read with columns the plan does not have."""
@@ -384,6 +384,19 @@ def test_schema_that_changes_under_the_query_is_an_error(schema, change):
     clock.sleep(LOOK_INTERVAL)
     with pytest.raises(errors.SchemaMismatchError, match=rf"{change}.*Load the queue again"):
         source.partitions(start, end)
+
+
+def test_columns_that_the_queue_gets_are_left_out_and_named_once():
+    """The next start of the query reads them."""
+    queue, clock = FakeQueue(10), Clock()
+    source, start, end = planned(queue, clock)
+    queue.info = table(("id", "name"))
+    with capture_logs() as logs:
+        for _ in range(2):
+            clock.sleep(LOOK_INTERVAL)
+            assert source.partitions(start, end)
+    left_out = [line for line in logs if line["event"] == Event.SOURCE_COLUMNS_LEFT_OUT]
+    assert [line["columns"] for line in left_out] == [["name"]]
 
 
 def test_batch_that_was_just_planned_costs_one_look():

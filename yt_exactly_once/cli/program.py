@@ -20,6 +20,7 @@ from yt_exactly_once.version import VERSION
 
 GROUPS = {
     "Run": {
+        "add-column": "Add columns to a table that queries use.",
         "checkpoints": "Let Spark keep checkpoints on YTsaurus.",
         "create-consumer": "Create a consumer and register it for a queue.",
         "create-ledger": "Create the tables that a sink keeps, with rights of their own.",

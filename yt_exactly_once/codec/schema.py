@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from yt_exactly_once import advice
 from yt_exactly_once.codec import types
 from yt_exactly_once.codec.arrow_types import arrow_type_of, logical_type_of, match_types
 from yt_exactly_once.codec.matches import Fit
@@ -298,6 +299,7 @@ class Difference(NamedTuple):
 
 
 ABSENT = "-"
+_DROP_OR_ADD = "drop it from the DataFrame, or add it to the table"
 _FEW = 3
 """So many columns of a table are named as what another one may be called now."""
 
@@ -323,10 +325,12 @@ def check_frame(
         SchemaMismatchError: every difference at once, each with its remedy.
     """
     if found := differences(frame, table, sorted=sorted):
-        count = len(found)
+        count, added = len(found), _added_by(frame, found)
         raise SchemaMismatchError(
             f"The DataFrame does not fit the table in {'one place' if count == 1 else f'{count} places'}",
-            remedy="Change the query or the table, column by column",
+            remedy=f"Run: {advice.add_columns(target, added)}. {advice.OR_ADD}"
+            if added
+            else "Change the query or the table, column by column",
             details=_side_by_side(found),
             target=target,
         )
@@ -376,6 +380,17 @@ def _unknown_columns(frame: pa.Schema, table: TableSchema) -> list[Difference]:
     return found
 
 
+def _added_by(frame: pa.Schema, found: Sequence[Difference]) -> dict[str, str]:
+    """Return the columns with their types, if all that a table needs is to get some; else nothing."""
+    if any(one.remedy != _DROP_OR_ADD for one in found):
+        return {}
+    fields = [frame.field(one.column).with_nullable(False) for one in found]
+    try:
+        return {field.name: types.spelled(logical_type_of(field)) for field in fields}
+    except SchemaMismatchError:
+        return {}
+
+
 def _remedy_for_unknown(name: str, table: TableSchema, given: Collection[str]) -> str:
     lacking = [column.name for column in table.writable_columns if column.name not in given]
     for other in lacking:
@@ -385,7 +400,7 @@ def _remedy_for_unknown(name: str, table: TableSchema, given: Collection[str]) -
     renamed = (
         f"rename it if it is {' or '.join(lacking)}; else " if 0 < len(lacking) <= _FEW else ""
     )
-    return f"{renamed}drop it from the DataFrame, or add it to the table"
+    return f"{renamed}{_DROP_OR_ADD}"
 
 
 def _missing_columns(names: Collection[str], table: TableSchema) -> list[Difference]:

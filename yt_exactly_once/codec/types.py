@@ -5,6 +5,8 @@ It owns nesting and nullability. A leaf is its record in `scalars`.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -14,6 +16,8 @@ from yt_exactly_once.errors import SchemaMismatchError
 
 # The older column key `type` spells two names differently from `type_v3`.
 _V1_NAMES = {"boolean": "bool", "any": "yson"}
+
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +163,25 @@ def render_type(logical: LogicalType) -> Any:
             return {"type_name": "variant", **_rendered(logical)}
         case DictType(key, value):
             return {"type_name": "dict", "key": render_type(key), "value": render_type(value)}
+
+
+def spelled(logical: LogicalType) -> str:
+    """Return a type as a word of a command line: its name, or its `type_v3` as JSON."""
+    if isinstance(logical, Scalar):
+        return logical.name.replace(" ", "")
+    return json.dumps(render_type(logical))
+
+
+def parse_spelled(text: str) -> LogicalType:
+    """Return the type that `spelled` has made a word of; raise `ValueError` if the text is none."""
+    digits = _DECIMAL.fullmatch(text)
+    if digits is not None:
+        return decimal(int(digits[1]), int(digits[2]))
+    try:
+        described = json.loads(text) if text.startswith("{") else _V1_NAMES.get(text, text)
+        return _parse(described)
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{text} is no type_v3") from error
 
 
 def _rendered(whole: StructType | VariantType) -> dict[str, Any]:

@@ -44,6 +44,19 @@ class SourceRange:
 
 
 @dataclass(frozen=True)
+class TargetColumns:
+    """The columns that a batch writes into a target.
+
+    Attributes:
+        names: sorted, with the members of structs.
+        is_recorded: whether the ledger entry has them. Then another run of the query must have them too.
+    """
+
+    names: tuple[str, ...] = ()
+    is_recorded: bool = False
+
+
+@dataclass(frozen=True)
 class MicroBatch:
     """One micro-batch of one query.
 

@@ -259,6 +259,7 @@ class LedgerEntry:
         stateful: whether the query keeps state; `None` if the entry does not say so.
         advances: whether the sink moves the consumers (`advance_consumer`); `None` as above.
         tallies: by target.
+        columns: that were written into each target, if the sink may add some; see `TargetColumns`.
     """
 
     query_id: str
@@ -279,6 +280,7 @@ class LedgerEntry:
     stateful: bool | None = None
     advances: bool | None = None
     tallies: Mapping[str, Tally] = field(default_factory=dict)
+    columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def application(self) -> str:
@@ -339,8 +341,10 @@ class LedgerEntry:
             return self.stateful
         return any(one.left < one.end for one in self._partitions())
 
-    def _facts(self) -> dict[str, bool]:
+    def _facts(self) -> dict[str, Any]:
         known = {name: getattr(self, name) for name in _FACTS}
+        if self.target in self.columns:
+            known[_COLUMNS] = list(self.columns[self.target])
         return {name: value for name, value in known.items() if value is not None}
 
     def _partitions(self) -> Iterator[PartitionOffset]:
@@ -367,6 +371,7 @@ class LedgerEntry:
                 **{name: _READ[kind](row[name]) for name, kind in _ENTRY.items()},
                 offsets=_offsets_from(row["offsets"] or ()),
                 **_facts_from(row["offsets"] or ()),
+                columns=_columns_from(row["target"], row["offsets"] or ()),
                 part_digests=tuple(row["part_digests"] or ()),
                 tallies={row["target"]: Tally.from_row(row)},
             )
@@ -384,7 +389,7 @@ class LedgerEntry:
             **{name: getattr(self, name) for name in _ENTRY},
             "format_version": LEDGER_VERSION,
             "part_digests": list(self.part_digests),
-            "offsets": [{**one, **self._facts()} for one in _offsets_to(self.offsets)],
+            "offsets": _with_facts([*_offsets_to(self.offsets)], self._facts()),
             **self.tally.to_row(),
         }
 
@@ -411,8 +416,10 @@ class CommitLedger:
             )
         if entries[0] is None:
             return None
-        tallies = [each for entry in entries if entry for each in entry.tallies.items()]
-        return replace(entries[0], tallies=dict(tallies))
+        known = [entry for entry in entries if entry]
+        tallies = [each for entry in known for each in entry.tallies.items()]
+        columns = [each for entry in known for each in entry.columns.items()]
+        return replace(entries[0], tallies=dict(tallies), columns=dict(columns))
 
     def record(self, transaction: Transaction, entry: LedgerEntry) -> None:
         """Write the entry for every target; it takes effect with the transaction."""
@@ -451,6 +458,11 @@ _TALLY = {
 
 _FACTS = ("stateful", "advances")
 """Fields that each source in `offsets` has: tables of earlier versions would lack columns of theirs."""
+
+_COLUMNS = "columns"
+"""Where each source has the columns of the target. An entry without a source gets one that is none."""
+
+_NO_SOURCE = {"cluster": "", "queue": "", "queue_id": "", "consumer": "", "partitions": {}}
 
 _KEY = ("query_id", "target")
 
@@ -497,6 +509,17 @@ def _facts_from(sources: Sequence[Any]) -> dict[str, Any]:
     return {name: first.get(name) for name in _FACTS}
 
 
+def _columns_from(target: str, sources: Sequence[Any]) -> dict[str, tuple[str, ...]]:
+    known = sources[0].get(_COLUMNS) if sources else None
+    return {} if known is None else {target: tuple(map(str, known))}
+
+
+def _with_facts(sources: list[dict[str, Any]], facts: dict[str, Any]) -> list[dict[str, Any]]:
+    if not sources and _COLUMNS in facts:
+        sources = [_NO_SOURCE]
+    return [{**source, **facts} for source in sources]
+
+
 def _offsets_to(offsets: Offsets) -> Iterator[dict[str, Any]]:
     for (cluster, queue, consumer, queue_id), partitions in offsets.items():
         yield {
@@ -518,4 +541,5 @@ def _offsets_from(sources: Sequence[Any]) -> Offsets:
             for partition, numbers in source["partitions"].items()
         }
         for source in sources
+        if source["queue"]
     }

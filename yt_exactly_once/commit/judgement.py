@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import StrEnum
 
 from yt_exactly_once import advice
-from yt_exactly_once.commit.batch import MicroBatch, SourceRange
+from yt_exactly_once.commit.batch import MicroBatch, SourceRange, TargetColumns
 from yt_exactly_once.commit.entry import LedgerEntry, Offsets
 from yt_exactly_once.commit.other_sources import is_same
-from yt_exactly_once.errors import FencedError, LedgerDivergedError, RepeatedCallError
+from yt_exactly_once.errors import (
+    FencedError,
+    LedgerDivergedError,
+    RepeatedCallError,
+    SchemaMismatchError,
+)
 
 _RESTORE = "Another checkpoint has written the ledger: restore that one"
 
@@ -131,6 +136,50 @@ def require_one_sink(
             **batch.where,
             target=entry.target,
             ledger=ledger,
+        )
+
+
+def require_columns(
+    entry: LedgerEntry | None,
+    batch: MicroBatch,
+    columns: Mapping[str, TargetColumns],
+    *,
+    ledger: str,
+    running: bool = False,
+) -> None:
+    """Check that a batch has every column that another run has written: without one it would write nulls.
+
+    While one program replaces another, both may run on one checkpoint, and only the newer one knows a new
+    column.
+
+    Args:
+        columns: of the batch, by target.
+        ledger: see `judge`.
+        running: see `judge`.
+
+    Raises:
+        FencedError: this run has written before, so another one runs beside it.
+        SchemaMismatchError: this is an older program, or one that gives a column up.
+    """
+    if entry is None or entry.run_id == batch.run_id:
+        return
+    for target, written in entry.columns.items():
+        if target not in columns or not (lost := set(written) - set(columns[target].names)):
+            continue
+        names, where = ", ".join(sorted(lost)), {"target": target, "ledger": ledger, **batch.where}
+        if running:
+            raise FencedError(
+                f"Another run of this query writes columns that this one does not have: {names}",
+                remedy="Two drivers share one checkpoint: stop the one with the older program",
+                run=entry.run_id,
+                **where,
+            )
+        raise SchemaMismatchError(
+            f"The DataFrame lacks columns that this query has written: {names}",
+            remedy="Start the newer program. To give a column up, write nulls on purpose: "
+            "df.withColumn('NAME', lit(None).cast('TYPE'))",
+            run=entry.run_id,
+            **where,
         )
 
 

@@ -8,7 +8,7 @@ resolved from the ledger.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -17,10 +17,16 @@ from typing import Any, NamedTuple, Self
 
 from yt_exactly_once import config, errors
 from yt_exactly_once.commit import claims, consumers
-from yt_exactly_once.commit.batch import MicroBatch, SourceRange
+from yt_exactly_once.commit.batch import MicroBatch, SourceRange, TargetColumns
 from yt_exactly_once.commit.cluster import Ahead, Cluster, Payload, Transaction
 from yt_exactly_once.commit.entry import CommitLedger, LedgerEntry
-from yt_exactly_once.commit.judgement import Verdict, judge, nothing_logged, require_one_sink
+from yt_exactly_once.commit.judgement import (
+    Verdict,
+    judge,
+    nothing_logged,
+    require_columns,
+    require_one_sink,
+)
 from yt_exactly_once.commit.lineage import lineage_of
 from yt_exactly_once.commit.notes import ONE_CALL, settle
 from yt_exactly_once.commit.parts import Part, TargetRows, digest_of
@@ -71,6 +77,7 @@ class BatchCommit:
         logged: see `judge`.
         accepted: see `judge`.
         mode: the delivery mode, for the ledger entry.
+        columns: see `require_columns`.
         before: the ledger entry that this run has committed last; `None` before the first.
         began: when the sink began with the batch, on the monotonic clock.
         entries: those that were written, by transaction; also of one whose commit seems to have failed.
@@ -88,6 +95,7 @@ class BatchCommit:
     logged: Callable[[int], tuple[SourceRange, ...]] = nothing_logged
     accepted: Collection[int] = ()
     mode: str = ""
+    columns: Mapping[str, TargetColumns] = field(default_factory=dict)
     before: LedgerEntry | None = None
     began: float = field(default_factory=time.monotonic)
     entries: dict[str, LedgerEntry] = field(default_factory=dict, init=False)
@@ -342,7 +350,17 @@ class BatchCommit:
             stateful=batch.stateful,
             advances=self.advance_consumer,
             tallies=self.ledger.tallies(entry, batch, part.written()),
+            columns=self._columns_after(entry),
         )
+
+    def _columns_after(self, entry: LedgerEntry | None) -> dict[str, tuple[str, ...]]:
+        """Return what each target has got: a function may have left a column out for one batch."""
+        known = entry.columns if entry is not None else {}
+        return {
+            path: tuple(sorted({*columns.names, *known.get(path, ())}))
+            for path, columns in self.columns.items()
+            if columns.is_recorded
+        }
 
     def _warn_of_left_out(self, entry: LedgerEntry | None) -> None:
         """Warn once of rows that Spark has given to batches which never came to the sink.
@@ -397,6 +415,7 @@ class BatchCommit:
         verdict = judge(
             entry, batch, ledger=ledger, running=True, logged=self.logged, accepted=self.accepted
         )
+        require_columns(entry, batch, self.columns, ledger=ledger, running=True)
         if verdict is Verdict.NEW or entry.part < part.number:
             return False
         require_one_sink(entry, batch, self.commits_sent, ledger=ledger)

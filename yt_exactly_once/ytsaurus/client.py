@@ -132,6 +132,10 @@ class Connection:
             state.provider.state.banned_proxies[state.pinned.url] = datetime.now()  # noqa: DTZ005 - as the client counts
             state.pinned = None
 
+    def renew(self) -> None:
+        """Let the next `pinned` open clients anew, which know nothing yet of any table."""
+        self._state().pinned = None
+
     @contextmanager
     def sending(self) -> Iterator[Sender]:
         """Yield a sender of the pinned proxy; choose another proxy when it does not answer."""

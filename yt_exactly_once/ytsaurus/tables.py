@@ -38,6 +38,9 @@ _NO_OBJECT = "0-0-0-0"
 _MOUNT_PAUSE = 0.1
 """Seconds between two looks at tables that are being mounted."""
 
+ALTERING = "yt_exactly_once_altering"
+"""Attribute of a table that is unmounted for a moment, to be altered."""
+
 
 @dataclass(frozen=True)
 class TableInfo:
@@ -50,6 +53,7 @@ class TableInfo:
         atomicity: `full`, or `none` for a table that takes part in no transaction.
         replicates: id of the table or card whose replica it is; empty for an ordinary table.
         schema: columns as in `@schema`: name, type, type_v3, required, sort_order, ...
+        altering: the transaction of the process that is altering it, see `alteration`; empty for none.
     """
 
     path: str
@@ -60,6 +64,7 @@ class TableInfo:
     schema: list[dict[str, Any]]
     atomicity: str = "full"
     replicates: str = ""
+    altering: str = ""
 
     def require_mounted(self) -> None:
         """Check that transactions can write rows; raise `TableError` if not."""
@@ -114,6 +119,7 @@ ATTRIBUTES = (
     "tablet_state",
     "atomicity",
     "upstream_replica_id",
+    ALTERING,
 )
 """What `described` needs."""
 
@@ -139,6 +145,7 @@ def described(
         schema=columns_of(known),
         atomicity=str(known.get("atomicity", "full")),
         replicates="" if upstream == _NO_OBJECT else upstream,
+        altering=str(known.get(ALTERING, "")),
     )
 
 

@@ -21,6 +21,7 @@ from yt_exactly_once.commit.transactional import SHARE_AHEAD, Committed, Read
 from yt_exactly_once.delivery.memory import Memories, Memory
 from yt_exactly_once.delivery.route import Facts, Failure, LookUp, Route, Way, choose_route
 from yt_exactly_once.observability import Emitter, Event, GuardedListener, emitter, reported
+from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.compat.failures import (
     does_not_fit_driver,
     is_cancelled,
@@ -37,7 +38,7 @@ from yt_exactly_once.spark.modes.mode import Assignment, Mode, TargetBatch, noth
 from yt_exactly_once.spark.query.calls import PROCESS_CALLS, Call, LedgerKey
 from yt_exactly_once.spark.query.notes import LedgerNotes
 from yt_exactly_once.spark.sink.encode import SMALL_BATCH, PartitionsUnknownError
-from yt_exactly_once.spark.sink.targets import PreparedTarget, are_the_same, with_change
+from yt_exactly_once.spark.sink.targets import PreparedTarget, are_the_same, grow, with_change
 
 if TYPE_CHECKING:
     from yt_exactly_once.commit.batch import MicroBatch
@@ -111,11 +112,13 @@ class Engine:
             delivery = self._prepared(self._delivery(running, batch, rows, call, emit, memory))
             memory = self._memories.keep(batch, delivery.memory)
             require(delivery)
+            delivery, found = self._grown(delivery)
+            memory = self._memories.keep(batch, delivery.memory)
             facts = _facts(delivery)
             route = choose_route(facts)
             with delivery.commit() as commit:
-                ahead = commit.begin_ahead() if route.opens_ahead else None
-                found = look_up.find(delivery, route.look_up, ahead)  # 2
+                ahead = commit.begin_ahead() if route.opens_ahead and found is None else None
+                found = found or look_up.find(delivery, route.look_up, ahead)  # 2
                 memory = self._memories.keep(
                     batch, memory.after_look_up(batch, found.bytes, found.tallies)
                 )
@@ -224,6 +227,32 @@ class Engine:
     def _prepared(self, delivery: Delivery) -> Delivery:
         """Return a batch with targets that are prepared for its rows."""
         return replace(delivery, memory=replace(delivery.memory, prepared=prepare_again(delivery)))
+
+    def _grown(self, delivery: Delivery) -> tuple[Delivery, Found | None]:
+        """Give the targets the columns that they lack, and prepare them again.
+
+        Only for a batch that the ledger lacks: neither a replay nor a driver that is fenced alters a table.
+        Before the transaction of the batch begins, which must not see the table unmounted.
+
+        Returns:
+            The delivery, and what the look-up has found, if there was one.
+        """
+        growing = [target for target in delivery.targets if target.wanted is not None]
+        if not growing:
+            return delivery, None
+        found = look_up.find(delivery, LookUp.FIRST)
+        if found.is_replay:
+            return delivery, found
+        for target in growing:
+            names = self._grow(target, delivery.emit)
+            if names:
+                # Otherwise another driver was faster.
+                delivery.emit(Event.COLUMNS_ADDED, path=target.path, columns=names)
+        memory = replace(delivery.memory, prepared=None)
+        return self._prepared(replace(delivery, memory=memory)), found
+
+    def _grow(self, target: PreparedTarget, emit: Emitter) -> list[str]:
+        return run_attempts(lambda _: grow(self.connection, target), self.options.retry, emit)
 
     def _skip(self, delivery: Delivery, found: Found) -> None:
         """Let a replay pass without writing.

@@ -11,7 +11,13 @@ from itertools import islice
 from yt_exactly_once import advice
 from yt_exactly_once.commit.cluster import Ahead
 from yt_exactly_once.commit.entry import APPLICATION_PREFIX, LEDGER_MARK, LedgerEntry, Tally
-from yt_exactly_once.commit.judgement import Verdict, judge, require_one_sink, shares
+from yt_exactly_once.commit.judgement import (
+    Verdict,
+    judge,
+    require_columns,
+    require_one_sink,
+    shares,
+)
 from yt_exactly_once.commit.notes import BEGAN, History, Note, NoteKind, lack_all_notes
 from yt_exactly_once.commit.transactional import Read
 from yt_exactly_once.delivery.route import LookUp
@@ -168,6 +174,9 @@ def look_up(
         logged=delivery.log.ranges,
         accepted=options.accepted,
     )
+    columns = {target.path: target.columns for target in delivery.targets}
+    running = memory.agreed is not None
+    require_columns(entry, batch, columns, ledger=ledger.path, running=running)
     sessions: Mapping[str, Mapping[str, SessionState]] = {}
     if verdict is Verdict.NEW and not memory.is_followed_by(batch):
         with delivery.rows.described(batch, "compare the replay with pushed rows"):

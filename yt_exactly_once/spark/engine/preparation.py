@@ -84,6 +84,9 @@ def prepare(delivery: Delivery) -> tuple[PreparedTarget, ...]:
         for target in options.targets
     )
     mode.prepare(batch, targets)
+    for prepared in targets:
+        if prepared.ignored:
+            delivery.emit(Event.COLUMNS_IGNORED, path=prepared.path, columns=prepared.ignored)
     if options.advance_consumer:
         for source in batch.sources:
             if source.consumer is not None:

@@ -126,6 +126,7 @@ class Delivery:
             logged=self.log.ranges,
             accepted=options.accepted,
             mode=str(options.mode),
+            columns={target.path: target.columns for target in self.targets},
             before=self.memory.entry,
             began=self.clock.began,
         )

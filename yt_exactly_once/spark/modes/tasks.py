@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
+from yt_exactly_once import advice
 from yt_exactly_once.codec.rejects import Rejects
 from yt_exactly_once.codec.row_hash import added, combined, row_hashes
 from yt_exactly_once.codec.rows import WireFormat, encode
@@ -29,7 +30,7 @@ from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.modes.mode import RowTask, TargetBatch, TaskSettings
 from yt_exactly_once.spark.schema import spark_schema_of
 from yt_exactly_once.spark.sink.encode import RowEncoder
-from yt_exactly_once.spark.sink.options import SinkOptions
+from yt_exactly_once.spark.sink.options import ADD, SinkOptions
 from yt_exactly_once.ytsaurus.rows import insert_payload
 
 KEY_HASHES = np.dtype([("one", "<u8"), ("other", "<u8")])
@@ -280,6 +281,13 @@ def require_no_transaction(options: SinkOptions) -> None:
                     remedy="Use mode='transactional'",
                     target=target.path,
                 )
+        if target.on_new_columns == ADD:
+            raise ConfigError(
+                f"on_new_columns='add' is not possible in {mode}: tasks of an older program may still write",
+                remedy="Use mode='transactional', or add the columns yourself before the query starts: "
+                f"{advice.add_columns(target.path, {'NAME': 'TYPE'})}",
+                target=target.path,
+            )
     if len(options.targets) > 1:
         raise ConfigError(
             f"Several targets cannot be written in {mode}",

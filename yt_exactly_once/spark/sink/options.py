@@ -28,6 +28,8 @@ APPEND = "append"
 UPSERT = "upsert"
 REPLACE = "replace"
 
+REFUSE, ADD, IGNORE = "refuse", "add", "ignore"
+
 BY_PARTITION = "partition"
 PRESERVE = "preserve"
 ROUND_ROBIN = "round_robin"
@@ -87,6 +89,19 @@ class Target:
     update_columns: bool = Group.WHAT.option(
         "Keep the columns of an existing sorted row that the DataFrame does not have.",
         default=False,
+    )
+    on_new_columns: str = Group.WHAT.option(
+        "What happens if the DataFrame has columns that the table lacks.",
+        default=REFUSE,
+        values={
+            REFUSE: "The query stops before the first row, and the error has the command that adds them.",
+            ADD: "The sink adds them to the table, between two batches and before the first row that has "
+            "one. It also widens types: whole numbers, `float` to `double`, and structs with new members. "
+            "For transactional mode.",
+            IGNORE: "They are not written. The event `columns.ignored` names them.",
+        },
+        more="To add columns the table is unmounted for a moment, so the user of the token needs the "
+        "permission `mount`. Other queries that write to the table retry.",
     )
     delete_marker: str | None = Group.WHAT.option(
         "A boolean column of the DataFrame: true deletes the row's key from a sorted table.",
@@ -184,6 +199,10 @@ class Target:
             wanted["placement"] = (
                 is_other,
                 "tablets are not known before the rows name their tables",
+            )
+            wanted["on_new_columns='add'"] = (
+                self.on_new_columns == ADD,
+                "tables are not altered while the rows name them",
             )
             require_known(self.create or {}, CREATE_ARGUMENTS, "create")
         elif refused := next((name for name, is_given in named.items() if is_given), None):

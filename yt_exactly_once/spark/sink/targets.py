@@ -8,22 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from yt_exactly_once import advice, errors
+from yt_exactly_once.codec.growth import grown, names_of, unknown_columns
 from yt_exactly_once.codec.rows import WireFormat, encode_empty
 from yt_exactly_once.codec.schema import TableSchema, WritePlan, check_frame, require_no_reserved
+from yt_exactly_once.commit.batch import TargetColumns
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.config import DEFAULT_DYN_BATCH_SIZE
 from yt_exactly_once.spark.schema import arrow_of_spark
 from yt_exactly_once.spark.sink.complete import CompleteResult
-from yt_exactly_once.spark.sink.options import APPEND, UPSERT, SinkOptions, Target
+from yt_exactly_once.spark.sink.options import ADD, APPEND, IGNORE, UPSERT, SinkOptions, Target
 from yt_exactly_once.spark.sink.placement import Placement
-from yt_exactly_once.ytsaurus.tables import TableInfo, describe_table, table_identity
+from yt_exactly_once.ytsaurus.alteration import alter_columns, settled_table
+from yt_exactly_once.ytsaurus.tables import TableInfo, table_identity
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -45,6 +49,9 @@ class PreparedTarget:
         rows_per_tablet_limit: most rows one transaction may write into one tablet.
         schema: its columns, as `TableInfo` has them.
         dyn_batch_size: most rows in one request.
+        columns: what is written, for the ledger entry.
+        ignored: columns of the DataFrame that the table lacks, and that are left out.
+        wanted: columns of the DataFrame, if the table is yet to get some of them; `None` if it fits.
     """
 
     options: Target
@@ -57,6 +64,9 @@ class PreparedTarget:
     table_id: str
     schema: Sequence[Mapping[str, Any]] = ()
     dyn_batch_size: int = DEFAULT_DYN_BATCH_SIZE
+    columns: TargetColumns = field(default_factory=TargetColumns)
+    ignored: tuple[str, ...] = ()
+    wanted: pa.Schema | None = None
 
     @property
     def path(self) -> str:
@@ -145,7 +155,7 @@ def prepare_target(
         SchemaMismatchError: the DataFrame does not fit, or has columns with reserved names.
         ConfigError: an option contradicts the table, or Arrow cannot be used as asked.
     """
-    info = describe_table(connection, target.path, absent=advice.create_table(target.path))
+    info = settled_table(connection, target.path, absent=advice.create_table(target.path))
     return prepare_table(connection, info, target, arrow_of_spark(written), options, dyn_batch_size)
 
 
@@ -171,7 +181,16 @@ def prepare_table(
         frame_schema = frame_schema.remove(frame_schema.get_field_index(target.delete_marker))
     if options.source_position is not None:
         frame_schema = _without_position(options.source_position, frame_schema, info)
+    adds, ignored = target.on_new_columns == ADD, tuple[str, ...]()
+    if target.on_new_columns == IGNORE:
+        ignored = tuple(unknown_columns(frame_schema, info.schema))
+        frame_schema = pa.schema([field for field in frame_schema if field.name not in ignored])
+    columns = grown(frame_schema, info.schema) if adds else info.schema
+    table, is_ready = TableSchema.from_yt(columns), columns == info.schema
     plan = check_frame(frame_schema, table, target=target.path, sorted=info.is_sorted)
+    if not is_ready:
+        # The cluster can be asked once the table has its columns.
+        wire = WireFormat.YSON
     rule = target.placement if isinstance(target.placement, str) else tuple(target.placement)
     placement = Placement(None if info.is_sorted else info.tablet_count, rule)
     placement.require_columns(frame_schema.names, target.path)
@@ -186,7 +205,20 @@ def prepare_table(
         placement=placement,
         rows_per_tablet_limit=options.rows_per_tablet_limit,
         dyn_batch_size=dyn_batch_size,
+        columns=TargetColumns(names_of(frame_schema, plan.names), is_recorded=adds),
+        ignored=ignored,
+        wanted=None if is_ready else frame_schema,
     )
+
+
+def grow(connection: Connection, target: PreparedTarget) -> list[str]:
+    """Give a table the columns that it lacks; return the names of those that it got or that changed.
+
+    Raises what `alter_columns` raises.
+    """
+    assert target.wanted is not None
+    before, after = alter_columns(connection, target.path, partial(grown, target.wanted))
+    return [str(column["name"]) for column in after if column not in before]
 
 
 def are_the_same(connection: Connection, targets: Sequence[PreparedTarget]) -> bool:

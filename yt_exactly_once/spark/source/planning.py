@@ -76,6 +76,7 @@ class BatchPlanner:
         self._seen: QueueState | None = None
         self._seen_at = self._next_weight = clock()
         self._row_bytes: float | None = None
+        self._left_out: list[str] = []
 
     @property
     def opened(self) -> OpenedQueue:
@@ -192,19 +193,25 @@ class BatchPlanner:
     def require_unchanged(self) -> None:
         """Check, before a batch is read, that the queue still is what the query was defined over.
 
-        Otherwise its columns have changed (`SchemaMismatchError`), or it is another one (`DataLossError`).
+        It may have got columns, which the query reads from its next start on. Otherwise its columns have
+        changed (`SchemaMismatchError`), or it is another one (`DataLossError`).
         """
         if self._seen is None or self.clock() >= self._seen_at + LOOK_INTERVAL:
             self.look()
         assert self._seen is not None
-        if self._seen.schema != self.opened.info.schema:
+        old, new = self.opened.info.schema, self._seen.schema
+        names = {column["name"] for column in old}
+        if [column for column in new if column["name"] in names] != old:
             raise SchemaMismatchError(
-                "The queue's schema changed under the running query: "
-                + _describe_change(self.opened.info.schema, self._seen.schema),
+                f"The queue's schema changed under the running query: {_describe_change(old, new)}",
                 remedy="Load the queue again (spark.readStream ... load) and start the query; the batch is "
                 "read with the new schema",
                 queue=self.remote.path,
             )
+        left_out = [column["name"] for column in new if column["name"] not in names]
+        if left_out != self._left_out:
+            self._left_out = left_out
+            self.emit(Event.SOURCE_COLUMNS_LEFT_OUT, columns=left_out)
 
 
 class LagReport:

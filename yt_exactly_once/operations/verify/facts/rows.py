@@ -13,8 +13,14 @@ from yt_exactly_once.codec.rows import WireFormat, decode, encode, encode_empty
 from yt_exactly_once.codec.schema import TableSchema, WritePlan, arrow_schema_of, check_frame
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.config import PLAIN_WRITE, DeliveryMode, WriteOptions
-from yt_exactly_once.errors import RequestRefusedError, SchemaMismatchError
-from yt_exactly_once.operations.verify.stage import EVERY_MODE, Facts, Stage, expect
+from yt_exactly_once.errors import (
+    ClusterUnavailableError,
+    RequestRefusedError,
+    SchemaMismatchError,
+    TransientError,
+)
+from yt_exactly_once.operations.verify.stage import EVERY_MODE, KEY, Facts, Stage, expect
+from yt_exactly_once.ytsaurus.alteration import alter_columns
 from yt_exactly_once.ytsaurus.queues import RemoteQueue
 from yt_exactly_once.ytsaurus.tables import describe_table, ensure_table
 
@@ -207,6 +213,42 @@ def _aggregate(stage: Stage) -> None:
         _write(stage, stage.path("rows"), body, options=WriteOptions(update=True, aggregate=True))
     (row,) = stage.rows("rows", "sum")
     expect(row and row["total"] == 4, f"2 and 2 make {_shown(row)}")  # noqa: PLR2004 - their sum
+
+
+@fact(
+    "rows.new-column",
+    features=(DeliveryMode.TRANSACTIONAL,),
+    source="TTableNodeProxy::Alter in yt/yt/server/master/table_server/table_node_proxy_detail.cpp",
+)
+def _new_column(stage: Stage) -> str:
+    """A mounted table is not altered. An unmounted one gets an optional column, and a wider type. Stored rows
+    have null there and keep their values. A row that was sent before is refused.
+
+    Do not use on_new_columns='add' or add-column. Stop the queries of the table before you alter it.
+    """
+    path = stage.path("altered")
+    ensure_table(stage.connection, path, [KEY, {"name": "n", "type": "int32"}], {})
+    wider: list[dict[str, Any]] = [
+        KEY,
+        {"name": "n", "type": "int64"},
+        {"name": "c", "type": "string"},
+    ]
+    _write(stage, path, Payload(1, b'{"k"="old";"n"=1};'))
+    with stage.refuses((ClusterUnavailableError, 1706), "a mounted table was altered"):
+        stage.client.alter_table(path, schema=wider)
+    with stage.transaction() as transaction:
+        transaction.insert(path, [{"k": "sent", "n": 2}])
+        alter_columns(stage.connection, path, lambda _: wider)
+        with stage.refuses(
+            (TransientError, None), "a row was committed that was sent before"
+        ) as codes:
+            transaction.commit()
+    _write(stage, path, Payload(1, b'{"k"="new";"n"=4294967296;"c"="x"};'))
+    old, sent, new = stage.rows("altered", "old", "sent", "new")
+    expect(sent is None, "the refused row is there")
+    expect(old and (old["n"], old["c"]) == (1, None), f"the row of before has {_shown(old)}")
+    expect(new and (new["n"], new["c"]) == (2**32, "x"), f"the new row has {_shown(new)}")
+    return f"codes {codes}"
 
 
 @fact("rows.lookup", source="yt/yt/client/driver/table_commands.cpp")
