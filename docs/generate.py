@@ -499,12 +499,14 @@ such a column (`SchemaMismatchError`), because Spark would silently overwrite th
 
 - `string` holds any bytes. They pass through Spark's strings unchanged, also where they are not UTF-8:
   [what functions make of them](../how-to/write-changes.md#values-that-are-no-text).
-- With the option `binary_strings`, `string` is read as `binary`.
+- With the option `binary_strings`, `string` is read as `binary`, in all columns or in those that it names.
+- `uuid` is written from its 16 bytes, or from its text as YQL and SPYT show it. With the option `uuid_text`
+  it is read as text.
 - `json` must be valid JSON. Its numbers must fit a double, and its surrogates must come in pairs.
 - Dates and timestamps before 1970 need the types with 32 and 64 in their names.
 - A decimal of more than 38 digits has no type in Spark and is refused.
-- SPYT reads `uuid` as text and `interval` as `bigint`. It reads the other types of stock Spark as this source
-  does.
+- SPYT reads `uuid` as text, as `uuid_text` does, and `interval` as `bigint`. It reads the other types of
+  stock Spark as this source does.
 
 These types of Spark fit no column:
 

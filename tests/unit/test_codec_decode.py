@@ -2,6 +2,7 @@
 
 import datetime as dt
 from decimal import Decimal
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -165,6 +166,27 @@ def test_bytes_that_are_no_text_pass_through_a_string_column(kind, value, wire):
     plan = check_frame(as_text.schema, table, target="//t", sorted=False)
     assert bytes(encode(as_text, plan, wire)) == bytes(encode(as_bytes, plan, wire))
     assert row_hashes(as_text, plan.columns).tolist() == row_hashes(as_bytes, plan.columns).tolist()
+
+
+@pytest.mark.parametrize("kind", ["uuid", optional("uuid"), listed(optional("uuid"))])
+def test_uuid_is_read_as_the_text_that_is_written(kind):
+    """As YQL shows it: the first three numbers with their last byte first."""
+    stored = [bytes(range(16)), b"\xff" * 16]
+    texts = [str(UUID(bytes_le=value)) for value in stored]
+    values, expected = ([stored, []], [texts, []]) if "list" in str(kind) else (stored, texts)
+    if kind == optional("uuid"):
+        values, expected = [*values, None], [*expected, None]
+    as_text, as_bytes = (read(values, kind, uuid_text=one) for one in (True, False))
+    assert as_text.column("c").to_pylist() == expected
+    plan = check_frame(
+        as_text.schema,
+        TableSchema.from_yt([{"name": "c", "type_v3": kind}]),
+        target="//t",
+        sorted=False,
+    )
+    assert bytes(encode(as_text, plan, WireFormat.YSON)) == bytes(
+        encode(as_bytes, plan, WireFormat.YSON)
+    )
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import importlib
 import pickle
 import sys
 from decimal import Decimal
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
@@ -71,6 +72,8 @@ def arrow_table(payload):
         (pa.array([b"\xff\x00", b""]), "string", None),
         (pa.array([b"text"]), "utf8", None),
         (pa.array([bytes(range(16))], pa.binary(16)), "uuid", [bytes(range(16))]),
+        (pa.array([str(UUID(bytes_le=bytes(range(16)))), "F" * 8 + "-FFFF" * 3 + "-" + "F" * 12]), "uuid",
+         [bytes(range(16)), b"\xff" * 16]),
         (pa.array([0, LAST_DATE], pa.int32()).view(pa.date32()), "date", [0, LAST_DATE]),
         (pa.array([dt.date(1960, 1, 1)]), "date32", [-3653]),
         (pa.array([0, 5_000_000], UTC), "datetime", [0, 5]),
@@ -125,6 +128,9 @@ def test_unsigned_columns_are_sent_unsigned_and_signed_ones_signed():
         (pa.array([b"1", b"NaN"]), "json", "not valid JSON"),
         (pa.array(["[]", "[" * 100_000]), "json", "not valid JSON"),
         (pa.array([b"0123456789abcdef", b"short"]), "uuid", "16 bytes"),
+        *((pa.array([str(UUID(int=0)), text]), "uuid", "no uuid, such as")
+          for text in ("", "0" * 32, "0" * 36, f"{UUID(int=0)}0", str(UUID(int=0))[:-1] + "g",
+                       str(UUID(int=0))[:-1] + "\u044b")),
         (pa.array([1, None]), "int64", "null"),
         (pa.array([[1], [2, None]]), listed("int64"), "null"),
         (pa.array(["[1e308]", '{"a": -1e309}']), "json", "number outside the range of double"),

@@ -59,10 +59,19 @@ def test_every_kind_of_start_is_understood(value, expected):
     assert parse(consumer_path=CONSUMER, starting_offsets=value).starting_offsets == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("True", True), ("false", False), ("raw", ("raw",)), (" a, B ", ("a", "B"))],
+)
+def test_bytes_are_read_from_all_strings_or_from_those_that_are_named(text, expected):
+    """By names as the table has them."""
+    assert parse(binary_strings=text).binary_strings == expected
+
+
 LIMITS = ("max_rows_per_partition", "max_bytes_per_partition", "shared_task_rows")
 FLAGS = (
     *(f"include_{what}" for what in ("service_columns", "queue_path", "timestamp")),
-    *("parsing_type_v3", "binary_strings", "fail_on_data_loss"),
+    *("parsing_type_v3", "uuid_text", "fail_on_data_loss"),
 )
 STARTS = [
     "",

@@ -56,6 +56,17 @@ def test_row_that_is_no_text_comes_with_all_others():
     assert rows.column("name").cast("binary").to_pylist() == [b"a", b"\xff", "é".encode()]
 
 
+def test_some_columns_are_bytes_and_the_others_text():
+    """One column that is no text does not turn all others into bytes."""
+    columns = [*COLUMNS, {"name": "raw", "type": "string", "type_v3": optional("string")}]
+    found = row_format(columns, binary_strings=("raw",))
+    assert found.spark_schema.simpleString() == "struct<id:bigint,name:string,raw:binary>"
+    _, _, rows = found.decode(pulled(row(0, id=1, name="a", raw=b"\xff")))
+    assert rows.to_pylist() == [{"id": 1, "name": "a", "raw": b"\xff"}]
+    with pytest.raises(ConfigError, match=r"names nmae.*Choose from: id, name, raw"):
+        row_format(columns, binary_strings=("nmae",))
+
+
 def test_empty_pull_has_no_rows():
     """And no indexes."""
     _, indexes, rows = row_format().decode(b"")

@@ -72,7 +72,7 @@ def test_type_is_what_spark_hands_to_python(kind, arrow):
         (types.TimestampNTZType(), "CAST(at AS TIMESTAMP_LTZ)"),
         (types.YearMonthIntervalType(), "Cast it in the query"),
         (types.CalendarIntervalType(), "Cast it in the query"),
-        (types.VariantType(), "Cast it in the query"),
+        (types.VariantType(), "to_json(at)"),
     ],
 )
 @pytest.mark.parametrize("nested", [False, True])

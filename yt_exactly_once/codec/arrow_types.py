@@ -24,14 +24,19 @@ Wanted: TypeAlias = Mapping[str, tuple[types.LogicalType, pa.DataType]]
 """Columns of rows that are read, each with its type and the Arrow type asked for."""
 
 
-def arrow_type_of(logical: types.LogicalType, *, binary_strings: bool = False) -> pa.DataType:
-    """Return the Arrow type that values of the logical type are read into."""
+def arrow_type_of(
+    logical: types.LogicalType, *, binary_strings: bool = False, uuid_text: bool = False
+) -> pa.DataType:
+    """Return the Arrow type that values of the logical type are read into; see `arrow_schema_of`."""
 
     def field(name: str, member: types.LogicalType, *, nullable: bool | None = None) -> pa.Field:
         found = types.is_nullable(member) if nullable is None else nullable
-        return pa.field(name, arrow_type_of(member, binary_strings=binary_strings), nullable=found)
+        inner = arrow_type_of(member, binary_strings=binary_strings, uuid_text=uuid_text)
+        return pa.field(name, inner, nullable=found)
 
     match types.required(logical):
+        case Scalar(name="uuid") if uuid_text:
+            return pa.string()
         case Scalar() as scalar:
             is_bytes = binary_strings and scalar.name == "string"
             return pa.binary() if is_bytes else scalar.read_as

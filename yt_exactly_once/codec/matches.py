@@ -135,7 +135,8 @@ def match_uuid(arrow: pa.DataType) -> TypeMatch:
     """Match a column of UUIDs."""
     if types.is_fixed_size_binary(arrow) and arrow.byte_width == _UUID_BYTES:
         return EXACT
-    return CHECKED if is_binary(arrow) else refused("give the 16 bytes as a binary column")
+    fits = is_binary(arrow) or is_string(arrow)
+    return CHECKED if fits else refused("give the 16 bytes as binary, or the text of the uuid")
 
 
 def match_instant(arrow: pa.DataType) -> TypeMatch:

@@ -240,7 +240,9 @@ SCALARS: Mapping[str, Scalar] = _named(
         read_as=pa.string(),
         to_plain=values.to_json,
     ),
-    Scalar(name="uuid", match=matches.match_uuid, to_plain=values.to_uuids),
+    Scalar(
+        name="uuid", match=matches.match_uuid, to_plain=values.to_uuids, from_plain=values.as_uuids
+    ),
     _date("date", pa.uint32(), (0, _DATE_END - 1)),
     _instant("datetime", pa.uint32(), (0, _DATE_END * _DAY - 1), unit="s"),
     _instant("timestamp", pa.uint64(), (0, _TIMESTAMP_END - 1), unit="us"),

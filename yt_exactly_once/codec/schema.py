@@ -174,16 +174,23 @@ def require_no_reserved(names: Iterable[str], target: str) -> None:
         )
 
 
-def arrow_schema_of(table: TableSchema, *, binary_strings: bool = False) -> pa.Schema:
+def arrow_schema_of(
+    table: TableSchema, *, binary_strings: bool | Collection[str] = False, uuid_text: bool = False
+) -> pa.Schema:
     """Return what a source yields for the table, ready for `decode`.
 
     Args:
-        binary_strings: read `string` columns as bytes, not as text, so that any bytes pass.
+        binary_strings: read `string` columns as bytes, not as text, so that any bytes pass; or which ones.
+        uuid_text: read `uuid` columns as text, not as their 16 bytes.
     """
+
+    def is_binary(name: str) -> bool:
+        return binary_strings if isinstance(binary_strings, bool) else name in binary_strings
+
     return pa.schema(
         pa.field(
             column.name,
-            arrow_type_of(column.type, binary_strings=binary_strings),
+            arrow_type_of(column.type, binary_strings=is_binary(column.name), uuid_text=uuid_text),
             nullable=column.nullable,
             metadata={_TYPE_KEY: json.dumps(types.render_type(column.type))},
         )

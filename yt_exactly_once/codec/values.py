@@ -201,12 +201,60 @@ def _as_text(array: pa.Array) -> pa.Array:
 
 
 def to_uuids(array: pa.Array) -> pa.Array:
-    """Return the bytes of UUIDs; raise `UnfitValueError` if a value has another length."""
+    """Return the bytes of UUIDs, given as such or as text; raise `UnfitValueError` if one is none."""
+    if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
+        return _uuids_of_text(array.cast(pa.binary()))
     length = pc.binary_length(array)
     short = first_true(pc.not_equal(length, scalar(UUID_BYTES, length.type)))
     if short is not None:
         raise UnfitValueError(short, f"a uuid has {UUID_BYTES} bytes")
     return array.cast(pa.binary())
+
+
+_UUID_TEXT = 36
+_DASHES = [8, 13, 18, 23]
+_DIGITS = [at for at in range(_UUID_TEXT) if at not in _DASHES]
+_UUID_ORDER = [3, 2, 1, 0, 5, 4, 7, 6, *range(8, 16)]
+"""The first three numbers of a text lie with their last byte first, as YQL and SPYT show them
+(`TextYqlUuidFromBytes` in `yt/yt/client/complex_types/uuid_text.cpp`)."""
+
+_HEX = np.full(256, 255, np.uint8)
+for _digits in (b"0123456789abcdef", b"0123456789ABCDEF"):
+    _HEX[np.frombuffer(_digits, np.uint8)] = np.arange(16)
+_HEX_DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
+
+
+def _uuids_of_text(texts: pa.Array) -> pa.Array:
+    length = pc.binary_length(texts)
+    wrong = np.asarray(pc.fill_null(pc.not_equal(length, scalar(_UUID_TEXT, length.type)), False))
+    known = pc.if_else(pa.array(wrong), None, texts)
+    spelled = pc.fill_null(known, b"00000000-0000-0000-0000-000000000000")
+    letters = np.frombuffer(b"".join(spelled.to_pylist()), np.uint8).reshape(-1, _UUID_TEXT)
+    digits = _HEX[letters[:, _DIGITS]]
+    wrong |= (digits > 15).any(axis=1) | (letters[:, _DASHES] != ord("-")).any(axis=1)  # noqa: PLR2004 - a hex digit
+    if wrong.any():
+        problem = "it is no uuid, such as 01234567-89ab-cdef-0123-456789abcdef"
+        raise UnfitValueError(int(np.argmax(wrong)), problem)
+    packed = (digits[:, ::2] << 4 | digits[:, 1::2])[:, _UUID_ORDER]
+    whole = pa.FixedSizeBinaryArray.from_buffers(
+        pa.binary(UUID_BYTES), len(texts), [None, pa.py_buffer(packed.tobytes())]
+    )
+    return pc.if_else(texts.is_valid(), whole.cast(pa.binary()), None)
+
+
+def as_uuids(plain: pa.Array, asked: pa.DataType) -> pa.Array:
+    """Read UUIDs, as bytes or as text; raise `UnfitValueError` if a value has another length."""
+    if not pa.types.is_string(asked):
+        return as_asked(plain, asked)
+    stored = pc.fill_null(to_uuids(plain), bytes(UUID_BYTES))
+    packed = np.frombuffer(b"".join(stored.to_pylist()), np.uint8).reshape(-1, UUID_BYTES)
+    packed = packed[:, _UUID_ORDER]
+    letters = np.full((len(plain), _UUID_TEXT), ord("-"), np.uint8)
+    letters[:, _DIGITS[::2]] = _HEX_DIGITS[packed >> 4]
+    letters[:, _DIGITS[1::2]] = _HEX_DIGITS[packed & 15]
+    offsets = pa.py_buffer(np.arange(len(plain) + 1, dtype=np.int32) * _UUID_TEXT)
+    texts = pa.StringArray.from_buffers(len(plain), offsets, pa.py_buffer(letters.tobytes()))
+    return pc.if_else(plain.is_valid(), texts, None)
 
 
 def to_json(array: pa.Array) -> pa.Array:

@@ -10,12 +10,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of
+from yt_exactly_once.codec.schema import TableSchema
 from yt_exactly_once.errors import ClusterUnavailableError, NotAQueueError, TableNotDynamicError
 from yt_exactly_once.spark.schema import spark_schema_of
 from yt_exactly_once.spark.source.offsets import ENDING_OPTION
 from yt_exactly_once.spark.source.options import SourceOptions
-from yt_exactly_once.spark.source.rows import RowFormat
+from yt_exactly_once.spark.source.rows import RowFormat, arrow_schema_for
 from yt_exactly_once.ytsaurus.browsing import Cluster, cluster_of
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.queues import RemoteQueue
@@ -107,8 +107,7 @@ class OpenedTable:
         options = SourceOptions.parse(given)
         table = WholeTable.look(Connection(options.cluster), options.path)
         columns = TableSchema.from_yt(table.schema, by_type_v3=options.parsing_type_v3)
-        arrow = arrow_schema_of(columns, binary_strings=options.binary_strings)
-        return cls(options, table, arrow)
+        return cls(options, table, arrow_schema_for(columns, options))
 
 
 def open_table(given: Mapping[str, str]) -> OpenedQueue | OpenedTable:

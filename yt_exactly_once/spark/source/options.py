@@ -78,6 +78,19 @@ def _read_start(name: str, text: str) -> StartingPoint | dict[int, int]:
     return rows_by_partition(name, text, remedy + '{"0": 120, "1": 0}')
 
 
+def _read_binary_strings(name: str, text: str) -> bool | tuple[str, ...]:
+    if text.lower() in {"true", "false"}:
+        return text.lower() == "true"
+    names = tuple(part.strip() for part in text.split(","))
+    if not all(names):
+        raise ConfigError(
+            f"{name}={text!r} names no column",
+            remedy="Use true, false, or names of columns: payload,raw",
+            option=name,
+        )
+    return names
+
+
 @documented
 @dataclass(frozen=True, kw_only=True)
 class SourceOptions:
@@ -131,8 +144,14 @@ class SourceOptions:
     parsing_type_v3: bool = Group.HOW.option(
         "Read columns by `type_v3`; otherwise by the older `type`.", default=True
     )
-    binary_strings: bool = Group.HOW.option(
-        "Read YT `string` as binary, for columns that hold bytes and no text.", default=False
+    binary_strings: bool | tuple[str, ...] = Group.HOW.option(
+        "Read YT `string` as binary, for columns that hold bytes and no text: `true` for all, or the names "
+        "of columns with commas between.",
+        default=False,
+        read=_read_binary_strings,
+    )
+    uuid_text: bool = Group.HOW.option(
+        "Read YT `uuid` as text, as YQL and SPYT show it; otherwise as 16 bytes.", default=False
     )
     max_rows_per_partition: int | None = Group.LIMITS.option(
         "Rows of one batch from one queue partition, at most.", default_text="no limit"

@@ -58,7 +58,7 @@ class RowFormat:
                 columns, "include_timestamp", schemas.TIMESTAMP_COLUMN, "uint64", options
             )
         table = schemas.TableSchema.from_yt(columns, by_type_v3=options.parsing_type_v3)
-        own = schemas.arrow_schema_of(table, binary_strings=options.binary_strings)
+        own = arrow_schema_for(table, options)
         self._queue = options.path
         self._service = _service_columns(own.names, options)
         # Found by position from here on: a queue may itself hold columns of these names.
@@ -121,6 +121,20 @@ class RowFormat:
             seconds = pc.shift_right(stamps, pa.scalar(COUNTER_BITS, pa.uint64())).cast(pa.int64())
             return seconds.cast(pa.timestamp("s", tz="UTC")).cast(_SERVICE_TYPES[name])
         return rows.column(schemas.SOURCE_COLUMNS.index(name))
+
+
+def arrow_schema_for(table: schemas.TableSchema, options: SourceOptions) -> pa.Schema:
+    """Return how the columns of a table are read; raise `ConfigError` if an option names another one."""
+    chosen, known = options.binary_strings, [column.name for column in table.columns]
+    for name in () if isinstance(chosen, bool) else chosen:
+        if name not in known:
+            raise ConfigError(
+                f"binary_strings names {name}, and the table has no such column",
+                remedy=f"Choose from: {', '.join(known)}. Or use true or false",
+                option="binary_strings",
+                path=options.path,
+            )
+    return schemas.arrow_schema_of(table, binary_strings=chosen, uuid_text=options.uuid_text)
 
 
 def _joined(payloads: tuple[bytes, ...]) -> bytes:
