@@ -69,8 +69,8 @@ _COLUMN = re.compile(
 )
 
 _REMEDIES = {
-    "timestamp_ntz": "Cast it: CAST({x} AS TIMESTAMP_LTZ), which takes it for a local time in "
-    "spark.sql.session.timeZone; a local time alone names no instant. Inside an array, a map or a struct "
+    "timestamp_ntz": "Cast it: CAST({x} AS TIMESTAMP_LTZ), which takes it for a time in the "
+    "time zone of the Spark session; a local time alone names no instant. Inside an array, a map or a struct "
     "cast the whole column to its type with TIMESTAMP_LTZ in it",
     "variant": "Write its JSON, into a column json, utf8 or string: to_json({x}). A query reads it back with "
     "parse_json({x})",

@@ -81,7 +81,7 @@ def _read_start(name: str, text: str) -> StartingPoint | dict[int, int]:
 def _read_binary_strings(name: str, text: str) -> bool | tuple[str, ...]:
     if text.lower() in {"true", "false"}:
         return text.lower() == "true"
-    names = tuple(part.strip() for part in text.split(","))
+    names = tuple(column.strip() for column in text.split(","))
     if not all(names):
         raise ConfigError(
             f"{name}={text!r} names no column",
