@@ -62,10 +62,7 @@ def test_possible_options_are_accepted(options):
     # They bring all rows to the driver.
     *(({"sent_by": "tasks", **option}, named) for option, named in (
         ({"split_oversized": True}, "split_oversized"),
-        ({"dead_letter_path": "//d"}, "dead_letter_path"),
         ({"write": "replace"}, "write='replace'"),
-        ({"delete_marker": "gone"}, "delete_marker"),
-        ({"unique_keys": True}, "unique_keys"),
     )),
     *(({**option, "mode": mode}, "not possible in mode")
       for option in ({"write": "replace"}, {"delete_marker": "gone"}, {"aggregate": True})
