@@ -352,7 +352,8 @@ def test_same_rows_are_sent_whoever_sends_them(
         mode = MODES[way.mode](SinkOptions(target.options, mode=way.mode, proxy="here"), cluster)
         plan = mode.assign(TargetBatch(batch, target, tuple(names), {}, opened, by_driver, by_ends))
         arrived = list(FrameRows(frame).compute(plan))
-        hashes = ChunkReport.of_all(arrived).key_hashes if plan.task else b""
+        # In one transaction the driver compares keys itself, where it has them.
+        hashes = b"" if joins or not plan.task else ChunkReport.of_all(arrived).key_hashes
         (written,) = mode.finish(plan, arrived)
         for group in written.groups:
             cluster.write(written.path, group, written.wire)
