@@ -60,7 +60,7 @@ SINK = {
     "mode misspelt": {"mode": "transactionl"},
     "option misspelt": {"conections": 2},
     "dead letters in a mode of tasks": {"mode": "idempotent", "dead_letter_path": "//tmp/letters"},
-    "tasks and dead letters": {"sent_by": "tasks", "dead_letter_path": "//tmp/letters"},
+    "tasks and several transactions": {"sent_by": "tasks", "split_oversized": True},
     "backend misspelt": {"backend": "htp"},
 }
 TARGET = {
