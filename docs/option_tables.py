@@ -8,11 +8,11 @@ from dataclasses import MISSING, fields
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.config import RetryPolicy
+from yt_exactly_once.config import Changes, RetryPolicy
 from yt_exactly_once.operations.creating import create_table
-from yt_exactly_once.options import Group, options_of
+from yt_exactly_once.options import Group, options_of, read_names
 from yt_exactly_once.spark.doors.transactional_sink import TransactionalSink
-from yt_exactly_once.spark.doors.writer_options import RETRY_PREFIX
+from yt_exactly_once.spark.doors.writer_options import CHANGES_PREFIX, RETRY_PREFIX
 from yt_exactly_once.spark.sink.options import SinkOptions, Target
 from yt_exactly_once.spark.source.options import SourceOptions
 
@@ -40,6 +40,7 @@ def configuration() -> str:
             "",
             _TARGETS,
             "",
+            *_called(Changes, Changes),
             *_called(RetryPolicy, RetryPolicy),
             '## `spark.readStream.format("yt")`',
             "",
@@ -48,8 +49,9 @@ def configuration() -> str:
             *_grouped(SourceOptions),
             '## `writeStream.format("yt")`',
             "",
-            "The options of `TransactionalSink` and `Target` by the same names, and those of `RetryPolicy`",
-            f"with `{RETRY_PREFIX}` in front. All values are text:",
+            "The options of `TransactionalSink` and `Target` by the same names, those of `RetryPolicy`",
+            f"with `{RETRY_PREFIX}` in front, and those of `Changes` with `{CHANGES_PREFIX}`. All values are",
+            "text:",
             "",
             *_texts(),
             "",
@@ -126,10 +128,12 @@ def _default(declared: type, name: str) -> str:
     return "none" if found.default_factory is not MISSING else "required"
 
 
+_NAMES = "names with commas between them"
 _KINDS = {
+    "Sequence[str]": _NAMES,
     "bool": "`true` or `false`",
     "int": "a whole number",
-    "timedelta": "a number with its unit: `500ms`, `30s`, `5min`",
+    "timedelta": "a number with its unit: `500ms`, `30s`, `5min`, `7d`",
     "Mapping[str, Any]": "a JSON object",
 }
 
@@ -138,7 +142,8 @@ def _texts() -> list[str]:
     """Return how the options of the writer are written."""
     forms: dict[str, list[str]] = {}
     never = []
-    for declared, prefix in ((Target, ""), (SinkOptions, ""), (RetryPolicy, RETRY_PREFIX)):
+    of_objects = (RetryPolicy, RETRY_PREFIX), (Changes, CHANGES_PREFIX)
+    for declared, prefix in ((Target, ""), (SinkOptions, ""), *of_objects):
         for each in fields(declared):
             known = options_of(declared).get(each.name)
             if known is None:
@@ -146,6 +151,8 @@ def _texts() -> list[str]:
             kind = str(each.type).removesuffix(" | None")
             if known.only_python:
                 never.append(f"- `{each.name}` needs Python: {known.only_python}.")
+            elif known.read is read_names:
+                forms.setdefault(_NAMES, []).append(f"`{prefix}{each.name}`")
             elif known.read and not known.values:
                 forms.setdefault("`7`, or `7-9` for several", []).append(f"`{each.name}`")
             else:
@@ -202,4 +209,6 @@ def _shown(default: object) -> str:
         return ""
     if isinstance(default, RetryPolicy):
         return "`RetryPolicy()`"
+    if isinstance(default, tuple):
+        return ", ".join(f"`{each!r}`" for each in default)
     return f"`{str(default)!r}`" if isinstance(default, str) else f"`{default}`"

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from yt_exactly_once.config import Changes as Changes
     from yt_exactly_once.config import ClusterConfig as ClusterConfig
     from yt_exactly_once.config import DeliveryMode as DeliveryMode
     from yt_exactly_once.config import RetryPolicy as RetryPolicy
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from yt_exactly_once.operations.creating import create_table as create_table
     from yt_exactly_once.spark.compat.java import require_java as require_java
     from yt_exactly_once.spark.compat.raised import exactly_once_error as exactly_once_error
+    from yt_exactly_once.spark.debezium import debezium_changes as debezium_changes
     from yt_exactly_once.spark.doors.transactional_sink import (
         TransactionalSink as TransactionalSink,
     )
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from yt_exactly_once.telemetry import serve_metrics as serve_metrics
 
 _HOMES = {
+    "Changes": "config",
     "ClusterConfig": "config",
     "Event": "observability",
     "ExactlyOnceError": "errors",
@@ -38,6 +41,7 @@ _HOMES = {
     "TransactionalSink": "spark.doors.transactional_sink",
     "DeliveryMode": "config",
     "create_table": "operations.creating",
+    "debezium_changes": "spark.debezium",
     "register_source": "spark.registration",
     "enable_lineage": "telemetry",
     "enable_telemetry": "telemetry",

@@ -7,7 +7,7 @@ nothing else; it opens no connection and holds no process-wide state.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
@@ -15,7 +15,7 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.options import Group, Option, documented
+from yt_exactly_once.options import Group, Option, documented, read_names
 
 DEFAULT_DYN_BATCH_SIZE = 50_000
 """Rows per insert request; SPYT's `spark.yt.write.dynBatchSize` has the same default."""
@@ -178,6 +178,80 @@ class RetryPolicy:
         for name in ("deadline", "first_wait", "max_wait"):
             if require_duration(getattr(self, name), name) < timedelta(0):
                 raise ConfigError(f"{name} must not be negative", remedy="Pass a longer duration")
+
+
+@documented
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    """Rows that insert, update or delete the row of a key; of each key the newest by its sequence counts.
+
+    The order in which the rows come makes no difference: neither within a batch, nor over batches. A change
+    that is not newer than what the table knows of its key has no effect. The sequence of a row is a column of
+    the target. That of a deleted key is in a table of tombstones beside it. Both are compared in the
+    transaction of the batch.
+    """
+
+    sequence: str | Sequence[str] = field(
+        metadata=Group.WHAT.metadata(
+            "The column that orders the changes of a key, such as `lsn`; or several, which are compared one "
+            "after the other. The target has them too.",
+            more="Integers, dates, instants, decimals, and text, which is compared byte by byte. Two "
+            "different changes of one key with one sequence are refused in one batch. In a later batch such "
+            "a change is taken for a repeated one.",
+            read=read_names,
+        )
+    )
+    operation: str | None = Group.WHAT.option(
+        "A text column of the DataFrame that says what a row does; the target does not have it.",
+        default_text="none: every row is written",
+    )
+    delete: str | Sequence[str] = Group.WHAT.option(
+        "Its values that delete the key. Of such a row only key and sequence count.",
+        default=("d",),
+        read=read_names,
+    )
+    upsert: str | Sequence[str] = Group.WHAT.option(
+        "Its values that write the row. Any other value is an error.",
+        default=("c", "u", "r"),
+        read=read_names,
+    )
+    tombstone_ttl: timedelta = Group.LIMITS.option(
+        "How long a tombstone is kept: a change that comes later than that after the delete brings its key "
+        "back.",
+        default=timedelta(days=30),
+        more="It is `max_data_ttl` of the table `<path>_tombstones`, which is created and mounted on first "
+        "use. A table that is there keeps its own.",
+    )
+
+    def __post_init__(self) -> None:
+        """Check every value; a single name becomes a tuple of one."""
+        for name in ("sequence", "delete", "upsert"):
+            given = getattr(self, name)
+            named = (given,) if isinstance(given, str) else tuple(given)
+            if not named or not all(named) or len({*named}) < len(named):
+                raise ConfigError(
+                    f"{name} of changes is {given!r}", remedy="Give at least one, each once"
+                )
+            object.__setattr__(self, name, named)
+        if both := {*self.delete} & {*self.upsert}:
+            raise ConfigError(
+                f"{min(both)!r} of changes both deletes and writes",
+                remedy="Leave it out of delete or of upsert",
+            )
+        if self.operation in self.sequence:
+            raise ConfigError(
+                f"changes names {self.operation} as operation and as sequence",
+                remedy="Name two columns",
+            )
+        if require_duration(self.tombstone_ttl, "tombstone_ttl") < _SHORTEST_TTL:
+            raise ConfigError(
+                f"tombstone_ttl is {self.tombstone_ttl}, shorter than {_SHORTEST_TTL}",
+                remedy="Give a duration that is longer than any change may be late",
+            )
+
+
+_SHORTEST_TTL = timedelta(hours=1)
+"""The cluster keeps every row for `min_data_ttl`, half an hour, and removes old ones when it compacts."""
 
 
 def require_duration(value: object, name: str) -> timedelta:

@@ -222,6 +222,11 @@ def read_duration(name: str, text: str) -> timedelta:
     return timedelta(seconds=float(found[1]) * _UNITS[found[2]])
 
 
+def read_names(_name: str, text: str) -> tuple[str, ...]:
+    """Return names, which commas separate."""
+    return tuple(each.strip() for each in text.split(","))
+
+
 def read_object(name: str, text: str) -> dict[str, Any]:
     """Return a JSON object."""
     try:
@@ -237,13 +242,14 @@ def read_object(name: str, text: str) -> dict[str, Any]:
 
 
 _BOOLEANS = {"true": True, "false": False}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min)")
-_UNITS = {"ms": 0.001, "s": 1.0, "min": 60.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|h|d)")
+_UNITS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 
 _READERS: dict[str, Reader] = {
     "bool": read_boolean,
     "int": read_number,
     "timedelta": read_duration,
     "Mapping[str, Any]": read_object,
+    "Sequence[str]": read_names,
 }
 """By the type of an option, as its class writes it; all others are texts."""

@@ -254,6 +254,10 @@ class ModelTransaction:
         values = (self._snapshot.rows[row][1] for row in self._cluster.numbers(path, keys))
         return [json.loads(value) if value else None for value in values]
 
+    def lookup_columns(self, path: str, keys: bytes, columns: Sequence[str]) -> bytes:
+        """See `Transaction.lookup_columns`; no target of the model has changes."""
+        raise NotImplementedError
+
     def insert(self, path: str, rows: Sequence[Row]) -> None:
         """See `Transaction.insert`; ledgers and consumers are written this way."""
         self._call()

@@ -201,7 +201,10 @@ def test_a_batch_is_read_written_advanced_recorded_and_committed():
     assert cluster.requests == [*READS, *WRITES, ("commit",)]
     assert log == [
         (Event.TRANSACTION_STARTED, {"attempt": 1, "transaction": "tx1"}),
-        (Event.ROWS_WRITTEN, {"path": "//t", "rows": 3, "replaced": 0, "sent_by": "driver"}),
+        (
+            Event.ROWS_WRITTEN,
+            {"path": "//t", "rows": 3, "replaced": 0, "outdated": 0, "sent_by": "driver"},
+        ),
         (Event.OFFSETS_ADVANCED, {"partitions": 1}),
         (
             Event.LEDGER_RECORDED,

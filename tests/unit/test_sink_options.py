@@ -6,9 +6,10 @@ from dataclasses import fields
 
 import pytest
 
-from yt_exactly_once import DeliveryMode, SinkOptions, Target, TransactionalSink
+from yt_exactly_once import Changes, DeliveryMode, SinkOptions, Target, TransactionalSink
 from yt_exactly_once.errors import ConfigError
 
+CHANGES = Changes(sequence="lsn", operation="op")
 TARGET_OPTIONS = {option.name for option in fields(Target)}
 
 
@@ -27,6 +28,7 @@ def sink(path="//t", **options):
     {"placement": ["a", "b"]},
     {"delete_marker": "gone", "split_oversized": True},
     {"dead_letter_path": "//t_rejects", "show_values": True},
+    {"changes": Changes(sequence="lsn"), "write": "upsert"},
     {"mode": "idempotent", "source_position": ("topic", "partition", "offset")},
 ])  # fmt: skip
 def test_possible_options_are_accepted(options):
@@ -50,6 +52,12 @@ def test_possible_options_are_accepted(options):
     ({"write": "replace", "split_oversized": True}, "exclude each other"),
     *(({"digest": True, **option}, "digest and .* exclude each other")
       for option in ({"update_columns": True}, {"delete_marker": "gone"}, {"aggregate": True})),
+    *(({"changes": CHANGES, **option}, "changes and .* exclude each other") for option in (
+        {"update_columns": True}, {"delete_marker": "gone"}, {"aggregate": True}, {"write": "replace"},
+        {"unique_keys": True}, {"digest": True}, {"split_oversized": True}, {"dead_letter_path": "//r"},
+    )),
+    *(({"changes": CHANGES, "mode": mode}, "changes is not possible in mode")
+      for mode in ("at-least-once", "idempotent")),
     ({"mode": "sometimes"}, "Unknown mode 'sometimes'"),
     ({"connections": 0}, "connections"),
     ({"rows_per_tablet_limit": 0}, "rows_per_tablet_limit"),
@@ -63,6 +71,7 @@ def test_possible_options_are_accepted(options):
     *(({"sent_by": "tasks", **option}, named) for option, named in (
         ({"split_oversized": True}, "split_oversized"),
         ({"write": "replace"}, "write='replace'"),
+        ({"changes": CHANGES}, "changes"),
     )),
     *(({**option, "mode": mode}, "not possible in mode")
       for option in ({"write": "replace"}, {"delete_marker": "gone"}, {"aggregate": True})

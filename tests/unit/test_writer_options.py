@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from yt_exactly_once import Changes
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.options import options_of
 from yt_exactly_once.spark.doors.writer_options import WRITER_OPTION_NAMES, parse_writer_options
@@ -54,6 +55,15 @@ def test_texts_become_the_values_that_a_sink_takes():
     assert (target.path, target.update_columns) == ("//home/app/result", True)
     assert target.unique_keys
     assert target.placement == "round_robin"
+
+
+def test_changes_are_given_in_parts():
+    assert parsed().targets[0].changes is None
+    found = parsed(changes_sequence="file, pos", changes_operation="op", changes_tombstone_ttl="2d")
+    wanted = Changes(sequence=("file", "pos"), operation="op", tombstone_ttl=timedelta(days=2))
+    assert found.targets[0].changes == wanted
+    with pytest.raises(ConfigError, match="need a sequence"):
+        parsed(changes_operation="op")
 
 
 @pytest.mark.parametrize(

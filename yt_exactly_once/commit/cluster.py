@@ -57,6 +57,9 @@ class Transaction(Reader, Protocol):
     def proxy(self) -> str:
         """Address of the proxy that holds it."""
 
+    def lookup_columns(self, path: str, keys: bytes, columns: Sequence[str]) -> bytes:
+        """Return columns of the rows that have some of the keys, all as YSON, in any order."""
+
     def insert(self, path: str, rows: Sequence[Row]) -> None:
         """Write a few rows."""
 

@@ -28,6 +28,24 @@ class Complete(Protocol):
         """
 
 
+class Compared(Protocol):
+    """Changes of which some have no effect, by what the tables hold: each attempt compares them again.
+
+    Attributes:
+        digest: of all changes.
+        beside: the table that is written with the target.
+    """
+
+    @property
+    def digest(self) -> bytes: ...  # noqa: D102 - above
+
+    @property
+    def beside(self) -> str: ...  # noqa: D102 - above
+
+    def effective(self, transaction: Transaction) -> list[TargetRows]:
+        """Return what is written into the tables, as of the start of a transaction."""
+
+
 @dataclass(frozen=True)
 class TargetRows:
     """Encoded rows for one table.
@@ -40,6 +58,8 @@ class TargetRows:
         group_is_tablet: every group goes to a tablet of its own; otherwise keys choose the tablets.
         tablets: to how many tablets of an ordered table they go; 0 where keys choose, or nobody knows.
         complete: set when the table must hold nothing but these rows.
+        compared: makes the payloads in the transaction; `None` where they are known.
+        outdated: changes that have no effect, since the table knows newer ones.
         digest: of the rows; `None` where the ledger keeps none.
         rejected_by: the target that could not take these rows; `None` for rows of a target.
         sent_bytes: bytes that were sent before the commit.
@@ -57,6 +77,8 @@ class TargetRows:
     group_is_tablet: bool = False
     tablets: int = 0
     complete: Complete | None = None
+    compared: Compared | None = None
+    outdated: int = 0
     digest: int | None = None
     rejected_by: str | None = None
     sent_bytes: int = 0
@@ -184,6 +206,8 @@ def digest_of(targets: Sequence[TargetRows]) -> str:
     """Return a digest of everything that is sent for targets."""
     digest = hashlib.sha256()
     for target in targets:
+        if target.compared is not None:
+            digest.update(target.compared.digest)
         for payload in chain(*target.groups):
             digest.update(b"-" if payload.deletes else b"+")
             digest.update(payload.data)

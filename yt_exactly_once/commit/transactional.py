@@ -277,10 +277,11 @@ class BatchCommit:
     def _fill(self, transaction: Transaction, read: Read, part: Part, number: int) -> None:
         """Steps 6 to 8: write the rows, move the consumers and record the part, by what step 5 reads."""
         moves = self._moves(read)
-        replaced = [_replace(transaction, target) for target in part.targets]
+        targets = [one for target in part.targets for one in _effective(transaction, target)]
+        replaced = [_replace(transaction, target) for target in targets]
         calls: list[Request] = [
             partial(_write, target=target, payloads=group)
-            for target in part.targets
+            for target in targets
             for group in target.groups
             if group
         ]  # 6
@@ -295,20 +296,22 @@ class BatchCommit:
         self.entries[transaction.id] = entry
         calls.append(partial(self.ledger.record, entry=entry))  # 8
         transaction.side_by_side(calls)
-        self._emit_written(part, replaced)
+        self._emit_written(targets, replaced)
         if part.is_last:
             self.emit(Event.OFFSETS_ADVANCED, partitions=sum(map(len, moves)))
         self.emit(Event.LEDGER_RECORDED, transaction=transaction.id, **lineage_of(entry))
 
-    def _emit_written(self, part: Part, replaced: Sequence[int]) -> None:
+    def _emit_written(self, targets: Sequence[TargetRows], replaced: Sequence[int]) -> None:
         """Emit the rows of each table, and those of all tables of a pattern together."""
         found: dict[str, dict[str, Any]] = {}
-        for target, deleted in zip(part.targets, replaced, strict=True):
-            if target.groups or target.inside or deleted:
-                fields = {"rows": 0, "replaced": 0, "sent_by": target.sent_by.value}
+        for target, deleted in zip(targets, replaced, strict=True):
+            if target.groups or target.inside or deleted or target.outdated:
+                counts = {"rows": 0, "replaced": 0, "outdated": 0}
+                fields = {**counts, "sent_by": target.sent_by.value}
                 known = found.setdefault(target.pattern or target.path, fields)
                 known["rows"] += target.row_count
                 known["replaced"] += deleted
+                known["outdated"] += target.outdated
         for path, fields in found.items():
             self.emit(Event.ROWS_WRITTEN, path=path, **fields)
 
@@ -324,7 +327,8 @@ class BatchCommit:
     def _tables(self, part: Part) -> list[str]:
         """Return what a transaction writes: targets, the ledger, consumers."""
         moved = [source.consumer for source in self._moving if source.consumer]
-        return [*(target.path for target in part.targets), self.ledger.path, *moved]
+        beside = [target.compared.beside for target in part.targets if target.compared]
+        return [*(target.path for target in part.targets), *beside, self.ledger.path, *moved]
 
     def _entry(
         self, transaction: Transaction, entry: LedgerEntry | None, part: Part, number: int
@@ -488,6 +492,11 @@ class BatchCommit:
             run_attempts(look, self.policy, self.emit)
         except errors.RetriesExhaustedError as error:
             raise unknown from error
+
+
+def _effective(transaction: Transaction, target: TargetRows) -> list[TargetRows]:
+    """Return what is written for a target, once it is compared with what the tables hold."""
+    return [target] if target.compared is None else target.compared.effective(transaction)
 
 
 def _replace(transaction: Transaction, target: TargetRows) -> int:

@@ -206,8 +206,8 @@ ONE_TRANSACTION = (
     ),
     Rule("a task of it has failed", lambda one: Way.JOIN in one.tried, Way.COLLECT),
     Rule(
-        'an option needs all rows at one place: `write="replace"`, `split_oversized`, a path with columns in '
-        "braces, the backend `rpc`",
+        'an option needs all rows at one place: `write="replace"`, `changes`, `split_oversized`, a path with '
+        "columns in braces, the backend `rpc`",
         lambda one: one.obstacle is not None,
         Way.COLLECT,
         lambda one: one.obstacle,

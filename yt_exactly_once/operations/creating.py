@@ -18,13 +18,14 @@ from yt_exactly_once.codec.rejects import REJECT_SCHEMA
 from yt_exactly_once.codec.schema import SYSTEM_COLUMNS
 from yt_exactly_once.commit.claims import CLAIMS_ATTRIBUTES, CLAIMS_SCHEMA
 from yt_exactly_once.commit.entry import LEDGER_MARK, LEDGER_SCHEMA, LEDGER_VERSION
-from yt_exactly_once.config import ClusterConfig, check_path
+from yt_exactly_once.config import Changes, ClusterConfig, check_path
 from yt_exactly_once.errors import ConfigError, SchemaMismatchError, TableError, TableNotFoundError
 from yt_exactly_once.spark.sink.tablets import tablets_of
 from yt_exactly_once.ytsaurus import tables
 from yt_exactly_once.ytsaurus.browsing import attributes_of, registration, user_of
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.queues import RemoteQueue, register_consumer
+from yt_exactly_once.ytsaurus.tombstones import ensure_tombstones
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -51,6 +52,7 @@ def create_table(
     token: str | None = None,
     client_config: Mapping[str, Any] | None = None,
     extra_columns: Sequence[Mapping[str, Any]] = (),
+    changes: Changes | None = None,
     connection: Connection | None = None,
 ) -> bool:
     """Create and mount a dynamic table that takes every row of a DataFrame.
@@ -70,6 +72,7 @@ def create_table(
         token: OAuth token; default: `YT_TOKEN`.
         client_config: laid over the configuration of `ytsaurus-client`.
         extra_columns: further columns of the table, as in a `@schema`; those that it has are left out.
+        changes: what the rows are to the sink. Its operation is no column; its tombstones are created too.
         connection: used instead of `proxy`, `token` and `client_config`.
 
     Returns:
@@ -93,21 +96,46 @@ def create_table(
         writable = schemas.TableSchema(schemas.TableSchema.from_yt(columns).writable_columns)
         frame = schemas.arrow_schema_of(writable, binary_strings=True)
     check_path(path, "path")
+    if changes is not None:
+        columns, frame = _without_operation(changes, columns, frame, path)
     names = {column["name"] for column in columns}
     columns += [dict(column) for column in extra_columns if column["name"] not in names]
     shape = tablets_of(path, columns, tablet_count, pivot_keys)
     connection = connection or Connection(
         ClusterConfig.resolve(proxy, token, client_config=dict(client_config or {}))
     )
+    created = False
     try:
         _require_fit(tables.describe_table(connection, path), columns, frame)
     except TableNotFoundError:
         created = tables.ensure_table(connection, path, columns, {**(attributes or {}), **shape})
         # Another client may have been faster.
         _require_fit(tables.describe_table(connection, path), columns, frame)
-        return created
-    tables.ensure_table(connection, path, columns, {})
-    return False
+    else:
+        tables.ensure_table(connection, path, columns, {})
+    if changes is not None:
+        ensure_tombstones(connection, path, changes)
+    return created
+
+
+def _without_operation(
+    changes: Changes, columns: Sequence[dict[str, Any]], frame: pa.Schema, path: str
+) -> tuple[list[dict[str, Any]], pa.Schema]:
+    """Return the columns of a table for changes; raise `ConfigError` if it would have no sequence."""
+    values = [column["name"] for column in columns if not column.get("sort_order")]
+    if len(values) == len(columns):
+        raise ConfigError(
+            "changes need a sorted table", remedy="Give key_columns: the key of a row", path=path
+        )
+    if missing := [name for name in changes.sequence if name not in values]:
+        raise ConfigError(
+            f"sequence of changes names {missing[0]}, which is no value of the table",
+            remedy=f"Choose from: {', '.join(values)}",
+            path=path,
+        )
+    kept = [field for field in frame if field.name != changes.operation]
+    left = [column for column in columns if column["name"] != changes.operation]
+    return left, pa.schema(kept)
 
 
 def schema_like(connection: Connection, path: str) -> tuple[list[dict[str, Any]], list[str]]:

@@ -20,7 +20,7 @@ from yt_exactly_once.config import PLAIN_WRITE, WriteOptions
 from yt_exactly_once.errors import CommitOutcomeUnknownError, ExactlyOnceError
 from yt_exactly_once.ytsaurus.failures import translated
 from yt_exactly_once.ytsaurus.proofs import leaves_outcome_unknown
-from yt_exactly_once.ytsaurus.sender import WIRES, YSON, encoded
+from yt_exactly_once.ytsaurus.sender import BINARY, WIRES, YSON, encoded
 
 if TYPE_CHECKING:
     from yt_exactly_once.ytsaurus.sender import Sender
@@ -88,6 +88,15 @@ class TabletTransaction:
             return []
         with self._translated("read rows", path=path):
             return self._senders[0].look_up(path, keys, transaction_id=self.id)
+
+    def lookup_columns(self, path: str, keys: bytes, columns: Sequence[str]) -> bytes:
+        """Return columns of the rows that have some of the keys, as of the start of the transaction.
+
+        Keys and rows are YSON; a key without a row is left out.
+        """
+        formats = {"input_format": YSON, "output_format": BINARY}
+        with self._translated("read rows", path=path):
+            return self._send("lookup_rows", keys, path=path, column_names=list(columns), **formats)
 
     def insert(self, path: str, rows: Sequence[dict[str, Any]]) -> None:
         """Write a few rows given as mappings."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from yt_exactly_once.config import DEFAULT_DYN_BATCH_SIZE, RetryPolicy
+from yt_exactly_once.config import DEFAULT_DYN_BATCH_SIZE, Changes, RetryPolicy
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.options import options_of, read_texts, require_known
 from yt_exactly_once.spark.sink.options import SinkOptions, Target
@@ -14,6 +14,9 @@ CHECKPOINT_OPTION = "checkpointlocation"
 
 RETRY_PREFIX = "retry_"
 """How the names begin of options that are those of a `RetryPolicy`."""
+
+CHANGES_PREFIX = "changes_"
+"""The same of `Changes`."""
 
 _OF_SPYT = ("write_type_v3",)
 """Taken and without effect: the schema of the target decides."""
@@ -26,6 +29,7 @@ WRITER_OPTION_NAMES = (
     CHECKPOINT_OPTION,
     *options_of(SinkOptions),
     *(RETRY_PREFIX + name for name in options_of(RetryPolicy)),
+    *(CHANGES_PREFIX + name for name in options_of(Changes)),
     *_OF_SPYT,
     *_OF_SPARK,
 )
@@ -51,5 +55,16 @@ def parse_writer_options(options: Mapping[str, str]) -> SinkOptions:
         )
     sink = {"dyn_batch_size": DEFAULT_DYN_BATCH_SIZE, **read_texts(SinkOptions, given)}
     retry = RetryPolicy(**read_texts(RetryPolicy, given, RETRY_PREFIX))
-    target = Target(**read_texts(Target, given))
+    target = Target(**read_texts(Target, given), changes=_changes(given))
     return SinkOptions(target, **sink, retry=retry, checkpoint_location=checkpoint)
+
+
+def _changes(given: Mapping[str, str]) -> Changes | None:
+    found = read_texts(Changes, given, CHANGES_PREFIX)
+    if found and "sequence" not in found:
+        raise ConfigError(
+            "Options of changes need a sequence",
+            remedy=f"Give {CHANGES_PREFIX}sequence, the column that orders the changes of a key",
+            option=f"{CHANGES_PREFIX}sequence",
+        )
+    return Changes(**found) if found else None

@@ -23,6 +23,7 @@ from yt_exactly_once.spark.sink.targets import PreparedTarget, are_the_same, pre
 from yt_exactly_once.ytsaurus import tables
 from yt_exactly_once.ytsaurus.browsing import attributes_of
 from yt_exactly_once.ytsaurus.queues import require_registration
+from yt_exactly_once.ytsaurus.tombstones import ensure_tombstones, require_tombstones, tombstones_of
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -83,6 +84,9 @@ def prepare(delivery: Delivery) -> tuple[PreparedTarget, ...]:
         _prepared(connection, target, rows.schema_for(target), options, dyn_batch_size)
         for target in options.targets
     )
+    for target in options.targets:
+        if target.changes is not None:
+            ensure_tombstones(connection, target.path, target.changes)
     mode.prepare(batch, targets)
     for prepared in targets:
         if prepared.ignored:
@@ -142,6 +146,9 @@ def check_before_start(mode: Mode, rows: Rows, output_mode: str | None) -> None:
         if output_mode is not None:
             require_output_mode(MicroBatch("", 0, "", output_mode=output_mode.lower()), target)
         _prepared(connection, target, rows.schema_for(target), options)
+        beside = tombstones_of(target.path)
+        if target.changes is not None and attributes_of(connection, beside, []) is not None:
+            require_tombstones(connection, target.path, target.changes)
     kept = (
         (options.ledger, (_ledger_columns(options), *_LEDGER)),
         (options.dead_letter_path, _DEAD_LETTERS),

@@ -274,8 +274,8 @@ def require_no_transaction(options: SinkOptions) -> None:
             remedy="Leave split_oversized out: only transactional mode puts a batch into one transaction",
         )
     for target in options.targets:
-        for name in ("write='replace'", "delete_marker", "aggregate"):
-            if target.changes[name]:
+        for name in ("write='replace'", "delete_marker", "aggregate", "changes"):
+            if target.effects[name]:
                 raise ConfigError(
                     f"{name} is not possible in {mode}: a task that Spark repeats would do it again",
                     remedy="Use mode='transactional'",

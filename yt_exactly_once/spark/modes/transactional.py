@@ -34,6 +34,7 @@ from yt_exactly_once.spark.modes.sessions import sessions_with_rows
 from yt_exactly_once.spark.modes.tasks import KEY_HASHES, ChunkReport, JoinedInsertTask
 from yt_exactly_once.spark.sink.encode import RowEncoder, encode_batches
 from yt_exactly_once.spark.sink.letters import letters_of, rejects_of
+from yt_exactly_once.spark.sink.newest import changed_rows
 from yt_exactly_once.ytsaurus import tables
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class Transactional(Mode):
             "the backend rpc": not self.connection.shares_transactions,
         }
         needs["write='replace'"] = any(target.replaces for target in options.targets)
+        needs["changes"] = any(target.changes is not None for target in options.targets)
         return next((name for name, is_given in needs.items() if is_given), None)
 
     def check(self) -> None:
@@ -78,6 +80,25 @@ class Transactional(Mode):
                     remedy="Give the target more tablets instead",
                     target=target.path,
                 )
+            if target.changes is not None:
+                self._check_changes(target.path)
+
+    def _check_changes(self, target: str) -> None:
+        options = self.options
+        if options.split_oversized:
+            raise ConfigError(
+                "changes and split_oversized exclude each other: of the changes of a key in a batch only one "
+                "is written",
+                remedy="Give the target more tablets instead, or lower max_rows_per_partition",
+                target=target,
+            )
+        if options.dead_letter_path is not None:
+            raise ConfigError(
+                "changes and dead_letter_path exclude each other: if a change is set aside, an older one of "
+                "its key would count",
+                remedy="Leave dead_letter_path out: a bad change stops the query. Repair it in the query",
+                target=target,
+            )
 
     def begun_sessions(
         self,
@@ -126,6 +147,8 @@ class Transactional(Mode):
         """
         given = assignment.given
         options, batch, target = self.options, given.batch, given.target
+        if target.rule is not None:
+            return [changed_rows(target, arrived)]
         rejects = rejects_of(options.dead_letter_path, batch)
         if given.transaction is not None:
             return _sent_by_tasks(ChunkReport.of_all(arrived), given, rejects)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 from yt_exactly_once import config
 from yt_exactly_once.codec.path_pattern import PathPattern, beside
 from yt_exactly_once.commit.entry import SentBy
-from yt_exactly_once.config import ClusterConfig, DeliveryMode, RetryPolicy, Secret
+from yt_exactly_once.config import Changes, ClusterConfig, DeliveryMode, RetryPolicy, Secret
 from yt_exactly_once.delivery.route import AUTO
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.options import Group, check_values, documented, options_of, require_known
@@ -49,6 +49,12 @@ _NOT_TOGETHER = (
     ("digest", "update_columns", _OLD_ROW),
     ("digest", "delete_marker", "deleted rows cannot be taken out of it"),
     ("digest", "aggregate", _OLD_ROW),
+    ("changes", "update_columns", "a late change cannot know which columns a newer one has left"),
+    ("changes", "write='replace'", "a complete result has no changes"),
+    ("changes", "delete_marker", "the sequence of a row decides, not its position"),
+    ("changes", "aggregate", "a repeated change would be added again"),
+    ("changes", "unique_keys", "several changes of one key are what a sequence is for"),
+    ("changes", "digest", "rows that have no effect cannot be taken out of it"),
 )
 
 
@@ -109,6 +115,12 @@ class Target:
         "order of the Spark partition. Rows of one key in several Spark partitions have no order and are "
         "refused.",
     )
+    changes: Changes | None = Group.WHAT.option(
+        "Rows insert, update or delete the row of a key in a sorted table. The newest by sequence counts.",
+        more="Whatever the order of rows and batches; late and repeated changes have no effect.",
+        only_python="it is an object. The options changes_sequence, changes_operation, changes_delete, "
+        "changes_upsert and changes_tombstone_ttl have its parts",
+    )
     aggregate: bool = Group.WHAT.option(
         "Combine aggregating columns of a sorted table (`sum`, `max`, ...) with the stored values, "
         "instead of replacing them.",
@@ -168,7 +180,7 @@ class Target:
                 "placement names no column", remedy="Name at least one", target=self.path
             )
         check_values(self, target=self.path)
-        given = {**self.changes, "digest": self.digest}
+        given = {**self.effects, "digest": self.digest}
         for one, other, reason in _NOT_TOGETHER:
             if given[one] and given[other]:
                 raise ConfigError(
@@ -200,6 +212,10 @@ class Target:
                 is_other,
                 "tablets are not known before the rows name their tables",
             )
+            wanted["changes"] = (
+                self.changes is not None,
+                "each table would need tombstones of its own",
+            )
             wanted["on_new_columns='add'"] = (
                 self.on_new_columns == ADD,
                 "tables are not altered while the rows name them",
@@ -230,7 +246,7 @@ class Target:
         return self.write == REPLACE
 
     @property
-    def changes(self) -> dict[str, bool]:
+    def effects(self) -> dict[str, bool]:
         """The options that change what a row does to its key, and whether they were given."""
         return {
             "update_columns": self.update_columns,
@@ -238,6 +254,7 @@ class Target:
             "delete_marker": self.delete_marker is not None,
             "aggregate": self.aggregate,
             "unique_keys": self.unique_keys,
+            "changes": self.changes is not None,
         }
 
     def transformed(self, frame: DataFrame) -> DataFrame:
@@ -261,11 +278,6 @@ def _read_batches(name: str, text: str) -> int | tuple[int, int]:
         )
     first, last = int(numbers[0]), int(numbers[-1])
     return first if len(numbers) == 1 else (first, last)
-
-
-def _read_columns(name: str, text: str) -> tuple[str, ...]:  # noqa: ARG001 - a reader's arguments
-    """Return names of columns, which commas separate."""
-    return tuple(name.strip() for name in text.split(","))
 
 
 @documented
@@ -319,7 +331,6 @@ class SinkOptions:
         "other columns it grows from row to row and from batch to batch, and may leave gaps. Columns that "
         "the target lacks are not written. Rows of one queue with its service columns need no such option.",
         default_text="the position in a task counts",
-        read=_read_columns,
     )
     producer_path: str | None = Group.WHERE.option(
         "The queue-producer table of idempotent mode on ordered targets, created and mounted on first use.",

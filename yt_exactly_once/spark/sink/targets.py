@@ -6,7 +6,7 @@ known before anything is written. It is done again when another table is in the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -17,11 +17,13 @@ import pyarrow as pa
 
 from yt_exactly_once import advice, errors
 from yt_exactly_once.codec.growth import grown, names_of, unknown_columns
+from yt_exactly_once.codec.matches import is_string
+from yt_exactly_once.codec.newest import ChangeRule, is_ordered
 from yt_exactly_once.codec.rows import WireFormat, encode_empty
 from yt_exactly_once.codec.schema import TableSchema, WritePlan, check_frame, require_no_reserved
 from yt_exactly_once.commit.batch import TargetColumns
 from yt_exactly_once.commit.cluster import Payload
-from yt_exactly_once.config import DEFAULT_DYN_BATCH_SIZE
+from yt_exactly_once.config import DEFAULT_DYN_BATCH_SIZE, Changes
 from yt_exactly_once.spark.schema import arrow_of_spark
 from yt_exactly_once.spark.sink.complete import CompleteResult
 from yt_exactly_once.spark.sink.options import ADD, APPEND, IGNORE, UPSERT, SinkOptions, Target
@@ -52,6 +54,7 @@ class PreparedTarget:
         columns: what is written, for the ledger entry.
         ignored: columns of the DataFrame that the table lacks, and that are left out.
         wanted: columns of the DataFrame, if the table is yet to get some of them; `None` if it fits.
+        rule: what the columns of changes mean; `None` where rows are no changes.
     """
 
     options: Target
@@ -67,6 +70,7 @@ class PreparedTarget:
     columns: TargetColumns = field(default_factory=TargetColumns)
     ignored: tuple[str, ...] = ()
     wanted: pa.Schema | None = None
+    rule: ChangeRule | None = None
 
     @property
     def path(self) -> str:
@@ -76,6 +80,8 @@ class PreparedTarget:
     @property
     def needs_partitions(self) -> bool:
         """Whether the Spark partition of a row matters: not where one tablet takes all rows."""
+        if self.rule is not None:
+            return False
         return self.orders_keys or self.placement.tablet_count != 1
 
     @property
@@ -177,8 +183,9 @@ def prepare_table(
     table = TableSchema.from_yt(info.schema)
     require_no_reserved(frame_schema.names, target.path)
     _require_kind(target, table, frame_schema)
-    if target.delete_marker is not None:
-        frame_schema = frame_schema.remove(frame_schema.get_field_index(target.delete_marker))
+    for name in (target.delete_marker, target.changes and target.changes.operation):
+        if name is not None:
+            frame_schema = frame_schema.remove(frame_schema.get_field_index(name))
     if options.source_position is not None:
         frame_schema = _without_position(options.source_position, frame_schema, info)
     adds, ignored = target.on_new_columns == ADD, tuple[str, ...]()
@@ -191,8 +198,9 @@ def prepare_table(
     if not is_ready:
         # The cluster can be asked once the table has its columns.
         wire = WireFormat.YSON
-    rule = target.placement if isinstance(target.placement, str) else tuple(target.placement)
-    placement = Placement(None if info.is_sorted else info.tablet_count, rule)
+    plan = replace(plan, shows_values=options.show_values)
+    by = target.placement if isinstance(target.placement, str) else tuple(target.placement)
+    placement = Placement(None if info.is_sorted else info.tablet_count, by)
     placement.require_columns(frame_schema.names, target.path)
     return PreparedTarget(
         options=target,
@@ -200,7 +208,7 @@ def prepare_table(
         tablet_count=info.tablet_count,
         table_id=info.id,
         schema=info.schema,
-        plan=replace(plan, shows_values=options.show_values),
+        plan=plan,
         wire=wire or _choose_wire(connection, target.path, plan, options.wire_format),
         placement=placement,
         rows_per_tablet_limit=options.rows_per_tablet_limit,
@@ -208,6 +216,7 @@ def prepare_table(
         columns=TargetColumns(names_of(frame_schema, plan.names), is_recorded=adds),
         ignored=ignored,
         wanted=None if is_ready else frame_schema,
+        rule=None if target.changes is None else _rule(target.changes, plan),
     )
 
 
@@ -242,7 +251,7 @@ def with_change(
 
 def _require_kind(target: Target, table: TableSchema, frame: pa.Schema) -> None:
     """Raise `ConfigError` if the table is not of the kind, or lacks the columns, that the options need."""
-    for option, is_given in target.changes.items():
+    for option, is_given in target.effects.items():
         if is_given and not table.key_columns:
             raise errors.ConfigError(
                 f"{option} needs a sorted target, this one is ordered",
@@ -263,17 +272,56 @@ def _require_kind(target: Target, table: TableSchema, frame: pa.Schema) -> None:
             remedy="Leave aggregate out, or give columns of the table the attribute aggregate",
             target=target.path,
         )
-    marker = target.delete_marker
-    if marker is None:
-        return
-    found = [field.type for field in frame if field.name == marker]
-    if found != [pa.bool_()]:
+    if (marker := target.delete_marker) is not None:
+        _require_column(target, frame, "delete_marker", marker, "boolean", pa.types.is_boolean)
+    if target.changes is not None:
+        for name in target.changes.sequence:
+            _require_column(target, frame, "sequence of changes", name, "", lambda _: True)
+    if target.changes is not None and (operation := target.changes.operation) is not None:
+        _require_column(target, frame, "operation of changes", operation, "text", is_string)
+
+
+def _require_column(
+    target: Target,
+    frame: pa.Schema,
+    option: str,
+    name: str,
+    kind: str,
+    fits: Callable[[pa.DataType], bool],
+) -> None:
+    """Raise `ConfigError` if the DataFrame lacks a column that an option names, or has it in another type."""
+    found = [field.type for field in frame if field.name == name]
+    if [fits(each) for each in found] != [True]:
         has = f"a column of type {found[0]}" if found else "no such column"
         raise errors.ConfigError(
-            f"delete_marker names {marker}, and the DataFrame has {has}",
-            remedy="Name a boolean column of the DataFrame",
+            f"{option} names {name}, and the DataFrame has {has}",
+            remedy=f"Name a {kind} column of the DataFrame".replace("  ", " "),
             target=target.path,
         )
+
+
+def _rule(changes: Changes, plan: WritePlan) -> ChangeRule:
+    """Return what the columns of changes mean; raise `ConfigError` if the table cannot keep the sequence."""
+    values = {column.name for column in plan.columns if not column.is_key}
+    for name in changes.sequence:
+        if name not in values or not is_ordered(plan, name):
+            why = (
+                "has no order that holds in every client"
+                if name in values
+                else "is part of the key"
+            )
+            raise errors.ConfigError(
+                f"sequence of changes names {name}, which {why}",
+                remedy="Name a column of integers, dates, instants, decimals or text that is no key",
+                target=plan.target,
+            )
+    return ChangeRule(
+        plan,
+        tuple(changes.sequence),
+        changes.operation,
+        tuple(changes.delete),
+        tuple(changes.upsert),
+    )
 
 
 def _without_position(position: Sequence[str], frame: pa.Schema, info: TableInfo) -> pa.Schema:

@@ -1,0 +1,91 @@
+"""Messages of Debezium as rows that a target with `changes` takes."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING
+
+import pyspark.sql.functions as sf
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+
+from yt_exactly_once.codec.spark_types import parse_schema
+from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.spark.schema import spark_schema_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_OPERATION = "op"
+_MESSAGE = "m"
+"""An entry that somebody wrote into the log of the database: no change of a row."""
+
+_UNAVAILABLE = "__debezium_unavailable_value"
+"""What Debezium writes for a large value that an update of PostgreSQL has left as it was."""
+
+
+def debezium_changes(
+    messages: DataFrame,
+    column: str,
+    rows: StructType | str,
+    *,
+    source: StructType | str = "lsn bigint",
+) -> DataFrame:
+    """Return what Debezium's messages say of rows: one change for each message about a row.
+
+    A change has the columns of the row, those of `source`, and `op`: c, u, r, d, or t for a truncated table.
+    The row of a delete is the one before it, of any other change the one after it. Messages without a value,
+    which follow a delete, and messages that are not about rows are left out.
+
+    An update without a large value that it leaves as it was has the operation `unavailable`. A sink refuses
+    it, as it refuses t: what to write is not known. Give the table REPLICA IDENTITY FULL against the first.
+
+    Args:
+        messages: a DataFrame, streaming or not.
+        column: its text column with the envelope as JSON, perhaps inside `payload`.
+        rows: columns of a row, as a schema or as text: `id bigint, name string`. Others are left out.
+        source: fields of `source` that order the changes of a key. For PostgreSQL `lsn bigint`, for MySQL
+            `file string, pos bigint, row int`.
+
+    Raises:
+        ConfigError: two columns of a change have one name.
+
+    Spark stops the query at a message that is not JSON, or has a value of another type.
+    """
+    row, position = _schema(rows), _schema(source)
+    names = [*row.names, *position.names, _OPERATION]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ConfigError(
+            f"A change would have the column {twice[0]} twice",
+            remedy="Leave it out of rows, or rename it in the database",
+            column=twice[0],
+        )
+    kinds = {"before": row, "after": row, "source": position, _OPERATION: StringType()}
+    envelope = StructType([StructField(name, kind) for name, kind in kinds.items()])
+    whole = StructType([*envelope, StructField("payload", envelope)])
+    # Otherwise Spark would make a value that does not fit a null, which says something else.
+    parsed = sf.from_json(sf.col(column), whole, {"mode": "FAILFAST"})
+    given = messages.where(sf.col(column).isNotNull()).select(parsed.alias("m"))
+    inner = [sf.coalesce(sf.col(f"m.payload.{name}"), sf.col(f"m.{name}")) for name in kinds]
+    flat = given.select(*(each.alias(name) for each, name in zip(inner, kinds, strict=True)))
+    deletes = sf.col(_OPERATION).eqNullSafe("d")
+    chosen = sf.when(deletes, sf.col("before")).otherwise(sf.col("after"))
+    operation = sf.when(deletes | ~_lacks_value(row), sf.col(_OPERATION)).otherwise("unavailable")
+    changes = flat.where(~sf.col(_OPERATION).eqNullSafe(_MESSAGE)).select(
+        chosen.alias("row"), "source", operation.alias(_OPERATION)
+    )
+    return changes.select("row.*", "source.*", _OPERATION)
+
+
+def _schema(given: StructType | str) -> StructType:
+    return spark_schema_of(parse_schema(given)) if isinstance(given, str) else given
+
+
+def _lacks_value(row: StructType) -> Column:
+    """Return whether a value of the row after a change is missing in the message."""
+    texts = [
+        sf.col("after").getField(field.name).cast("string").eqNullSafe(_UNAVAILABLE)
+        for field in row
+        if isinstance(field.dataType, StringType | BinaryType)
+    ]
+    return reduce(or_, texts, sf.lit(False))
