@@ -199,7 +199,7 @@ def test_lines_of_the_page_decode_values_and_set_others_aside(world, tmp_path, k
     assert sorted((row["amount"], row["customer"]) for row in found) == [
         (row, f"customer {row}") for row in range(ROWS)
     ]
-    aside = world.client.select_rows("* from [//home/shop/undecoded]")
+    aside = list(world.client.select_rows("* from [//home/shop/undecoded]"))
     assert [row["offset"] for row in aside] == [ROWS, ROWS + 1]
     assert [row["value"] for row in aside][1] is None
 
