@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 import pytest
 
 from yt_exactly_once.commit import entry as ledger_entry
-from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
+from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange, TargetColumns
 from yt_exactly_once.commit.consumers import offsets_of, plan_moves
 from yt_exactly_once.commit.entry import (
     EARLIER_LEDGER_SCHEMA,
@@ -26,10 +26,12 @@ from yt_exactly_once.commit.judgement import (
     Verdict,
     judge,
     outdates,
+    require_columns,
     require_one_sink,
     shares,
     supersedes,
 )
+from yt_exactly_once.commit.lineage import lineage_of
 from yt_exactly_once.commit.other_sources import LONGEST_TEXT, OtherSources
 from yt_exactly_once.errors import (
     ConfigError,
@@ -38,6 +40,7 @@ from yt_exactly_once.errors import (
     LedgerError,
     NewerFormatError,
     OffsetConflictError,
+    SchemaMismatchError,
 )
 
 
@@ -391,6 +394,44 @@ def test_replay_of_other_sources_is_one_whatever_of_them_the_entry_keeps():
     for kept in (other.to_text(), other.digest, ""):
         with pytest.raises(LedgerDivergedError, match="sources that are no queues"):
             verdict(replace(entry(now), other_sources=kept), now)
+
+
+def test_offsets_are_counted_by_topic_and_partition():
+    """Of a topic that is read twice the earlier ones count. Other sources count in ways of their own."""
+    before = OtherSources((), ({"t": {"0": 4}},))
+    now = OtherSources(before.end, ({"t": {"0": 9, "1": 2}}, {"t": {"0": 7}}), ({"t": {"0": 12}},))
+    assert now.topics() == [("t", 0, 4, 7, 12), ("t", 1, None, 2, None)]
+    assert [each.lag_rows for each in now.topics()] == [5, None]
+    assert before.rows_until(now) == 5
+    for text in ('{"logOffset": 3}', '{"t": 3}', "no JSON"):
+        other = OtherSources.from_log((), (text,))
+        assert (other.topics(), before.rows_until(other)) == (None, None)
+
+
+def test_lineage_names_what_a_batch_has_read():
+    """A queue or topic without new rows is left out."""
+    others = OtherSources(
+        ({"t": {"0": 4}},), ({"t": {"0": 9}, "idle": {"0": 3}},), ({"idle": {"0": 3}},)
+    )
+    others = replace(others, start=({"t": {"0": 4}, "idle": {"0": 3}},))
+    said = lineage_of(replace(entry(batch(3, (0, 5), (2, 2))), other_sources=others.to_text()))
+    queue, topic = said["inputs"]
+    assert (queue["queue"], queue["ranges"]) == ("//q", {"0": [0, 5]})
+    assert topic == {"topic": "t", "ranges": {"0": [4, 9]}}
+    assert said["outputs"] == {"//t": 0}
+
+
+@pytest.mark.parametrize(("running", "error"), [(True, FencedError), (False, SchemaMismatchError)])
+def test_batch_without_a_column_that_another_run_has_written_is_refused(running, error):
+    """It would write nulls. The run that wrote it may leave it out, and a target may be new."""
+    written = replace(entry(batch(3)), run_id="other", columns={"//t": ("a", "b"), "//new": ("c",)})
+    for lost, has in ((False, ("a", "b", "c")), (True, ("a",))):
+        columns = {"//t": TargetColumns(has)}
+        with pytest.raises(error, match=": b") if lost else nullcontext():
+            require_columns(written, batch(4), columns, ledger="//l", running=running)
+    own = replace(written, run_id="run")
+    for known in (own, None):
+        require_columns(known, batch(4), columns, ledger="//l", running=running)
 
 
 def test_entry_keeps_offsets_by_topic_and_digests_too_many():

@@ -1,6 +1,8 @@
 """Cutting a batch into parts: the limit holds, nothing is lost, order stays, digests tell."""
 
 import hashlib
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -124,6 +126,14 @@ def test_deleted_keys_are_cut_and_told_as_what_they_are():
     assert [part.targets[0].groups[0][0].deletes for part in parts] == [True, False]
     other = split([changes(False, True)], 100)
     assert parts[0].digests != other[0].digests
+
+
+def test_digest_sees_changes_that_are_compared_in_the_transaction():
+    one, other = (
+        replace(rows([]), compared=SimpleNamespace(digest=text, beside="//t_tombstones"))
+        for text in (b"a", b"b")
+    )
+    assert digest_of([one]) != digest_of([other])
 
 
 def test_digest_stays_the_same_over_releases():

@@ -204,9 +204,10 @@ def test_every_request_goes_into_the_transaction_that_was_started():
     began.insert("//t", ({"a": 1},))
     began.delete("//t", ({"k": 1},))
     assert began.select("//t", ["a"], limit=1) == b"rows"
+    assert began.lookup_columns("//t", b"{k=1};", ("a",)) == b"{a=1};#;"
     began.commit()
     began.abort()
-    assert [parameters["transaction_id"] for _, parameters, _ in sender.commands] == ["1-2-3-4"] * 6
+    assert [parameters["transaction_id"] for _, parameters, _ in sender.commands] == ["1-2-3-4"] * 7
 
 
 def test_no_keys_are_no_request():
