@@ -17,7 +17,7 @@ from tests.cluster_fixtures import HazardousCluster
 from tests.flows import create_table
 from tests.kafka.broker import Broker
 from tests.kafka.child import FINISHED, Plan, Query
-from tests.kafka.jars import give_up, jars_of
+from tests.maven import give_up, jars_of
 from yt_exactly_once.config import ClusterConfig
 from yt_exactly_once.demo.child import Child
 from yt_exactly_once.operations.query_status import QueryStatus
@@ -31,6 +31,7 @@ except ImportError:
     AdminClient = None
 
 _PATIENCE_SECONDS = 120.0
+_POM = Path(__file__).parent / "pom.xml"
 
 SCHEMA = [
     {"name": "topic", "type": "string"},
@@ -178,15 +179,15 @@ def _wait_for(answers: Mapping[Any, Any]) -> None:
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory):
     if AdminClient is None:
-        give_up("confluent-kafka is not installed")
+        give_up("KAFKA", "confluent-kafka is not installed")
     folder = tmp_path_factory.mktemp("broker")
-    with Broker(jars_of("broker"), folder) as running:
+    with Broker(jars_of(_POM, "broker", "KAFKA"), folder) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def connector():
-    return jars_of("connector")
+    return jars_of(_POM, "connector", "KAFKA")
 
 
 @pytest.fixture(scope="session")

@@ -68,6 +68,9 @@ class Life(AbstractContextManager["Life"]):
         if not os.WIFSTOPPED(status):
             raise self._child.failure("The child ended, and was to stop")
 
+    def kill(self) -> None:
+        os.killpg(self._child.pid, signal.SIGKILL)
+
     def wake(self) -> None:
         os.killpg(self._child.pid, signal.SIGCONT)
 
@@ -135,7 +138,7 @@ class Subject:
         cls,
         queue: Queue,
         cell: Cell,
-        checkpoints: Path,
+        checkpoints: Path | str,
         *,
         rows_per_partition: int,
         tablets: int | None = None,
@@ -150,7 +153,7 @@ class Subject:
             queue=queue.path,
             consumer=queue.add_consumer(f"{target}_consumer"),
             target=target,
-            checkpoint=str(checkpoints / str(cell)),
+            checkpoint=f"{checkpoints}/{cell}",
             mode=cell.mode,
             digest=not cell.is_sorted,
         )

@@ -1,7 +1,7 @@
-"""JARs of a Kafka broker and of Spark's connector, from Maven Central into a cache folder.
+"""JARs of servers and of Spark's clients for them, from Maven Central into a cache folder.
 
-Without Maven, or without a way to the registry, the tests are skipped and say so; `.ci/run` sets
-`REQUIRE_KAFKA`, which makes that a failure.
+Without Maven, or without a way to the registry, the tests are skipped and say so; `.ci/run` sets variables
+such as `REQUIRE_KAFKA`, which make that a failure.
 """
 
 import hashlib
@@ -13,23 +13,26 @@ from pathlib import Path
 
 import pytest
 
-POM = Path(__file__).parent / "pom.xml"
-_DOWNLOAD_SECONDS = 600
+_DOWNLOAD_SECONDS = 900
 
 
-def give_up(reason: str) -> None:
-    """Skip the test, or fail it where Kafka is required."""
-    if os.environ.get("REQUIRE_KAFKA"):
-        pytest.fail(f"Kafka is required here: {reason}")
-    pytest.skip(f"Kafka is not tested: {reason}")
+def give_up(what: str, reason: str) -> None:
+    """Skip the test, or fail it where that is required, such as `KAFKA`."""
+    if os.environ.get(f"REQUIRE_{what}"):
+        pytest.fail(f"{what} is required here: {reason}")
+    pytest.skip(f"{what} is not tested: {reason}")
 
 
-def jars_of(profile: str) -> Path:
-    """Return the folder with the JARs of a profile of the POM, downloaded once per machine."""
+def jars_of(pom: Path, profile: str, what: str) -> Path:
+    """Return the folder with the JARs of a profile of a POM, downloaded once per machine.
+
+    Args:
+        what: see `give_up`.
+    """
     if shutil.which("mvn") is None:
-        give_up("mvn is not installed")
+        give_up(what, "mvn is not installed")
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "yt-exactly-once"
-    name = f"kafka-{profile}-{hashlib.sha256(POM.read_bytes()).hexdigest()[:12]}"
+    name = f"{what.lower()}-{profile}-{hashlib.sha256(pom.read_bytes()).hexdigest()[:12]}"
     if not (cache / name).exists():
         cache.mkdir(parents=True, exist_ok=True)
         fresh = Path(tempfile.mkdtemp(dir=cache))
@@ -38,7 +41,7 @@ def jars_of(profile: str) -> Path:
             "-q",
             "-B",
             "-f",
-            str(POM),
+            str(pom),
             f"-P{profile}",
             "dependency:copy-dependencies",
         ]
@@ -48,7 +51,7 @@ def jars_of(profile: str) -> Path:
         )
         if done.returncode:
             shutil.rmtree(fresh)
-            give_up(f"Maven could not download it: {done.stdout[-500:]}")
+            give_up(what, f"Maven could not download it: {done.stdout[-500:]}")
         try:
             fresh.rename(cache / name)
         except OSError:
