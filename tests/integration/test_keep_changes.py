@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from pyspark.errors import PySparkException
+from py4j.protocol import Py4JJavaError
 
 from tests.code_blocks import blocks
 from tests.flows import columns, create_table
@@ -89,7 +89,7 @@ def test_value_that_is_not_sent_is_no_value(spark):
 @pytest.mark.parametrize("text", ["{", '{"op": "c", "after": {"id": "many"}}'])
 def test_message_that_does_not_fit_stops_the_query(spark, text):
     """It must not become a null."""
-    with pytest.raises(PySparkException):
+    with pytest.raises(Py4JJavaError, match="MALFORMED_RECORD_IN_PARSING"):
         changed(spark, text)
 
 
