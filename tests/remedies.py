@@ -52,6 +52,7 @@ ROWS = {
     "repair {ledger} --query {query} --new-checkpoint": "checkpoint of yesterday",
     "repair TARGET --new-checkpoint": "queue recreated",
     "yt remove {letters}/@{MARK}": DECIDES,
+    "Remove it if no change is late: yt remove": DECIDES,
     "yt set '{path}/@acl/end'": ADMINISTRATOR,
     "local --data-dir": LOOKS,
     "local --list-features": LOOKS,
