@@ -8,6 +8,7 @@ import threading
 from dataclasses import replace
 
 import pytest
+import structlog
 
 from benchmarks.modes.__main__ import logged_to, main
 from benchmarks.modes.bars import BARS, judged
@@ -280,6 +281,7 @@ def test_the_line_of_each_batch_is_in_a_file_and_not_between_the_tables(
     tmp_path, capfd, monkeypatch
 ):
     monkeypatch.setattr(logging.getLogger(), "handlers", [])  # pytest's own
+    structlog.reset_defaults()  # other tests capture its logs, which leaves it configured
     with logged_to(tmp_path / "run.log"):
         write(Event.BATCH_COMMITTED, {"batch": 7})
     write(Event.BATCH_COMMITTED, {"batch": 8})
