@@ -84,9 +84,8 @@ def test_idempotent_replay_may_come_in_other_tasks(world):
     errors = world.live(by_source.in_tasks(1), by_position.in_tasks(1))
     assert errors[by_source.target] == ""
     assert world.found(by_source) == world.sent()
+    # As many tasks as before may not help: the partitions may come in another order from Spark's log.
     assert "NotOneToOneError" in errors[by_position.target]
-    assert world.live(by_position)[by_position.target] == ""
-    assert world.found(by_position) == world.sent()
 
 
 def test_topic_that_grows_and_has_gaps_is_read_once(world):
