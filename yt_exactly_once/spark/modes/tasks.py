@@ -6,7 +6,7 @@ there twice (at-least-once), or relies on keys to overwrite them with themselves
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 from uuid import uuid4
@@ -19,7 +19,7 @@ from yt_exactly_once import advice
 from yt_exactly_once.codec.rejects import Rejects
 from yt_exactly_once.codec.row_hash import added, combined, row_hashes
 from yt_exactly_once.codec.rows import WireFormat, encode
-from yt_exactly_once.codec.schema import TableSchema, WritePlan
+from yt_exactly_once.codec.schema import ColumnSchema, TableSchema, WritePlan
 from yt_exactly_once.commit.claims import Claim
 from yt_exactly_once.commit.cluster import OpenTransaction
 from yt_exactly_once.commit.entry import SentBy
@@ -230,20 +230,21 @@ def require_first_attempt(partition: int, transaction: str) -> None:
 
 def key_hashes(chunk: pa.RecordBatch, keys: WritePlan) -> np.ndarray[Any, Any]:
     """Return the hashes of the keys of rows that are encoded, one record per row."""
-    packed, given = np.empty(chunk.num_rows, KEY_HASHES), chunk.select(list(keys.names))
-    for salt in KEY_HASHES.names or ():
-        # The hash of a value depends on the name of its column.
-        columns = [replace(column, name=f"{salt} {column.name}") for column in keys.columns]
-        packed[salt] = row_hashes(given.rename_columns([one.name for one in columns]), columns)
-    return packed
+    return _hashes(chunk.select(list(keys.names)), keys.columns)
 
 
 def fragment_hashes(keys: pa.LargeBinaryArray) -> np.ndarray[Any, Any]:
     """Return the hashes of keys that are encoded, one record per key."""
-    packed = np.empty(len(keys), KEY_HASHES)
+    columns = TableSchema.from_yt([{"name": "key", "type": "string"}]).columns
+    return _hashes(pa.RecordBatch.from_arrays([keys], ["key"]), columns)
+
+
+def _hashes(rows: pa.RecordBatch, columns: Sequence[ColumnSchema]) -> np.ndarray[Any, Any]:
+    packed = np.empty(rows.num_rows, KEY_HASHES)
     for salt in KEY_HASHES.names or ():
-        (column,) = TableSchema.from_yt([{"name": salt, "type": "string"}]).columns
-        packed[salt] = row_hashes(pa.RecordBatch.from_arrays([keys], [salt]), [column])
+        # The hash of a value depends on the name of its column.
+        salted = [replace(column, name=f"{salt} {column.name}") for column in columns]
+        packed[salt] = row_hashes(rows.rename_columns([one.name for one in salted]), salted)
     return packed
 
 
