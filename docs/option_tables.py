@@ -13,7 +13,8 @@ from yt_exactly_once.operations.creating import create_table
 from yt_exactly_once.options import Group, options_of, read_names
 from yt_exactly_once.spark.doors.transactional_sink import TransactionalSink
 from yt_exactly_once.spark.doors.writer_options import CHANGES_PREFIX, RETRY_PREFIX
-from yt_exactly_once.spark.sink.options import SinkOptions, Target
+from yt_exactly_once.spark.sink.options import SinkOptions
+from yt_exactly_once.spark.sink.target import Target
 from yt_exactly_once.spark.source.options import SourceOptions
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     )
     from yt_exactly_once.spark.registration import register_source as register_source
     from yt_exactly_once.spark.sink.options import SinkOptions as SinkOptions
-    from yt_exactly_once.spark.sink.options import Target as Target
+    from yt_exactly_once.spark.sink.target import Target as Target
     from yt_exactly_once.telemetry import enable_lineage as enable_lineage
     from yt_exactly_once.telemetry import enable_telemetry as enable_telemetry
     from yt_exactly_once.telemetry import serve_metrics as serve_metrics
@@ -37,7 +37,7 @@ _HOMES = {
     "ExactlyOnceError": "errors",
     "RetryPolicy": "config",
     "SinkOptions": "spark.sink.options",
-    "Target": "spark.sink.options",
+    "Target": "spark.sink.target",
     "TransactionalSink": "spark.doors.transactional_sink",
     "DeliveryMode": "config",
     "create_table": "operations.creating",

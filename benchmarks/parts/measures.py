@@ -14,7 +14,7 @@ from benchmarks.parts.rows import ROWS, Sample
 from benchmarks.parts.timing import BARE_LOOP, SOURCE, Timing, in_turn
 from yt_exactly_once.codec.rows import WireFormat, decode
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
-from yt_exactly_once.commit.entry import LEDGER_SCHEMA, CommitLedger
+from yt_exactly_once.commit.ledger import LEDGER_SCHEMA, CommitLedger
 from yt_exactly_once.commit.parts import whole
 from yt_exactly_once.commit.transactional import BatchCommit
 from yt_exactly_once.config import ClusterConfig, RetryPolicy

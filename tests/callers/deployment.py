@@ -19,7 +19,7 @@ from yt_exactly_once.codec.schema import SOURCE_COLUMNS, is_service_column
 from yt_exactly_once.config import DeliveryMode, RetryPolicy
 from yt_exactly_once.errors import ExactlyOnceError
 from yt_exactly_once.spark.doors.transactional_sink import TransactionalSink
-from yt_exactly_once.spark.sink.options import Target
+from yt_exactly_once.spark.sink.target import Target
 
 CHUNK = 2
 """Rows per request."""

@@ -23,7 +23,7 @@ from tests.callers.in_format import InFormat
 from tests.callers.in_memory import InMemory
 from tests.callers.program import Program
 from tests.callers.strategies import programs, programs_in_format
-from yt_exactly_once.commit import entry
+from yt_exactly_once.commit import entry, ledger
 from yt_exactly_once.spark import storage
 from yt_exactly_once.spark.doors import frame_rows, stream_writer, writer_options
 from yt_exactly_once.spark.engine import engine, preparation
@@ -106,7 +106,9 @@ FAULTS = {
     "2: rows in the order in which the tasks end": Fault(
         [(frame_rows, "arrow_batches", _as_they_end)]
     ),
-    "3: an entry of a newer format is read": Fault([(entry, "require_known_format", _nothing)]),
+    "3: an entry of a newer format is read": Fault(
+        [(entry, "require_known_format", _nothing), (ledger, "require_known_format", _nothing)]
+    ),
     "3: an offset of a newer format is read": Fault(
         [(offset_log, "require_known_format", _nothing)]
     ),

@@ -11,7 +11,9 @@ from tests.chaos.plan import Rates, RoundPlan, folder_path
 from tests.chaos.stage import Stage
 from tests.chaos.watcher import Watcher
 from tests.flows import create_table, passed_on
-from yt_exactly_once.commit.entry import LEDGER_SCHEMA, LedgerEntry, PartitionOffset, Tally
+from yt_exactly_once.commit.entry import LedgerEntry, PartitionOffset
+from yt_exactly_once.commit.ledger import LEDGER_SCHEMA
+from yt_exactly_once.commit.tally import Tally
 from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.local import LocalCluster
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.integration.test_rows_by_tasks import reasons, senders
 from yt_exactly_once import Event
-from yt_exactly_once.commit.entry import SentBy
+from yt_exactly_once.commit.tally import SentBy
 from yt_exactly_once.errors import RepeatedTaskError
 from yt_exactly_once.spark.modes import transactional
 from yt_exactly_once.spark.modes.tasks import JoinedInsertTask

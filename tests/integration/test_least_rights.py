@@ -7,7 +7,7 @@ from pyspark.errors import PySparkException
 
 from tests.tiers import first_of
 from yt_exactly_once import Event, cli
-from yt_exactly_once.commit.entry import SentBy
+from yt_exactly_once.commit.tally import SentBy
 
 MODES = ["transactional", "at-least-once", "idempotent"]
 REVOKED = (("consumer", "read"), ("target", "read"), ("target", "write"), ("ledger", "write"))

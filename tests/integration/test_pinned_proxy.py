@@ -11,7 +11,7 @@ from tests.integration.streams import QUICK, Heard
 from tests.tiers import first_of
 from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.commit.cluster import Payload
-from yt_exactly_once.commit.entry import LEDGER_SCHEMA, CommitLedger
+from yt_exactly_once.commit.ledger import LEDGER_SCHEMA, CommitLedger
 from yt_exactly_once.commit.parts import TargetRows, whole
 from yt_exactly_once.commit.transactional import BatchCommit
 from yt_exactly_once.config import ClusterConfig

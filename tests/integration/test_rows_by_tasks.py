@@ -17,7 +17,7 @@ from tests.flows import columns, create_table
 from tests.integration.streams import failing_once
 from tests.tiers import first_of
 from yt_exactly_once import Event, RetryPolicy, config
-from yt_exactly_once.commit.entry import SentBy
+from yt_exactly_once.commit.tally import SentBy
 from yt_exactly_once.delivery import route
 from yt_exactly_once.errors import TransactionLostError
 from yt_exactly_once.local import LocalCluster

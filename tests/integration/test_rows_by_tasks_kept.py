@@ -8,7 +8,7 @@ from tests.flows import AGGREGATION, STATELESS, Query, differences
 from tests.integration.streams import Heard, finish
 from tests.integration.test_rows_by_tasks import reasons, senders
 from yt_exactly_once import Event, Target, TransactionalSink
-from yt_exactly_once.commit.entry import SentBy
+from yt_exactly_once.commit.tally import SentBy
 from yt_exactly_once.delivery import route
 from yt_exactly_once.spark.modes import transactional
 from yt_exactly_once.spark.modes.tasks import JoinedInsertTask

@@ -15,7 +15,8 @@ from yt_exactly_once.codec.row_hash import added, row_hashes
 from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.commit.cluster import Payload
-from yt_exactly_once.commit.entry import LEDGER_MARK, LEDGER_SCHEMA, LEDGER_VERSION, CommitLedger
+from yt_exactly_once.commit.entry import LEDGER_VERSION
+from yt_exactly_once.commit.ledger import LEDGER_MARK, LEDGER_SCHEMA, CommitLedger
 from yt_exactly_once.commit.parts import TargetRows, whole
 from yt_exactly_once.commit.transactional import BatchCommit
 from yt_exactly_once.config import ClusterConfig, RetryPolicy

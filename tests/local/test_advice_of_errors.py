@@ -21,7 +21,7 @@ from tests.local.operated import QUEUE_SCHEMA, TARGET_SCHEMA, Operated, Undecide
 from tests.remedies import unfollowed
 from tests.tiers import first_of
 from yt_exactly_once.commit import transactional
-from yt_exactly_once.commit.entry import LEDGER_SCHEMA
+from yt_exactly_once.commit.ledger import LEDGER_SCHEMA
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.operations import status
 from yt_exactly_once.ytsaurus import queues

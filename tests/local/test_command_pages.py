@@ -8,7 +8,7 @@ from tests.code_blocks import blocks
 from tests.local.pipelines import Pipeline
 from yt_exactly_once import cli
 from yt_exactly_once.codec.rejects import REJECT_SCHEMA
-from yt_exactly_once.commit.entry import HISTORY_SCHEMA
+from yt_exactly_once.commit.ledger import HISTORY_SCHEMA
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.ytsaurus.tables import ensure_table
 

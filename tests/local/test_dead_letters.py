@@ -13,7 +13,7 @@ from tests.local.operated import Operated
 from tests.local.pipelines import Pipeline
 from tests.remedies import COMMAND
 from yt_exactly_once.codec.rejects import EARLIER_SCHEMA, REJECT_SCHEMA
-from yt_exactly_once.commit.entry import LEDGER_MARK, LEDGER_SCHEMA
+from yt_exactly_once.commit.ledger import LEDGER_MARK, LEDGER_SCHEMA
 from yt_exactly_once.config import ClusterConfig
 from yt_exactly_once.errors import ConfigError, ConflictError, EncodingError
 from yt_exactly_once.operations import dead_letters

@@ -16,7 +16,7 @@ from tests.local.operated import Operated
 from tests.local.pipelines import Pipeline
 from yt_exactly_once import cli
 from yt_exactly_once.commit.claims import CLAIMS_SCHEMA
-from yt_exactly_once.commit.entry import LEDGER_SCHEMA
+from yt_exactly_once.commit.ledger import LEDGER_SCHEMA
 from yt_exactly_once.commit.other_sources import OtherSources
 from yt_exactly_once.config import ClusterConfig, DeliveryMode
 from yt_exactly_once.errors import AccessError, ClusterUnavailableError, RetriesExhaustedError

@@ -21,7 +21,7 @@ from tests.fan_out import (
 )
 from tests.local.operated import printed_by
 from yt_exactly_once import Event, SinkOptions, Target, cli, create_table
-from yt_exactly_once.commit.entry import EARLIER_LEDGER_SCHEMA
+from yt_exactly_once.commit.ledger import EARLIER_LEDGER_SCHEMA
 from yt_exactly_once.errors import (
     BatchTooLargeError,
     ConfigError,

@@ -10,7 +10,8 @@ from tests.contract.tables import create
 from yt_exactly_once import Target, TransactionalSink
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.commit.consumers import offsets_of
-from yt_exactly_once.commit.entry import LEDGER_SCHEMA, CommitLedger, LedgerEntry
+from yt_exactly_once.commit.entry import LedgerEntry
+from yt_exactly_once.commit.ledger import LEDGER_SCHEMA, CommitLedger
 from yt_exactly_once.commit.notes import Note, NoteKind
 from yt_exactly_once.config import ClusterConfig, RetryPolicy
 from yt_exactly_once.errors import (

@@ -8,7 +8,7 @@ import pytest
 
 from tests.flows import columns, create_table
 from tests.machines.standalone import Standalone
-from yt_exactly_once.commit.entry import SentBy
+from yt_exactly_once.commit.tally import SentBy
 from yt_exactly_once.local import LocalCluster
 
 ROWS = 4_000

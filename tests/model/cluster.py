@@ -18,7 +18,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from tests.model.continuations import NO_FAILURE, Script
 from yt_exactly_once.commit.cluster import Payload, Row, Transaction
-from yt_exactly_once.commit.entry import Tally
+from yt_exactly_once.commit.tally import Tally
 from yt_exactly_once.config import PLAIN_WRITE, WriteOptions
 from yt_exactly_once.errors import (
     ClusterUnavailableError,

@@ -68,7 +68,7 @@ from yt_exactly_once.spark.modes.push import RehearsalTask
 from yt_exactly_once.spark.modes.tasks import JoinedInsertTask
 from yt_exactly_once.spark.query.calls import Calls
 from yt_exactly_once.spark.query.offset_log import OffsetLog, QueueOffset, RunningBatch
-from yt_exactly_once.spark.sink.options import Target
+from yt_exactly_once.spark.sink.target import Target
 from yt_exactly_once.spark.source.opening import OpenedQueue
 from yt_exactly_once.spark.source.packed import PackedQueue
 from yt_exactly_once.spark.source.reader import QueueStreamReader

@@ -13,8 +13,8 @@ from tests.model import network
 from tests.model.cluster import UNAVAILABLE, Lookup, ModelCluster, ModelTransaction, conflicts
 from tests.model.invariants import Kind
 from yt_exactly_once.commit import consumers
-from yt_exactly_once.commit.entry import CommitLedger
 from yt_exactly_once.commit.judgement import Verdict, judge
+from yt_exactly_once.commit.ledger import CommitLedger
 from yt_exactly_once.commit.notes import History
 from yt_exactly_once.commit.parts import Part
 from yt_exactly_once.commit.transactional import BatchCommit

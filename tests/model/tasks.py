@@ -38,8 +38,8 @@ from yt_exactly_once.observability import Emitter, Event
 from yt_exactly_once.spark.modes import push, tasks
 from yt_exactly_once.spark.modes.mode import RowTask
 from yt_exactly_once.spark.sink.encode import RowEncoder
-from yt_exactly_once.spark.sink.options import Target
 from yt_exactly_once.spark.sink.placement import Placement
+from yt_exactly_once.spark.sink.target import Target
 from yt_exactly_once.spark.sink.targets import PreparedTarget
 from yt_exactly_once.ytsaurus.client import Connection
 

@@ -26,7 +26,7 @@ EXPLAINED: dict[tuple[str, str, str, str], str] = {
         "True",
     ): "A default for tests: `identified` and the doors give every one of these.",
     (
-        "commit/entry.py",
+        "commit/tally.py",
         "RowDigest",
         "False",
         "True",

@@ -17,8 +17,10 @@ from yt_exactly_once.commit import claims, transactional
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.commit.consumers import offsets_of
-from yt_exactly_once.commit.entry import CommitLedger, LedgerEntry, RowDigest, SentBy, Tally
+from yt_exactly_once.commit.entry import LedgerEntry
+from yt_exactly_once.commit.ledger import CommitLedger
 from yt_exactly_once.commit.parts import TargetRows, digest_of, split, whole
+from yt_exactly_once.commit.tally import RowDigest, SentBy, Tally
 from yt_exactly_once.commit.transactional import BatchCommit, Committed
 from yt_exactly_once.config import LEASE, PLAIN_WRITE, RetryPolicy, WriteOptions
 from yt_exactly_once.errors import (

@@ -24,8 +24,8 @@ from yt_exactly_once.spark.schema import with_nullable_members
 from yt_exactly_once.spark.sink import encode
 from yt_exactly_once.spark.sink.columns import PARTITION_COLUMN
 from yt_exactly_once.spark.sink.encode import chunks, encode_batches, merged, numbered_by_ends
-from yt_exactly_once.spark.sink.options import BY_PARTITION, ROUND_ROBIN
 from yt_exactly_once.spark.sink.placement import TABLET_COLUMN, Placement
+from yt_exactly_once.spark.sink.target import BY_PARTITION, ROUND_ROBIN
 
 
 def batches_of(sizes, partition=0, first=0):

@@ -7,7 +7,8 @@ import pytest
 
 from tests.notes import MemoryNotes
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
-from yt_exactly_once.commit.entry import CommitLedger, LedgerEntry, Tally
+from yt_exactly_once.commit.entry import LedgerEntry
+from yt_exactly_once.commit.ledger import CommitLedger
 from yt_exactly_once.commit.notes import (
     BEGAN,
     History,
@@ -17,6 +18,7 @@ from yt_exactly_once.commit.notes import (
     lack_notes,
     settle,
 )
+from yt_exactly_once.commit.tally import Tally
 from yt_exactly_once.errors import ConfigError, IncompleteBatchError, LedgerMissingError
 from yt_exactly_once.spark.query.notes import FolderNotes
 from yt_exactly_once.spark.query.offset_log import OffsetLog

@@ -17,8 +17,9 @@ from yt_exactly_once.spark.modes.idempotent import Idempotent
 from yt_exactly_once.spark.modes.mode import TargetBatch
 from yt_exactly_once.spark.modes.push import RehearsalTask
 from yt_exactly_once.spark.modes.tasks import key_hashes
-from yt_exactly_once.spark.sink.options import SinkOptions, Target
+from yt_exactly_once.spark.sink.options import SinkOptions
 from yt_exactly_once.spark.sink.placement import Placement
+from yt_exactly_once.spark.sink.target import Target
 
 
 class Frame:

@@ -9,7 +9,7 @@ import pytest
 from tests.model.tasks import COLUMNS, prepared_target, task_context
 from yt_exactly_once import RetryPolicy, Target
 from yt_exactly_once.codec.row_hash import added, row_hashes
-from yt_exactly_once.commit.entry import SentBy
+from yt_exactly_once.commit.tally import SentBy
 from yt_exactly_once.errors import ClusterUnavailableError, RequestRefusedError
 from yt_exactly_once.spark.modes import tasks
 from yt_exactly_once.spark.modes.mode import TargetBatch, TaskSettings

@@ -8,20 +8,7 @@ import pytest
 from yt_exactly_once.commit import entry as ledger_entry
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange, TargetColumns
 from yt_exactly_once.commit.consumers import offsets_of, plan_moves
-from yt_exactly_once.commit.entry import (
-    EARLIER_LEDGER_SCHEMA,
-    LEDGER_MARK,
-    LEDGER_SCHEMA,
-    LEDGER_VERSION,
-    CommitLedger,
-    LedgerEntry,
-    PartitionOffset,
-    RowDigest,
-    SentBy,
-    TableRows,
-    Tally,
-    require_known_ledger,
-)
+from yt_exactly_once.commit.entry import LEDGER_VERSION, LedgerEntry, PartitionOffset
 from yt_exactly_once.commit.judgement import (
     Verdict,
     judge,
@@ -31,8 +18,16 @@ from yt_exactly_once.commit.judgement import (
     shares,
     supersedes,
 )
+from yt_exactly_once.commit.ledger import (
+    EARLIER_LEDGER_SCHEMA,
+    LEDGER_MARK,
+    LEDGER_SCHEMA,
+    CommitLedger,
+    require_known_ledger,
+)
 from yt_exactly_once.commit.lineage import lineage_of
 from yt_exactly_once.commit.other_sources import LONGEST_TEXT, OtherSources
+from yt_exactly_once.commit.tally import RowDigest, SentBy, TableRows, Tally
 from yt_exactly_once.errors import (
     ConfigError,
     FencedError,

@@ -9,8 +9,9 @@ from pyspark.sql.types import StructType
 from yt_exactly_once import RetryPolicy
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.commit.consumers import offsets_of
-from yt_exactly_once.commit.entry import LedgerEntry, Tally
+from yt_exactly_once.commit.entry import LedgerEntry
 from yt_exactly_once.commit.judgement import nothing_logged
+from yt_exactly_once.commit.tally import Tally
 from yt_exactly_once.delivery.memory import Memory
 from yt_exactly_once.delivery.route import LookUp
 from yt_exactly_once.errors import (

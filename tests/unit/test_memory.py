@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from yt_exactly_once.commit.batch import MicroBatch
-from yt_exactly_once.commit.entry import Tally
+from yt_exactly_once.commit.tally import Tally
 from yt_exactly_once.delivery import memory
 from yt_exactly_once.delivery.memory import LOOK_INTERVAL, Memories, Memory, Prepared
 

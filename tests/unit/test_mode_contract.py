@@ -51,8 +51,9 @@ from yt_exactly_once.spark.modes.tasks import ChunkReport
 from yt_exactly_once.spark.sink import encode, placement
 from yt_exactly_once.spark.sink.columns import PARTITION_COLUMN
 from yt_exactly_once.spark.sink.encode import PartitionsUnknownError
-from yt_exactly_once.spark.sink.options import BY_PARTITION, ROUND_ROBIN, SinkOptions, Target
+from yt_exactly_once.spark.sink.options import SinkOptions
 from yt_exactly_once.spark.sink.placement import Placement
+from yt_exactly_once.spark.sink.target import BY_PARTITION, ROUND_ROBIN, Target
 from yt_exactly_once.ytsaurus.client import Connection
 
 ROWS = pa.RecordBatch.from_pydict({name: [1, 2, 3] for name in COLUMNS})

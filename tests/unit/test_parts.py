@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from yt_exactly_once.commit.cluster import Payload
-from yt_exactly_once.commit.entry import RowDigest, SentBy, TableRows, Tally
 from yt_exactly_once.commit.parts import TargetRows, digest_of, digest_of_rows, split, whole
+from yt_exactly_once.commit.tally import RowDigest, SentBy, TableRows, Tally
 
 
 def rows(groups, *, group_is_tablet=True):

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from yt_exactly_once import Event
-from yt_exactly_once.commit.entry import HISTORY_SCHEMA, LEDGER_SCHEMA, LedgerEntry
+from yt_exactly_once.commit.entry import LedgerEntry
+from yt_exactly_once.commit.ledger import HISTORY_SCHEMA, LEDGER_SCHEMA
 from yt_exactly_once.spark.engine import past_batches
 from yt_exactly_once.spark.engine.past_batches import KEPT, PastBatches
 

@@ -5,8 +5,8 @@ import pytest
 
 from yt_exactly_once.codec.schema import SOURCE_TABLET_COLUMN
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.spark.sink.options import BY_PARTITION, PRESERVE, ROUND_ROBIN
 from yt_exactly_once.spark.sink.placement import TABLET_COLUMN, Placement
+from yt_exactly_once.spark.sink.target import BY_PARTITION, PRESERVE, ROUND_ROBIN
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from yt_exactly_once import Target
 from yt_exactly_once.codec.rejects import REJECT_SCHEMA
 from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.commit.batch import MicroBatch, SourceRange
-from yt_exactly_once.commit.entry import LEDGER_MARK, LEDGER_SCHEMA, LEDGER_VERSION
+from yt_exactly_once.commit.entry import LEDGER_VERSION
+from yt_exactly_once.commit.ledger import LEDGER_MARK, LEDGER_SCHEMA
 from yt_exactly_once.errors import (
     BatchTooLargeError,
     ConfigError,

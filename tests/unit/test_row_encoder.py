@@ -28,8 +28,8 @@ from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.errors import EncodingError, SchemaMismatchError
 from yt_exactly_once.spark.modes.mode import TargetBatch
 from yt_exactly_once.spark.sink.columns import PARTITION_COLUMN, sent
-from yt_exactly_once.spark.sink.options import BY_PARTITION, PRESERVE, ROUND_ROBIN
 from yt_exactly_once.spark.sink.placement import TABLET_COLUMN, Placement
+from yt_exactly_once.spark.sink.target import BY_PARTITION, PRESERVE, ROUND_ROBIN
 
 TABLETS = 3
 REJECTS = Rejects("//rejects", "query", 7)

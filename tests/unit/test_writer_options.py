@@ -8,7 +8,8 @@ from yt_exactly_once import Changes
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.options import options_of
 from yt_exactly_once.spark.doors.writer_options import WRITER_OPTION_NAMES, parse_writer_options
-from yt_exactly_once.spark.sink.options import SinkOptions, Target
+from yt_exactly_once.spark.sink.options import SinkOptions
+from yt_exactly_once.spark.sink.target import Target
 
 GIVEN = {"path": "//home/app/result", "checkpointlocation": "/checkpoint", "proxy": "localhost:80"}
 

@@ -1,4 +1,4 @@
-"""The ledger: one row per query and target that says which batch was committed last, and how.
+"""An entry of the ledger: one row per query and target that says which batch was committed last, and how.
 
 It resolves commits with an unknown outcome. Every commit writes it, so of two writers at most one wins. Every
 mode writes it, so a query may change its mode. An entry that contradicts the batch is an error.
@@ -9,36 +9,24 @@ protocol never looks at them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from yt_exactly_once.codec.path_pattern import PathPattern
-from yt_exactly_once.codec.row_hash import HASH_VERSION, combined, spelled
-from yt_exactly_once.commit.batch import MicroBatch
-from yt_exactly_once.commit.cluster import Reader, Row, Transaction
+from yt_exactly_once.commit.cluster import Row
 from yt_exactly_once.commit.other_sources import OtherSources
-from yt_exactly_once.errors import LedgerDivergedError, LedgerError, require_known_format
+from yt_exactly_once.commit.tally import READ, Tally
+from yt_exactly_once.errors import LedgerError, require_known_format
 
 LEDGER_VERSION = 1
 """Format of the entries and of the table. Raise it when an earlier version would misread an entry."""
-
-LEDGER_MARK = "yt_exactly_once_ledger"
-"""Attribute of every ledger, by which it is found; its value is the format of the table."""
 
 APPLICATION_PREFIX = "application:"
 """In front of an application's name, where a batch job has no id of a query: none begins so."""
 
 LETTERS_PREFIX = "dead-letters:"
 """In front of the id of a dead-letter table, where its replayed rows are an entry of their own."""
-
-
-class SentBy(StrEnum):
-    """Who sends the rows of a batch to the cluster."""
-
-    DRIVER = "driver"
-    TASKS = "tasks"
 
 
 @dataclass(frozen=True)
@@ -64,181 +52,6 @@ SourceKey = tuple[str, str, str, str]
 
 Offsets = dict[SourceKey, dict[int, PartitionOffset]]
 """Per source, per partition."""
-
-
-@dataclass(frozen=True)
-class RowDigest:
-    """Digests of the rows that a query has written into one target: sums of the hashes of rows.
-
-    A sum does not depend on the order of the rows. It changes with every row that is lost, repeated or
-    changed.
-
-    Attributes:
-        batch: of the last batch.
-        total: of all batches that have a digest.
-        from_start: whether these are all batches of the query, written in one way.
-        replaces: whether the rows of the last batch are all that the table holds (`write="replace"`).
-    """
-
-    batch: int
-    total: int = 0
-    from_start: bool = False
-    replaces: bool = False
-
-    @classmethod
-    def from_row(cls, row: Row) -> Self | None:
-        """Read a ledger row; nothing if another version of this package hashes rows otherwise."""
-        if row["digest_version"] != HASH_VERSION:
-            return None
-        batch, total = int(row["batch_digest"], 16), int(row["total_digest"], 16)
-        return cls(batch, total, row["digest_from_start"], row["digest_replaces"])
-
-    def to_row(self) -> Row:
-        """Return its columns."""
-        return {
-            "batch_digest": spelled(self.batch),
-            "total_digest": spelled(self.total),
-            "digest_version": HASH_VERSION,
-            "digest_from_start": self.from_start,
-            "digest_replaces": self.replaces,
-        }
-
-
-class TableRows(NamedTuple):
-    """What a query has written into one table of a pattern.
-
-    Attributes:
-        rows: of the last batch.
-        total_rows: of all batches.
-        digest: of all these rows; `None` unless each batch had one.
-    """
-
-    rows: int
-    total_rows: int
-    digest: int | None = None
-
-    @classmethod
-    def from_list(cls, rows: int, total_rows: int, digest: str | None, version: int | None) -> Self:
-        """Read what `to_list` wrote; another version of this package may hash rows otherwise."""
-        is_known = digest is not None and version == HASH_VERSION
-        return cls(int(rows), int(total_rows), int(digest, 16) if digest and is_known else None)
-
-    def to_list(self) -> list[Any]:
-        """Return what a ledger keeps."""
-        version = None if self.digest is None else HASH_VERSION
-        text = None if self.digest is None else spelled(self.digest)
-        return [self.rows, self.total_rows, text, version]
-
-    def after(self, part: TableRows) -> TableRows:
-        """Return the same after one more part of the last batch."""
-        digests = (self.digest, part.digest) if self.total_rows else (0, part.digest)
-        total = None if None in digests else combined(*(one or 0 for one in digests))
-        return TableRows(self.rows + part.rows, self.total_rows + part.total_rows, total)
-
-
-@dataclass(frozen=True)
-class Tally:
-    """What a query has written into one target. The fields are called as the columns of the ledger.
-
-    Attributes:
-        rows: of the last batch, written or deleted.
-        total_rows: of all batches.
-        rejected_rows: of the last batch, that the target cannot take; they are not among `rows`.
-        bytes: of the encoded rows of the last batch.
-        sent_by: who sent the rows of the last batch, see `SentBy`.
-        digest: of the rows; `None` unless the target is given `digest=True`.
-        tables: all that it has written, by path, where the target is a pattern; empty for any other.
-    """
-
-    rows: int = 0
-    total_rows: int = 0
-    total_batches: int = 0
-    rejected_rows: int = 0
-    total_rejected_rows: int = 0
-    bytes: int = 0
-    total_bytes: int = 0
-    sent_by: str = SentBy.DRIVER.value
-    digest: RowDigest | None = None
-    tables: Mapping[str, TableRows] = field(default_factory=dict)
-
-    @classmethod
-    def from_row(cls, row: Row) -> Self:
-        """Read a ledger row."""
-        values = {name: _READ[kind](row[name]) for name, kind in _TALLY.items()}
-        tables = {
-            path: TableRows.from_list(*known) for path, known in (row.get(TABLES) or {}).items()
-        }
-        return cls(**values, digest=RowDigest.from_row(row), tables=tables)
-
-    def to_row(self) -> Row:
-        """Return its columns; that of tables only with some, since an earlier ledger lacks it."""
-        values = {name: getattr(self, name) for name in _TALLY}
-        tables = {TABLES: {path: one.to_list() for path, one in self.tables.items()}}
-        return {
-            **values,
-            **(_NO_DIGEST if self.digest is None else self.digest.to_row()),
-            **(tables if self.tables else {}),
-        }
-
-    def of_table(self, path: str) -> Tally:
-        """Return the rows of one of its tables; what it does not know of one table is 0."""
-        known = self.tables[path]
-        return Tally(
-            rows=known.rows,
-            total_rows=known.total_rows,
-            total_batches=self.total_batches,
-            sent_by=self.sent_by,
-            digest=None if known.digest is None else RowDigest(0, known.digest, from_start=True),
-        )
-
-    def beside(self, other: Tally) -> Tally:
-        """Return what this and another table of the same part are given together, without any totals."""
-        return replace(
-            other,
-            rows=self.rows + other.rows,
-            rejected_rows=self.rejected_rows + other.rejected_rows,
-            bytes=self.bytes + other.bytes,
-            digest=other.digest or self.digest,
-            tables={**self.tables, **other.tables},
-        )
-
-    def after(self, part: Tally, *, is_same: bool) -> Tally:
-        """Return the tally after one more part, of the batch that was counted last or of a later one.
-
-        Args:
-            part: what the part writes, without any totals.
-        """
-        last = self if is_same else Tally()
-        return Tally(
-            rows=last.rows + part.rows,
-            total_rows=self.total_rows + part.rows,
-            total_batches=self.total_batches + (not is_same),
-            rejected_rows=last.rejected_rows + part.rejected_rows,
-            total_rejected_rows=self.total_rejected_rows + part.rejected_rows,
-            bytes=last.bytes + part.bytes,
-            total_bytes=self.total_bytes + part.bytes,
-            sent_by=part.sent_by,
-            digest=self._digest_after(part, is_same=is_same),
-            tables=self._tables_after(part, is_same=is_same),
-        )
-
-    def _tables_after(self, part: Tally, *, is_same: bool) -> dict[str, TableRows]:
-        known = {
-            path: one if is_same else one._replace(rows=0) for path, one in self.tables.items()
-        }
-        for path, one in part.tables.items():
-            known[path] = known.get(path, TableRows(0, 0)).after(one)
-        return known
-
-    def _digest_after(self, part: Tally, *, is_same: bool) -> RowDigest | None:
-        old, new = self.digest, part.digest
-        if new is None:
-            # A later part of a batch need not write into every target.
-            return old if is_same and not part.rows else None
-        if old is None or old.replaces != new.replaces:
-            return replace(new, total=new.batch, from_start=not self.total_batches)
-        batch = combined(new.batch, old.batch if is_same else 0)
-        return replace(old, batch=batch, total=combined(old.total, new.batch))
 
 
 @dataclass(frozen=True)
@@ -368,7 +181,7 @@ class LedgerEntry:
                 int(row["format_version"]), LEDGER_VERSION, "The ledger entry", **where
             )
             return cls(
-                **{name: _READ[kind](row[name]) for name, kind in _ENTRY.items()},
+                **{name: READ[kind](row[name]) for name, kind in ENTRY_COLUMNS.items()},
                 offsets=_offsets_from(row["offsets"] or ()),
                 **_facts_from(row["offsets"] or ()),
                 columns=_columns_from(row["target"], row["offsets"] or ()),
@@ -386,7 +199,7 @@ class LedgerEntry:
     def to_row(self) -> Row:
         """Return the row to write."""
         return {
-            **{name: getattr(self, name) for name in _ENTRY},
+            **{name: getattr(self, name) for name in ENTRY_COLUMNS},
             "format_version": LEDGER_VERSION,
             "part_digests": list(self.part_digests),
             "offsets": _with_facts([*_offsets_to(self.offsets)], self._facts()),
@@ -394,67 +207,13 @@ class LedgerEntry:
         }
 
 
-class CommitLedger:
-    """Entries of one query in one ledger table, for the targets that one sink writes together."""
-
-    def __init__(self, path: str, query_id: str, targets: Sequence[str]) -> None:
-        self.path = path
-        self.query_id = query_id
-        self.targets = tuple(targets)
-
-    def read(self, reader: Reader) -> LedgerEntry | None:
-        """Return the first entry with all tallies; raise `LedgerError` if several commits wrote them."""
-        keys = [{"query_id": self.query_id, "target": target} for target in self.targets]
-        rows = reader.lookup(self.path, keys)
-        entries = [None if row is None else LedgerEntry.from_row(row) for row in rows]
-        if len({entry.transaction_id if entry else None for entry in entries}) > 1:
-            raise LedgerDivergedError(
-                "The targets of this sink were not written by the same transaction",
-                remedy="After a change of the targets, use a new ledger_path and a new checkpoint",
-                query=self.query_id,
-                ledger=self.path,
-            )
-        if entries[0] is None:
-            return None
-        known = [entry for entry in entries if entry]
-        tallies = [each for entry in known for each in entry.tallies.items()]
-        columns = [each for entry in known for each in entry.columns.items()]
-        return replace(entries[0], tallies=dict(tallies), columns=dict(columns))
-
-    def record(self, transaction: Transaction, entry: LedgerEntry) -> None:
-        """Write the entry for every target; it takes effect with the transaction."""
-        rows = [replace(entry, target=target).to_row() for target in self.targets]
-        transaction.insert(self.path, rows)
-
-    def tallies(
-        self, entry: LedgerEntry | None, batch: MicroBatch, written: Mapping[str, Tally]
-    ) -> dict[str, Tally]:
-        """Return the tallies after one more part, by what it has written into each target."""
-        is_same = entry is not None and entry.batch_id == batch.batch_id
-        old, nothing = entry.tallies if entry else {}, Tally()
-        return {
-            target: old.get(target, nothing).after(written.get(target, nothing), is_same=is_same)
-            for target in self.targets
-        }
-
-
-def _column(name: str, kind: str, *, required: bool = True, **more: str) -> dict[str, Any]:
-    return {"name": name, "type": kind, "required": required, **more}
-
-
-_READ: dict[str, Callable[[Any], Any]] = {"string": str, "int64": int, "double": float}
-
-_ENTRY = {
+ENTRY_COLUMNS = {
     "query_id": "string", "target": "string", "batch_id": "int64", "run_id": "string",
     "transaction_id": "string", "part": "int64", "part_count": "int64", "other_sources": "string",
     "mode": "string", "attempts": "int64", "started_at": "string", "committed_at": "string",
     "seconds": "double",
 }  # fmt: skip
-_TALLY = {
-    "rows": "int64", "total_rows": "int64", "total_batches": "int64", "rejected_rows": "int64",
-    "total_rejected_rows": "int64", "bytes": "int64", "total_bytes": "int64", "sent_by": "string",
-}  # fmt: skip
-"""Columns that are one field each of `LedgerEntry` and of `Tally`, with their types."""
+"""Columns that are one field each of `LedgerEntry`, with their types."""
 
 _FACTS = ("stateful", "advances")
 """Fields that each source in `offsets` has: tables of earlier versions would lack columns of theirs."""
@@ -463,45 +222,6 @@ _COLUMNS = "columns"
 """Where each source has the columns of the target. An entry without a source gets one that is none."""
 
 _NO_SOURCE = {"cluster": "", "queue": "", "queue_id": "", "consumer": "", "partitions": {}}
-
-_KEY = ("query_id", "target")
-
-TABLES = "tables"
-"""Column with the rows of each table of a pattern."""
-
-_DIGEST_COLUMNS = {
-    "batch_digest": "string", "total_digest": "string", "digest_version": "int64",
-    "digest_from_start": "boolean", "digest_replaces": "boolean",
-}  # fmt: skip
-_NO_DIGEST: Row = dict.fromkeys(_DIGEST_COLUMNS)
-
-LEDGER_SCHEMA: list[dict[str, Any]] = [
-    *(_column(name, "string", sort_order="ascending") for name in _KEY),
-    _column("format_version", "int64"),
-    *(_column(name, kind) for name, kind in _ENTRY.items() if name not in _KEY),
-    _column("part_digests", "any", required=False),
-    _column("offsets", "any", required=False),
-    *(_column(name, kind) for name, kind in _TALLY.items()),
-    *(_column(name, kind, required=False) for name, kind in _DIGEST_COLUMNS.items()),
-    _column(TABLES, "any", required=False),
-]
-"""Columns of the ledger table."""
-
-EARLIER_LEDGER_SCHEMA = [column for column in LEDGER_SCHEMA if column["name"] != TABLES]
-"""The columns that ledgers of an earlier version have: enough for all targets but patterns."""
-
-HISTORY_SCHEMA = [
-    *LEDGER_SCHEMA[:2],
-    _column("batch_id", "int64", sort_order="ascending"),
-    *(column for column in LEDGER_SCHEMA[2:] if column["name"] != "batch_id"),
-]
-"""Columns of a table that keeps the entries of earlier batches too."""
-
-
-def require_known_ledger(attributes: Mapping[str, Any], path: str) -> None:
-    """Check the mark of a ledger's table; raise `NewerFormatError` if a newer version has created it."""
-    version = int(attributes.get(LEDGER_MARK, LEDGER_VERSION))
-    require_known_format(version, LEDGER_VERSION, "The ledger", ledger=path)
 
 
 def _facts_from(sources: Sequence[Any]) -> dict[str, Any]:

@@ -248,3 +248,41 @@ def _ranges_of(sources: Sequence[SourceRange]) -> dict[_Partition, tuple[int, in
 
 def _render(ranges: dict[_Partition, tuple[int, int]]) -> str:
     return json.dumps({f"{key[1]}[{key[-1]}]": list(value) for key, value in ranges.items()})
+
+
+def columns_after(
+    entry: LedgerEntry | None, columns: Mapping[str, TargetColumns]
+) -> dict[str, tuple[str, ...]]:
+    """Return what each target has got: a function may have left a column out for one batch."""
+    known = entry.columns if entry is not None else {}
+    return {
+        path: tuple(sorted({*one.names, *known.get(path, ())}))
+        for path, one in columns.items()
+        if one.is_recorded
+    }
+
+
+def require_same_parts(
+    entry: LedgerEntry, batch: MicroBatch, digests: Sequence[str], part_count: int
+) -> None:
+    """Raise `LedgerDivergedError` if committed parts are not those into which the batch is cut now."""
+    both = min(len(digests), len(entry.part_digests))
+    if entry.part_count != part_count or tuple(digests[:both]) != entry.part_digests[:both]:
+        raise LedgerDivergedError(
+            f"The batch differs from the {entry.part} of its {entry.part_count} parts that are written",
+            remedy="With split_oversized every run must produce the same rows in the same order, with "
+            "the same dyn_batch_size, wire_format, rows_per_tablet_limit, placement and tablets. Restore "
+            "these. Or remove the rows of this batch from the target, and start a new checkpoint",
+            **batch.where,
+            target=entry.target,
+        )
+
+
+def rows_left_out(entry: LedgerEntry, batch: MicroBatch) -> int:
+    """Return how many rows lie between a committed batch and this one, in partitions that both know."""
+    return sum(
+        max(0, one.start - known.end)
+        for source in batch.sources
+        for one in source.partitions
+        if (known := entry.offset(source.key, one.partition)) is not None
+    )

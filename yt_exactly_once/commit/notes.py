@@ -19,7 +19,9 @@ from typing import Any, Protocol, Self
 
 from yt_exactly_once import advice, errors
 from yt_exactly_once.commit.batch import MicroBatch
-from yt_exactly_once.commit.entry import CommitLedger, LedgerEntry, Tally
+from yt_exactly_once.commit.entry import LedgerEntry
+from yt_exactly_once.commit.ledger import CommitLedger
+from yt_exactly_once.commit.tally import Tally
 from yt_exactly_once.config import DeliveryMode
 
 FOLDER = "yt_exactly_once"

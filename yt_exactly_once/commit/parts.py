@@ -14,7 +14,7 @@ from typing import Protocol
 
 from yt_exactly_once.codec.row_hash import combined
 from yt_exactly_once.commit.cluster import Payload, Transaction
-from yt_exactly_once.commit.entry import RowDigest, SentBy, TableRows, Tally
+from yt_exactly_once.commit.tally import RowDigest, SentBy, TableRows, Tally
 from yt_exactly_once.config import PLAIN_WRITE, WriteOptions
 
 
@@ -109,6 +109,25 @@ class TargetRows:
     def byte_count(self) -> int:
         """Bytes of the encoded rows, in the payloads or sent before."""
         return self.sent_bytes + sum(len(payload.data) for payload in chain(*self.groups))
+
+    def effective(self, transaction: Transaction) -> list[TargetRows]:
+        """Return what is written for it, once it is compared with what the tables hold."""
+        return [self] if self.compared is None else self.compared.effective(transaction)
+
+    def delete_surplus(self, transaction: Transaction) -> int:
+        """Delete the rows that a complete result does not have any more, and return how many.
+
+        Before the others are written: of what is done to one key in a transaction the last thing counts.
+        """
+        if self.complete is None:
+            return 0
+        surplus = self.complete.surplus(transaction)
+        self.write(transaction, surplus)
+        return sum(payload.row_count for payload in surplus)
+
+    def write(self, transaction: Transaction, payloads: Sequence[Payload]) -> None:
+        """Write some of its payloads."""
+        transaction.write(self.path, payloads, self.wire, self.options)
 
 
 @dataclass(frozen=True)

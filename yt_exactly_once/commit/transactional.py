@@ -18,15 +18,19 @@ from typing import Any, NamedTuple, Self
 from yt_exactly_once import config, errors
 from yt_exactly_once.commit import claims, consumers
 from yt_exactly_once.commit.batch import MicroBatch, SourceRange, TargetColumns
-from yt_exactly_once.commit.cluster import Ahead, Cluster, Payload, Transaction
-from yt_exactly_once.commit.entry import CommitLedger, LedgerEntry
+from yt_exactly_once.commit.cluster import Ahead, Cluster, Transaction
+from yt_exactly_once.commit.entry import LedgerEntry
 from yt_exactly_once.commit.judgement import (
     Verdict,
+    columns_after,
     judge,
     nothing_logged,
     require_columns,
     require_one_sink,
+    require_same_parts,
+    rows_left_out,
 )
+from yt_exactly_once.commit.ledger import CommitLedger
 from yt_exactly_once.commit.lineage import lineage_of
 from yt_exactly_once.commit.notes import ONE_CALL, settle
 from yt_exactly_once.commit.parts import Part, TargetRows, digest_of
@@ -169,7 +173,7 @@ class BatchCommit:
         """
         done, attempts, transaction_id = 0, 0, ""
         if resumed is not None:
-            self._require_same_parts(parts[-1].digests, len(parts), resumed)
+            require_same_parts(resumed, self.batch, parts[-1].digests, len(parts))
             done, transaction_id = resumed.part, resumed.transaction_id
         for part in parts[done:]:
             transaction_id, needed = self._commit_part(part)
@@ -277,10 +281,10 @@ class BatchCommit:
     def _fill(self, transaction: Transaction, read: Read, part: Part, number: int) -> None:
         """Steps 6 to 8: write the rows, move the consumers and record the part, by what step 5 reads."""
         moves = self._moves(read)
-        targets = [one for target in part.targets for one in _effective(transaction, target)]
-        replaced = [_replace(transaction, target) for target in targets]
+        targets = [one for target in part.targets for one in target.effective(transaction)]
+        replaced = [target.delete_surplus(transaction) for target in targets]
         calls: list[Request] = [
-            partial(_write, target=target, payloads=group)
+            partial(target.write, payloads=group)
             for target in targets
             for group in target.groups
             if group
@@ -354,17 +358,8 @@ class BatchCommit:
             stateful=batch.stateful,
             advances=self.advance_consumer,
             tallies=self.ledger.tallies(entry, batch, part.written()),
-            columns=self._columns_after(entry),
+            columns=columns_after(entry, self.columns),
         )
-
-    def _columns_after(self, entry: LedgerEntry | None) -> dict[str, tuple[str, ...]]:
-        """Return what each target has got: a function may have left a column out for one batch."""
-        known = entry.columns if entry is not None else {}
-        return {
-            path: tuple(sorted({*columns.names, *known.get(path, ())}))
-            for path, columns in self.columns.items()
-            if columns.is_recorded
-        }
 
     def _warn_of_left_out(self, entry: LedgerEntry | None) -> None:
         """Warn once of rows that Spark has given to batches which never came to the sink.
@@ -375,13 +370,7 @@ class BatchCommit:
         if self._has_warned or entry is None or entry.batch_id + 1 in self.accepted:
             return
         self._has_warned = True
-        rows = sum(
-            max(0, one.start - known.end)
-            for source in self.batch.sources
-            for one in source.partitions
-            if (known := entry.offset(source.key, one.partition)) is not None
-        )
-        if rows:
+        if rows := rows_left_out(entry, self.batch):
             first, last = entry.batch_id + 1, self.batch.batch_id - 1
             self.emit(Event.BATCHES_LEFT_OUT, first=first, last=last, rows=rows)
 
@@ -424,7 +413,7 @@ class BatchCommit:
             return False
         require_one_sink(entry, batch, self.commits_sent, ledger=ledger)
         self._require_same_rows(entry, part)
-        self._require_same_parts(part.digests, part.count, entry)
+        require_same_parts(entry, batch, part.digests, part.count)
         return True
 
     def _require_same_rows(self, entry: LedgerEntry, part: Part) -> None:
@@ -440,21 +429,6 @@ class BatchCommit:
                 **self.batch.where,
                 target=entry.target,
                 ledger=self.ledger.path,
-            )
-
-    def _require_same_parts(
-        self, digests: Sequence[str], part_count: int, entry: LedgerEntry
-    ) -> None:
-        """Raise `LedgerDivergedError` if committed parts are not those into which the batch is cut now."""
-        both = min(len(digests), len(entry.part_digests))
-        if entry.part_count != part_count or tuple(digests[:both]) != entry.part_digests[:both]:
-            raise errors.LedgerDivergedError(
-                f"The batch differs from the {entry.part} of its {entry.part_count} parts that are written",
-                remedy="With split_oversized every run must produce the same rows in the same order, with "
-                "the same dyn_batch_size, wire_format, rows_per_tablet_limit, placement and tablets. Restore "
-                "these. Or remove the rows of this batch from the target, and start a new checkpoint",
-                **self.batch.where,
-                target=entry.target,
             )
 
     def _commit(self, transaction: Transaction, number: int, written: Sequence[str]) -> None:
@@ -492,27 +466,6 @@ class BatchCommit:
             run_attempts(look, self.policy, self.emit)
         except errors.RetriesExhaustedError as error:
             raise unknown from error
-
-
-def _effective(transaction: Transaction, target: TargetRows) -> list[TargetRows]:
-    """Return what is written for a target, once it is compared with what the tables hold."""
-    return [target] if target.compared is None else target.compared.effective(transaction)
-
-
-def _replace(transaction: Transaction, target: TargetRows) -> int:
-    """Delete the rows that a complete result does not have any more, and return how many.
-
-    Before the others are written: of what is done to one key in a transaction the last thing counts.
-    """
-    if target.complete is None:
-        return 0
-    surplus = target.complete.surplus(transaction)
-    transaction.write(target.path, surplus, target.wire)
-    return sum(payload.row_count for payload in surplus)
-
-
-def _write(transaction: Transaction, target: TargetRows, payloads: Sequence[Payload]) -> None:
-    transaction.write(target.path, payloads, target.wire, target.options)
 
 
 def _at(moment: datetime) -> str:

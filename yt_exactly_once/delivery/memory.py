@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from yt_exactly_once.commit.batch import MicroBatch
-    from yt_exactly_once.commit.entry import LedgerEntry, Tally
+    from yt_exactly_once.commit.entry import LedgerEntry
+    from yt_exactly_once.commit.tally import Tally
     from yt_exactly_once.delivery.route import Facts
 
 LOOK_INTERVAL = 10.0

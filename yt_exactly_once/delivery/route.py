@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from yt_exactly_once import config
-from yt_exactly_once.commit.entry import SentBy
+from yt_exactly_once.commit.tally import SentBy
 from yt_exactly_once.commit.transactional import SHARE_AHEAD
 
 AUTO = "auto"

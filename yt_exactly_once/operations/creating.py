@@ -17,7 +17,8 @@ from yt_exactly_once.codec import spark_types
 from yt_exactly_once.codec.rejects import REJECT_SCHEMA
 from yt_exactly_once.codec.schema import SYSTEM_COLUMNS
 from yt_exactly_once.commit.claims import CLAIMS_ATTRIBUTES, CLAIMS_SCHEMA
-from yt_exactly_once.commit.entry import LEDGER_MARK, LEDGER_SCHEMA, LEDGER_VERSION
+from yt_exactly_once.commit.entry import LEDGER_VERSION
+from yt_exactly_once.commit.ledger import LEDGER_MARK, LEDGER_SCHEMA
 from yt_exactly_once.config import Changes, ClusterConfig, check_path
 from yt_exactly_once.errors import ConfigError, SchemaMismatchError, TableError, TableNotFoundError
 from yt_exactly_once.spark.sink.tablets import tablets_of

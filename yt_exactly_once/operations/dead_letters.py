@@ -24,7 +24,8 @@ from yt_exactly_once.codec.rejects import (
 )
 from yt_exactly_once.codec.row_hash import combined
 from yt_exactly_once.codec.rows import WireFormat
-from yt_exactly_once.commit.entry import LETTERS_PREFIX, LedgerEntry, RowDigest, Tally
+from yt_exactly_once.commit.entry import LETTERS_PREFIX, LedgerEntry
+from yt_exactly_once.commit.tally import RowDigest, Tally
 from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.errors import ConfigError, LedgerError, TableError
 from yt_exactly_once.operations.audit.ranges import RangeReader, placed

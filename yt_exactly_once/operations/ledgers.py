@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from yt_exactly_once import advice, errors
 from yt_exactly_once.codec.path_pattern import PathPattern
-from yt_exactly_once.commit.entry import (
+from yt_exactly_once.commit.entry import LedgerEntry
+from yt_exactly_once.commit.judgement import outdates, shares, supersedes
+from yt_exactly_once.commit.ledger import (
     EARLIER_LEDGER_SCHEMA,
     HISTORY_SCHEMA,
     LEDGER_MARK,
-    TABLES,
-    LedgerEntry,
     require_known_ledger,
 )
-from yt_exactly_once.commit.judgement import outdates, shares, supersedes
+from yt_exactly_once.commit.tally import TABLES
 from yt_exactly_once.config import check_path
 from yt_exactly_once.errors import ConfigError, ExactlyOnceError, LedgerError, TableError
 from yt_exactly_once.ytsaurus import browsing

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.commit.entry import TABLES, LedgerEntry, Tally
+from yt_exactly_once.commit.entry import LedgerEntry
 from yt_exactly_once.commit.other_sources import OtherSources, TopicRange
+from yt_exactly_once.commit.tally import TABLES, Tally
 
 if TYPE_CHECKING:
     from yt_exactly_once.operations.ledgers import LedgerRow

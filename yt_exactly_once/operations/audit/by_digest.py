@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from yt_exactly_once.codec.row_hash import added, combined, row_hashes
 from yt_exactly_once.codec.schema import ColumnSchema, TableSchema
-from yt_exactly_once.commit.entry import LETTERS_PREFIX, LedgerEntry, RowDigest
+from yt_exactly_once.commit.entry import LETTERS_PREFIX, LedgerEntry
+from yt_exactly_once.commit.tally import RowDigest
 from yt_exactly_once.errors import UnprovableError
 from yt_exactly_once.operations.audit.found import Audit, By
 from yt_exactly_once.operations.audit.ranges import RangeReader, fields_of

@@ -11,7 +11,7 @@ from yt_exactly_once.codec.path_pattern import PathPattern
 from yt_exactly_once.codec.rejects import REJECT_SCHEMA
 from yt_exactly_once.codec.schema import TableSchema, check_frame
 from yt_exactly_once.commit.claims import CLAIMS_SCHEMA, KEPT
-from yt_exactly_once.commit.entry import EARLIER_LEDGER_SCHEMA, LEDGER_MARK, require_known_ledger
+from yt_exactly_once.commit.ledger import EARLIER_LEDGER_SCHEMA, LEDGER_MARK, require_known_ledger
 from yt_exactly_once.errors import LedgerError, TableError
 from yt_exactly_once.operations.doctor.subject import (
     Finding,

@@ -19,8 +19,8 @@ from yt_exactly_once.errors import LedgerDivergedError
 from yt_exactly_once.spark.engine.run import Rows
 from yt_exactly_once.spark.modes.mode import Assignment, RowTask
 from yt_exactly_once.spark.sink.columns import PARTITION_COLUMN
-from yt_exactly_once.spark.sink.options import PRESERVE, ROUND_ROBIN, Target
 from yt_exactly_once.spark.sink.placement import TABLET_COLUMN
+from yt_exactly_once.spark.sink.target import PRESERVE, ROUND_ROBIN, Target
 from yt_exactly_once.spark.tuning.acknowledge import Sent
 from yt_exactly_once.ytsaurus.rows import SessionState
 

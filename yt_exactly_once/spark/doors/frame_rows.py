@@ -26,7 +26,7 @@ from yt_exactly_once.spark.sink.encode import (
     numbered_by_ends,
     partition_of,
 )
-from yt_exactly_once.spark.sink.options import Target
+from yt_exactly_once.spark.sink.target import Target
 from yt_exactly_once.spark.tuning.start import started_sooner
 from yt_exactly_once.spark.worker import side_by_side
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from yt_exactly_once.config import DEFAULT_DYN_BATCH_SIZE, Changes, RetryPolicy
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.options import options_of, read_texts, require_known
-from yt_exactly_once.spark.sink.options import SinkOptions, Target
+from yt_exactly_once.spark.sink.options import SinkOptions
+from yt_exactly_once.spark.sink.target import Target
 
 CHECKPOINT_OPTION = "checkpointlocation"
 """How Spark spells its option for a data source."""

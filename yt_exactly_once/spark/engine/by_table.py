@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from yt_exactly_once.commit.entry import Tally
+from yt_exactly_once.commit.tally import Tally
 from yt_exactly_once.errors import BatchTooLargeError
 from yt_exactly_once.observability import Event
 from yt_exactly_once.retrying import run_attempts

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from yt_exactly_once import config, errors
 from yt_exactly_once.commit.cluster import Ahead, OpenTransaction
-from yt_exactly_once.commit.entry import CommitLedger, SentBy
+from yt_exactly_once.commit.ledger import CommitLedger
 from yt_exactly_once.commit.parts import Part, TargetRows, split, whole
+from yt_exactly_once.commit.tally import SentBy
 from yt_exactly_once.commit.transactional import SHARE_AHEAD, Committed, Read
 from yt_exactly_once.delivery.memory import Memories, Memory
 from yt_exactly_once.delivery.route import Facts, Failure, LookUp, Route, Way, choose_route

@@ -10,7 +10,7 @@ from itertools import islice
 
 from yt_exactly_once import advice
 from yt_exactly_once.commit.cluster import Ahead
-from yt_exactly_once.commit.entry import APPLICATION_PREFIX, LEDGER_MARK, LedgerEntry, Tally
+from yt_exactly_once.commit.entry import APPLICATION_PREFIX, LedgerEntry
 from yt_exactly_once.commit.judgement import (
     Verdict,
     judge,
@@ -18,7 +18,9 @@ from yt_exactly_once.commit.judgement import (
     require_one_sink,
     shares,
 )
+from yt_exactly_once.commit.ledger import LEDGER_MARK
 from yt_exactly_once.commit.notes import BEGAN, History, Note, NoteKind, lack_all_notes
+from yt_exactly_once.commit.tally import Tally
 from yt_exactly_once.commit.transactional import Read
 from yt_exactly_once.delivery.route import LookUp
 from yt_exactly_once.errors import (

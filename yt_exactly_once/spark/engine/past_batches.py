@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
-from yt_exactly_once.commit.entry import HISTORY_SCHEMA, LedgerEntry
+from yt_exactly_once.commit.entry import LedgerEntry
+from yt_exactly_once.commit.ledger import HISTORY_SCHEMA
 from yt_exactly_once.observability import Emitter, Event
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.tables import ensure_table, store_rows

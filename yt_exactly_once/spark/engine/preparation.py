@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once import config
 from yt_exactly_once.codec.rejects import REJECT_SCHEMA
-from yt_exactly_once.commit import entry
+from yt_exactly_once.commit import ledger as ledger_table
 from yt_exactly_once.commit.batch import MicroBatch
+from yt_exactly_once.commit.entry import LEDGER_VERSION
 from yt_exactly_once.delivery.memory import Prepared
 from yt_exactly_once.errors import AccessError, ConfigError, LedgerError, TransientError
 from yt_exactly_once.observability import Event
@@ -18,7 +19,8 @@ from yt_exactly_once.spark.engine.look_up import require_cluster
 from yt_exactly_once.spark.engine.run import Delivery, Rows
 from yt_exactly_once.spark.modes.mode import Mode
 from yt_exactly_once.spark.sink.fan_out import FanOut
-from yt_exactly_once.spark.sink.options import SinkOptions, Target
+from yt_exactly_once.spark.sink.options import SinkOptions
+from yt_exactly_once.spark.sink.target import Target
 from yt_exactly_once.spark.sink.targets import PreparedTarget, are_the_same, prepare_target
 from yt_exactly_once.ytsaurus import tables
 from yt_exactly_once.ytsaurus.browsing import attributes_of
@@ -119,24 +121,24 @@ def _prepared(
 def _ledger_columns(options: SinkOptions) -> Sequence[Mapping[str, Any]]:
     """Return the columns that a ledger must have: an earlier version created some without that of tables."""
     has_patterns = any(target.pattern for target in options.targets)
-    return entry.LEDGER_SCHEMA if has_patterns else entry.EARLIER_LEDGER_SCHEMA
+    return ledger_table.LEDGER_SCHEMA if has_patterns else ledger_table.EARLIER_LEDGER_SCHEMA
 
 
 def _prepare_ledger(delivery: Delivery) -> None:
     options, connection = delivery.mode.options, delivery.mode.connection
-    ledger, mark = options.ledger, {entry.LEDGER_MARK: entry.LEDGER_VERSION}
+    ledger, mark = options.ledger, {ledger_table.LEDGER_MARK: LEDGER_VERSION}
     found = attributes_of(connection, ledger, [*mark])
-    entry.require_known_ledger(found or {}, ledger)
+    ledger_table.require_known_ledger(found or {}, ledger)
     attributes = {**(options.ledger_attributes or {}), **mark}
-    if tables.ensure_table(connection, ledger, entry.LEDGER_SCHEMA, attributes):
+    if tables.ensure_table(connection, ledger, ledger_table.LEDGER_SCHEMA, attributes):
         delivery.emit(Event.LEDGER_CREATED, path=ledger)
     info = tables.describe_table(connection, ledger)
     info.require_mounted()
     tables.require_columns(info, _ledger_columns(options), *_LEDGER)
-    if found is not None and entry.LEDGER_MARK not in found:
+    if found is not None and ledger_table.LEDGER_MARK not in found:
         # By which tools find the table; who may not set it goes without.
         with suppress(AccessError):
-            tables.set_attribute(connection, ledger, entry.LEDGER_MARK, entry.LEDGER_VERSION)
+            tables.set_attribute(connection, ledger, ledger_table.LEDGER_MARK, LEDGER_VERSION)
 
 
 def check_before_start(mode: Mode, rows: Rows, output_mode: str | None) -> None:
@@ -154,9 +156,9 @@ def check_before_start(mode: Mode, rows: Rows, output_mode: str | None) -> None:
         (options.dead_letter_path, _DEAD_LETTERS),
     )
     for path, needs in kept:
-        found = attributes_of(connection, path, [entry.LEDGER_MARK]) if path else None
+        found = attributes_of(connection, path, [ledger_table.LEDGER_MARK]) if path else None
         if path and found is not None:
-            entry.require_known_ledger(found, path)
+            ledger_table.require_known_ledger(found, path)
             info = tables.describe_table(connection, path)
             tables.require_columns(info, *needs)
             if info.tablet_state == "frozen":

@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from yt_exactly_once.commit.batch import MicroBatch
-    from yt_exactly_once.commit.entry import CommitLedger, Tally
+    from yt_exactly_once.commit.ledger import CommitLedger
+    from yt_exactly_once.commit.tally import Tally
     from yt_exactly_once.delivery.memory import Memory
     from yt_exactly_once.observability import Emitter
     from yt_exactly_once.spark.modes.mode import Assignment, Mode
     from yt_exactly_once.spark.query.calls import Call
     from yt_exactly_once.spark.query.offset_log import OffsetLog
-    from yt_exactly_once.spark.sink.options import Target
+    from yt_exactly_once.spark.sink.target import Target
     from yt_exactly_once.spark.sink.targets import PreparedTarget
     from yt_exactly_once.ytsaurus.rows import SessionState
 

@@ -22,15 +22,16 @@ from yt_exactly_once.codec.rows import WireFormat, encode
 from yt_exactly_once.codec.schema import ColumnSchema, TableSchema, WritePlan
 from yt_exactly_once.commit.claims import Claim
 from yt_exactly_once.commit.cluster import OpenTransaction
-from yt_exactly_once.commit.entry import SentBy
 from yt_exactly_once.commit.parts import TargetRows, digest_of_rows
+from yt_exactly_once.commit.tally import SentBy
 from yt_exactly_once.errors import ConfigError, DuplicateKeyError, RepeatedTaskError
 from yt_exactly_once.observability import emitter
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.modes.mode import RowTask, TargetBatch, TaskSettings
 from yt_exactly_once.spark.schema import spark_schema_of
 from yt_exactly_once.spark.sink.encode import RowEncoder
-from yt_exactly_once.spark.sink.options import ADD, SinkOptions
+from yt_exactly_once.spark.sink.options import SinkOptions
+from yt_exactly_once.spark.sink.target import ADD
 from yt_exactly_once.ytsaurus.rows import insert_payload
 
 KEY_HASHES = np.dtype([("one", "<u8"), ("other", "<u8")])

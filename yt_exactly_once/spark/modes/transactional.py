@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 
 from yt_exactly_once.codec.rejects import Rejects
 from yt_exactly_once.commit.claims import CLAIMS_ATTRIBUTES, CLAIMS_SCHEMA, Claim
-from yt_exactly_once.commit.entry import SentBy
 from yt_exactly_once.commit.parts import TargetRows, digest_of_rows
+from yt_exactly_once.commit.tally import SentBy
 from yt_exactly_once.errors import (
     AmbiguousOrderError,
     ConfigError,

@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from yt_exactly_once.codec.rejects import Fault, Rejects
-    from yt_exactly_once.commit.entry import TableRows
-    from yt_exactly_once.spark.sink.options import SinkOptions, Target
+    from yt_exactly_once.commit.tally import TableRows
+    from yt_exactly_once.spark.sink.options import SinkOptions
+    from yt_exactly_once.spark.sink.target import Target
     from yt_exactly_once.ytsaurus.client import Connection
 
 _DEALT_ROWS, _DEALT_BYTES = 200_000, 64 << 20

@@ -17,7 +17,7 @@ import pyspark.sql.functions as sf
 from yt_exactly_once.codec.schema import RESERVED_PREFIX, SOURCE_TABLET_COLUMN
 from yt_exactly_once.errors import ConfigError, EncodingError
 from yt_exactly_once.spark.sink.columns import sent
-from yt_exactly_once.spark.sink.options import BY_PARTITION, PRESERVE
+from yt_exactly_once.spark.sink.target import BY_PARTITION, PRESERVE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -26,8 +26,9 @@ from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.config import DEFAULT_DYN_BATCH_SIZE, Changes
 from yt_exactly_once.spark.schema import arrow_of_spark
 from yt_exactly_once.spark.sink.complete import CompleteResult
-from yt_exactly_once.spark.sink.options import ADD, APPEND, IGNORE, UPSERT, SinkOptions, Target
+from yt_exactly_once.spark.sink.options import SinkOptions
 from yt_exactly_once.spark.sink.placement import Placement
+from yt_exactly_once.spark.sink.target import ADD, APPEND, IGNORE, UPSERT, Target
 from yt_exactly_once.ytsaurus.alteration import alter_columns, settled_table
 from yt_exactly_once.ytsaurus.tables import TableInfo, table_identity
 
