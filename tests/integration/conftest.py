@@ -22,6 +22,24 @@ os.killpg(0, signal.SIGKILL)
 """A nursery whose processes do not wait for long until a consumer counts as not registered."""
 
 
+_OWN = "YT_EXACTLY_ONCE_OWN_SPARK"
+"""Says that this process has no other tests than one that damages its Spark."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that damages its Spark in a process of its own."""
+    if pyfuncitem.get_closest_marker("own_spark") is None or _OWN in os.environ:
+        return None
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-m", "", pyfuncitem.nodeid]
+    done = subprocess.run(
+        command, cwd=pyfuncitem.config.rootpath, env={**os.environ, _OWN: "1"}, text=True,
+        capture_output=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    return True
+
+
 @pytest.fixture(scope="session")
 def interpreter(tmp_path_factory):
     """The program that Spark starts for Python: without the imports, which every query would repeat."""

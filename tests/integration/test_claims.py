@@ -76,8 +76,13 @@ def losing_task(folder, files):
     return LosingTask
 
 
+@pytest.mark.own_spark
 def test_shuffle_files_that_are_lost_while_tasks_write(spark, stream, tmp_path, monkeypatch):
-    """The stage that writes runs again, with attempts 0 of tasks that have sent rows: these refuse."""
+    """The stage that writes runs again, with attempts 0 of tasks that have sent rows: these refuse.
+
+    For lost files Spark gives up the whole executor. In local mode that is the driver, whose store of
+    blocks never comes back: later jobs with results of over 1 MiB fail with "TaskResultLost".
+    """
     task = losing_task(tmp_path, spark.conf.get("spark.local.dir"))
     monkeypatch.setattr(transactional, "JoinedInsertTask", task)
     flow = stream(rows=4_000, partitions=1, rows_per_partition=4_000, tablets=6)
