@@ -167,12 +167,17 @@ class _Run(OffsetLog):
     def _latest(self) -> list[str]:
         """Return where the topics of Kafka ended when Spark planned the batch; nothing in a replay."""
         try:
-            sources = self.execution.sources()
-            each = (sources.apply(number) for number in range(sources.size()))
-            found = [one.reportLatestOffset() for one in each if one.getClass().getName() == _KAFKA]
+            found = [one.reportLatestOffset() for one in self._topics]
             return [str(one.json()) for one in found if one is not None]
         except Exception:  # noqa: BLE001 - the source raises until it has planned a batch; only a lag is lost
             return []
+
+    @cached_property
+    def _topics(self) -> list[Any]:
+        """The sources that are Kafka's."""
+        sources = self.execution.sources()
+        each = (sources.apply(number) for number in range(sources.size()))
+        return [one for one in each if one.getClass().getName() == _KAFKA]
 
     def foreign(self, frame: DataFrame) -> ExactlyOnceError | None:
         """Return an error when a DataFrame is one of another query."""
