@@ -76,6 +76,7 @@ def losing_task(folder, files):
     return LosingTask
 
 
+@pytest.mark.further
 @pytest.mark.own_spark
 def test_shuffle_files_that_are_lost_while_tasks_write(spark, stream, tmp_path, monkeypatch):
     """The stage that writes runs again, with attempts 0 of tasks that have sent rows: these refuse.

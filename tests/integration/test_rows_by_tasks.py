@@ -133,7 +133,7 @@ def test_transaction_that_outlives_a_flush_of_the_ledger(stream, monkeypatch):
             flow.client.insert_rows(flow.ledger, [{**entry, "query_id": "other"}])
 
     def slowly(batches):
-        time.sleep(4)
+        time.sleep(2.6)
         yield from batches
 
     flow.queue.append(300, 0)
