@@ -140,6 +140,33 @@ def test_attempt_that_dies_before_its_claim_is_repeated(stream, tmp_path):
     assert reasons(heard) == []
 
 
+def fickle_task(flag):
+    """Return a task that fails after its first chunk, and that has no rows when it is repeated."""
+
+    class FickleTask(JoinedInsertTask):
+        def run(self, batches, partition):
+            if partition or flag.exists():
+                yield from super().run([] if flag.exists() else batches, partition)
+                return
+            yield next(super().run(batches, partition))
+            flag.touch()
+            raise ZeroDivisionError
+
+    return FickleTask
+
+
+def test_repeated_attempt_without_rows_does_not_hide_those_of_the_first(
+    stream, tmp_path, monkeypatch
+):
+    """It claims too, and is refused: otherwise the batch would be committed with the rows of one chunk."""
+    monkeypatch.setattr(transactional, "JoinedInsertTask", fickle_task(tmp_path / "failed"))
+    flow = stream(rows=100, partitions=1, rows_per_partition=100, tablets=1)
+    flow.change = shuffled(1)
+    heard = flow.run(sent_by="tasks", dyn_batch_size=10)
+    flow.assert_exact()
+    assert senders(heard) == [SentBy.DRIVER]
+
+
 @pytest.mark.parametrize("fault", ["lose_answer", "lose_request"])
 def test_claim_without_an_answer_is_found_or_taken_once_more(stream, faults, fault):
     """Its outcome shows in the table."""

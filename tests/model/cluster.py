@@ -43,10 +43,15 @@ Key = tuple[str, tuple[Any, ...]]
 
 
 class Put(NamedTuple):
-    """Writes one sorted row."""
+    """Writes one sorted row.
+
+    Attributes:
+        counted: rows of the batch that it counts, if it is one of the ledger.
+    """
 
     row: int
     value: str
+    counted: int = 0
 
 
 class Append(NamedTuple):
@@ -264,7 +269,8 @@ class ModelTransaction:
         for row in rows:
             if path == LEDGER:
                 number = self._cluster.index[ledger_key(row["query_id"], row["target"])]
-                self._writes.append(Put(number, ledger_value(row)))
+                counted = row["rows"] + row["rejected_rows"]
+                self._writes.append(Put(number, ledger_value(row), counted))
             else:
                 place = (row["queue_cluster"], row["queue_path"], row["partition_index"])
                 self._writes.append(

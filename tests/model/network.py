@@ -34,6 +34,7 @@ from tests.model.invariants import (
     applied_by,
     blank_entries,
     check_applied,
+    check_counted,
     check_offsets,
     check_recorded,
     check_state,
@@ -142,6 +143,8 @@ class Network:
             if is_record_only(world, new):
                 continue
             check_applied(self.scenario, world, new)
+            if self.scenario.into_one:
+                check_counted(writes)
             world = world._replace(applied=(*world.applied, new))
         rows = put(world.rows, writes)
         world = world._replace(

@@ -109,6 +109,7 @@ class Scenario:
         regress: whether a push without new rows moves the session back, as servers of 2024 do.
         into_one: whether tasks write into the transaction of the driver, in transactional mode.
         reruns: whether the stage of a job may run again, so that tasks claim their partitions.
+        fickle: whether only the first attempt of a task has rows, since a function gives others each time.
     """
 
     name: str
@@ -143,6 +144,7 @@ class Scenario:
     regress: bool = False
     into_one: bool = False
     reruns: bool = False
+    fickle: bool = False
 
     @property
     def by_tasks(self) -> bool:

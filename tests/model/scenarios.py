@@ -178,6 +178,14 @@ INTO_ONE = (
         reruns=True,
     ),
     _into_one(
+        "one transaction, claims, fickle",
+        TWO_ROWS,
+        attempts=1,
+        reruns=True,
+        fickle=True,
+        unchecked=frozenset({Kind.WRONG, Kind.LOST}),
+    ),
+    _into_one(
         "one transaction, claims, mistold",
         TWO_ROWS,
         brief=1,

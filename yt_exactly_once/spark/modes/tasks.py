@@ -171,8 +171,10 @@ class JoinedInsertTask(RowTask):
     def run(self, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[pa.RecordBatch]:
         """Write all rows of the task; yield one report per chunk."""
         settings, target, opened = self.settings, self.settings.target, self.transaction
-        is_owner, keys = False, list[pa.LargeBinaryArray]()
-        if self.claims is None:
+        keys = list[pa.LargeBinaryArray]()
+        # One attempt may write without a claim.
+        is_owner = self.claims is None
+        if is_owner:
             require_first_attempt(partition, opened.id)
         else:
             target.require_own_tablets(partition + 1)
@@ -180,11 +182,9 @@ class JoinedInsertTask(RowTask):
         for chunk in settings.chunks(batches):
             encoder = RowEncoder(target, self.rejects)
             encoder.add(chunk, partition, is_mixed=True)
-            if self.claims is not None and not is_owner:
+            if not is_owner:
                 # As late as can be: of two copies of a task the faster one writes.
-                claim = Claim(opened.id, target.path, partition, attempt_name())
-                emit = emitter(target=target.path)
-                claim.take(settings.connection, self.claims, settings.retry, emit)
+                self._claim(partition)
                 is_owner = True
             payloads = [payload for group in encoder.groups.values() for payload in group]
             wire, how = target.wire.value, target.options.write_options
@@ -198,11 +198,21 @@ class JoinedInsertTask(RowTask):
                 rejected_count=sum(payload.row_count for payload in encoder.rejected),
             ).to_arrow()
             keys += encoder.keys[partition] if encoder.keys else []
+        if not is_owner:
+            # A copy of it may have rows, if the function gives others each time. Nobody would count them.
+            self._claim(partition)
         if keys:
             hashes = fragment_hashes(pa.concat_arrays(keys))
             # Each key counts once where its last row is the one that is written.
             known = hashes if target.options.unique_keys else np.unique(hashes)
             yield ChunkReport(key_hashes=known.tobytes()).to_arrow()
+
+    def _claim(self, partition: int) -> None:
+        """Become the owner of the partition; raise what `Claim.take` raises."""
+        settings, path = self.settings, self.settings.target.path
+        assert self.claims is not None, "claims where attempt 0 may start twice"
+        claim = Claim(self.transaction.id, path, partition, attempt_name())
+        claim.take(settings.connection, self.claims, settings.retry, emitter(target=path))
 
 
 def attempt_name() -> str:
