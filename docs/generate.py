@@ -237,8 +237,8 @@ def routes() -> str:
     """Who sends the rows of a batch."""
 
     def table(rules: tuple[Rule, ...]) -> list[str]:
-        rows = [f"| {rule.batch} | {rule.way.value} |" for rule in rules]
-        return ["| the batch | its rows are sent by |", "|---|---|", *rows, ""]
+        rows = [f"| {rule.batch} | {rule.way.value} | {rule.why} |" for rule in rules]
+        return ["| the batch | its rows are sent by | because |", "|---|---|---|", *rows, ""]
 
     choice = (
         "Before the rows of a batch are computed, the sink chooses their route: who sends them, and in which "

@@ -1,5 +1,6 @@
 """Batches whose rows are computed once and kept, before tasks send them: a state, or several targets."""
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -130,6 +131,29 @@ def test_keys_that_must_not_meet_are_found_over_tasks(stream, options, build, er
     flow = stream(replace(KEYED, build=build), rows=300, partitions=2, is_sorted=True)
     flow.fail(error, sent_by="tasks", **options)
     flow.assert_untouched()
+
+
+EVEN = Query(
+    "even totals", {"key": "int64?", "n": "int64"}, ("key",), "complete",
+    lambda frame: frame.selectExpr("id % 50 as key").groupBy("key").count()
+    .where("count % 2 = 0").selectExpr("key", "count as n"),
+    lambda queue, _: [
+        row for row in Counter(each["id"] % 50 for each in queue.all_rows()).items() if not row[1] % 2
+    ],
+)  # fmt: skip
+"""A result that loses rows from batch to batch."""
+
+
+def test_complete_result_by_tasks_replaces_the_one_before(stream):
+    """The driver deletes what no task has reported, by the hashes of keys; rows of the result stay."""
+    flow = stream(EVEN, rows=605, partitions=1, rows_per_partition=55, is_sorted=True)
+    heard = flow.run(sent_by="tasks", write="replace", dyn_batch_size=5)
+    flow.assert_exact()
+    assert set(senders(heard)) == {SentBy.TASKS}
+    assert sum(fields["replaced"] for fields in heard.of(Event.ROWS_WRITTEN)) > 0
+    flow.forget_last_batch()
+    assert flow.run(sent_by="tasks", write="replace").count(Event.BATCH_SKIPPED) == 1
+    flow.assert_exact()
 
 
 def test_unique_keys_go_by_tasks(stream):

@@ -161,7 +161,9 @@ def run_task(
     task = replace(task, settings=replace(task.settings, connection=connection))
     names = task.settings.names
     has_rows = not (scenario.fickle and call.copy)
-    rows = scenario.rows_of_task(call.job.ranges, call.partition, call.job.number) if has_rows else ()
+    rows = (
+        scenario.rows_of_task(call.job.ranges, call.partition, call.job.number) if has_rows else ()
+    )
     batch = _frame(names, tuple(_values(scenario, call.job, *row) for row in rows))
     with (
         task_context(call.partition, call.attempt, call.copy),

@@ -4,6 +4,7 @@ import pyarrow as pa
 import pytest
 
 from tests.kinds import decimal, optional
+from yt_exactly_once.codec.key_hashes import as_arrow, fragment_hashes
 from yt_exactly_once.codec.rows import WireFormat, encode, row_fragments
 from yt_exactly_once.codec.schema import TableSchema, check_frame
 from yt_exactly_once.errors import BatchTooLargeError
@@ -58,18 +59,20 @@ def keys(*numbers):
     return pa.RecordBatch.from_arrays(arrays, names=list(TYPES))
 
 
-def surplus(there, wanted, room=100):
+def surplus(there, wanted, room=100, *, hashed=False):
     names = [*keys().schema, pa.field("v", pa.int64())]
     plan = check_frame(pa.schema(names), TABLE, target="//t", sorted=True).keys
-    result = CompleteResult(plan, row_fragments(keys(*wanted), plan), room)
+    known = row_fragments(keys(*wanted), plan)
+    result = CompleteResult(plan, as_arrow(fragment_hashes(known)) if hashed else known, room)
     payloads = result.surplus(Table(keys(*there), plan))
     assert all(payload.deletes for payload in payloads)
     return [(payload.row_count, payload.data) for payload in payloads], plan
 
 
-def test_rows_that_are_not_in_the_result_are_deleted():
-    """Keys of every type are told apart, and null from every value."""
-    found, plan = surplus([1, 2, -1, 3, 100], [2, 100, 5])
+@pytest.mark.parametrize("hashed", [False, True])
+def test_rows_that_are_not_in_the_result_are_deleted(hashed):
+    """Keys of every type are told apart, and null from every value; also where only hashes are known."""
+    found, plan = surplus([1, 2, -1, 3, 100], [2, 100, 5], hashed=hashed)
     gone = keys(1, -1, 3)
     assert found == [(3, encode(gone, plan, WireFormat.YSON))]
 
@@ -78,6 +81,7 @@ def test_nothing_is_deleted_when_all_rows_stay():
     """And no request is made for it."""
     assert surplus([1, 2], [2, 1, 3])[0] == []
     assert surplus([], [1])[0] == []
+    assert surplus([1], [1], hashed=True)[0] == []
 
 
 def test_deletes_are_cut_into_requests(monkeypatch):

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from tests.model.tasks import COLUMNS, prepared_target
+from yt_exactly_once.codec.key_hashes import key_hashes
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS, TableSchema, WritePlan
 from yt_exactly_once.commit.batch import MicroBatch, SourceRange
 from yt_exactly_once.errors import DuplicateKeyError
@@ -16,7 +17,6 @@ from yt_exactly_once.spark.modes import tasks as tasks_module
 from yt_exactly_once.spark.modes.idempotent import Idempotent
 from yt_exactly_once.spark.modes.mode import TargetBatch
 from yt_exactly_once.spark.modes.push import RehearsalTask
-from yt_exactly_once.spark.modes.tasks import key_hashes
 from yt_exactly_once.spark.sink.options import SinkOptions
 from yt_exactly_once.spark.sink.placement import Placement
 from yt_exactly_once.spark.sink.target import Target

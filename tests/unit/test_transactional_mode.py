@@ -39,7 +39,7 @@ def test_mode_that_cannot_see_all_keys_refuses_the_request():
 @pytest.mark.parametrize(
     ("target", "options", "named"),
     [
-        (Target("//t", write="replace"), {}, "write='replace'"),
+        ("//home/{shop}/t", {}, "a path with columns in braces"),
         ("//t", {"split_oversized": True}, "split_oversized"),
         ("//t", {"backend": "rpc"}, "the backend rpc"),
     ],

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from yt_exactly_once.codec.key_hashes import as_arrow, fragment_hashes
 from yt_exactly_once.codec.rows import Fragments, coordinates, decode, row_fragments
 from yt_exactly_once.codec.schema import TableSchema, WritePlan, arrow_schema_of
 from yt_exactly_once.codec.values import first_true
@@ -57,13 +58,17 @@ def changes(batch: pa.RecordBatch, keys: WritePlan, marker: str) -> Changes:
     return Changes(distinct, distinct.take(pa.array(doomed)), written)
 
 
-def keys_besides(wanted: Fragments, rows: bytes, keys: WritePlan) -> Fragments:
+def keys_besides(
+    wanted: Fragments | pa.FixedSizeBinaryArray, rows: bytes, keys: WritePlan
+) -> Fragments:
     """Return the keys of a table that are not among the wanted ones.
 
     Args:
-        wanted: keys, as `row_fragments` encodes them.
+        wanted: keys, as `row_fragments` encodes them, or their hashes.
         rows: the keys of the table, as YSON.
     """
     schema = arrow_schema_of(TableSchema(keys.columns), binary_strings=True)
     there = row_fragments(decode(rows, schema), keys)
-    return there.filter(pc.invert(pc.is_in(there, value_set=wanted)))
+    is_hashed = pa.types.is_fixed_size_binary(wanted.type)
+    compared = as_arrow(fragment_hashes(there)) if is_hashed else there
+    return there.filter(pc.invert(pc.is_in(compared, value_set=wanted)))

@@ -171,12 +171,14 @@ class Rule:
 
     Attributes:
         batch: which batches it fits, for people.
+        why: the reason for the way, for people.
         detail: more for people, of one batch.
     """
 
     batch: str
     fits: Callable[[Facts], bool]
     way: Way
+    why: str
     detail: Callable[[Facts], str | None] = lambda _: None
 
 
@@ -184,81 +186,107 @@ def _is_large(facts: Facts) -> bool:
     return facts.too_large or facts.bytes_before >= LARGE
 
 
-def _is_old_and_sorted(facts: Facts) -> bool:
-    """Tablet nodes look for conflicts of sorted rows about as far back as a lease is long."""
-    is_old = (facts.seconds_before or 0) > config.LEASE.total_seconds()
-    return facts.is_sorted and is_old and Way.COLLECT not in facts.tried
+def _against_tasks(facts: Facts) -> str | None:
+    """Return what speaks against tasks, whatever the options say; `None` if nothing does."""
+    if Way.JOIN in facts.tried:
+        return "a task of it has failed"
+    if facts.refusal is not None:
+        return facts.refusal
+    if Way.COLLECT in facts.tried:
+        return None
+    if facts.is_sorted and (facts.seconds_before or 0) > config.LEASE.total_seconds():
+        # Tablet nodes look for conflicts of sorted rows about as far back as a lease is long.
+        return "the target is sorted, and computing the batch before took longer than a lease"
+    return "a transaction of the run was refused as too old" if facts.outlived else None
 
+
+_NO_COPY = "no row passes the driver"
+_SHORTER = "the way into a Python task and back would take longer than the rest"
 
 ONE_TRANSACTION = (
-    Rule("Spark computed its rows for the format `yt`", lambda one: one.arrived, Way.COLLECT),
+    Rule(
+        "Spark computed its rows for the format `yt`",
+        lambda one: one.arrived,
+        Way.COLLECT,
+        "the tasks have ended",
+    ),
     Rule(
         '`sent_by="tasks"`, and no task of it has failed',
         lambda one: one.sent_by == SentBy.TASKS and Way.JOIN not in one.tried,
         Way.JOIN,
+        _NO_COPY,
     ),
-    Rule('`sent_by="driver"`', lambda one: one.sent_by == SentBy.DRIVER, Way.COLLECT),
     Rule(
-        "the batch before had less than 64 MiB of encoded rows, or is not known, and the rows of this "
-        "one fit the driver",
-        lambda one: not _is_large(one),
+        '`sent_by="driver"`. Or the batch is not known to be large. The one before had less than 64 MiB of '
+        "encoded rows, or is not known, and the rows of this one fit the driver",
+        lambda one: one.sent_by == SentBy.DRIVER or not _is_large(one),
         Way.COLLECT,
+        _SHORTER,
     ),
-    Rule("a task of it has failed", lambda one: Way.JOIN in one.tried, Way.COLLECT),
     Rule(
-        'an option needs all rows at one place: `write="replace"`, `changes`, `split_oversized`, a path with '
-        "columns in braces, the backend `rpc`",
+        "an option needs all rows at one place: `changes`, `split_oversized`, a path with columns in braces, "
+        "the backend `rpc`",
         lambda one: one.obstacle is not None,
         Way.COLLECT,
+        "only who has all changes of a key knows the newest one. An oversized batch fits no single "
+        "transaction. Tables must be there before the transaction begins. Over RPC only one process can "
+        "write into a transaction",
         lambda one: one.obstacle,
     ),
     Rule(
-        "tasks were refused an earlier batch of the run: rows in one order of the driver, fewer tablets than "
-        "tasks, or no table for claims",
-        lambda one: one.refusal is not None,
+        "tasks cannot send it. One of them has failed. Or they were refused an earlier batch of the run: "
+        "rows in one order of the driver, fewer tablets than tasks, no table for claims. Or the target is "
+        "sorted, "
+        "and computing the batch before took longer than a lease. Or a transaction of the run was refused as "
+        "too old, since others write to the same ledger, consumer or target",
+        lambda one: _against_tasks(one) is not None,
         Way.COLLECT,
-        lambda one: one.refusal,
+        "a task cannot take back what it has sent, and a transaction may be too old at its commit",
+        _against_tasks,
     ),
-    Rule(
-        "the target is sorted, and computing the batch before took longer than a lease",
-        _is_old_and_sorted,
-        Way.COLLECT,
-    ),
-    Rule(
-        "a transaction of the run was refused as too old: others write to the same ledger, consumer or "
-        "target",
-        lambda one: one.outlived and Way.COLLECT not in one.tried,
-        Way.COLLECT,
-    ),
-    Rule("anything else", lambda _: True, Way.JOIN),
+    Rule("anything else", lambda _: True, Way.JOIN, _NO_COPY),
 )
 """For modes that have all rows of a batch in one transaction."""
 
 SEVERAL_TRANSACTIONS = (
-    Rule("Spark ran its tasks for the format `yt`", lambda one: one.arrived, Way.TASKS),
     Rule(
-        "producer sessions have rows of it, which tasks compare first",
+        "Spark ran its tasks for the format `yt`",
+        lambda one: one.arrived,
+        Way.TASKS,
+        "they have sent it",
+    ),
+    Rule(
+        "producer sessions have rows of it",
         lambda one: one.has_sessions,
         Way.TASKS,
+        "tasks compare the rows first",
     ),
     Rule(
         "its rows do not fit the driver",
         lambda one: one.too_large and one.sent_by != SentBy.DRIVER,
         Way.TASKS,
+        _NO_COPY,
     ),
-    Rule('`sent_by="driver"`', lambda one: one.sent_by == SentBy.DRIVER, Way.FOR_TASKS),
-    Rule('`sent_by="tasks"`', lambda one: one.sent_by == SentBy.TASKS, Way.TASKS),
     Rule(
-        "the query keeps state: its rows can be computed only once",
+        '`sent_by="driver"`',
+        lambda one: one.sent_by == SentBy.DRIVER,
+        Way.FOR_TASKS,
+        "you asked for it",
+    ),
+    Rule('`sent_by="tasks"`', lambda one: one.sent_by == SentBy.TASKS, Way.TASKS, _NO_COPY),
+    Rule(
+        "the query keeps state",
         lambda one: one.keeps_state,
         Way.TASKS,
+        "its rows can be computed only once",
     ),
     Rule(
         "the batch before had less than 64 MiB of encoded rows",
         lambda one: 0 < one.bytes_before < LARGE,
         Way.FOR_TASKS,
+        _SHORTER,
     ),
-    Rule("anything else", lambda _: True, Way.TASKS),
+    Rule("anything else", lambda _: True, Way.TASKS, _NO_COPY),
 )
 """For modes whose requests are transactions of their own."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from yt_exactly_once.codec.key_hashes import KEY_HASHES
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.spark.modes import tasks
 from yt_exactly_once.spark.modes.mode import Assignment, Columns, Mode, Sessions, TargetBatch
@@ -111,5 +112,5 @@ class Idempotent(Mode):
         """Return what the tasks have pushed; raise `DuplicateKeyError` if two rows have one key."""
         target, report = assignment.given.target, tasks.ChunkReport.of_all(arrived)
         if target.is_sorted:
-            require_unique(np.frombuffer(report.key_hashes, tasks.KEY_HASHES), target.path)
+            require_unique(np.frombuffer(report.key_hashes, KEY_HASHES), target.path)
         return [report.written(assignment.given)]

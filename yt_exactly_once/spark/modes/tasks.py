@@ -6,8 +6,8 @@ there twice (at-least-once), or relies on keys to overwrite them with themselves
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, Self
 from uuid import uuid4
 
@@ -16,10 +16,10 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from yt_exactly_once import advice
+from yt_exactly_once.codec.key_hashes import fragment_hashes, key_hashes
 from yt_exactly_once.codec.rejects import Rejects
 from yt_exactly_once.codec.row_hash import added, combined, row_hashes
 from yt_exactly_once.codec.rows import WireFormat, encode
-from yt_exactly_once.codec.schema import ColumnSchema, TableSchema, WritePlan
 from yt_exactly_once.commit.claims import Claim
 from yt_exactly_once.commit.cluster import OpenTransaction
 from yt_exactly_once.commit.parts import TargetRows, digest_of_rows
@@ -33,9 +33,6 @@ from yt_exactly_once.spark.sink.encode import RowEncoder
 from yt_exactly_once.spark.sink.options import SinkOptions
 from yt_exactly_once.spark.sink.target import ADD
 from yt_exactly_once.ytsaurus.rows import insert_payload
-
-KEY_HASHES = np.dtype([("one", "<u8"), ("other", "<u8")])
-"""Two hashes of a row's key, 128 bits together, as tasks report them."""
 
 _REPORT = pa.schema(
     {
@@ -237,26 +234,6 @@ def require_first_attempt(partition: int, transaction: str) -> None:
             "often, or with speculation, use sent_by='driver'",
             transaction=transaction,
         )
-
-
-def key_hashes(chunk: pa.RecordBatch, keys: WritePlan) -> np.ndarray[Any, Any]:
-    """Return the hashes of the keys of rows that are encoded, one record per row."""
-    return _hashes(chunk.select(list(keys.names)), keys.columns)
-
-
-def fragment_hashes(keys: pa.LargeBinaryArray) -> np.ndarray[Any, Any]:
-    """Return the hashes of keys that are encoded, one record per key."""
-    columns = TableSchema.from_yt([{"name": "key", "type": "string"}]).columns
-    return _hashes(pa.RecordBatch.from_arrays([keys], ["key"]), columns)
-
-
-def _hashes(rows: pa.RecordBatch, columns: Sequence[ColumnSchema]) -> np.ndarray[Any, Any]:
-    packed = np.empty(rows.num_rows, KEY_HASHES)
-    for salt in KEY_HASHES.names or ():
-        # The hash of a value depends on the name of its column.
-        salted = [replace(column, name=f"{salt} {column.name}") for column in columns]
-        packed[salt] = row_hashes(rows.rename_columns([one.name for one in salted]), salted)
-    return packed
 
 
 def require_unique(hashes: np.ndarray[Any, Any], target: str) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from yt_exactly_once.codec.key_hashes import KEY_HASHES, as_arrow
 from yt_exactly_once.codec.rejects import Rejects
 from yt_exactly_once.commit.claims import CLAIMS_ATTRIBUTES, CLAIMS_SCHEMA, Claim
 from yt_exactly_once.commit.parts import TargetRows, digest_of_rows
@@ -31,7 +32,7 @@ from yt_exactly_once.errors import (
 from yt_exactly_once.observability import emitter
 from yt_exactly_once.spark.modes.mode import Assignment, Columns, Mode, Sessions, TargetBatch
 from yt_exactly_once.spark.modes.sessions import sessions_with_rows
-from yt_exactly_once.spark.modes.tasks import KEY_HASHES, ChunkReport, JoinedInsertTask
+from yt_exactly_once.spark.modes.tasks import ChunkReport, JoinedInsertTask
 from yt_exactly_once.spark.sink.encode import RowEncoder, encode_batches
 from yt_exactly_once.spark.sink.letters import letters_of, rejects_of
 from yt_exactly_once.spark.sink.newest import changed_rows
@@ -61,7 +62,6 @@ class Transactional(Mode):
             "a path with columns in braces": any(target.pattern for target in options.targets),
             "the backend rpc": not self.connection.shares_transactions,
         }
-        needs["write='replace'"] = any(target.replaces for target in options.targets)
         needs["changes"] = any(target.changes is not None for target in options.targets)
         return next((name for name, is_given in needs.items() if is_given), None)
 
@@ -167,7 +167,7 @@ class Transactional(Mode):
             options=target.options.write_options,
             group_is_tablet=not target.is_sorted,
             tablets=0 if target.is_sorted else len(encoded.rows_by_tablet),
-            complete=target.complete(keys) if target.options.replaces else None,
+            complete=target.complete(keys),
             digest=digest_of_rows(groups) if target.options.digest else None,
         )
         if rejects is None or not encoded.rejected:
@@ -179,10 +179,10 @@ def _sent_by_tasks(
     report: ChunkReport, given: TargetBatch, rejects: Rejects | None
 ) -> list[TargetRows]:
     """Return what tasks have written into the open transaction."""
-    rows, target = report.written(given), given.target
-    hashes = np.frombuffer(report.key_hashes, KEY_HASHES)
+    target, hashes = given.target, np.frombuffer(report.key_hashes, KEY_HASHES)
     repeated = len(hashes) - len(np.unique(hashes))
     _require_distinct(repeated, len(hashes), target.path, unique=target.options.unique_keys)
+    rows = replace(report.written(given), complete=target.complete(as_arrow(hashes)))
     if rejects is None or not report.rejected_count:
         return [rows]
     rejected = replace(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from yt_exactly_once.codec.changes import keys_besides
 from yt_exactly_once.codec.rows import Fragments
@@ -10,6 +11,9 @@ from yt_exactly_once.codec.schema import WritePlan
 from yt_exactly_once.codec.yson_fragments import joined
 from yt_exactly_once.commit.cluster import Payload, Transaction
 from yt_exactly_once.errors import BatchTooLargeError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 ROWS_PER_DELETE = 50_000
 """Keys in one delete request."""
@@ -23,12 +27,12 @@ class CompleteResult:
     bytes they are written as, so both sides use the same codec.
 
     Attributes:
-        keys: fragments of YSON, one per row of the result.
+        keys: fragments of YSON, one per row of the result; or hashes of them, where the driver has no rows.
         row_limit: most rows that one transaction can touch in the table.
     """
 
     plan: WritePlan
-    keys: Fragments
+    keys: Fragments | pa.FixedSizeBinaryArray
     row_limit: int
 
     def surplus(self, transaction: Transaction) -> list[Payload]:

@@ -114,8 +114,16 @@ class PreparedTarget:
         """By which `table_identity` tells it from others."""
         return self.table_id, self.schema, self.tablet_count
 
-    def complete(self, keys: pa.LargeBinaryArray) -> CompleteResult:
-        """Return the claim that the table holds nothing but rows with these keys."""
+    def complete(
+        self, keys: pa.LargeBinaryArray | pa.FixedSizeBinaryArray
+    ) -> CompleteResult | None:
+        """Return the claim that the table holds nothing but rows with these keys, if the result replaces it.
+
+        Args:
+            keys: see `CompleteResult`.
+        """
+        if not self.options.replaces:
+            return None
         return CompleteResult(self.plan.keys, keys, self.rows_per_tablet_limit * self.tablet_count)
 
     def require_own_tablets(self, tasks: int) -> None:
