@@ -15,14 +15,10 @@ import tempfile
 from hashlib import sha256
 from pathlib import Path
 
+from yt_exactly_once.testing.session import SHORT_LIVED
+
 _OPTIONS = "SPARK_SUBMIT_OPTS"
 """Environment variable with options for the JVM that Spark's launcher starts."""
-
-SHORT_LIVED = (
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
-    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
-)
-"""Options of a JVM that has no time to become fast."""
 
 _ROWS = 40
 _PATIENCE_SECONDS = 1_800

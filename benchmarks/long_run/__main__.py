@@ -27,8 +27,8 @@ from benchmarks.long_run.marks import Mark, Observer, faults, shares, table
 from benchmarks.modes.machine import stamp
 from benchmarks.processes import SparkProcesses
 from yt_exactly_once.config import DeliveryMode
-from yt_exactly_once.demo.child import Child
 from yt_exactly_once.local import LocalCluster
+from yt_exactly_once.testing.child import Child
 
 TARGET = "//home/benchmark/target"
 CONSUMER = "//home/benchmark/consumer"

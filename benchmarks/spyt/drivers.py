@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.spyt.environments import Environment
-from yt_exactly_once.demo.child import kill_session
+from yt_exactly_once.testing.child import kill_session
 
 Event = dict[str, Any]
 

@@ -17,7 +17,7 @@ from benchmarks.processes import CLUSTER, PeakMemory, SparkProcesses, cpu_second
 from benchmarks.spyt import work
 from benchmarks.spyt.drivers import Driver
 from benchmarks.spyt.trials import Contender, Stage, Trial
-from yt_exactly_once.demo.child import session_members
+from yt_exactly_once.testing.child import session_members
 
 SIZES = {1_000: 8, 100_000: 4}
 """Measured batches of a turn, by rows of a batch."""

@@ -21,8 +21,8 @@ from benchmarks.arguments import positive
 from benchmarks.processes import cpu_seconds
 from benchmarks.spyt import work
 from benchmarks.start.job import PARTITIONS, ROWS
-from yt_exactly_once.demo.child import kill_session, session_members
 from yt_exactly_once.local import LocalCluster
+from yt_exactly_once.testing.child import kill_session, session_members
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -42,9 +42,9 @@ from tests.chaos.trouble import Trouble
 from tests.flows import NUMBERED, QUERIES, read_queue
 from yt_exactly_once import RetryPolicy, TransactionalSink, config, register_source
 from yt_exactly_once.delivery import route
-from yt_exactly_once.demo.child import Report
-from yt_exactly_once.demo.nursery import open_nursery
 from yt_exactly_once.observability import Listener
+from yt_exactly_once.testing.child import Report
+from yt_exactly_once.testing.nursery import open_nursery
 
 RETRY = RetryPolicy(
     attempts=60,

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.chaos.messages import DO, DRAIN, QUERY, RESTART, START, DriverOptions, RoundTask
-from yt_exactly_once.demo.child import Child, session_members
-from yt_exactly_once.demo.nursery import NAME
+from yt_exactly_once.testing.child import Child, session_members
+from yt_exactly_once.testing.nursery import NAME
 
 _MODULE = "tests.chaos.driver"
 _LISTEN_SECONDS = 3600.0

@@ -12,7 +12,7 @@ from tests.cluster_fixtures import HazardousCluster
 
 _NURSERY = """
 import os, pathlib, signal, sys
-from yt_exactly_once.demo.nursery import open_nursery
+from yt_exactly_once.testing.nursery import open_nursery
 from yt_exactly_once.ytsaurus import queues
 queues._PAUSE_SECONDS = 0.05
 print(open_nursery(pathlib.Path(sys.argv[1]), os.open(os.devnull, os.O_RDONLY)), flush=True)
@@ -58,7 +58,7 @@ def spark(interpreter, tmp_path_factory):
     """A small local session: UI off, clock on UTC, and a failed task gets a second try."""
     from pyspark.sql import SparkSession
 
-    from tests.class_archive import SHORT_LIVED
+    from yt_exactly_once.testing.session import SHORT_LIVED
 
     os.environ["PYSPARK_PYTHON"] = interpreter
     os.environ["PYSPARK_DRIVER_PYTHON"] = interpreter

@@ -16,7 +16,7 @@ from typing import Any
 import pyspark
 
 from tests.flows import Query, Queue, differences
-from yt_exactly_once.demo.child import kill_session
+from yt_exactly_once.testing.child import kill_session
 
 ROWS_PER_PARTITION = 500
 _START_SECONDS = 180

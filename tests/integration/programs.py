@@ -12,8 +12,8 @@ from typing import Any
 import pyspark
 
 from tests.flows import columns, create_table
-from yt_exactly_once.demo.child import kill_session
 from yt_exactly_once.local import LocalCluster
+from yt_exactly_once.testing.child import kill_session
 
 QUEUE, TARGET = "//home/shop/orders", "//home/app/result"
 

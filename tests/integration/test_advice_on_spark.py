@@ -20,7 +20,7 @@ from tests.integration.operated import OperatedOnSpark, StoppedError
 from tests.local.test_advice import CHECKPOINTS
 from tests.local.test_advice_of_errors import BREAKS
 from yt_exactly_once import register_source
-from yt_exactly_once.demo.child import kill_session
+from yt_exactly_once.testing.child import kill_session
 from yt_exactly_once.version import VERSION
 
 _BECOME_WORKER = """

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.chaos.session import open_session
 from yt_exactly_once import RetryPolicy, TransactionalSink
-from yt_exactly_once.demo.child import Report
+from yt_exactly_once.testing.child import Report
 
 FINISHED = "finished"
 

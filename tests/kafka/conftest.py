@@ -19,9 +19,9 @@ from tests.kafka.broker import Broker
 from tests.kafka.child import FINISHED, Plan, Query
 from tests.maven import give_up, jars_of
 from yt_exactly_once.config import ClusterConfig
-from yt_exactly_once.demo.child import Child
 from yt_exactly_once.operations.query_status import QueryStatus
 from yt_exactly_once.operations.status import status
+from yt_exactly_once.testing.child import Child
 from yt_exactly_once.ytsaurus.client import Connection
 
 try:

@@ -13,7 +13,7 @@ from typing import Any, Self
 from tests.machines.history import History, read_history
 from tests.machines.judge import damages, wrong_states
 from tests.machines.stage import FLOWS, Driver, Stage, open_stage
-from yt_exactly_once.demo.child import ChildFailedError
+from yt_exactly_once.testing.child import ChildFailedError
 
 EXECUTOR, WORKER, FILES = "executor", "worker", "shuffle files"
 DRIVER, GATEWAY, PROXY = "driver", "gateway", "proxy"

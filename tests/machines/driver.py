@@ -22,8 +22,8 @@ from tests.machines.environment import ENVIRONMENT
 from tests.machines.standalone import ON_WORKER
 from yt_exactly_once import Event, TransactionalSink, register_source
 from yt_exactly_once.checkpoints import gateway_at
-from yt_exactly_once.demo.child import Report
-from yt_exactly_once.demo.nursery import open_nursery
+from yt_exactly_once.testing.child import Report
+from yt_exactly_once.testing.nursery import open_nursery
 
 _LOOK_SECONDS = 0.1
 _ERROR_LENGTH = 4_000

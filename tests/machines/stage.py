@@ -14,12 +14,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from tests.class_archive import SHORT_LIVED
 from tests.flows import QUERIES, Queue, Rows, differences
 from tests.machines.environment import ENVIRONMENT
 from tests.machines.standalone import Standalone
-from yt_exactly_once.demo.child import Child
 from yt_exactly_once.local import LocalCluster
+from yt_exactly_once.testing.child import Child
+from yt_exactly_once.testing.session import SHORT_LIVED
 
 
 @dataclass(frozen=True)

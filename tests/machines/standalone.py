@@ -16,8 +16,8 @@ from typing import Self
 
 import pyspark
 
-from tests.class_archive import SHORT_LIVED
-from yt_exactly_once.demo.child import kill_session, session_members
+from yt_exactly_once.testing.child import kill_session, session_members
+from yt_exactly_once.testing.session import SHORT_LIVED
 
 ON_WORKER = "MACHINES_ON_WORKER"
 """Environment variable that executors, and their Python, have and the driver has not."""

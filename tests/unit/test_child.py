@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from yt_exactly_once.demo.child import Child, ChildFailedError, session_members
+from yt_exactly_once.testing.child import Child, ChildFailedError, session_members
 
 _PATIENCE = 60.0
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from yt_exactly_once.demo import runner
-from yt_exactly_once.demo.child import ERROR, EVENT, QUERY, QUERY_FAILED, ChildFailedError, Work
+from yt_exactly_once.demo import layout, runner
 from yt_exactly_once.demo.display import Display
 from yt_exactly_once.demo.layout import QUERIES
 from yt_exactly_once.demo.schedule import LAST_LIFE_ROWS, Kind, Moment
 from yt_exactly_once.observability import Event
+from yt_exactly_once.testing.child import ERROR, EVENT, QUERY, QUERY_FAILED, ChildFailedError
 
 BUSY = {EVENT: QUERY_FAILED, ERROR: "[X] Python worker failed to connect back.\n  at org"}
 WRONG = {EVENT: QUERY_FAILED, ERROR: "SchemaMismatchError: no"}
@@ -66,7 +66,7 @@ def children(monkeypatch):
 
 
 def supervision(display):
-    return runner.Supervision(Path("data"), Work("transactional", "http", 10), display)
+    return runner.Supervision(Path("data"), layout.Work("transactional", "http", 10), display)
 
 
 def test_driver_that_found_its_machine_too_busy_is_started_again(children):

@@ -8,7 +8,7 @@ import uuid
 
 import pytest
 
-from yt_exactly_once.demo import nursery
+from yt_exactly_once.testing import nursery
 
 
 @pytest.mark.parametrize("user", ["os.getuid()", "-1"], ids=["own", "another user"])

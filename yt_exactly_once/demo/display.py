@@ -20,13 +20,13 @@ from rich.table import Table
 from rich.text import Text
 
 from yt_exactly_once.config import ClusterConfig
-from yt_exactly_once.demo.child import EVENT, QUERY, SESSION_READY
 from yt_exactly_once.demo.layout import QUERIES
 from yt_exactly_once.errors import ExactlyOnceError
 from yt_exactly_once.observability import Event
 from yt_exactly_once.operations.report import Happening, History, Mark, page
 from yt_exactly_once.operations.status import status
 from yt_exactly_once.operations.view import console, rendered
+from yt_exactly_once.testing.child import EVENT, QUERY, SESSION_READY
 from yt_exactly_once.ytsaurus.client import Connection
 
 if TYPE_CHECKING:

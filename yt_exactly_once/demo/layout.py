@@ -1,4 +1,4 @@
-"""Where the demo keeps what: Cypress paths and table schemas.
+"""Where the demo keeps what: Cypress paths and table schemas; and what a child is ordered.
 
 Both the queries and the check after them read it. It computes nothing, so the check shares no logic with
 what it checks.
@@ -6,6 +6,7 @@ what it checks.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -62,3 +63,13 @@ class Query:
 FLIGHTS = Query("flights", f"{ROOT}/flights_consumer", ENRICHED)
 STATISTICS = Query("delays", f"{ROOT}/delays_consumer", DELAYS)
 QUERIES = (FLIGHTS, STATISTICS)
+
+
+@dataclass
+class Work:
+    """What a child does, as a line on its standard input. Before it, the child knows no cluster."""
+
+    mode: str
+    backend: str
+    rows_per_partition: int
+    proxies: Sequence[str] = ()

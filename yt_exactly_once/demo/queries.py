@@ -13,38 +13,30 @@ from __future__ import annotations
 import json
 import logging
 import os
-import queue
-import signal
 import sys
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 from yt_exactly_once import TransactionalSink, register_source
 from yt_exactly_once.demo import layout
-from yt_exactly_once.demo.child import QUERY, QUERY_FAILED, SESSION_READY, Report, Work
 from yt_exactly_once.demo.data import read_airlines
-from yt_exactly_once.demo.nursery import open_nursery
+from yt_exactly_once.demo.layout import Work
 from yt_exactly_once.observability import LOGGER_NAME
+from yt_exactly_once.testing.child import QUERY, QUERY_FAILED, SESSION_READY, Report, orders
+from yt_exactly_once.testing.nursery import open_nursery
+from yt_exactly_once.testing.session import open_session
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 _SOURCE_PARTITION = "__spyt_streaming_src_tablet_index"
 _SOURCE_ROW = "__spyt_streaming_src_row_index"
 _SPARK_DETAILS = "\n=== Streaming Query ==="
-_JVM = (
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
-    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
-)
-"""A JVM that is killed within a minute has no use for its slower compiler, nor for the verification of
-Spark's own classes."""
-
 _LOOK_SECONDS = 0.1
 _SENT_FIELDS = {"batch", "rows", "reason"}
 
@@ -63,15 +55,16 @@ def main(arguments: list[str]) -> int:
         # Before the first thread, as it forks. Elsewhere Spark's Python processes import what they need.
         interpreter = str(open_nursery(scratch, options["report"]))
         os.environ |= {"PYSPARK_PYTHON": interpreter, "PYSPARK_DRIVER_PYTHON": interpreter}
-    orders = _listen()
+    lines = orders()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger(LOGGER_NAME).setLevel("INFO")
     report = Report(options["report"])
-    spark = _session(scratch)
+    warn = {"spark.log.level": "WARN"}
+    spark = open_session(scratch, name="demo of yt-exactly-once", conf=warn)
     register_source(spark)
     # As Arrow, the JVM has them. From a list, each batch would run a Python function to read them again.
     airlines = spark.createDataFrame(read_airlines())
-    work = Work(**json.loads(orders.get()))
+    work = Work(**json.loads(lines.get()))
     report.send(SESSION_READY)
     try:
         _run_to_the_end(spark, airlines, folder, work, report)
@@ -156,26 +149,6 @@ def delays(flights: DataFrame) -> DataFrame:
     )
 
 
-def _session(scratch: Path) -> SparkSession:
-    return (
-        SparkSession.builder.appName("demo of yt-exactly-once")
-        .master("local[2]")
-        .config("spark.driver.memory", "1g")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.extraJavaOptions", f'{_JVM} "-Djava.io.tmpdir={scratch}"')
-        .config("spark.local.dir", str(scratch))
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.shuffle.partitions", "2")
-        # A driver that is killed while it writes its very first offset leaves a file in the checkpoint.
-        .config("spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart", "false")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.log.level", "WARN")
-        .getOrCreate()
-    )
-
-
 def _read(spark: SparkSession, query: layout.Query, work: Work, proxy: str) -> DataFrame:
     return (
         spark.readStream.format("yt")
@@ -225,19 +198,6 @@ def _start(
     while running.isActive and not begun.wait(_LOOK_SECONDS):
         pass
     return running
-
-
-def _listen() -> queue.SimpleQueue[str]:
-    """Return the lines of the parent; end this process and its JVM when they end, as the parent is gone."""
-    lines: queue.SimpleQueue[str] = queue.SimpleQueue()
-
-    def watch() -> None:
-        for line in sys.stdin:
-            lines.put(line)
-        os.killpg(0, signal.SIGKILL)
-
-    threading.Thread(target=watch, daemon=True).start()
-    return lines
 
 
 if __name__ == "__main__":

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from yt_exactly_once.demo import data, layout, verify
-from yt_exactly_once.demo.child import ERROR, EVENT, QUERY, QUERY_FAILED, SESSION_READY, Child, Work
 from yt_exactly_once.demo.display import Display
 from yt_exactly_once.demo.schedule import LAST_LIFE_ROWS, Countdown, Moment, moments, rows_per_batch
 from yt_exactly_once.errors import ConfigError
@@ -27,6 +26,15 @@ from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.observability import Event
 from yt_exactly_once.operations.report import Happening, History
 from yt_exactly_once.spark.compat.java import require_java
+from yt_exactly_once.testing.child import (
+    BUSY,
+    ERROR,
+    EVENT,
+    QUERY,
+    QUERY_FAILED,
+    SESSION_READY,
+    Child,
+)
 from yt_exactly_once.ytsaurus.backends import check_backend
 
 if TYPE_CHECKING:
@@ -38,9 +46,6 @@ SILENCE_SECONDS = 300.0
 
 _STARTS = 4
 """How often in a row a driver may end because its machine is too busy."""
-
-_NO_WORKER = "Python worker failed to connect back"
-"""What Spark says when a Python process took more than ten seconds to start. No setting makes it longer."""
 
 _CHILD = "yt_exactly_once.demo.queries"
 _LOADING = "flights into the queue"
@@ -67,7 +72,9 @@ def run_demo(
     check_backend({"backend": backend})
     require_java()
     flights = data.read_flights(rows)
-    work = Work(mode, backend, rows_per_batch(-(-flights.num_rows // layout.PARTITIONS), kills))
+    work = layout.Work(
+        mode, backend, rows_per_batch(-(-flights.num_rows // layout.PARTITIONS), kills)
+    )
     with (
         _data_dir(data_dir) as folder,
         Supervision(folder, work, display) as supervision,
@@ -100,7 +107,7 @@ class Supervision:
     Entering it starts the first child. Leaving it leaves no process behind.
     """
 
-    def __init__(self, folder: Path, work: Work, display: Display) -> None:
+    def __init__(self, folder: Path, work: layout.Work, display: Display) -> None:
         self._folder = folder
         self._work = work
         self._standby: Child | None = None
@@ -196,7 +203,7 @@ class Supervision:
         """
         self._display.noticed(event)
         if event[EVENT] == QUERY_FAILED:
-            if _NO_WORKER in event[ERROR]:
+            if BUSY in event[ERROR]:
                 raise _BusyMachineError(event[ERROR])
             raise child.failure("The queries failed", event[ERROR])
         if event[EVENT] == SESSION_READY:

@@ -27,8 +27,8 @@ from tests.crash.crash_points import CrashPoint
 from tests.crash.harness.plan import Plan, QueryPlan
 from tests.flows import QUERIES, read_queue
 from yt_exactly_once import Event, Target, TransactionalSink, register_source
-from yt_exactly_once.demo.child import Report
-from yt_exactly_once.demo.nursery import open_nursery
+from yt_exactly_once.testing.child import Report
+from yt_exactly_once.testing.nursery import open_nursery
 
 Fault = dict[str, Any]
 

@@ -13,8 +13,8 @@ from yt.wrapper import YtClient
 from tests.crash.crash_points import CrashPoint
 from tests.crash.harness.plan import Plan, QueryPlan
 from tests.flows import QUERIES, Entry, Query, Queue, Rows, differences, ledger_entries
-from yt_exactly_once.demo.child import Child
 from yt_exactly_once.local import LocalCluster
+from yt_exactly_once.testing.child import Child
 
 PATIENCE_SECONDS = 120.0
 """Longest silence of a child that is doing well."""

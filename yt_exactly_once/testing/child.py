@@ -1,14 +1,15 @@
 """A driver as a child process: told its work, listened to, and killed with everything it has started.
 
-The demo kills drivers, and so do the crash tests. A Spark driver is several processes: Python, the JVM, and
-the daemon of the Python workers, which makes itself a process group of its own. The session they share is
-what is killed.
+The demo kills drivers, and so do tests, also those of users. A Spark driver is several processes: Python, the
+JVM, and the daemon of the Python workers, which makes itself a process group of its own. The session they
+share is what is killed.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import queue
 import signal
 import subprocess
 import sys
@@ -16,7 +17,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -32,6 +32,8 @@ SESSION_READY = "session.ready"
 QUERY_FAILED = "query.failed"
 """The last thing a life tells that did not end by a kill; carries the error."""
 ERROR = "error"
+BUSY = "Python worker failed to connect back"
+"""What Spark says when a Python process took more than ten seconds to start. No setting makes it longer."""
 
 _PROC = Path("/proc")
 _DEATH_SECONDS = 30.0
@@ -179,16 +181,6 @@ def _environment() -> dict[str, str]:
     }
 
 
-@dataclass
-class Work:
-    """What a child does, as a line on its standard input. Before it, the child knows no cluster."""
-
-    mode: str
-    backend: str
-    rows_per_partition: int
-    proxies: Sequence[str] = ()
-
-
 class Report:
     """Tells the parent what happens, by a pipe that the JVM does not inherit."""
 
@@ -201,3 +193,16 @@ class Report:
         """Send one event; each query tells from a thread of its own."""
         with self._lock:
             self._pipe.send({EVENT: event, **fields})
+
+
+def orders() -> queue.SimpleQueue[str]:
+    """Return the lines of the parent; end this process and its JVM when they end, as the parent is gone."""
+    lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def watch() -> None:
+        for line in sys.stdin:
+            lines.put(line)
+        os.killpg(0, signal.SIGKILL)
+
+    threading.Thread(target=watch, daemon=True).start()
+    return lines

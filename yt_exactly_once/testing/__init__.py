@@ -1,0 +1,1 @@
+"""Tests of pipelines: drivers that are started, listened to and killed."""
