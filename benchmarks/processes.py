@@ -14,6 +14,7 @@ CLUSTER, DRIVER, JVM, WORKERS = PARTS = ("cluster", "driver", "jvm", "workers")
 _PROC = Path("/proc")
 _TICKS = os.sysconf("SC_CLK_TCK")
 _RESET_PEAK = "5"
+_SHARE = re.compile(r"^Pss:\s+(\d+) kB", re.MULTILINE)
 _MARKS = re.compile(r"^Vm(HWM|RSS):\s+(\d+) kB", re.MULTILINE)
 
 # Fields of /proc/PID/stat behind the name: own times (user, system), then those of ended children.
@@ -120,6 +121,15 @@ class PeakMemory:
             return None
         marks = {mark: int(value) * 1024 for mark, value in _MARKS.findall(status)}
         return marks.get(name)  # a process that has ended and is not yet reaped has none
+
+
+def proportional_memory(pid: int) -> int:
+    """Return the bytes of a process, of shared ones its share; 0 where the system does not tell."""
+    try:
+        text = (_PROC / str(pid) / "smaps_rollup").read_text()
+    except OSError:
+        return 0
+    return int(_SHARE.findall(text)[0]) * 1024
 
 
 def run_time(pid: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
@@ -13,8 +13,8 @@ from benchmarks.modes.machine import cores
 
 
 @contextmanager
-def session() -> Iterator[SparkSession]:
-    """Start a session, and stop it."""
+def session(settings: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
+    """Start a session, with some settings more, and stop it."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     spark = (
         SparkSession.builder.master(f"local[{cores()}]")
@@ -26,6 +26,7 @@ def session() -> Iterator[SparkSession]:
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "4")
+        .config(map=dict(settings or {}))
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")
