@@ -13,12 +13,7 @@ _LENGTHS = (
 EXPLAINED: dict[tuple[str, str, str, str], str] = {
     ("delivery/route.py", "", "64", "65"): _SIZE,
     ("delivery/route.py", "", "20", "21"): _SIZE,
-    (
-        "delivery/route.py",
-        "_is_old_and_sorted",
-        "0",
-        "1",
-    ): "A second is far below a lease, as 0 is.",
+    ("delivery/route.py", "_against_tasks", "0", "1"): "A second is far below a lease, as 0 is.",
     (
         "commit/batch.py",
         "MicroBatch",
