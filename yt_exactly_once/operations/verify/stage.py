@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from yt_exactly_once import errors
 from yt_exactly_once.codec.schema import SYSTEM_COLUMNS
+from yt_exactly_once.commit.claims import CLAIMS_ATTRIBUTES, CLAIMS_SCHEMA
 from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.ytsaurus.browsing import attributes_of
 from yt_exactly_once.ytsaurus.failures import codes_in, translated
@@ -101,10 +102,12 @@ class Stage:
             for name, (schema, tablets) in tables.items():
                 attributes = {"dynamic": True, "schema": schema, "tablet_count": tablets}
                 self.client.create("table", self.path(name), attributes=attributes)
+            claims = {"dynamic": True, "schema": CLAIMS_SCHEMA, **CLAIMS_ATTRIBUTES}
+            self.client.create("table", self.path("claims"), attributes=claims)
             self.client.create("queue_consumer", self.path("consumer"))
             self.client.create("queue_consumer", self.path("stranger"))
             self.client.create("queue_producer", self.path("producer"))
-        self.get("mounted", *tables, "consumer", "stranger", "producer")
+        self.get("mounted", *tables, "claims", "consumer", "stranger", "producer")
 
     def get(self, state: Literal["mounted", "unmounted"], *names: str) -> None:
         """Get tables into a state, all at the same time, and wait until they are in it."""

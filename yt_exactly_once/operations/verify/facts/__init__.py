@@ -1,6 +1,6 @@
 """The facts, by area and in the order in which they are checked."""
 
-from yt_exactly_once.operations.verify.facts import producers, queues, rows, transactions
+from yt_exactly_once.operations.verify.facts import claims, producers, queues, rows, transactions
 
-FACTS = (*transactions.fact, *rows.fact, *queues.fact, *producers.fact)
+FACTS = (*transactions.fact, *claims.fact, *rows.fact, *queues.fact, *producers.fact)
 """Every fact."""
