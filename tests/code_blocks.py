@@ -54,7 +54,10 @@ _HOWS: dict[str, list[How | str]] = {
     "docs/contributing.md": [_BY_CI],
     "docs/how-to/fan-out.md": [How.RUNS, How.OPTIONS],
     "docs/how-to/add-a-column.md": [How.RUNS, _COMMANDS],
-    "docs/how-to/keep-changes.md": ["tests/integration/test_keep_changes.py runs it"] * 3,
+    "docs/how-to/keep-changes.md": [
+        *["tests/integration/test_keep_changes.py runs it"] * 3,
+        How.OPTIONS,
+    ],
     "docs/how-to/pipelines.md": ["tests/integration/test_pipelines.py runs it"] * 2,
     "docs/how-to/read-tables.md": [How.RUNS] * 2,
     "docs/how-to/scala-and-sql.md": [How.OPTIONS, How.OPTIONS],

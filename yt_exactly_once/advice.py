@@ -39,6 +39,10 @@ FORKED = (
 """For a consumer that another run of the same query has moved."""
 
 
+TOMBSTONES_MARK = "yt_exactly_once_tombstones"
+"""Attribute of a target: which table has its tombstones, and by which sequence they are compared."""
+
+
 def mount(path: str, state: str = "unmounted") -> str:
     """Return how a table is mounted, or unfrozen: what is frozen cannot be mounted."""
     if state in {"frozen", "freezing"}:
@@ -46,9 +50,15 @@ def mount(path: str, state: str = "unmounted") -> str:
     return f"yt mount-table {path} --sync"
 
 
-def audit(target: str) -> str:
-    """Return how a target is compared with its queues, or the number of rows in each table of a pattern."""
+def audit(target: str, *, of_changes: bool = False) -> str:
+    """Return how a target is compared with its queues, or the number of rows in each table of a pattern.
+
+    Args:
+        of_changes: whether its rows were changes: then it is compared with its tombstones.
+    """
     has_columns, target = "{" in target, quote(target)
+    if of_changes:
+        return f"yt-exactly-once audit {target} --by sequence"
     if has_columns:
         return f"yt-exactly-once audit {target} --by count"
     return f"yt-exactly-once audit {target} --by source"
@@ -91,6 +101,35 @@ def create_table(path: str) -> str:
     return (
         "Check the path. Or, if no query has written there yet, create it: "
         f"yt_exactly_once.create_table('{path}', df.schema)"
+    )
+
+
+def other_tombstones(target: str, path: str) -> str:
+    """Return what to do without the tombstones that a target was written with."""
+    return (
+        f"Restore {path} from its newest copy. Or go without, if no change comes any more that is older than "
+        f"a delete. In both cases run: yt remove {target}/@{TOMBSTONES_MARK}"
+    )
+
+
+def other_sequence(target: str) -> str:
+    """Return what to do about a target whose rows were compared by another sequence."""
+    return (
+        "Name the same columns in sequence of changes, in the same order. Or, if all rows and tombstones "
+        f"have the new ones, run: yt remove {target}/@{TOMBSTONES_MARK}"
+    )
+
+
+def no_changes(target: str) -> str:
+    """Return how a target becomes one of rows that later ones replace, as any other."""
+    return f"run: yt remove {target}/@{TOMBSTONES_MARK}"
+
+
+def new_tombstones(target: str, path: str) -> str:
+    """Return what to do with a table that cannot keep tombstones."""
+    return (
+        f"Remove it if no change is late: yt remove {path} && yt remove --force {target}/@{TOMBSTONES_MARK}. "
+        "The sink creates it again. Changes that are older than a delete then bring keys back"
     )
 
 

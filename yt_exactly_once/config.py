@@ -180,6 +180,9 @@ class RetryPolicy:
                 raise ConfigError(f"{name} must not be negative", remedy="Pass a longer duration")
 
 
+TOMBSTONE_TTL = timedelta(days=30)
+
+
 @documented
 @dataclass(frozen=True, kw_only=True)
 class Changes:
@@ -218,7 +221,7 @@ class Changes:
     tombstone_ttl: timedelta = Group.LIMITS.option(
         "How long a tombstone is kept: a change that comes later than that after the delete brings its key "
         "back.",
-        default=timedelta(days=30),
+        default=TOMBSTONE_TTL,
         more="It is `max_data_ttl` of the table `<path>_tombstones`, which is created and mounted on first "
         "use. A table that is there keeps its own.",
     )

@@ -23,6 +23,7 @@ from tests.local.operated import printed_by
 from yt_exactly_once import Event, SinkOptions, Target, cli, create_table
 from yt_exactly_once.commit.ledger import EARLIER_LEDGER_SCHEMA
 from yt_exactly_once.errors import (
+    AccessError,
     BatchTooLargeError,
     ConfigError,
     EncodingError,
@@ -334,6 +335,40 @@ def test_tools_know_the_query(fan, client):
     assert "there is nothing at" in fan.cli("doctor", "--target", fan.path)[1].lower()
     client.remove(fan.table("b"))
     assert [each.use for each in judge_entries(fan.connection, fan.ledger)] == [Use.TARGET_GONE]
+
+
+def test_rights_of_the_page_are_enough_for_new_tables(fan, client, tmp):
+    """On the folder, its account and its bundle; each table inherits those of the folder."""
+    user = "robot-of-shops"
+    client.create("user", attributes={"name": user}, ignore_existing=True)
+    client.set(f"{tmp}/@inherit_acl", False)
+    token = client.issue_token(user)
+
+    def allow(*permissions):
+        acl = [{"action": "allow", "subjects": [user], "permissions": [*permissions]}]
+        client.set(f"{tmp}/@acl", acl)
+
+    rights = ["read", "write", "mount"]
+    for missing in rights:
+        allow(*(each for each in rights if each != missing))
+        with pytest.raises(AccessError) as raised:
+            fan.deliver(Given(rows_of(["a", "b"])), run=f"without {missing}", token=token)
+        assert f"permissions=[{missing}]" in raised.value.remedy
+    allow(*rights)
+    fan.deliver(Given(rows_of(["a", "b"])), token=token)
+    assert counts(fan.connection, [fan.table("a"), fan.table("b")]) == {1: 2}
+
+
+def test_doctor_says_which_rights_new_tables_would_need(fan, monkeypatch):
+    """Only the sink knows whether it creates tables, so it is no problem."""
+    fan.deliver(Given(rows_of(["a"])))
+    folder = fan.path.partition("/{")[0]
+    monkeypatch.setattr(
+        "yt_exactly_once.operations.doctor.cluster.may",
+        lambda _connection, _user, permission, path: (permission, path) != ("mount", folder),
+    )
+    code, said = fan.cli("doctor", "--target", fan.path)
+    assert (code, f"lacks the permission mount on {folder}" in said) == (0, True)
 
 
 def test_ledger_of_an_earlier_version_cannot_name_tables(fan):

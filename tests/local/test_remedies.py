@@ -92,8 +92,11 @@ ELSEWHERE = {
     "queue recreated, and trimmed by itself",
     "consumer of two queries",
     "ledger and queue unmounted",
+    "tombstones gone",
+    "tombstones never end",
+    "tombstones of another shape",
 }
-"""Cases of tests of their own: here, and in test_advice.py."""
+"""Cases of tests of their own: here, in test_advice.py, and in test_tombstones.py."""
 
 
 @pytest.fixture

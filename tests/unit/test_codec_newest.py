@@ -66,7 +66,9 @@ class Table:
         """Return stored rows as they are read, through YSON."""
         wanted = {row["k"] for row in latest.rows.to_pylist()} & sequences.keys()
         rows = [(key, sequences[key], "u", "") for key in wanted]
-        return latest.decoded(bytes(encode(batch(*rows), self.rule.tombstone, WireFormat.YSON)))
+        return latest.rule.decoded(
+            bytes(encode(batch(*rows), self.rule.tombstone, WireFormat.YSON))
+        )
 
     @property
     def values(self):
@@ -135,7 +137,7 @@ def test_every_type_with_an_order_is_compared_as_the_cluster_would(kind, older, 
 
     def stored(value):
         data = bytes(encode(rows(value), rule.tombstone, WireFormat.YSON))
-        return LatestChanges.of([rows(newer)], rule).decoded(data)
+        return rule.decoded(data)
 
     latest = LatestChanges.of([rows(newer)], rule)
     assert latest.newer([stored(older)]).to_pylist() == [True]
@@ -169,7 +171,7 @@ def test_sequence_of_several_columns_is_compared_one_after_the_other():
     assert latest.rows.column("v").to_pylist() == ["2.1"]
     for (lsn, pos), expected in {(2, 0): True, (1, 9): True, (2, 1): False, (3, 0): False}.items():
         data = bytes(encode(rows((lsn, pos)), rule.tombstone, WireFormat.YSON))
-        assert latest.newer([latest.decoded(data)]).to_pylist() == [expected]
+        assert latest.newer([latest.rule.decoded(data)]).to_pylist() == [expected]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.argument("targets", nargs=-1, required=True)
 @click.option(
     "--by",
-    type=click.Choice(["source", "digest", "count"]),
+    type=click.Choice(["source", "digest", "count", "sequence"]),
     help="What to compare with.  [default: the first that the target and its ledger allow]",
 )
 @option("--partition-column NAME", "Column with the partition of the queue.")
@@ -67,6 +67,10 @@ def command(
 
     By count: only the numbers of rows are compared, of an ordered target. It proves nothing about rows.
 
+    By sequence: a target of changes is compared with its tombstones. A row must be newer than the delete of
+    its key. This finds rows of an older copy that was put back, and rows of other writers. It cannot find a
+    change that is missing.
+
     A path with columns in braces stands for each table that its query has written, by digest or by count.
 
     A running query does not disturb: what it commits after the start is not judged. A sorted target that is
@@ -77,7 +81,7 @@ def command(
     rows, values that were not compared, dead letters, half a batch, a ledger that is newer than rows.
     "NOT exact" means that a row is lost, repeated, changed or of unknown origin. The exit code is 0 for
     "exact" alone; and if all that was asked for is right: with --by count if no rows were read twice or
-    never, and by source with --no-values.
+    never, with --by sequence, and by source with --no-values.
     """
     if (partition_column is None) != (row_column is None):
         raise click.UsageError("Give both --partition-column and --row-column, or none")
@@ -109,7 +113,11 @@ def command(
     # Whoever asks for less is told what it is, and that it is right as far as it goes.
     as_asked = all(
         one.verdict is Verdict.UNPROVEN
-        and (len(one.unproven) == 1 if by == "count" else one.by is By.SOURCE and not values)
+        and (
+            len(one.unproven) == 1
+            if by in {"count", "sequence"}
+            else one.by is By.SOURCE and not values
+        )
         for one in found
     )
     return not (exact or as_asked)
@@ -123,7 +131,10 @@ def _progress(what: str, done: int, total: int) -> None:
 
 def _lines(found: Audit) -> Iterator[Any]:
     yield f"target: {found.target}, written in mode {', '.join(found.modes) or '?'}"
-    if found.expected_rows is None:
+    if found.by == "sequence":
+        yield f"tombstones: {found.tombstones}; rows of the target with their keys: {found.rows}"
+        yield f"of these not newer than the delete of their key: {found.outlived}"
+    elif found.expected_rows is None:
         yield from _of_sources(found)
     else:
         yield from _of_totals(found, found.expected_rows)

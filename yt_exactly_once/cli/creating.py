@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from yt_exactly_once.cli import options
-from yt_exactly_once.config import DeliveryMode
+from yt_exactly_once.config import Changes, DeliveryMode
 
 
 @click.command("create-consumer")
@@ -42,6 +42,7 @@ def create_consumer(path: str, queue: str, cluster: options.ClusterOptions, vita
 @options.option("--ledger PATH", "Of the ledger.  [default: as the sink's]")
 @options.option("--producer PATH", "Of the producer table.  [default: as the sink's]")
 @options.option("--dead-letter PATH", "Of the dead-letter table, if one is used.")
+@options.changes_options
 @options.several("--writer writers SUBJECT", "User or group that runs the query", required=True)
 @options.several("--reader readers SUBJECT", "User or group that looks at the query")
 @options.option(
@@ -62,7 +63,8 @@ def create_ledger(
     """Create and mount the tables that the sink of all TARGETs keeps, with rights of their own.
 
     They inherit no rights: who may write a target only cannot forge an entry of the ledger, which would make
-    the sink skip a batch. A table that is there keeps its rows and gets the rights.
+    the sink skip a batch. A table that is there keeps its rows and gets the rights. With --changes-sequence
+    the tables of tombstones are among them.
     """
     from yt_exactly_once.operations.creating import create_own_tables  # noqa: PLC0415 - slow client
     from yt_exactly_once.operations.doctor.subject import Subject  # noqa: PLC0415 - slow client
@@ -137,6 +139,7 @@ def create_queue(
     "With the columns that say where a row came from, for audit by source. The source fills them with "
     "include_service_columns=true and include_queue_path=true.",
 )
+@options.changes_options
 @options.option("--bundle NAME", "Tablet cell bundle.  [default: that of the folder]")
 @options.option("--medium NAME", "Primary medium.  [default: that of the folder]")
 @options.cluster_options
@@ -148,13 +151,14 @@ def create_table(
     tablets: int | None,
     bundle: str | None,
     medium: str | None,
+    changes: Changes | None,
     cluster: options.ClusterOptions,
     service_columns: bool,
 ) -> None:
     """Create and mount a dynamic table at PATH: ordered, or sorted with --key.
 
     Give --like or --schema. If a table is there and fits, nothing changes. If it does not fit, this is an
-    error.
+    error. With --changes-sequence the table of tombstones is created too.
     """
     columns, key = _columns(cluster, like, schema)
     from yt_exactly_once.operations import creating  # noqa: PLC0415 - slow client
@@ -167,6 +171,7 @@ def create_table(
         tablet_count=tablets,
         attributes={name: value for name, value in chosen.items() if value is not None},
         extra_columns=creating.ORIGIN_COLUMNS if service_columns else (),
+        changes=changes,
         connection=cluster.connection,
     )
     _answer(cluster, path, created)

@@ -47,6 +47,7 @@ _COLOURS = {
     "Columns that the sink writes, compared with each target: the JSON of schema.json(), a list "
     "such as 'id bigint, name string', or @FILE with either.",
 )
+@options.changes_options
 @options.option("--max-rows-per-partition N", "The option of the source.", type=int)
 @options.option(
     "--rows-per-tablet N", "rows_per_tablet_limit of the sink.", default=ROWS_PER_TABLET_LIMIT

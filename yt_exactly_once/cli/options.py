@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from yt_exactly_once.cli.output import print_json
-from yt_exactly_once.config import BACKEND, ClusterConfig, DeliveryMode
+from yt_exactly_once.config import BACKEND, Changes, ClusterConfig, DeliveryMode
 from yt_exactly_once.operations.view import console
 
 if TYPE_CHECKING:
@@ -104,6 +104,27 @@ def mode_option(meaning: str) -> Decorator:
     modes = click.Choice([mode.value for mode in DeliveryMode])
     usual = DeliveryMode.TRANSACTIONAL.value
     return click.option("--mode", type=modes, default=usual, help=meaning)
+
+
+def changes_options(command: Callable[..., Any]) -> Any:
+    """Add `--changes-sequence` and `--changes-operation`, which the command gets as `changes`."""
+
+    @several(
+        "--changes-sequence COLUMN", "Column that orders the changes of a key, if rows are changes"
+    )
+    @option("--changes-operation COLUMN", "Column that says what a change does; no table has it.")
+    @wraps(command)
+    def with_changes(
+        changes_sequence: tuple[str, ...], changes_operation: str | None, **options: Any
+    ) -> Any:
+        if changes_operation is not None and not changes_sequence:
+            raise click.UsageError("--changes-operation needs --changes-sequence")
+        changes = None
+        if changes_sequence:
+            changes = Changes(sequence=changes_sequence, operation=changes_operation)
+        return command(changes=changes, **options)
+
+    return with_changes
 
 
 def backend_option(meaning: str) -> Decorator:

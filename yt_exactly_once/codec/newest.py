@@ -62,6 +62,35 @@ class ChangeRule:
         columns = {column.name: column for column in self.plan.columns}
         return [check_column(rows, columns[name], WireFormat.ARROW) for name in self.sequence]
 
+    def decoded(self, rows: bytes) -> pa.RecordBatch:
+        """Return keys and sequences that were read from a table."""
+        columns = TableSchema(self.tombstone.columns)
+        return decode(rows, arrow_schema_of(columns, binary_strings=True))
+
+    def newer(
+        self, rows: pa.RecordBatch, keys: Fragments, stored: Sequence[pa.RecordBatch]
+    ) -> pa.BooleanArray:
+        """Return which rows are newer than all stored ones of their key; one without a sequence is older.
+
+        Args:
+            keys: of the rows, each once.
+            stored: keys and sequences of rows with some of these keys.
+        """
+        found = np.ones(len(keys), np.bool_)
+        own = self.sequences(rows)
+        for batch in stored:
+            positions = pc.index_in(row_fragments(batch, self.plan.keys), value_set=keys)
+            is_newer = pa.repeat(pa.scalar(value=False), batch.num_rows)
+            is_same = pa.repeat(pa.scalar(value=True), batch.num_rows)
+            for given, there in zip(own, self.sequences(batch), strict=True):
+                ours = given.take(positions)
+                is_newer = pc.or_(
+                    is_newer, pc.and_(is_same, pc.fill_null(pc.greater(ours, there), True))
+                )
+                is_same = pc.and_(is_same, pc.fill_null(pc.equal(ours, there), False))
+            found[positions.filter(pc.invert(is_newer)).to_numpy()] = False
+        return pa.array(found)
+
     def deletes(self, rows: pa.RecordBatch) -> pa.BooleanArray:
         """Return which rows delete; raise `EncodingError` if a row does neither that nor write."""
         if self.operation is None:
@@ -197,32 +226,6 @@ class LatestChanges:
             )
         return cls(rule, latest, keys, rule.deletes(latest))
 
-    def decoded(self, rows: bytes) -> pa.RecordBatch:
-        """Return keys and sequences that were read from a table."""
-        columns = TableSchema(self.rule.tombstone.columns)
-        return decode(rows, arrow_schema_of(columns, binary_strings=True))
-
-    def positions(self, stored: pa.RecordBatch) -> pa.Array:
-        """Return for each stored row the change of its key."""
-        return pc.index_in(row_fragments(stored, self.rule.plan.keys), value_set=self.keys)
-
     def newer(self, stored: Sequence[pa.RecordBatch]) -> pa.BooleanArray:
-        """Return which changes are newer than all stored rows of their key; a row without sequence is older.
-
-        Args:
-            stored: keys and sequences of rows with some of these keys.
-        """
-        found = np.ones(len(self.keys), np.bool_)
-        own = self.rule.sequences(self.rows)
-        for rows in stored:
-            positions = self.positions(rows)
-            is_newer = pa.repeat(pa.scalar(value=False), rows.num_rows)
-            is_same = pa.repeat(pa.scalar(value=True), rows.num_rows)
-            for given, there in zip(own, self.rule.sequences(rows), strict=True):
-                ours = given.take(positions)
-                is_newer = pc.or_(
-                    is_newer, pc.and_(is_same, pc.fill_null(pc.greater(ours, there), True))
-                )
-                is_same = pc.and_(is_same, pc.fill_null(pc.equal(ours, there), False))
-            found[positions.filter(pc.invert(is_newer)).to_numpy()] = False
-        return pa.array(found)
+        """Return which changes are newer than all stored rows of their key, see `ChangeRule.newer`."""
+        return self.rule.newer(self.rows, self.keys, stored)

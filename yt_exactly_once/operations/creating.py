@@ -26,7 +26,7 @@ from yt_exactly_once.ytsaurus import tables
 from yt_exactly_once.ytsaurus.browsing import attributes_of, registration, user_of
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.queues import RemoteQueue, register_consumer
-from yt_exactly_once.ytsaurus.tombstones import ensure_tombstones
+from yt_exactly_once.ytsaurus.tombstones import ensure_tombstones, tombstones_of
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -297,6 +297,10 @@ def create_own_tables(
         created[subject.claims] = tables.ensure_table(
             connection, subject.claims, CLAIMS_SCHEMA, expiring
         )
+    if subject.changes is not None:
+        for target in subject.targets:
+            is_new = ensure_tombstones(connection, target, subject.changes, rights)
+            created[tombstones_of(target)] = is_new
     for path in (path for path, is_new in created.items() if not is_new):
         for attribute, value in rights.items():
             tables.set_attribute(connection, path, attribute, value)

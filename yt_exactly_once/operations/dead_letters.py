@@ -153,6 +153,7 @@ def plan_replays(
         rows = entries_of(connection, target, ledger)
         info = describe_table(connection, target)
         info.require_mounted()
+        info.require_no_changes()
         into = Target(info, spelling or Spelling())
         mine = [one for one in letters if one.target == target]
         done = noted

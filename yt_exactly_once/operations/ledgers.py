@@ -429,11 +429,16 @@ def age_seconds(entry: LedgerEntry) -> float | None:
     return max((datetime.now(UTC) - written).total_seconds(), 0.0)
 
 
-def overlaps_and_gaps(entries: Sequence[LedgerRow]) -> Iterator[str]:
+def overlaps_and_gaps(
+    entries: Sequence[LedgerRow], *, tolerates_repeats: bool = False
+) -> Iterator[str]:
     """Say which rows of a queue several queries have read, and which none has, between those that were read.
 
     Each query counts its own rows only. A query with a new checkpoint that begins too early repeats rows, and
     one that begins too late loses some: both agree with the sum of what the queries have counted.
+
+    Args:
+        tolerates_repeats: whether rows that come twice have no effect, so that only gaps matter.
     """
     ranges: dict[tuple[str, str, int], list[tuple[int, int, str]]] = {}
     for row in entries:
@@ -446,7 +451,7 @@ def overlaps_and_gaps(entries: Sequence[LedgerRow]) -> Iterator[str]:
         known, last = reads[0][1], reads[0][2]
         for first, end, query in reads[1:]:
             where = f"of partition {partition} of {queue}"
-            if first < known and first < end:
+            if first < known and first < end and not tolerates_repeats:
                 yield (
                     f"rows {first} to {min(known, end) - 1} {where}: the queries {last} and {query} have "
                     "both read them, so they may be there twice"

@@ -134,6 +134,20 @@ class QueueStatus:
         return max(known, default=None)
 
 
+@dataclass(frozen=True)
+class TombstonesStatus:
+    """The tombstones beside a target with changes.
+
+    Attributes:
+        state: of its tablets, `missing` or `replaced`; empty if it cannot be read.
+        problem: what is wrong with it; empty if nothing is.
+    """
+
+    path: str
+    state: str = ""
+    problem: str = ""
+
+
 @dataclass(frozen=True, kw_only=True)
 class TargetStatus(Tally):
     """What a query has written into one target, and the target.
@@ -143,6 +157,7 @@ class TargetStatus(Tally):
         state: of its tablets, `missing`, or the type of what is there instead; empty if it cannot be read.
         problem: what is wrong with it; empty if nothing is.
         of_tables: the same of each table of a pattern; empty for any other target.
+        tombstones: `None` unless rows were changes.
     """
 
     path: str
@@ -150,6 +165,7 @@ class TargetStatus(Tally):
     state: str = ""
     problem: str = ""
     of_tables: tuple[TargetStatus, ...] = ()
+    tombstones: TombstonesStatus | None = None
 
     @property
     def lacks(self) -> str:
@@ -163,7 +179,8 @@ class TargetStatus(Tally):
         """Return the columns of the ledger, and what the cluster says of the table."""
         own = {name: getattr(self, name) for name in ("path", "missing", "state", "problem")}
         tables = {TABLES: [one.to_json() for one in self.of_tables]} if self.of_tables else {}
-        return {**self.to_row(), **own, **tables}
+        beside = {"tombstones": asdict(self.tombstones)} if self.tombstones else {}
+        return {**self.to_row(), **own, **tables, **beside}
 
 
 @dataclass(frozen=True)
@@ -288,6 +305,8 @@ class QueryStatus:
         if self.successor or self.newest:
             return []
         named = [(one.path, one.problem) for one in self.targets]
+        beside = [one.tombstones for one in self.targets if one.tombstones]
+        named += [(one.path, one.problem) for one in beside]
         named += [(one.path, one.problem) for one in self.queues]
         found = [f"{path}: {problem}" for path, problem in named if problem]
         entry = self.entry

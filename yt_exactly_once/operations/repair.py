@@ -207,6 +207,11 @@ class Repair:
                 )
             elif target.problem:
                 self.open.append(f"{target.path}: {target.problem}")
+            beside = target.tombstones
+            if beside is not None and beside.state in _MOUNTABLE:
+                self.steps.append(_mount(beside.path, beside.state))
+            elif beside is not None and beside.problem:
+                self.open.append(f"{beside.path}: {beside.problem}")
 
     def _look_at(self, queue: QueueStatus) -> None:
         """Bring the consumer of a queue back, and count what is at stake."""

@@ -18,7 +18,7 @@ from yt_exactly_once import advice
 from yt_exactly_once.codec.rows import decode
 from yt_exactly_once.codec.schema import TIMESTAMP_COLUMN
 from yt_exactly_once.commit.entry import LedgerEntry, PartitionOffset, SourceKey
-from yt_exactly_once.errors import ExactlyOnceError
+from yt_exactly_once.errors import ExactlyOnceError, TableNotFoundError
 from yt_exactly_once.operations import ledgers
 from yt_exactly_once.operations.ledgers import Entries, LedgerRow
 from yt_exactly_once.operations.query_status import (
@@ -27,11 +27,13 @@ from yt_exactly_once.operations.query_status import (
     QueryStatus,
     QueueStatus,
     TargetStatus,
+    TombstonesStatus,
 )
 from yt_exactly_once.ytsaurus import browsing
 from yt_exactly_once.ytsaurus.browsing import or_raise
 from yt_exactly_once.ytsaurus.queues import PartitionBounds, RemoteQueue, bounds_of
-from yt_exactly_once.ytsaurus.tables import ATTRIBUTES, described
+from yt_exactly_once.ytsaurus.tables import ATTRIBUTES, TOMBSTONES, described
+from yt_exactly_once.ytsaurus.tombstones import require_same_tombstones, tombstones_of
 
 if TYPE_CHECKING:
     from yt_exactly_once.spark.compat.next_batch import NextBatch
@@ -110,6 +112,7 @@ class _Facts:
 
     Attributes:
         tables: attributes by path; nothing if there is no table.
+        tombstones: the same of those of targets that have some, by target.
         written: how many rows an ordered target has ever had, by path.
         spark: where one of the queries continues.
         rows: times of rows by partition and index, by queue; offsets, by queue and consumer.
@@ -125,6 +128,7 @@ class _Facts:
         paths = dict.fromkeys([*(entry.target for entry in entries), *queues])
         paths |= dict.fromkeys(consumer for _, consumer in pairs)
         self.tables = browsing.attributes_of_all(connection, paths, _ATTRIBUTES)
+        self.tombstones = self._tombstones(connection, [entry.target for entry in entries])
         asked = {
             (queue, consumer): browsing.request(
                 "list_queue_consumer_registrations", queue_path=queue, consumer_path=consumer
@@ -143,6 +147,12 @@ class _Facts:
                 look = RemoteQueue(connection, queue, consumer).stored_offsets
                 looks[queue, consumer] = partial(look, cluster, range(self._tablets(queue)))
         self.rows = browsing.side_by_side(looks)
+
+    def _tombstones(self, connection: Connection, targets: Sequence[str]) -> dict[str, Any]:
+        marked = [target for target in dict.fromkeys(targets) if TOMBSTONES in self._known(target)]
+        paths = map(tombstones_of, marked)
+        found = browsing.attributes_of_all(connection, paths, _ATTRIBUTES) if marked else {}
+        return dict(zip(marked, found.values(), strict=True))
 
     def _bounds(
         self, connection: Connection, paths: Collection[str]
@@ -317,8 +327,32 @@ def _target(facts: _Facts, row: LedgerRow) -> TargetStatus:
         missing = max(tally.total_rows - facts.written.get(path, tally.total_rows), 0)
         if state != "mounted":
             problem = f"it is {state}. Run: {row.repair}"
-    known = TargetStatus(**vars(tally), path=path, state=state, missing=missing, problem=problem)
+    known = TargetStatus(
+        **vars(tally),
+        path=path,
+        state=state,
+        missing=missing,
+        problem=problem,
+        tombstones=_tombstones(facts, row) if path in facts.tombstones else None,
+    )
     return replace(known, problem=f"{known.lacks}. {RESTORE_TARGET}") if missing else known
+
+
+def _tombstones(facts: _Facts, row: LedgerRow) -> TombstonesStatus:
+    """Return the status of the tombstones that the target is marked with."""
+    target, path = row.entry.target, tombstones_of(row.entry.target)
+    found = facts.tombstones[target]
+    if isinstance(found, ExactlyOnceError):
+        return TombstonesStatus(path, problem=found.what)
+    state = "missing" if found is None else str(found.get("tablet_state", found["type"]))
+    try:
+        info = described(target, or_raise(facts.tables[target]))
+        require_same_tombstones(info, str((found or {}).get("id", "")))
+    except TableNotFoundError as error:
+        state = state if found is None else "replaced"
+        return TombstonesStatus(path, state, f"{error.what}. {error.remedy}")
+    problem = "" if state == "mounted" else f"it is {state}. Run: {row.repair}"
+    return TombstonesStatus(path, state, problem)
 
 
 def _queue(facts: _Facts, row: LedgerRow, source: SourceKey, partitions: Partitions) -> QueueStatus:

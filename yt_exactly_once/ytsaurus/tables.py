@@ -41,6 +41,9 @@ _MOUNT_PAUSE = 0.1
 ALTERING = "yt_exactly_once_altering"
 """Attribute of a table that is unmounted for a moment, to be altered."""
 
+TOMBSTONES = advice.TOMBSTONES_MARK
+"""Attribute of a target with changes: the `id` of its tombstones, and the columns of its `sequence`."""
+
 
 @dataclass(frozen=True)
 class TableInfo:
@@ -54,6 +57,8 @@ class TableInfo:
         replicates: id of the table or card whose replica it is; empty for an ordinary table.
         schema: columns as in `@schema`: name, type, type_v3, required, sort_order, ...
         altering: the transaction of the process that is altering it, see `alteration`; empty for none.
+        tombstones: object id of the table with its tombstones; empty unless its rows are changes.
+        sequence: columns that order its changes.
     """
 
     path: str
@@ -65,6 +70,8 @@ class TableInfo:
     atomicity: str = "full"
     replicates: str = ""
     altering: str = ""
+    tombstones: str = ""
+    sequence: tuple[str, ...] = ()
 
     def require_mounted(self) -> None:
         """Check that transactions can write rows; raise `TableError` if not."""
@@ -82,6 +89,17 @@ class TableInfo:
             )
         if self.tablet_state != "mounted":
             raise not_mounted(self.path, self.tablet_state)
+
+    def require_no_changes(self) -> None:
+        """Check that no sequence decides which rows count; raise `ConfigError` if one does."""
+        if self.sequence:
+            raise errors.ConfigError(
+                f"The rows of the target are changes with the sequence {', '.join(self.sequence)}. Without "
+                "the option changes a late row would replace a newer one",
+                remedy="Give the target changes=Changes(sequence=...). Or, if nobody writes changes any "
+                f"more, {advice.no_changes(self.path)}",
+                target=self.path,
+            )
 
 
 def not_mounted(path: str, state: str) -> errors.TableNotMountedError:
@@ -120,6 +138,7 @@ ATTRIBUTES = (
     "atomicity",
     "upstream_replica_id",
     ALTERING,
+    TOMBSTONES,
 )
 """What `described` needs."""
 
@@ -135,6 +154,7 @@ def described(
             remedy=f"Run: {advice.make_dynamic(path)}",
             path=path,
         )
+    mark = known.get(TOMBSTONES, {})
     upstream = str(known.get("upstream_replica_id", _NO_OBJECT))
     return TableInfo(
         path=path,
@@ -146,6 +166,8 @@ def described(
         atomicity=str(known.get("atomicity", "full")),
         replicates="" if upstream == _NO_OBJECT else upstream,
         altering=str(known.get(ALTERING, "")),
+        tombstones=str(mark.get("id", "")),
+        sequence=tuple(map(str, mark.get("sequence", ()))),
     )
 
 

@@ -22,6 +22,9 @@ class By(StrEnum):
     COUNT = "count"
     """With the number of rows in the ledger, which hides changed rows, and a lost beside a repeated one."""
 
+    SEQUENCE = "sequence"
+    """With its tombstones, where rows were changes: a row must be newer than the delete of its key."""
+
 
 class Verdict(StrEnum):
     """What an audit amounts to."""
@@ -99,6 +102,8 @@ class Audit:
         job_rows: rows without a source, which batch jobs have written.
         expected_job_rows: rows of batch jobs that the ledger accounts for.
         waiting: dead letters that were not replayed: so many rows may be lost.
+        tombstones: how many there are; by sequence only. `rows` are then those that have the key of one.
+        outlived: rows that are not newer than the delete of their key.
     """
 
     target: str
@@ -119,6 +124,8 @@ class Audit:
     job_rows: int = 0
     expected_job_rows: int = 0
     waiting: int = 0
+    tombstones: int = 0
+    outlived: int = 0
 
     @property
     def verdict(self) -> Verdict:
@@ -134,6 +141,8 @@ class Audit:
 
     @property
     def _agrees(self) -> bool:
+        if self.by is By.SEQUENCE:
+            return not self.outlived
         if self.by is not By.SOURCE:
             return self.rows == self.expected_rows and self.digest == self.expected_digest
         jobs = self.job_rows, self.digest
@@ -149,6 +158,11 @@ class Audit:
     @property
     def remedy(self) -> str:
         """What would prove more."""
+        if self.by is By.SEQUENCE:
+            return (
+                "write the whole queue once more, with a new checkpoint and without a consumer, into an "
+                "empty target: it must get the same rows"
+            )
         if self.by is By.SOURCE:
             return (
                 "give the target digest=True from its first batch on, and audit by digest: that covers every "

@@ -12,6 +12,7 @@ from yt_exactly_once.codec import schema
 from yt_exactly_once.config import check_path
 from yt_exactly_once.errors import ConfigError, UnprovableError
 from yt_exactly_once.operations.audit.by_digest import Totals
+from yt_exactly_once.operations.audit.by_sequence import against_tombstones
 from yt_exactly_once.operations.audit.by_source import Comparison
 from yt_exactly_once.operations.audit.found import Audit, By, Columns
 from yt_exactly_once.operations.audit.ranges import Progress, RangeReader
@@ -41,8 +42,8 @@ def audit(
 
     Args:
         target: a table; those of a pattern one by one, see `tables_of`.
-        by: what to compare it with; default: with its queues if it has the source of its rows, else by digest
-            if the ledger keeps one, else by count.
+        by: what to compare it with; default: with its tombstones if its rows were changes, with its queues if
+            it has the source of its rows, else by digest if the ledger keeps one, else by count.
         columns: where the target has the source of its rows; default: the service columns of the source.
         ledger: path of the ledger; default: the one beside the target, or another one in its folder.
         start: first row of every partition that the queries have read; by source only.
@@ -62,6 +63,9 @@ def audit(
     look = partial(entries_of, connection, target, ledger)
     entries = look()
     reader = RangeReader(connection, progress)
+    if info.tombstones:
+        _require_sequence(target, by, columns)
+        return against_tombstones(reader, info, entries)
     names = {column["name"] for column in info.schema}
     is_one_of_many = any(row.pattern for row in entries)
     if is_one_of_many and (by is By.SOURCE or columns):
@@ -88,6 +92,12 @@ def audit(
         return Comparison(reader, info, entries, chosen, start, backfill=backfill).run(
             compare=compare
         )
+    if by is By.SEQUENCE:
+        raise UnprovableError(
+            "The target has no tombstones: its rows were no changes",
+            remedy="Compare it with its source, the digest or the number of its rows",
+            target=target,
+        )
     if columns:
         raise ConfigError(
             "Columns with the source of each row are for an audit by source",
@@ -98,3 +108,13 @@ def audit(
     if by is By.DIGEST or (by is None and compare and has_digests):
         return totals.by_digest()
     return totals.by_count()
+
+
+def _require_sequence(target: str, by: By | None, columns: Columns | None) -> None:
+    """Refuse with `UnprovableError` what needs all rows: of changes only the newest of each key is there."""
+    if columns or by not in {None, By.SEQUENCE}:
+        raise UnprovableError(
+            "Its rows were changes, and of each key the target has the newest one alone",
+            remedy="Compare it with its tombstones: --by sequence",
+            target=target,
+        )

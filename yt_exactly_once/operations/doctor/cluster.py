@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from yt_exactly_once import advice
+from yt_exactly_once.codec.path_pattern import PathPattern
 from yt_exactly_once.errors import AccessError, ExactlyOnceError
 from yt_exactly_once.operations.doctor.subject import (
     Finding,
@@ -103,7 +104,7 @@ def examine_bundles(subject: Subject, connection: Connection) -> Iterator[Findin
     """Look at each bundle and account of the query's tables."""
     paths = [*subject.written, *(queue.path for queue in subject.queues)]
     paths += [queue.consumer for queue in subject.queues if queue.consumer is not None]
-    paths += subject.kept.values()
+    paths += (*subject.kept.values(), *subject.tombstones)
     looks = {"account": _account, "tablet_cell_bundle": _bundle}
     users: dict[tuple[str, str], str] = {}
     for path in paths:
@@ -200,9 +201,23 @@ def examine_permissions(subject: Subject, connection: Connection, user: str) -> 
         if not allowed:
             what = f"{user} lacks the permission {permission} on {path}"
             yield problem(what, purpose, advice.grant(user, permission, path))
+    yield from _may_create(subject, connection, user)
     if needs and granted == len(needs):
         yield ok(f"{user} has the {len(needs)} permissions that the query needs")
     yield from about("ledger rights", _forgers(subject, connection, user))
+
+
+def _may_create(subject: Subject, connection: Connection, user: str) -> Iterator[Finding]:
+    """Say where a query whose rows name their tables could create none; it needs that with `create` only."""
+    for pattern in filter(None, map(PathPattern.of, subject.targets)):
+        for path, permission, _ in _to_create(connection, f"{pattern.folder}/any"):
+            if not may(connection, user, permission, path):
+                yield note(
+                    f"{user} lacks the permission {permission} on {path}, which the option create of the "
+                    f"target needs for new tables in {pattern.folder}",
+                    "Without the option nothing is created",
+                    advice.grant(user, permission, path),
+                )
 
 
 def _forgers(subject: Subject, connection: Connection, user: str) -> Iterator[Finding]:
@@ -242,12 +257,15 @@ def _needs(subject: Subject, connection: Connection) -> Iterator[Need]:
             paths[queue.consumer] = "read write", "Source and sink read and move the consumer"
     paths |= dict.fromkeys(subject.written, ("read write", "The sink reads and writes it"))
     paths |= {path: ("read write", _KEPT[name]) for name, path in subject.kept.items()}
+    paths |= dict.fromkeys(
+        subject.tombstones, ("read write", "Each batch compares its changes with it")
+    )
     if subject.claims is not None:
         paths[subject.claims] = "read write", "Tasks claim their partitions there"
     for path, (permissions, purpose) in paths.items():
         if attributes_of(connection, path, []) is not None:
             yield from ((path, permission, purpose) for permission in permissions.split())
-        elif path in subject.kept.values():
+        elif path in {*subject.kept.values(), *subject.tombstones}:
             # A target is the user's to create; these are created by the sink.
             yield from _to_create(connection, path)
 

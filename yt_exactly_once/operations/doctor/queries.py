@@ -65,7 +65,7 @@ def rows_of_targets(subject: Subject, connection: Connection) -> list[LedgerRow]
 
 def examine(subject: Subject, connection: Connection, rows: Entries) -> Iterator[Finding]:
     """Compare the ledger of each query with its queues and consumers."""
-    yield from _side_by_side(rows)
+    yield from _side_by_side(subject, rows)
     own = {(queue.path, queue.consumer) for queue in subject.queues}
     spark = _next_batch(subject, connection)
     for one in statuses(connection, rows, with_near(connection, rows), spark):
@@ -98,15 +98,19 @@ def _next_batch(subject: Subject, connection: Connection) -> NextBatch | None:
     return None
 
 
-def _side_by_side(rows: Entries) -> Iterator[Finding]:
+def _side_by_side(subject: Subject, rows: Entries) -> Iterator[Finding]:
     """Warn of rows of a queue that several queries of a target have read, or that none has."""
     for target in sorted({row.entry.target for row in rows}):
-        for what in overlaps_and_gaps([row for row in rows if row.entry.target == target]):
+        own, is_changed = (
+            [row for row in rows if row.entry.target == target],
+            target in subject.changed,
+        )
+        for what in overlaps_and_gaps(own, tolerates_repeats=is_changed):
             yield warning(
                 f"{target}: {what}",
                 "Each query is exact by itself, and knows nothing of the others",
                 "Let one query write the rows of a queue into a target. Compare the table with the queue: "
-                f"{advice.audit(target)}",
+                f"{advice.audit(target, of_changes=is_changed)}",
             )
 
 
@@ -227,7 +231,7 @@ def examine_checkpoint(
                 f"{where}/{FOLDER} lacks notes about batches that were written to {target}",
                 "The sink does not know any more of calls that failed, and takes a copy for the ledger",
                 "Restore the folder from its newest copy while the query is stopped. Without one, compare "
-                f"the table with the queue: {advice.audit(target)}",
+                f"the table with the queue: {advice.audit(target, of_changes=target in subject.changed)}",
             )
         ledger = subject.path_of("ledger")
         if entry is not None and entry.ledger != ledger:

@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from yt_exactly_once.codec.path_pattern import PathPattern
 from yt_exactly_once.operations.doctor import cluster, driver, queries, tables
 from yt_exactly_once.operations.doctor.subject import Finding, Subject, about, unknown
 from yt_exactly_once.ytsaurus.client import Connection
+from yt_exactly_once.ytsaurus.tombstones import targets_with_tombstones
 
 if TYPE_CHECKING:
     from yt_exactly_once.config import ClusterConfig
@@ -35,7 +37,9 @@ def examine(
     kind = str(subject.cluster.client_config.get("backend") or "http")
     rows = queries.rows_of_targets(subject, connection)
     named = (path for row in rows if row.entry.pattern for path in row.entry.tables)
-    subject = replace(subject, tables=tuple(sorted({*named})))
+    fixed = [target for target in subject.targets if PathPattern.of(target) is None]
+    changed = fixed if subject.changes else targets_with_tombstones(connection, fixed)
+    subject = replace(subject, tables=tuple(sorted({*named})), changed=tuple(changed))
     # Nothing is asked before its findings are taken.
     checks = (
         ("checkpoint", queries.examine_source(subject, connection)),

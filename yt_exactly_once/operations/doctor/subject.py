@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from yt_exactly_once import config, errors
 from yt_exactly_once.codec.path_pattern import PathPattern, beside
+from yt_exactly_once.ytsaurus.tombstones import tombstones_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,6 +38,8 @@ class Subject:
         conf_origin: where the settings come from, for messages; empty if none are known.
         failures: why stages of the running driver failed.
         tables: those that the query has written of the targets that are patterns.
+        changes: what the rows are to the sink; `None` if they are no changes, or that is not known.
+        changed: targets whose deleted keys are kept beside them.
 
     Raises:
         ConfigError: a path or a number is impossible.
@@ -57,6 +60,8 @@ class Subject:
     conf_origin: str = ""
     failures: tuple[str, ...] = ()
     tables: tuple[str, ...] = ()
+    changes: config.Changes | None = None
+    changed: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check every value."""
@@ -92,6 +97,11 @@ class Subject:
             "dead-letter table": self.dead_letter,
         }
         return {name: path for name, path in found.items() if path is not None}
+
+    @property
+    def tombstones(self) -> tuple[str, ...]:
+        """The paths of the tables of tombstones."""
+        return tuple(map(tombstones_of, self.changed))
 
     @property
     def claims(self) -> str | None:

@@ -6,12 +6,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from yt_exactly_once import advice
 from yt_exactly_once.codec.path_pattern import PathPattern
 from yt_exactly_once.codec.rejects import REJECT_SCHEMA
 from yt_exactly_once.codec.schema import TableSchema, check_frame
 from yt_exactly_once.commit.claims import CLAIMS_SCHEMA, KEPT
 from yt_exactly_once.commit.ledger import EARLIER_LEDGER_SCHEMA, LEDGER_MARK, require_known_ledger
+from yt_exactly_once.config import TOMBSTONE_TTL
 from yt_exactly_once.errors import LedgerError, TableError
 from yt_exactly_once.operations.doctor.subject import (
     Finding,
@@ -28,6 +31,11 @@ from yt_exactly_once.operations.doctor.subject import (
 from yt_exactly_once.ytsaurus import tables
 from yt_exactly_once.ytsaurus.browsing import attributes_of, cluster_of, registration
 from yt_exactly_once.ytsaurus.queues import RemoteQueue, require_consumer
+from yt_exactly_once.ytsaurus.tombstones import (
+    require_same_tombstones,
+    require_tombstones,
+    tombstones_of,
+)
 
 if TYPE_CHECKING:
     from yt_exactly_once.operations.ledgers import Entries
@@ -39,6 +47,7 @@ _FORGETS = {
     "ledger": "A query without its entry stops with LedgerMissingError, or writes a batch again",
     "producer table": "Rows of a session that is gone are pushed again",
     "consumer": "A consumer without its rows is at row 0: the query stops, and a new one reads rows again",
+    "table of tombstones": "A late change brings a key back that was deleted",
 }
 """What happens once a table that must remember loses rows, by what it is."""
 
@@ -53,6 +62,8 @@ def examine(subject: Subject, connection: Connection) -> Iterator[Finding]:
         yield from about(name, _kept(subject, connection, name, path), why)
     if subject.claims is not None:
         yield from about("table of claims", _claims(connection, subject.claims), why)
+    for target in subject.changed:
+        yield from about("table of tombstones", _tombstones(subject, connection, target), why)
     paths = {"ledger": subject.path_of("ledger"), "producer table": subject.path_of("producer")}
     for name, table in paths.items():
         if table is not None:
@@ -108,7 +119,9 @@ def _columns_fit(subject: Subject, info: tables.TableInfo) -> Iterator[Finding]:
         )
         return
     table = TableSchema.from_yt(info.schema)
-    check_frame(subject.frame, table, target=info.path, sorted=info.is_sorted)
+    operation = subject.changes and subject.changes.operation
+    frame = pa.schema([field for field in subject.frame if field.name != operation])
+    check_frame(frame, table, target=info.path, sorted=info.is_sorted)
     yield ok(f"The columns of the DataFrame fit {info.path}")
 
 
@@ -202,6 +215,33 @@ def _claims(connection: Connection, path: str) -> Iterator[Finding]:
         yield ok(f"The table of claims {path} is mounted")
 
 
+def _tombstones(subject: Subject, connection: Connection, target: str) -> Iterator[Finding]:
+    """Look at the tombstones of a target with changes, if it is there: the first batch creates them."""
+    if attributes_of(connection, target, []) is None:
+        return
+    info, path = tables.describe_table(connection, target), tombstones_of(target)
+    found = attributes_of(connection, path, ["id"])
+    require_same_tombstones(info, str((found or {}).get("id", "")))
+    if found is None:
+        yield note(f"There are no tombstones at {path} yet: the first batch creates them")
+        return
+    sequence = subject.changes and subject.changes.sequence
+    require_tombstones(connection, info, sequence or info.sequence or None).require_mounted()
+    seconds = expiring(connection, path)
+    if seconds is None:
+        ttl = int(TOMBSTONE_TTL.total_seconds() * 1000)
+        yield warning(
+            f"Tombstones in {path} never end (max_data_ttl)",
+            "The table gets a row for each key that is ever deleted",
+            f"yt set {path}/@min_data_versions 0 && yt set {path}/@max_data_ttl {ttl} && "
+            f"yt remount-table {path}",
+        )
+    else:
+        days = f"{seconds / 86_400:g} days"
+        yield ok(f"The table of tombstones {path} is mounted, and keeps each for {days}")
+    yield from _temporary(connection, "table of tombstones", path)
+
+
 def _mounted(connection: Connection, path: str) -> tables.TableInfo | None:
     """Return the description of a table that takes rows, or nothing; raise `TableError` if it takes none."""
     if attributes_of(connection, path, []) is None:
@@ -231,6 +271,11 @@ def _lasting(connection: Connection, name: str, path: str) -> Iterator[Finding]:
     if seconds is not None:
         what = f"Rows of the {name} {path} are removed after {seconds:g} s (max_data_ttl)"
         yield problem(what, _FORGETS[name], _keep(path))
+    yield from _temporary(connection, name, path)
+
+
+def _temporary(connection: Connection, name: str, path: str) -> Iterator[Finding]:
+    """Name what removes a table as a whole."""
     found = attributes_of(connection, path, ["expiration_time", "expiration_timeout"]) or {}
     for attribute in found:
         what = f"The {name} {path} is removed with all its rows ({attribute})"

@@ -25,7 +25,7 @@ from yt_exactly_once.spark.sink.targets import PreparedTarget, are_the_same, pre
 from yt_exactly_once.ytsaurus import tables
 from yt_exactly_once.ytsaurus.browsing import attributes_of
 from yt_exactly_once.ytsaurus.queues import require_registration
-from yt_exactly_once.ytsaurus.tombstones import ensure_tombstones, require_tombstones, tombstones_of
+from yt_exactly_once.ytsaurus.tombstones import check_tombstones, ensure_tombstones
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -86,8 +86,9 @@ def prepare(delivery: Delivery) -> tuple[PreparedTarget, ...]:
         _prepared(connection, target, rows.schema_for(target), options, dyn_batch_size)
         for target in options.targets
     )
-    for target in options.targets:
-        if target.changes is not None:
+    for target, prepared in zip(options.targets, targets, strict=True):
+        # One that grows is prepared again, and may get the sequence then.
+        if target.changes is not None and prepared.wanted is None:
             ensure_tombstones(connection, target.path, target.changes)
     mode.prepare(batch, targets)
     for prepared in targets:
@@ -147,10 +148,9 @@ def check_before_start(mode: Mode, rows: Rows, output_mode: str | None) -> None:
     for target in options.targets:
         if output_mode is not None:
             require_output_mode(MicroBatch("", 0, "", output_mode=output_mode.lower()), target)
-        _prepared(connection, target, rows.schema_for(target), options)
-        beside = tombstones_of(target.path)
-        if target.changes is not None and attributes_of(connection, beside, []) is not None:
-            require_tombstones(connection, target.path, target.changes)
+        prepared = _prepared(connection, target, rows.schema_for(target), options)
+        if target.changes is not None and prepared.wanted is None:
+            check_tombstones(connection, target.path, target.changes)
     kept = (
         (options.ledger, (_ledger_columns(options), *_LEDGER)),
         (options.dead_letter_path, _DEAD_LETTERS),

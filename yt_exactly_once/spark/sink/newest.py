@@ -105,7 +105,7 @@ class NewestChanges:
             for path in (self.path, self.beside)
             for keys in self._pieces(self.latest.keys)
         ]
-        return [self.latest.decoded(answer) for answer in transaction.side_by_side(calls)]
+        return [self.latest.rule.decoded(answer) for answer in transaction.side_by_side(calls)]
 
     def _deleted(self, keys: Fragments) -> Iterator[Payload]:
         for piece in self._pieces(keys):

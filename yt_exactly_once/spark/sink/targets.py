@@ -31,6 +31,7 @@ from yt_exactly_once.spark.sink.placement import Placement
 from yt_exactly_once.spark.sink.target import ADD, APPEND, IGNORE, UPSERT, Target
 from yt_exactly_once.ytsaurus.alteration import alter_columns, settled_table
 from yt_exactly_once.ytsaurus.tables import TableInfo, table_identity
+from yt_exactly_once.ytsaurus.tombstones import has_its_tombstones
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -106,8 +107,12 @@ class PreparedTarget:
         return replace(self, placement=replace(self.placement, turn=batch.batch_id))
 
     def is_the_same(self, connection: Connection) -> bool:
-        """Return whether the table is still the one that was prepared, with its columns and tablets."""
-        return self.identity == table_identity(connection, self.path)
+        """Return whether the table is still the one that was prepared, with its columns and tablets.
+
+        And whether it has its tombstones, if it has changes.
+        """
+        is_same = self.identity == table_identity(connection, self.path)
+        return is_same and (self.rule is None or has_its_tombstones(connection, self.path))
 
     @property
     def identity(self) -> tuple[str, Sequence[Mapping[str, Any]], int]:
@@ -189,6 +194,8 @@ def prepare_table(
         wire: that of a table with the same columns; `None` asks the cluster.
     """
     info.require_mounted()
+    if target.changes is None:
+        info.require_no_changes()
     table = TableSchema.from_yt(info.schema)
     require_no_reserved(frame_schema.names, target.path)
     _require_kind(target, table, frame_schema)
@@ -311,19 +318,21 @@ def _require_column(
 
 def _rule(changes: Changes, plan: WritePlan) -> ChangeRule:
     """Return what the columns of changes mean; raise `ConfigError` if the table cannot keep the sequence."""
-    values = {column.name for column in plan.columns if not column.is_key}
+    known = {column.name: column for column in plan.columns}
     for name in changes.sequence:
-        if name not in values or not is_ordered(plan, name):
-            why = (
-                "has no order that holds in every client"
-                if name in values
-                else "is part of the key"
-            )
-            raise errors.ConfigError(
-                f"sequence of changes names {name}, which {why}",
-                remedy="Name a column of integers, dates, instants, decimals or text that is no key",
-                target=plan.target,
-            )
+        if name not in known:
+            why = "the table lacks"
+        elif known[name].is_key:
+            why = "is part of the key"
+        elif not is_ordered(plan, name):
+            why = "has no order that holds in every client"
+        else:
+            continue
+        raise errors.ConfigError(
+            f"sequence of changes names {name}, which {why}",
+            remedy="Name a column of the table that is no key: integers, dates, instants, decimals or text",
+            target=plan.target,
+        )
     return ChangeRule(
         plan,
         tuple(changes.sequence),
