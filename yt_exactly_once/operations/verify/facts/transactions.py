@@ -127,6 +127,23 @@ def _plain_writes_conflict(stage: Stage) -> None:
             transaction.commit()
 
 
+@fact("transaction.deletes", features=(DeliveryMode.TRANSACTIONAL,), source=_STORE)
+def _deletes_conflict(stage: Stage) -> None:
+    """A delete of a key that has no row refuses a transaction that began before it and writes that key.
+
+    With changes a late row of one query could bring back a key that another query deletes. Let only one query
+    write such a target.
+    """
+    rows = stage.path("rows")
+    with stage.transaction(0) as late, stage.transaction(1) as deleting:
+        late.insert(rows, [{"k": "deleted", "v": "late"}])
+        deleting.delete(rows, [{"k": "deleted"}])
+        deleting.commit()
+        but = "a transaction wrote a key that another one had deleted after it began"
+        with stage.refuses(CONFLICT, but):
+            late.commit()
+
+
 @fact("transaction.appends", source="user guide: ordered dynamic tables")
 def _appends_never_conflict(stage: Stage) -> None:
     """Appends of overlapping transactions both commit. The rows of each stay together and in order.
