@@ -294,6 +294,31 @@ def test_rows_past_their_ttl_go_while_the_table_is_written(run, wait):
     assert keys(run) == [2]
 
 
+def test_rows_may_have_a_ttl_of_their_own(run, wait):
+    """In milliseconds after their last write. It may be longer than that of the table, which rows without one
+    have; never shorter than `min_data_ttl`."""
+    path, ttl = "//tmp/ending", {"name": "$ttl", "type": "uint64"}
+    given = {"max_data_ttl": 60_000, "min_data_ttl": 10_000, "min_data_versions": 0}
+    run.table(path, [KEY, VALUE, ttl], **given)
+    lives = {1: None, 2: 1, 3: 30_000, 4: 100_000, 5: 2**63 + 5, 6: 2**63 - 1}
+    run("insert_rows", [{"k": k, "v": 0, "$ttl": ttl} for k, ttl in lives.items()], path=path)
+
+    def left(seconds):
+        wait(seconds)
+        run("unmount_table", path=path)
+        run("mount_table", path=path)
+        return [row["k"] for row in run("select_rows", query=f"k from [{path}]")]
+
+    assert left(5) == [1, 2, 3, 4, 5, 6]
+    assert left(10) == [1, 3, 4, 5, 6]
+    run("insert_rows", [{"k": 3, "v": 1, "$ttl": 30_000}], path=path)
+    assert left(20) == [1, 3, 4, 5, 6]
+    assert left(40) == [4, 5, 6]
+    assert left(60) == [5, 6]
+    run("set", path=f"{path}/@max_data_versions", value=0)
+    assert left(0) == []
+
+
 def test_flush_that_merges_drops_what_has_expired(run):
     """The one that does not leaves the rows to a later mount."""
     settings(run, max_data_ttl=0, min_data_ttl=0, min_data_versions=0)

@@ -21,6 +21,7 @@ from yt_exactly_once.local.tablets import blocks, counters, flushed
 
 KEPT_SECONDS = 600
 _PRUNE_EVERY_SECONDS = 60
+TTL_COLUMN = "$ttl"
 _MOMENTS = ("pruned_at", "retained_from", "checked_from")
 CANNOT_CHECK_CONFLICTS = 1729
 
@@ -110,9 +111,10 @@ def compact(connection: Connection, layout: TableLayout, timestamp: int) -> None
         return
     table, history = layout.sql_table, layout.history_table
     if death is not None:
+        expired, bounds = _expired(layout, timestamp, death)
         # Tombstones are left, so that conflicts with the rows that are gone are found.
         connection.execute(
-            f'UPDATE {table} SET "$deleted" = 1 WHERE "$deleted" = 0 AND "$ts" <= ?', (death,)
+            f'UPDATE {table} SET "$deleted" = 1 WHERE "$deleted" = 0 AND {expired}', bounds
         )
         for tablet in layout.tablets:
             if not _has_rows(connection, layout, tablet):
@@ -159,6 +161,26 @@ def _death(options: dict[str, Any], timestamp: int) -> int | None:
     if int(options["max_data_versions"]) > 0:
         ttl = max(ttl, int(options["max_data_ttl"]))
     return timestamp - _span(ttl)
+
+
+def _expired(layout: TableLayout, timestamp: int, death: int) -> tuple[str, list[int]]:
+    """Return the SQL condition for expired rows of a sorted table, and its parameters.
+
+    A row whose column `$ttl` is not null lives for so many milliseconds after its last write, whatever the
+    table says, but for `min_data_ttl` (`ComputeRowMaxDataTtl` in
+    `yt/yt/ytlib/table_client/versioned_row_merger.cpp`).
+    """
+    if TTL_COLUMN not in layout.places or not int(layout.options["max_data_versions"]):
+        return '"$ts" <= ?', [death]
+    # Integers of 64 bits without a sign are stored with one: those that have it never end.
+    ttl = layout.sql_column(TTL_COLUMN)
+    seconds = f"(max({ttl}, ?) + 999) / 1000"
+    condition = (
+        f'CASE WHEN {ttl} IS NULL THEN "$ts" <= ? '
+        f'ELSE {ttl} >= 0 AND "$ts" <= ? - (min({seconds}, ?) << {TIMESTAMP_COUNTER_BITS}) END'
+    )
+    shortest, longest = int(layout.options["min_data_ttl"]), timestamp >> TIMESTAMP_COUNTER_BITS
+    return condition, [death, timestamp, shortest, longest]
 
 
 def key_range(layout: TableLayout, tablets: range) -> tuple[str, list[bytes]]:
