@@ -18,7 +18,9 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.csv
+import pyspark.sql.functions as sf
 
 from benchmarks.modes.turns import Writer
 
@@ -75,6 +77,58 @@ def delta(folder: Path, keys: Sequence[str] = ()) -> Writer:
             write_deltalake(str(folder), rows, mode="append", commit_properties=properties)
 
     return Writer(write, count=lambda: int(DeltaTable(str(folder)).count()))
+
+
+def merged(folder: Path, key: str, sequence: str, values: Sequence[str]) -> Writer:
+    """Apply changes to a Delta table through delta-rs: of each key the newest, by MERGE.
+
+    Args:
+        folder: of the table.
+        key: by which a change finds its row.
+        sequence: orders the changes of a key; the table has it too.
+        values: the other columns of the table. The column `op` of a change is `d` if it deletes.
+
+    Raises:
+        AbsentError: the package is not installed.
+    """
+    try:
+        from deltalake import CommitProperties, DeltaTable, Transaction  # noqa: PLC0415 - optional
+    except ImportError:
+        raise AbsentError("the package deltalake (extra `bench`) is not installed") from None
+    application, kept = "benchmark", (key, sequence, *values)
+
+    def write(frame: DataFrame, batch_id: int) -> None:
+        latest = (
+            frame.groupBy(key)
+            .agg(sf.max(sf.struct(sequence, "op", *values)).alias("latest"))
+            .select(key, "latest.*")
+        )
+        rows = latest.toArrow()
+        table = DeltaTable.create(
+            str(folder), pa.schema([rows.schema.field(name) for name in kept]), mode="ignore"
+        )
+        done = table.transaction_version(application)
+        if done is not None and done >= batch_id:
+            return
+        new = {name: f"new.{name}" for name in kept}
+        is_newer = f"new.{sequence} > old.{sequence}"
+        (
+            table.merge(
+                rows,
+                f"new.{key} = old.{key}",
+                source_alias="new",
+                target_alias="old",
+                commit_properties=CommitProperties(
+                    app_transactions=[Transaction(application, batch_id)]
+                ),
+            )
+            .when_matched_delete(f"{is_newer} and new.op = 'd'")
+            .when_matched_update(new, f"{is_newer} and new.op <> 'd'")
+            .when_not_matched_insert(new, "new.op <> 'd'")
+            .execute()
+        )
+
+    return Writer(write)
 
 
 def postgres(folder: Path, shape: Shape) -> Writer:
