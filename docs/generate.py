@@ -514,6 +514,12 @@ These types of Spark fit no column:
 |---|---|
 {foreign}
 
+`TransactionalSink` casts `timestamp_ntz` itself, at any depth. A local time then means the instant
+that Spark finds for it in the time zone of the session (`spark.sql.session.timeZone`). If the clocks repeat a
+time, that is the first one. If they skip a time, it becomes later by as much. `create_table` and
+`doctor --schema` take such a column for an instant too. The format `yt` has no session where it writes, and
+refuses the column.
+
 ## Composite types
 
 Each is read as the type beside it, and written from that type. Their parts follow the table above.

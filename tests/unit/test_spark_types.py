@@ -1,5 +1,8 @@
 """Spark's JSON of a schema, and lists of columns, read without Spark."""
 
+import json
+
+import pyarrow as pa
 import pytest
 
 from yt_exactly_once.codec.spark_types import parse_columns, parse_schema
@@ -57,8 +60,34 @@ def test_what_is_no_schema_is_refused_with_the_place(text, where):
         parse_schema(text)
 
 
-@pytest.mark.parametrize("kind", ["timestamp_ntz", "variant"])
-def test_type_without_a_counterpart_is_refused(kind):
+def test_local_times_of_a_schema_are_instants():
+    """At any depth; a column may be called so."""
+    inner = {
+        "type": "map",
+        "keyType": "string",
+        "valueType": "timestamp_ntz",
+        "valueContainsNull": True,
+    }
+    kinds = ["timestamp_ntz", {"type": "array", "elementType": inner, "containsNull": True}]
+    text = json.dumps(
+        {
+            "type": "struct",
+            "fields": [
+                {"name": name, "type": kind, "nullable": True}
+                for name, kind in zip(("timestamp_ntz", "b"), kinds, strict=True)
+            ],
+        }
+    )
+    instant = pa.timestamp("us", tz="UTC")
+    assert parse_schema(text) == pa.schema(
+        [
+            ("timestamp_ntz", instant),
+            ("b", pa.list_(pa.field("element", pa.map_(pa.string(), instant)))),
+        ]
+    )
+
+
+def test_type_without_a_counterpart_is_refused():
     """As it is when Spark gives the schema."""
     with pytest.raises(SchemaMismatchError, match="No column type of YTsaurus holds"):
-        parse_schema(f"a {kind}")
+        parse_schema("a variant")

@@ -60,6 +60,9 @@ _SYNONYMS = {
 _IN_COLUMNS = {*_TYPES, "decimal", "char", "varchar", "timestamp_ntz", "variant"}
 """Types that a list of columns may have; some have no counterpart in YTsaurus."""
 
+_INNER = frozenset({"type", "fields", "elementType", "keyType", "valueType"})
+"""Keys of Spark's JSON that hold types."""
+
 _MOST_DIGITS = 38
 
 _COLUMN = re.compile(
@@ -70,8 +73,8 @@ _COLUMN = re.compile(
 
 _REMEDIES = {
     "timestamp_ntz": "Cast it: CAST({x} AS TIMESTAMP_LTZ), which takes it for a time in the "
-    "time zone of the Spark session; a local time alone names no instant. Inside an array, a map or a struct "
-    "cast the whole column to its type with TIMESTAMP_LTZ in it",
+    "time zone of the Spark session, as TransactionalSink does; a local time alone names no instant. Inside "
+    "an array, a map or a struct cast the whole column to its type with TIMESTAMP_LTZ in it",
     "variant": "Write its JSON, into a column json, utf8 or string: to_json({x}). A query reads it back with "
     "parse_json({x})",
 }
@@ -91,6 +94,17 @@ def arrow_schema_from(document: Mapping[str, Any]) -> pa.Schema:
     return pa.schema([_arrow_field(field, field["name"]) for field in document["fields"]])
 
 
+def with_instants(kind: Any) -> Any:
+    """Return a type or a schema, as Spark's JSON has it, with instants in place of local times."""
+    if isinstance(kind, Mapping):
+        return {
+            name: with_instants(inner) if name in _INNER else inner for name, inner in kind.items()
+        }
+    if isinstance(kind, list):
+        return [with_instants(field) for field in kind]
+    return "timestamp" if kind == "timestamp_ntz" else kind
+
+
 def document_from(arrow: pa.Schema) -> Document:
     """Return a DataFrame's schema for such batches; raise `SchemaMismatchError` if a decimal is too wide."""
     return {"type": "struct", "fields": [_spark_field(field, field.name) for field in arrow]}
@@ -105,7 +119,8 @@ def parse_schema(text: str) -> pa.Schema:
     """
     is_json = text.lstrip().startswith("{")
     try:
-        return arrow_schema_from(json.loads(text) if is_json else parse_columns(text))
+        document = json.loads(text) if is_json else parse_columns(text)
+        return arrow_schema_from(with_instants(document))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         detail = f": {error}" if not is_json else ""
         raise ConfigError(

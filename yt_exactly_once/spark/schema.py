@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
-from yt_exactly_once.codec.spark_types import arrow_schema_from, document_from
+from yt_exactly_once.codec.spark_types import arrow_schema_from, document_from, with_instants
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,6 +20,17 @@ def spark_schema_of(arrow: pa.Schema) -> StructType:
 def arrow_of_spark(schema: StructType) -> pa.Schema:
     """Return the Arrow form of a DataFrame; raise `SchemaMismatchError` if YTsaurus lacks a type."""
     return arrow_schema_from(schema.jsonValue())
+
+
+def kinds_with_instants(schema: StructType) -> list[DataType]:
+    """Return the types of the columns, with instants in place of local times.
+
+    Spark casts the one to the other by the time zone of the session.
+    """
+    document = schema.jsonValue()
+    loose = with_instants(document)
+    changed = schema if loose == document else StructType.fromJson(loose)
+    return [field.dataType for field in changed]
 
 
 def with_nullable_members(kind: DataType) -> DataType:

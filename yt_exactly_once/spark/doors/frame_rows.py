@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from functools import cached_property, partial
@@ -17,7 +17,7 @@ from yt_exactly_once.spark.compat.jobs import described, require_straight, tasks
 from yt_exactly_once.spark.compat.versions import arrow_batches, ended_batches, has_batch_ends
 from yt_exactly_once.spark.engine.run import Rows
 from yt_exactly_once.spark.modes.mode import Assignment, RowTask
-from yt_exactly_once.spark.schema import with_nullable_members
+from yt_exactly_once.spark.schema import kinds_with_instants, with_nullable_members
 from yt_exactly_once.spark.sink.columns import PARTITION_COLUMN, sent
 from yt_exactly_once.spark.sink.encode import (
     PartitionsUnknownError,
@@ -33,7 +33,7 @@ from yt_exactly_once.spark.worker import side_by_side
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
 
 class FrameRows(Rows):
@@ -117,7 +117,8 @@ class FrameRows(Rows):
 
     def _of(self, target: Target) -> DataFrame:
         if target.path not in self._transformed:
-            self._transformed[target.path] = target.transformed(self._frame)
+            frame = target.transformed(self._frame)
+            self._transformed[target.path] = _cast(frame, kinds_with_instants(frame.schema))
         return self._transformed[target.path]
 
 
@@ -175,7 +176,11 @@ def _numbered(frame: DataFrame) -> DataFrame:
 
 def _with_nullable_members(frame: DataFrame) -> DataFrame:
     """Let members of structs be null, in the columns where that makes a difference."""
-    kinds = [with_nullable_members(field.dataType) for field in frame.schema]
+    return _cast(frame, [with_nullable_members(field.dataType) for field in frame.schema])
+
+
+def _cast(frame: DataFrame, kinds: Sequence[DataType]) -> DataFrame:
+    """Give columns other types, where there are any."""
     if all(kind == field.dataType for kind, field in zip(kinds, frame.schema, strict=True)):
         # Most DataFrames are like that, and every step costs Spark an analysis of its own.
         return frame

@@ -1,0 +1,66 @@
+"""Local times are written as the instants that Spark finds for them in the time zone of the session."""
+
+import datetime as dt
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from tests.integration.streams import QUICK, finish
+from yt_exactly_once import TransactionalSink, create_table
+from yt_exactly_once.errors import SchemaMismatchError
+
+pytestmark = pytest.mark.further
+
+ZONE = ZoneInfo("Europe/Paris")
+TEXTS = [
+    "1960-01-01 00:00:00.000001",
+    "2026-03-29 02:30:00",  # skipped
+    "2026-10-25 02:30:00",  # there twice
+    "2026-07-01 12:00:00",
+]
+
+
+@pytest.fixture
+def local(spark, tmp_path):
+    """A stream of rows with local times, at the top and inside of other types."""
+    spark.conf.set("spark.sql.session.timeZone", ZONE.key)
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    (folder / "rows.txt").write_text("\n".join(TEXTS))
+    at = "cast(value as timestamp_ntz)"
+    yield spark.readStream.text(str(folder)).selectExpr(
+        "value as text",
+        f"{at} as at",
+        f"array({at}, null) as several",
+        f"named_struct('inner', map('k', {at})) as deep",
+    )
+    spark.conf.unset("spark.sql.session.timeZone")
+
+
+def test_local_times_become_instants(spark, cluster, client, tmp, local, tmp_path):  # noqa: ARG001 - it has the zone
+    path, proxy = f"{tmp}/times", cluster.proxy_urls[0]
+    create_table(path, local.schema, proxy=proxy)
+    sink = TransactionalSink(path, proxy=proxy, retry=QUICK)
+    sink.check(local)
+    finish(local.writeStream.foreachBatch(sink), tmp_path / "checkpoint")
+    found = {row["text"]: row for row in client.select_rows(f"* from [{path}]")}
+    assert list(found) == TEXTS
+    epoch = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+    for text, row in found.items():
+        instant = dt.datetime.fromisoformat(text).replace(tzinfo=ZONE).astimezone(dt.UTC)
+        wanted = (instant - epoch) // dt.timedelta(microseconds=1)
+        assert row["at"] == wanted
+        assert row["several"] == [wanted, None]
+        assert row["deep"] == {"inner": [["k", wanted]]}
+
+
+def test_format_refuses_them(cluster, tmp, local, tmp_path):
+    """It writes where there is no session."""
+    path, proxy = f"{tmp}/times", cluster.proxy_urls[0]
+    create_table(path, local.schema, proxy=proxy)
+    with pytest.raises(Exception, match="TIMESTAMP_LTZ") as caught:
+        finish(
+            local.writeStream.format("yt").option("proxy", proxy).option("path", path),
+            tmp_path / "checkpoint",
+        )
+    assert SchemaMismatchError.__name__ in str(caught.value)
