@@ -4,10 +4,10 @@ import datetime as dt
 from zoneinfo import ZoneInfo
 
 import pytest
+from pyspark.errors import PySparkException
 
-from tests.integration.streams import QUICK, finish
+from tests.integration.streams import QUICK, TO_THE_END, finish
 from yt_exactly_once import TransactionalSink, create_table
-from yt_exactly_once.errors import SchemaMismatchError
 
 pytestmark = pytest.mark.further
 
@@ -37,12 +37,17 @@ def local(spark, tmp_path):
     spark.conf.unset("spark.sql.session.timeZone")
 
 
-def test_local_times_become_instants(spark, cluster, client, tmp, local, tmp_path):  # noqa: ARG001 - it has the zone
+def run(writer, tmp_path):
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    finish(writer.trigger(**TO_THE_END).start())
+
+
+def test_local_times_become_instants(cluster, client, tmp, local, tmp_path):
     path, proxy = f"{tmp}/times", cluster.proxy_urls[0]
     create_table(path, local.schema, proxy=proxy)
     sink = TransactionalSink(path, proxy=proxy, retry=QUICK)
     sink.check(local)
-    finish(local.writeStream.foreachBatch(sink), tmp_path / "checkpoint")
+    run(local.writeStream.foreachBatch(sink), tmp_path)
     found = {row["text"]: row for row in client.select_rows(f"* from [{path}]")}
     assert list(found) == TEXTS
     epoch = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -58,9 +63,6 @@ def test_format_refuses_them(cluster, tmp, local, tmp_path):
     """It writes where there is no session."""
     path, proxy = f"{tmp}/times", cluster.proxy_urls[0]
     create_table(path, local.schema, proxy=proxy)
-    with pytest.raises(Exception, match="TIMESTAMP_LTZ") as caught:
-        finish(
-            local.writeStream.format("yt").option("proxy", proxy).option("path", path),
-            tmp_path / "checkpoint",
-        )
-    assert SchemaMismatchError.__name__ in str(caught.value)
+    writer = local.writeStream.format("yt").option("proxy", proxy).option("path", path)
+    with pytest.raises(PySparkException, match=r"SchemaMismatchError.*TIMESTAMP_LTZ"):
+        run(writer, tmp_path)
