@@ -127,7 +127,7 @@ def test_tombstones_of_another_key_are_refused(stream, client):
     create_table(
         client, f"{flow.target}_tombstones", columns({"other": "int64", "id": "int64"}, ["other"])
     )
-    text = flow.fail("ConfigError", changes=Changes(sequence="id"))
+    text = flow.fail("TableError", changes=Changes(sequence="id"))
     assert "cannot serve as the tombstones" in text
     assert "yt remove" in text
 

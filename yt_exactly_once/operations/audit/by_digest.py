@@ -201,6 +201,7 @@ class Totals:
             digest=texts[0],
             expected_digest=texts[1],
             unproven=tuple(unproven),
+            is_of_pattern=any(row.pattern for row in self.entries),
         )
 
 

@@ -104,6 +104,7 @@ class Audit:
         waiting: dead letters that were not replayed: so many rows may be lost.
         tombstones: how many there are; by sequence only. `rows` are then those that have the key of one.
         outlived: rows that are not newer than the delete of their key.
+        is_of_pattern: whether rows name the table, so that its queues have those of other tables too.
     """
 
     target: str
@@ -126,6 +127,7 @@ class Audit:
     waiting: int = 0
     tombstones: int = 0
     outlived: int = 0
+    is_of_pattern: bool = False
 
     @property
     def verdict(self) -> Verdict:
@@ -163,7 +165,7 @@ class Audit:
                 "write the whole queue once more, with a new checkpoint and without a consumer, into an "
                 "empty target: it must get the same rows"
             )
-        if self.by is By.SOURCE:
+        if self.by is By.SOURCE or self.is_of_pattern:
             return (
                 "give the target digest=True from its first batch on, and audit by digest: that covers every "
                 "column"

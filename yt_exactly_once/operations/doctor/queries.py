@@ -170,7 +170,8 @@ def examine_sessions(subject: Subject, connection: Connection, rows: Entries) ->
     path = subject.path_of("producer")
     if path is None:
         return
-    for entry in (row.entry for row in rows):
+    # Rows of a pattern are never pushed.
+    for entry in (row.entry for row in rows if not row.entry.pattern):
         found = attributes_of(connection, entry.target, ["sorted"])
         if entry.mode != DeliveryMode.IDEMPOTENT or found is None or found["sorted"]:
             continue
