@@ -16,13 +16,14 @@ from yt_exactly_once.spark.doors.writer_options import CHANGES_PREFIX, RETRY_PRE
 from yt_exactly_once.spark.sink.options import SinkOptions
 from yt_exactly_once.spark.sink.target import Target
 from yt_exactly_once.spark.source.options import SourceOptions
+from yt_exactly_once.ytsaurus.client import ClusterArguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from yt_exactly_once.options import Option
 
-_PART = re.compile(r"^    (\w+): (.*?)(?=^    \w+: |\Z)", re.MULTILINE | re.DOTALL)
+_PART = re.compile(r"^    (\w+): (.*?)(?=^    \**\w+: |\Z)", re.MULTILINE | re.DOTALL)
 """Name and meaning in the section of a docstring."""
 
 
@@ -176,6 +177,10 @@ def _section(called: Callable[..., Any], *more: str) -> list[str]:
     meanings = _meanings(sections["Args"])
     rows = ["| name | default | meaning |", "|---|---|---|"]
     for name, parameter in inspect.signature(called).parameters.items():
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            shared = _meanings(_parts(ClusterArguments)[1]["Attributes"])
+            rows += [f"| `{each}` | none | {meaning} |" for each, meaning in shared.items()]
+            continue
         default = parameter.default
         given = "required" if default is inspect.Parameter.empty else _shown(default) or "none"
         rows.append(f"| `{name}` | {given} | {meanings[name]} |")

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from yt_exactly_once.config import RetryPolicy as RetryPolicy
     from yt_exactly_once.errors import ExactlyOnceError as ExactlyOnceError
     from yt_exactly_once.observability import Event as Event
+    from yt_exactly_once.operations.creating import create_consumer as create_consumer
+    from yt_exactly_once.operations.creating import create_queue as create_queue
     from yt_exactly_once.operations.creating import create_table as create_table
     from yt_exactly_once.spark.compat.java import require_java as require_java
     from yt_exactly_once.spark.compat.raised import exactly_once_error as exactly_once_error
@@ -40,6 +42,8 @@ _HOMES = {
     "Target": "spark.sink.target",
     "TransactionalSink": "spark.doors.transactional_sink",
     "DeliveryMode": "config",
+    "create_consumer": "operations.creating",
+    "create_queue": "operations.creating",
     "create_table": "operations.creating",
     "debezium_changes": "spark.debezium",
     "register_source": "spark.registration",

@@ -10,7 +10,14 @@ from yt_exactly_once.codec.schema import SOURCE_COLUMNS, SOURCE_QUEUE_COLUMN
 
 def test_queue_and_consumer_are_created_once(client, told, tmp):
     """With the columns that lag in seconds needs; a second call changes nothing."""
-    queue = ["create-queue", f"{tmp}/q", "--schema", "id bigint, note string", "--partitions", "3"]
+    queue = [
+        "create-queue",
+        f"{tmp}/q",
+        "--schema",
+        "id bigint, note string",
+        "--tablet-count",
+        "3",
+    ]
     assert told(*queue, "--auto-trim") == (0, f"created: {tmp}/q\n")
     assert told(*queue) == (0, f"exists and fits: {tmp}/q\n")
     names = [column["name"] for column in client.get(f"{tmp}/q/@schema")]
@@ -39,7 +46,7 @@ def test_what_is_in_the_way_is_refused(client, told, tmp):
     assert told("create-queue", f"{tmp}/q", "--like", f"{tmp}/t")[0] == 0
     for arguments, message in (
         (["create-queue", f"{tmp}/t", "--schema", "id bigint, n int"], "the key id"),
-        (["create-queue", f"{tmp}/q", "--like", f"{tmp}/t", "--partitions", "2"], "1 partitions"),
+        (["create-queue", f"{tmp}/q", "--like", f"{tmp}/t", "--tablet-count", "2"], "1 tablets"),
         (["create-queue", f"{tmp}/q", "--schema", "id string"], "fit the table"),
         (["create-consumer", f"{tmp}/c", f"{tmp}/t"], "is sorted"),
         (["create-consumer", f"{tmp}/t", f"{tmp}/q"], "no consumer"),

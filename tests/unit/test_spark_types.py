@@ -33,15 +33,50 @@ def test_columns_are_read(text, expected):
     assert parse_schema(text).names == [name for name, *_ in expected]
 
 
+def test_nested_columns_are_read():
+    """Structs and arrays in any depth, with what may be null; comments are left out."""
+    text = """
+        tags ARRAY<STRING> NOT NULL COMMENT 'it''s one',
+        sums map<string, decimal(5,2)>,
+        place struct<x: int NOT NULL comment "a, b>", `y z` double, at array<struct<t:timestamp>>>
+    """
+    at = {"name": "t", "type": "timestamp", "nullable": True}
+    ats = {"type": "array", "elementType": {"type": "struct", "fields": [at]}, "containsNull": True}
+    members = [
+        {"name": "x", "type": "integer", "nullable": False},
+        {"name": "y z", "type": "double", "nullable": True},
+        {"name": "at", "type": ats, "nullable": True},
+    ]
+    assert fields(text) == [
+        ("tags", {"type": "array", "elementType": "string", "containsNull": True}, False),
+        (
+            "sums",
+            {
+                "type": "map",
+                "keyType": "string",
+                "valueType": "decimal(5,2)",
+                "valueContainsNull": True,
+            },
+            True,
+        ),
+        ("place", {"type": "struct", "fields": members}, True),
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "where"),
     [
-        ("", "column 1 is not understood"),
-        ("id", "column 1 is not understood: 'id'"),
-        ("id bigint name string", "column 1 is not understood"),
-        ("id bigint,", "column 1 is not understood: 'id bigint,'"),
-        ("id bigint,, b int", "column 2 is not understood"),
-        ("id int, a array<int>", "column 2 is not understood: ' a array<int>'.*df.schema.json"),
+        ("", "column 1 ends too soon"),
+        ("id", "column 1 ends too soon"),
+        ("id bigint name string", "column 1 is not understood from 'name string' on"),
+        ("id bigint,", "column 2 ends too soon"),
+        ("id bigint,, b int", "column 2 is not understood from ', b int' on"),
+        ("id int, a array<int", "column 2 ends too soon.*df.schema.json"),
+        ("a array int", "column 1 is not understood from 'int' on"),
+        ("a map<int>", "column 1 is not understood from '>' on"),
+        ("a struct<x int,>", "column 1 is not understood from '>' on"),
+        ("a struct<x int y int>", "column 1 is not understood from 'y int>' on"),
+        ("id int, a array<thing>", "column 2 has the unknown type thing"),
         ("id thing", "unknown type thing"),
         ("a decimal(39)", r"decimal\(39\) is out of range"),
         ("a decimal(2, 3)", r"decimal\(2, 3\) is out of range"),

@@ -27,7 +27,7 @@ def create_consumer(path: str, queue: str, cluster: options.ClusterOptions, vita
     """
     from yt_exactly_once.operations import creating  # noqa: PLC0415 - slow client
 
-    created, registered = creating.create_consumer(cluster.connection, path, queue, vital=vital)
+    created, registered = creating.ensure_consumer(cluster.connection, path, queue, vital=vital)
     kind = "vital" if vital else "not vital"
     cluster.answer(
         {"path": path, "queue": queue, "created": created, "registered": registered},
@@ -84,8 +84,8 @@ def _like(command: Any) -> Any:
     like = options.option("--like PATH", "With the columns of a queue or of another dynamic table.")
     schema = options.option(
         "--schema TEXT",
-        "With the columns of a DataFrame: the JSON of schema.json(), a list such as "
-        "'id bigint, name string', or @FILE with either.",
+        "With the columns of a DataFrame: the JSON of schema.json(), Spark's DDL such as "
+        "'id bigint, tags array<string>', or @FILE with either.",
     )
     return like(schema(command))
 
@@ -111,7 +111,7 @@ def _answer(cluster: options.ClusterOptions, path: str, created: bool) -> None:
 @click.command("create-queue")
 @click.argument("path")
 @_like
-@options.option("--partitions N", "Number of partitions.", default=1)
+@options.option("--tablet-count N", "Number of tablets: its partitions.", default=1)
 @options.flag("--auto-trim", "Let the cluster trim what all vital consumers have read.")
 @options.cluster_options
 def create_queue(
@@ -126,14 +126,15 @@ def create_queue(
     columns, _ = _columns(cluster, like, schema)
     from yt_exactly_once.operations import creating  # noqa: PLC0415 - slow client
 
-    _answer(cluster, path, creating.create_queue(cluster.connection, path, columns, **wanted))
+    created = creating.create_queue(path, columns, connection=cluster.connection, **wanted)
+    _answer(cluster, path, created)
 
 
 @click.command("create-table")
 @click.argument("path")
 @_like
 @options.several("--key keys COLUMN", "A key column")
-@options.option("--tablets N", "Number of tablets.  [default: 1]", type=int)
+@options.option("--tablet-count N", "Number of tablets.  [default: 1]", type=int)
 @options.flag(
     "--service-columns",
     "With the columns that say where a row came from, for audit by source. The source fills them with "
@@ -148,7 +149,7 @@ def create_table(
     like: str | None,
     schema: str | None,
     keys: tuple[str, ...],
-    tablets: int | None,
+    tablet_count: int | None,
     bundle: str | None,
     medium: str | None,
     changes: Changes | None,
@@ -168,7 +169,7 @@ def create_table(
         path,
         columns,
         key_columns=keys or key,
-        tablet_count=tablets,
+        tablet_count=tablet_count,
         attributes={name: value for name, value in chosen.items() if value is not None},
         extra_columns=creating.ORIGIN_COLUMNS if service_columns else (),
         changes=changes,

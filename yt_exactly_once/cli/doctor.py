@@ -44,8 +44,8 @@ _COLOURS = {
 )
 @options.option(
     "--schema TEXT",
-    "Columns that the sink writes, compared with each target: the JSON of schema.json(), a list "
-    "such as 'id bigint, name string', or @FILE with either.",
+    "Columns that the sink writes, compared with each target: the JSON of schema.json(), Spark's DDL such as "
+    "'id bigint, tags array<string>', or @FILE with either.",
 )
 @options.changes_options
 @options.option("--max-rows-per-partition N", "The option of the source.", type=int)

@@ -1,14 +1,14 @@
 """Types of Spark and of Arrow, by Spark's JSON of a schema: the one table of their pairs.
 
-The JSON is what `StructType.jsonValue()` returns, so nothing here needs Spark. A flat list of columns such as
-`id bigint NOT NULL, name string` leads to the same JSON.
+The JSON is what `StructType.jsonValue()` returns, so nothing here needs Spark. A list of columns in Spark's
+DDL, such as `id bigint NOT NULL, tags array<string>`, leads to the same JSON.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -65,11 +65,14 @@ _INNER = frozenset({"type", "fields", "elementType", "keyType", "valueType"})
 
 _MOST_DIGITS = 38
 
-_COLUMN = re.compile(
-    r"""\s* (?P<name>`(?:[^`]|``)+`|\w+) \s*:?\s* (?<=[\s:`])(?P<kind>[a-z]\w*)
-    \s* (?:\(\s*(?P<numbers>\d+(?:\s*,\s*\d+)?)\s*\))? (?P<required>\s+not\s+null)? \s*(?:,|$)""",
-    re.VERBOSE | re.IGNORECASE,
+_NAME = re.compile(r"`((?:[^`]|``)+)`|(\w+)")
+_WORD = re.compile(r"([a-zA-Z]\w*)")
+_NUMBERS = re.compile(r"\(\s*(\d+(?:\s*,\s*\d+)?)\s*\)")
+_REQUIRED = re.compile(r"not\s+null\b", re.IGNORECASE)
+_COMMENT = re.compile(
+    r"""comment\s*(?:'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")""", re.IGNORECASE | re.DOTALL
 )
+_SPACE = re.compile(r"\s*")
 
 _REMEDIES = {
     "timestamp_ntz": "Cast it: CAST({x} AS TIMESTAMP_LTZ), which takes it for a time in the "
@@ -111,7 +114,7 @@ def document_from(arrow: pa.Schema) -> Document:
 
 
 def parse_schema(text: str) -> pa.Schema:
-    """Return the Arrow schema of a DataFrame, given as JSON or as a flat list of columns.
+    """Return the Arrow schema of a DataFrame, given as JSON or as a list of columns in Spark's DDL.
 
     Raises:
         ConfigError: the text is neither of them.
@@ -125,45 +128,115 @@ def parse_schema(text: str) -> pa.Schema:
         detail = f": {error}" if not is_json else ""
         raise ConfigError(
             f"This is not the schema of a DataFrame{detail}",
-            remedy="Pass the output of df.schema.json(), which has columns of every type. Or list columns of "
-            "simple types: 'id bigint NOT NULL, name string'",
+            remedy="Pass the output of df.schema.json(). Or list the columns as Spark's DDL does: "
+            "'id bigint NOT NULL, tags array<string>, place struct<x: int, y: int>'",
         ) from error
 
 
 def parse_columns(text: str) -> Document:
-    """Return the schema that a flat list of columns describes: names, simple types and NOT NULL.
+    """Return the schema that a list of columns in Spark's DDL describes; comments are left out.
 
     Raises:
         ValueError: the text is no such list; the message says where.
     """
-    fields: list[Document] = []
-    position = 0
-    while position < len(text) or not fields:
-        found = _COLUMN.match(text, position)
-        if found is None or (found.end() == len(text) and found[0].endswith(",")):
-            raise ValueError(
-                f"column {len(fields) + 1} is not understood: {text[position:][:40]!r}"
-            )
-        position = found.end()
-        kind = _SYNONYMS.get(found["kind"].lower(), found["kind"].lower())
+    return {"type": "struct", "fields": _Columns(text).all()}
+
+
+class _Columns:
+    """Reads columns from left to right, as Spark does (`colTypeList` in `SqlBaseParser.g4`)."""
+
+    def __init__(self, text: str) -> None:
+        self._text, self._position, self._number = text.strip(), 0, 0
+
+    def all(self) -> list[Document]:
+        """Return all columns of the text."""
+        fields = []
+        while True:
+            self._number += 1
+            fields.append(self._field())
+            if self._position == len(self._text):
+                return fields
+            self._expect(",")
+
+    def _field(self) -> Document:
+        quoted, plain = self._take(_NAME)
+        self._skip(":")
+        kind = self._type()
+        is_required = self._skip(_REQUIRED)
+        self._skip(_COMMENT)
+        name = quoted.replace("``", "`") if quoted else plain
+        return {"name": name, "type": kind, "nullable": not is_required}
+
+    def _type(self) -> Any:
+        name = self._take(_WORD)[0].lower()
+        if name == "array":
+            (element,) = self._inner(self._type)
+            return {"type": "array", "elementType": element, "containsNull": True}
+        if name == "map":
+            key, value = self._inner(self._type, self._type)
+            kinds = {"keyType": key, "valueType": value}
+            return {"type": "map", **kinds, "valueContainsNull": True}
+        if name == "struct":
+            return {"type": "struct", "fields": self._members()}
+        return self._simple(name)
+
+    def _inner(self, *readers: Callable[[], Any]) -> list[Any]:
+        """Return what is in angle brackets."""
+        found: list[Any] = []
+        for reader in readers:
+            self._expect("," if found else "<")
+            found.append(reader())
+        self._expect(">")
+        return found
+
+    def _members(self) -> list[Document]:
+        self._expect("<")
+        fields: list[Document] = []
+        while not self._skip(">"):
+            if fields:
+                self._expect(",")
+            fields.append(self._field())
+        return fields
+
+    def _simple(self, name: str) -> str:
+        kind = _SYNONYMS.get(name, name)
         if kind not in _IN_COLUMNS:
-            raise ValueError(f"unknown type {kind}")
-        numbers = found["numbers"]
+            raise ValueError(f"column {self._number} has the unknown type {name}")
+        given = self._match(_NUMBERS)
+        numbers = given[1] if given else "10" if kind == "decimal" else ""
         if kind == "decimal":
-            numbers = numbers or "10"
             precision, _, scale = numbers.replace(" ", "").partition(",")
             if not int(scale or 0) <= int(precision) <= _MOST_DIGITS:
                 raise ValueError(f"decimal({numbers}) is out of range")
             numbers = f"{precision},{scale or 0}"
-        name = found["name"]
-        fields.append(
-            {
-                "name": name[1:-1].replace("``", "`") if name.startswith("`") else name,
-                "type": f"{kind}({numbers})" if numbers else kind,
-                "nullable": found["required"] is None,
-            }
-        )
-    return {"type": "struct", "fields": fields}
+        return f"{kind}({numbers})" if numbers else kind
+
+    def _match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        """Go past a pattern, if it is next."""
+        found = pattern.match(self._text, self._position)
+        if found is not None:
+            spaces = _SPACE.match(self._text, found.end())
+            self._position = spaces.end() if spaces else found.end()
+        return found
+
+    def _skip(self, what: str | re.Pattern[str]) -> bool:
+        pattern = re.compile(re.escape(what)) if isinstance(what, str) else what
+        return self._match(pattern) is not None
+
+    def _take(self, pattern: re.Pattern[str]) -> tuple[str, ...]:
+        found = self._match(pattern)
+        if found is None:
+            raise self._unexpected()
+        return found.groups("")
+
+    def _expect(self, sign: str) -> None:
+        if not self._skip(sign):
+            raise self._unexpected()
+
+    def _unexpected(self) -> ValueError:
+        rest = self._text[self._position :][:40]
+        where = f"is not understood from {rest!r} on" if rest else "ends too soon"
+        return ValueError(f"column {self._number} {where}")
 
 
 def _arrow_field(field: Mapping[str, Any], column: str) -> pa.Field:

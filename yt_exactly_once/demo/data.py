@@ -63,12 +63,13 @@ def read_airlines() -> pa.Table:
 def create_tables(proxy: str) -> None:
     """Create the queue, a consumer for each query, and the two targets."""
     cluster, tablets = Connection(ClusterConfig(proxy=proxy)), layout.PARTITIONS
-    create_queue(cluster, layout.QUEUE, pa.schema(layout.FLIGHT_TYPES), partitions=tablets)
+    flights = pa.schema(layout.FLIGHT_TYPES)
+    create_queue(layout.QUEUE, flights, tablet_count=tablets, connection=cluster)
     enriched, delays = pa.schema(layout.ENRICHED_TYPES), pa.schema(layout.DELAYS_TYPES)
     create_table(layout.ENRICHED, enriched, tablet_count=tablets, connection=cluster)
     create_table(layout.DELAYS, delays, key_columns=layout.DELAYS_KEY, connection=cluster)
     for query in layout.QUERIES:
-        create_consumer(cluster, query.consumer, layout.QUEUE)
+        create_consumer(query.consumer, layout.QUEUE, connection=cluster)
 
 
 def load(client: YtClient, flights: pa.Table, loaded: Callable[[int], None]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 import pyarrow as pa
 
@@ -19,12 +19,12 @@ from yt_exactly_once.codec.schema import SYSTEM_COLUMNS
 from yt_exactly_once.commit.claims import CLAIMS_ATTRIBUTES, CLAIMS_SCHEMA
 from yt_exactly_once.commit.entry import LEDGER_VERSION
 from yt_exactly_once.commit.ledger import LEDGER_MARK, LEDGER_SCHEMA
-from yt_exactly_once.config import Changes, ClusterConfig, check_path
+from yt_exactly_once.config import Changes, check_path
 from yt_exactly_once.errors import ConfigError, SchemaMismatchError, TableError, TableNotFoundError
 from yt_exactly_once.spark.sink.tablets import tablets_of
 from yt_exactly_once.ytsaurus import tables
 from yt_exactly_once.ytsaurus.browsing import attributes_of, registration, user_of
-from yt_exactly_once.ytsaurus.client import Connection
+from yt_exactly_once.ytsaurus.client import ClusterArguments, Connection
 from yt_exactly_once.ytsaurus.queues import RemoteQueue, register_consumer
 from yt_exactly_once.ytsaurus.tombstones import ensure_tombstones, tombstones_of
 
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from yt_exactly_once.operations.doctor.subject import Subject
+
+    Columns: TypeAlias = StructType | pa.Schema | Sequence[Mapping[str, Any]] | str
+    """What a table is made for."""
 
 ORIGIN_COLUMNS: tuple[dict[str, Any], ...] = (
     {"name": schemas.SOURCE_TABLET_COLUMN, "type": "int64"},
@@ -43,18 +46,15 @@ ORIGIN_COLUMNS: tuple[dict[str, Any], ...] = (
 
 def create_table(
     path: str,
-    schema: StructType | pa.Schema | Sequence[Mapping[str, Any]],
+    schema: Columns,
     *,
     key_columns: Sequence[str] = (),
     tablet_count: int | None = None,
     pivot_keys: Sequence[Sequence[Any]] | None = None,
     attributes: Mapping[str, Any] | None = None,
-    proxy: str | None = None,
-    token: str | None = None,
-    client_config: Mapping[str, Any] | None = None,
     extra_columns: Sequence[Mapping[str, Any]] = (),
     changes: Changes | None = None,
-    connection: Connection | None = None,
+    **cluster: Unpack[ClusterArguments],
 ) -> bool:
     """Create and mount a dynamic table that takes every row of a DataFrame.
 
@@ -63,18 +63,16 @@ def create_table(
 
     Args:
         path: where; missing parents are created.
-        schema: `df.schema`, the same as Arrow, or columns as in the `@schema` of another table.
+        schema: `df.schema`, the same as Arrow, its JSON, or columns: in the DDL of Spark, such as
+            `"id bigint NOT NULL, tags array<string>"`, or as in the `@schema` of another table.
         key_columns: key of a sorted table, in its order; without it the table is ordered.
         tablet_count: number of tablets. Those of a sorted table share the range of its first key column
             evenly, which must then be of an integer type.
         pivot_keys: first keys of the tablets of a sorted table, beginning with `[]`.
         attributes: further attributes, such as `tablet_cell_bundle` or `primary_medium`.
-        proxy: `host:port` or URL of a proxy; default: `YT_PROXY`.
-        token: OAuth token; default: `YT_TOKEN`.
-        client_config: laid over the configuration of `ytsaurus-client`.
         extra_columns: further columns of the table, as in a `@schema`; those that it has are left out.
         changes: what the rows are to the sink. Its operation is no column; its tombstones are created too.
-        connection: used instead of `proxy`, `token` and `client_config`.
+        **cluster: `proxy`, `token` and `client_config`; default: `YT_PROXY` and `YT_TOKEN`.
 
     Returns:
         Whether this call created the table.
@@ -86,6 +84,8 @@ def create_table(
         TableError: there is something else at the path, or a static table.
     """
     columns: list[dict[str, Any]]
+    if isinstance(schema, str):
+        schema = spark_types.parse_schema(schema)
     if isinstance(schema, pa.Schema):
         frame = schema
         columns = schemas.table_schema_for(frame, key_columns)
@@ -102,9 +102,7 @@ def create_table(
     names = {column["name"] for column in columns}
     columns += [dict(column) for column in extra_columns if column["name"] not in names]
     shape = tablets_of(path, columns, tablet_count, pivot_keys)
-    connection = connection or Connection(
-        ClusterConfig.resolve(proxy, token, client_config=dict(client_config or {}))
-    )
+    connection = Connection.to(**cluster)
     created = False
     try:
         _require_fit(tables.describe_table(connection, path), columns, frame)
@@ -147,7 +145,7 @@ def schema_like(connection: Connection, path: str) -> tuple[list[dict[str, Any]]
 
 
 def parse_schema(text: str) -> pa.Schema:
-    """Return the schema of a DataFrame, given as JSON, as a list of columns, or as `@` and a file of one."""
+    """Return the schema of a DataFrame, given as JSON or DDL, or as `@` and a file of either."""
     if not text.startswith("@"):
         return spark_types.parse_schema(text)
     try:
@@ -181,58 +179,83 @@ def _named(keys: Sequence[str]) -> str:
 
 
 def create_queue(
-    connection: Connection,
     path: str,
-    schema: StructType | pa.Schema | Sequence[Mapping[str, Any]],
+    schema: Columns,
     *,
-    partitions: int = 1,
+    tablet_count: int = 1,
     auto_trim: bool = False,
+    **cluster: Unpack[ClusterArguments],
 ) -> bool:
     """Create and mount a queue: an ordered dynamic table with the time and the size of its rows.
 
-    A queue that exists and fits stays as it is. One that does not fit, or has another number of partitions,
+    A queue that exists and fits stays as it is. One that does not fit, or has another number of tablets,
     is an error, as for `create_table`.
 
     Args:
+        path: where; missing parents are created.
         schema: see `create_table`; its key, if it has one, is left out.
+        tablet_count: number of tablets, which are the partitions of the queue.
         auto_trim: let the cluster trim the rows that all vital consumers have read.
+        **cluster: `proxy`, `token` and `client_config`; default: `YT_PROXY` and `YT_TOKEN`.
 
     Returns:
         Whether this call created the queue.
+
+    Raises:
+        ConfigError: an argument is impossible, or the queue exists with another number of tablets.
+        SchemaMismatchError: a column has no counterpart, or the queue exists and does not fit.
+        TableError: there is something else at the path, or a static table.
     """
+    connection = Connection.to(**cluster)
     attributes = {"auto_trim_config": {"enable": True}} if auto_trim else {}
     created = create_table(
         path,
         schema,
-        tablet_count=partitions,
+        tablet_count=tablet_count,
         attributes=attributes,
         extra_columns=SYSTEM_COLUMNS,
         connection=connection,
     )
     if created:
         return True
-    info = RemoteQueue(connection, path).describe()
-    if info.tablet_count != partitions:
+    found = RemoteQueue(connection, path).describe().tablet_count
+    if found != tablet_count:
         raise ConfigError(
-            f"The queue exists with {info.tablet_count} partitions instead of {partitions}",
-            remedy=f"Give --partitions {info.tablet_count}, or choose another path",
+            f"The queue exists with {found} tablets instead of {tablet_count}",
+            remedy=f"Give {found} as tablet_count, or choose another path",
             path=path,
         )
     return False
 
 
 def create_consumer(
-    connection: Connection, path: str, queue: str, *, vital: bool = True
-) -> tuple[bool, bool]:
+    path: str, queue: str, *, vital: bool = True, **cluster: Unpack[ClusterArguments]
+) -> bool:
     """Create and mount a consumer, and register it for a queue.
 
+    A consumer that exists stays where it is. A registration with another `vital` is changed. Proxies learn of
+    a registration within 25 s.
+
     Args:
+        path: of the consumer; missing parents are created.
+        queue: path of a queue that exists.
         vital: whether the queue must keep rows until the consumer has passed them.
+        **cluster: `proxy`, `token` and `client_config`; default: `YT_PROXY` and `YT_TOKEN`.
 
     Returns:
-        Whether this call created the consumer, and whether it registered it. A registration that is
-        there with another `vital` is changed.
+        Whether this call changed anything.
+
+    Raises:
+        ConfigError: a path is malformed.
+        TableError: there is no queue, or something else than a consumer at the path.
     """
+    return any(ensure_consumer(Connection.to(**cluster), path, queue, vital=vital))
+
+
+def ensure_consumer(
+    connection: Connection, path: str, queue: str, *, vital: bool
+) -> tuple[bool, bool]:
+    """Do the same; return whether this call created the consumer, and whether it registered it."""
     check_path(path, "path")
     RemoteQueue(connection, queue).describe()
     found = attributes_of(connection, path, ["treat_as_queue_consumer"])

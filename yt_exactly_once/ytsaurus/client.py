@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import lru_cache, partial
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar, Unpack
 
 from yt.common import update
 from yt.wrapper import YtClient
@@ -28,7 +28,7 @@ from yt.wrapper.http_driver import HeavyProxyProvider
 from yt.wrapper.http_helpers import make_request_with_retries
 from yt.wrapper.native_driver import get_driver_instance
 
-from yt_exactly_once.config import LEASE, ClusterConfig
+from yt_exactly_once.config import LEASE, ClusterConfig, Secret
 from yt_exactly_once.errors import ClusterUnavailableError
 from yt_exactly_once.ytsaurus.backends import REQUEST_IDS, RPC_BACKEND, check_backend
 from yt_exactly_once.ytsaurus.failures import translated
@@ -89,6 +89,22 @@ class _RpcProxies(HeavyProxyProvider):  # type: ignore[misc]
         return list(make_request_with_retries("get", url, client=self.client).json()["proxies"])
 
 
+class ClusterArguments(TypedDict, total=False):
+    """How a function is told its cluster.
+
+    Attributes:
+        proxy: `host:port` or URL of a proxy; default: `YT_PROXY`.
+        token: OAuth token; default: `YT_TOKEN`.
+        client_config: laid over the configuration of `ytsaurus-client`.
+        connection: of this package; used instead of the others.
+    """
+
+    proxy: str | None
+    token: str | Secret | None
+    client_config: Mapping[str, Any] | None
+    connection: Connection | None
+
+
 class Connection:
     """A connection to one cluster; cheap to build, opened on first use.
 
@@ -104,6 +120,14 @@ class Connection:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the configuration alone; tasks of one worker process share a connection."""
         return _shared_connection, (self.config,)
+
+    @classmethod
+    def to(cls, **cluster: Unpack[ClusterArguments]) -> Connection:
+        """Return the connection that arguments describe; raise `ConfigError` if nothing names a proxy."""
+        config = dict(cluster.get("client_config") or {})
+        return cluster.get("connection") or cls(
+            ClusterConfig.resolve(cluster.get("proxy"), cluster.get("token"), client_config=config)
+        )
 
     @property
     def reader(self) -> YtClient:
