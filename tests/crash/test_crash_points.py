@@ -132,7 +132,7 @@ def live_and_die(family: Lineage, cluster: LocalCluster, fates: dict[Cell, list[
         {one.subject.cell: one.wrong_at_the_end(one.subject.remains()) for one in accounts},
         {one.subject.cell: len(one.repeated) for one in accounts},
         {
-            one.subject.cell: audit(connection, one.subject.plan.target, by=By.DIGEST)
+            one.subject.cell: audit(one.subject.plan.target, by=By.DIGEST, connection=connection)
             for one in accounts
             if one.subject.plan.digest
         },

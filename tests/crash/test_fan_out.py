@@ -77,5 +77,5 @@ def test_batch_is_in_all_tables_or_in_none_wherever_its_driver_dies(lineage, clu
     connection = Connection(ClusterConfig(proxy=cluster.proxy_urls[0]))
     tables, ledger = tables_of(connection, path), subject.ledger
     assert len(tables) == KEYS * PARTITIONS
-    audits = [audit(connection, table, by=By.DIGEST, ledger=ledger) for table in tables]
+    audits = [audit(table, by=By.DIGEST, ledger=ledger, connection=connection) for table in tables]
     assert [one for one in audits if not one.exact] == []

@@ -99,6 +99,7 @@ class Stream:
     backend: str = "http"
     form: str = "yt"
     token: str = ""
+    name: str = field(default_factory=lambda: f"a query like those in production {uuid.uuid4()}")
 
     @property
     def client(self) -> YtClient:
@@ -143,7 +144,8 @@ class Stream:
         """Start the query with any function for its batches."""
         return (
             self.frame()
-            .writeStream.foreachBatch(write)
+            .writeStream.queryName(self.name)
+            .foreachBatch(write)
             .outputMode(self.query.output_mode)
             .option("checkpointLocation", str(self.checkpoint))
             .trigger(**TO_THE_END)
@@ -162,7 +164,7 @@ class Stream:
         return (
             self.frame()
             .writeStream.format(self.form)
-            .queryName(f"a query like those in production {uuid.uuid4()}")
+            .queryName(self.name)
             .outputMode(self.query.output_mode)
             .options(**given | self.options | options)
             .trigger(**TO_THE_END)
@@ -229,7 +231,7 @@ class Stream:
 
     def assert_proven(self) -> None:
         """The target has the rows of the digest that the ledger keeps."""
-        found = audit(self.connection, self.target, by=By.DIGEST)
+        found = audit(self.target, by=By.DIGEST, connection=self.connection)
         assert found.rows
         assert (found.rows, found.digest) == (found.expected_rows, found.expected_digest)
 

@@ -12,7 +12,7 @@ from yt_exactly_once import ClusterConfig
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.operations.doctor import queries
 from yt_exactly_once.operations.doctor.subject import Subject
-from yt_exactly_once.operations.ledgers import Use, judge_entries
+from yt_exactly_once.operations.pruning import Use, judge_entries
 from yt_exactly_once.operations.status import status
 from yt_exactly_once.spark.doors.batch_writer import Job, JobDoor
 from yt_exactly_once.ytsaurus.client import Connection
@@ -137,7 +137,7 @@ def test_tools_know_that_a_job_is_no_query(save, cluster, ordered, faults, tmp_p
     for done, look in enumerate(looks):
         if done:
             save(ordered, **IN_PARTS)
-        (one,) = status(connection, [f"{ordered}_ledger"])
+        (one,) = status(f"{ordered}_ledger", connection=connection)
         assert (one.name, one.entry.batch_id, bool(one.problems)) == ("backfill", 1, not done)
         rows = queries.rows_of_targets(subject, connection)
         (told,) = queries.examine(subject, connection, rows)

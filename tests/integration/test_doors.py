@@ -8,6 +8,7 @@ from tests.flows import QUEUE_TYPES, Queue, columns, create_table
 from tests.integration.calls import CHAINS, ELSEWHERE, READS, WRITES, is_there
 from tests.integration.streams import finish
 from tests.tiers import first_of
+from yt_exactly_once import status
 
 
 @pytest.fixture
@@ -66,6 +67,17 @@ def test_format_is_there_without_python(
     )
     query.awaitTermination()
     assert ids(client, target) == all_ids(queue)
+
+
+@pytest.mark.parametrize("way", ["function", "format"])
+def test_name_of_a_query_is_in_its_ledger_and_its_log(stream, way):
+    """People know a query by its name; the id is for commands."""
+    flow = stream(rows=100)
+    heard = flow.run() if way == "function" else flow.write()
+    (found,) = status(flow.target, query=flow.name, connection=flow.connection)
+    assert found.name == flow.name
+    if heard:
+        assert {fields["name"] for _, fields in heard.events} == {flow.name}
 
 
 @pytest.mark.nightly

@@ -45,7 +45,7 @@ def test_each_row_is_once_in_the_table_that_it_names(fan):
     (row,) = entries_of(fan.connection, fan.target)
     assert row.entry.tally.total_rows == len(fan.queue.all_rows())
     for path in tables_of(fan.connection, fan.target):
-        found = audit(fan.connection, path)
+        found = audit(path, connection=fan.connection)
         assert found.rows == found.expected_rows > 0
 
 

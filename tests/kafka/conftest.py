@@ -121,7 +121,7 @@ class World:
     def status(self, query: Query) -> QueryStatus:
         """Return what `status` knows of a query."""
         connection = Connection(ClusterConfig(proxy=self.cluster.proxy_urls[0]))
-        (one,) = status(connection, [query.target])
+        (one,) = status(query.target, connection=connection)
         return one
 
     def run_page(self, code: str, folder: Path, path: str = "") -> None:

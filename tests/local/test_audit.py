@@ -11,13 +11,13 @@ from yt_exactly_once.codec.rows import row_fragments
 from yt_exactly_once.codec.schema import TableSchema, check_frame
 from yt_exactly_once.errors import ConfigError, LedgerError, UnprovableError
 from yt_exactly_once.operations.audit import by_digest, by_source, ranges
-from yt_exactly_once.operations.audit.found import By, Columns, Verdict
+from yt_exactly_once.operations.audit.found import By, SourceColumns, Verdict
 from yt_exactly_once.operations.audit.run import audit
 from yt_exactly_once.operations.ledgers import read_ledger
 from yt_exactly_once.spark.sink.complete import CompleteResult
 from yt_exactly_once.ytsaurus.queues import RemoteQueue
 
-COLUMNS = Columns("part", "row")
+COLUMNS = SourceColumns("part", "row")
 
 
 def row(part, index, value=None):
@@ -46,7 +46,7 @@ def pipeline(request, cluster, client, tmp, monkeypatch):
 
 
 def look(pipeline, **options):
-    return audit(pipeline.connection, pipeline.target, columns=COLUMNS, **options)
+    return audit(pipeline.target, columns=COLUMNS, **options, connection=pipeline.connection)
 
 
 def test_good_target_is_exact(pipeline):
@@ -145,8 +145,8 @@ def test_rows_of_several_queues_are_told_apart_by_the_column_with_the_queue(
     wrong[-1]["value"] = 3
     wrong.append(wrong[-5])
     one.commit(sources, rows, wrong)
-    columns = Columns("part", "row", "queue")
-    found = audit(one.connection, one.target, columns=columns)
+    columns = SourceColumns("part", "row", "queue")
+    found = audit(one.target, columns=columns, connection=one.connection)
     assert found.queues == (two.queue, one.queue)
     assert [
         (part.queue, part.partition, part.lost, part.repeated, part.changed)
@@ -160,8 +160,8 @@ def test_rows_of_several_queues_are_told_apart_by_the_column_with_the_queue(
     assert found.partitions[2].examples["lost"] == (lost["row"],)
     assert not found.unknown
     with pytest.raises(ConfigError, match="read 2 queues"):
-        audit(one.connection, one.target, columns=COLUMNS)
-    assert not audit(one.connection, one.target).exact
+        audit(one.target, columns=COLUMNS, connection=one.connection)
+    assert not audit(one.target, connection=one.connection).exact
 
 
 def digested(cluster, tmp, **options):
@@ -171,7 +171,7 @@ def digested(cluster, tmp, **options):
 
 
 def by_its_digest(pipeline, **options):
-    return audit(pipeline.connection, pipeline.target, by=By.DIGEST, **options)
+    return audit(pipeline.target, by=By.DIGEST, **options, connection=pipeline.connection)
 
 
 @pytest.fixture
@@ -192,8 +192,8 @@ def test_digest_of_a_good_target_is_that_of_the_ledger(cluster, tmp, told):
     assert found.digest == found.expected_digest != ""
     assert seen[-1] == (pipeline.target, 40, 40)
     # It is the default where there is nothing better.
-    assert audit(pipeline.connection, pipeline.target).by is By.DIGEST
-    assert audit(pipeline.connection, pipeline.target, compare=False).by is By.COUNT
+    assert audit(pipeline.target, connection=pipeline.connection).by is By.DIGEST
+    assert audit(pipeline.target, compare=False, connection=pipeline.connection).by is By.COUNT
     said = told("ledger", "show", pipeline.target)[1].splitlines()
     assert ["total_digest:", found.digest] in [line.split() for line in said]
 
@@ -240,7 +240,7 @@ def test_sorted_target_is_proven_while_no_row_replaces_another(cluster, tmp):
     with pytest.raises(UnprovableError, match="19 rows, and 20 were written"):
         by_its_digest(pipeline)
     with pytest.raises(UnprovableError, match="later rows replace earlier ones"):
-        audit(pipeline.connection, pipeline.target, by=By.COUNT)
+        audit(pipeline.target, by=By.COUNT, connection=pipeline.connection)
 
 
 @pytest.mark.further
@@ -288,13 +288,16 @@ def test_what_a_digest_cannot_prove_is_refused(cluster, tmp):
     pipeline.run(3)
     with pytest.raises(UnprovableError, match="has no digest"):
         by_its_digest(pipeline)
-    assert audit(pipeline.connection, pipeline.target).by is By.COUNT
+    assert audit(pipeline.target, connection=pipeline.connection).by is By.COUNT
     pipeline.digest = True
     pipeline.run(3)
     with pytest.raises(UnprovableError, match="does not cover the first rows") as caught:
         by_its_digest(pipeline)
     assert "--by count" in caught.value.remedy
-    assert audit(pipeline.connection, pipeline.target, by=By.COUNT).verdict is Verdict.UNPROVEN
+    assert (
+        audit(pipeline.target, by=By.COUNT, connection=pipeline.connection).verdict
+        is Verdict.UNPROVEN
+    )
     trimmed = digested(cluster, f"{tmp}/trimmed")
     trimmed.run(3)
     trimmed.client.trim_rows(trimmed.target, 0, 2)
@@ -339,9 +342,9 @@ def test_every_target_of_a_sink_is_found_in_its_ledger(cluster, tmp, told):
     assert [one["exact"] for one in found["targets"]] == [True, False]
     assert (code, found["exact"]) == (1, False)
     with pytest.raises(LedgerError, match="No ledger in the folder"):
-        audit(pipeline.connection, pipeline.queue)
+        audit(pipeline.queue, connection=pipeline.connection)
     with pytest.raises(LedgerError, match="The ledger has no entry"):
-        audit(pipeline.connection, pipeline.queue, ledger=pipeline.ledger)
+        audit(pipeline.queue, ledger=pipeline.ledger, connection=pipeline.connection)
 
 
 def test_of_copies_of_a_ledger_the_newest_counts(cluster, tmp):
@@ -356,7 +359,7 @@ def test_of_copies_of_a_ledger_the_newest_counts(cluster, tmp):
     for path in (made.ledger, f"{tmp}/a_copy"):
         made.client.mount_table(path, sync=True)
     made.run(4)
-    assert audit(made.connection, made.target, by=By.COUNT).verdict is Verdict.UNPROVEN
+    assert audit(made.target, by=By.COUNT, connection=made.connection).verdict is Verdict.UNPROVEN
 
 
 @pytest.mark.usefixtures("no_pause")
@@ -384,7 +387,11 @@ def test_target_without_sources_is_counted(cluster, tmp, told):
     assert (code, "repeated 1" in said, "NOT exact" in said) == (1, True, True)
     assert told(*command, *columns[:2])[0] == 2
     with pytest.raises(ConfigError, match="no column nowhere"):
-        audit(pipeline.connection, pipeline.target, columns=Columns("part", "nowhere"))
+        audit(
+            pipeline.target,
+            columns=SourceColumns("part", "nowhere"),
+            connection=pipeline.connection,
+        )
 
 
 @pytest.mark.usefixtures("no_pause")
@@ -397,18 +404,18 @@ def test_rows_from_before_the_ledger_are_not_called_wrong(cluster, tmp, by):
     pipeline.client.remove(pipeline.ledger)
     pipeline.create()
     pipeline.run(5)
-    found = audit(pipeline.connection, pipeline.target, by=by)
+    found = audit(pipeline.target, by=by, connection=pipeline.connection)
     assert (found.rows, found.expected_rows, found.verdict) == (30, 10, Verdict.UNPROVEN)
     assert "counted 1 of 3 batches" in found.unproven[0]
     assert look(pipeline).exact
     fewer = Pipeline(cluster, f"{tmp}/fewer", digest=True, at=[5, 5], batch=1).create()
     fewer.feed(10)
     fewer.run(5, written=written(2))
-    assert audit(fewer.connection, fewer.target, by=by).verdict is Verdict.WRONG
+    assert audit(fewer.target, by=by, connection=fewer.connection).verdict is Verdict.WRONG
     whole = Pipeline(cluster, f"{tmp}/whole", digest=True, batch=1).create()
     whole.feed(10)
     whole.run(5, written=written(7))
-    assert audit(whole.connection, whole.target, by=by).verdict is Verdict.WRONG
+    assert audit(whole.target, by=by, connection=whole.connection).verdict is Verdict.WRONG
 
 
 def _damaged(pipeline, change):
@@ -498,7 +505,7 @@ def test_what_agrees_although_rows_do_not_is_never_called_exact(cluster, tmp, br
     """Ledgers add up what each query has counted, whatever rows these were."""
     pipeline = digested(cluster, tmp)
     AGREEING[broken](pipeline)
-    counted = audit(pipeline.connection, pipeline.target, by=By.COUNT)
+    counted = audit(pipeline.target, by=By.COUNT, connection=pipeline.connection)
     assert (counted.rows, counted.verdict) == (counted.expected_rows, Verdict.UNPROVEN)
     assert not look(pipeline).exact
     with suppress(UnprovableError):

@@ -35,7 +35,8 @@ from yt_exactly_once.errors import (
 )
 from yt_exactly_once.operations.audit.found import By
 from yt_exactly_once.operations.audit.run import audit
-from yt_exactly_once.operations.ledgers import Use, entries_of, judge_entries
+from yt_exactly_once.operations.ledgers import entries_of
+from yt_exactly_once.operations.pruning import Use, judge_entries
 from yt_exactly_once.operations.status import status
 from yt_exactly_once.spark.engine.engine import Engine
 from yt_exactly_once.spark.modes import mode_of
@@ -293,12 +294,12 @@ def test_rows_of_one_table_keep_their_order_in_each_of_its_tablets(fan, client):
 def test_audit_of_a_table_counts_its_rows_and_proves_no_more(fan):
     """The queue has the rows of all tables, and the ledger no digest."""
     fan.deliver(Given(rows_of(["a", "a", "b"])))
-    found = audit(fan.connection, fan.table("a"))
+    found = audit(fan.table("a"), connection=fan.connection)
     assert (found.rows, found.expected_rows, found.by) == (2, 2, By.COUNT)
     with pytest.raises(UnprovableError, match="those of all tables"):
-        audit(fan.connection, fan.table("a"), by=By.SOURCE)
+        audit(fan.table("a"), by=By.SOURCE, connection=fan.connection)
     with pytest.raises(UnprovableError, match="no digest"):
-        audit(fan.connection, fan.table("a"), by=By.DIGEST)
+        audit(fan.table("a"), by=By.DIGEST, connection=fan.connection)
     code, said = fan.cli("audit", fan.path, "--by", "count")
     assert (code, "to prove it: give the target digest=True" in said) == (0, True)
 
@@ -312,21 +313,21 @@ def test_audit_of_a_table_by_digest_proves_its_rows(fan, client):
     assert "exact" in fan.cli("audit", fan.path)[1].splitlines()
     assert fan.cli("audit", fan.path)[0] == 0
     client.insert_rows(fan.table("b"), [{"shop": "b", "id": 1}])
-    assert not audit(fan.connection, fan.table("b")).exact
+    assert not audit(fan.table("b"), connection=fan.connection).exact
     fan.deliver(Given(rows_of(["a", "d"], 8)), 2)
-    assert audit(fan.connection, fan.table("a")).by is By.COUNT
-    assert audit(fan.connection, fan.table("c")).exact
+    assert audit(fan.table("a"), connection=fan.connection).by is By.COUNT
+    assert audit(fan.table("c"), connection=fan.connection).exact
 
 
 def test_tools_know_the_query(fan, client):
     """The status has its tables, doctor looks at each, and prune keeps the entry while one is there."""
     fan.deliver(Given(rows_of(["a", "b"])))
-    (one,) = status(fan.connection, [fan.path])
+    (one,) = status(fan.path, connection=fan.connection)
     (target,) = one.targets
     assert (target.path, target.state, target.rows) == (fan.path, "mounted", 2)
     assert [table.path for table in target.of_tables] == [fan.table("a"), fan.table("b")]
     assert one.problems == []
-    assert status(fan.connection, [fan.table("a")])[0].row == one.row
+    assert status(fan.table("a"), connection=fan.connection)[0].row == one.row
     code, text = fan.cli("doctor", "--target", fan.path)
     assert (code, "has written 2 tables" in text, "unknown " in text) == (0, True, False)
     assert [each.use for each in judge_entries(fan.connection, fan.ledger)] == [Use.IN_USE]

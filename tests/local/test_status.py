@@ -17,13 +17,8 @@ from yt_exactly_once.commit.entry import LedgerEntry, PartitionOffset
 from yt_exactly_once.commit.other_sources import OtherSources
 from yt_exactly_once.errors import ConflictError, LedgerError, TableNotFoundError
 from yt_exactly_once.operations import ledgers
-from yt_exactly_once.operations.ledgers import (
-    LedgerRow,
-    Use,
-    find_ledgers,
-    judge_entries,
-    read_ledger,
-)
+from yt_exactly_once.operations.ledgers import LedgerRow, find_ledgers, read_ledger
+from yt_exactly_once.operations.pruning import Use, judge_entries, remove_entry
 from yt_exactly_once.operations.query_status import (
     PartitionStatus,
     QueryStatus,
@@ -110,20 +105,20 @@ def test_trouble_of_a_queue_is_said_and_hides_nothing_else(pipeline, told, tmp):
     """Rows that are gone, a registration that is gone, a queue that is another one, or none."""
     pipeline.run(3)
     pipeline.client.unregister_queue_consumer(pipeline.queue, pipeline.consumer)
-    (found,) = status(pipeline.connection, [tmp])
+    (found,) = status(tmp, connection=pipeline.connection)
     assert "is not registered" in found.problems[0]
     pipeline.client.trim_rows(pipeline.queue, 1, 9)
-    (found,) = status(pipeline.connection, [tmp])
+    (found,) = status(tmp, connection=pipeline.connection)
     assert "6 rows were trimmed" in found.problems[0]
     assert found.queues[0].partitions[1].lag_seconds is None
     pipeline.client.unmount_table(pipeline.queue, sync=True)
-    (found,) = status(pipeline.connection, [tmp])
+    (found,) = status(tmp, connection=pipeline.connection)
     assert f"Run: yt mount-table {pipeline.queue} --sync" in found.problems[0]
     pipeline.client.remove(pipeline.queue)
-    (found,) = status(pipeline.connection, [tmp])
+    (found,) = status(tmp, connection=pipeline.connection)
     assert "There is no such table" in found.problems[0]
     pipeline.create()
-    (found,) = status(pipeline.connection, [tmp])
+    (found,) = status(tmp, connection=pipeline.connection)
     assert "recreated" in found.problems[0]
     assert "recreated" in told("status", tmp)[1]
 
@@ -132,14 +127,14 @@ def test_consumer_that_somebody_moved_is_said(pipeline, tmp):
     """Unless the query ran in the meantime, or a later query took the consumer over."""
     pipeline.run(3)
     pipeline.client.advance_queue_consumer(pipeline.consumer, pipeline.queue, 1, 3, 9)
-    (found,) = status(pipeline.connection, [tmp])
+    (found,) = status(tmp, connection=pipeline.connection)
     assert "is at row 9 of partition 1, and this query left it at 3" in found.problems[0]
     pipeline.client.advance_queue_consumer(pipeline.consumer, pipeline.queue, 1, 9, 3)
     read_before = read_ledger(pipeline.connection, pipeline.ledger)
     pipeline.run(2)
     assert [one.problems for one in statuses(pipeline.connection, read_before, read_before)] == [[]]
     Pipeline(pipeline.cluster, tmp, query="query-2", at=list(pipeline.at)).run(1)
-    assert [one.problems for one in status(pipeline.connection, [tmp])] == [[], []]
+    assert [one.problems for one in status(tmp, connection=pipeline.connection)] == [[], []]
 
 
 def test_ledgers_are_found_by_mark_by_path_and_beside_their_target(cluster, client, tmp):
@@ -217,7 +212,7 @@ def test_entry_that_its_query_has_written_meanwhile_is_not_removed(pipeline):
     (row,) = read_ledger(pipeline.connection, pipeline.ledger)
     pipeline.run(1)
     with pytest.raises(ConflictError, match="query is running"):
-        ledgers.remove_entry(pipeline.connection, row)
+        remove_entry(pipeline.connection, row)
     assert len(read_ledger(pipeline.connection, pipeline.ledger)) == 1
 
 
@@ -332,7 +327,7 @@ def test_one_more_query_costs_three_requests(cluster, tmp):
 
     def requests():
         before = cluster.request_counts()
-        assert all(one.lag_rows == 8 for one in status(connection, [tmp]))
+        assert all(one.lag_rows == 8 for one in status(tmp, connection=connection))
         sent = cluster.request_counts() - before
         return sum(count for path, count in sent.items() if path.startswith("/api/v4/"))
 

@@ -131,7 +131,11 @@ def deliver(monkeypatch):
         )
         notes = SimpleNamespace(add=lambda *_: None)
         log = SimpleNamespace(
-            identify=lambda _: batch, has_ended=lambda _: False, notes=notes, ranges=None
+            identify=lambda _: batch,
+            has_ended=lambda _: False,
+            notes=notes,
+            ranges=None,
+            query_name="orders",
         )
         run.engine, run.memory = engine, lambda: engine._memories.of(batch)
         engine.deliver(RunningBatch("query", "run", 7, log), Rowless())

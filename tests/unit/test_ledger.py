@@ -114,6 +114,7 @@ def test_no_field_of_an_entry_stays_unwritten():
     assert {one.name for one in fields(LedgerEntry)} - columns == {
         "advances",
         "columns",
+        "query_name",
         "stateful",
         "tallies",
     }
@@ -150,6 +151,20 @@ def test_facts_of_an_entry_are_kept_in_a_table_of_any_version():
         row["offsets"][0]["partitions"]["0"][2] = left
         old = LedgerEntry.from_row(row)
         assert (old.keeps_state, old.moves_consumer) == (keeps, moves)
+
+
+def test_query_is_called_by_its_name_also_without_a_queue():
+    """By that of a job; else by the first characters of its id, which always find it."""
+    long = replace(entry(batch(3, (5, 9))), query_id="1b4e28ba-2fa1-11d2")
+    for known in (long, replace(long, offsets={})):
+        named = LedgerEntry.from_row(replace(known, query_name="orders").to_row())
+        assert (named.name, named.label) == ("orders", "orders (1b4e28ba)")
+        assert named.offsets == known.offsets
+        assert all(map(named.is_of, (None, "", "1b4e", "orders")))
+        assert not any(map(named.is_of, ("order", "b4e2")))
+    assert (long.name, long.label) == ("1b4e28ba", "1b4e28ba-2fa1-11d2")
+    job = replace(long, query_id="application:backfill")
+    assert (job.name, job.is_of("backfill")) == ("backfill", True)
 
 
 def test_batch_of_which_nothing_is_said_keeps_no_state_and_moves_no_queue():

@@ -108,7 +108,7 @@ def test_other_sources_are_told_apart_by_both_ends():
 
 def test_batch_of_queues_alone_asks_for_no_other_sources():
     """Each call into the JVM costs time."""
-    running = RunningBatch("q", "r", 3, SimpleNamespace(location=""))
+    running = RunningBatch("q", "r", 3, SimpleNamespace(location="", query_name=""))
     of_queue = identified(running, [offset("//q", [5])], [], latest=lambda: pytest.fail("asked"))
     assert of_queue.others == ""
     latest = ['{"topic":{"0":12}}']
@@ -228,13 +228,13 @@ def test_run_without_a_jvm_is_the_one_that_the_session_has_of_the_query(tmp_path
     write_checkpoint(tmp_path, [[offset("//q", [5], [3])]])
     log = RunningQuery(CheckpointFiles(str(tmp_path)))
     frame = SimpleNamespace(sparkSession=SimpleNamespace())
-    active = [SimpleNamespace(id="the-query", runId="run-1")]
+    active = [SimpleNamespace(id="the-query", runId="run-1", name="orders")]
     session = SimpleNamespace(streams=SimpleNamespace(active=active))
     monkeypatch.setattr(SparkSession, "getActiveSession", lambda: session)
     sinks = [pickle.loads(pickle.dumps(log)) for _ in range(2)]
     monkeypatch.undo()
     assert {told(sink, 0, frame).run_id for sink in sinks} == {"run-1"}
-    active[:] = [SimpleNamespace(id="another", runId="run-2")]
+    active[:] = [SimpleNamespace(id="another", runId="run-2", name=None)]
     assert {told(sink, 0, frame).run_id for sink in sinks} == {"run-1"}
     monkeypatch.setattr(SparkSession, "getActiveSession", lambda: session)
     with pytest.raises(ConfigError, match=r"of another query.*query=another"):

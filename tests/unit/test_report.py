@@ -13,14 +13,22 @@ from yt_exactly_once.operations.report import Happening, History, Mark, page, ro
 VOID = {"meta", "line", "polyline"}
 
 
-def query(batch=3, delivered=7, path="//t", problem=""):
+def query(batch=3, delivered=7, path="//t", problem="", name="flights"):
     part = query_status.PartitionStatus(0, delivered, delivered, delivered, 0, 10, 2.0)
     queue = query_status.QueueStatus("c", "//q", "//c", True, True, False, (part,), problem=problem)
     target = query_status.TargetStatus(
         path=path, rows=4, total_rows=14_000, total_batches=batch + 1
     )
     entry = LedgerEntry(
-        "query-12345", path, batch, "run", "tx", {}, mode="transactional", seconds=0.5
+        "query-12345",
+        path,
+        batch,
+        "run",
+        "tx",
+        {},
+        mode="transactional",
+        seconds=0.5,
+        query_name=name,
     )
     return query_status.QueryStatus(LedgerRow("//l", entry), 5.0, (target,), (queue,))
 
@@ -52,7 +60,7 @@ def checked(made):
 
 def test_page_shows_verdict_time_line_lag_and_offsets():
     """It is one well-formed document that loads nothing."""
-    history = History(names={"//t": "flights"})
+    history = History()
     history.marks += [
         Mark(100.0, Happening.STARTED),
         Mark(101.0, Happening.REPLAYED, "flights", 2),
@@ -80,9 +88,9 @@ def test_page_shows_verdict_time_line_lag_and_offsets():
 
 def test_lines_and_ticks_differ():
     """With many queries, and in a watch of a few seconds."""
-    history = History(names={f"//t{number}": f"q{number}" for number in range(7)})
+    history = History()
     for at in (1.0, 6.0):
-        history.look([query(path=f"//t{number}") for number in range(7)], at)
+        history.look([query(path=f"//t{n}", name=f"q{n}") for n in range(7)], at)
     made = checked(page("Queries", history))
     lines = re.findall(r'<polyline stroke="([^"]+)"', made)
     assert len(set(lines)) == 7

@@ -80,6 +80,7 @@ class Query:
         self.execution = Jvm(
             id=Jvm(toString=query),
             runId=Jvm(toString=run),
+            name=None,
             sparkSessionForStream=self.session,
             offsetLog=Log(ends, logged, name),
             resolvedCheckpointRoot="/checkpoint",

@@ -87,18 +87,18 @@ def command(
         raise click.UsageError("Give both --partition-column and --row-column, or none")
     if queue_column is not None and partition_column is None:
         raise click.UsageError("--queue-column needs --partition-column and --row-column")
-    from yt_exactly_once.operations.audit.found import By, Columns, Verdict  # noqa: PLC0415 - slow client
+    from yt_exactly_once.operations.audit.found import By, SourceColumns, Verdict  # noqa: PLC0415 - slow client
     from yt_exactly_once.operations.audit.run import audit  # noqa: PLC0415
     from yt_exactly_once.operations.ledgers import tables_of  # noqa: PLC0415
 
     columns = None
     if partition_column is not None and row_column is not None:
-        columns = Columns(partition_column, row_column, queue_column)
+        columns = SourceColumns(partition_column, row_column, queue_column)
     found = [
         audit(
-            cluster.connection,
             table,
-            by=None if by is None else By(by),
+            by=by,
+            connection=cluster.connection,
             columns=columns,
             compare=values,
             progress=_progress,

@@ -41,7 +41,7 @@ def list_entries(paths: tuple[str, ...], cluster: ClusterOptions) -> bool:
             click.echo(str(error), err=True)
     cells = (
         {
-            "query": row.entry.query_id,
+            "query": row.entry.label,
             "target": row.entry.target,
             "batch>": row.entry.batch_id,
             "rows>": row.entry.tally.rows,
@@ -68,14 +68,9 @@ def show(path: str, query: str | None, cluster: ClusterOptions) -> None:
 
     PATH is a ledger, or a target with a ledger beside it.
     """
-    from yt_exactly_once.operations import ledgers  # noqa: PLC0415 - the client is slow
+    from yt_exactly_once.operations.ledgers import ledger  # noqa: PLC0415 - the client is slow
 
-    connection = cluster.connection
-    rows = [
-        row
-        for row in ledgers.read_ledger(connection, *ledgers.find_ledgers(connection, [path]))
-        if row.entry.query_id.startswith(query or "")
-    ]
+    rows = ledger(path, query=query, connection=cluster.connection)
     answer = [row.to_json() for row in rows]
     lines = [line for known in answer for line in _lines(known)]
     cluster.answer(answer, *(lines or ["no entry"]))
@@ -85,7 +80,7 @@ def _lines(known: dict[str, Any]) -> Iterator[str]:
     for name, value in known.items():
         if name != "offsets":
             yield f"{name + ':':22}{'none' if value is None else value}"
-    for source in known["offsets"]:
+    for source in filter(lambda one: one["queue"], known["offsets"]):
         yield f"{'queue:':22}{source['queue']} ({source['cluster']})"
         yield f"{'consumer:':22}{source['consumer'] or 'none'}"
         for index, (start, end, left, first) in source["partitions"].items():
@@ -119,15 +114,16 @@ def prune(
     rows after it. Its own checkpoint was replaced then. No entry is dead for certain: only its checkpoint
     shows whether the query will start again. If it does, the sink refuses to write (LedgerMissingError).
     """
-    from yt_exactly_once.operations import ledgers  # noqa: PLC0415 - the client is slow
+    from yt_exactly_once.operations.ledgers import find_ledgers  # noqa: PLC0415 - the client is slow
+    from yt_exactly_once.operations.pruning import Use, judge_entries, remove_entry  # noqa: PLC0415
 
     connection = cluster.connection
     judged = [
         one
-        for ledger in ledgers.find_ledgers(connection, [path])
-        for one in ledgers.judge_entries(connection, ledger)
+        for ledger in find_ledgers(connection, [path])
+        for one in judge_entries(connection, ledger)
     ]
-    wanted = {ledgers.Use.SUPERSEDED: superseded, ledgers.Use.TARGET_GONE: target_gone}
+    wanted = {Use.SUPERSEDED: superseded, Use.TARGET_GONE: target_gone}
     chosen = [
         one
         for one in judged
@@ -149,11 +145,13 @@ def prune(
         }
         for one in judged
     ]
-    cluster.say(shown(answer, "no entries"))
+    named = zip(answer, judged, strict=True)
+    cells = ({**known, "query": one.row.entry.label} for known, one in named)
+    cluster.say(shown(cells, "no entries"))
     if chosen and not yes:
         click.confirm(f"Remove {len(chosen)} entries?", abort=True, err=True)
     for one in chosen:
-        ledgers.remove_entry(connection, one.row)
+        remove_entry(connection, one.row)
     cluster.answer(answer, *([f"removed {len(chosen)} entries"] if chosen else []))
 
 
@@ -177,15 +175,11 @@ def history(
     Times are those of the driver's clock, UTC. A batch may be missing: the history is written after the
     commit, and nothing waits for it.
     """
-    from yt_exactly_once.operations.ledgers import read_history  # noqa: PLC0415 - the client is slow
+    from yt_exactly_once.operations import ledgers  # noqa: PLC0415 - the client is slow
 
-    rows = [
-        row
-        for row in read_history(cluster.connection, path)
-        if row.entry.query_id.startswith(query or "")
-        and (since is None or row.entry.committed_at >= since.isoformat())
-        and (until is None or row.entry.committed_at < until.isoformat())
-    ][:limit]
+    rows = ledgers.history(
+        path, query=query, since=since, until=until, connection=cluster.connection
+    )[:limit]
     cluster.answer([row.to_json() for row in rows], shown(map(_batch_cells, rows), "no batches"))
 
 
@@ -193,7 +187,7 @@ def _batch_cells(row: LedgerRow) -> dict[str, Any]:
     entry, tally = row.entry, row.entry.tally
     return {
         "committed at": entry.committed_at[:19],
-        "query": entry.query_id[:8],
+        "query": entry.name,
         "target": entry.target,
         "batch>": entry.batch_id,
         "source rows>": entry.source_rows,

@@ -139,7 +139,7 @@ def _lines(plan: Plan) -> Iterator[Any]:
     )
     for row, meaning in plan.affected:
         entry = row.entry
-        yield f"query {entry.query_id}, target {entry.target}, batch {entry.batch_id}: {meaning}."
+        yield f"query {entry.label}, target {entry.target}, batch {entry.batch_id}: {meaning}."
     if not plan.affected:
         yield "No ledger that was read has a query with this consumer."
     yield from (f"not read, it may have a query with this consumer: {path}" for path in plan.unread)
@@ -236,7 +236,7 @@ def repair(
 
 def _steps(plans: Sequence[Repair]) -> Iterator[str]:
     for plan in plans:
-        yield f"query {plan.row.entry.query_id}, target {', '.join(plan.targets)}"
+        yield f"query {plan.row.entry.label}, target {', '.join(plan.targets)}"
         yield from (f"  {number}. {step.text}" for number, step in enumerate(plan.steps, 1))
         if not plan.steps:
             yield "  nothing to change on the cluster"

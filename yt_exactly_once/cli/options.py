@@ -93,7 +93,7 @@ proxy_option = option(
 )
 """Add `--proxy` alone, for a command with a say of its own about backends."""
 
-query_option = option("--query ID", "Only this query; the first characters are enough.")
+query_option = option("--query ID", "Only this query: its name, or the first characters of its id.")
 
 json_option = flag("--json as_json", "Print JSON instead of text for people.")
 """Add `--json`; the command gets it as `as_json`."""

@@ -72,6 +72,7 @@ class MicroBatch:
         reads_again: whether Spark computes the rows again even if the sink skips the replay.
         shares_tasks: whether one Spark task reads several queue partitions.
         checkpoint: location of the query's checkpoint, as errors may show it; empty without one.
+        query_name: name of the query in Spark (`queryName`); empty without one.
     """
 
     query_id: str
@@ -84,11 +85,12 @@ class MicroBatch:
     reads_again: bool = False
     shares_tasks: bool = False
     checkpoint: str = ""
+    query_name: str = ""
 
     @property
     def where(self) -> dict[str, Any]:
-        """What places an error; see `ExactlyOnceError`."""
-        return {"query": self.query_id, "batch": self.batch_id}
+        """What places an error; see `ExactlyOnceError`. Nothing before the query has started."""
+        return {"query": self.query_id, "batch": self.batch_id} if self.query_id else {}
 
     @property
     def needs_its_rows(self) -> bool:

@@ -71,6 +71,7 @@ class LedgerEntry:
         seconds: between the two, by a clock that is never set.
         stateful: whether the query keeps state; `None` if the entry does not say so.
         advances: whether the sink moves the consumers (`advance_consumer`); `None` as above.
+        query_name: name of the query in Spark (`queryName`); `None` without one.
         tallies: by target.
         columns: that were written into each target, if the sink may add some; see `TargetColumns`.
     """
@@ -92,6 +93,7 @@ class LedgerEntry:
     seconds: float = 0.0
     stateful: bool | None = None
     advances: bool | None = None
+    query_name: str | None = None
     tallies: Mapping[str, Tally] = field(default_factory=dict)
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
@@ -100,6 +102,24 @@ class LedgerEntry:
         """The name of the batch job that the entry is of; empty for that of a query."""
         _, _, name = self.query_id.partition(APPLICATION_PREFIX)
         return name
+
+    @property
+    def name(self) -> str:
+        """The name of the query, that of the batch job, or the first characters of its id."""
+        return self.query_name or self.application or self.query_id[:8]
+
+    @property
+    def label(self) -> str:
+        """The name with the first characters of the id; the id of a query without a name."""
+        return f"{self.query_name} ({self.query_id[:8]})" if self.query_name else self.query_id
+
+    def is_of(self, query: str | None) -> bool:
+        """Return whether this query is meant: by its name, or by the first characters of its id."""
+        return (
+            query is None
+            or self.query_id.startswith(query)
+            or query in {self.query_name, self.application}
+        )
 
     @property
     def is_complete(self) -> bool:
@@ -215,13 +235,14 @@ ENTRY_COLUMNS = {
 }  # fmt: skip
 """Columns that are one field each of `LedgerEntry`, with their types."""
 
-_FACTS = ("stateful", "advances")
+_FACTS = ("stateful", "advances", "query_name")
 """Fields that each source in `offsets` has: tables of earlier versions would lack columns of theirs."""
 
 _COLUMNS = "columns"
-"""Where each source has the columns of the target. An entry without a source gets one that is none."""
+"""Where each source has the columns of the target."""
 
 _NO_SOURCE = {"cluster": "", "queue": "", "queue_id": "", "consumer": "", "partitions": {}}
+"""What has the facts of an entry without a queue."""
 
 
 def _facts_from(sources: Sequence[Any]) -> dict[str, Any]:
@@ -235,9 +256,7 @@ def _columns_from(target: str, sources: Sequence[Any]) -> dict[str, tuple[str, .
 
 
 def _with_facts(sources: list[dict[str, Any]], facts: dict[str, Any]) -> list[dict[str, Any]]:
-    if not sources and _COLUMNS in facts:
-        sources = [_NO_SOURCE]
-    return [{**source, **facts} for source in sources]
+    return [{**source, **facts} for source in sources or ([_NO_SOURCE] if facts else [])]
 
 
 def _offsets_to(offsets: Offsets) -> Iterator[dict[str, Any]]:

@@ -357,6 +357,7 @@ class BatchCommit:
             seconds=round(seconds, 3),
             stateful=batch.stateful,
             advances=self.advance_consumer,
+            query_name=batch.query_name or None,
             tallies=self.ledger.tallies(entry, batch, part.written()),
             columns=columns_after(entry, self.columns),
         )

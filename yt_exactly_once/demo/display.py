@@ -49,7 +49,7 @@ class Display(AbstractContextManager["Display"]):
 
     def __init__(self, screen: Console | None = None, *, is_live: bool = False) -> None:
         self.console = screen or console()
-        self.history = History(names={query.target: query.name for query in QUERIES})
+        self.history = History()
         self._tasks: dict[str, TaskID] = {}
         self._lines: list[str] = []
         self._bars = Progress(
@@ -156,13 +156,13 @@ class Display(AbstractContextManager["Display"]):
         while not is_last:
             is_last = self._ended.wait(_EVERY_SECONDS)
             try:
-                found = status(connection, [query.target for query in QUERIES])
+                found = status(*(query.target for query in QUERIES), connection=connection)
             except ExactlyOnceError:
                 # The sinks have not created their ledgers yet.
                 continue
             self.history.follow(found, time.time())
             for one in found:
-                self.advance(f"rows of {self.history.name(one)}", rows - one.lag_rows)
+                self.advance(f"rows of {one.name}", rows - one.lag_rows)
 
     def _drawn(self) -> RenderableType:
         lines = [Text(line) for line in self._lines]

@@ -1,4 +1,4 @@
-"""Ledgers as a whole: finding them, reading their entries, and removing entries of queries that are gone.
+"""Ledgers as a whole: finding them, and reading their entries.
 
 A ledger carries the attribute `yt_exactly_once_ledger`. One that was created without it is found by its path
 until the next start of its query sets the attribute.
@@ -10,9 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Unpack
 
 from yt_exactly_once import advice, errors
 from yt_exactly_once.codec.path_pattern import PathPattern
@@ -28,10 +27,11 @@ from yt_exactly_once.commit.tally import TABLES
 from yt_exactly_once.config import check_path
 from yt_exactly_once.errors import ConfigError, ExactlyOnceError, LedgerError, TableError
 from yt_exactly_once.ytsaurus import browsing
+from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.tables import ATTRIBUTES, describe_table, described, require_columns
 
 if TYPE_CHECKING:
-    from yt_exactly_once.ytsaurus.client import Connection
+    from yt_exactly_once.ytsaurus.client import ClusterArguments
     from yt_exactly_once.ytsaurus.tables import TableInfo
     from yt_exactly_once.ytsaurus.transaction import TabletTransaction
 
@@ -88,7 +88,9 @@ class LedgerRow:
     def named(self) -> str:
         """Where the query is by this entry, in words."""
         entry = self.entry
-        return f"query {entry.query_id} is at batch {entry.batch_id} in {entry.target}, by {self.ledger}"
+        return (
+            f"query {entry.label} is at batch {entry.batch_id} in {entry.target}, by {self.ledger}"
+        )
 
     @property
     def repair(self) -> str:
@@ -126,8 +128,8 @@ class LedgerRow:
             )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the path of the ledger and the columns of the entry, for programs."""
-        return {"ledger": self.ledger, **self.entry.to_row()}
+        """Return the path of the ledger, the name of the query and the columns of the entry, for programs."""
+        return {"ledger": self.ledger, "query_name": self.entry.query_name, **self.entry.to_row()}
 
 
 Entries = Sequence[LedgerRow]
@@ -217,6 +219,61 @@ def _search(connection: Connection, root: str) -> Iterator[str]:
                     folders.append(path)
                 elif is_hidden or LEDGER_MARK in child:
                     yield path
+
+
+def ledger(
+    *paths: str, query: str | None = None, **cluster: Unpack[ClusterArguments]
+) -> list[LedgerRow]:
+    """Return the entries of ledgers: what each query has committed last in each target.
+
+    Args:
+        *paths: ledgers, targets with a ledger beside them, or folders to search; without any `//home`.
+        query: only this one: its name, or the first characters of its id.
+        **cluster: `proxy`, `token` and `client_config`; default: `YT_PROXY` and `YT_TOKEN`.
+
+    Raises:
+        TableNotFoundError: there is nothing at a path.
+        LedgerError: a path is a table that is no ledger, and has none.
+        ExactlyOnceError: a ledger that was found cannot be read.
+    """
+    connection = Connection.to(**cluster)
+    rows = read_ledger(connection, *find_ledgers(connection, paths))
+    return [row for row in rows if row.entry.is_of(query)]
+
+
+def history(
+    path: str,
+    *,
+    query: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    **cluster: Unpack[ClusterArguments],
+) -> list[LedgerRow]:
+    """Return the last batches of queries whose sink has `history_path=path`, the newest first.
+
+    A batch may be missing: the history is written after the commit, and nothing waits for it.
+
+    Args:
+        path: the table.
+        query: only this one: its name, or the first characters of its id.
+        since: only batches that were committed then or later, by the clock of their driver. A time without a
+            zone is UTC.
+        until: only batches that were committed before; as `since`.
+        **cluster: `proxy`, `token` and `client_config`; default: `YT_PROXY` and `YT_TOKEN`.
+
+    Raises:
+        TableError: the table is not there, or is no history.
+    """
+    first, end = (
+        bound.replace(tzinfo=bound.tzinfo or UTC) if bound else None for bound in (since, until)
+    )
+    found = []
+    for row in read_history(Connection.to(**cluster), path):
+        moment = datetime.fromisoformat(row.entry.committed_at)
+        is_late = first is None or moment >= first
+        if row.entry.is_of(query) and is_late and (end is None or moment < end):
+            found.append(row)
+    return found
 
 
 def read_ledger(connection: Connection, *paths: str) -> list[LedgerRow]:
@@ -346,50 +403,6 @@ def ledgers_near(connection: Connection, target: str) -> Iterator[str]:
             yield path
 
 
-class Use(StrEnum):
-    """Who may still need a ledger entry."""
-
-    IN_USE = "in use"
-    """Its query needs it: nothing shows that the query is gone."""
-
-    SUPERSEDED = "superseded"
-    """A later query with the same queues and consumers has gone past it, in the same target and ledger."""
-
-    TARGET_GONE = "target gone"
-    """The target does not exist any more."""
-
-
-class Judged(NamedTuple):
-    """An entry, and who may need it."""
-
-    row: LedgerRow
-    use: Use
-    why: str
-
-
-def judge_entries(connection: Connection, ledger: str) -> list[Judged]:
-    """Say of each entry of a ledger who may need it.
-
-    Only a checkpoint shows whether its query will run again, and a checkpoint is not on the cluster. So an
-    entry is never dead for certain. If the checkpoint of a removed entry starts again, the sink refuses it
-    with `LedgerMissingError`: a note in the checkpoint says that there was an entry.
-    """
-    rows = read_ledger(connection, ledger)
-    found = []
-    for row in rows:
-        use, why = Use.IN_USE, "its checkpoint may start again"
-        if row.entry.application:
-            why = "its job may be repeated"
-        if (later := row.successor(rows)) is not None:
-            use = Use.SUPERSEDED
-            why = f"query {later.entry.query_id} continues after it, with the same consumers"
-        looked = browsing.attributes_of_all(connection, row.entry.tables, ["type"])
-        if looked and not any(map(browsing.or_raise, looked.values())):
-            use, why = Use.TARGET_GONE, f"there is no table {row.entry.target}"
-        found.append(Judged(row, use, why))
-    return found
-
-
 def with_near(connection: Connection, rows: Entries) -> list[LedgerRow]:
     """Return entries and those of other ledgers `near`, of which those that cannot be read are left out."""
     return [*rows, *near(connection, rows)[0]]
@@ -411,13 +424,6 @@ def rival(row: LedgerRow, queue: str, consumer: str, known: Entries) -> LedgerRo
     """Return the query that has moved a consumer of another one last, of those known."""
     found = [one for one in known if shares(one.entry, row.entry, queue, consumer)]
     return max(found, key=lambda one: one.entry.committed_at, default=None)
-
-
-def remove_entry(connection: Connection, row: LedgerRow) -> None:
-    """Remove an entry; raise `ConflictError`, and remove nothing, if its query has written it since."""
-    with connection.transaction() as transaction:
-        row.require_unchanged(transaction)
-        transaction.delete(row.ledger, [row.key])
 
 
 def age_seconds(entry: LedgerEntry) -> float | None:
@@ -444,7 +450,7 @@ def overlaps_and_gaps(
     for row in entries:
         for (_, queue, _, queue_id), offsets in row.entry.offsets.items():
             for partition, offset in offsets.items():
-                read = (offset.first, offset.end, row.entry.query_id)
+                read = (offset.first, offset.end, row.entry.label)
                 ranges.setdefault((queue, queue_id, partition), []).append(read)
     for (queue, _, partition), reads in sorted(ranges.items()):
         reads.sort()

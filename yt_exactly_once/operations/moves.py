@@ -124,7 +124,7 @@ def require_stopped(
     ]
     if young:
         raise ConflictError(
-            f"The query {young[0].query_id} has committed a batch less than {quiet_seconds:g} s ago",
+            f"The query {young[0].label} has committed a batch less than {quiet_seconds:g} s ago",
             remedy="Stop it, wait, and try again; or use --force if you know that it is stopped",
             target=young[0].target,
         )

@@ -23,11 +23,11 @@ RESTORE_TARGET = "Restore it, or empty it and begin again from the first row of 
 """What to do with a target that lacks rows."""
 
 _OF_ENTRY = (
-    *("query_id", "run_id", "transaction_id", "application", "source_rows"),
+    *("query_id", "query_name", "run_id", "transaction_id", "application", "source_rows"),
     *("mode", "attempts", "committed_at", "seconds"),
 )
 _OF_QUERY = (
-    *("age_seconds", "successor", "lag_rows", "topic_lag"),
+    *("age_seconds", "lag_rows", "lag_seconds", "topic_lag"),
     *("rows_in", "rows_out", "catch_up_seconds", "hints", "problems"),
 )
 _LONG = 10
@@ -191,7 +191,7 @@ class QueryStatus:
         row: one of its entries; those of its other targets tell the same of the last batch.
         age_seconds: how long ago that was committed, by the clocks of the driver and of this machine.
         queues: what it reads; nothing if another query or another entry of the same one reads on.
-        successor: id of the query that has continued it, with a new checkpoint; empty if there is none.
+        successor: the entry of the query that has continued it, with a new checkpoint.
         newest: the entry of the same query that counts in place of `row`, see `LedgerRow.newest`.
         copies: older entries of `row` in other ledgers.
     """
@@ -200,7 +200,7 @@ class QueryStatus:
     age_seconds: float | None
     targets: tuple[TargetStatus, ...]
     queues: tuple[QueueStatus, ...] = ()
-    successor: str = ""
+    successor: LedgerRow | None = None
     newest: LedgerRow | None = None
     copies: tuple[LedgerRow, ...] = ()
 
@@ -228,12 +228,18 @@ class QueryStatus:
     @property
     def name(self) -> str:
         """What tables for people call it."""
-        return self.entry.application or self.entry.query_id[:8]
+        return self.entry.name
 
     @property
     def lag_rows(self) -> int:
         """Rows that are not committed, in all queues."""
         return sum(queue.lag_rows for queue in self.queues)
+
+    @property
+    def lag_seconds(self) -> float | None:
+        """Age of the oldest row that is not committed, as far as it is known; 0 without lag."""
+        known = [queue.lag_seconds for queue in self.queues if queue.lag_seconds is not None]
+        return max(known, default=None)
 
     @property
     def rows_out(self) -> float | None:
@@ -277,7 +283,7 @@ class QueryStatus:
         """What is not wrong, and makes the query slow."""
         found = []
         if self.successor:
-            found.append(f"query {self.successor} has continued it, and reads its rows")
+            found.append(f"query {self.successor.entry.label} has continued it, and reads its rows")
         if self.newest:
             found.append(f"this entry is old: {self.newest.named}")
         found += [
@@ -340,6 +346,7 @@ class QueryStatus:
             "queues": queues,
             "topics": [one._asdict() | {"lag_rows": one.lag_rows} for one in self.topics],
             "other_sources": vars(self.others) if self.others else self.entry.other_sources,
+            "successor": self.successor.entry.query_id if self.successor else "",
             "newest": self.newest and {"ledger": self.newest.ledger, **self.newest.key},
             "copies": [one.ledger for one in self.copies],
             **{name: getattr(self, name) for name in _OF_QUERY},

@@ -160,7 +160,7 @@ class Repair:
             other = rival(self.row, queue.path, queue.consumer, known)
             if other is not None and (moves or is_kept):
                 self.open.append(
-                    f"Query {other.entry.query_id} uses the consumer {queue.consumer} too, for "
+                    f"Query {other.entry.label} uses the consumer {queue.consumer} too, for "
                     f"{other.entry.target}: to move it breaks that query. "
                     f"{advice.share_no_consumer(other.ledger, other.entry.query_id)}"
                 )
@@ -191,7 +191,7 @@ class Repair:
             )
         if (newer := sink.row.successor(known)) is not None:
             self.open.append(
-                f"Query {newer.entry.query_id} has continued this one from another checkpoint. Start that "
+                f"Query {newer.entry.label} has continued this one from another checkpoint. Start that "
                 "one: this one would write the same rows again"
             )
 
@@ -318,7 +318,7 @@ def plan_repairs(
     checkpoint: str = "",
     new_checkpoint: bool = False,
 ) -> list[Repair]:
-    """Work out what every query with an id that begins so needs to continue; or raise `ConfigError`.
+    """Work out what every query of this name or begin of an id needs to continue; or raise `ConfigError`.
 
     Args:
         rows: all entries of the ledgers in question.
@@ -327,7 +327,7 @@ def plan_repairs(
         new_checkpoint: whether the query is to continue with a new checkpoint, since the old one is lost.
     """
     spark = next_batch(checkpoint, connection) if checkpoint else None
-    asked = [row for row in rows if row.entry.query_id.startswith(query)]
+    asked = [row for row in rows if row.entry.is_of(query)]
     others, unread = near(connection, rows)
     known = [*rows, *others]
     ids = {row.entry.query_id for row in asked}

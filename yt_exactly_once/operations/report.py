@@ -56,17 +56,11 @@ class History:
     Attributes:
         lags: how many rows each query was behind, and when, in seconds since 1970.
         queries: their last status.
-        names: of queries, by target; a query without one goes by its id.
     """
 
     marks: list[Mark] = field(default_factory=list)
     lags: dict[str, list[tuple[float, int]]] = field(default_factory=dict)
     queries: Sequence[QueryStatus] = ()
-    names: dict[str, str] = field(default_factory=dict)
-
-    def name(self, query: QueryStatus) -> str:
-        """Return what a query is called here."""
-        return self.names.get(query.targets[0].path, query.name)
 
     def look(self, queries: Sequence[QueryStatus], at: float) -> None:
         """Add one look at the status of queries, and the batches that were committed since the last one."""
@@ -75,14 +69,14 @@ class History:
             batch = one.entry.batch_id
             if batch > before.get((one.row.ledger, one.entry.query_id), batch):
                 rows = sum(target.rows for target in one.targets)
-                self.marks.append(Mark(at, Happening.COMMITTED, self.name(one), batch, rows))
+                self.marks.append(Mark(at, Happening.COMMITTED, one.name, batch, rows))
         self.follow(queries, at)
 
     def follow(self, queries: Sequence[QueryStatus], at: float) -> None:
         """Add the lag of queries alone, where their batches are known from elsewhere."""
         for one in queries:
             if one.queues:
-                self.lags.setdefault(self.name(one), []).append((at, one.lag_rows))
+                self.lags.setdefault(one.name, []).append((at, one.lag_rows))
         self.queries = queries
 
 
@@ -153,7 +147,7 @@ def page(
         f'<p class="{kind}">{escape(verdict)}</p>' if verdict else "",
         f"<dl>{entries}</dl>" if entries else "",
         _charts(history),
-        _tables(history.queries),
+        tables(history.queries),
     ]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -273,7 +267,8 @@ def _figure(
     )
 
 
-def _tables(queries: Sequence[QueryStatus]) -> str:
+def tables(queries: Sequence[QueryStatus]) -> str:
+    """Return the tables of queries and of their sources as a piece of HTML; nothing without queries."""
     if not queries:
         return ""
     problems = "".join(

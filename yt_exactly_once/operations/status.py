@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
 
@@ -29,15 +29,17 @@ from yt_exactly_once.operations.query_status import (
     TargetStatus,
     TombstonesStatus,
 )
+from yt_exactly_once.operations.report import escape, tables
 from yt_exactly_once.ytsaurus import browsing
 from yt_exactly_once.ytsaurus.browsing import or_raise
+from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.queues import PartitionBounds, RemoteQueue, bounds_of
 from yt_exactly_once.ytsaurus.tables import ATTRIBUTES, TOMBSTONES, described
 from yt_exactly_once.ytsaurus.tombstones import require_same_tombstones, tombstones_of
 
 if TYPE_CHECKING:
     from yt_exactly_once.spark.compat.next_batch import NextBatch
-    from yt_exactly_once.ytsaurus.client import Connection
+    from yt_exactly_once.ytsaurus.client import ClusterArguments
 
 _STAMP = pa.schema(
     [("$tablet_index", pa.int64()), ("$row_index", pa.int64()), (TIMESTAMP_COLUMN, pa.uint64())]
@@ -49,26 +51,61 @@ _LOOKS, _PAUSE_SECONDS = 10, 0.3
 _READABLE = frozenset({"mounted", "frozen"})
 
 
-def status(connection: Connection, paths: Sequence[str] = ()) -> list[QueryStatus]:
-    """Return the status of all queries in some ledgers, those that wrote last first.
+class Statuses(list[QueryStatus]):
+    """The status of queries; a notebook shows it as tables.
 
-    Costs one request for each ledger and each consumer, one for each queue with lag and the column
-    `$timestamp`, and one for some hundred of anything else.
-
-    What cannot be read of a query is a `problem`. If there are ledgers, and none can be read, that is raised.
+    Attributes:
+        unread: why a ledger that was found cannot be read, by its path.
     """
-    found, unread = look(connection, ledgers.find_ledgers(connection, paths))
+
+    def __init__(
+        self, found: Sequence[QueryStatus], unread: Mapping[str, ExactlyOnceError]
+    ) -> None:
+        super().__init__(found)
+        self.unread = unread
+
+    def _repr_html_(self) -> str:
+        lines = [f"{path}: {why}" for path, why in self.unread.items()]
+        return tables(self) + "".join(f"<p>{escape(line)}</p>" for line in lines or self._nothing)
+
+    @property
+    def _nothing(self) -> list[str]:
+        return [] if self else ["no query has committed a batch here"]
+
+
+def status(*paths: str, query: str | None = None, **cluster: Unpack[ClusterArguments]) -> Statuses:
+    """Return the status of queries, those that wrote last first: last batch, lag, rates, problems.
+
+    Everything is read from the cluster, so it works for a query that is stopped or broken too. It costs one
+    request for each ledger and each consumer, one for each queue with lag and the column `$timestamp`, and
+    one for some hundred of anything else.
+
+    Args:
+        *paths: ledgers, targets with a ledger beside them, or folders to search; without any `//home`.
+        query: only this one: its name, or the first characters of its id.
+        **cluster: `proxy`, `token` and `client_config`; default: `YT_PROXY` and `YT_TOKEN`.
+
+    Returns:
+        One `QueryStatus` for each query and ledger. What cannot be read of it is among its `problems`.
+
+    Raises:
+        TableNotFoundError: there is nothing at a path.
+        LedgerError: a path is a table that is no ledger, and has none.
+        ExactlyOnceError: ledgers were found, and none can be read.
+    """
+    connection = Connection.to(**cluster)
+    found, unread = look(connection, ledgers.find_ledgers(connection, paths), query=query)
     if unread and not found:
         raise next(iter(unread.values()))
-    return found
+    return Statuses(found, unread)
 
 
 def look(
     connection: Connection, paths: Sequence[str], *, query: str | None = None
 ) -> tuple[list[QueryStatus], dict[str, ExactlyOnceError]]:
-    """Return the same as `status`, of queries with such an id, and why ledgers cannot be read, by path."""
+    """Return the same as `status`, of one query or all, and why ledgers cannot be read, by path."""
     rows, unread = ledgers.read_ledgers(connection, paths)
-    wanted = [row for row in rows if row.entry.query_id.startswith(query or "")]
+    wanted = [row for row in rows if row.entry.is_of(query)]
     return statuses(connection, wanted, ledgers.with_near(connection, rows)), unread
 
 
@@ -254,7 +291,7 @@ def _query(
             _of_entry(facts, one) for one in sorted(group, key=lambda one: one.entry.target)
         ),
         queues=tuple(queues),
-        successor=successor.entry.query_id if successor else "",
+        successor=successor,
         newest=newest,
         copies=tuple(copies),
     )
@@ -276,7 +313,7 @@ def _with_mover(facts: _Facts, queue: QueueStatus, row: LedgerRow, known: Entrie
         return replace(queue, problem=f"{where}: {cause}. Run: {way}", remedy=way)
     way = advice.share_no_consumer(other.ledger, other.entry.query_id)
     cause = (
-        f"query {other.entry.query_id}, which writes {other.entry.target}, has this consumer too, and has "
+        f"query {other.entry.label}, which writes {other.entry.target}, has this consumer too, and has "
         f"probably moved it. {way}"
     )
     return replace(queue, problem=f"{where}: {cause}", remedy=way)

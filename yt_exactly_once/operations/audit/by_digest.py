@@ -213,7 +213,7 @@ def _before_the_ledger(entries: Entries) -> Iterator[str]:
         if counted < number and (any(firsts) or not firsts):
             yield (
                 f"where the other rows are from: the ledger has counted {counted} of {number} batches of "
-                f"{entry.query_id}. If it was begun in the middle, with new_ledger=True, they are of earlier "
+                f"{entry.label}. If it was begun in the middle, with new_ledger=True, they are of earlier "
                 "batches. If the other batches were empty, rows are there twice, or of unknown origin"
             )
 
@@ -223,7 +223,7 @@ def _outside_totals(entries: Entries, *, backfill: bool) -> Iterator[str]:
     others = [row.entry for row in entries if not _is_replay(row.entry)]
     blind = [one for one in others if not (one.offsets or (backfill and one.application))]
     if blind and len(others) > 1:
-        named = ", ".join(entry.query_id for entry in blind)
+        named = ", ".join(entry.label for entry in blind)
         way = "" if backfill else ". If its rows are in no queue, say so: --backfill"
         yield (
             f"that {named} has not written again what others have: the ledger does not have which rows it "
@@ -233,7 +233,7 @@ def _outside_totals(entries: Entries, *, backfill: bool) -> Iterator[str]:
     for entry in others:
         if entry.part < entry.part_count:
             yield (
-                f"the rest of batch {entry.batch_id} of {entry.query_id}: {entry.part} of "
+                f"the rest of batch {entry.batch_id} of {entry.label}: {entry.part} of "
                 f"{entry.part_count} parts are written"
             )
 

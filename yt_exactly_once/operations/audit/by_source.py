@@ -20,7 +20,7 @@ from yt_exactly_once.codec.row_hash import added, combined, row_hashes
 from yt_exactly_once.codec.schema import ColumnSchema, TableSchema
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.operations.audit.by_digest import letters, modes_of, waiting_letters
-from yt_exactly_once.operations.audit.found import Audit, By, Columns, PartitionAudit
+from yt_exactly_once.operations.audit.found import Audit, By, PartitionAudit, SourceColumns
 from yt_exactly_once.operations.audit.ranges import RangeReader, fields_of, placed
 from yt_exactly_once.operations.ledgers import Entries
 from yt_exactly_once.ytsaurus.queues import RemoteQueue
@@ -112,7 +112,7 @@ class Comparison:
         reader: RangeReader,
         info: TableInfo,
         entries: Entries,
-        columns: Columns,
+        columns: SourceColumns,
         start: int,
         *,
         backfill: bool = False,

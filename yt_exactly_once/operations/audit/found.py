@@ -40,7 +40,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True)
-class Columns:
+class SourceColumns:
     """Where a target keeps the source of its rows.
 
     Attributes:

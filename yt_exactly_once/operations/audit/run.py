@@ -6,7 +6,7 @@ Memory does not grow with the size of rows: it is one bit per row of the queue, 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from yt_exactly_once.codec import schema
 from yt_exactly_once.config import check_path
@@ -14,26 +14,27 @@ from yt_exactly_once.errors import ConfigError, UnprovableError
 from yt_exactly_once.operations.audit.by_digest import Totals
 from yt_exactly_once.operations.audit.by_sequence import against_tombstones
 from yt_exactly_once.operations.audit.by_source import Comparison
-from yt_exactly_once.operations.audit.found import Audit, By, Columns
+from yt_exactly_once.operations.audit.found import Audit, By, SourceColumns
 from yt_exactly_once.operations.audit.ranges import Progress, RangeReader
 from yt_exactly_once.operations.ledgers import entries_of
+from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.tables import describe_table
 
 if TYPE_CHECKING:
-    from yt_exactly_once.ytsaurus.client import Connection
+    from yt_exactly_once.ytsaurus.client import ClusterArguments
 
 
 def audit(
-    connection: Connection,
     target: str,
     *,
-    by: By | None = None,
-    columns: Columns | None = None,
+    by: str | None = None,
+    columns: SourceColumns | None = None,
     ledger: str | None = None,
     start: int = 0,
     backfill: bool = False,
     compare: bool = True,
     progress: Progress = lambda *_: None,
+    **cluster: Unpack[ClusterArguments],
 ) -> Audit:
     """Prove that a target has every committed row exactly once.
 
@@ -41,9 +42,10 @@ def audit(
     target that is compared by digest must not be written while it is read.
 
     Args:
-        target: a table; those of a pattern one by one, see `tables_of`.
-        by: what to compare it with; default: with its tombstones if its rows were changes, with its queues if
-            it has the source of its rows, else by digest if the ledger keeps one, else by count.
+        target: a table. Those of a path with columns in braces are audited one by one; `status` names them.
+        by: `sequence`, `source`, `digest` or `count`: what to compare it with. Default: with its tombstones if
+            its rows were changes, with its queues if it has the source of its rows, else by digest if the
+            ledger keeps one, else by count.
         columns: where the target has the source of its rows; default: the service columns of the source.
         ledger: path of the ledger; default: the one beside the target, or another one in its folder.
         start: first row of every partition that the queries have read; by source only.
@@ -51,6 +53,10 @@ def audit(
             comparison can know that. By source the rows of jobs are those without a source.
         compare: whether values are compared too, and not only which rows are there.
         progress: called with what is read, and how many of how many rows are done.
+        **cluster: `proxy`, `token` and `client_config`; default: `YT_PROXY` and `YT_TOKEN`.
+
+    Returns:
+        What was found; its `verdict` is the answer.
 
     Raises:
         ConfigError: an argument is impossible, or contradicts the target.
@@ -58,6 +64,10 @@ def audit(
         LedgerError: there is no ledger, or no entry of the target.
     """
     check_path(target, "target")
+    if by is not None and by not in {*By}:
+        raise ConfigError(f"by is {by!r}", remedy=f"Choose from: {', '.join(By)}", target=target)
+    by = None if by is None else By(by)
+    connection = Connection.to(**cluster)
     info = describe_table(connection, target)
     info.require_mounted()
     look = partial(entries_of, connection, target, ledger)
@@ -79,7 +89,7 @@ def audit(
     if by is None and (columns or (by_source and not is_one_of_many)):
         by = By.SOURCE
     if by is By.SOURCE:
-        chosen = columns or Columns(
+        chosen = columns or SourceColumns(
             queue=schema.SOURCE_QUEUE_COLUMN if schema.SOURCE_QUEUE_COLUMN in names else None
         )
         missing = [name for name in chosen.names if name not in names]
@@ -110,7 +120,7 @@ def audit(
     return totals.by_count()
 
 
-def _require_sequence(target: str, by: By | None, columns: Columns | None) -> None:
+def _require_sequence(target: str, by: str | None, columns: SourceColumns | None) -> None:
     """Refuse with `UnprovableError` what needs all rows: of changes only the newest of each key is there."""
     if columns or by not in {None, By.SEQUENCE}:
         raise UnprovableError(

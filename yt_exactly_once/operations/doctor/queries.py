@@ -120,22 +120,20 @@ def _queues(one: QueryStatus, mine: Sequence[QueueStatus]) -> Iterator[Finding]:
         what, _, _ = queue.problem.removesuffix(queue.remedy).partition(" Run: ")
         yield problem(
             f"{queue.path}: {what.rstrip('. ')}",
-            f"Query {one.entry.query_id} cannot continue, or would not continue where it ended",
+            f"Query {one.entry.label} cannot continue, or would not continue where it ended",
             queue.remedy or one.row.repair,
         )
     if not bad:
         lag = sum(queue.lag_rows for queue in mine)
         yield ok(
-            f"Query {one.entry.query_id} has committed batch {one.entry.batch_id}, and can "
+            f"Query {one.entry.label} has committed batch {one.entry.batch_id}, and can "
             f"continue: {lag} rows to read"
         )
 
 
 def _other_sources(one: QueryStatus, spark: NextBatch | None) -> Finding:
     """Say where a query is in sources that are no queues: by its ledger, and by Spark's log."""
-    found = [
-        f"Query {one.entry.query_id} has committed batch {one.entry.batch_id} of other sources"
-    ]
+    found = [f"Query {one.entry.label} has committed batch {one.entry.batch_id} of other sources"]
     if one.topic_lag is not None:
         found.append(f"{one.topic_lag} offsets of its topics came after it when Spark planned it")
     is_own = spark is not None and spark.query_id == one.entry.query_id
@@ -175,7 +173,7 @@ def examine_sessions(subject: Subject, connection: Connection, rows: Entries) ->
         found = attributes_of(connection, entry.target, ["sorted"])
         if entry.mode != DeliveryMode.IDEMPOTENT or found is None or found["sorted"]:
             continue
-        name = f"query {entry.query_id}"
+        name = f"query {entry.label}"
         if attributes_of(connection, path, []) is None:
             yield problem(
                 f"There is no producer table at {path}, through which {name} has pushed its rows",
@@ -343,7 +341,7 @@ def _without_metadata(where: str, rows: list[LedgerRow], *, is_used: bool) -> Fi
     if not rows:
         return note(f"There is no checkpoint at {where}: the query begins")
     return problem(
-        f"There is no checkpoint at {where}, and {rows[0].entry.query_id} has written the target",
+        f"There is no checkpoint at {where}, and {rows[0].entry.label} has written the target",
         "A new query begins where the consumer is, without the state of the old one",
         "Check the path. If the checkpoint is lost, "
         f"{advice.begin_after(rows[0].ledger, rows[0].entry.query_id)}",
@@ -396,7 +394,7 @@ def _compared(
     if row is None:
         if commits and rows:
             yield problem(
-                f"{where} is the checkpoint of query {query}, and the ledger knows {rows[0].entry.query_id}",
+                f"{where} is the checkpoint of query {query}, and the ledger knows {rows[0].entry.label}",
                 "The query stops with LedgerMissingError, or it is the checkpoint of another query",
                 "Check the path. If the ledger was lost, restore it",
             )

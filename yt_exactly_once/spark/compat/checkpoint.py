@@ -69,12 +69,16 @@ class CheckpointFiles(OffsetLog):
         return replace(running, problem=problem)
 
     def _run_of(self, query_id: str) -> str:
-        """Return the id of the run of a query; raise `ConfigError` if the session runs other queries only."""
+        """Return the id of the run of a query; raise `ConfigError` if the session runs other queries only.
+
+        Keep its name, if the session tells it.
+        """
         if self._session is None:
             return str(uuid.uuid4())
-        runs = {str(query.id): str(query.runId) for query in self._session.streams.active}
+        runs = {str(query.id): query for query in self._session.streams.active}
         if query_id in runs:
-            return runs[query_id]
+            self.query_name = runs[query_id].name or ""
+            return str(runs[query_id].runId)
         raise ConfigError(
             "checkpoint_location is the checkpoint of another query, which this session does not run",
             remedy=_ITS_OWN,
@@ -111,10 +115,14 @@ class WriterFiles(CheckpointFiles):
     """The offset log for a streaming writer, which has the checkpoint's path and no JVM."""
 
     def __init__(
-        self, location: str, connection: Connection | None = None, output_mode: str | None = None
+        self,
+        location: str,
+        connection: Connection | None = None,
+        output_mode: str | None = None,
+        query_name: str = "",
     ) -> None:
         super().__init__(location, connection)
-        self._output_mode = output_mode
+        self._output_mode, self.query_name = output_mode, query_name
 
     def newest(self) -> int:
         """Return the number of the batch that Spark runs; raise `ConfigError` if it has logged none."""

@@ -123,6 +123,7 @@ class _Run(OffsetLog):
     def __init__(self, frame: DataFrame, execution: Any) -> None:
         self.query_id = str(execution.id().toString())
         self.id = str(execution.runId().toString())
+        self.query_name = str(execution.name() or "")
         jvm: Any = jvm_of(frame.sparkSession)
         self._jvm = jvm
         self._context = frame.sparkSession.sparkContext

@@ -26,7 +26,7 @@ from yt_exactly_once.spark.compat.running import (
 )
 from yt_exactly_once.spark.compat.versions import ArrowStreamWriter
 from yt_exactly_once.spark.doors.arrived import TaskMessage, TaskRows, WriterTask
-from yt_exactly_once.spark.doors.writer_options import parse_writer_options
+from yt_exactly_once.spark.doors.writer_options import QUERY_NAME, parse_writer_options
 from yt_exactly_once.spark.engine.engine import Engine
 from yt_exactly_once.spark.modes import mode_of
 from yt_exactly_once.spark.sink.options import SinkOptions
@@ -41,10 +41,11 @@ if TYPE_CHECKING:
 class StreamDoor:
     """Brings the engine rows that tasks have sent or written: the same steps, in two halves."""
 
-    def __init__(self, options: SinkOptions, output_mode: str) -> None:
+    def __init__(self, options: SinkOptions, output_mode: str, query_name: str = "") -> None:
         connection = Connection(options.cluster)
         self._engine = Engine(mode_of(options, connection))
-        self._files = WriterFiles(str(options.checkpoint_location), connection, output_mode)
+        location = str(options.checkpoint_location)
+        self._files = WriterFiles(location, connection, output_mode, query_name)
 
     def plan(self, schema: StructType) -> WriterTask:
         """Take steps 1 and 2, before the rows are computed, and return what the tasks do.
@@ -109,7 +110,8 @@ class StreamWriter(ArrowStreamWriter):
 @lru_cache(maxsize=32)
 def _door_of(given: tuple[tuple[str, str], ...], output_mode: str) -> StreamDoor:
     """Return the door of this process for a query's options: its connections and prepared targets."""
-    return StreamDoor(parse_writer_options(dict(given)), output_mode)
+    named = {name.lower(): value for name, value in given}.get(QUERY_NAME, "")
+    return StreamDoor(parse_writer_options(dict(given)), output_mode, named)
 
 
 def stream_writer(

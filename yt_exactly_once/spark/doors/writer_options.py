@@ -22,7 +22,7 @@ CHANGES_PREFIX = "changes_"
 _OF_SPYT = ("write_type_v3",)
 """Taken and without effect: the schema of the target decides."""
 
-_OF_SPARK = ("queryname",)
+QUERY_NAME = "queryname"
 """What Spark itself adds beside `path`: `queryName(...)` is an option to it (`DataStreamWriter.scala`)."""
 
 WRITER_OPTION_NAMES = (
@@ -32,7 +32,7 @@ WRITER_OPTION_NAMES = (
     *(RETRY_PREFIX + name for name in options_of(RetryPolicy)),
     *(CHANGES_PREFIX + name for name in options_of(Changes)),
     *_OF_SPYT,
-    *_OF_SPARK,
+    QUERY_NAME,
 )
 """Every option of the writer, with those that a text cannot give."""
 

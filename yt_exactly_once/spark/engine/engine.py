@@ -204,9 +204,11 @@ class Engine:
             yield call, emit
 
     def _emitter(self, running: RunningBatch) -> Emitter:
+        name = running.log.query_name
         return emitter(
             self._listener,
             query=running.query_id,
+            **({"name": name} if name else {}),
             batch=running.batch_id,
             target=self.options.targets[0].path,
             mode=str(self.options.mode),

@@ -198,10 +198,12 @@ class OffsetLog(ABC):
 
     Attributes:
         location: of the checkpoint, as errors may show it; empty without one.
+        query_name: of the query; empty if it has none, or nothing tells it.
     """
 
     notes: Notes
     location: str = ""
+    query_name: str = ""
 
     @abstractmethod
     def identify(self, running: RunningBatch) -> MicroBatch:
@@ -267,6 +269,7 @@ def identified(
         # By the offsets of the batch: whether a Spark task of it reads several queue partitions.
         shares_tasks=any(offset.shared for offset in _queue_offsets(now)),
         checkpoint=running.log.location,
+        query_name=running.log.query_name,
         **more,
     )
 
@@ -286,13 +289,7 @@ def source_ranges(now: Sequence[str], before: Sequence[str]) -> tuple[SourceRang
     known = set()
     for end in ends:
         if end.key in known:
-            how = "with the same consumer" if end.consumer else "without a consumer"
-            raise ConfigError(
-                f"The query reads one queue twice {how}: its ledger cannot tell the two apart",
-                remedy="Load the queue once for each use, each time with a consumer of its own",
-                queue=end.queue,
-                consumer=end.consumer,
-            )
+            raise read_twice(end.queue, end.consumer)
         known.add(end.key)
     return tuple(
         SourceRange(
@@ -306,6 +303,17 @@ def source_ranges(now: Sequence[str], before: Sequence[str]) -> tuple[SourceRang
             queue_id=end.queue_id,
         )
         for end in ends
+    )
+
+
+def read_twice(queue: str, consumer: str | None) -> ConfigError:
+    """Return the error of a query that reads one queue twice in the same way."""
+    how = "with the same consumer" if consumer else "without a consumer"
+    return ConfigError(
+        f"The query reads one queue twice {how}: its ledger cannot tell the two apart",
+        remedy="Load the queue once for each use, each time with a consumer of its own",
+        queue=queue,
+        consumer=consumer or None,
     )
 
 
