@@ -75,7 +75,7 @@ class ExactlyOnceError(Exception):
         self.where = {
             name: without_secrets(value) if isinstance(value, str) else value
             for name, value in where.items()
-            if value is not None
+            if value is not None and value != ""
         }
         super().__init__(self.what)
 

@@ -10,7 +10,7 @@ import difflib
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -125,6 +125,17 @@ def check_values(given: Any, **where: Any) -> None:
 def _misspelt(text: str, values: Iterable[str]) -> str:
     """Return the value with a typing error or two; what only looks like it may promise the opposite."""
     return next(iter(difflib.get_close_matches(text, values, 1, _TYPING_ERROR)), "")
+
+
+def given(options: Any) -> dict[str, Any]:
+    """Return the options that are not as by default, by name; without those that `repr` does not show."""
+    named = {one.name: one.default for one in fields(options) if one.repr}
+    optional = {name: default for name, default in named.items() if default is not MISSING}
+    return {
+        name: getattr(options, name)
+        for name, default in optional.items()
+        if getattr(options, name) != default
+    }
 
 
 def read_texts(declared: type, given: Mapping[str, str], prefix: str = "") -> dict[str, Any]:

@@ -186,7 +186,7 @@ def test_output_mode_is_checked_before_the_start_if_it_is_given(output_mode):
     sink = SinkOptions(Target(TARGET, write="replace"), proxy="x", ledger_path=LEDGER)
     mode = SimpleNamespace(options=sink, connection=cluster)
     schema = spark_schema_of(pa.schema([("id", pa.int64()), ("n", pa.int64())]))
-    rows = SimpleNamespace(schema_for=lambda _: schema)
+    rows = SimpleNamespace(schema_for=lambda _: schema, planned=lambda: None)
     if output_mode == "append":
         with pytest.raises(ConfigError, match="for output mode complete"):
             check_before_start(mode, rows, output_mode)

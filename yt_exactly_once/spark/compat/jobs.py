@@ -94,19 +94,19 @@ def require_straight(job: DataFrame, batch: MicroBatch) -> int:
     """
     jvm = jvm_of(job.sparkSession)
     if jvm is None:
-        raise _refused("this session cannot show whether rows are shuffled (Spark Connect)", batch)
+        raise refused("this session cannot show whether rows are shuffled (Spark Connect)", batch)
     query_id = jvm.java.util.UUID.fromString(batch.query_id)
     running = queries_in(job).get(query_id).lastExecution().toRdd()
     own = running.toDebugString()
     whole = execution_of(job).toRdd().toDebugString()
     tasks = _TASKS.match(whole)
     if tasks is None or _TASKS.match(own) is None:
-        raise _refused("Spark shows the lineage in a way that is not known", batch)
+        raise refused("Spark shows the lineage in a way that is not known", batch)
     if has_shuffle(own) or has_shuffle(whole):
-        raise _refused("this query has a shuffle", batch)
+        raise refused("this query has a shuffle", batch)
     found = strangers(whole, own)
     if found:
-        raise _refused(f"rows do not come straight from the batch ({', '.join(found)})", batch)
+        raise refused(f"rows do not come straight from the batch ({', '.join(found)})", batch)
     return int(tasks[1])
 
 
@@ -137,7 +137,8 @@ def tasks_of_one_stage(job: DataFrame, batch: MicroBatch) -> int | None:
     return int(tasks[1])
 
 
-def _refused(why: str, batch: MicroBatch) -> ConfigError:
+def refused(why: str, batch: MicroBatch) -> ConfigError:
+    """Return the error of rows whose position in a task may change."""
     return ConfigError(
         f"Idempotent mode would number the rows by their position in a task, and {why}: a repeated task "
         "may get them in another order, and rows would be lost or repeated",

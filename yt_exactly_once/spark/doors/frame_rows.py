@@ -14,6 +14,7 @@ import pyspark.sql.functions as sf
 from yt_exactly_once import config
 from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.spark.compat.jobs import described, require_straight, tasks_of_one_stage
+from yt_exactly_once.spark.compat.plan import PlannedQuery, planned_query
 from yt_exactly_once.spark.compat.versions import arrow_batches, ended_batches, has_batch_ends
 from yt_exactly_once.spark.engine.run import Rows
 from yt_exactly_once.spark.modes.mode import Assignment, RowTask
@@ -52,6 +53,10 @@ class FrameRows(Rows):
     def schema_for(self, target: Target) -> StructType:
         """Return its columns as a target transforms it."""
         return self._of(target).schema
+
+    def planned(self) -> PlannedQuery | None:
+        """Return what Spark shows of its query; `None` unless it is streaming."""
+        return planned_query(self._frame)
 
     def conf(self, name: str) -> str | None:
         """Return a setting of its session."""

@@ -6,9 +6,11 @@ The door of `foreachBatch`. It travels by pickle as its options. What belongs to
 from __future__ import annotations
 
 from collections.abc import Callable
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once import errors
+from yt_exactly_once.options import given
 from yt_exactly_once.spark.compat.checkpoint import CheckpointFiles, files_of_a_run
 from yt_exactly_once.spark.compat.java import require_startable
 from yt_exactly_once.spark.compat.raised import keep_error, raised_to_spark
@@ -88,8 +90,9 @@ class TransactionalSink:
         """Check before `start()` everything that can be known then. It writes nothing and creates nothing.
 
         That is the address, the token, every target with its columns, types and options, and the ledger and
-        the dead-letter table if they are there. What depends on the running query is checked in its first
-        batch: its consumers, the mode of an ordered target in idempotent mode, and permissions. The command
+        the dead-letter table if they are there. Of a streaming DataFrame it is also the query: a queue that
+        is read twice with one consumer, consumers that are not registered, and in idempotent mode state or
+        a shuffle. Spark Connect shows none of this. Permissions are checked in the first batch. The command
         `doctor` looks at those too.
 
         Args:
@@ -108,6 +111,19 @@ class TransactionalSink:
     def __repr__(self) -> str:
         paths = [target.path for target in self.options.targets]
         return f"TransactionalSink({', '.join(paths)!r}, mode='{self.options.mode}')"
+
+    def _repr_html_(self) -> str:
+        """Show a notebook the targets and the options that were given; neither token nor client_config."""
+        options = self.options
+        fixed = {"mode": options.mode, "ledger_path": options.ledger}
+        rows = [*{**fixed, **given(options)}.items()]
+        for target in options.targets:
+            options_of_it = [f"{name}={value}" for name, value in given(target).items()]
+            rows.append(("target", ", ".join([target.path, *options_of_it])))
+        cells = (
+            f"<th>{name}</th><td>{escape(errors.visible(str(one)))}</td>" for name, one in rows
+        )
+        return f"<table>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
 
     def _open(self, options: SinkOptions, files: Callable[..., CheckpointFiles]) -> None:
         connection = Connection(options.cluster)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from yt_exactly_once import config
 from yt_exactly_once.codec.rejects import REJECT_SCHEMA
 from yt_exactly_once.commit import ledger as ledger_table
-from yt_exactly_once.commit.batch import MicroBatch
+from yt_exactly_once.commit.batch import MicroBatch, SourceRange
 from yt_exactly_once.commit.entry import LEDGER_VERSION
 from yt_exactly_once.delivery.memory import Prepared
 from yt_exactly_once.errors import AccessError, ConfigError, LedgerError, TransientError
@@ -17,7 +17,8 @@ from yt_exactly_once.observability import Event
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.engine.look_up import require_cluster
 from yt_exactly_once.spark.engine.run import Delivery, Rows
-from yt_exactly_once.spark.modes.mode import Mode
+from yt_exactly_once.spark.modes.mode import Columns, Mode
+from yt_exactly_once.spark.query.offset_log import read_twice
 from yt_exactly_once.spark.sink.fan_out import FanOut
 from yt_exactly_once.spark.sink.options import SinkOptions
 from yt_exactly_once.spark.sink.target import Target
@@ -30,6 +31,7 @@ from yt_exactly_once.ytsaurus.tombstones import check_tombstones, ensure_tombsto
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+    from yt_exactly_once.spark.compat.plan import PlannedQuery
     from yt_exactly_once.ytsaurus.client import Connection
 
 _OTHER_LEDGER = (
@@ -145,10 +147,14 @@ def _prepare_ledger(delivery: Delivery) -> None:
 def check_before_start(mode: Mode, rows: Rows, output_mode: str | None) -> None:
     """Check what `prepare` checks, and raise what it raises, without a running query. Create nothing."""
     options, connection = mode.options, mode.connection
+    ordered = {}
     for target in options.targets:
         if output_mode is not None:
             require_output_mode(MicroBatch("", 0, "", output_mode=output_mode.lower()), target)
-        prepared = _prepared(connection, target, rows.schema_for(target), options)
+        columns = rows.schema_for(target)
+        prepared = _prepared(connection, target, columns, options)
+        if not prepared.is_sorted:
+            ordered[target.path] = columns.names
         if target.changes is not None and prepared.wanted is None:
             check_tombstones(connection, target.path, target.changes)
     kept = (
@@ -163,6 +169,30 @@ def check_before_start(mode: Mode, rows: Rows, output_mode: str | None) -> None:
             tables.require_columns(info, *needs)
             if info.tablet_state == "frozen":
                 info.require_mounted()
+    planned = rows.planned()
+    if planned is not None:
+        _check_query(mode, planned, ordered)
+
+
+def _check_query(mode: Mode, planned: PlannedQuery, ordered: Columns) -> None:
+    """Check what is known of the query: its queues, their consumers, and whether it fits the mode."""
+    queues = [(one.queue, one.consumer) for one in planned.sources if one.queue]
+    for queue, consumer in queues:
+        if queues.count((queue, consumer)) > 1:
+            raise read_twice(queue, consumer)
+    batch = MicroBatch(
+        "",
+        0,
+        "",
+        sources=tuple(SourceRange("", queue, consumer or None, ()) for queue, consumer in queues),
+        stateful=planned.stateful,
+        others="others" if len(queues) < len(planned.sources) else "",
+    )
+    mode.require_query(batch, ordered, shuffles=planned.shuffles)
+    if mode.options.advance_consumer:
+        for one in planned.sources:
+            if one.consumer and one.proxy in {"", mode.options.cluster.proxy}:
+                require_registration(mode.connection, one.consumer, one.queue)
 
 
 def require_output_mode(batch: MicroBatch, target: Target) -> None:

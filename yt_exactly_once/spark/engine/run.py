@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from yt_exactly_once.commit.tally import Tally
     from yt_exactly_once.delivery.memory import Memory
     from yt_exactly_once.observability import Emitter
+    from yt_exactly_once.spark.compat.plan import PlannedQuery
     from yt_exactly_once.spark.modes.mode import Assignment, Mode
     from yt_exactly_once.spark.query.calls import Call
     from yt_exactly_once.spark.query.offset_log import OffsetLog
@@ -51,6 +52,10 @@ class Rows(ABC):
     @abstractmethod
     def schema_for(self, target: Target) -> StructType:
         """Return the columns of the DataFrame as a target transforms it."""
+
+    def planned(self) -> PlannedQuery | None:
+        """Return what Spark shows of the query before it starts; `None` if it shows nothing."""
+        return None
 
     def conf(self, name: str) -> str | None:  # noqa: ARG002 - a writer sees none
         """Return a setting of the Spark session."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from yt_exactly_once.codec.key_hashes import KEY_HASHES
 from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.spark.compat.jobs import refused
 from yt_exactly_once.spark.modes import tasks
 from yt_exactly_once.spark.modes.mode import Assignment, Columns, Mode, Sessions, TargetBatch
 from yt_exactly_once.spark.modes.push import PushTask, RehearsalTask
@@ -52,14 +53,29 @@ class Idempotent(Mode):
         """Refuse what needs a transaction over all rows."""
         tasks.require_no_transaction(self.options)
 
-    def prepare(self, batch: MicroBatch, targets: Sequence[PreparedTarget]) -> None:
-        """Create the producer table; refuse a query that keeps state: a replay may give other rows."""
+    def require_query(
+        self, batch: MicroBatch, columns: Columns | None = None, *, shuffles: bool = False
+    ) -> None:
+        """Refuse a query that keeps state, and a shuffle of rows that are numbered by their position.
+
+        A replay may give other rows, or the same in another order.
+        """
         if batch.stateful:
             raise ConfigError(
                 "Idempotent mode is for stateless one-to-one flows, and this query keeps state",
                 remedy="Use mode='transactional'",
                 query=batch.query_id,
             )
+        positions = (
+            source_position(names, batch, self.options.source_position)
+            for names in (columns or {}).values()
+        )
+        if shuffles and None in positions:
+            raise refused("this query has a shuffle", batch)
+
+    def prepare(self, batch: MicroBatch, targets: Sequence[PreparedTarget]) -> None:
+        """Create the producer table; refuse a query that keeps state."""
+        self.require_query(batch)
         if not all(target.is_sorted for target in targets):
             ensure_object(self.connection, "queue_producer", self.options.producer)
 

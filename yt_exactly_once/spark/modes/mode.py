@@ -198,6 +198,16 @@ class Mode(ABC):
     def check(self) -> None:
         """Refuse options that this mode cannot honour, with `ConfigError`."""
 
+    def require_query(  # noqa: B027 - most modes take any
+        self, batch: MicroBatch, columns: Columns | None = None, *, shuffles: bool = False
+    ) -> None:
+        """Refuse a query that this mode cannot write, with `ConfigError`.
+
+        Args:
+            columns: of the DataFrame, for each ordered target; `None` before they are known.
+            shuffles: whether it is sure that the query shuffles its rows.
+        """
+
     def prepare(self, batch: MicroBatch, targets: Sequence[PreparedTarget]) -> None:  # noqa: B027 - most modes need nothing
         """Check a run's query, or raise `ConfigError`; create what the mode needs before the first row."""
 
