@@ -38,20 +38,10 @@ _SPYT = "it shows SPYT, which is not installed"
 _COMMANDS = "tests/local/test_command_pages.py runs it"
 
 _HOWS: dict[str, list[How | str]] = {
-    "README.md": [
-        How.RUNS,
-        How.OPTIONS,
-        "tests/crash/test_demo.py runs the demo",
-        "it runs the tests",
-        How.OPTIONS,
-        How.OPTIONS,
-        _BY_CI,
-        _BY_CI,
-        How.RUNS,
-        How.RUNS,
-        How.OPTIONS,
-    ],
+    "README.md": [How.RUNS, "tests/crash/test_demo.py runs the demo"],
     "docs/contributing.md": [_BY_CI],
+    "docs/how-to/branch-and-chain.md": [How.RUNS] * 2,
+    "docs/how-to/outages.md": [How.RUNS] * 2,
     "docs/how-to/fan-out.md": [How.RUNS, How.OPTIONS],
     "docs/how-to/add-a-column.md": [How.RUNS, _COMMANDS],
     "docs/how-to/keep-changes.md": [
@@ -100,10 +90,10 @@ _HOWS: dict[str, list[How | str]] = {
         "tests/integration/test_batch_writer.py repeats such jobs",
         "it needs cron",
     ],
-    "docs/how-to/see-and-repair.md": [_COMMANDS] * 10,
+    "docs/how-to/see-and-repair.md": [_COMMANDS] * 11,
     "docs/how-to/test-your-pipeline.md": [
         *[How.RUNS] * 3,
-        How.OPTIONS,
+        *[How.OPTIONS] * 2,
         How.RUNS,
         How.OPTIONS,
         *[How.RUNS] * 2,

@@ -98,7 +98,8 @@ class SourceOptions:
 
     path: str = field(
         metadata=Group.WHERE.metadata(
-            "The queue, from `path` or `load()`. A link is followed at the start.", read=_read_path
+            "The queue, from `path` or `load()`. A link is followed when the query is defined.",
+            read=_read_path,
         )
     )
     consumer_path: str | None = Group.WHERE.option(
