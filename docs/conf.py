@@ -2,7 +2,13 @@
 
 import importlib.metadata
 import re
+import sys
+from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import changes
 
 project = "yt_exactly_once"
 author = "the authors of yt_exactly_once"
@@ -10,7 +16,7 @@ copyright = "2026, " + author  # noqa: A001 - the name that Sphinx reads
 release = version = importlib.metadata.version("yt-exactly-once")
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "changes/*"]
 
 html_theme = "furo"
 html_title = f"{project} {release}"
@@ -31,6 +37,13 @@ napoleon_numpy_docstring = False
 def setup(app: Any) -> None:
     """Connect what Sphinx calls."""
     app.connect("autodoc-process-docstring", _close_code)
+    app.connect("source-read", _show_changes)
+
+
+def _show_changes(_app: Any, name: str, content: list[str]) -> None:
+    """Let the changelog begin with what the next version will have."""
+    if name == "changelog":
+        content[0] = changes.changelog("Next version")
 
 
 def _close_code(

@@ -42,9 +42,11 @@ After a restart the source continues at the offset that Spark hands over. It doe
 `register_source(spark)` cannot give it `YT_PROXY` and `YT_TOKEN`: it has the values from when Spark started.
 Set them before, use the option `proxy`, or register another name: `register_source(spark, name="orders")`.
 
-**pandas and NumPy.** PySpark imports pandas for Arrow functions. PySpark 4.2 and newer warn about pandas 3.
-The tests ran with the versions of the table, so the package sets no upper bound. PySpark 3.5 imports
-`distutils`, which Python 3.12 does not have: install `setuptools` there.
+**pandas and NumPy.** PySpark imports pandas for Arrow functions. PySpark 4.2 and newer do not fully support
+pandas 3, and warn at each start of a Python process. So the package asks for pandas below 3. The tests of the
+table ran with pandas 3 all the same. If your environment must have it, install the package with `--no-deps`,
+and its other dependencies yourself. PySpark 3.5 imports `distutils`, which Python 3.12 does not have: install
+`setuptools` there.
 """
 
 

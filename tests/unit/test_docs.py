@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import changes
 import generate
 import prose
 import pytest
@@ -94,7 +95,36 @@ def test_links_lead_somewhere(page):
     """A link to a page that is gone is a defect."""
     links = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
     local = [link for link in links if "://" not in link]
-    assert [link for link in local if not (page.parent / link).exists()] == []
+    # A change is shown in the changelog.
+    folder = page.parent if page.parent != changes.FOLDER else changes.DOCS
+    assert [link for link in local if not (folder / link).exists()] == []
+
+
+def test_changes_of_the_next_version_are_lists_with_a_section():
+    """They become the changelog of that version as they are."""
+    for file in changes.files():
+        assert changes.section_of(file)
+        assert file.read_text(encoding="utf-8").startswith("- "), file
+
+
+def test_changes_become_a_version(tmp_path, monkeypatch):
+    """By section; the newest version is the first one, and the files are gone."""
+    for name in ("FOLDER", "CHANGELOG"):
+        monkeypatch.setattr(changes, name, tmp_path / name.lower())
+    changes.FOLDER.mkdir()
+    changes.CHANGELOG.write_text(f"# Changelog\n\n{changes.MARK}\n## 0.1.0, 2026-01-01\n")
+    for name, text in (("operating-b", "- Two"), ("writing-a", "- One"), ("operating-a", "- Too")):
+        (changes.FOLDER / f"{name}.md").write_text(f"{text}\n")
+    monkeypatch.setattr("sys.argv", ["changes.py", "0.2.0", "2026-02-02"])
+    changes.main()
+    assert changes.CHANGELOG.read_text().splitlines()[4:] == [
+        *("## 0.2.0, 2026-02-02", "", "### Writing", "", "- One", ""),
+        *("### Operating", "", "- Too", "- Two", "", "", "## 0.1.0, 2026-01-01"),
+    ]
+    assert changes.files() == []
+    (changes.FOLDER / "other-a.md").touch()
+    with pytest.raises(ValueError, match="must begin with one of"):
+        changes.version("next")
 
 
 def test_every_block_of_code_is_checked_or_has_a_reason_why_not():

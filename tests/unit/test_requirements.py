@@ -1,7 +1,8 @@
 """What the package requires: libraries whose private parts it uses, in the versions that have these parts."""
 
+import re
 import tomllib
-from importlib.metadata import version
+from importlib.metadata import metadata, version
 from itertools import chain
 from pathlib import Path
 
@@ -34,3 +35,22 @@ def test_library_with_frequent_majors_has_an_upper_bound_or_a_reason_against(nam
         line for line in TEXT.splitlines() if "# No upper bound for" in line and name in line
     ]
     assert reasons or all("<" in str(bound) for bound in bounds)
+
+
+def test_every_package_is_listed_with_its_licence():
+    """Those that a user gets; what compares, measures and tests is on no machine of theirs."""
+    page = Path(__file__).parents[2].joinpath("docs/security.md").read_text(encoding="utf-8")
+    _, _, section = page.partition("## Licences")
+    listed = {
+        name: licence
+        for licence, packages in re.findall(r"^\| ([\w.-]+) \| (`.*) \|$", section, re.MULTILINE)
+        for name in re.findall(r"`([\w-]+)`", packages)
+    }
+    extras = PROJECT["optional-dependencies"]
+    given = [extras[name] for name in extras if name not in {"bench", "test"}]
+    names = {Requirement(one).name for one in chain(PROJECT["dependencies"], *given)}
+    assert listed.keys() == names - {"yt-exactly-once"}
+    for name, licence in listed.items():
+        said = metadata(name)
+        text = said.get("License-Expression") or said["License"]
+        assert licence.partition("-")[0] in text, name

@@ -3,6 +3,9 @@
 Usage: `python -m tests.versions` takes all versions, `python -m tests.versions 4.0 4.1` some. It keeps the
 environments in `~/.cache/yt-exactly-once/versions`. What it found goes to `docs/measured/versions.json`, from
 which `docs/generate.py` writes the table of the documentation.
+
+`python -m tests.versions lowest newest` tries the bounds of all dependencies: their lowest versions together,
+and the newest that there are. It writes nothing.
 """
 
 import argparse
@@ -15,6 +18,8 @@ import venv
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
+
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
 CACHE = Path.home() / ".cache" / "yt-exactly-once" / "versions"
@@ -63,6 +68,15 @@ COLUMNS: dict[str, list[str]] = {
 _OLD = ("-W", "ignore:distutils Version classes:DeprecationWarning")
 """What PySpark 3.5 and 4.0 say of themselves."""
 
+BOUNDS = {
+    "lowest": ["tests/unit", "tests/local/test_status.py", _SINK],
+    "newest": ["tests/unit", "tests/local/test_status.py", _SINK, _FORMAT],
+}
+"""What is run at the bounds of all dependencies; the lowest PySpark has no format."""
+
+_ABOUT_THE_TREE = "not test_docs and not test_requirements and not test_crash_account"
+"""Tests of pages and of the project itself, which what is installed says nothing about."""
+
 EXTRAS = ("local", "demo", "lineage", "telemetry", "test")
 """What the tests need of the optional dependencies."""
 
@@ -74,9 +88,13 @@ def main() -> int:
     parser.add_argument("--only", action="append", help="A line of the table; the others stay.")
     asked = parser.parse_args()
     found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    for version in asked.versions:
-        if version not in VERSIONS:
-            parser.error(f"{version} is none of {', '.join(VERSIONS)}")
+    known = (*VERSIONS, *BOUNDS)
+    if wrong := set(asked.versions) - {*known}:
+        parser.error(f"{min(wrong)} is none of {', '.join(known)}")
+    if failed := [end for end in asked.versions if end in BOUNDS and not holds(end)]:
+        print(f"failed: {', '.join(failed)}")
+        return 1
+    for version in (each for each in asked.versions if each in VERSIONS):
         print(f"== PySpark {version}", flush=True)
         told = run(version, environment(version), asked.only or list(COLUMNS))
         # Another run may have told of another version meanwhile.
@@ -93,19 +111,44 @@ def main() -> int:
 
 def environment(version: str) -> Path:
     """Return the interpreter of an environment of a version, with the packages that are wanted now."""
-    folder = CACHE / version
+    wanted = [name for name in dependencies(*EXTRAS) if not name.startswith("pyspark")]
+    return installed(version, f"pyspark[connect]=={version}.*", "pyyaml", *wanted)
+
+
+def dependencies(*extras: str) -> list[str]:
+    """Return what the package requires, with some extras."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    more = project["optional-dependencies"]
+    listed = [*project["dependencies"], *(name for extra in extras for name in more[extra])]
+    return [name for name in listed if not name.startswith("yt-exactly-once")]
+
+
+def installed(name: str, *wanted: str) -> Path:
+    """Return the interpreter of an environment with these packages; they are asked for each time."""
+    folder = CACHE / name
     python = folder / "bin" / "python"
     if not python.exists():
         venv.create(folder, with_pip=True)
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = project["optional-dependencies"]
-    listed = [*project["dependencies"], *(name for extra in EXTRAS for name in extras[extra])]
-    wanted = [name for name in listed if not name.startswith(("pyspark", "yt-exactly-once"))]
-    # Each time: the packages that are wanted change.
-    spark = f"pyspark[connect]=={version}.*"
-    command = [python, "-m", "pip", "install", "-q", spark, "pyyaml", *wanted]
-    subprocess.run(command, check=True)
+    subprocess.run([python, "-m", "pip", "install", "-q", "--upgrade", *wanted], check=True)
     return python
+
+
+def holds(end: str) -> bool:
+    """Run tests with the lowest or the newest versions that users may have; return whether they pass."""
+    wanted = dependencies("checkpoints", "local", "demo", "lineage", "telemetry")
+    if end == "lowest":
+        wanted = [lowest(Requirement(one)) for one in wanted]
+    python = installed(end, *wanted, *dependencies("test"))
+    print(f"== {end}: {packages(python)}", flush=True)
+    command = [python, "-m", "pytest", "-q", "-k", _ABOUT_THE_TREE, *_OLD, *BOUNDS[end]]
+    variables = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, cwd=ROOT, env=variables, check=False).returncode == 0
+
+
+def lowest(requirement: Requirement) -> str:
+    """Return a requirement that only its lowest version meets."""
+    (bound,) = (one.version for one in requirement.specifier if one.operator == ">=")
+    return f"{requirement.name}=={bound}"
 
 
 def run(version: str, python: Path, doors: list[str]) -> dict[str, Any]:
