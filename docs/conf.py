@@ -22,6 +22,7 @@ html_theme = "furo"
 html_title = f"{project} {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = ["copy.js"]
 
 # Headings get anchors, so that one page can link to a section of another.
 myst_heading_anchors = 3

@@ -17,6 +17,7 @@ import pyarrow as pa
 from command_line import command_line
 from option_tables import configuration
 from pyspark.sql import types as spark
+from status_picture import status_picture
 from tuning_page import tuning_page
 from versions_page import versions_page
 
@@ -71,6 +72,7 @@ def pages() -> dict[Path, str]:
         DOCS / "reference/cluster-facts.md": NOTE + cluster_facts(),
         DOCS / "explanation/failure-table.md": NOTE + failure_table(),
         DOCS / "reference/routes.md": NOTE + routes(),
+        DOCS / "_static/status.svg": status_picture(),
     }
 
 
