@@ -23,7 +23,7 @@ def imported_from(path, package):
 
 def test_type_checkers_see_what_is_exported():
     """An import that only a type checker reads must name the module that a program gets it from."""
-    typed = imported_from(ROOT / "yt_exactly_once/__init__.py", "yt_exactly_once.")
+    typed = imported_from(Path(yt_exactly_once.__file__), "yt_exactly_once.")
     homes = {name: f"yt_exactly_once.{home}" for name, home in yt_exactly_once._MODULES.items()}
     assert typed == homes
     assert dir(yt_exactly_once) == NAMES
