@@ -81,6 +81,17 @@ def test_check_says_what_the_first_batch_would(client, tmp, sink):
         sink().check(FRAME)
 
 
+def test_notebook_shows_targets_and_options_and_no_secret(sink, tmp):
+    """What is as by default is left out, and names are no markup."""
+    shown = sink(token="secret-token", dead_letter_path=f"{tmp}/<b>", mode="transactional")
+    html = shown._repr_html_()
+    assert "secret-token" not in html
+    assert "<th>ledger_path</th>" in html
+    assert f"<td>{tmp}/&lt;b&gt;</td>" in html
+    assert f"<td>{tmp}/target</td>" in html
+    assert "split_oversized" not in html
+
+
 def entry_of(query, target, consumer):
     source = SourceRange("local", "//q", consumer, (PartitionRange(0, 0, 5),))
     batch = MicroBatch(query, 7, "run", (source,))

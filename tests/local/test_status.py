@@ -4,6 +4,8 @@ import itertools
 import json
 import re
 import time
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from io import StringIO
 from types import SimpleNamespace
 
@@ -12,8 +14,9 @@ from rich.console import Console
 
 from tests.local.operated import Operated
 from tests.local.pipelines import Pipeline
-from yt_exactly_once import cli
+from yt_exactly_once import cli, history, ledger
 from yt_exactly_once.commit.entry import LedgerEntry, PartitionOffset
+from yt_exactly_once.commit.ledger import LEDGER_MARK
 from yt_exactly_once.commit.other_sources import OtherSources
 from yt_exactly_once.errors import ConflictError, LedgerError, TableNotFoundError
 from yt_exactly_once.operations import ledgers
@@ -99,6 +102,27 @@ def test_status_shows_the_offsets_of_topics_and_what_was_known_of_their_ends(pip
     _, (found,) = told("status", tmp, "--json")
     assert (found["topics"], found["topic_lag"]) == ([], None)
     assert found["other_sources"]["end"] == [{"logOffset": 3}]
+
+
+def test_program_gets_values_and_a_notebook_tables(pipeline, client, tmp):
+    """Also of a ledger that cannot be read; if that is all there is, it is raised."""
+    pipeline.run(3)
+    found = status(tmp, connection=pipeline.connection)
+    assert [(one.name, one.lag_rows, one.problems) for one in found] == [("query-1", 14, [])]
+    assert 0 <= found[0].lag_seconds < 600
+    assert status(tmp, query="another", connection=pipeline.connection) == []
+    (row,) = ledger(pipeline.target, query="query", connection=pipeline.connection)
+    assert row.entry.tally.total_rows == 6
+    assert "<table>" in found._repr_html_()
+    client.create("table", f"{tmp}/broken", attributes={LEDGER_MARK: 1})
+    found = status(tmp, connection=pipeline.connection)
+    assert found.unread.keys() == {f"{tmp}/broken"}
+    assert f"{tmp}/broken: " in found._repr_html_()
+    with pytest.raises(LedgerError):
+        ledger(tmp, connection=pipeline.connection)
+    client.remove(pipeline.ledger)
+    with pytest.raises(LedgerError):
+        status(tmp, connection=pipeline.connection)
 
 
 def test_trouble_of_a_queue_is_said_and_hides_nothing_else(pipeline, told, tmp):
@@ -361,6 +385,10 @@ def test_history_has_every_batch_and_no_batch_waits_for_it(cluster, tmp, tmp_pat
     assert [one["batch_id"] for one in found] == [3, 2, 1]
     assert {(one["rows"], one["attempts"], one["sent_by"]) for one in found} == {(4, 1, "driver")}
     assert found[0]["offsets"][0]["partitions"]["1"][:2] == [6, 8]
+    look = partial(history, f"{tmp}/history", connection=query.sink._engine.connection)
+    now = datetime.now(UTC)
+    assert len(look(since=now - timedelta(hours=1), until=now + timedelta(hours=1))) == 3
+    assert look(until=datetime(2020, 1, 1)) == look(query="another") == []  # noqa: DTZ001 - UTC
     code, said = query.command(f"yt-exactly-once history {tmp}/history --until 2020-01-01")
     assert (code, "driver" in said) == (0, False)
     query.client.unmount_table(f"{tmp}/history", sync=True)
