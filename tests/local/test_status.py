@@ -18,7 +18,12 @@ from yt_exactly_once import cli, history, ledger
 from yt_exactly_once.commit.entry import LedgerEntry, PartitionOffset
 from yt_exactly_once.commit.ledger import LEDGER_MARK
 from yt_exactly_once.commit.other_sources import OtherSources
-from yt_exactly_once.errors import ConflictError, LedgerError, TableNotFoundError
+from yt_exactly_once.errors import (
+    ConflictError,
+    LedgerError,
+    TableNotDynamicError,
+    TableNotFoundError,
+)
 from yt_exactly_once.operations import ledgers
 from yt_exactly_once.operations.ledgers import LedgerRow, find_ledgers, read_ledger
 from yt_exactly_once.operations.pruning import Use, judge_entries, remove_entry
@@ -118,10 +123,10 @@ def test_program_gets_values_and_a_notebook_tables(pipeline, client, tmp):
     found = status(tmp, connection=pipeline.connection)
     assert found.unread.keys() == {f"{tmp}/broken"}
     assert f"{tmp}/broken: " in found._repr_html_()
-    with pytest.raises(LedgerError):
+    with pytest.raises(TableNotDynamicError):
         ledger(tmp, connection=pipeline.connection)
     client.remove(pipeline.ledger)
-    with pytest.raises(LedgerError):
+    with pytest.raises(TableNotDynamicError):
         status(tmp, connection=pipeline.connection)
 
 
