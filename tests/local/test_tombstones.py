@@ -343,7 +343,7 @@ def test_rights_of_the_page_are_enough_and_each_is_needed(cluster, client, tmp):
 
 def test_audit_of_changes_says_what_it_cannot_prove(kept):
     """Rows that were deleted stay so; whether a change is missing nobody can tell."""
-    found = audit(kept.connection, kept.path)
+    found = audit(kept.path, connection=kept.connection)
     assert (found.by, found.verdict) == (By.SEQUENCE, Verdict.UNPROVEN)
     assert (found.tombstones, found.rows, found.outlived) == (1, 0, 0)
     assert kept.cli("audit", kept.path)[0] == 1
@@ -356,7 +356,7 @@ def test_audit_of_changes_says_what_it_cannot_prove(kept):
 def test_audit_finds_a_row_that_is_older_than_the_delete_of_its_key(kept, client, lsn):
     """It is of a copy that was put back, or of another writer."""
     client.insert_rows(kept.path, [{"key": 2, "name": "Bob", "lsn": lsn}])
-    found = audit(kept.connection, kept.path)
+    found = audit(kept.path, connection=kept.connection)
     assert (found.verdict, found.rows, found.outlived) == (Verdict.WRONG, 1, 1)
     code, said = kept.cli("audit", kept.path, "--by", "sequence")
     assert (code, said.splitlines()[-1]) == (1, "NOT exact")
@@ -365,14 +365,14 @@ def test_audit_finds_a_row_that_is_older_than_the_delete_of_its_key(kept, client
 def test_audit_lets_a_newer_row_of_a_deleted_key_pass(kept):
     """Its tombstone is no longer needed, and does no harm."""
     kept.write((2, 21, "c", "Bob"), (3, 5, "d", None), number=1)
-    found = audit(kept.connection, kept.path)
+    found = audit(kept.path, connection=kept.connection)
     assert (found.tombstones, found.rows, found.outlived) == (2, 1, 0)
 
 
 @pytest.mark.parametrize("by", [By.SOURCE, By.DIGEST, By.COUNT])
 def test_audit_refuses_what_needs_all_rows(kept, by):
     with pytest.raises(UnprovableError, match="the newest one alone") as raised:
-        audit(kept.connection, kept.path, by=by)
+        audit(kept.path, by=by, connection=kept.connection)
     assert "--by sequence" in raised.value.remedy
 
 
@@ -380,7 +380,7 @@ def test_audit_by_sequence_needs_changes(cluster, client, tmp):
     kept = Kept(client, cluster.proxy_urls[0], f"{tmp}/rows").create()
     kept.write((1, 10, "c", "Ann"), given=kept.target(changes=None, on_new_columns="ignore"))
     with pytest.raises(UnprovableError, match="has no tombstones"):
-        audit(kept.connection, kept.path, by=By.SEQUENCE)
+        audit(kept.path, by=By.SEQUENCE, connection=kept.connection)
 
 
 # Creating

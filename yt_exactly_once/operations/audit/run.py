@@ -43,9 +43,9 @@ def audit(
 
     Args:
         target: a table. Those of a path with columns in braces are audited one by one; `status` names them.
-        by: `sequence`, `source`, `digest` or `count`: what to compare it with. Default: with its tombstones if
-            its rows were changes, with its queues if it has the source of its rows, else by digest if the
-            ledger keeps one, else by count.
+        by: `sequence`, `source`, `digest` or `count`: what to compare it with. Default: with its tombstones
+            if its rows were changes, with its queues if it has the source of its rows, else by digest if
+            the ledger keeps one, else by count.
         columns: where the target has the source of its rows; default: the service columns of the source.
         ledger: path of the ledger; default: the one beside the target, or another one in its folder.
         start: first row of every partition that the queries have read; by source only.
