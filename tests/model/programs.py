@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 from unittest import mock
 
+from pyspark.sql.types import LongType, StructField, StructType
 from structlog.testing import capture_logs
 
 from tests.model.cluster import (
@@ -229,7 +230,7 @@ class ModelFrame:
         self._job = job
         self._tasks = tasks
         self._effects: tuple[str, ...] | None = None
-        self.schema = SimpleNamespace(names=columns)
+        self.schema = StructType([StructField(name, LongType()) for name in columns])
         self.sparkSession = SimpleNamespace(conf={})
 
     def toDF(self, *_names: str) -> ModelFrame:  # noqa: N802 - Spark's name

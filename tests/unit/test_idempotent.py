@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import StructType
 
 from tests.model.tasks import COLUMNS, prepared_target
 from yt_exactly_once.codec.key_hashes import key_hashes
@@ -25,6 +26,7 @@ from yt_exactly_once.spark.sink.target import Target
 class Frame:
     """A DataFrame that only shows which task it is given to."""
 
+    schema = StructType()
     sparkSession = None  # noqa: N815 - Spark's name
 
     def mapInArrow(self, task, _schema):  # noqa: N802 - Spark's name

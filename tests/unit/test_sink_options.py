@@ -70,7 +70,6 @@ def test_possible_options_are_accepted(options):
     # They bring all rows to the driver.
     *(({"sent_by": "tasks", **option}, named) for option, named in (
         ({"split_oversized": True}, "split_oversized"),
-        ({"write": "replace"}, "write='replace'"),
         ({"changes": CHANGES}, "changes"),
     )),
     *(({**option, "mode": mode}, "not possible in mode")
