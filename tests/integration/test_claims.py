@@ -12,7 +12,7 @@ from yt_exactly_once import Event
 from yt_exactly_once.commit.tally import SentBy
 from yt_exactly_once.errors import RepeatedTaskError
 from yt_exactly_once.spark.modes import transactional
-from yt_exactly_once.spark.modes.tasks import JoinedInsertTask
+from yt_exactly_once.spark.modes.joined import JoinedInsertTask
 
 WAIT_SECONDS = 60
 

@@ -22,7 +22,7 @@ from yt_exactly_once.delivery import route
 from yt_exactly_once.errors import TransactionLostError
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.spark.modes import transactional
-from yt_exactly_once.spark.modes.tasks import JoinedInsertTask
+from yt_exactly_once.spark.modes.joined import JoinedInsertTask
 
 INSERT = "insert_rows"
 OF_TASKS = ["idempotent", "at-least-once"]

@@ -12,7 +12,7 @@ from yt_exactly_once import Event, Target, TransactionalSink
 from yt_exactly_once.commit.tally import SentBy
 from yt_exactly_once.delivery import route
 from yt_exactly_once.spark.modes import transactional
-from yt_exactly_once.spark.modes.tasks import JoinedInsertTask
+from yt_exactly_once.spark.modes.joined import JoinedInsertTask
 
 
 def failing_task(flag):

@@ -33,6 +33,7 @@ T = TypeVar("T")
 CLUSTER = "model"
 CONSUMER = "//consumer"
 LEDGER = "//ledger"
+CLAIMS = "//ledger_claims"
 PRODUCER = "//producer"
 
 Rows = tuple[tuple[int, str], ...]
@@ -117,6 +118,20 @@ class Commit:
         """Rows that must not have changed since the transaction began, with their versions."""
         touched = sorted({write.row for write in self.writes if isinstance(write, Put)})
         return tuple((row, self.snapshot[row][0]) for row in touched)
+
+
+class FindOwner(NamedTuple):
+    """Reads who has claimed a partition, or what stands for one."""
+
+    transaction: str
+    partition: int
+
+
+@dataclass(frozen=True)
+class Join:
+    """Takes over a transaction that tasks have opened, to read in it as of its begin."""
+
+    transaction: str
 
 
 LOCAL_FAILURES = (ClusterUnavailableError, TransactionLostError)
@@ -205,10 +220,18 @@ class ModelCluster:
         self._begun = 0
 
     def lookup(self, path: str, keys: Sequence[Row]) -> list[Row | None]:
+        if path == CLAIMS:
+            return [self._owner(key) for key in keys]
         answer = self.script.ask(Lookup(self.numbers(path, keys)))
         if answer == UNAVAILABLE:
             raise ClusterUnavailableError("The model lost a request")
         return [json.loads(value) if value else None for value in answer]
+
+    def _owner(self, key: Row) -> Row | None:
+        answer = self.script.ask(FindOwner(key["transaction_id"], key["partition"]))
+        if answer == UNAVAILABLE:
+            raise ClusterUnavailableError("The model lost a request")
+        return {"owner": answer} if answer else None
 
     def begin(self, timeout: timedelta, connections: int = 1) -> ModelTransaction:  # noqa: ARG002
         answer = self.script.ask(Begin(self._begun))
@@ -226,6 +249,26 @@ class ModelCluster:
         except ClusterUnavailableError as error:
             begun = partial(_raised, error)
         return ModelAhead(begun, reads)
+
+    def join_ahead(
+        self,
+        transaction_id: str,
+        connections: int,  # noqa: ARG002 - the interface
+        reads: Callable[[Transaction], T],
+        *,
+        proxy: str,
+    ) -> ModelAhead[T]:
+        assert proxy == "model"
+        answer = self.script.ask(Join(transaction_id))
+        if answer == LOST:
+            begun = partial(_raised, TransactionLostError("The model ended the transaction"))
+        else:
+            begun = partial(_returned, ModelTransaction(self, answer))
+        return ModelAhead(begun, reads)
+
+    def joined(self, transaction_id: str, *, proxy: str) -> ModelTransaction:
+        assert proxy == "model"
+        return ModelTransaction(self, Snapshot(transaction_id, ()))
 
     def unpin(self) -> None:
         """See `Cluster.unpin`; every proxy of the model is as good as another."""

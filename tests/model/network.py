@@ -6,7 +6,7 @@ answer is lost is put in flight: it may land before anything else happens, later
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
 from typing import Any, NamedTuple, cast
 
@@ -22,6 +22,8 @@ from tests.model.cluster import (
     Begin,
     Commit,
     Evaluated,
+    FindOwner,
+    Join,
     Lookup,
     Put,
     Snapshot,
@@ -42,20 +44,22 @@ from tests.model.invariants import (
     is_record_only,
     recorded,
 )
-from tests.model.programs import STATE_MISSING, TRIMMED, Advance, Aged, Evaluate, Stored
+from tests.model.programs import STATE_MISSING, TRIMMED, Advance, Aged, AskWay, Evaluate, Stored
 from tests.model.scenario import Scenario, query_id, rows_of
 from tests.model.tasks import (
     REFUSED,
     BeginClaim,
+    BeginShared,
     CreateSession,
     Insert,
     InsertInside,
     Push,
     TakeClaim,
+    is_plan,
 )
 from tests.model.world import InFlight, World
 
-Request = Insert | InsertInside | TakeClaim | CreateSession | Push
+Request = Insert | InsertInside | TakeClaim | CreateSession | Push | Abort
 """What a task asks for."""
 
 
@@ -108,14 +112,12 @@ class Network:
                 yield from self._unanswered(world, "abort")
             case Evaluate():
                 yield self.evaluate(world, request)
-            case Stored(rows=rows):
-                stands = tuple(offset_in(world.rows, row) for row in rows)
-                yield Answer(f"source reads the consumer at {stands}", stands, world)
-                yield from self._unanswered(world, "reading the consumer")
-            case Advance():
-                yield from self._advance(world, request)
-            case BeginClaim() | Aged():
+            case Stored() | Advance():
+                yield from self._of_source(world, request)
+            case BeginClaim() | FindOwner() | Aged():
                 yield from self._of_claims(world, request)
+            case BeginShared() | Join() | AskWay():
+                yield from self._of_plans(world, request)
             case Insert() | InsertInside() | TakeClaim() | CreateSession() | Push():
                 yield from self._request(world, request)
             case _:
@@ -170,7 +172,9 @@ class Network:
         """Return the world in which a request may arrive at any time; one without effect is gone."""
         if isinstance(request, InsertInside) and request.transaction not in dict(world.inside):
             return world
-        if isinstance(request, BeginClaim):
+        if isinstance(request, BeginClaim | BeginShared | FindOwner):
+            return world
+        if isinstance(request, Abort) and request.transaction not in dict(world.inside):
             return world
         if isinstance(request, TakeClaim) and _take(world, request)[1] == world:
             return world
@@ -184,9 +188,8 @@ class Network:
         Raises:
             ViolationError: it breaks an invariant.
         """
-        if isinstance(request, InsertInside | TakeClaim):
-            perform = _write_inside if isinstance(request, InsertInside) else _take
-            return perform(world, cast("Any", request))
+        if type(request) in _IN_TRANSACTIONS:
+            return _IN_TRANSACTIONS[type(request)](world, cast("Any", request))
         if isinstance(request, Insert):
             return OK, self._written(world, request.rows)
         epoch, number, meta = _session(world, request.session)
@@ -205,7 +208,7 @@ class Network:
             self._written(world, rows), request.session, after
         )
 
-    def _of_claims(self, world: World, request: BeginClaim | Aged) -> Iterator[Answer]:
+    def _of_claims(self, world: World, request: BeginClaim | FindOwner | Aged) -> Iterator[Answer]:
         if isinstance(request, Aged):
             age = float("inf") if request.transaction in world.aged else 0.0
             # Claims are kept for long after the driver has seen that they are young.
@@ -215,7 +218,28 @@ class Network:
             return
         owner = world.owner(request.transaction, request.partition)
         yield Answer(f"sees {owner or 'no owner'}", owner, world)
-        yield from self._unanswered(world, "the begin of a claim")
+        yield from self._unanswered(world, "the look at a claim")
+
+    def _of_source(self, world: World, request: Stored | Advance) -> Iterator[Answer]:
+        if isinstance(request, Advance):
+            yield from self._advance(world, request)
+            return
+        stands = tuple(offset_in(world.rows, row) for row in request.rows)
+        yield Answer(f"source reads the consumer at {stands}", stands, world)
+        yield from self._unanswered(world, "reading the consumer")
+
+    def _of_plans(self, world: World, request: BeginShared | Join | AskWay) -> Iterator[Answer]:
+        match request:
+            case BeginShared(name=shared):
+                yield Answer(f"begins {shared}", shared, world.begun_by_task(shared))
+                yield from self._unanswered(world, "the begin for all tasks")
+            case Join(transaction=transaction):
+                rows = dict(world.begun).get(transaction)
+                joined = LOST if rows is None else Snapshot(transaction, rows)
+                yield Answer(f"takes {transaction} over", joined, world)
+            case AskWay():
+                for way in ("tasks", "driver"):
+                    yield Answer(f"sends by {way}", way, world)
 
     def _request(self, world: World, request: Request) -> Iterator[Answer]:
         what = _described(request)
@@ -353,7 +377,7 @@ def _take(world: World, request: TakeClaim) -> tuple[Any, World]:
     """Let an attempt become the owner of a partition, unless another one was first."""
     if first_wins(world, request):
         return CONFLICT, world
-    if request.transaction not in dict(world.inside):
+    if not is_plan(request.transaction) and request.transaction not in dict(world.inside):
         # It may own what nobody can write into.
         return OK, world
     return OK, world._replace(claims=tuple(sorted((*world.claims, tuple(request)))))
@@ -364,6 +388,13 @@ def first_wins(world: World, request: TakeClaim) -> bool:
     return bool(world.owner(request.transaction, request.partition))
 
 
+def _abort(world: World, request: Abort) -> tuple[Any, World]:
+    return OK, world.ended(request.transaction)
+
+
+_IN_TRANSACTIONS: dict[type, Callable[[World, Any], tuple[Any, World]]] = {
+    InsertInside: _write_inside, TakeClaim: _take, Abort: _abort,
+}  # fmt: skip
 _MOVE = "move"
 _NO_NUMBER = -1
 _described = lru_cache(maxsize=None)(repr)

@@ -8,14 +8,16 @@ the way in which the source moves a consumer.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 from unittest import mock
 
+import pyarrow as pa
 from pyspark.sql.types import LongType, StructField, StructType
 from structlog.testing import capture_logs
 
@@ -38,19 +40,23 @@ from tests.model.tasks import (
     RunJob,
     RunTask,
     frame_columns,
+    plan_of,
     prepared_target,
     run_task,
     silent,
 )
 from yt_exactly_once.commit import claims
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
+from yt_exactly_once.commit.claims import Plan
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.commit.entry import LedgerEntry
 from yt_exactly_once.commit.notes import BEGAN, Note, NoteKind
 from yt_exactly_once.commit.parts import TargetRows
+from yt_exactly_once.commit.tally import SentBy
 from yt_exactly_once.config import ROWS_PER_TABLET_LIMIT, RetryPolicy
 from yt_exactly_once.delivery.memory import Memory, Prepared
 from yt_exactly_once.delivery.route import LARGE, Route, Way
+from yt_exactly_once.delivery.tried import Tried
 from yt_exactly_once.errors import (
     ClusterUnavailableError,
     DataLossError,
@@ -60,13 +66,17 @@ from yt_exactly_once.errors import (
 )
 from yt_exactly_once.observability import Emitter
 from yt_exactly_once.spark.doors import frame_rows
+from yt_exactly_once.spark.doors.arrived import TaskMessage, TaskRows
 from yt_exactly_once.spark.doors.transactional_sink import TransactionalSink
-from yt_exactly_once.spark.engine import look_up
+from yt_exactly_once.spark.engine import look_up, planning
 from yt_exactly_once.spark.engine.engine import Engine
+from yt_exactly_once.spark.engine.planning import Planned
 from yt_exactly_once.spark.engine.run import Delivery
 from yt_exactly_once.spark.modes import idempotent, mode_of, sessions, transactional
+from yt_exactly_once.spark.modes.joined import JoinedInsertTask
+from yt_exactly_once.spark.modes.mode import Mode, TargetBatch
 from yt_exactly_once.spark.modes.push import RehearsalTask
-from yt_exactly_once.spark.modes.tasks import JoinedInsertTask
+from yt_exactly_once.spark.modes.tasks import _REPORT
 from yt_exactly_once.spark.query.calls import Calls
 from yt_exactly_once.spark.query.offset_log import OffsetLog, QueueOffset, RunningBatch
 from yt_exactly_once.spark.sink.target import Target
@@ -135,6 +145,11 @@ class Advance:
 
 
 @dataclass(frozen=True)
+class AskWay:
+    """Asks who sends the rows of a batch: what was kept of earlier tries may say anything."""
+
+
+@dataclass(frozen=True)
 class Aged:
     """Reads the clock: how long ago a transaction was begun."""
 
@@ -168,24 +183,101 @@ class Programs:
             _commit_source(self._scenario, call, script)
             return None
         assert isinstance(call, SinkCall)
+        if self._scenario.by_format:
+            return self._write_by_format(call, script)
         job = RunJob(call.run, call.checkpoint, call.batch, call.ranges)
         columns = frame_columns(self._scenario)
         frame = ModelFrame(script, job, columns, self._tasks)
         with (
+            _no_tables(),
             mock.patch.object(frame_rows, "require_straight"),
             mock.patch.object(frame_rows, "tasks_of_one_stage", partial(stages, self._scenario)),
-            mock.patch.object(transactional, "prepare_claims"),
             mock.patch.object(claims, "seconds_since", side_effect=lambda _: sink.age()),
-            mock.patch.object(sessions, "sessions_of", _sessions_of),
-            mock.patch.object(look_up, "attributes_of", return_value={"id": _QUEUE_ID}),
-            # No queue of the model loses rows.
-            mock.patch.object(idempotent, "gone_sessions", return_value=frozenset()),
-            mock.patch.object(look_up.LedgerNotes, "look", return_value=(_QUEUE_ID, ())),
-            mock.patch.object(look_up.LedgerNotes, "add", _refuse),
         ):
             sink = ModelSink(self._scenario, call, script)
             sink(cast("Any", frame), call.batch)
         return sink.left, sink.noted
+
+    def _write_by_format(self, call: SinkCall, script: Script) -> Any:
+        """Plan a batch, run its job and commit it, as Spark does for a writer, in two processes."""
+        plan = Plan(plan_of(call.run, call.batch), 0.0)
+        job = RunJob(call.run, call.checkpoint, call.batch, call.ranges)
+        rows = ModelRows(cast("Any", SimpleNamespace(names=frame_columns(self._scenario))))
+        with (
+            _no_tables(),
+            mock.patch.object(planning, "ask", partial(_ask_way, script, call)),
+            mock.patch.object(planning, "_read", return_value=None),
+            mock.patch.object(planning, "_keep"),
+            mock.patch.object(Plan, "make", return_value=plan),
+            mock.patch.object(Plan, "age", 0.0),
+            mock.patch.object(claims, "seconds_since", return_value=0.0),
+        ):
+            planner = ModelSink(self._scenario, call, script)
+            assignment, is_replay = planner.plan(rows, call.batch)
+            if is_replay or assignment.task is None:
+                evaluated = _evaluated(script, job)
+                message = TaskMessage(call.run, 0, skipped=is_replay)
+            else:
+                job = job._replace(transaction=plan.id)
+                self._tasks[job] = assignment.task
+                evaluated, reports = (), _run_job(script, job)
+                if isinstance(reports, JobFailed):
+                    mode = planner.mode
+                    query = query_id(call.checkpoint)
+                    with suppress(ExactlyOnceError):
+                        planning.give_up(mode, query, call.batch, plan, is_incomplete=True)
+                    raise JobFailedError(reports.error)
+                message = TaskMessage(call.run, 0, reports=reports, plan=plan)
+            sink = ModelSink(self._scenario, call, script)
+            sink.finish(replace(rows, messages=(message,), effects=evaluated), call.batch)
+        return sink.left, sink.noted
+
+
+@contextmanager
+def _no_tables() -> Iterator[None]:
+    """Leave out what is asked of tables that the model does not have."""
+    with (
+        mock.patch.object(transactional, "prepare_claims", _prepared_claims),
+        mock.patch.object(sessions, "sessions_of", _sessions_of),
+        mock.patch.object(look_up, "attributes_of", return_value={"id": _QUEUE_ID}),
+        # No queue of the model loses rows.
+        mock.patch.object(idempotent, "gone_sessions", return_value=frozenset()),
+        mock.patch.object(look_up.LedgerNotes, "look", return_value=(_QUEUE_ID, ())),
+        mock.patch.object(look_up.LedgerNotes, "add", _refuse),
+    ):
+        yield
+
+
+def _prepared_claims(
+    _connection: Any, table: str, task: JoinedInsertTask, given: TargetBatch
+) -> JoinedInsertTask:
+    batch = given.plan or given.transaction
+    assert batch is not None
+    return replace(task, claims=claims.Claims(table, batch.id, given.target.path))
+
+
+def _ask_way(script: Script, call: SinkCall, _mode: Any, query: str) -> planning.Ask:
+    """Return what lets the batch go by tasks, or by the driver."""
+    by_driver = script.ask(AskWay()) == "driver"
+    tried = Tried(query, "//out", call.batch, SentBy.TASKS, has_failed=by_driver)
+    return partial(planning.Known, tried=tried)
+
+
+def _evaluated(script: Script, job: RunJob) -> tuple[str, ...]:
+    """Run the job of a batch whose rows come to the commit."""
+    answer = script.ask(Evaluate(job.checkpoint, job.batch, job.ranges))
+    ModelFrame.require_rows(answer)
+    return cast("tuple[str, ...]", answer.effects)
+
+
+def _run_job(script: Script, job: RunJob) -> Any:
+    """Run the job of a batch whose tasks send its rows; return their reports."""
+    answer = script.ask(job)
+    if isinstance(answer, JobFailed):
+        return answer
+    ModelFrame.require_rows(answer)
+    rows = [dict(report) for report in answer]
+    return (pa.RecordBatch.from_pylist(rows, schema=_REPORT),) if rows else ()
 
 
 def micro_batch(scenario: Scenario, call: SinkCall) -> MicroBatch:
@@ -204,6 +296,7 @@ def micro_batch(scenario: Scenario, call: SinkCall) -> MicroBatch:
             for queue, parts in by_queue(scenario, call.ranges).items()
         ),
         stateful=scenario.stateful,
+        reads_again=scenario.by_format,
     )
 
 
@@ -259,7 +352,7 @@ class ModelFrame:
         answer = self._script.ask(self._job)
         if isinstance(answer, JobFailed):
             raise JobFailedError(answer.error)
-        self._require_rows(answer)
+        self.require_rows(answer)
         return [dict(report) for report in answer]
 
     @property
@@ -292,15 +385,36 @@ class ModelFrame:
         if self._effects is not None:
             return self._effects
         answer = self._script.ask(Evaluate(job.checkpoint, job.batch, job.ranges))
-        self._require_rows(answer)
+        self.require_rows(answer)
         return cast("tuple[str, ...]", answer.effects)
 
     @staticmethod
-    def _require_rows(answer: Any) -> None:
+    def require_rows(answer: Any) -> None:
         if answer == TRIMMED:
             raise DataLossError("The model trimmed rows of this batch")
         if answer == STATE_MISSING:
             raise StateMissingError
+
+
+@dataclass(frozen=True)
+class ModelRows(TaskRows):
+    """What the tasks of a writer have done.
+
+    Attributes:
+        effects: of the rows that they have handed to the commit.
+    """
+
+    effects: tuple[str, ...] = ()
+
+    @property
+    def _frame(self) -> ModelRows:
+        return self
+
+    def evaluate(self) -> tuple[str, ...]:
+        """Return what the rows are to do to the target."""
+        assert self.messages, "Spark has run the tasks"
+        assert not self.messages[0].skipped, "The ledger has lost a batch"
+        return self.effects
 
 
 class ModelSink(TransactionalSink):
@@ -351,6 +465,20 @@ class ModelSink(TransactionalSink):
         self._scenario, self._cluster = scenario, cluster
         self._engine = ModelEngine(mode_of(self.options, cluster), batch, memory)
 
+    @property
+    def mode(self) -> Mode:
+        """The mode, with the cluster of the model."""
+        return self._engine.mode
+
+    def plan(self, rows: TaskRows, number: int) -> Planned:
+        """Plan a batch, in a process that knows no run."""
+        running = replace(self._log.locate(None, number), run_id="plan")
+        return self._engine.plan(running, rows, looks_up=False)
+
+    def finish(self, rows: TaskRows, number: int) -> None:
+        """Commit what tasks have done."""
+        self._engine.deliver(self._log.locate(None, number), rows)
+
     def age(self) -> float:
         """Return the age of the newest transaction, where it can matter."""
         if not self._scenario.faults.expiry:
@@ -382,6 +510,7 @@ class ModelEngine(Engine):
         self._calls = Calls()
         self._batch = batch
         self._memories.keep(batch, memory)
+        self._planned[batch.query_id, batch.stateful] = memory
 
     @property
     def left(self) -> str:

@@ -12,13 +12,15 @@ from tests.model.invariants import Kind
 from tests.model.programs import JobFailedError
 from tests.model.removals import Put, removal
 from tests.model.tasks import Claiming, Client, Joined, rows_in
-from yt_exactly_once.commit.claims import Claim
+from yt_exactly_once.commit import claims
+from yt_exactly_once.commit.claims import Claims
+from yt_exactly_once.commit.cluster import OpenTransaction
 from yt_exactly_once.commit.parts import Part, TargetRows, whole
 from yt_exactly_once.commit.transactional import BatchCommit
 from yt_exactly_once.delivery.route import Way
 from yt_exactly_once.errors import ClusterUnavailableError, TransientError
 from yt_exactly_once.spark.engine.engine import Engine
-from yt_exactly_once.spark.modes import idempotent, push, tasks
+from yt_exactly_once.spark.modes import idempotent, joined, push, tasks
 from yt_exactly_once.spark.modes.push import RehearsalTask
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.rows import ProducerSession
@@ -152,7 +154,7 @@ def _rows_first(put: Put) -> None:
 )
 def _first_attempt(put: Put) -> None:
     """Let every attempt of a task write into the transaction."""
-    put(tasks, "require_first_attempt", lambda *_: None)
+    put(joined, "require_first_attempt", lambda *_: None)
 
 
 @removal(
@@ -166,17 +168,52 @@ def _one_stage(put: Put) -> None:
 
 @removal(
     "who finds another's claim does not write",
-    ({Kind.TWICE}, "one transaction, shuffled", "one transaction, claims"),
+    ({Kind.TWICE}, "one transaction, shuffled", "one transaction, claims", "by format, chunks"),
 )
 def _owner(put: Put) -> None:
     """Let every attempt write, whoever the owner is."""
-    put(Claim, "take", lambda self, cluster, table, *_: self._owner(cluster, table))
+    put(Claims, "take", lambda self, *given: self._owner(*given[:3]))
+
+
+@removal("all tasks of a plan write into one transaction", ({Kind.WRONG}, "by format, two tasks"))
+def _one_for_all(put: Put) -> None:
+    """Let each task write into a transaction of its own; the commit knows that of the first one."""
+    shared = Claims.open
+
+    def own(self: Any, cluster: Any, policy: Any, emit: Any) -> Any:
+        mine = cluster.begin(None)
+        opened = OpenTransaction(mine.id, mine.proxy)
+        shared(self, cluster, policy, emit)
+        return opened
+
+    put(Claims, "open", own)
+
+
+@removal(
+    "of two transactions that tasks open the first one counts",
+    ({Kind.WRONG}, "by format, two tasks"),
+)
+def _first_opened(put: Put) -> None:
+    """Let every task that opens a transaction go on with its own, also if another one was first."""
+    owner = Claims._owner
+
+    def mine(self: Any, cluster: Any, partition: int, name: str) -> str:
+        found = owner(self, cluster, partition, name)
+        return name if partition == claims._OF_ALL else found
+
+    put(Claims, "_owner", mine)
+
+
+@removal("each plan has an id of its own", ({Kind.STUCK, Kind.TWICE}, "by format"))
+def _own_plan(put: Put) -> None:
+    """Let a replay have the plan of the run before."""
+    put(programs, "plan_of", lambda _run, batch: f"{batch}.{batch}.plan")
 
 
 @removal("an attempt claims before its first request", ({Kind.TWICE}, "one transaction, claims"))
 def _claim_first(put: Put) -> None:
     """Claim with the second request, or not at all."""
-    take = Claim.take
+    take = Claims.take
     claimed: list[Any] = []
 
     def late(self: Any, *given: Any) -> None:
@@ -189,7 +226,7 @@ def _claim_first(put: Put) -> None:
             take(claim, *given)
 
     written = Joined.write
-    put(Claim, "take", late)
+    put(Claims, "take", late)
     put(Joined, "write", write)
 
 
@@ -198,14 +235,14 @@ def _claim_first(put: Put) -> None:
 )
 def _empty_claim(put: Put) -> None:
     """Let an attempt without rows end without a claim."""
-    run = tasks.JoinedInsertTask.run
+    run = joined.JoinedInsertTask.run
 
     def careless(self: Any, batches: Any, partition: int) -> Any:
         rows = list(batches)
         if any(batch.num_rows for batch in rows):
             yield from run(self, rows, partition)
 
-    put(tasks.JoinedInsertTask, "run", careless)
+    put(joined.JoinedInsertTask, "run", careless)
 
 
 @removal(
@@ -235,7 +272,7 @@ def _unanswered_claim(put: Put) -> None:
 @removal("no two attempts have one name", ({Kind.TWICE}, "one transaction, claims"))
 def _names(put: Put) -> None:
     """Name all attempts alike."""
-    put(tasks, "attempt_name", lambda: "task")
+    put(joined, "attempt_name", lambda: "task")
 
 
 @removal(

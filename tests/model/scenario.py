@@ -109,6 +109,7 @@ class Scenario:
         regress: whether a push without new rows moves the session back, as servers of 2024 do.
         into_one: whether tasks write into the transaction of the driver, in transactional mode.
         reruns: whether the stage of a job may run again, so that tasks claim their partitions.
+        by_format: whether Spark plans the batch, runs its tasks and commits it, as for the format yt.
         fickle: whether only the first attempt of a task has rows, since a function gives others each time.
     """
 
@@ -144,6 +145,7 @@ class Scenario:
     regress: bool = False
     into_one: bool = False
     reruns: bool = False
+    by_format: bool = False
     fickle: bool = False
 
     @property

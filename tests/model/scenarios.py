@@ -55,6 +55,7 @@ _put_back = partial(
     unchecked=frozenset({Kind.OFFSETS}),
 )
 _into_one = partial(Scenario, into_one=True)
+_by_format = partial(_into_one, attempts=2, budget=1, reruns=True, by_format=True, catches_up=True)
 _at_least_once = partial(Scenario, mode=AT_LEAST_ONCE)
 _idempotent = partial(Scenario, mode=IDEMPOTENT)
 _two_tasks = partial(_idempotent, plans=BOTH, attempts=2, budget=1, partitioned=True, regress=True)
@@ -177,6 +178,13 @@ INTO_ONE = (
         faults=Faults(requests=False, refusals=False, unknown=False, crash=False, expiry=True),
         reruns=True,
     ),
+    # Spark plans the batch, runs its tasks and commits it; the first task with rows opens the transaction.
+    _by_format("by format", (ROW,) * 2),
+    _by_format("by format, chunks", TWO_ROWS),
+    _by_format("by format, two tasks", BOTH, attempts=1, brief=0, partitioned=True),
+    _by_format("by format, two drivers", (ROW,), attempts=1, brief=0, slots=(0, 0)),
+    _by_format("by format, stateful", (ROW,) * 2, stateful=True),
+    _by_format("by format, mistold", TWO_ROWS, faults=MISTOLD),
     _into_one(
         "one transaction, claims, fickle",
         TWO_ROWS,

@@ -7,10 +7,10 @@ The tasks are the ones that the real sink hands to Spark (`spark.modes`); only t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import cache
+from functools import cache, cached_property
 from string import ascii_letters
 from typing import Any, NamedTuple, cast
 from unittest import mock
@@ -20,7 +20,15 @@ from pyspark import TaskContext
 from yt import yson
 from yt.common import YtError
 
-from tests.model.cluster import CONFLICT, LOST, MISTOLD, UNAVAILABLE, session_key
+from tests.model.cluster import (
+    CONFLICT,
+    LOST,
+    MISTOLD,
+    UNAVAILABLE,
+    Abort,
+    ModelCluster,
+    session_key,
+)
 from tests.model.continuations import Script
 from tests.model.scenario import Ranges, Scenario
 from yt_exactly_once.codec.rejects import Rejects
@@ -35,7 +43,7 @@ from yt_exactly_once.errors import (
     TransactionLostError,
 )
 from yt_exactly_once.observability import Emitter, Event
-from yt_exactly_once.spark.modes import push, tasks
+from yt_exactly_once.spark.modes import joined, push, tasks
 from yt_exactly_once.spark.modes.mode import RowTask
 from yt_exactly_once.spark.sink.encode import RowEncoder
 from yt_exactly_once.spark.sink.placement import Placement
@@ -62,7 +70,7 @@ class RunJob(NamedTuple):
         run: name of the run of the query.
         rehearsed: sessions and their last numbers, where tasks only compare their rows with those that
             were pushed.
-        transaction: into which tasks write; empty where each request is one.
+        transaction: into which tasks write, or by whose plan they open one; empty where each request is one.
         kept: whether its rows are there, and are not computed.
     """
 
@@ -107,6 +115,12 @@ class InsertInside(NamedTuple):
     rows: tuple[TargetRow, ...]
 
 
+class BeginShared(NamedTuple):
+    """Begins a transaction for all tasks."""
+
+    name: str
+
+
 class BeginClaim(NamedTuple):
     """Begins the transaction of a claim, which sees who the owner is."""
 
@@ -120,6 +134,16 @@ class TakeClaim(NamedTuple):
     transaction: str
     partition: int
     owner: str
+
+
+def plan_of(run: str, batch: int) -> str:
+    """Return the id of the plan of a batch."""
+    return f"{run}.{batch}.plan"
+
+
+def is_plan(name: str) -> bool:
+    """Tell whether a name is that of a plan; it is that of a transaction otherwise."""
+    return name.endswith(".plan")
 
 
 class CreateSession(NamedTuple):
@@ -167,7 +191,10 @@ def run_task(
     batch = _frame(names, tuple(_values(scenario, call.job, *row) for row in rows))
     with (
         task_context(call.partition, call.attempt, call.copy),
-        mock.patch.object(tasks, "uuid4", return_value=""),
+        mock.patch.object(joined, "uuid4", return_value=""),
+        mock.patch.object(joined, "emitter", _silence),
+        # A lease ends whenever the explorer chooses.
+        mock.patch.object(joined, "repeated", return_value=nullcontext()),
         mock.patch.object(tasks, "emitter", _silence),
         mock.patch.object(push, "emitter", _silence),
         mock.patch.object(push, "side_by_side", _one_by_one),
@@ -314,12 +341,11 @@ class _Connection:
         assert proxy == "model"
         return Joined(self.script, transaction_id)
 
+    def lookup(self, path: str, keys: Any) -> list[dict[str, str] | None]:
+        return ModelCluster(self.script, {}).lookup(path, keys)
+
     def begin(self, _timeout: timedelta) -> Claiming:
-        transaction, partition = self.call.job.transaction, self.call.partition
-        owner = self.script.ask(BeginClaim(transaction, partition))
-        if owner == UNAVAILABLE:
-            raise ClusterUnavailableError("The model lost a request")
-        return Claiming(self.script, transaction, partition, owner)
+        return Claiming(self.script, self.call)
 
     def unpin(self) -> None:
         """See `Cluster.unpin`."""
@@ -327,25 +353,46 @@ class _Connection:
 
 @dataclass
 class Claiming:
-    """The transaction of a claim: it reads as of its start, and its commit is refused if it was not first."""
+    """A transaction that a task begins: of a claim, or for the rows of all tasks.
+
+    That of a claim reads as of its start, and its commit is refused if it was not first. Begin and read are
+    one step, and its begin is asked for when the task shows what the transaction is for.
+    """
 
     script: Script
-    transaction: str
-    partition: int
-    owner: str
-    claimed: str = ""
+    call: RunTask
+    claimed: TakeClaim | None = None
 
-    def lookup(self, _path: str, _keys: Any) -> list[dict[str, str] | None]:
-        return [{"owner": self.owner} if self.owner else None]
+    proxy = "model"
+
+    @cached_property
+    def id(self) -> str:
+        """Begin it for the rows of all tasks."""
+        call, job = self.call, self.call.job
+        name = f"{job.run}.{job.batch}.by-{call.partition}.{call.copy}"
+        answer: str = self.script.ask(BeginShared(name))
+        if answer == UNAVAILABLE:
+            raise ClusterUnavailableError("The model lost a request")
+        return answer
+
+    def lookup(self, _path: str, keys: Any) -> list[dict[str, str] | None]:
+        (key,) = keys
+        owner = self.script.ask(BeginClaim(key["transaction_id"], key["partition"]))
+        if owner == UNAVAILABLE:
+            raise ClusterUnavailableError("The model lost a request")
+        return [{"owner": owner} if owner else None]
 
     def insert(self, _path: str, rows: Iterable[Any]) -> None:
-        ((self.claimed),) = [row["owner"] for row in rows]
+        (row,) = rows
+        self.claimed = TakeClaim(row["transaction_id"], row["partition"], row["owner"])
 
     def abort(self) -> None:
-        """Leave no trace."""
+        """End it; that of a claim leaves no trace."""
+        if "id" in vars(self):
+            self.script.ask(Abort(self.id))
 
     def commit(self, _written: Any) -> None:
-        answer = self.script.ask(TakeClaim(self.transaction, self.partition, self.claimed))
+        answer = self.script.ask(self.claimed)
         if answer == CONFLICT:
             raise ConflictError("The model refused the commit")
         if answer in {UNAVAILABLE, MISTOLD}:

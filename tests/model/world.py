@@ -155,7 +155,8 @@ class World(NamedTuple):
         written: what tasks have written, per place, in the order of its arrival.
         copy: of the ledger's rows and the targets, once the first batch is logged, where it may be put back.
         inside: open transactions into which tasks may write, each with what they have written.
-        claims: transaction, partition and owner, of open transactions.
+        claims: transaction or plan, partition and owner.
+        begun: transactions that tasks have begun, each with the rows that it sees.
         aged: open transactions whose claims have expired.
         young: open transactions whose claims do not expire before their commit any more.
     """
@@ -173,6 +174,7 @@ class World(NamedTuple):
     inside: tuple[tuple[str, tuple[Any, ...]], ...] = ()
     copy: tuple[tuple[str, ...], tuple[Applied, ...]] | None = None
     claims: tuple[tuple[str, int, str], ...] = ()
+    begun: tuple[tuple[str, Rows], ...] = ()
     aged: frozenset[str] = frozenset()
     young: frozenset[str] = frozenset()
 
@@ -193,6 +195,11 @@ class World(NamedTuple):
         """Return the world in which a transaction is open."""
         return self._replace(inside=tuple(sorted((*self.inside, (transaction, ())))))
 
+    def begun_by_task(self, transaction: str) -> World:
+        """Return the world in which a task has begun a transaction."""
+        begun = tuple(sorted((*self.begun, (transaction, self.rows))))
+        return self.opened(transaction)._replace(begun=begun)
+
     def ended(self, transaction: str) -> World:
         """Return the world without a transaction; requests that are on their way to it do nothing."""
         return self._replace(
@@ -200,6 +207,7 @@ class World(NamedTuple):
             aged=self.aged - {transaction},
             young=self.young - {transaction},
             inside=tuple(each for each in self.inside if each[0] != transaction),
+            begun=tuple(each for each in self.begun if each[0] != transaction),
             in_flight=tuple(each for each in self.in_flight if each.transaction != transaction),
             adrift=tuple(
                 request

@@ -15,7 +15,7 @@ from yt_exactly_once.codec.rows import row_fragments
 from yt_exactly_once.codec.schema import TableSchema, check_frame
 from yt_exactly_once.commit import claims, transactional
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
-from yt_exactly_once.commit.cluster import Payload
+from yt_exactly_once.commit.cluster import OpenTransaction, Payload
 from yt_exactly_once.commit.consumers import offsets_of
 from yt_exactly_once.commit.entry import LedgerEntry
 from yt_exactly_once.commit.ledger import CommitLedger
@@ -90,6 +90,11 @@ class Cluster:
         return TransactionAhead(
             Thread(), partial(self.begin, timeout, connections), reads, connections
         )
+
+    def join_ahead(self, number, connections, reads, *, proxy):
+        assert (connections, proxy) == (3, "proxy")
+        joined = Transaction(self, number, self.fails.popleft() if self.fails else ("", None))
+        return TransactionAhead(Thread(), lambda: joined, reads, connections)
 
     def unpin(self):
         self.unpinned += 1
@@ -534,6 +539,23 @@ def test_rows_of_tasks_are_not_committed_once_claims_may_be_gone(monkeypatch):
         commit.commit(whole([INSIDE]))
     assert cluster.requests[-1] == ("abort",)
     assert ("commit",) not in cluster.requests
+
+
+@pytest.mark.parametrize(("age", "is_young"), [(0.0, True), (1.0, False)])
+def test_transaction_that_tasks_have_opened_is_taken_over(age, is_young):
+    """None is begun. Claims count from the plan on, which is older than the first row."""
+    cluster = Cluster()
+    commit = committer(cluster)
+    with commit:
+        hold = claims.HOLD.total_seconds() - 0.5
+        commit.begin_ahead(OpenTransaction("tx1", "proxy"), hold + age)
+        if is_young:
+            assert commit.commit(whole([INSIDE])) == Committed("tx1", 1)
+        else:
+            with pytest.raises(TransactionLostError, match="claims may be gone"):
+                commit.commit(whole([INSIDE]))
+    assert cluster.begun == 0
+    assert cluster.requests[-1] == (("commit",) if is_young else ("abort",))
 
 
 def test_rows_that_tasks_have_written_are_committed_with_their_transaction():

@@ -105,7 +105,7 @@ def deliver(monkeypatch):
         return Committed("1-2", 1)
 
     monkeypatch.setattr(look_up, "look_up", ask)
-    monkeypatch.setattr(BatchCommit, "begin_ahead", lambda _: opened)
+    monkeypatch.setattr(BatchCommit, "begin_ahead", lambda *_: opened)
     monkeypatch.setattr(BatchCommit, "leave_ahead", lambda _: mode.done.append("leave"))
     monkeypatch.setattr(BatchCommit, "commit", commit)
 

@@ -26,7 +26,8 @@ LONG = LEASE.total_seconds() + 0.1
     ({"bytes_before": LARGE - 1}, Way.COLLECT),
     ({"bytes_before": LARGE}, Way.JOIN),
     ({"too_large": True}, Way.JOIN),
-    ({"bytes_before": LARGE, "arrived": True}, Way.COLLECT),
+    ({"bytes_before": LARGE, "arrived": Way.COLLECT}, Way.COLLECT),
+    ({"bytes_before": 1, "arrived": Way.JOIN}, Way.JOIN),
     ({"bytes_before": LARGE, "obstacle": "unique_keys"}, Way.COLLECT),
     ({"bytes_before": LARGE, "refusal": "a shuffle"}, Way.COLLECT),
     ({"bytes_before": LARGE, "keeps_state": True}, Way.JOIN),
@@ -55,8 +56,7 @@ def test_in_one_transaction_tasks_join_with_large_batches(known, expected):
     ({"sent_by": "driver"}, Way.FOR_TASKS),
     ({"sent_by": "driver", "keeps_state": True}, Way.FOR_TASKS),
     ({"sent_by": "driver", "has_sessions": True}, Way.TASKS),
-    ({"bytes_before": 1, "arrived": True}, Way.TASKS),
-    ({"sent_by": "driver", "arrived": True}, Way.TASKS),
+    ({"bytes_before": 1, "arrived": Way.TASKS}, Way.TASKS),
 ])  # fmt: skip
 def test_with_several_transactions_the_driver_sends_small_batches_for_the_tasks(known, expected):
     """Those of a known size, whose rows can come another way again and are not written yet."""
@@ -79,7 +79,8 @@ def test_ledger_is_asked_before_anything_is_visible(known, expected):
     ({}, False),  # the first batch of a run may be a replay
     ({"seconds_before": LEASE.total_seconds() / 4}, True),
     ({"seconds_before": LEASE.total_seconds() / 4 + 0.1}, False),
-    ({"seconds_before": 0.1, "arrived": True}, False),
+    ({"seconds_before": 0.1, "arrived": Way.COLLECT}, False),
+    ({"arrived": Way.JOIN}, True),
     ({"seconds_before": 0.1, "outlived": True}, False),
     ({"sent_by": "tasks"}, True),
 ])  # fmt: skip
@@ -94,7 +95,7 @@ def test_transaction_is_opened_ahead_when_computing_is_known_to_be_short(known, 
     ({"bytes_before": LARGE}, False),
     ({"bytes_before": 1, "uneven": True}, False),
     ({"bytes_before": 1, "keeps_state": True}, False),
-    ({"bytes_before": 1, "arrived": True}, False),
+    ({"bytes_before": 1, "arrived": Way.COLLECT}, False),
 ])  # fmt: skip
 def test_ends_tell_partitions_apart_where_rows_can_be_computed_again(known, expected):
     """In a batch that is known to be small, unless that has made tablets uneven."""
@@ -125,6 +126,8 @@ def left(failure, **known):
     (Failure.FAILED, {"bytes_before": LARGE}, Way.COLLECT),
     (Failure.FAILED, {"sent_by": "tasks"}, Way.COLLECT),
     (Failure.FAILED, {}, None),
+    (Failure.FAILED, {"arrived": Way.JOIN}, None),
+    (Failure.TOO_OLD, {"arrived": Way.JOIN}, None),
     (Failure.FAILED, {"one_transaction": False}, None),
     (Failure.REFUSED, {"bytes_before": LARGE}, Way.COLLECT),
     (Failure.REFUSED, {"sent_by": "tasks"}, None),
@@ -163,17 +166,19 @@ def test_rows_of_a_state_are_kept_before_tasks_send_them(known, expected):
 
 def every_combination():
     flags = (
-        "one_transaction", "keeps_state", "follows", "arrived", "is_sorted", "several_targets",
+        "one_transaction", "keeps_state", "follows", "is_sorted", "several_targets",
         "has_sessions", "too_large", "uneven", "outlived",
     )  # fmt: skip
     for values in product([False, True], repeat=len(flags)):
         known = dict(zip(flags, values, strict=True))
-        for sent_by, size, seconds, obstacle, refusal in product(
-            [AUTO, "driver", "tasks"], [0, 1, LARGE], [None, 0.1, LONG], [None, "x"], [None, "y"]
-        ):
+        ways = [Way.COLLECT, Way.JOIN] if known["one_transaction"] else [Way.TASKS]
+        for sent_by, size, seconds, obstacle, refusal, arrived in product(
+            [AUTO, "driver", "tasks"], [0, 1, LARGE], [None, 0.1, LONG], [None, "x"], [None, "y"],
+            [None, *ways],
+        ):  # fmt: skip
             yield Facts(
                 **known, sent_by=sent_by, bytes_before=size, seconds_before=seconds,
-                obstacle=obstacle, refusal=refusal,
+                obstacle=obstacle, refusal=refusal, arrived=arrived,
             )  # fmt: skip
 
 
@@ -185,15 +190,15 @@ def test_every_combination_of_facts_has_a_safe_route():
         rules = ONE_TRANSACTION if facts.one_transaction else SEVERAL_TRANSACTIONS
         met.add(next(rule for rule in rules if rule.fits(facts)).batch)
         assert (route.way in {Way.COLLECT, Way.JOIN}) is facts.one_transaction
-        if facts.arrived:
-            assert route.way in {Way.COLLECT, Way.TASKS}
+        if facts.arrived is not None:
+            assert route.way is facts.arrived
         if facts.keeps_state and route.way is Way.JOIN:
             assert route.keeps_rows
         if route.look_up is LookUp.INSIDE:
             assert facts.one_transaction
         if route.by_ends:
             assert not facts.keeps_state
-            assert not facts.arrived
+            assert facts.arrived is None
     assert met == {rule.batch for rule in (*ONE_TRANSACTION, *SEVERAL_TRANSACTIONS)}
 
 

@@ -7,10 +7,12 @@ attempt writes a row of its own, in a short transaction of its own. The first on
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from uuid import uuid4
 
+from yt_exactly_once.commit.cluster import OpenTransaction
 from yt_exactly_once.config import LEASE
 from yt_exactly_once.errors import (
     ClusterUnavailableError,
@@ -21,7 +23,7 @@ from yt_exactly_once.errors import (
 from yt_exactly_once.retrying import run_attempts
 
 if TYPE_CHECKING:
-    from yt_exactly_once.commit.cluster import Cluster
+    from yt_exactly_once.commit.cluster import Cluster, Row
     from yt_exactly_once.config import RetryPolicy
     from yt_exactly_once.observability import Emitter
 
@@ -55,62 +57,126 @@ def seconds_since(moment: float) -> float:
     return time.monotonic() - moment
 
 
-@dataclass(frozen=True)
-class Claim:
-    """The claim of one attempt of a task to one Spark partition, of one transaction and target.
+_OF_DRIVER = -1
+"""No Spark partition: what the driver claims, to see that it can."""
 
-    It rests on what the ledger rests on: a transaction reads the cluster as of its start, and is refused if
-    another one has committed the same row since. So whoever commits first finds no row, and everybody else
-    finds a row or is refused.
+_OF_ALL = -2
+"""The same: what the attempt claims that has opened a transaction for all tasks."""
+
+
+class Plan(NamedTuple):
+    """A batch whose tasks open their transaction themselves: the process that plans it does not live on.
 
     Attributes:
-        transaction_id: of the transaction that the rows are sent into.
-        owner: the attempt, by a name that no other one has.
+        id: which no other plan has, of the same batch neither.
+        made_at: seconds since the epoch, by the clock of the driver.
     """
 
-    transaction_id: str
+    id: str
+    made_at: float
+
+    @classmethod
+    def make(cls) -> Self:
+        """Return a new one."""
+        return cls(str(uuid4()), time.time())
+
+    @property
+    def age(self) -> float:
+        """Seconds since it was made, on the machine that has made it."""
+        return time.time() - self.made_at
+
+
+@dataclass(frozen=True)
+class Claims:
+    """The claims of the tasks of one batch and target.
+
+    They rest on what the ledger rests on: a transaction reads the cluster as of its start, and is refused if
+    another one has committed the same row since. So whoever commits first finds no row, and everybody else
+    finds a row or is refused. What has no answer is tried again: if it has landed, the next try finds it.
+
+    Attributes:
+        table: where they are.
+        batch: the id of the transaction that the rows are sent into, or of the plan whose tasks open one.
+    """
+
+    table: str
+    batch: str
     target: str
-    partition: int
-    owner: str
 
-    def take(self, cluster: Cluster, table: str, policy: RetryPolicy, emit: Emitter) -> None:
-        """Become the owner of the partition.
+    def take(
+        self, cluster: Cluster, partition: int, attempt: str, policy: RetryPolicy, emit: Emitter
+    ) -> None:
+        """Make an attempt of a task the owner of its Spark partition.
 
-        An attempt without an answer is repeated: if it has landed, the next one finds it.
+        Args:
+            attempt: its name, which no other one has.
 
         Raises:
             RepeatedTaskError: another attempt is the owner. It may have sent rows.
             RetriesExhaustedError: whether this attempt is the owner is unknown. It must not send rows.
         """
-        owner = run_attempts(lambda _: self._owner(cluster, table), policy, emit)
-        if owner != self.owner:
+        owner = run_attempts(lambda _: self._owner(cluster, partition, attempt), policy, emit)
+        if owner != attempt:
             raise RepeatedTaskError(
-                f"The task of Spark partition {self.partition} may not write: another attempt of it, "
-                f"{owner}, has claimed the partition, and may have written rows into the same transaction",
+                f"The task of Spark partition {partition} may not write: another attempt of it, {owner}, has "
+                "claimed the partition, and may have written rows into the same transaction",
                 remedy="Nothing is to be done: if the other attempt has failed, the sink writes the batch "
                 "through the driver. If tasks fail often, use sent_by='driver'",
-                transaction=self.transaction_id,
+                transaction=self.batch,
                 target=self.target,
             )
 
-    def _owner(self, cluster: Cluster, table: str) -> str:
-        """Return the owner of the partition, who is this attempt if there was none."""
-        row = asdict(self)
-        key = {name: value for name, value in row.items() if name != "owner"}
+    def try_out(self, cluster: Cluster, policy: RetryPolicy, emit: Emitter) -> None:
+        """Claim no partition, to see that this user can claim one."""
+        self.take(cluster, _OF_DRIVER, "driver", policy, emit)
+
+    def opened(self, cluster: Cluster) -> OpenTransaction | None:
+        """Return the transaction that the tasks share, if one of them has opened it."""
+        (row,) = cluster.lookup(self.table, [self._key(_OF_ALL)])
+        return None if row is None else OpenTransaction(*str(row["owner"]).split())
+
+    def open(self, cluster: Cluster, policy: RetryPolicy, emit: Emitter) -> OpenTransaction:
+        """Return the transaction that the tasks share; open it, if none of them has.
+
+        There is one, since who opens it claims that. Others end theirs.
+
+        Raises:
+            RetriesExhaustedError: which transaction it is is unknown.
+        """
+        known = run_attempts(lambda _: self.opened(cluster), policy, emit)
+        if known is not None:
+            return known
+        mine = run_attempts(lambda _: cluster.begin(LEASE), policy, emit)
+        name = f"{mine.id} {mine.proxy}"
+        try:
+            owner = run_attempts(lambda _: self._owner(cluster, _OF_ALL, name), policy, emit)
+        except BaseException:
+            mine.abort()
+            raise
+        if owner != name:
+            mine.abort()
+        return OpenTransaction(*owner.split())
+
+    def _key(self, partition: int) -> Row:
+        return {"transaction_id": self.batch, "target": self.target, "partition": partition}
+
+    def _owner(self, cluster: Cluster, partition: int, name: str) -> str:
+        """Return who owns a partition, which is the given one if nobody did."""
+        key = self._key(partition)
         try:
             transaction = cluster.begin(LEASE)
             try:
-                (found,) = transaction.lookup(table, [key])
+                (found,) = transaction.lookup(self.table, [key])
                 if found is None:
-                    transaction.insert(table, [row])
+                    transaction.insert(self.table, [{**key, "owner": name}])
             except BaseException:
                 transaction.abort()
                 raise
             if found is not None:
                 transaction.abort()
                 return str(found["owner"])
-            transaction.commit([table])
+            transaction.commit([self.table])
         except (ClusterUnavailableError, CommitOutcomeUnknownError, TransactionLostError):
             cluster.unpin()
             raise
-        return self.owner
+        return name

@@ -105,5 +105,15 @@ class Cluster(Reader, Protocol):
     ) -> Ahead[T]:
         """Start a tablet transaction and read in it, while the caller does something else."""
 
+    def join_ahead(
+        self,
+        transaction_id: str,
+        connections: int,
+        reads: Callable[[Transaction], T],
+        *,
+        proxy: str,
+    ) -> Ahead[T]:
+        """Do the same in a transaction that another process has started on a proxy, and this one ends."""
+
     def unpin(self) -> None:
         """Use another proxy from now on."""

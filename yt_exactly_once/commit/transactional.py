@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Self
 from yt_exactly_once import config, errors
 from yt_exactly_once.commit import claims, consumers
 from yt_exactly_once.commit.batch import MicroBatch, SourceRange, TargetColumns
-from yt_exactly_once.commit.cluster import Ahead, Cluster, Transaction
+from yt_exactly_once.commit.cluster import Ahead, Cluster, OpenTransaction, Transaction
 from yt_exactly_once.commit.entry import LedgerEntry
 from yt_exactly_once.commit.judgement import (
     Verdict,
@@ -115,7 +115,9 @@ class BatchCommit:
         """Abort what is left open."""
         self.leave_ahead()
 
-    def begin_ahead(self) -> Ahead[Read] | None:
+    def begin_ahead(
+        self, opened: OpenTransaction | None = None, age: float = 0.0
+    ) -> Ahead[Read] | None:
         """Begin the first attempt while the caller computes the rows: steps 4 and 5.
 
         Tasks may write the rows into the transaction, see `TargetRows.inside`. It sees the cluster as of a
@@ -123,16 +125,26 @@ class BatchCommit:
         that moment, the cluster refuses the commit. If computing takes too much of the lease, and no task has
         written, the attempt opens another transaction.
 
+        Args:
+            opened: the transaction, where tasks have opened it.
+            age: how many seconds ago they may have begun to claim their partitions.
+
         Returns:
             The transaction, which is the same until it is left; `None` where none could be begun.
         """
         if self._ahead is None:
             # When computing has spent its share of the lease.
-            self._opened = time.monotonic()
+            self._opened = time.monotonic() - age
             self._until = self._opened + config.LEASE.total_seconds() / SHARE_AHEAD
             # The attempt meets a failure again, and handles it.
             with suppress(errors.TransientError):
-                self._ahead = self.cluster.begin_ahead(config.LEASE, self.connections, self._read)
+                self._ahead = (
+                    self.cluster.begin_ahead(config.LEASE, self.connections, self._read)
+                    if opened is None
+                    else self.cluster.join_ahead(
+                        opened.id, self.connections, self._read, proxy=opened.proxy
+                    )
+                )
         return self._ahead
 
     def leave_ahead(self) -> None:

@@ -84,7 +84,7 @@ class Facts:
         keeps_state: whether the rows can be computed only once.
         several_targets: whether the rows are written into several tables.
         follows: whether this run and the ledger agree about the batch before.
-        arrived: whether Spark has computed the rows already, as it does for a writer.
+        arrived: the way that the rows have taken already, as they do for a writer; `None` if they have not.
         bytes_before: encoded rows of the batch before; 0 where it is not known.
         seconds_before: how long computing it took; `None` where it is not known.
         is_sorted: whether the first target is a sorted table.
@@ -102,7 +102,7 @@ class Facts:
     keeps_state: bool = False
     several_targets: bool = False
     follows: bool = False
-    arrived: bool = False
+    arrived: Way | None = None
     bytes_before: int = 0
     seconds_before: float | None = None
     is_sorted: bool = False
@@ -197,19 +197,14 @@ def _against_tasks(facts: Facts) -> str | None:
     if facts.is_sorted and (facts.seconds_before or 0) > config.LEASE.total_seconds():
         # Tablet nodes look for conflicts of sorted rows about as far back as a lease is long.
         return "the target is sorted, and computing the batch before took longer than a lease"
-    return "a transaction of the run was refused as too old" if facts.outlived else None
+    return "an earlier transaction of tasks was refused as too old" if facts.outlived else None
 
 
+_PLANNED = "it was planned so"
 _NO_COPY = "no row passes the driver"
 _SHORTER = "the way into a Python task and back would take longer than the rest"
 
 ONE_TRANSACTION = (
-    Rule(
-        "Spark computed its rows for the format `yt`",
-        lambda one: one.arrived,
-        Way.COLLECT,
-        "the tasks have ended",
-    ),
     Rule(
         '`sent_by="tasks"`, and no task of it has failed',
         lambda one: one.sent_by == SentBy.TASKS and Way.JOIN not in one.tried,
@@ -234,11 +229,10 @@ ONE_TRANSACTION = (
         lambda one: one.obstacle,
     ),
     Rule(
-        "tasks cannot send it. One of them has failed. Or they were refused an earlier batch of the run: "
-        "rows in one order of the driver, fewer tablets than tasks, no table for claims. Or the target is "
-        "sorted, "
-        "and computing the batch before took longer than a lease. Or a transaction of the run was refused as "
-        "too old, since others write to the same ledger, consumer or target",
+        "tasks cannot send it. One of them has failed. Or they were refused an earlier batch: rows in one "
+        "order of the driver, fewer tablets than tasks, no table for claims. Or the target is sorted, and "
+        "computing the batch before took longer than a lease. Or an earlier transaction of tasks was refused "
+        "as too old, since others write to the same ledger, consumer or target",
         lambda one: _against_tasks(one) is not None,
         Way.COLLECT,
         "a task cannot take back what it has sent, and a transaction may be too old at its commit",
@@ -249,12 +243,6 @@ ONE_TRANSACTION = (
 """For modes that have all rows of a batch in one transaction."""
 
 SEVERAL_TRANSACTIONS = (
-    Rule(
-        "Spark ran its tasks for the format `yt`",
-        lambda one: one.arrived,
-        Way.TASKS,
-        "they have sent it",
-    ),
     Rule(
         "producer sessions have rows of it",
         lambda one: one.has_sessions,
@@ -295,7 +283,8 @@ def choose_route(facts: Facts) -> Route:
     """Choose the route of a batch. A mode refuses in `Mode.prepare` what has none."""
     rules = ONE_TRANSACTION if facts.one_transaction else SEVERAL_TRANSACTIONS
     rule = next(each for each in rules if each.fits(facts))
-    detail, way = rule.detail(facts), rule.way
+    detail, way = rule.detail(facts), facts.arrived or rule.way
+    has_arrived = facts.arrived is not None
     look_up = LookUp.FIRST
     if facts.follows and facts.one_transaction:
         look_up = LookUp.INSIDE
@@ -305,16 +294,16 @@ def choose_route(facts: Facts) -> Route:
     lease, seconds = config.LEASE.total_seconds(), facts.seconds_before
     is_short = seconds is not None and seconds * SHARE_AHEAD <= lease
     # Rows can be computed again, with numbers, if too many of them pass for those of one partition.
-    is_final = facts.uneven or facts.keeps_state or facts.arrived
+    is_final = facts.uneven or facts.keeps_state or has_arrived
     keeps_rows = facts.several_targets
     if facts.one_transaction and facts.keeps_state:
         # A task that fails has the rows sent again, which must not be computed again.
         keeps_rows |= Way.JOIN in {way, *facts.tried}
     return Route(
         way=way,
-        reason=rule.batch if detail is None else f"{rule.batch} ({detail})",
+        reason=_PLANNED if has_arrived else f"{rule.batch} ({detail})" if detail else rule.batch,
         look_up=look_up,
-        opens_ahead=(is_short and not facts.arrived and not facts.outlived) or way is Way.JOIN,
+        opens_ahead=(is_short and not has_arrived and not facts.outlived) or way is Way.JOIN,
         by_ends=way.sent_by is SentBy.DRIVER and 0 < facts.bytes_before < LARGE and not is_final,
         keeps_rows=keeps_rows,
         is_repeatable=keeps_rows or not facts.keeps_state,

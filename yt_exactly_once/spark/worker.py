@@ -1,12 +1,15 @@
-"""Threads of a process that runs tasks, for calls side by side."""
+"""Threads of a process that runs tasks: for calls side by side, and for calls now and then."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
 from functools import cache
-from threading import current_thread
+from threading import Event, Thread, current_thread
 from typing import TypeVar
+
+from yt_exactly_once.errors import ExactlyOnceError
 
 T = TypeVar("T")
 
@@ -39,3 +42,23 @@ def side_by_side(calls: Sequence[Callable[[], T]], connections: int) -> list[T]:
 def threads(count: int) -> ThreadPoolExecutor:
     """Return threads of this process; each keeps its connection from task to task."""
     return ThreadPoolExecutor(count, thread_name_prefix=_THREADS)
+
+
+@contextmanager
+def repeated(every: float, call: Callable[[], object]) -> Iterator[None]:
+    """Make a call every so many seconds while a block runs, on a thread of its own; failures do not matter.
+
+    The end of the block does not wait for a call that is under way.
+    """
+    done = Event()
+
+    def run() -> None:
+        while not done.wait(every):
+            with suppress(ExactlyOnceError):
+                call()
+
+    Thread(target=run, name=f"{_THREADS}-repeated", daemon=True).start()
+    try:
+        yield
+    finally:
+        done.set()

@@ -222,6 +222,20 @@ class Connection:
         start = partial(TabletTransaction.start, senders, pinned.pool, timeout, proxy=pinned.url)
         return TransactionAhead(pinned.ahead, start, reads, connections)
 
+    def join_ahead(
+        self,
+        transaction_id: str,
+        connections: int,
+        reads: Callable[[TabletTransaction], T],
+        *,
+        proxy: str,
+    ) -> TransactionAhead[T]:
+        """Do the same in a transaction that another process has started; `proxy` holds it."""
+        pinned = self._joined(proxy)
+        senders = pinned.of_transaction(connections + _READERS)
+        joined = TabletTransaction(transaction_id, senders, pinned.pool, proxy=proxy)
+        return TransactionAhead(pinned.ahead, lambda: joined, reads, connections)
+
     def submit(self, call: Callable[[], T]) -> Future[T]:
         """Make a call on a thread that nothing else waits for."""
         return self.pinned().aside.submit(call)
@@ -233,11 +247,15 @@ class Connection:
 
     def joined(self, transaction_id: str, *, proxy: str) -> TabletTransaction:
         """Return a transaction that another process has started, and will end; `proxy` holds it."""
+        pinned = self._joined(proxy)
+        return TabletTransaction(transaction_id, pinned.of_transaction(1), pinned.pool, proxy=proxy)
+
+    def _joined(self, proxy: str) -> PinnedProxy:
         state = self._state()
         if state.joined is None or state.joined.url != proxy:
             state.joined = PinnedProxy(proxy, YtClient(config=self._pinned_config(proxy)))
         pinned: PinnedProxy = state.joined
-        return TabletTransaction(transaction_id, pinned.of_transaction(1), pinned.pool, proxy=proxy)
+        return pinned
 
     def _state(self) -> Any:
         state = self._local

@@ -129,6 +129,11 @@ class TabletTransaction:
             else:
                 self._change("insert_rows", path, body.data, WIRES[wire], **options.parameters)
 
+    def ping(self) -> None:
+        """Renew the lease."""
+        with self._translated("ping"):
+            self._send("ping_transaction")
+
     @contextmanager
     def kept_alive(self, every: float) -> Iterator[None]:
         """Renew the lease every so many seconds while a block runs that sends nothing through these senders.
@@ -139,8 +144,8 @@ class TabletTransaction:
 
         def ping() -> None:
             while not done.wait(every):
-                with suppress(ExactlyOnceError), self._translated("ping"):
-                    self._send("ping_transaction")
+                with suppress(ExactlyOnceError):
+                    self.ping()
 
         pinging = self._pool.submit(ping)
         try:

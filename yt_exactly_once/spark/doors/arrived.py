@@ -15,9 +15,11 @@ import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
 from yt_exactly_once.codec.schema import SOURCE_TABLET_COLUMN
-from yt_exactly_once.errors import LedgerDivergedError
+from yt_exactly_once.commit.claims import Plan
+from yt_exactly_once.errors import LedgerDivergedError, TransactionLostError
+from yt_exactly_once.spark.engine import planning
 from yt_exactly_once.spark.engine.run import Rows
-from yt_exactly_once.spark.modes.mode import Assignment, RowTask
+from yt_exactly_once.spark.modes.mode import Assignment, Mode, RowTask
 from yt_exactly_once.spark.sink.columns import PARTITION_COLUMN
 from yt_exactly_once.spark.sink.placement import TABLET_COLUMN
 from yt_exactly_once.spark.sink.target import PRESERVE, ROUND_ROBIN, Target
@@ -37,6 +39,7 @@ class TaskMessage(WriterCommitMessage):
         rows: its rows, where the commit is to write them.
         reports: what it has written, see `ChunkReport`.
         sessions: those that had rows of the batch before, where the commit is to push the rest.
+        plan: by which it has written into a transaction that the commit ends; `None` if it has not.
         skipped: whether it left its rows out, since the batch was found in the ledger.
     """
 
@@ -45,6 +48,7 @@ class TaskMessage(WriterCommitMessage):
     rows: Sequence[pa.RecordBatch] = field(default=(), repr=False)
     reports: Sequence[pa.RecordBatch] = field(default=(), repr=False)
     sessions: dict[str, SessionState] = field(default_factory=dict)
+    plan: Plan | None = None
     skipped: bool = False
 
 
@@ -68,7 +72,8 @@ class WriterTask(Sent):
         # Nothing told the run to the process that planned.
         settings = replace(assignment.task.settings, run_id=run_id)
         of_run = replace(assignment.task, settings=settings)
-        return TaskMessage(run_id, partition, reports=tuple(of_run.reported(rows, partition)))
+        reports = tuple(of_run.reported(rows, partition))
+        return TaskMessage(run_id, partition, reports=reports, plan=assignment.given.plan)
 
     def _prepared(
         self, batches: Iterable[pa.RecordBatch], partition: int, *, sends: bool
@@ -114,6 +119,16 @@ class TaskRows(Rows):
         return self.messages is not None
 
     @property
+    def task_count(self) -> int:
+        """How many tasks have reported."""
+        return len(self.messages or ())
+
+    @property
+    def plan(self) -> Plan | None:
+        """By which they have written into a transaction."""
+        return self.messages[0].plan if self.messages else None
+
+    @property
     def sessions(self) -> Mapping[str, SessionState]:
         """The producer sessions that the plan had found, for all tasks."""
         return self.messages[0].sessions if self.messages else {}
@@ -133,6 +148,12 @@ class TaskRows(Rows):
                 **assignment.given.batch.where,
             )
         if assignment.task is None:
+            if any(message.reports for message in messages):
+                raise TransactionLostError(
+                    "Tasks have written rows into a transaction that nothing names: the table of claims has "
+                    "lost it",
+                    **assignment.given.batch.where,
+                )
             return (rows for message in messages for rows in message.rows)
         if assignment.rehearsal is None:
             return (report for message in messages for report in message.reports)
@@ -143,3 +164,13 @@ class TaskRows(Rows):
 
         assignment.rehearsal.require_same_rows(run_here(assignment.rehearsal))
         return run_here(assignment.task)
+
+
+def give_up(mode: Mode, query_id: str, number: int, messages: Sequence[TaskMessage | None]) -> None:
+    """End what is open of a batch whose job or commit has failed; the next run plans the batch again.
+
+    Args:
+        messages: `None` of each task that has sent none.
+    """
+    plan = next((message.plan for message in messages if message and message.plan), None)
+    planning.give_up(mode, query_id, number, plan, is_incomplete=None in messages)

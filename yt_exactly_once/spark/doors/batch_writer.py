@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from yt_exactly_once.commit.entry import APPLICATION_PREFIX
 from yt_exactly_once.commit.notes import Note
 from yt_exactly_once.errors import ConfigError, FencedError
 from yt_exactly_once.retrying import run_attempts
-from yt_exactly_once.spark.doors.arrived import TaskMessage, TaskRows, WriterTask
+from yt_exactly_once.spark.doors.arrived import TaskMessage, TaskRows, WriterTask, give_up
 from yt_exactly_once.spark.doors.writer_options import CHECKPOINT_OPTION, parse_writer_options
 from yt_exactly_once.spark.engine.engine import Engine
 from yt_exactly_once.spark.engine.run import Delivery
@@ -160,6 +161,10 @@ class JobDoor:
         running = self._running(f"job-{uuid.uuid4()}")
         self._engine.deliver(running, TaskRows(schema, messages), self._require_next)
 
+    def give_up(self, messages: Sequence[TaskMessage | None]) -> None:
+        """End what is open of a job that has failed; a repetition plans it again."""
+        give_up(self._engine.mode, self._job.query_id, self._job.version, messages)
+
     def _running(self, run_id: str) -> RunningBatch:
         log = NothingLogged("complete" if self._job.overwrites else "append")
         return RunningBatch(self._job.query_id, run_id, self._job.version, log)
@@ -228,7 +233,12 @@ class JobWriter(DataSourceArrowWriter):
         JobDoor(self._job).finish(self._schema, messages)
 
     def abort(self, messages: Sequence[Any]) -> None:
-        """Leave a failed job to its repetition, which finds what its tasks have written."""
+        """Leave a failed job to its repetition, which finds what its tasks have written.
+
+        This raises nothing: it would hide why the job has failed.
+        """
+        with suppress(Exception):
+            JobDoor(self._job).give_up(messages)
 
 
 def job_writer(options: Mapping[str, str], schema: StructType, *, overwrites: bool) -> JobWriter:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ from yt_exactly_once.spark.compat.running import (
     RUN_ID_PROPERTY,
 )
 from yt_exactly_once.spark.compat.versions import ArrowStreamWriter
-from yt_exactly_once.spark.doors.arrived import TaskMessage, TaskRows, WriterTask
+from yt_exactly_once.spark.doors.arrived import TaskMessage, TaskRows, WriterTask, give_up
 from yt_exactly_once.spark.doors.writer_options import QUERY_NAME, parse_writer_options
 from yt_exactly_once.spark.engine.engine import Engine
 from yt_exactly_once.spark.modes import mode_of
@@ -76,14 +77,22 @@ class StreamDoor:
         running = replace(self._files.locate(None, number), run_id=messages[0].run_id)
         self._engine.deliver(running, TaskRows(schema, messages))
 
+    def give_up(self, messages: Sequence[TaskMessage | None], number: int) -> None:
+        """End what is open of a batch whose job has failed; the next run plans it again."""
+        query_id = self._files.locate(None, number).query_id
+        give_up(self._engine.mode, query_id, number, messages)
+
 
 class StreamWriter(ArrowStreamWriter):
     """Writes one batch. Spark pickles it for the tasks, which need no more than their part."""
 
     def __init__(
-        self, task: WriterTask | None, finish: Callable[[Sequence[Any], int], None] | None = None
+        self,
+        task: WriterTask | None,
+        finish: Callable[[Sequence[Any], int], None] | None = None,
+        give_up: Callable[[Sequence[Any], int], None] | None = None,
     ) -> None:
-        self._task, self._finish = task, finish
+        self._task, self._finish, self._give_up = task, finish, give_up
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel to the executors."""
@@ -104,7 +113,13 @@ class StreamWriter(ArrowStreamWriter):
         self._finish(messages, batchId)
 
     def abort(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Leave a failed batch to its replay: what its tasks have written is found or repeated there."""
+        """Leave a failed batch to its replay: what its tasks have written is found or repeated there.
+
+        This raises nothing: it would hide why the batch has failed.
+        """
+        if self._give_up is not None:
+            with suppress(Exception):
+                self._give_up(messages, batchId)
 
 
 @lru_cache(maxsize=32)
@@ -127,7 +142,11 @@ def stream_writer(
     given = tuple(sorted(options.items()))
     door = partial(_door_of, given, "complete" if complete else "append")
     task = door().plan(schema) if plans else None
-    return StreamWriter(task, lambda messages, number: door().finish(schema, messages, number))
+    return StreamWriter(
+        task,
+        lambda messages, number: door().finish(schema, messages, number),
+        lambda messages, number: door().give_up(messages, number),
+    )
 
 
 def _require_planned(batch: MicroBatch, context: TaskContext) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from yt_exactly_once.config import DEFAULT_DYN_BATCH_SIZE, Changes, RetryPolicy
+from yt_exactly_once.commit.tally import SentBy
+from yt_exactly_once.config import DEFAULT_DYN_BATCH_SIZE, Changes, DeliveryMode, RetryPolicy
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.options import options_of, read_texts, require_known
 from yt_exactly_once.spark.sink.options import SinkOptions
@@ -57,7 +58,15 @@ def parse_writer_options(options: Mapping[str, str]) -> SinkOptions:
     sink = {"dyn_batch_size": DEFAULT_DYN_BATCH_SIZE, **read_texts(SinkOptions, given)}
     retry = RetryPolicy(**read_texts(RetryPolicy, given, RETRY_PREFIX))
     target = Target(**read_texts(Target, given), changes=_changes(given))
-    return SinkOptions(target, **sink, retry=retry, checkpoint_location=checkpoint)
+    parsed = SinkOptions(target, **sink, retry=retry, checkpoint_location=checkpoint)
+    if parsed.sent_by == SentBy.DRIVER and parsed.mode != DeliveryMode.TRANSACTIONAL:
+        raise ConfigError(
+            f"sent_by='driver' is not possible in mode '{parsed.mode}' with this format: its tasks send the "
+            "rows",
+            remedy="Leave sent_by out, or use foreachBatch",
+            option="sent_by",
+        )
+    return parsed
 
 
 def _changes(given: Mapping[str, str]) -> Changes | None:

@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from yt_exactly_once import config, errors
 from yt_exactly_once.commit.cluster import Ahead, OpenTransaction
 from yt_exactly_once.commit.ledger import CommitLedger
 from yt_exactly_once.commit.parts import Part, TargetRows, split, whole
 from yt_exactly_once.commit.tally import SentBy
-from yt_exactly_once.commit.transactional import SHARE_AHEAD, Committed, Read
+from yt_exactly_once.commit.transactional import SHARE_AHEAD, BatchCommit, Committed, Read
 from yt_exactly_once.delivery.memory import Memories, Memory
-from yt_exactly_once.delivery.route import Facts, Failure, LookUp, Route, Way, choose_route
+from yt_exactly_once.delivery.route import Failure, LookUp, Route, Way, choose_route
 from yt_exactly_once.observability import Emitter, Event, GuardedListener, emitter, reported
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.compat.failures import (
@@ -29,13 +29,14 @@ from yt_exactly_once.spark.compat.failures import (
     unfit_python_named,
 )
 from yt_exactly_once.spark.compat.raised import exactly_once_error
-from yt_exactly_once.spark.engine import look_up
+from yt_exactly_once.spark.engine import look_up, planning
 from yt_exactly_once.spark.engine.by_table import of_target
 from yt_exactly_once.spark.engine.look_up import Found
 from yt_exactly_once.spark.engine.past_batches import PastBatches
+from yt_exactly_once.spark.engine.planning import Planned
 from yt_exactly_once.spark.engine.preparation import check_before_start, prepare_again
 from yt_exactly_once.spark.engine.run import Delivery, Rows
-from yt_exactly_once.spark.modes.mode import Assignment, Mode, TargetBatch, nothing_first
+from yt_exactly_once.spark.modes.mode import Mode, nothing_first
 from yt_exactly_once.spark.query.calls import PROCESS_CALLS, Call, LedgerKey
 from yt_exactly_once.spark.query.notes import LedgerNotes
 from yt_exactly_once.spark.sink.encode import SMALL_BATCH, PartitionsUnknownError
@@ -51,17 +52,6 @@ Requirement = Callable[[Delivery], None]
 
 def nothing_more(_delivery: Delivery) -> None:
     """Require nothing."""
-
-
-class Planned(NamedTuple):
-    """What tasks do with rows that Spark computes before it asks for the commit.
-
-    Attributes:
-        is_replay: whether they leave out all rows, which are written.
-    """
-
-    assignment: Assignment
-    is_replay: bool
 
 
 class Engine:
@@ -115,10 +105,11 @@ class Engine:
             require(delivery)
             delivery, found = self._grown(delivery)
             memory = self._memories.keep(batch, delivery.memory)
-            facts = _facts(delivery)
+            delivery = replace(delivery, opened=planning.opened(delivery))
+            facts = delivery.facts
             route = choose_route(facts)
             with delivery.commit() as commit:
-                ahead = commit.begin_ahead() if route.opens_ahead and found is None else None
+                ahead = _begun(commit, delivery, route) if found is None else None
                 found = found or look_up.find(delivery, route.look_up, ahead)  # 2
                 memory = self._memories.keep(
                     batch, memory.after_look_up(batch, found.bytes, found.tallies)
@@ -132,7 +123,7 @@ class Engine:
                 while True:
                     # What the ledger said, or how another route failed, may lead to another one.
                     route, computed = choose_route(facts), None
-                    ahead = commit.begin_ahead() if route.opens_ahead else None
+                    ahead = _begun(commit, delivery, route)
                     try:
                         computed = self._compute(delivery, route, found, ahead)  # 3
                         memory = self._memories.of(batch).after_rows(delivery.clock.lap("compute"))
@@ -148,6 +139,7 @@ class Engine:
                             route, _failure(error, is_computed=is_computed), str(error)
                         )
                         if left is None:
+                            planning.keep_failure(delivery, error)
                             self._settle(delivery, error, is_computed=is_computed)
                             return
                         emit(Event.RETRY_SCHEDULED, reason=type(error).__name__, error=str(error))
@@ -172,17 +164,14 @@ class Engine:
             looks_up: whether the ledger is asked, which may then have the batch.
         """
         with self._admitted(running) as (call, emit):
+            known = planning.ask(self.mode, running.query_id)
             batch = running.log.identify(running)  # 1
             kind = batch.query_id, batch.stateful
             memory = self._planned.get(kind, Memory(batch.run_id))
             delivery = self._prepared(self._delivery(running, batch, rows, call, emit, memory))
             self._planned[kind] = delivery.memory
             require(delivery)
-            found = look_up.find(delivery, LookUp.FIRST if looks_up else LookUp.INSIDE)  # 2
-            (target,) = delivery.targets
-            return Planned(
-                self.mode.assign(_target_batch(delivery, target, found)), found.is_replay
-            )
+            return planning.plan(delivery, known, looks_up=looks_up)  # 2
 
     def check(self, rows: Rows, output_mode: str | None) -> None:
         """Check before a query starts everything that can be known then; see `TransactionalSink.check`."""
@@ -296,7 +285,7 @@ class Engine:
             rows = rows.kept() if route.keeps_rows else rows
             for number, target in enumerate(targets):
                 given = replace(
-                    _target_batch(delivery, target, found),
+                    delivery.of_target(target, found.sessions),
                     transaction=inside,
                     by_driver=route.way is Way.FOR_TASKS,
                     first=first,
@@ -389,6 +378,8 @@ class Engine:
                 "it calls, and let errors through. This batch is written",
                 **batch.where,
             )
+        if delivery.rows.are_computed and delivery.opened is None:
+            planning.keep_refusal(delivery, row_bytes)
         self._check_between(batch, memory)
 
     def _check_between(self, batch: MicroBatch, memory: Memory) -> None:
@@ -404,25 +395,12 @@ class Engine:
             self._memories.keep(batch, replace(memory, prepared=checked))
 
 
-def _facts(delivery: Delivery) -> Facts:
-    """Return what the route of a batch is chosen by, before the ledger is asked."""
-    mode, memory, batch, rows = delivery.mode, delivery.memory, delivery.batch, delivery.rows
-    return Facts(
-        one_transaction=mode.one_transaction,
-        sent_by=mode.options.sent_by,
-        keeps_state=batch.stateful,
-        follows=memory.is_followed_by(batch),
-        arrived=rows.are_computed,
-        bytes_before=memory.bytes,
-        seconds_before=memory.seconds,
-        several_targets=len(delivery.targets) > 1,
-        is_sorted=any(target.is_sorted for target in delivery.targets),
-        obstacle=mode.obstacle,
-        refusal=memory.refusal,
-        too_large=memory.too_large,
-        uneven=memory.uneven,
-        outlived=memory.outlived,
-    )
+def _begun(commit: BatchCommit, delivery: Delivery, route: Route) -> Ahead[Read] | None:
+    """Return a transaction that is begun ahead, if the route has one: perhaps that of the tasks."""
+    if not route.opens_ahead:
+        return None
+    made = delivery.rows.plan
+    return commit.begin_ahead(delivery.opened, made.age if made else 0.0)
 
 
 def _failure(error: Exception, *, is_computed: bool) -> Failure | None:
@@ -441,13 +419,6 @@ def _failure(error: Exception, *, is_computed: bool) -> Failure | None:
     if is_computed or is_cancelled(error) or isinstance(error, errors.EncodingError):
         return None
     return Failure.TOO_LARGE if does_not_fit_driver(error) else Failure.FAILED
-
-
-def _target_batch(delivery: Delivery, target: PreparedTarget, found: Found) -> TargetBatch:
-    rows = delivery.rows
-    columns = tuple(rows.schema_for(target.options).names)
-    sessions = rows.sessions if rows.are_computed else found.sessions.get(target.path, {})
-    return TargetBatch(delivery.batch, target, columns, sessions)
 
 
 def _is_uneven(delivery: Delivery, computed: list[TargetRows]) -> bool:

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from yt_exactly_once.commit.transactional import BatchCommit
+from yt_exactly_once.delivery.route import Facts, Way
 from yt_exactly_once.observability import Clock
+from yt_exactly_once.spark.modes.mode import TargetBatch
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from yt_exactly_once.commit.batch import MicroBatch
+    from yt_exactly_once.commit.claims import Plan
+    from yt_exactly_once.commit.cluster import OpenTransaction
     from yt_exactly_once.commit.ledger import CommitLedger
     from yt_exactly_once.commit.tally import Tally
     from yt_exactly_once.delivery.memory import Memory
@@ -43,6 +47,16 @@ class Rows(ABC):
     def are_computed(self) -> bool:
         """Whether tasks have computed them, and have written what they write."""
         return False
+
+    @property
+    def task_count(self) -> int:
+        """How many tasks have computed them; 0 before."""
+        return 0
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan by which tasks have written them into a transaction; `None` if they have not."""
+        return None
 
     @property
     def sessions(self) -> Mapping[str, SessionState]:
@@ -90,6 +104,7 @@ class Delivery:
         ledger: its query's ledger entries.
         mode: of the sink, with its options and its connection.
         memory: of its run, as the batch began.
+        opened: the transaction into which tasks have written its rows; `None` if they have not.
         clock: tells how long each step took.
     """
 
@@ -101,6 +116,7 @@ class Delivery:
     mode: Mode
     emit: Emitter
     memory: Memory
+    opened: OpenTransaction | None = None
     clock: Clock = field(default_factory=Clock)
 
     @property
@@ -112,6 +128,47 @@ class Delivery:
     def cluster_id(self) -> str:
         """Of the cluster for which the targets were prepared."""
         return self.memory.prepared.cluster_id if self.memory.prepared else ""
+
+    @property
+    def facts(self) -> Facts:
+        """What the route of the batch is chosen by, before the ledger is asked."""
+        mode, memory, batch = self.mode, self.memory, self.batch
+        return Facts(
+            one_transaction=mode.one_transaction,
+            sent_by=mode.options.sent_by,
+            keeps_state=batch.stateful,
+            follows=memory.is_followed_by(batch),
+            arrived=self._arrived,
+            bytes_before=memory.bytes,
+            seconds_before=memory.seconds,
+            several_targets=len(self.targets) > 1,
+            is_sorted=any(target.is_sorted for target in self.targets),
+            obstacle=mode.obstacle,
+            refusal=memory.refusal,
+            too_large=memory.too_large,
+            uneven=memory.uneven,
+            outlived=memory.outlived,
+        )
+
+    @property
+    def _arrived(self) -> Way | None:
+        if not self.rows.are_computed:
+            return None
+        if not self.mode.one_transaction:
+            return Way.TASKS
+        return Way.JOIN if self.opened else Way.COLLECT
+
+    def of_target(
+        self, target: PreparedTarget, sessions: Mapping[str, Mapping[str, SessionState]]
+    ) -> TargetBatch:
+        """Return the batch and one of its targets.
+
+        Args:
+            sessions: that have rows of it, by target.
+        """
+        columns = tuple(self.rows.schema_for(target.options).names)
+        known = self.rows.sessions if self.rows.are_computed else sessions.get(target.path, {})
+        return TargetBatch(self.batch, target, columns, known)
 
     def knowing(self, tallies: Mapping[str, Tally]) -> Delivery:
         """Return the same with what the ledger says of the rows before."""

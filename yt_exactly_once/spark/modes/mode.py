@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 from pyspark import TaskContext
 
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS, SOURCE_QUEUE_COLUMN
+from yt_exactly_once.commit.claims import Plan
 from yt_exactly_once.commit.cluster import OpenTransaction
 from yt_exactly_once.commit.parts import TargetRows
 from yt_exactly_once.config import RetryPolicy
@@ -127,6 +128,7 @@ class TargetBatch:
         by_driver: whether the driver does what tasks would do, with all rows.
         by_ends: see `Route`.
         first: what the driver does when it has all rows, before it does with them what tasks would do.
+        plan: whose tasks open a transaction themselves, and write into it; `None` where they do not.
     """
 
     batch: MicroBatch
@@ -137,6 +139,7 @@ class TargetBatch:
     by_driver: bool = False
     by_ends: bool = False
     first: Callable[[], None] = nothing_first
+    plan: Plan | None = None
 
     @property
     def placed_columns(self) -> tuple[str, ...]:

@@ -9,27 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Self
-from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
-from pyspark import TaskContext
 
 from yt_exactly_once import advice
-from yt_exactly_once.codec.key_hashes import fragment_hashes, key_hashes
-from yt_exactly_once.codec.rejects import Rejects
+from yt_exactly_once.codec.key_hashes import key_hashes
 from yt_exactly_once.codec.row_hash import added, combined, row_hashes
-from yt_exactly_once.codec.rows import WireFormat, encode
-from yt_exactly_once.commit.claims import Claim
-from yt_exactly_once.commit.cluster import OpenTransaction
-from yt_exactly_once.commit.parts import TargetRows, digest_of_rows
+from yt_exactly_once.codec.rows import encode
+from yt_exactly_once.commit.parts import TargetRows
 from yt_exactly_once.commit.tally import SentBy
-from yt_exactly_once.errors import ConfigError, DuplicateKeyError, RepeatedTaskError
+from yt_exactly_once.errors import ConfigError, DuplicateKeyError
 from yt_exactly_once.observability import emitter
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.modes.mode import RowTask, TargetBatch, TaskSettings
 from yt_exactly_once.spark.schema import spark_schema_of
-from yt_exactly_once.spark.sink.encode import RowEncoder
 from yt_exactly_once.spark.sink.options import SinkOptions
 from yt_exactly_once.spark.sink.target import ADD
 from yt_exactly_once.ytsaurus.rows import insert_payload
@@ -143,97 +137,6 @@ class InsertTask(RowTask):
 
             run_attempts(insert, settings.retry, emit)
             yield ChunkReport.of_chunk(settings, chunk, len(payload), hashes).to_arrow()
-
-
-@dataclass(frozen=True)
-class JoinedInsertTask(RowTask):
-    """Writes chunks into the transaction that the driver has open, each row at most once.
-
-    A task cannot take back what it has sent. So only one attempt of it may write: the first one, or the one
-    that claims the partition. Every other one refuses before its first request. A request without an answer
-    may have arrived, and is never sent again. Either way the job fails, the driver ends the transaction, and
-    writes the batch in another one.
-
-    Attributes:
-        claims: table in which attempts claim the partition; `None` where Spark starts attempt 0 once.
-        rejects: see `RowEncoder`.
-    """
-
-    transaction: OpenTransaction
-    claims: str | None = None
-    rejects: Rejects | None = None
-
-    reports = REPORT_SCHEMA
-
-    def run(self, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[pa.RecordBatch]:
-        """Write all rows of the task; yield one report per chunk."""
-        settings, target, opened = self.settings, self.settings.target, self.transaction
-        keys = list[pa.LargeBinaryArray]()
-        # One attempt may write without a claim.
-        is_owner = self.claims is None
-        if is_owner:
-            require_first_attempt(partition, opened.id)
-        else:
-            target.require_own_tablets(partition + 1)
-        transaction = settings.connection.joined(opened.id, proxy=opened.proxy)
-        for chunk in settings.chunks(batches):
-            encoder = RowEncoder(target, self.rejects)
-            encoder.add(chunk, partition, is_mixed=True)
-            if not is_owner:
-                # As late as can be: of two copies of a task the faster one writes.
-                self._claim(partition)
-                is_owner = True
-            payloads = [payload for group in encoder.groups.values() for payload in group]
-            wire, how = target.wire.value, target.options.write_options
-            transaction.write(target.path, payloads, wire, how)
-            if self.rejects is not None:
-                transaction.write(self.rejects.path, encoder.rejected, WireFormat.YSON.value)
-            yield ChunkReport(
-                sum(payload.row_count for payload in payloads),
-                sum(len(payload.data) for payload in payloads),
-                digest_of_rows([payloads]),
-                rejected_count=sum(payload.row_count for payload in encoder.rejected),
-            ).to_arrow()
-            keys += encoder.keys[partition] if encoder.keys else []
-        if not is_owner:
-            # A copy of it may have rows, if the function gives others each time. Nobody would count them.
-            self._claim(partition)
-        if keys:
-            hashes = fragment_hashes(pa.concat_arrays(keys))
-            # Each key counts once where its last row is the one that is written.
-            known = hashes if target.options.unique_keys else np.unique(hashes)
-            yield ChunkReport(key_hashes=known.tobytes()).to_arrow()
-
-    def _claim(self, partition: int) -> None:
-        """Become the owner of the partition; raise what `Claim.take` raises."""
-        settings, path = self.settings, self.settings.target.path
-        assert self.claims is not None, "claims where attempt 0 may start twice"
-        claim = Claim(self.transaction.id, path, partition, attempt_name())
-        claim.take(settings.connection, self.claims, settings.retry, emitter(target=path))
-
-
-def attempt_name() -> str:
-    """Return a name that no other attempt of a task has, with Spark's number of this one for people."""
-    context = TaskContext.get()
-    assert context is not None, "runs inside a Spark task"
-    return f"task attempt {context.taskAttemptId()} ({uuid4()})"
-
-
-def require_first_attempt(partition: int, transaction: str) -> None:
-    """Raise `RepeatedTaskError` for a retry or a speculative copy: another attempt may have written.
-
-    Spark starts number 0 once in each run of a stage. The driver has checked that the stage runs once.
-    """
-    context = TaskContext.get()
-    assert context is not None, "runs inside a Spark task"
-    if context.attemptNumber():
-        raise RepeatedTaskError(
-            f"Attempt {context.attemptNumber()} of the task of Spark partition {partition} may not write: an "
-            "earlier one may have written rows into the same transaction",
-            remedy="Nothing is to be done: the sink writes the batch through the driver. If tasks fail "
-            "often, or with speculation, use sent_by='driver'",
-            transaction=transaction,
-        )
 
 
 def require_unique(hashes: np.ndarray[Any, Any], target: str) -> None:

@@ -17,9 +17,10 @@ import pyarrow.compute as pc
 
 from yt_exactly_once.codec.key_hashes import KEY_HASHES, as_arrow
 from yt_exactly_once.codec.rejects import Rejects
-from yt_exactly_once.commit.claims import CLAIMS_ATTRIBUTES, CLAIMS_SCHEMA, Claim
+from yt_exactly_once.commit.claims import CLAIMS_ATTRIBUTES, CLAIMS_SCHEMA, Claims
 from yt_exactly_once.commit.parts import TargetRows, digest_of_rows
 from yt_exactly_once.commit.tally import SentBy
+from yt_exactly_once.delivery.tried import Tried
 from yt_exactly_once.errors import (
     AmbiguousOrderError,
     ConfigError,
@@ -30,9 +31,11 @@ from yt_exactly_once.errors import (
     TasksRefusedError,
 )
 from yt_exactly_once.observability import emitter
+from yt_exactly_once.retrying import run_attempts
+from yt_exactly_once.spark.modes.joined import JoinedInsertTask
 from yt_exactly_once.spark.modes.mode import Assignment, Columns, Mode, Sessions, TargetBatch
 from yt_exactly_once.spark.modes.sessions import sessions_with_rows
-from yt_exactly_once.spark.modes.tasks import ChunkReport, JoinedInsertTask
+from yt_exactly_once.spark.modes.tasks import ChunkReport
 from yt_exactly_once.spark.sink.encode import RowEncoder, encode_batches
 from yt_exactly_once.spark.sink.letters import letters_of, rejects_of
 from yt_exactly_once.spark.sink.newest import changed_rows
@@ -42,10 +45,6 @@ if TYPE_CHECKING:
     from yt_exactly_once.commit.batch import MicroBatch
     from yt_exactly_once.observability import Emitter
     from yt_exactly_once.ytsaurus.client import Connection
-
-
-_OF_DRIVER = -1
-"""No Spark partition: what the driver claims."""
 
 
 class Transactional(Mode):
@@ -115,20 +114,21 @@ class Transactional(Mode):
     def assign(self, given: TargetBatch) -> Assignment:
         """Let tasks write into an open transaction. Otherwise rows come to the driver."""
         target = given.target
-        if given.transaction is not None:
+        if given.transaction is not None or given.plan is not None:
             settings = self.settings(given, target.of_batch(given.batch))
             rejects = rejects_of(self.options.dead_letter_path, given.batch)
             task = JoinedInsertTask(settings, given.transaction, rejects=rejects)
-            return Assignment(given, settings.names, task, claiming=partial(self._claiming, task))
+            claiming = partial(self._claiming, task, given)
+            return Assignment(given, settings.names, task, claiming=claiming)
         # A replay must cut the same parts, and need not know how the rows were numbered.
         by_ends = given.by_ends and not (target.orders_keys or self.options.split_oversized)
         return Assignment(given, given.placed_columns, by_ends=by_ends)
 
-    def _claiming(self, task: JoinedInsertTask) -> JoinedInsertTask:
+    def _claiming(self, task: JoinedInsertTask, given: TargetBatch) -> JoinedInsertTask:
         """Return a task that claims its partition, once it is known that this user can claim one."""
         path = self.options.claims
         try:
-            prepare_claims(self.connection, path, task)
+            return prepare_claims(self.connection, path, task, given)
         except (ConfigError, SchemaMismatchError, TableError, RequestRefusedError) as error:
             raise TasksRefusedError(
                 f"Tasks cannot claim their partitions: {error.what}",
@@ -137,7 +137,6 @@ class Transactional(Mode):
                 ),
                 **{"path": path, **error.where},
             ) from error
-        return replace(task, claims=path)
 
     def finish(self, assignment: Assignment, arrived: Iterable[pa.RecordBatch]) -> list[TargetRows]:
         """Return the rows of the target, and rejected ones if there are any.
@@ -194,12 +193,21 @@ def _sent_by_tasks(
     return [rows, rejected]
 
 
-def prepare_claims(connection: Connection, table: str, task: JoinedInsertTask) -> None:
-    """Create the table of claims, if need be, and claim no partition in it: so tasks can claim theirs."""
+def prepare_claims(
+    connection: Connection, table: str, task: JoinedInsertTask, given: TargetBatch
+) -> JoinedInsertTask:
+    """Create the table of claims, if need be, and write to it, as tasks will; return a task that claims."""
     tables.ensure_table(connection, table, CLAIMS_SCHEMA, CLAIMS_ATTRIBUTES)
-    target, retry = task.settings.target.path, task.settings.retry
-    claim = Claim(task.transaction.id, target, _OF_DRIVER, "driver")
-    claim.take(connection, table, retry, emitter(target=target))
+    batch, target, retry = given.batch, given.target.path, task.settings.retry
+    emit = emitter(target=target)
+    if given.plan is None:
+        assert given.transaction is not None, "either of them"
+        claims = Claims(table, given.transaction.id, target)
+        claims.try_out(connection, retry, emit)
+        return replace(task, claims=claims)
+    tried = Tried(batch.query_id, target, batch.batch_id, SentBy.TASKS)
+    run_attempts(lambda _: tried.keep(connection, table), retry, emit)
+    return replace(task, claims=Claims(table, given.plan.id, target), tried=tried)
 
 
 def _distinct_keys(

@@ -154,8 +154,7 @@ class SinkOptions:
             SentBy.DRIVER: "The driver, which collects them.",
             SentBy.TASKS: "The tasks. A query that does not allow it in transactional mode is refused.",
         },
-        only_python="the format sends the rows of transactional mode when it commits, all others from "
-        "its tasks",
+        more="In the modes at-least-once and idempotent the tasks of the format `yt` always send the rows.",
     )
     retry: RetryPolicy = Group.HOW.option(
         "How often and how long an attempt is repeated.",
