@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from yt_exactly_once.demo import layout, runner
+from yt_exactly_once.demo import supervision
 from yt_exactly_once.demo.display import Display
-from yt_exactly_once.demo.layout import QUERIES
+from yt_exactly_once.demo.layout import QUERIES, Work
+from yt_exactly_once.demo.runner import run_lives
 from yt_exactly_once.demo.schedule import LAST_LIFE_ROWS, Kind, Moment
 from yt_exactly_once.observability import Event
 from yt_exactly_once.testing.child import ERROR, EVENT, QUERY, QUERY_FAILED, ChildFailedError
@@ -59,21 +60,27 @@ def children(monkeypatch):
 
     def born(*lives):
         told = []
-        monkeypatch.setattr(runner, "Child", type("Born", (Child,), {"lives": lives, "told": told}))
+        monkeypatch.setattr(
+            supervision, "Child", type("Born", (Child,), {"lives": lives, "told": told})
+        )
         return told
 
     return born
 
 
-def supervision(display):
-    return runner.Supervision(Path("data"), layout.Work("transactional", "http", 10), display)
+def supervised(display):
+    return supervision.Supervision("module", Path("data"), display.say)
+
+
+def run(running, display, *deaths):
+    run_lives(running, Work("transactional", "http", 10), iter(deaths), display)
 
 
 def test_driver_that_found_its_machine_too_busy_is_started_again(children):
     """Spark waits ten seconds for a Python process; a user would start the driver again, too."""
     told, console = children([BUSY], [BUSY], []), Console(file=io.StringIO(), width=200)
     with Display(console) as display:
-        supervision(display).run(["proxy"], iter(()))
+        run(supervised(display), display)
     assert [line for line in told if "start" in line] == ["start 0", "start 1", "start 2"]
     assert console.file.getvalue().count("The driver starts again") == 2
 
@@ -86,7 +93,7 @@ def test_driver_that_fails_for_good_ends_the_demo(children, event):
         Display(Console(file=io.StringIO())) as display,
         pytest.raises(ChildFailedError, match=event[ERROR][:12].replace("[", ".")),
     ):
-        supervision(display).run(["proxy"], iter(()))
+        run(supervised(display), display)
 
 
 def test_next_driver_hears_of_its_work_only_after_the_kill(children):
@@ -94,9 +101,9 @@ def test_next_driver_hears_of_its_work_only_after_the_kill(children):
     commit = {EVENT: Event.BATCH_COMMITTED, QUERY: QUERIES[0].name, "rows": 1}
     moment = Moment(Kind("", Event.BATCH_COMMITTED, 0.0), commits=1, delay=0.0)
     told = children([commit | {"batch": 0}, commit | {"batch": 1}], [])
-    with Display(Console(file=io.StringIO())) as display, supervision(display) as running:
+    with Display(Console(file=io.StringIO())) as display, supervised(display) as running:
         assert told == ["start 0"]
-        running.run(["proxy"], iter([moment]))
+        run(running, display, moment)
     assert told == [
         *["start 0", "work 0, 10 rows", "start 1", "kill 0", "gone 0"],
         *[f"work 1, {10 * LAST_LIFE_ROWS} rows", "gone 1"],
