@@ -65,6 +65,7 @@ _HOWS: dict[str, list[How | str]] = {
     "docs/measured/chaos.md": [How.OPTIONS, How.OPTIONS],
     "docs/explanation/compared-with-spyt.md": [How.OPTIONS],
     "docs/explanation/performance.md": [How.OPTIONS],
+    "docs/measured/nexmark.md": [How.OPTIONS],
     "docs/measured/results.md": [How.OPTIONS],
     "docs/how-to/monitor.md": [
         "tests/unit/test_logs.py tries it, in a process that logs nothing else",
