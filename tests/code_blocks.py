@@ -44,6 +44,11 @@ _HOWS: dict[str, list[How | str]] = {
     "docs/how-to/outages.md": [How.RUNS] * 2,
     "docs/how-to/fan-out.md": [How.RUNS, How.OPTIONS],
     "docs/how-to/break-your-pipeline.md": [_BY_CI, *[How.RUNS] * 3],
+    "docs/how-to/rehearse-new-code.md": [
+        How.RUNS,
+        How.OPTIONS,
+        "tests/integration/test_rehearse.py rehearses such jobs",
+    ],
     "docs/how-to/add-a-column.md": [How.RUNS, _COMMANDS],
     "docs/how-to/keep-changes.md": [
         *["tests/integration/test_keep_changes.py runs it"] * 3,

@@ -11,9 +11,14 @@ from yt_exactly_once.testing import (
     Attack,
     Attacked,
     Finding,
+    Judgement,
     NotExactError,
+    OtherRowsError,
+    Rehearsal,
+    Rehearsed,
     Survival,
     Trial,
+    rehearse,
     sink_job,
     survives,
 )
@@ -50,3 +55,18 @@ def judge() -> None:
     except NotExactError as error:
         assert_type(error.details, tuple[str, ...])
     survives(job)  # type: ignore[call-arg]
+
+
+def compare() -> None:
+    """So is what a rehearsal has found."""
+    found = rehearse(job, "/checkpoint", batches=2, conf={})
+    assert_type(found, Rehearsal)
+    assert_type(found.judgement, Judgement)
+    assert_type(found.may_change_in_mid_batch, bool | None)
+    for one in found.batches:
+        assert_type(one, Rehearsed)
+        assert_type(one.only_new, int | None)
+    try:
+        found.assert_same()
+    except OtherRowsError as error:
+        assert_type(error.details, tuple[str, ...])

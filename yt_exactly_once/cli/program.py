@@ -41,6 +41,7 @@ GROUPS = {
     },
     "Check": {
         "audit": "Prove that a target has every committed row of its queue once.",
+        "rehearse": "Run the last batches of a query again with new code, and compare; nothing is written.",
         "verify-cluster": "Check on a live cluster every fact that exactly-once stands on.",
     },
     "Try": {

@@ -11,6 +11,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from yt_exactly_once.testing.attacks import At as At
     from yt_exactly_once.testing.attacks import Attack as Attack
+    from yt_exactly_once.testing.new_code import rehearse as rehearse
+    from yt_exactly_once.testing.rehearsal import Judgement as Judgement
+    from yt_exactly_once.testing.rehearsal import OtherRowsError as OtherRowsError
+    from yt_exactly_once.testing.rehearsal import Rehearsal as Rehearsal
+    from yt_exactly_once.testing.rehearsal import Rehearsed as Rehearsed
     from yt_exactly_once.testing.survival import survives as survives
     from yt_exactly_once.testing.trial import Trial as Trial
     from yt_exactly_once.testing.trial import sink_job as sink_job
@@ -24,9 +29,14 @@ _MODULES = {
     "Attack": "attacks",
     "Attacked": "verdict",
     "Finding": "verdict",
+    "Judgement": "rehearsal",
     "NotExactError": "verdict",
+    "OtherRowsError": "rehearsal",
+    "Rehearsal": "rehearsal",
+    "Rehearsed": "rehearsal",
     "Trial": "trial",
     "Survival": "verdict",
+    "rehearse": "new_code",
     "sink_job": "trial",
     "survives": "survival",
 }

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any, Self
 from pyspark import cloudpickle
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.spark.compat.jvm import copy_folder
 from yt_exactly_once.testing import steps, tasks
 from yt_exactly_once.testing.child import BUSY, ERROR, SESSION_READY, Report, orders
 from yt_exactly_once.testing.nursery import open_nursery
@@ -47,6 +49,7 @@ class Setup:
     Attributes:
         conf: of Spark.
         path: of modules.
+        copies: a checkpoint and the folder that gets its copy, if jobs are rehearsed and not attacked.
     """
 
     scratch: str
@@ -54,6 +57,7 @@ class Setup:
     report: int
     conf: dict[str, str]
     path: list[str]
+    copies: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -113,10 +117,22 @@ def main(arguments: list[str]) -> None:
     lines = orders()
     report = Report(setup.report)
     spark = open_session(scratch, name="test", master=_MASTER, conf=setup.conf)
-    _watch_calls()
+    if setup.copies is None:
+        _watch_calls(_attacked)
+    else:
+        _rehearse_all(spark, *setup.copies)
     report.send(SESSION_READY)
     for line in iter(lines.get, None):
         threading.Thread(target=_run, args=(spark, Order.load(line), report), daemon=True).start()
+
+
+def _rehearse_all(spark: SparkSession, checkpoint: str, copy: str) -> None:
+    """Copy a checkpoint; let no query write anything from now on."""
+    from yt_exactly_once.testing.capture import rehearsing, replace_sinks  # noqa: PLC0415 - imports the sinks
+
+    replace_sinks()
+    copy_folder(spark, checkpoint, copy)
+    _watch_calls(lambda function, order: rehearsing(function, order.where), needs_function=True)
 
 
 def _run(spark: SparkSession, order: Order, report: Report) -> None:
@@ -144,15 +160,26 @@ def _error_of(call: Callable[[], None]) -> str:
     return ""
 
 
-def _watch_calls() -> None:
-    """Wrap the functions that jobs give to `foreachBatch`, and let their queries end with their sources."""
+def _watch_calls(wrapped: Callable[..., Any], *, needs_function: bool = False) -> None:
+    """Wrap the functions that jobs give to `foreachBatch`, and let their queries end with their sources.
+
+    Args:
+        wrapped: gets the function and the order.
+        needs_function: whether a query without one is refused.
+    """
     writer: Any = DataStreamWriter
     foreach_batch, start = writer.foreachBatch, writer.start
 
     def watched(self: Any, function: Callable[[DataFrame, int], Any]) -> Any:
-        return foreach_batch(self, _attacked(function, _thread.order))
+        self.has_function = True
+        return foreach_batch(self, wrapped(function, _thread.order))
 
     def ending(self: Any, *args: Any, **options: Any) -> Any:
+        if needs_function and not hasattr(self, "has_function"):
+            raise ConfigError(
+                "Only queries with a foreachBatch function can be rehearsed",
+                remedy="Give the DataFrame to a TransactionalSink with the options of the format",
+            )
         return start(self.trigger(availableNow=True), *args, **options)
 
     writer.foreachBatch, writer.start = watched, ending

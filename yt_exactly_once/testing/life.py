@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from yt_exactly_once.testing.attacks import Attack, Manner
-from yt_exactly_once.testing.child import ERROR, EVENT, Child
+from yt_exactly_once.testing.child import ERROR, EVENT, SESSION_READY, Child
 from yt_exactly_once.testing.driver import ENDED, TRIAL, Order, Setup
 from yt_exactly_once.testing.gate import Gate
 from yt_exactly_once.testing.steps import ONE_TASK_LEFT
@@ -38,19 +38,23 @@ class Life(contextlib.AbstractContextManager["Life"]):
     Args:
         folder: for its log and its temporary files.
         conf: of Spark.
+        copies: see `Setup`.
 
     Attributes:
         gate: which its steps pass.
         errors: of the trials that have ended, by name; empty texts where a job has ended as it should.
     """
 
-    def __init__(self, folder: Path, conf: Mapping[str, str]) -> None:
+    def __init__(
+        self, folder: Path, conf: Mapping[str, str], *, copies: tuple[str, str] | None = None
+    ) -> None:
         self.errors: dict[str, str] = {}
+        self._is_ready = False
         self.gate = Gate()
 
         def argument(report: int) -> str:
             scratch = str(folder / "scratch")
-            setup = Setup(scratch, self.gate.address, report, dict(conf), sys.path)
+            setup = Setup(scratch, self.gate.address, report, dict(conf), sys.path, copies)
             return json.dumps(asdict(setup))
 
         self._child = Child(_MODULE, argument, folder / "driver.log")
@@ -85,6 +89,10 @@ class Life(contextlib.AbstractContextManager["Life"]):
             time.sleep(attack.seconds)
         return arrived.is_set()
 
+    def wait_until_ready(self) -> None:
+        """Wait until Spark is up, and what is copied has been."""
+        self.wait(lambda: self._is_ready)
+
     def wait(self, done: Callable[[], bool]) -> None:
         """Wait until something is so; raise `ChildFailedError` if the driver ends or is silent; see `run`."""
         heard, last = time.monotonic(), 0
@@ -93,11 +101,16 @@ class Life(contextlib.AbstractContextManager["Life"]):
                 event = self._child.next_event(_LOOK_SECONDS)
             except EOFError:
                 raise self._child.failure("The driver ended by itself") from None
-            if event and event[EVENT] == ENDED:
-                self.errors[event[TRIAL]] = event[ERROR]
+            if event:
+                self._note(event)
             if event or self.gate.asked != last:
                 heard, last = time.monotonic(), self.gate.asked
             elif time.monotonic() - heard > _HELD_UP_SECONDS and self.gate.holds:
                 raise HeldUpError
             elif time.monotonic() - heard > PATIENCE_SECONDS:
                 raise self._child.failure(f"No step for {PATIENCE_SECONDS:g} s")
+
+    def _note(self, event: Mapping[str, Any]) -> None:
+        self._is_ready |= event[EVENT] == SESSION_READY
+        if event[EVENT] == ENDED:
+            self.errors[event[TRIAL]] = event[ERROR]

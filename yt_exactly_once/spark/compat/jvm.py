@@ -68,3 +68,14 @@ def open_format(session: SparkSession, function: Any, name: str) -> None:
     options = jvm.org.apache.spark.sql.util.CaseInsensitiveStringMap.empty()
     created = source.createDataSourceInPython(name, options, jvm.scala.Option.empty())
     source.createReadInfoInPython(created, created.schema(), False)
+
+
+def copy_folder(session: SparkSession, location: str, folder: str) -> None:
+    """Copy a folder to this machine, from any file system that Spark can read; raise what Hadoop raises."""
+    jvm, conf = jvm_of(session), hadoop_of(session)
+    assert jvm is not None
+    fs = jvm.org.apache.hadoop.fs
+    source, target = fs.Path(location), fs.Path(f"file://{folder}")
+    removes = False
+    files = source.getFileSystem(conf), source, target.getFileSystem(conf), target
+    fs.FileUtil.copy(*files, removes, conf)
