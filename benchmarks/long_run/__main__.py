@@ -21,9 +21,9 @@ from typing import Any
 
 from yt.logger import LOGGER
 
-from benchmarks import source
 from benchmarks.arguments import positive
 from benchmarks.long_run.marks import Mark, Observer, faults, shares, table
+from benchmarks.long_run.queue import QUEUE, SCHEMA, fill
 from benchmarks.modes.machine import stamp
 from benchmarks.processes import SparkProcesses
 from yt_exactly_once.config import DeliveryMode
@@ -47,7 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
         with LocalCluster(data) as cluster:
             _prepare(cluster.client())
             feeder = threading.Thread(
-                target=source.fill, args=(cluster.client(), 0, options.rows, PARTITIONS)
+                target=fill, args=(cluster.client(), options.rows, PARTITIONS)
             )
             began = time.monotonic()
             feeder.start()
@@ -83,19 +83,19 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _prepare(client: Any) -> None:
     """Create the queue, the target and the consumer."""
-    for path in (source.QUEUE, TARGET):
-        attributes = {"dynamic": True, "schema": source.SCHEMA, "tablet_count": PARTITIONS}
+    for path in (QUEUE, TARGET):
+        attributes = {"dynamic": True, "schema": SCHEMA, "tablet_count": PARTITIONS}
         if path == TARGET:
             # Spark cannot rule out nulls.
             attributes["schema"] = [
                 {**column, "type_v3": {"type_name": "optional", "item": column["type_v3"]}}
-                for column in source.SCHEMA
+                for column in SCHEMA
             ]
         client.create("table", path, recursive=True, attributes=attributes)
         client.mount_table(path, sync=True)
     client.create("queue_consumer", CONSUMER)
     client.mount_table(CONSUMER, sync=True)
-    client.register_queue_consumer(source.QUEUE, CONSUMER, vital=True)
+    client.register_queue_consumer(QUEUE, CONSUMER, vital=True)
 
 
 def _follow(
@@ -109,7 +109,7 @@ def _follow(
     checkpoint = folder / "checkpoint"
     told = {
         "proxy": cluster.proxy_urls[0],
-        "queue": source.QUEUE,
+        "queue": QUEUE,
         "target": TARGET,
         "consumer": CONSUMER,
         "checkpoint": str(checkpoint),
