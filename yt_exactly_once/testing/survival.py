@@ -121,7 +121,10 @@ class _Campaign:
         trial = self._trial()
         life.run(trial, self.job, batch=self.batch)
         if error := life.errors[trial.name]:
-            raise ConfigError(f"The job fails without any attack: {error}", remedy="Fix the job")
+            raise ConfigError(
+                f"The job fails without any attack: {error}",
+                remedy="Run the job by itself, and correct it",
+            )
         if not trial.has_logged(self.batch):
             raise ConfigError(
                 f"The job has no batch {self.batch}, so nothing was attacked",
@@ -174,7 +177,7 @@ def _require_right(found: Sequence[Any], expected: Sequence[Any]) -> None:
     if undisturbed.finding is not Finding.EXACT:
         raise ConfigError(
             "The job is wrong without any attack",
-            remedy="Fix the job, or what is expected of it",
+            remedy="Correct the job, or give other rows as expected=",
             details=str(undisturbed).splitlines()[1:],
         )
 
