@@ -63,10 +63,13 @@ def test_wrong_table_is_found_out(spoil, found):
 
 @pytest.mark.spark
 @pytest.mark.crash
-@pytest.mark.further
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_killed_queries_are_exact():
-    """One of two streams of windows, of which one is read twice, and one that keeps the newest by key."""
+    """One of two streams of windows, of which one is read twice, and one that keeps the newest by key.
+
+    Nightly: on a free machine a mode may have committed its last row before the kill.
+    """
     queries = [BY_NAME["q5"], BY_NAME["q18"]]
     survivals, times = run(queries, 20_000, kills=1, rounds=0, seed=1)
     assert times == []
