@@ -91,7 +91,7 @@ def fill_queues(client: YtClient, proxy: str, events: Events) -> None:
     """Create a queue for each stream, and deal the events out over its partitions in their order."""
     cluster = Connection(ClusterConfig(proxy=proxy))
     for name, table in events.by_name().items():
-        create_queue(cluster, f"{ROOT}/{name}", table.schema, partitions=PARTITIONS)
+        create_queue(f"{ROOT}/{name}", table.schema, tablet_count=PARTITIONS, connection=cluster)
         partitions = [number % PARTITIONS for number in range(table.num_rows)]
         rows = table.append_column("$tablet_index", pa.array(partitions, pa.int64()))
         for start in range(0, rows.num_rows, _ROWS_PER_REQUEST):
@@ -125,7 +125,7 @@ def frame_of(spark: SparkSession, query: Query, run: Run, writer: str) -> DataFr
         )
         if writer in modes_of(query):
             consumer = f"{run.home(query, writer)}/{view}_consumer"
-            create_consumer(cluster, consumer, queue, vital=False)
+            create_consumer(consumer, queue, vital=False, connection=cluster)
             reader = reader.option("consumer_path", consumer)
         rows = reader.load(queue)
         if query.waits:

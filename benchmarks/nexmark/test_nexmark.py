@@ -63,17 +63,16 @@ def test_wrong_table_is_found_out(spoil, found):
 
 @pytest.mark.spark
 @pytest.mark.crash
-@pytest.mark.nightly
+@pytest.mark.further
 @pytest.mark.timeout(600)
 def test_killed_queries_are_exact():
-    """One of two streams of windows, of which one is read twice, and one that keeps the newest by key.
-
-    Nightly: on a free machine a mode may have committed its last row before the kill.
-    """
+    """One of two streams of windows, of which one is read twice, and one that keeps the newest by key."""
     queries = [BY_NAME["q5"], BY_NAME["q18"]]
     survivals, times = run(queries, 20_000, kills=1, rounds=0, seed=1)
     assert times == []
-    assert all(one.kept and one.kills == 1 for one in survivals), survivals
+    assert all(one.kept for one in survivals), survivals
+    # A mode that has committed its last row before the kill counts none.
+    assert any(one.kills for one in survivals), survivals
     assert [(one.query, one.mode, one.outcome.expected > 0) for one in survivals] == [
         (name, mode, True) for name in ("q5", "q18") for mode in ("transactional", "at-least-once")
     ]
