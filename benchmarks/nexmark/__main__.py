@@ -2,7 +2,7 @@
 
 Each query runs in all modes that take it, side by side, and their driver is killed with SIGKILL at random
 moments. Then each is timed, beside Spark's `noop` sink and Delta Lake. Progress goes to the standard error,
-the table to the standard output. The exit code is 1 if a mode has broken its promise. At-least-once mode may
+the tables to the standard output. The exit code is 1 if a mode has broken its promise. At-least-once mode may
 double rows.
 """
 
@@ -21,10 +21,10 @@ from benchmarks import page
 from benchmarks.arguments import positive
 from benchmarks.modes.machine import stamp
 from benchmarks.modes.session import session
-from benchmarks.nexmark.events import generate
+from benchmarks.nexmark.events import Events, generate
 from benchmarks.nexmark.kills import DRIVER, Survival, survive
 from benchmarks.nexmark.queries import BY_NAME, LEFT_OUT, QUERIES, Query
-from benchmarks.nexmark.report import left_out, table, to_json
+from benchmarks.nexmark.report import kills_table, left_out, times_table, to_json
 from benchmarks.nexmark.stage import fill_queues
 from benchmarks.nexmark.timing import Times, Timing
 from yt_exactly_once import register_source
@@ -34,6 +34,8 @@ from yt_exactly_once.observability import LOGGER_NAME
 from yt_exactly_once.spark.compat.java import require_java
 
 _PAGE = page.PAGE.with_name("nexmark.md")
+_HEAD = 2
+"""Lines of a table before its rows."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -46,13 +48,16 @@ def main(arguments: list[str] | None = None) -> int:
     survivals, times = run(
         chosen, options.events, kills=options.kills, rounds=options.rounds, seed=options.seed
     )
-    lines = list(table(survivals, times))
-    print("\n".join(lines))
+    tables = {"kills": list(kills_table(survivals)), "times": list(times_table(times))}
+    tables = {name: lines for name, lines in tables.items() if len(lines) > _HEAD}
+    print("\n\n".join("\n".join(lines) for lines in tables.values()))
     if options.json is not None:
         found = {"run": stamp(), **vars(options), **to_json(survivals, times)}
         options.json.write_text(json.dumps(found, indent=1, default=str) + "\n")
     if options.page:
-        page.put("table", [*lines, "", page.rig() + "."], _PAGE)
+        told = f"{options.events:,} events. {page.rig()}."
+        for name, lines in tables.items():
+            page.put(name, [*lines, "", told], _PAGE)
         page.put("left out", left_out(), _PAGE)
     return int(not all(one.kept for one in survivals))
 
@@ -64,35 +69,47 @@ def run(
 
     Args:
         count: of events.
+        kills: of each query; 0 judges nothing.
         rounds: that count; 0 measures no times.
     """
     events = generate(count, seed)
     with tempfile.TemporaryDirectory(prefix="nexmark-", ignore_cleanup_errors=True) as folder:
-        with (
-            Supervision(DRIVER, Path(folder), _say) as supervision,
-            LocalCluster(Path(folder) / "cluster") as cluster,
-        ):
-            client, proxy = cluster.client(), cluster.proxy_urls[0]
-            fill_queues(client, proxy, events)
-            survivals = survive(
-                queries,
-                events,
-                client,
-                supervision,
-                proxy=proxy,
-                folder=folder,
-                kills=kills,
-                seed=seed,
-                say=_say,
-            )
-        if not rounds:
-            return survivals, []
-        with LocalCluster(Path(folder) / "timed") as cluster, session() as spark:
-            register_source(spark)
-            client, proxy = cluster.client(), cluster.proxy_urls[0]
-            fill_queues(client, proxy, events)
-            timing = Timing(spark, client, proxy, Path(folder), events, _say)
-            return survivals, timing.measure(queries, rounds, seed)
+        survivals = _survivals(queries, events, folder, kills, seed) if kills else []
+        times = _times(queries, events, folder, rounds, seed) if rounds else []
+    return survivals, times
+
+
+def _survivals(
+    queries: list[Query], events: Events, folder: str, kills: int, seed: int
+) -> list[Survival]:
+    with (
+        Supervision(DRIVER, Path(folder), _say) as supervision,
+        LocalCluster(Path(folder) / "cluster") as cluster,
+    ):
+        client, proxy = cluster.client(), cluster.proxy_urls[0]
+        fill_queues(client, proxy, events)
+        return survive(
+            queries,
+            events,
+            client,
+            supervision,
+            proxy=proxy,
+            folder=folder,
+            kills=kills,
+            seed=seed,
+            say=_say,
+        )
+
+
+def _times(
+    queries: list[Query], events: Events, folder: str, rounds: int, seed: int
+) -> list[Times]:
+    with LocalCluster(Path(folder) / "timed") as cluster, session() as spark:
+        register_source(spark)
+        client, proxy = cluster.client(), cluster.proxy_urls[0]
+        fill_queues(client, proxy, events)
+        timing = Timing(spark, client, proxy, Path(folder), events, _say)
+        return timing.measure(queries, rounds, seed)
 
 
 def _say(line: str) -> None:
@@ -111,9 +128,11 @@ def _parser() -> argparse.ArgumentParser:
         "--queries", nargs="+", choices=list(BY_NAME), metavar="NAME", help="only these"
     )
     parser.add_argument("--events", type=positive, default=100_000, help="default: %(default)s")
-    parser.add_argument("--kills", type=int, default=3, help="of each query, default: %(default)s")
     parser.add_argument(
-        "--rounds", type=int, default=3, help="that are timed, default: %(default)s"
+        "--kills", type=int, default=3, help="of each query, 0: none; default: %(default)s"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="that are timed, 0 for none, default: %(default)s"
     )
     parser.add_argument(
         "--seed", type=int, default=1, help="of events and kills, default: %(default)s"

@@ -1,4 +1,4 @@
-"""One table: what each query has lost, doubled or got wrong under kills, and what it costs."""
+"""The tables: what each query has lost, doubled or got wrong under kills, and what it costs."""
 
 from __future__ import annotations
 
@@ -9,30 +9,39 @@ from typing import Any
 from benchmarks.nexmark.kills import Survival
 from benchmarks.nexmark.queries import BY_NAME, LEFT_OUT
 from benchmarks.nexmark.timing import DELTA, NOOP, Times
-
-HEAD = (
-    "| query | mode | rows | kills | replays | lost | doubled | wrong | s | times noop | times delta |",
-    "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
-)
+from yt_exactly_once import DeliveryMode
 
 
-def table(survivals: Sequence[Survival], times: Sequence[Times]) -> Iterator[str]:
-    """Yield the lines of the table."""
-    yield from HEAD
-    by_query = {one.query: one for one in times}
+def kills_table(survivals: Sequence[Survival]) -> Iterator[str]:
+    """Yield a line for each query and mode: what kills left of its table."""
+    yield "| query | mode | rows | kills | replays | lost | doubled | wrong |"
+    yield "|---|---|---:|---:|---:|---:|---:|---:|"
     for one in survivals:
         found = one.outcome
         counts = (
             *(found.expected, one.kills, one.replays),
             *(found.lost, found.duplicated, found.wrong),
         )
-        cells = [f"{one.query}: {BY_NAME[one.query].title}", one.mode, *(f"{n:,}" for n in counts)]
-        if measured := by_query.get(one.query):
-            cells += [f"{measured.median(one.mode):.2f}"]
-            cells += [f"{measured.ratio(one.mode, other):.2f}" for other in (NOOP, DELTA)]
-        else:
-            cells += [""] * 3
-        yield f"| {' | '.join(cells)} |"
+        yield _row(_titled(one.query), one.mode, *(f"{count:,}" for count in counts))
+
+
+def times_table(times: Sequence[Times]) -> Iterator[str]:
+    """Yield a line for each query: seconds without a sink, and how many times as long each writer takes."""
+    writers = (*(str(mode) for mode in DeliveryMode), DELTA)
+    yield _row("query", f"{NOOP}, s", *writers, f"{DeliveryMode.TRANSACTIONAL} / {DELTA}")
+    yield "|---|---:|---:|---:|---:|---:|---:|"
+    for one in times:
+        ratios = [f"{one.ratio(each, NOOP):.2f}" if each in one.seconds else "" for each in writers]
+        beside = f"{one.ratio(DeliveryMode.TRANSACTIONAL, DELTA):.2f}"
+        yield _row(_titled(one.query), f"{one.median(NOOP):.2f}", *ratios, beside)
+
+
+def _titled(query: str) -> str:
+    return f"{query}: {BY_NAME[query].title}"
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def left_out() -> Iterator[str]:
