@@ -65,7 +65,8 @@ def test_each_batch_leaves_another_memory():
     memories, batch = Memories(), MicroBatch("query", 5, "run")
     before = memories.of(batch)
     assert (before, before.is_followed_by(batch)) == (Memory("run"), False)
-    after = memories.keep(batch, before.after_look_up(batch, 7).after_rows(0.5))
+    after = before.after_look_up(batch, 7).after_rows((), 0.5)
+    memories.keep(batch, after)
     assert (before.agreed, after.agreed, after.bytes, after.seconds) == (None, 5, 7, 0.5)
     assert after.after_look_up(batch, 9).bytes == 7, "what this run has written counts more"
     known = after.after_look_up(batch, 9, {"//t": Tally(3)})

@@ -156,6 +156,11 @@ class LedgerEntry:
         return sum(tally.rows + tally.rejected_rows for tally in self.tallies.values())
 
     @property
+    def batch_bytes(self) -> int:
+        """Bytes of the encoded rows of the batch in all targets whose tallies are known."""
+        return sum(tally.bytes for tally in self.tallies.values())
+
+    @property
     def source_rows(self) -> int:
         """Rows of the queues in the batch."""
         return sum(one.end - one.start for one in self._partitions())

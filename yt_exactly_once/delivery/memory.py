@@ -100,13 +100,10 @@ class Memory:
             tallies=tallies or self.tallies,
         )
 
-    def after_rows(self, seconds: float) -> Memory:
-        """Return what is known once the rows of a batch are computed."""
-        return replace(self, seconds=seconds)
-
-    def with_targets(self, targets: tuple[Any, ...]) -> Memory:
-        """Return the same with the targets once the rows of a batch have named their tables."""
-        return replace(self, prepared=self.prepared and replace(self.prepared, targets=targets))
+    def after_rows(self, targets: tuple[Any, ...], seconds: float) -> Memory:
+        """Return what is known once the rows of a batch are computed, and have named their tables."""
+        prepared = self.prepared and replace(self.prepared, targets=targets)
+        return replace(self, prepared=prepared, seconds=seconds)
 
     def after_failure(self, facts: Facts) -> Memory:
         """Return what is known once a route has failed, for this batch and later ones."""
@@ -140,7 +137,6 @@ class Memories:
         known = self._by_query.get(batch.query_id)
         return known if known and known.run_id == batch.run_id else Memory(batch.run_id)
 
-    def keep(self, batch: MicroBatch, memory: Memory) -> Memory:
-        """Keep what is known of the run of a batch, and return it."""
+    def keep(self, batch: MicroBatch, memory: Memory) -> None:
+        """Keep what is known of the run of a batch."""
         self._by_query[batch.query_id] = memory
-        return memory

@@ -101,19 +101,16 @@ class Engine:
             batch = running.log.identify(running)  # 1
             memory = self._memories.of(batch)
             delivery = self._prepared(self._delivery(running, batch, rows, call, emit, memory))
-            memory = self._memories.keep(batch, delivery.memory)
             require(delivery)
             delivery, found = self._grown(delivery)
-            memory = self._memories.keep(batch, delivery.memory)
             delivery = replace(delivery, opened=planning.opened(delivery))
             facts = delivery.facts
             route = choose_route(facts)
             with delivery.commit() as commit:
                 ahead = _begun(commit, delivery, route) if found is None else None
                 found = found or look_up.find(delivery, route.look_up, ahead)  # 2
-                memory = self._memories.keep(
-                    batch, memory.after_look_up(batch, found.bytes, found.tallies)
-                )
+                memory = delivery.memory.after_look_up(batch, found.bytes, found.tallies)
+                self._memories.keep(batch, memory)
                 delivery = delivery.knowing(memory.tallies)
                 delivery.clock.lap("look_up")
                 if found.is_replay:
@@ -126,8 +123,6 @@ class Engine:
                     ahead = _begun(commit, delivery, route)
                     try:
                         computed = self._compute(delivery, route, found, ahead)  # 3
-                        memory = self._memories.of(batch).after_rows(delivery.clock.lap("compute"))
-                        self._memories.keep(batch, memory)
                         if self._is_empty(delivery, computed, found):
                             emit(Event.BATCH_SKIPPED, reason="empty")
                             return
@@ -135,17 +130,17 @@ class Engine:
                     except Exception as error:  # noqa: BLE001 - `_settle` raises it if nothing helps
                         is_computed = computed is not None
                         commit.leave_ahead()
-                        left = facts.after(
-                            route, _failure(error, is_computed=is_computed), str(error)
-                        )
+                        failure = _failure(error, is_computed=is_computed)
+                        left = facts.after(route, failure, str(error))
                         if left is None:
                             planning.keep_failure(delivery, error)
                             self._settle(delivery, error, is_computed=is_computed)
                             return
                         emit(Event.RETRY_SCHEDULED, reason=type(error).__name__, error=str(error))
-                        facts, memory = left, self._memories.keep(batch, memory.after_failure(left))
+                        facts = left
+                        self._memories.keep(batch, self._memories.of(batch).after_failure(left))
                     else:
-                        self._committed(running, delivery, memory, computed, committed)
+                        self._committed(running, delivery, computed, committed)
                         return
 
     def plan(
@@ -293,7 +288,8 @@ class Engine:
                 )
                 targets[number], found_rows = of_target(delivery, rows, given, computed)
                 computed += found_rows
-        self._memories.keep(batch, self._memories.of(batch).with_targets(tuple(targets)))
+        seconds = delivery.clock.lap("compute")
+        self._memories.keep(batch, self._memories.of(batch).after_rows(tuple(targets), seconds))
         delivery.emit(Event.BATCH_COMPUTED, rows=sum(each.row_count for each in computed))
         rejected = sum(each.row_count for each in computed if each.rejected_by)
         if rejected:
@@ -347,7 +343,6 @@ class Engine:
         self,
         running: RunningBatch,
         delivery: Delivery,
-        memory: Memory,
         computed: list[TargetRows],
         committed: Committed,
     ) -> None:
@@ -356,10 +351,10 @@ class Engine:
         delivery.call.note_committed()
         clock.lap("commit")
         row_bytes = sum(target.byte_count for target in computed)
-        memory = memory.after_commit(
+        memory = self._memories.of(batch).after_commit(
             committed.entry, row_bytes=row_bytes, uneven=_is_uneven(delivery, computed)
         )
-        memory = self._memories.keep(batch, memory)
+        self._memories.keep(batch, memory)
         delivery.emit(
             Event.BATCH_COMMITTED,
             rows=sum(target.row_count for target in computed),

@@ -198,7 +198,7 @@ def look_up(
     return Found(
         is_replay=verdict is Verdict.REPLAY and not call.has_sent_commit(entry),
         rows=entry.batch_rows if entry else 0,
-        bytes=sum(tally.bytes for tally in entry.tallies.values()) if entry else 0,
+        bytes=entry.batch_bytes if entry else 0,
         resumed=entry if verdict is Verdict.PARTIAL else None,
         sessions=sessions,
         must_record=must_record,

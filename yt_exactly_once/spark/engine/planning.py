@@ -193,5 +193,5 @@ def _known(mode: Mode, query_id: str) -> Known:
     size = 0
     with suppress(ExactlyOnceError):
         entry = ledger.read(mode.connection)
-        size = sum(tally.bytes for tally in entry.tallies.values()) if entry else 0
+        size = entry.batch_bytes if entry else 0
     return Known(size, _read(mode, query_id))
