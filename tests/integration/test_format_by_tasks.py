@@ -152,7 +152,8 @@ def test_more_tasks_than_tablets_are_refused_in_order_and_sent_in_turns(stream):
     """With round_robin order between Spark partitions does not matter, so tasks share tablets."""
     flow = stream(rows=300, partitions=1, rows_per_partition=300, tablets=2)
     flow.change = shuffled(3)
-    flow.fail("TasksRefusedError", by_format=True, sent_by="tasks")
+    refused = flow.fail("TasksRefusedError", by_format=True, sent_by="tasks")
+    assert "use placement='round_robin'" in refused
     flow.assert_untouched()
     flow.write(sent_by="tasks", placement="round_robin")
     assert sent_by(flow) == SentBy.DRIVER

@@ -180,6 +180,22 @@ def test_attempt_that_cannot_know_the_transaction_ends_its_own():
     assert cluster.aborted[-1] == "1"
 
 
+def test_claims_outlive_every_transaction_that_relies_on_them():
+    """They stay for a day, and the driver relies on them for half of it. The table then empties itself."""
+    assert claims.CLAIMS_ATTRIBUTES == {
+        "min_data_versions": 0,
+        "max_data_versions": 1,
+        "min_data_ttl": 86_400_000,
+        "max_data_ttl": 86_400_000,
+    }
+    assert claims.HOLD.total_seconds() == 43_200
+
+
+def test_claim_names_all_that_it_is_about():
+    """The table takes no row without one of its columns: a claim of nobody would keep everybody out."""
+    assert all(column["required"] for column in claims.CLAIMS_SCHEMA)
+
+
 def test_plans_differ_and_grow_old(monkeypatch):
     """By the clock of the driver, in whatever process."""
     monkeypatch.setattr(claims.time, "time", lambda: 100.0)

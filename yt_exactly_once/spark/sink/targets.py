@@ -138,7 +138,8 @@ class PreparedTarget:
             raise errors.TasksRefusedError(
                 f"{tasks} tasks cannot write into {tablets} tablets in order",
                 remedy=f"{advice.SENT_BY_AUTO}. Or give the target a "
-                f"tablet for each Spark partition: {advice.reshard(self.path, tasks)}",
+                f"tablet for each Spark partition: {advice.reshard(self.path, tasks)}. Or use "
+                "placement='round_robin', if the order between Spark partitions does not matter",
                 target=self.path,
             )
 
