@@ -1,6 +1,5 @@
-"""The nursery and its interpreter share an address that any user of the machine may take or call."""
+"""The interpreter calls an address that any user of the machine may take."""
 
-import os
 import socket
 import subprocess
 import sys
@@ -34,12 +33,3 @@ def test_environment_goes_to_a_nursery_of_this_user_only(user):
         assert b"another user" in told
     else:
         assert b"sesame" in got
-
-
-def test_nursery_serves_processes_of_this_user_only(monkeypatch):
-    """Whoever calls the address gets no process of another user."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with ours, theirs:
-        assert nursery._is_own(ours)
-        monkeypatch.setattr(os, "getuid", lambda: -1)
-        assert not nursery._is_own(ours)

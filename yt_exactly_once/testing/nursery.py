@@ -19,12 +19,13 @@ import random
 import runpy
 import signal
 import socket
-import struct
 import sys
 import traceback
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
+
+from yt_exactly_once.spark.tuning.planners import is_own
 
 NAME = "spark-python"
 """Name of the processes that are forked, for whoever looks for one to kill."""
@@ -39,8 +40,6 @@ if find_spec("pyspark.sql.datasource") is not None:
     _IMPORTED = (*_IMPORTED, "yt_exactly_once.spark.data_source")
 _REQUEST_BYTES = 1 << 20
 _STREAMS = 3
-_CREDENTIALS = struct.Struct("3i")
-"""Process, user and group of the other end of a socket."""
 
 _INTERPRETER = """#!{python} -IS
 import json, os, socket, struct, sys
@@ -88,19 +87,13 @@ def _serve(listener: socket.socket) -> NoReturn:
     while True:
         connection, _ = listener.accept()
         # An abstract address has no permissions: any user of this machine may connect.
-        if not _is_own(connection):
+        if not is_own(connection):
             connection.close()
             continue
         if os.fork() == 0:
             listener.close()
             _live(connection)
         connection.close()
-
-
-def _is_own(connection: socket.socket) -> bool:
-    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    user: int = _CREDENTIALS.unpack(credentials)[1]
-    return user == os.getuid()
 
 
 def _live(connection: socket.socket) -> NoReturn:

@@ -17,7 +17,14 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from yt_exactly_once.observability import Event, emitter
 from yt_exactly_once.spark.compat.jvm import open_format
 from yt_exactly_once.spark.tuning import Where, tuning
-from yt_exactly_once.spark.tuning.start import READ, import_all, start_sooner, started_sooner
+from yt_exactly_once.spark.tuning.start import (
+    OPEN,
+    PASS_ON,
+    READ,
+    import_all,
+    start_sooner,
+    started_sooner,
+)
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -25,9 +32,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _DESCRIPTION = "yt_exactly_once: start a Python worker before the first batch needs it"
-
-_OPEN = ("yt_exactly_once.spark.source.opening", "yt_exactly_once.spark.source.packed")
-_PASS_ON = ("yt_exactly_once.spark.source.reader",)
 
 
 @tuning(
@@ -106,12 +110,12 @@ class WarmUpSource(DataSource):
 
     def schema(self) -> str:
         """Import what opens a queue."""
-        import_all(_OPEN)
+        import_all(OPEN)
         return "id long"
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
         """Import what passes a queue on."""
-        import_all(_PASS_ON)
+        import_all(PASS_ON)
         return _NoRows()
 
 

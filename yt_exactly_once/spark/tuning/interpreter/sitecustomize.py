@@ -20,7 +20,8 @@ def _run_hidden() -> None:
 
 _run_hidden()
 
-from yt_exactly_once.spark.tuning.start import import_before_fork, leave_archives_out  # noqa: E402
+from yt_exactly_once.spark.tuning.start import fork_planners, import_before_fork, leave_archives_out  # noqa: E402
 
 leave_archives_out()
 import_before_fork()
+fork_planners()
