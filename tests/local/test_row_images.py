@@ -58,8 +58,7 @@ def arrays_of(columns):
 def test_image_holds_the_rows_in_their_order(connection, count):
     """Values, their types and nulls; on one page, or on many."""
     columns = columns_of(count)
-    with row_images.opened(connection, arrays_of(columns)) as is_open:
-        assert is_open
+    with row_images.opened(connection, row_images.image_of(arrays_of(columns))):
         assert connection.execute("PRAGMA incoming.integrity_check").fetchall() == [("ok",)]
         found = connection.execute(f"SELECT * FROM {row_images.TABLE}").fetchall()
         query = f"SELECT DISTINCT typeof({row_images.column(2)}) FROM {row_images.TABLE}"
@@ -75,8 +74,8 @@ def test_images_follow_each_other_within_a_transaction(connection):
     """With other columns each time, and what was written stays in the transaction."""
     connection.execute("BEGIN")
     for width in (1, 6, 2):
-        with row_images.opened(connection, arrays_of(columns_of(MANY)[:width])) as is_open:
-            assert is_open
+        image = row_images.image_of(arrays_of(columns_of(MANY)[:width]))
+        with row_images.opened(connection, image):
             last = row_images.column(width - 1)
             connection.execute(f"INSERT INTO numbers SELECT {last} FROM {row_images.TABLE}")
     connection.execute("ROLLBACK")
@@ -94,11 +93,24 @@ def test_images_follow_each_other_within_a_transaction(connection):
     ],
     ids=["few", "heavy", "nan"],
 )
-def test_rows_that_an_image_does_not_take_are_bound(connection, values, kind):
+def test_rows_that_an_image_does_not_take_are_bound(values, kind):
     """The caller is told."""
-    with row_images.opened(connection, [pa.array(values, kind)]) as is_open:
-        assert not is_open
-    assert "incoming" not in {row[1] for row in connection.execute("PRAGMA database_list")}
+    assert row_images.image_of([pa.array(values, kind)]) is None
+
+
+@pytest.mark.parametrize("last", [b"same length", b"another"])
+def test_values_of_one_width_are_laid_out_together(connection, last):
+    """Neighbours without nulls, here in the middle of longer arrays."""
+    texts = [b"%011d" % number for number in range(MANY)] + [last]
+    arrays = [
+        pa.array([b"", *texts]).slice(1),
+        pa.array([7, *range(MANY + 1)]).slice(1),
+        pa.array([None, *texts]).slice(1),
+        pa.array([float(number) for number in range(MANY + 1)]),
+    ]
+    with row_images.opened(connection, row_images.image_of(arrays)):
+        found = connection.execute(f"SELECT * FROM {row_images.TABLE}").fetchall()
+    assert found == list(zip(*(array.to_pylist() for array in arrays), strict=True))
 
 
 def fill(connection, count, **more):

@@ -248,6 +248,20 @@ def test_many_rows_go_into_columns_of_any_name(run):
     assert found == [{"k": k, "v0": k, "v1": 2} for k in range(600)]
 
 
+@pytest.mark.parametrize("first", [0, 599, 600, -599])
+def test_many_rows_are_kept_for_earlier_reads_when_they_are_replaced(run, first):
+    """All of them, one at an edge, or none: they are looked for only where keys overlap."""
+    path = "//tmp/v"
+    run.table(path, [KEY, {"name": "v", "type": "int64"}])
+    run("insert_rows", [{"k": k, "v": 1} for k in range(600)], path=path)
+    before = run("generate_timestamp")["timestamp"]
+    run("insert_rows", [{"k": k, "v": 2} for k in range(first, first + 600)], path=path)
+    keys = [{"k": 0}, {"k": 599}]
+    assert [row["v"] for row in run("lookup_rows", keys, path=path, timestamp=before)] == [1, 1]
+    expected = [2 if first <= key["k"] < first + 600 else 1 for key in keys]
+    assert [row["v"] for row in run("lookup_rows", keys, path=path)] == expected
+
+
 @pytest.mark.parametrize(("keep", "expected"), [(True, [None]), (False, [])])
 def test_missing_rows_are_kept_in_a_partial_result_on_demand(run, keep, expected):
     """Servers of 2023 refused the two options together."""

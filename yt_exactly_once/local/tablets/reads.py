@@ -67,8 +67,9 @@ def lookup_stored(
     """Return the rows that exist in the order of the keys, for formats that write by vector."""
     # SQLite would not look keys up in rows of two tables.
     wanted = [] if layout.read_timestamp is not None or not columns else keys
-    with row_images.opened(connection, [pa.array(wanted, pa.binary())]) as is_open:
-        if is_open:
+    image = row_images.image_of([pa.array(wanted, pa.binary())])
+    if image is not None:
+        with row_images.opened(connection, image):
             selected = ", ".join(layout.sql_column(column.name) for column in columns)
             arrays = row_results.fetch(
                 connection,

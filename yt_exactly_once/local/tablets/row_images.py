@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
+from itertools import groupby, pairwise
 from sqlite3 import Connection
 from typing import Any
 
@@ -55,30 +55,22 @@ def portions(keys: Sequence[bytes]) -> Iterator[tuple[str, Sequence[bytes]]]:
 
 
 @contextmanager
-def opened(connection: Connection, columns: Sequence[Any]) -> Iterator[bool]:
-    """Open rows as the table `TABLE` for a while; the answer is False where they must be bound instead.
-
-    Args:
-        connection: within a transaction or not.
-        columns: stored arrays.
-    """
-    image = None
-    if len(columns[0]) >= MANY_ROWS and hasattr(connection, "deserialize"):
-        image = _image(columns)
-    if image is None:
-        yield False
-        return
+def opened(connection: Connection, image: bytearray) -> Iterator[None]:
+    """Open the rows of an image as the table `TABLE` for a while, within a transaction or not."""
     if _SCHEMA not in {name for _, name, _ in connection.execute("PRAGMA database_list")}:
         connection.execute(f"ATTACH ':memory:' AS {_SCHEMA}")
     connection.deserialize(image, name=_SCHEMA)
     try:
-        yield True
+        yield
     finally:
         # Not detached, which is impossible within a transaction; but the memory is free.
-        connection.deserialize(_database([], b"", 0), name=_SCHEMA)
+        connection.deserialize(_EMPTY, name=_SCHEMA)
 
 
-def _image(columns: Sequence[Any]) -> bytes | None:
+def image_of(columns: Sequence[Any]) -> bytearray | None:
+    """Return rows, given as stored arrays, for `opened`; None where they must be bound instead."""
+    if len(columns[0]) < MANY_ROWS or not hasattr(Connection, "deserialize"):
+        return None
     if any(map(vectors.has_nan, columns)):
         # It is kept as a text.
         return None
@@ -95,14 +87,18 @@ def _image(columns: Sequence[Any]) -> bytes | None:
     starts = _starts(np.cumsum(np.diff(edges) + 2))
     if len(starts) > _MOST_PAGES:
         return None
-    pages = []
-    for start, end in pairwise(starts):
+    pages = len(starts) - 1
+    # The first page is of the definition; the second one is the only leaf, or refers to all of them.
+    first = 1 if pages == 1 else 2
+    image = bytearray(PAGE_BYTES * (first + pages))
+    for number, (start, end) in enumerate(pairwise(starts), first):
         body = data[int(edges[start]) : int(edges[end])]
         places = (edges[start:end] - edges[start] + PAGE_BYTES - len(body)).astype(">u2")
-        pages.append(_page(LEAF, places.tobytes(), bytes(body)))
-    if len(pages) == 1:
-        return _database([], pages[0], len(columns))
-    return _database(pages, _root(starts), len(columns))
+        _put_page(image, number, LEAF, places, body)
+    if pages > 1:
+        _put_root(image, starts)
+    _put_definition(image, first + pages, len(columns))
+    return image
 
 
 def _starts(sums: Any) -> list[int]:
@@ -124,7 +120,7 @@ def _cells(arrays: Sequence[Any], count: int) -> Any:
         if pa.types.is_binary(array.type):
             sizes = pc.fill_null(pc.binary_length(array), 0).to_numpy().astype(np.int64)
             header.append(_varint(np.where(valid, 12 + 2 * sizes, _NULL), _STRING_BYTES))
-            bodies.append(pc.fill_null(array, b"") if array.null_count else array)
+            bodies.append(_bodies(array, sizes))
             lengths += sizes
         elif pa.types.is_null(array.type):
             header.append(np.full((count, 1), _NULL, np.uint8))
@@ -132,8 +128,10 @@ def _cells(arrays: Sequence[Any], count: int) -> Any:
             mark = _REAL if pa.types.is_float64(array.type) else _INTEGER
             header.append((valid * np.uint8(mark))[:, None])
             numbers = pc.fill_null(array, 0).to_numpy()
-            fixed = _strings(numbers.astype(numbers.dtype.newbyteorder(">")).view(np.uint8), 8)
-            bodies.append(pc.if_else(array.is_valid(), fixed, b"") if array.null_count else fixed)
+            matrix = numbers.astype(numbers.dtype.newbyteorder(">")).view(np.uint8).reshape(-1, 8)
+            bodies.append(
+                pc.if_else(array.is_valid(), _strings(matrix), b"") if array.null_count else matrix
+            )
             lengths += 8 * valid
     size = _HEADER_BYTES + sum(part.shape[1] for part in header)
     lengths += size
@@ -142,13 +140,27 @@ def _cells(arrays: Sequence[Any], count: int) -> Any:
     rowids = np.arange(1, count + 1)
     before = [_varint(lengths, _LENGTH_BYTES), _varint(rowids, _ROWID_BYTES)]
     before += [_varint(np.full(count, size), _HEADER_BYTES), *header]
-    line = np.concatenate(before, axis=1)
-    return pc.binary_join_element_wise(_strings(line, line.shape[1]), *bodies, b"")
+    parts = [
+        _strings(np.concatenate(list(run), axis=1))
+        if is_matrix
+        else pc.binary_join_element_wise(*run, b"")
+        for is_matrix, run in groupby([*before, *bodies], lambda part: isinstance(part, np.ndarray))
+    ]
+    return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, b"")
 
 
-def _strings(matrix: Any, width: int) -> Any:
+def _bodies(array: Any, sizes: Any) -> Any:
+    """Return strings, those of one length as a matrix."""
+    width = int(sizes[0])
+    if array.null_count or width == 0 or (sizes != width).any():
+        return pc.fill_null(array, b"") if array.null_count else array
+    start = int(np.frombuffer(array.buffers()[1], np.int32)[array.offset])
+    return np.frombuffer(array.buffers()[2], np.uint8, len(array) * width, start).reshape(-1, width)
+
+
+def _strings(matrix: Any) -> Any:
     """Return the lines of a matrix of bytes as an array."""
-    count = matrix.size // width
+    count, width = matrix.shape
     edges = np.arange(0, (count + 1) * width, width, dtype=np.int32)
     buffers = [None, pa.py_buffer(edges), pa.py_buffer(np.ascontiguousarray(matrix))]
     return pa.Array.from_buffers(pa.binary(), count, buffers)
@@ -163,27 +175,37 @@ def _varint(numbers: Any, size: int) -> Any:
     return matrix
 
 
-def _page(kind: int, places: bytes, body: bytes, *, more: bytes = b"", offset: int = 0) -> bytes:
-    """Return a page: where its cells are at the beginning, the cells at the end."""
+def _put_page(
+    image: bytearray,
+    number: int,
+    kind: int,
+    places: Any,
+    body: Any,
+    more: bytes = b"",
+    head: int = 0,
+) -> None:
+    """Write a page: where its cells are after `head` bytes at the beginning, the cells at the end."""
+    past = PAGE_BYTES * (number + 1)
     start = PAGE_BYTES - len(body)
-    head = struct.pack(">BHHHB", kind, 0, len(places) // 2, start & 0xFFFF, 0) + more + places
-    return head.ljust(start - offset, b"\0") + body
+    before = (
+        struct.pack(">BHHHB", kind, 0, len(places), start & 0xFFFF, 0) + more + places.tobytes()
+    )
+    begin = past - PAGE_BYTES + head
+    image[begin : begin + len(before)] = before
+    image[past - len(body) : past] = body
 
 
-def _root(starts: list[int]) -> bytes:
-    """Return the page that says up to which row each leaf page goes."""
-    cells = [
-        struct.pack(">I", number) + _varint(np.array([end]), _ROWID_BYTES).tobytes()
-        for number, end in enumerate(starts[1:-1], 3)
-    ]
-    body = b"".join(cells)
-    step = 4 + _ROWID_BYTES
-    places = np.arange(PAGE_BYTES - len(body), PAGE_BYTES, step).astype(">u2").tobytes()
-    return _page(INTERIOR, places, body, more=struct.pack(">I", len(starts) + 1))
+def _put_root(image: bytearray, starts: list[int]) -> None:
+    """Write the page that says up to which row each leaf page goes."""
+    ends = np.array(starts[1:-1])
+    numbers = np.arange(3, 3 + len(ends)).astype(">u4").view(np.uint8).reshape(-1, 4)
+    cells = np.concatenate([numbers, _varint(ends, _ROWID_BYTES)], axis=1)
+    places = (PAGE_BYTES - cells.size + np.arange(0, cells.size, cells.shape[1])).astype(">u2")
+    _put_page(image, 1, INTERIOR, places, cells.tobytes(), struct.pack(">I", len(starts) + 1))
 
 
-def _database(pages: list[bytes], root: bytes, width: int) -> bytes:
-    """Return a whole file: its header and the definition of the table, the root, and the leaves."""
+def _put_definition(image: bytearray, pages: int, width: int) -> None:
+    """Write the first page: the header of the file, and the definition of a table of so many columns."""
     names = ", ".join(map(column, range(width))) or "none"
     sql = f"CREATE TABLE rows ({names})".encode()
     texts = (b"table", b"rows", b"rows", sql)
@@ -193,14 +215,13 @@ def _database(pages: list[bytes], root: bytes, width: int) -> bytes:
     record = _varint(np.array([size]), _HEADER_BYTES).tobytes() + record
     record += b"".join([*texts[:3], b"\x02", sql])
     cell = _varint(np.array([len(record)]), _LENGTH_BYTES).tobytes() + b"\x01" + record
-    root = root or _page(LEAF, b"", b"")
     header = struct.pack(
         ">16sHBBBBBBIIIIIIIIIIII20xII",
         b"SQLite format 3\0",
         1,  # a page of 65 536 bytes
         *(1, 1, 0, 64, 32, 32),
         1,
-        2 + len(pages),
+        pages,
         *(0, 0),
         1,
         4,
@@ -210,6 +231,11 @@ def _database(pages: list[bytes], root: bytes, width: int) -> bytes:
         1,
         3_040_000,
     )
-    place = struct.pack(">H", PAGE_BYTES - len(cell))
-    first = header + _page(LEAF, place, cell, offset=len(header))
-    return b"".join([first, root, *pages])
+    image[: len(header)] = header
+    places = np.array([PAGE_BYTES - len(cell)], ">u2")
+    _put_page(image, 0, LEAF, places, cell, head=len(header))
+
+
+_EMPTY = bytearray(2 * PAGE_BYTES)
+_put_definition(_EMPTY, 2, 0)
+_put_page(_EMPTY, 1, LEAF, np.empty(0, ">u2"), b"")

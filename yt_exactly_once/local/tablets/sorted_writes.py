@@ -7,9 +7,11 @@ shows whether all rows passed. Other locks are looked up first, see `row_locks`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import repeat
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 from yt.yson import YsonUint64
@@ -24,6 +26,19 @@ from yt_exactly_once.local.tablets.modifications import Batch
 _PRIMARY_NAME = "<primary>"
 _GUARD = ' WHERE "$ts" <= ? OR "$ts" = ?1'
 """The condition on the existing row under which a write is not a conflict."""
+
+
+_Given = TypeVar("_Given")
+_Made = TypeVar("_Made")
+
+
+class _Prepared(NamedTuple):
+    """Rows that are ready to be written: their columns, and the image of them if they are many."""
+
+    batch: Batch
+    columns: Sequence[Column]
+    given: Sequence[Any]
+    image: bytearray | None
 
 
 @dataclass(frozen=True)
@@ -42,7 +57,7 @@ class SortedWriter(row_locks.RowLocks):
             batch.kind != "lock" and {"exclusive"} >= set(batch.locks.values()) for batch in batches
         )
         guarded = exclusive and not self.any_newer()
-        if guarded and all(self._write(batch, guarded=True) for batch in batches):
+        if guarded and self._write(batches, guarded=True):
             return
         masks = row_locks.merge((batch.keys, batch.locks) for batch in batches)
         conflict = self.find_conflict(masks)
@@ -51,32 +66,44 @@ class SortedWriter(row_locks.RowLocks):
         if guarded:
             raise AssertionError("a refused write has no conflicting row")
         self.remember_writes(masks)
-        for batch in batches:
-            if batch.kind != "lock":
-                self._write(batch, guarded=False)
+        self._write((batch for batch in batches if batch.kind != "lock"), guarded=False)
         self.record(masks)
 
-    def _write(self, batch: Batch, *, guarded: bool) -> bool:
+    def _write(self, batches: Iterable[Batch], *, guarded: bool) -> bool:
         """Write rows and tell whether all have passed."""
-        if not batch.keys:
-            return True
+        prepared = _ahead(self._prepared, (batch for batch in batches if batch.keys))
+        return all(self._write_prepared(*each, guarded=guarded) for each in prepared)
+
+    def _prepared(self, batch: Batch) -> _Prepared:
         columns = batch.rows.columns if batch.kind == "write" else self.layout.key_columns
         given = list(map(unpacked, batch.rows.data[: len(columns)]))
-        rows = [pa.array(batch.keys, pa.binary()), *given]
+        keys = pa.array(batch.keys, pa.binary())
+        return _Prepared(batch, columns, given, row_images.image_of([keys, *given]))
+
+    def _write_prepared(
+        self,
+        batch: Batch,
+        columns: Sequence[Column],
+        given: Sequence[Any],
+        image: bytearray | None,
+        *,
+        guarded: bool,
+    ) -> bool:
         if batch.aggregate:
             aggregates.register(self.connection)
-        with row_images.opened(self.connection, rows) as is_open:
-            if is_open:
+        if image is None:
+            stored = list(map(vectors.to_stored, given))
+            changed = self._write_bound(batch, columns, stored, guarded=guarded)
+        else:
+            with row_images.opened(self.connection, image):
                 changed = self._write_opened(batch, columns, guarded=guarded)
-            else:
-                stored = list(map(vectors.to_stored, given))
-                changed = self._write_bound(batch, columns, stored, guarded=guarded)
         return changed == len(batch.keys)
 
     def _write_opened(self, batch: Batch, columns: Sequence[Column], *, guarded: bool) -> int:
         """Write the rows of an image and return how many have passed."""
-        join = f'CROSS JOIN {self.layout.sql_table} ON "$key" = {row_images.column(0)}'
-        self._keep_replaced(f"{row_images.TABLE} {join} WHERE true")
+        if self._any_between(batch.keys[0], batch.keys[-1]):
+            join = f'CROSS JOIN {self.layout.sql_table} ON "$key" = {row_images.column(0)}'
+            self._keep_replaced(f"{row_images.TABLE} {join} WHERE true")
         given = [row_images.column(number) for number in range(1 + len(columns))]
         insert, row, update = self._upsert(batch, columns, given, guarded=guarded)
         # Without a condition, ON would be that of a join.
@@ -103,6 +130,14 @@ class SortedWriter(row_locks.RowLocks):
             f"{insert} VALUES ({row}) {update}",
             zip(repeat(self.timestamp), batch.keys, *given, *starts, strict=False),
         ).rowcount
+
+    def _any_between(self, first: bytes, last: bytes) -> bool:
+        """Tell whether a row is there whose key is between others; the keys of a batch are in order."""
+        found = self.connection.execute(
+            f'SELECT 1 FROM {self.layout.sql_table} WHERE "$key" BETWEEN ? AND ? LIMIT 1',
+            (first, last),
+        )
+        return found.fetchone() is not None
 
     def _keep_replaced(self, rows: str, keys: Sequence[bytes] = ()) -> None:
         """Keep what a write will replace, for reads at a timestamp; `rows` follows FROM, with a condition."""
@@ -172,3 +207,16 @@ class SortedWriter(row_locks.RowLocks):
                 "lock": conflict.lock or _PRIMARY_NAME,
             },
         )
+
+
+def _ahead(make: Callable[[_Given], _Made], given: Iterable[_Given]) -> Iterator[_Made]:
+    """Yield what is made of each value; the next one is made on another thread meanwhile."""
+    values = iter(given)
+    for first in values:
+        made = make(first)
+        with ThreadPoolExecutor(1) as beside:
+            for each in values:
+                coming = beside.submit(make, each)
+                yield made
+                made = coming.result()
+        yield made
