@@ -96,11 +96,13 @@ def test_decimal_is_encoded_with_the_arrow_precision():
     assert len(wide) == 16
 
 
-def test_composites_become_positional():
-    """Structs are matched by name and written in the order of the column."""
+def test_composites_become_what_is_stored():
+    """Structs are matched by name, and have their members in the order of the column."""
     kind = struct(b="string", a=optional("int64"))
     array = pa.array([{"a": 1, "b": "x"}, None, {"a": None, "b": "y"}])
-    assert _column(array, optional(kind)) == [[b"x", 1], None, [b"y", None]]
+    found = _column(array, optional(kind))
+    assert found == [{b"b": b"x", b"a": 1}, None, {b"b": b"y", b"a": None}]
+    assert list(found[0]) == [b"b", b"a"]
     listing = listed(optional("utf8"))
     assert _column(pa.array([["x", None], []]), listing) == [[b"x", None], []]
     mapping = dict_of("string", "uint64")

@@ -15,7 +15,7 @@ from tests.property.random_tables import ANY, SIMPLE, types, values
 from yt_exactly_once.codec.arrow_types import arrow_type_of
 from yt_exactly_once.codec.types import VariantType, render_type, scalar_of
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.formats import arrow_rows
+from yt_exactly_once.local.formats import arrow_composites, arrow_rows
 from yt_exactly_once.local.tables import composite_columns, vectors
 from yt_exactly_once.local.tables.columnar import PiecewiseRows
 from yt_exactly_once.local.tables.encoding import encode_column
@@ -108,6 +108,8 @@ def test_valid_column_is_stored_as_its_values_are_one_by_one(table):
 def loaded(column, stream, most, monkeypatch):
     """Return what a request becomes if so many values and more are taken by vector."""
     monkeypatch.setattr(arrow_rows, "_MANY_VALUES", most)
+    if most:
+        monkeypatch.setattr(arrow_composites, "stored", lambda *_: None)
     described = {"name": "c", "type": column.wire_type, "type_v3": column.type_v3}
     found = []
     try:

@@ -13,9 +13,11 @@ import yt.yson
 from yt.yson.yson_types import YsonUint64
 
 from tests.kinds import decimal, dict_of, listed, optional, struct, tuple_of, variant
-from yt_exactly_once.codec import bindings
+from yt_exactly_once.codec import bindings, nested
 from yt_exactly_once.codec.rows import WireFormat, encode, encode_empty, row_fragments
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS, TableSchema, check_frame
+from yt_exactly_once.codec.types import parse_type
+from yt_exactly_once.codec.yson_writer import Shape, stored
 from yt_exactly_once.errors import ConfigError, EncodingError
 
 UTC = pa.timestamp("us", "UTC")
@@ -214,7 +216,8 @@ def test_unfit_value_without_source_columns_is_named_by_its_place():
     assert caught.value.where["row_of_chunk"] == 2
 
 
-def test_unfit_value_inside_composite_values_is_found():
+@pytest.mark.parametrize("wire", WireFormat)
+def test_unfit_value_inside_composite_values_is_found(wire):
     """The error names the row and the way down, through lists, maps, structs and nulls."""
     description = optional(listed(dict_of("utf8", struct(n="uint8"))))
     kind = pa.list_(pa.map_(pa.string(), pa.struct([("n", pa.int16())])))
@@ -222,7 +225,7 @@ def test_unfit_value_inside_composite_values_is_found():
         [None, [], [[("a", {"n": 1})], []], None, [[("b", {"n": 2})], [("c", {"n": -3})]]], kind
     )
     with pytest.raises(EncodingError) as caught:
-        encoded(array, description)
+        encoded(array, description, wire)
     assert "column c[][value].n, " in str(caught.value)
     assert caught.value.where["source_row"] == 74
 
@@ -261,12 +264,84 @@ def test_composite_value_is_named_in_yson_and_positional_in_arrow(
     """Rows of YSON name members; Arrow requests carry values as the cluster keeps them."""
     assert values(array, description) == named
     table = arrow_table(encoded(array, description, WireFormat.ARROW))
+    found = table.column("c").to_pylist()
+    if pa.types.is_nested(table.schema.field("c").type):
+        assert list(map(by_position, found)) == positional
+        return
     assert table.schema.field("c").metadata == {b"YtType": b"yson"}
-    found = [
+    parsed = [
         None if v is None else yt.yson.loads(v, encoding=None, always_create_attributes=False)
-        for v in table.column("c").to_pylist()
+        for v in found
     ]
-    assert found == positional
+    assert parsed == positional
+
+
+def by_position(value):
+    """Return what the proxy makes of a nested value of Arrow."""
+    if isinstance(value, dict):
+        return [by_position(part) for part in value.values()]
+    return [by_position(part) for part in value] if isinstance(value, list | tuple) else value
+
+
+@pytest.mark.parametrize(
+    ("description", "is_carried"),
+    [
+        (listed("utf8"), True),
+        (optional(listed(optional(struct(a="int8", b=listed("bool"))))), True),
+        (dict_of("string", listed("date")), True),
+        (struct(a="float", b=dict_of("int64", "timestamp64")), True),
+        ("int64", False),
+        (struct(), False),
+        (tuple_of("int64"), False),
+        (listed(tuple_of("int64")), False),
+        (variant(a="int8"), False),
+        (listed("yson"), False),
+        (listed(decimal(5, 2)), False),
+        (listed("interval64"), False),
+        (listed(optional(optional("int64"))), False),
+        (dict_of("utf8", "null"), False),
+    ],
+)
+def test_arrow_carries_what_every_proxy_makes_the_same_of(description, is_carried):
+    """Lists, structs and maps of plain values; others are YSON, as some versions refuse or misread them."""
+    assert (nested.carrier(parse_type(description)) is not None) == is_carried
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        pa.array([[{"a": "x" * 70, "b": 1}]]),
+        pa.array([[{"a": "x"}]]),
+        pa.array([[{"a": "x", "b": None}]]),
+        pa.array([[]], pa.list_(pa.struct([("a", pa.string()), ("b", pa.null())]))),
+    ],
+    ids=["long", "member absent", "only nulls", "no items"],
+)
+def test_value_whose_length_must_be_known_is_yson(array, monkeypatch):
+    """Other values are shorter than the cluster's limit by far, whatever it makes of them."""
+    monkeypatch.setattr(nested, "LONGEST_CARRIED", 1_000)
+    description = listed(struct(a="utf8", b=optional("int64")))
+    sent = arrow_table(encoded(array, description, WireFormat.ARROW))
+    assert sent.schema.field("c").type == pa.binary()
+    short = pa.array([[{"a": "x", "b": 1}]])
+    sent = arrow_table(encoded(short, description, WireFormat.ARROW))
+    assert sent.schema.field("c").type != pa.binary()
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_bound_of_a_value_is_no_less_than_its_length(count):
+    """Short values of the types that grow most."""
+    arrays = [
+        (struct(a=struct(b=struct(c="bool"))), [{"a": {"b": {"c": True}}}] * count),
+        (listed("int8"), [[-128] * 50] * count),
+        (dict_of("int8", "bool"), [[(n, True) for n in range(50)]] * count),
+        (listed(listed("int8")), [[[], [], []]] * count),
+    ]
+    for description, rows_ in arrays:
+        logical = parse_type(description)
+        array = pa.array(rows_, nested.carrier(logical))
+        bound = nested.longest(array, logical)
+        assert bound >= max(len(v.as_py()) for v in stored(array, logical, Shape.POSITIONAL))
 
 
 @pytest.mark.parametrize(

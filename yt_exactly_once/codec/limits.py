@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from yt_exactly_once.codec.matches import is_binary, is_string
+from yt_exactly_once.codec.nested import LONGEST_CARRIED, carrier
 from yt_exactly_once.codec.schema import ColumnSchema, WritePlan
 from yt_exactly_once.codec.types import plain_scalar_of
 from yt_exactly_once.codec.values import UnfitValueError, located
@@ -52,7 +53,9 @@ def check_encoded(encoded: pa.Array, array: pa.Array, column: ColumnSchema) -> N
 
 def may_be_heavy(payload: bytes | memoryview, plan: WritePlan) -> bool:
     """Check whether an encoded payload is large enough to contain a row that is too heavy."""
-    return len(payload) + _NUMBER * len(plan.columns) + 1 >= HEAVIEST_ROW
+    composites = sum(carrier(column.type) is not None for column in plan.columns)
+    more = _NUMBER * len(plan.columns) + LONGEST_CARRIED * composites + 1
+    return len(payload) + more >= HEAVIEST_ROW
 
 
 def heavy_rows(batch: pa.RecordBatch, plan: WritePlan) -> list[int]:

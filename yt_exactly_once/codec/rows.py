@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from yt_exactly_once.codec import limits, yson_fragments
+from yt_exactly_once.codec import limits, nested, yson_fragments
 from yt_exactly_once.codec.buffers import scalar
 from yt_exactly_once.codec.matches import is_string
 from yt_exactly_once.codec.schema import (
@@ -112,13 +112,17 @@ def encode_empty(plan: WritePlan, wire: WireFormat) -> bytes | memoryview:
     """Encode no rows, to ask what the cluster takes; raise `ConfigError` if the format lacks a type."""
     if wire is WireFormat.YSON:
         return b""
-    fields = _arrow_fields(plan)
+    _require_arrow(plan)
+    fields = [_arrow_field(column, _arrow_type(column)) for column in plan.columns]
     return _stream(fields, [pa.nulls(0, field.type) for field in fields])
 
 
 def _as_arrow(batch: pa.RecordBatch, plan: WritePlan, positions: _Positions) -> memoryview:
-    fields, arrays = _arrow_fields(plan), []
-    arrays += [_converted(batch, plan, column, WireFormat.ARROW) for column in plan.columns]
+    _require_arrow(plan)
+    arrays = [_converted(batch, plan, column, WireFormat.ARROW) for column in plan.columns]
+    fields = [
+        _arrow_field(column, array.type) for column, array in zip(plan.columns, arrays, strict=True)
+    ]
     for name, numbers in positions.items():
         if numbers is not None:
             fields.append(pa.field(name, pa.int64()))
@@ -129,21 +133,24 @@ def _as_arrow(batch: pa.RecordBatch, plan: WritePlan, positions: _Positions) -> 
     return _stream(fields, arrays)
 
 
-def _arrow_fields(plan: WritePlan) -> list[pa.Field]:
+def _require_arrow(plan: WritePlan) -> None:
     for name, reason in plan.arrow_obstacles.items():
         raise ConfigError(
             f"The column {name} cannot be sent as Arrow: {reason}",
             remedy="Use wire_format='auto', which writes such a table as YSON, or 'yson'",
             target=plan.target,
         )
-    return [_arrow_field(column) for column in plan.columns]
 
 
-def _arrow_field(column: ColumnSchema) -> pa.Field:
+def _arrow_field(column: ColumnSchema, kind: pa.DataType) -> pa.Field:
+    is_plain = plain_scalar_of(column.type) is not None or pa.types.is_nested(kind)
+    return pa.field(column.name, kind, metadata=None if is_plain else _HOLDS_YSON)
+
+
+def _arrow_type(column: ColumnSchema) -> pa.DataType:
+    """Return the Arrow type of most requests; composite values may be YSON where others are not."""
     scalar = plain_scalar_of(column.type)
-    if scalar is not None:
-        return pa.field(column.name, scalar.plain)
-    return pa.field(column.name, pa.binary(), metadata=_HOLDS_YSON)
+    return scalar.plain if scalar else nested.carrier(column.type) or pa.binary()
 
 
 def _stream(fields: list[pa.Field], arrays: list[pa.Array]) -> memoryview:
@@ -210,6 +217,8 @@ def check_column(
         check_nulls(array, nullable=column.nullable)
         is_null = pa.types.is_null(array.type)
         return pa.nulls(len(array), plain.plain) if is_null else plain.to_plain(array)
+    if wire is WireFormat.ARROW and nested.is_carried(array, column.type):
+        return nested.carried(array, column.type)
     if wire is WireFormat.YSON:
         encoded = fragments(array, column.type, shape)
         null = pc.equal(encoded, scalar(b"#", encoded.type))

@@ -50,7 +50,7 @@ class Scalar:
         holds_yson: whether values are YSON of any shape; they are sent as composite values are.
         arrow_obstacle: why values of a column should not be sent as Arrow. Some versions of the proxy
             (`arrow_parser.cpp`) store such values wrongly without an error, which only a committed row
-            would show. Composite values are safe: they travel as YSON, whatever is inside.
+            would show. Composite values with such a type inside travel as YSON.
     """
 
     name: str

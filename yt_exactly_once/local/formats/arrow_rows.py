@@ -19,8 +19,7 @@ from pyarrow import types as pt
 from yt import yson
 
 from yt_exactly_once.local.errors import YtError, text_of
-from yt_exactly_once.local.formats import arrow_sizes, row_checks
-from yt_exactly_once.local.formats.arrow_composites import written
+from yt_exactly_once.local.formats import arrow_composites, arrow_sizes, row_checks
 from yt_exactly_once.local.tables import composite_columns
 from yt_exactly_once.local.tables.columnar import ColumnarRows, PiecewiseRows, listed
 from yt_exactly_once.local.tables.large_values import LARGE, PARSE_ERRORS, checked
@@ -259,7 +258,15 @@ def _convert(each: _Described, column: Any, features: Mapping[str, Any]) -> Valu
         return _stored(array, described) or _parsed_composites(array)
     if array.null_count == len(array):
         return pa.nulls(len(array))
-    found = written(described["type_v3"], array, _leaf)
+    return _nested(array, described)
+
+
+def _nested(array: Any, described: Mapping[str, Any]) -> Values:
+    """Take lists, structs and maps of Arrow; those that are not all valid become YSON that is looked at."""
+    stored = arrow_composites.stored(described["type_v3"], array, _leaf)
+    if stored is not None:
+        return stored
+    found = arrow_composites.written(described["type_v3"], array, _leaf)
     return _stored(found, described) or _parsed_composites(found)
 
 

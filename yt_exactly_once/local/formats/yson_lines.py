@@ -102,15 +102,16 @@ class Lines:
             return
         width = sum(matrix.shape[1] for matrix, _ in self._fields)
         lines = np.empty((self._count, width), np.uint8)
-        counted = np.ones((self._count, width), bool)
+        is_fixed = all(used is None for _, used in self._fields)
+        counted = None if is_fixed else np.ones((self._count, width), bool)
         place = 0
         for matrix, used in self._fields:
             end = place + matrix.shape[1]
             lines[:, place:end] = matrix
-            if used is not None:
+            if counted is not None and used is not None:
                 counted[:, place:end] = used
             place = end
-        if all(used is None for _, used in self._fields):
+        if counted is None:
             lengths = np.full(self._count, width, np.int32)
         else:
             lengths = counted.sum(axis=1, dtype=np.int32)

@@ -76,7 +76,7 @@ def stored(array: Any, logical: types.LogicalType) -> StoredComposites | None:
         # The bytes stay as they are where no piece has changed.
         if all(piece is None for piece in pieces):
             return StoredComposites(array)
-        return StoredComposites(_among_nulls(pa.concat_arrays(pieces), array))
+        return StoredComposites(among_nulls(pa.concat_arrays(pieces), array))
     except (UnknownSpellingError, YtError, pa.ArrowInvalid):
         return None
 
@@ -92,7 +92,7 @@ def _stored(array: Any, logical: types.LogicalType) -> Any:
     return reading.named(edges) if reading.structs else None
 
 
-def _among_nulls(present: Any, array: Any) -> Any:
+def among_nulls(present: Any, array: Any) -> Any:
     """Put values where an array has values."""
     if not array.null_count:
         return present

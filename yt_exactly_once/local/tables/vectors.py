@@ -60,7 +60,7 @@ def encode(
     if isinstance(given, StoredComposites):
         if are_fine(column, given):
             return given.array, None
-    elif not isinstance(given, list) and _is_fine(column, given):
+    elif not isinstance(given, list) and is_fine(column, given):
         return given, None
     stored, error = encode_column(column, listed(given), conversions)
     if error is not None:
@@ -131,7 +131,7 @@ def are_fine(column: Column, given: StoredComposites) -> bool:
     return bool(lengths(given.array).max(initial=0) <= MAX_STRING_LENGTH)
 
 
-def _is_fine(column: Column, array: Any) -> bool:
+def is_fine(column: Column, array: Any) -> bool:
     """Tell whether an array is stored as it is; if not, its values have to be looked at one by one."""
     if array.type != arrow_type(column) or (column.required and array.null_count):
         return False
