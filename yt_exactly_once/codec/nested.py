@@ -74,20 +74,20 @@ def longest(array: pa.Array, logical: types.LogicalType) -> int:
 
 
 def _nodes(kind: pa.DataType) -> int:
-    return 1 + sum(_nodes(kind.field(place).type) for place in range(kind.num_fields))
+    return 1 + sum(_nodes(kind.field(position).type) for position in range(kind.num_fields))
 
 
 def _has_all(given: pa.DataType, kind: pa.DataType) -> bool:
     """Return whether each value takes bytes in Arrow: no member is absent, or nothing but null."""
     if pa.types.is_struct(kind):
-        places = (
+        positions = (
             [given.get_field_index(field.name) for field in kind]
             if pa.types.is_struct(given)
             else [-1]
         )
-        return min(places) >= 0 and all(
-            _has_all(given.field(place).type, field.type)
-            for place, field in zip(places, kind, strict=True)
+        return min(positions) >= 0 and all(
+            _has_all(given.field(position).type, field.type)
+            for position, field in zip(positions, kind, strict=True)
         )
     if pa.types.is_map(kind):
         return bool(
@@ -139,8 +139,8 @@ def _carried(
             children = []
             for member in members:
                 with located(f".{member.name}"):
-                    place = present.type.get_field_index(member.name)
-                    children.append(carried(present.field(place), member.type))
+                    position = present.type.get_field_index(member.name)
+                    children.append(carried(present.field(position), member.type))
             return struct_array(kind, null, children)
         case other:
             raise AssertionError(f"{other} is no nested array")
