@@ -490,8 +490,8 @@ a composite type, such as a list or a struct, these types are safe.
 In a request of Arrow, a list, struct or dict of plain values is a nested column, and the proxy makes its
 YSON. Three versions of the server's `arrow_parser.cpp` were read: all write it as the sink would. It is YSON
 already if its type has a tuple, a variant, a decimal, `yson`, `interval64`, or an optional inside an
-optional. A request also has YSON if a value of the column may take more than 1 MiB, or if a member is absent
-from the DataFrame.
+optional. The same goes for a request with a value that may take more than 1 MiB as YSON. And for a column
+with a member that the DataFrame lacks.
 
 A string, a composite value or a `yson` value may have at most 16 MiB. A row must weigh less than 128 MiB. The
 sink finds longer ones before it sends anything.
