@@ -36,6 +36,7 @@ ROWS = {
     "it is {info.tablet_state}. Run: yt mount-table": "ledger and queue unmounted",
     "yt unfreeze-table {path} --sync": "all frozen",
     "yt mount-table {path} --sync": "nothing mounted",
+    "yt reshard-table {path} {starts}": "fewer tablets for tombstones",
     "yt reshard-table": "more tablets",
     "yt-exactly-once add-column": "target lacks a column",
     "yt get {path}/@tablet_cell_bundle": LOOKS,

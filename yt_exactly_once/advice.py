@@ -72,6 +72,12 @@ def reshard(path: str, tablets: int) -> str:
     )
 
 
+def reshard_at(path: str, starts: Iterable[str]) -> str:
+    """Return how a sorted table gets tablets that begin at some keys, which are given as YSON."""
+    starts = " ".join(map(quote, starts))
+    return f"yt unmount-table {path} --sync && yt reshard-table {path} {starts} --sync && {mount(path)}"
+
+
 def add_columns(path: str, columns: Mapping[str, str]) -> str:
     """Return how a dynamic table gets columns, by name, with their types as Spark or YTsaurus calls them."""
     pairs = " ".join(f"{quote(name)} {quote(kind)}" for name, kind in columns.items())

@@ -92,6 +92,7 @@ ELSEWHERE = {
     "queue recreated, and trimmed by itself",
     "consumer of two queries",
     "ledger and queue unmounted",
+    "fewer tablets for tombstones",
     "tombstones gone",
     "tombstones never end",
     "tombstones of another shape",

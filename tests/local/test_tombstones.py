@@ -1,6 +1,8 @@
 """The tombstones of a target with changes: what makes them useless is found, and said how it is repaired."""
 
 import json
+import re
+import shlex
 
 import pytest
 
@@ -12,6 +14,7 @@ from tests.local.operated import printed_by, run_yt
 from yt_exactly_once import Changes, SinkOptions, cli
 from yt_exactly_once.errors import (
     AccessError,
+    BatchTooLargeError,
     ConfigError,
     TableError,
     TableNotFoundError,
@@ -42,7 +45,7 @@ class Kept(ChangedTarget):
         """Run the commands of an advice as they are printed."""
         self.followed = [*self.followed, text]
         for command in remedies.COMMAND.findall(text):
-            program, *words = command.split()
+            program, *words = shlex.split(command)
             code, said = run_yt(self.proxy, words) if program == "yt" else self.cli(*words)
             assert code == 0, said
 
@@ -196,6 +199,51 @@ def test_sequence_that_became_wider_in_the_target_becomes_so_beside_it(cluster, 
     client.mount_table(path, sync=True)
     kept.write((1, 2**40, "d", None), (7, 60, "c", "late"))
     assert (kept.rows, kept.tombstones) == ({}, {1: 2**40, 7: 70})
+
+
+def warnings_of(kept):
+    return [one for one in kept.findings(Level.WARNING) if one.check == "table of tombstones"]
+
+
+def _resharded(kept, path, *pivots):
+    """Cut a table at these keys, and let a tablet take four rows of a transaction."""
+    kept.client.unmount_table(path, sync=True)
+    kept.client.set(f"{path}/@max_rows_per_transaction", 4)
+    kept.client.reshard_table(path, [[], *([key] for key in pivots)], sync=True)
+    kept.client.mount_table(path, sync=True)
+
+
+def test_deletes_need_as_many_tablets_beside_the_target(kept, client):
+    """Whoever reshards the target hears of it from the doctor, or before a batch with too many of them."""
+    deletes = [(key, 40, "d", None) for key in (1, 2, 3, 11, 12, 21, 22)]
+    _resharded(kept, kept.path, 10, 20)
+    _resharded(kept, kept.beside)
+    (warned,) = warnings_of(kept)
+    assert "1 tablet" in warned.what
+    with pytest.raises(BatchTooLargeError, match=r"7 deletes, .* 1 tablets") as raised:
+        kept.write(*deletes, number=1, rows_per_tablet_limit=4)
+    assert raised.value.remedy == f"Run: {warned.repair}"
+    kept.follow(raised.value.remedy)
+    kept.write(*deletes, number=1, rows_per_tablet_limit=4)
+    assert (kept.rows, len(kept.tombstones)) == ({}, 7)
+    assert client.get(f"{kept.beside}/@pivot_keys") == client.get(f"{kept.path}/@pivot_keys")
+    assert warnings_of(kept) == []
+    assert remedies.unfollowed("fewer tablets for tombstones", kept.followed) == []
+
+
+@pytest.mark.parametrize("deletes", [False, True])
+def test_changes_that_one_tablet_cannot_take_are_not_told_to_be_split(kept, deletes):
+    """Before they are sent, and where the cluster refuses those that meet in one tablet."""
+    changes = [(key, 40, "d" if deletes else "u", "name") for key in range(5)]
+    for path in (kept.path, kept.beside):
+        _resharded(kept, path, 10)
+    for limit, what in ((2, "5 rows for 2 tablets"), (4, "more rows|too many rows")):
+        with pytest.raises(BatchTooLargeError, match=what) as raised:
+            kept.write(*changes, number=1, rows_per_tablet_limit=limit)
+        assert re.search("give .*target .*more tablets", raised.value.remedy, re.IGNORECASE)
+    for path in (kept.path, kept.beside):
+        _resharded(kept, path, 3, 10)
+    kept.write(*changes, number=1, rows_per_tablet_limit=4)
 
 
 # Tools

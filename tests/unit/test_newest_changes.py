@@ -105,9 +105,10 @@ def batch_of(changes):
         [pa.array(each, kind) for each, kind in zip(columns_of, schema.types, strict=True)], schema
     )
     target = SimpleNamespace(
-        rule=RULE, dyn_batch_size=3, path=TARGET, wire=WireFormat.YSON, require_room=lambda _: None
-    )
-    return changed_rows(target, [rows]).compared
+        rule=RULE, dyn_batch_size=3, path=TARGET, wire=WireFormat.YSON, require_room=lambda _: None,
+        rows_per_tablet_limit=len(changes),
+    )  # fmt: skip
+    return changed_rows(None, target, [rows]).compared
 
 
 def in_order(changes):

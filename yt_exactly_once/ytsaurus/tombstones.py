@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from yt import yson
+
 from yt_exactly_once import advice, errors
 from yt_exactly_once.ytsaurus.alteration import Columns, alter_columns, settled_table
 from yt_exactly_once.ytsaurus.browsing import attributes_of, attributes_of_all
@@ -166,6 +168,32 @@ def require_tombstones(
             path=info.path,
         )
     return info
+
+
+def require_room(connection: Connection, target: str, deletes: int, limit: int) -> None:
+    """Check that one transaction can write so many tombstones; raise `BatchTooLargeError` otherwise.
+
+    Args:
+        limit: most rows for a tablet.
+    """
+    if deletes <= limit:
+        return
+    tablets = describe_table(connection, tombstones_of(target)).tablet_count
+    if deletes > limit * tablets:
+        raise errors.BatchTooLargeError(
+            f"The batch has {deletes} deletes, its tombstones table has {tablets} tablets, and one "
+            f"transaction takes {limit} rows per tablet",
+            remedy=f"Run: {with_tablets_of_target(connection, target)}",
+            path=tombstones_of(target),
+            target=target,
+        )
+
+
+def with_tablets_of_target(connection: Connection, target: str) -> str:
+    """Return how the tombstones get the tablets of a target, which was resharded without them."""
+    found = attributes_of(connection, target, ["pivot_keys"]) or {}
+    starts = (yson.dumps(key, yson_format="text").decode() for key in found.get("pivot_keys", [[]]))
+    return advice.reshard_at(tombstones_of(target), starts)
 
 
 def _id_of(connection: Connection, path: str) -> str:

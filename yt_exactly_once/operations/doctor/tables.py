@@ -35,6 +35,7 @@ from yt_exactly_once.ytsaurus.tombstones import (
     require_same_tombstones,
     require_tombstones,
     tombstones_of,
+    with_tablets_of_target,
 )
 
 if TYPE_CHECKING:
@@ -226,7 +227,8 @@ def _tombstones(subject: Subject, connection: Connection, target: str) -> Iterat
         yield note(f"There are no tombstones at {path} yet: the first batch creates them")
         return
     sequence = subject.changes and subject.changes.sequence
-    require_tombstones(connection, info, sequence or info.sequence or None).require_mounted()
+    beside = require_tombstones(connection, info, sequence or info.sequence or None)
+    beside.require_mounted()
     seconds = expiring(connection, path)
     if seconds is None:
         ttl = int(TOMBSTONE_TTL.total_seconds() * 1000)
@@ -239,6 +241,14 @@ def _tombstones(subject: Subject, connection: Connection, target: str) -> Iterat
     else:
         days = f"{seconds / 86_400:g} days"
         yield ok(f"The table of tombstones {path} is mounted, and keeps each for {days}")
+    if beside.tablet_count < info.tablet_count:
+        few, many = counted(beside.tablet_count, "tablet"), counted(info.tablet_count, "tablet")
+        yield warning(
+            f"Tombstones have {few} in {path}, and the target has {many}",
+            f"A batch with more than {subject.rows_per_tablet * beside.tablet_count} deletes stops the query "
+            "with BatchTooLargeError",
+            with_tablets_of_target(connection, target),
+        )
     yield from _temporary(connection, "table of tombstones", path)
 
 

@@ -147,7 +147,7 @@ class Transactional(Mode):
         given = assignment.given
         options, batch, target = self.options, given.batch, given.target
         if target.rule is not None:
-            return [changed_rows(target, arrived)]
+            return [changed_rows(self.connection, target, arrived)]
         rejects = rejects_of(options.dead_letter_path, batch)
         if given.transaction is not None:
             return _sent_by_tasks(ChunkReport.of_all(arrived), given, rejects)

@@ -18,13 +18,16 @@ from yt_exactly_once.codec.yson_fragments import joined
 from yt_exactly_once.commit.cluster import Payload, Transaction
 from yt_exactly_once.commit.parts import TargetRows
 from yt_exactly_once.spark.sink.encode import chunks
-from yt_exactly_once.ytsaurus.tombstones import tombstones_of
+from yt_exactly_once.ytsaurus.tombstones import require_room, tombstones_of
 
 if TYPE_CHECKING:
     from yt_exactly_once.spark.sink.targets import PreparedTarget
+    from yt_exactly_once.ytsaurus.client import Connection
 
 
-def changed_rows(target: PreparedTarget, arrived: Iterable[pa.RecordBatch]) -> TargetRows:
+def changed_rows(
+    connection: Connection, target: PreparedTarget, arrived: Iterable[pa.RecordBatch]
+) -> TargetRows:
     """Return the changes of a batch for the commit, which compares them with the tables.
 
     Raises:
@@ -36,6 +39,7 @@ def changed_rows(target: PreparedTarget, arrived: Iterable[pa.RecordBatch]) -> T
         return TargetRows(path=target.path, groups=(), wire=target.wire.value, row_count=0)
     latest = LatestChanges.of(batches, target.rule)
     target.require_room({None: latest.rows.num_rows})
+    require_room(connection, target.path, latest.deletes.true_count, target.rows_per_tablet_limit)
     return TargetRows(
         path=target.path,
         groups=(),

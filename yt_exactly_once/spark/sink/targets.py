@@ -148,13 +148,18 @@ class PreparedTarget:
         for tablet, rows in rows_by_tablet.items():
             tablets = self.tablet_count if tablet is None else 1
             if rows > self.rows_per_tablet_limit * tablets:
+                more = (
+                    "Give the target more tablets, and then its tombstones the same: changes are never split"
+                    if self.rule is not None
+                    else "Start the query with split_oversized=True. Or spread the rows of an ordered "
+                    "target: give it a tablet for each Spark partition, or use placement='round_robin'"
+                )
                 raise errors.BatchTooLargeError(
                     f"The batch has {rows} rows for "
                     + (f"{tablets} tablets" if tablet is None else f"tablet {tablet}")
                     + f", and one transaction takes {self.rows_per_tablet_limit} rows per tablet",
-                    remedy="Start the query with split_oversized=True. Or spread the rows of an ordered "
-                    "target: give it a tablet for each Spark partition, or use placement='round_robin'. A "
-                    "lower max_rows_per_partition helps only later batches: Spark has logged this one",
+                    remedy=f"{more}. A lower max_rows_per_partition helps only later batches: Spark has "
+                    "logged this one",
                     target=self.path,
                 )
 
