@@ -206,6 +206,20 @@ def test_setting_that_does_not_fit_is_found(healthy, changes, check, level):
     assert (found.check, found.level) == (check, level)
 
 
+@pytest.mark.parametrize(("kind", "level"), [(pa.bool_(), None), (pa.string(), FAIL), (None, FAIL)])
+def test_column_that_deletes_is_no_column_of_the_target(healthy, kind, level):
+    """As the sink sees it. Without the option it is a column that the table lacks."""
+    more = [] if kind is None else [("gone", kind)]
+    frame = pa.schema([("v", pa.string()), *more])
+    found = faults(replace(healthy, frame=frame, delete_marker="gone"))
+    assert [one.level for one in found if one.check == "columns"] == ([level] if level else [])
+    if kind is not None:
+        (unknown,) = (
+            one for one in faults(replace(healthy, frame=frame)) if one.check == "columns"
+        )
+        assert "does not fit" in unknown.what
+
+
 def test_rows_of_a_sorted_target_may_go_to_one_tablet(client, healthy):
     """There is room in all tablets together, and not in each."""
     (target,) = healthy.targets

@@ -47,6 +47,7 @@ _COLOURS = {
     "Columns that the sink writes, compared with each target: the JSON of schema.json(), Spark's DDL such as "
     "'id bigint, tags array<string>', or @FILE with either.",
 )
+@options.option("--delete-marker COLUMN", "delete_marker of the target: no table has that column.")
 @options.changes_options
 @options.option("--max-rows-per-partition N", "The option of the source.", type=int)
 @options.option(

@@ -7,7 +7,7 @@ once: the cluster itself would drop unknown columns and cut values without a wor
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -16,8 +16,8 @@ import pyarrow as pa
 from yt_exactly_once import advice
 from yt_exactly_once.codec import types
 from yt_exactly_once.codec.arrow_types import arrow_type_of, logical_type_of, match_types
-from yt_exactly_once.codec.matches import Fit
-from yt_exactly_once.errors import SchemaMismatchError
+from yt_exactly_once.codec.matches import Fit, is_string
+from yt_exactly_once.errors import ConfigError, SchemaMismatchError
 
 SOURCE_TABLET_COLUMN = "__spyt_streaming_src_tablet_index"
 """DataFrame column with the queue partition a row was read from, named as SPYT names it."""
@@ -172,6 +172,36 @@ def require_no_reserved(names: Iterable[str], target: str) -> None:
             remedy=f"Rename or drop them: names that begin with {RESERVED_PREFIX} belong to the sink",
             target=target,
         )
+
+
+BOOLEAN = "boolean", pa.types.is_boolean
+TEXT = "text", is_string
+ANY_KIND = "", lambda _: True
+"""What a column must be that an option names, as people call it."""
+
+
+def require_column(
+    frame: pa.Schema,
+    option: str,
+    name: str,
+    target: str,
+    kind: tuple[str, Callable[[pa.DataType], bool]] = ANY_KIND,
+) -> None:
+    """Check that a DataFrame has the column that an option names, of its kind; raise `ConfigError` if not."""
+    called, fits = kind
+    found = [field.type for field in frame if field.name == name]
+    if [fits(each) for each in found] != [True]:
+        has = f"a column of type {found[0]}" if found else "no such column"
+        raise ConfigError(
+            f"{option} names {name}, and the DataFrame has {has}",
+            remedy=f"Name a {called} column of the DataFrame".replace("  ", " "),
+            target=target,
+        )
+
+
+def without(frame: pa.Schema, *names: str | None) -> pa.Schema:
+    """Return the columns of a DataFrame that have none of these names."""
+    return pa.schema([field for field in frame if field.name not in names])
 
 
 def arrow_schema_of(

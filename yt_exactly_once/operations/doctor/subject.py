@@ -40,6 +40,7 @@ class Subject:
         tables: those that the query has written of the targets that are patterns.
         changes: what the rows are to the sink; `None` if they are no changes, or that is not known.
         changed: targets whose deleted keys are kept beside them.
+        delete_marker: option of the targets.
 
     Raises:
         ConfigError: a path or a number is impossible.
@@ -62,6 +63,7 @@ class Subject:
     tables: tuple[str, ...] = ()
     changes: config.Changes | None = None
     changed: tuple[str, ...] = ()
+    delete_marker: str | None = None
 
     def __post_init__(self) -> None:
         """Check every value."""

@@ -6,16 +6,21 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from yt_exactly_once import advice
 from yt_exactly_once.codec.path_pattern import PathPattern
 from yt_exactly_once.codec.rejects import REJECT_SCHEMA
-from yt_exactly_once.codec.schema import TableSchema, check_frame
+from yt_exactly_once.codec.schema import (
+    BOOLEAN,
+    TEXT,
+    TableSchema,
+    check_frame,
+    require_column,
+    without,
+)
 from yt_exactly_once.commit.claims import CLAIMS_SCHEMA, KEPT
 from yt_exactly_once.commit.ledger import EARLIER_LEDGER_SCHEMA, LEDGER_MARK, require_known_ledger
 from yt_exactly_once.config import TOMBSTONE_TTL
-from yt_exactly_once.errors import LedgerError, TableError
+from yt_exactly_once.errors import ConfigError, LedgerError, TableError
 from yt_exactly_once.operations.doctor.subject import (
     Finding,
     Level,
@@ -26,6 +31,7 @@ from yt_exactly_once.operations.doctor.subject import (
     note,
     ok,
     problem,
+    refused,
     warning,
 )
 from yt_exactly_once.ytsaurus import tables
@@ -120,8 +126,17 @@ def _columns_fit(subject: Subject, info: tables.TableInfo) -> Iterator[Finding]:
         )
         return
     table = TableSchema.from_yt(info.schema)
-    operation = subject.changes and subject.changes.operation
-    frame = pa.schema([field for field in subject.frame if field.name != operation])
+    operation = subject.changes.operation if subject.changes else None
+    marker = subject.delete_marker
+    try:
+        if operation:
+            require_column(subject.frame, "operation of changes", operation, info.path, TEXT)
+        if marker:
+            require_column(subject.frame, "delete_marker", marker, info.path, BOOLEAN)
+    except ConfigError as error:
+        yield refused(error, _STOPS)
+        return
+    frame = without(subject.frame, operation, marker)
     check_frame(frame, table, target=info.path, sorted=info.is_sorted)
     yield ok(f"The columns of the DataFrame fit {info.path}")
 

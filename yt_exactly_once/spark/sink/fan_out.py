@@ -17,7 +17,7 @@ from yt_exactly_once import advice, errors
 from yt_exactly_once.codec.path_pattern import PathPattern
 from yt_exactly_once.codec.readable import shown
 from yt_exactly_once.codec.rows import WireFormat
-from yt_exactly_once.codec.schema import WritePlan, require_no_reserved, table_schema_for
+from yt_exactly_once.codec.schema import WritePlan, require_no_reserved, table_schema_for, without
 from yt_exactly_once.codec.weights import weight
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.spark.schema import arrow_of_spark
@@ -78,8 +78,8 @@ class FanOut(PreparedTarget):
         created = None
         if target.create is not None:
             given = dict(target.create)
-            stored = [field for field in frame if field.name != target.delete_marker]
-            columns = table_schema_for(pa.schema(stored), given.get("key_columns") or ())
+            stored = without(frame, target.delete_marker)
+            columns = table_schema_for(stored, given.get("key_columns") or ())
             tablets = tablets_of(
                 target.path, columns, given.get("tablet_count"), given.get("pivot_keys")
             )
@@ -204,7 +204,7 @@ class FanOut(PreparedTarget):
         wire: WireFormat | None,
     ) -> PreparedTarget:
         unneeded = {name for name in self.pattern.columns if name not in names}
-        frame = pa.schema([column for column in self.frame if column.name not in unneeded])
+        frame = without(self.frame, *unneeded)
         options = self.options.of_table(info.path)
         size = self.dyn_batch_size
         return prepare_table(connection, info, options, frame, self.sink, size, wire)

@@ -6,7 +6,7 @@ known before anything is written. It is done again when another table is in the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -17,10 +17,18 @@ import pyarrow as pa
 
 from yt_exactly_once import advice, errors
 from yt_exactly_once.codec.growth import grown, names_of, unknown_columns
-from yt_exactly_once.codec.matches import is_string
 from yt_exactly_once.codec.newest import ChangeRule, is_ordered
 from yt_exactly_once.codec.rows import WireFormat, encode_empty
-from yt_exactly_once.codec.schema import TableSchema, WritePlan, check_frame, require_no_reserved
+from yt_exactly_once.codec.schema import (
+    BOOLEAN,
+    TEXT,
+    TableSchema,
+    WritePlan,
+    check_frame,
+    require_column,
+    require_no_reserved,
+    without,
+)
 from yt_exactly_once.commit.batch import TargetColumns
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.config import DEFAULT_DYN_BATCH_SIZE, Changes
@@ -205,15 +213,14 @@ def prepare_table(
     table = TableSchema.from_yt(info.schema)
     require_no_reserved(frame_schema.names, target.path)
     _require_kind(target, table, frame_schema)
-    for name in (target.delete_marker, target.changes and target.changes.operation):
-        if name is not None:
-            frame_schema = frame_schema.remove(frame_schema.get_field_index(name))
+    operation = target.changes.operation if target.changes else None
+    frame_schema = without(frame_schema, target.delete_marker, operation)
     if options.source_position is not None:
         frame_schema = _without_position(options.source_position, frame_schema, info)
     adds, ignored = target.on_new_columns == ADD, tuple[str, ...]()
     if target.on_new_columns == IGNORE:
         ignored = tuple(unknown_columns(frame_schema, info.schema))
-        frame_schema = pa.schema([field for field in frame_schema if field.name not in ignored])
+        frame_schema = without(frame_schema, *ignored)
     columns = grown(frame_schema, info.schema) if adds else info.schema
     table, is_ready = TableSchema.from_yt(columns), columns == info.schema
     plan = check_frame(frame_schema, table, target=target.path, sorted=info.is_sorted)
@@ -295,31 +302,12 @@ def _require_kind(target: Target, table: TableSchema, frame: pa.Schema) -> None:
             target=target.path,
         )
     if (marker := target.delete_marker) is not None:
-        _require_column(target, frame, "delete_marker", marker, "boolean", pa.types.is_boolean)
+        require_column(frame, "delete_marker", marker, target.path, BOOLEAN)
     if target.changes is not None:
         for name in target.changes.sequence:
-            _require_column(target, frame, "sequence of changes", name, "", lambda _: True)
+            require_column(frame, "sequence of changes", name, target.path)
     if target.changes is not None and (operation := target.changes.operation) is not None:
-        _require_column(target, frame, "operation of changes", operation, "text", is_string)
-
-
-def _require_column(
-    target: Target,
-    frame: pa.Schema,
-    option: str,
-    name: str,
-    kind: str,
-    fits: Callable[[pa.DataType], bool],
-) -> None:
-    """Raise `ConfigError` if the DataFrame lacks a column that an option names, or has it in another type."""
-    found = [field.type for field in frame if field.name == name]
-    if [fits(each) for each in found] != [True]:
-        has = f"a column of type {found[0]}" if found else "no such column"
-        raise errors.ConfigError(
-            f"{option} names {name}, and the DataFrame has {has}",
-            remedy=f"Name a {kind} column of the DataFrame".replace("  ", " "),
-            target=target.path,
-        )
+        require_column(frame, "operation of changes", operation, target.path, TEXT)
 
 
 def _rule(changes: Changes, plan: WritePlan) -> ChangeRule:
