@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 from tests.machines.campaign import USUAL, run
+from tests.machines.stage import BY_TASKS, FLOWS
 
 
 def main() -> int:
@@ -16,6 +17,7 @@ def main() -> int:
     for blow, count in USUAL.items():
         option = f"--{blow.split()[0]}"
         parser.add_argument(option, type=int, default=count, dest=blow, help="how often")
+    parser.add_argument("--by-tasks", action="store_true", help="queries whose tasks send the rows")
     parser.add_argument("--seed", type=int, help="default: a new one, which is printed")
     parser.add_argument("--folder", type=Path, help="for all files, kept; default: a temporary one")
     options = vars(parser.parse_args())
@@ -27,7 +29,8 @@ def main() -> int:
         folder = options["folder"] or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         blows = {blow: options[blow] for blow in USUAL}
-        result = run(folder, blows, seed, say=lambda line: print(line, flush=True))
+        flows = BY_TASKS if options["by_tasks"] else FLOWS
+        result = run(folder, blows, seed, flows, say=lambda line: print(line, flush=True))
     print(json.dumps(result.as_json(), indent=2))
     return int(bool(result.violations))
 

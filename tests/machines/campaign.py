@@ -3,7 +3,7 @@
 import random
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from tests.machines.history import History, read_history
 from tests.machines.judge import damages, wrong_states
-from tests.machines.stage import FLOWS, Driver, Stage, open_stage
+from tests.machines.stage import FLOWS, Driver, Flow, Stage, open_stage
 from yt_exactly_once.testing.child import ChildFailedError
 
 EXECUTOR, WORKER, FILES = "executor", "worker", "shuffle files"
@@ -20,6 +20,9 @@ DRIVER, GATEWAY, PROXY = "driver", "gateway", "proxy"
 
 USUAL = {EXECUTOR: 10, WORKER: 2, FILES: 2, DRIVER: 4, GATEWAY: 16, PROXY: 16}
 """How often each is hit: a new driver costs a JVM, and its executors."""
+
+SHORT = {EXECUTOR: 10, WORKER: 1, FILES: 1, DRIVER: 3, PROXY: 1}
+"""Of queries whose tasks send the rows: a few of each."""
 
 _LOOK_SECONDS = 0.5
 _PAUSE_SECONDS = (0.3, 3.0)
@@ -39,7 +42,7 @@ class Result:
         done: how often each kind of process was killed, and how often shuffle files were lost.
         batches: newest batch of each flow.
         failures: of queries, which the driver started again: the flow and the first line of the error.
-        senders: who has sent the batches of each flow.
+        senders: see `Stage.senders`.
         violations: what differs in the targets, the logs and the state.
     """
 
@@ -56,7 +59,12 @@ class Result:
 
 
 def run(
-    folder: Path, blows: dict[str, int], seed: int, *, say: Callable[[str], None] = print
+    folder: Path,
+    blows: dict[str, int],
+    seed: int,
+    flows: Mapping[str, Flow] = FLOWS,
+    *,
+    say: Callable[[str], None] = print,
 ) -> Result:
     """Run one campaign.
 
@@ -68,7 +76,7 @@ def run(
     chance = random.Random(seed)
     order = list(Counter(blows).elements())
     chance.shuffle(order)
-    with open_stage(folder) as stage, _Campaign(stage, chance) as campaign:
+    with open_stage(folder, flows) as stage, _Campaign(stage, chance) as campaign:
         for number, blow in enumerate(order):
             campaign.strike(blow)
             say(f"{number + 1}: {blow}, {campaign.driver.batches}")
@@ -99,7 +107,6 @@ class _Campaign:
         for flow, error in self.driver.failures:
             self.result.failures[f"{flow}: {error.splitlines()[0]}"] += 1
         self.result.batches |= self.driver.batches
-        self.result.senders += self.driver.senders
 
     def strike(self, blow: str) -> None:
         """Do it in the middle of a batch, and look at the logs of the checkpoints."""
@@ -166,11 +173,12 @@ class _Campaign:
         self._end()
         result.violations += stage.wrong() + damages(stage)
         result.rows = len(stage.queue.all_rows())
+        result.senders = stage.senders()
         result.history = read_history(stage.history)
         return result
 
 
-def duel(folder: Path) -> tuple[list[str], list[str]]:
+def duel(folder: Path, flows: Mapping[str, Flow] = FLOWS) -> tuple[list[str], list[str]]:
     """Start a second driver while the first one runs, and feed both until one has lost each query.
 
     Args:
@@ -179,7 +187,7 @@ def duel(folder: Path) -> tuple[list[str], list[str]]:
     Returns:
         The flows that a driver has lost, and what is wrong in the end.
     """
-    with open_stage(folder) as stage, stage.driver(restarts=False) as first:
+    with open_stage(folder, flows) as stage, stage.driver(restarts=False) as first:
         stage.feed()
         first.await_batches()
         with stage.driver(restarts=False) as second:
@@ -189,7 +197,7 @@ def duel(folder: Path) -> tuple[list[str], list[str]]:
                 for driver in (first, second):
                     driver.listen(1.0)
                 lost = [flow for driver in (first, second) for flow, _ in driver.failures]
-                if set(lost) == set(FLOWS):
+                if set(lost) == set(flows):
                     break
             # Whoever is left takes the rest of the queue.
             first.await_true(lambda: second.listen(_LOOK_SECONDS) or not stage.wrong(), "end")

@@ -20,12 +20,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tests.flows import QUERIES, read_queue
 from tests.machines.environment import ENVIRONMENT
 from tests.machines.standalone import ON_WORKER
-from yt_exactly_once import Event, TransactionalSink, register_source
+from yt_exactly_once import TransactionalSink, register_source
 from yt_exactly_once.checkpoints import gateway_at
 from yt_exactly_once.testing.child import Report
 from yt_exactly_once.testing.nursery import open_nursery
 
 _LOOK_SECONDS = 0.1
+_SPREAD = 3
+"""Tasks after a shuffle; a target has as many tablets."""
 _ERROR_LENGTH = 4_000
 
 
@@ -65,7 +67,7 @@ def _listen(asked: threading.Event) -> None:
 def _run(spark: SparkSession, plan: dict[str, Any], report: Report, asked: threading.Event) -> None:
     gateway_at(plan["gateway"]).configure(spark, plan["checkpoints"])
     register_source(spark)
-    running = {name: _start(spark, plan, name, report) for name in plan["flows"]}
+    running = {name: _start(spark, plan, name) for name in plan["flows"]}
     told: dict[str, int] = {}
     while True:
         for name, query in list(running.items()):
@@ -77,7 +79,7 @@ def _run(spark: SparkSession, plan: dict[str, Any], report: Report, asked: threa
                 report.send("failed", flow=name, error=str(query.exception())[:_ERROR_LENGTH])
                 del running[name]
                 if plan["restarts"]:
-                    running[name] = _start(spark, plan, name, report)
+                    running[name] = _start(spark, plan, name)
         if asked.is_set():
             asked.clear()
             for name, flow in plan["flows"].items():
@@ -86,47 +88,37 @@ def _run(spark: SparkSession, plan: dict[str, Any], report: Report, asked: threa
         time.sleep(_LOOK_SECONDS)
 
 
-def _start(spark: SparkSession, plan: dict[str, Any], name: str, report: Report) -> StreamingQuery:
+def _start(spark: SparkSession, plan: dict[str, Any], name: str) -> StreamingQuery:
     while True:
         try:
-            return _start_once(spark, plan, name, report)
+            return _start_once(spark, plan, name)
         except Exception as error:  # noqa: BLE001 - the gateway may be away right now
             sys.stderr.write(f"{name} does not start: {error}"[:_ERROR_LENGTH] + "\n")
             time.sleep(_LOOK_SECONDS)
 
 
-def _start_once(
-    spark: SparkSession, plan: dict[str, Any], name: str, report: Report
-) -> StreamingQuery:
+def _start_once(spark: SparkSession, plan: dict[str, Any], name: str) -> StreamingQuery:
     flow = plan["flows"][name]
     query = QUERIES[flow["query"]]
     _keep_state(spark, flow)
-    frame = read_queue(
+    rows = read_queue(
         spark,
         plan["proxy"],
         plan["queue"],
         flow["consumer"],
         max_rows_per_partition=plan["batch_rows"],
     )
-
-    def listen(event: str, fields: dict[str, Any]) -> None:
-        if event == Event.BATCH_COMMITTED:
-            report.send("committed", flow=name, sent_by=fields["sent_by"])
-
-    sink = TransactionalSink(
-        flow["target"],
-        mode=flow["mode"],
-        proxy=plan["proxy"],
-        sent_by=flow["sent_by"],
-        listener=listen,
-    )
-    return (
-        query.build(frame)
-        .writeStream.foreachBatch(sink)
-        .outputMode(query.output_mode)
+    spread = rows.repartition(_SPREAD) if flow["shuffles"] else rows
+    writer = (
+        query.build(spread)
+        .writeStream.outputMode(query.output_mode)
         .option("checkpointLocation", _checkpoint(plan, name))
-        .start()
     )
+    options = {"proxy": plan["proxy"], "mode": flow["mode"], "sent_by": flow["sent_by"]}
+    options |= {"dyn_batch_size": flow["rows_per_request"], "history_path": plan["history"]}
+    if flow["by_format"]:
+        return writer.format("yt").options(**options).start(flow["target"])
+    return writer.foreachBatch(TransactionalSink(flow["target"], **options)).start()
 
 
 def _keep_state(spark: SparkSession, flow: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from tests.flows import differences
-from tests.machines.stage import FLOWS, STATEFUL, Driver, Stage
+from tests.machines.stage import Driver, Stage
 
 _NAME = re.compile(r"\d+|\..+\.tmp")
 """A file of Spark's logs, or what a killed driver may leave beside them."""
@@ -21,7 +21,7 @@ def damages(stage: Stage, *, newest: int | None = None) -> list[str]:
     """
     client = stage.client
     found = []
-    for name in FLOWS:
+    for name in stage.flows:
         logs = {}
         for log in ("commits", "offsets"):  # in this order: more offsets may come in between
             path = f"{stage.checkpoint(name)}/{log}"
@@ -62,7 +62,8 @@ def wrong_states(stage: Stage, driver: Driver) -> list[str]:
     """Say how the state that Spark reads differs from the rows of the queue."""
     states = driver.ask_for_states()
     wrong = {
-        name: differences(states[name], stage.must_hold(name, is_sorted=True)) for name in STATEFUL
+        name: differences(found, stage.must_hold(name, is_sorted=True))
+        for name, found in states.items()
     }
     return [f"state of {name}: {what}" for name, what in wrong.items() if what]
 

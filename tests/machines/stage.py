@@ -8,15 +8,16 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
 from tests.flows import QUERIES, Queue, Rows, differences
 from tests.machines.environment import ENVIRONMENT
 from tests.machines.standalone import Standalone
+from yt_exactly_once.config import DEFAULT_DYN_BATCH_SIZE
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.testing.child import Child
 from yt_exactly_once.testing.session import SHORT_LIVED
@@ -30,6 +31,9 @@ class Flow:
         is_sorted: whether its target has keys.
         store: where it keeps its state, if it has any.
         state: what to take from its state: what its target, with keys, has in the end.
+        shuffles: whether its rows are spread over other tasks before they are written.
+        by_format: whether it writes with the format yt.
+        rows_per_request: few, where tasks are to be killed between two of their requests.
     """
 
     mode: str
@@ -38,6 +42,9 @@ class Flow:
     store: str = "HDFSBacked"
     state: tuple[str, ...] = ()
     sent_by: str = "auto"
+    shuffles: bool = False
+    by_format: bool = False
+    rows_per_request: int = DEFAULT_DYN_BATCH_SIZE
 
 
 FLOWS = {
@@ -58,7 +65,22 @@ FLOWS = {
 }
 """Every mode, and queries with state and a shuffle, one for each kind of state store."""
 
-STATEFUL = [name for name, flow in FLOWS.items() if flow.state]
+_SHUFFLED = Flow(
+    "transactional",
+    "stateless",
+    is_sorted=False,
+    sent_by="tasks",
+    shuffles=True,
+    rows_per_request=5,
+)
+_OF_TASKS: dict[str, Any] = {"sent_by": "tasks", "rows_per_request": 5}
+BY_TASKS = {
+    "shuffled": _SHUFFLED,
+    "shuffled-format": replace(_SHUFFLED, by_format=True),
+    "totals": replace(FLOWS["totals"], **_OF_TASKS),
+    "dedup-format": replace(FLOWS["dedup"], by_format=True, **_OF_TASKS),
+}
+"""Plans whose tasks must claim their partitions, by foreachBatch and by the format; two keep state."""
 
 BATCH_ROWS = 400
 """Rows that a batch takes of a partition."""
@@ -110,17 +132,16 @@ class Driver(Child):
         batches: the last batch of each flow that it has told.
         failures: the flow and the error of each query that failed.
         states: rows in the state of each flow that has one, once they were asked for.
-        senders: who has sent the batches of each flow.
     """
 
     def __init__(self, plan: dict[str, Any], log: Path) -> None:
         super().__init__(
             "tests.machines.driver", lambda report: json.dumps({**plan, "report": report}), log
         )
+        self._flows: dict[str, Any] = plan["flows"]
         self.batches: dict[str, int] = {}
         self.failures: list[tuple[str, str]] = []
         self.states: dict[str, Rows] = {}
-        self.senders: Counter[str] = Counter()
 
     def listen(self, seconds: float) -> None:
         """Take what it tells for a while."""
@@ -131,8 +152,6 @@ class Driver(Child):
                 return
             if event["event"] == "failed":
                 self.failures.append((event["flow"], event["error"]))
-            elif event["event"] == "committed":
-                self.senders[f"{event['flow']} by {event['sent_by']}"] += 1
             elif event["event"] == "state":
                 self.states[event["flow"]] = sorted(tuple(row) for row in event["rows"])
             else:
@@ -150,12 +169,13 @@ class Driver(Child):
 
     def await_batches(self) -> None:
         """Wait until each flow has run a batch in this life."""
-        self.await_true(lambda: set(self.batches) == set(FLOWS), "batch of each flow")
+        self.await_true(lambda: set(self.batches) == set(self._flows), "batch of each flow")
 
     def ask_for_states(self) -> dict[str, Rows]:
         """Return what Spark reads from the state stores."""
+        stateful = {name for name, flow in self._flows.items() if flow["state"]}
         self.send("state")
-        self.await_true(lambda: set(self.states) == set(STATEFUL), "state")
+        self.await_true(lambda: set(self.states) == stateful, "state")
         return self.states
 
 
@@ -205,6 +225,7 @@ class Stage:
     """All of it, while it runs, with one driver at a time, or two.
 
     Attributes:
+        flows: queries of each driver, by name.
         lives: how many drivers were started.
     """
 
@@ -213,6 +234,7 @@ class Stage:
     gateway: Gateway
     queue: Queue
     machines: Standalone
+    flows: Mapping[str, Flow]
     plan: dict[str, Any]
     lives: int = 0
 
@@ -248,26 +270,39 @@ class Stage:
 
     def must_hold(self, name: str, *, is_sorted: bool) -> Rows:
         """Return what a target of a flow must hold."""
-        return QUERIES[FLOWS[name].query].must_hold(self.queue, BATCH_ROWS, is_sorted=is_sorted)
+        query = QUERIES[self.flows[name].query]
+        return query.must_hold(self.queue, BATCH_ROWS, is_sorted=is_sorted)
 
     def wrong(self) -> list[str]:
         """Return what the targets have and must not have, or the other way round."""
         client, wrong = self.client, []
-        for name, flow in FLOWS.items():
+        for name, flow in self.flows.items():
             found = QUERIES[flow.query].found(client, self.target(name))
             if differs := differences(found, self.must_hold(name, is_sorted=flow.is_sorted)):
                 wrong.append(f"{name}: {differs}")
         return wrong
 
+    def senders(self) -> Counter[str]:
+        """Return who has sent the batches of each flow that have rows and are in the history of batches."""
+        query = f"target, sent_by from [{self.plan['history']}] where [rows] > 0"
+        rows = self.client.select_rows(query)
+        names = {self.target(name): name for name in self.flows}
+        return Counter(f"{names[row['target']]} by {row['sent_by']}" for row in rows)
+
 
 @contextmanager
 def open_stage(
-    folder: Path, *, executor_python: Path | None = None, archive: Path | None = None
+    folder: Path,
+    flows: Mapping[str, Flow] = FLOWS,
+    *,
+    executor_python: Path | None = None,
+    archive: Path | None = None,
 ) -> Iterator[Stage]:
     """Start everything but a driver, with an empty queue; end it with the block.
 
     Args:
         folder: for all files; must be there.
+        flows: queries of each driver, by name.
         executor_python: interpreter of the executors; by default the driver's.
         archive: packed environment that is all that executors have; by default they have the driver's.
     """
@@ -293,10 +328,11 @@ def open_stage(
             "proxy": proxy,
             "gateway": gateway.location,
             "checkpoints": f"{FOLDER}/checkpoints",
+            "history": f"{FOLDER}/batches",
             "queue": queue.path,
             "batch_rows": BATCH_ROWS,
         }
-        stage = Stage(folder, cluster, gateway, queue, machines, plan)
+        stage = Stage(folder, cluster, gateway, queue, machines, flows, plan)
         plan["flows"] = {
             name: {
                 **asdict(flow),
@@ -305,6 +341,6 @@ def open_stage(
                     client, stage.target(name), is_sorted=flow.is_sorted
                 ),
             }
-            for name, flow in FLOWS.items()
+            for name, flow in flows.items()
         }
         yield stage

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.machines.campaign import USUAL, duel, run
-from tests.machines.stage import FLOWS
+from tests.machines.campaign import SHORT, USUAL, duel, run
+from tests.machines.stage import BY_TASKS, FLOWS
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.nightly]
 
@@ -20,6 +20,17 @@ def test_whatever_is_killed_every_row_counts_once(tmp_path):
     assert result.history.stages_run_again >= 2, result
     assert result.history.speculative_tasks, result
     assert result.history.executors_released, result
+
+
+@pytest.mark.timeout(3_600)
+def test_rows_that_tasks_send_count_once_whatever_is_killed(tmp_path):
+    """Of plans with a shuffle or a state, by both doors. Most batches of each query leave from tasks."""
+    result = run(tmp_path, SHORT, seed=7, flows=BY_TASKS)
+    assert not result.violations, result
+    assert result.done == SHORT
+    assert result.history.tasks_lost, result
+    for flow in BY_TASKS:
+        assert result.senders[f"{flow} by tasks"] > result.senders[f"{flow} by driver"], result
 
 
 @pytest.mark.timeout(1_800)
