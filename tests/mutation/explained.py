@@ -10,7 +10,17 @@ _LENGTHS = (
     "Both sides have one item per source or target, whatever the data: the check is for readers."
 )
 
+_LITTLE = "A byte is as little as none: only a large batch makes a difference."
+
 EXPLAINED: dict[tuple[str, str, str, str], str] = {
+    (
+        "commit/claims.py",
+        "",
+        "2",
+        "3",
+    ): "Any number that no Spark partition has, and the claim of the driver has not, is as good.",
+    ("spark/engine/planning.py", "Known", "0", "1"): _LITTLE,
+    ("spark/engine/planning.py", "_known", "0", "1"): _LITTLE,
     ("delivery/route.py", "", "64", "65"): _SIZE,
     ("delivery/route.py", "", "20", "21"): _SIZE,
     ("delivery/route.py", "_against_tasks", "0", "1"): "A second is far below a lease, as 0 is.",

@@ -148,6 +148,7 @@ def test_user_who_can_claim_keeps_no_partition_from_the_tasks():
     Claims(TABLE, "1-2", "//t").try_out(cluster, RetryPolicy(attempts=1), silent)
     take(cluster)
     assert len(cluster.rows) == 2
+    assert Claims(TABLE, "1-2", "//t").opened(cluster) is None
 
 
 def test_first_attempt_opens_the_transaction_of_a_plan_for_all():
@@ -189,6 +190,11 @@ def test_claims_outlive_every_transaction_that_relies_on_them():
         "max_data_ttl": 86_400_000,
     }
     assert claims.HOLD.total_seconds() == 43_200
+
+
+def test_age_of_a_transaction_is_counted_from_its_begin(monkeypatch):
+    monkeypatch.setattr(claims.time, "monotonic", lambda: 107.5)
+    assert claims.seconds_since(100.0) == 7.5
 
 
 def test_claim_names_all_that_it_is_about():

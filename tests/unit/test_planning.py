@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType
 from tests.unit.test_claims import Cluster
 from yt_exactly_once import SinkOptions
 from yt_exactly_once.commit.batch import MicroBatch
-from yt_exactly_once.commit.claims import Claims, Plan
+from yt_exactly_once.commit.claims import CLAIMS_ATTRIBUTES, CLAIMS_SCHEMA, Claims, Plan
 from yt_exactly_once.commit.ledger import CommitLedger
 from yt_exactly_once.commit.tally import SentBy
 from yt_exactly_once.delivery.memory import Memory, Prepared
@@ -48,7 +48,7 @@ class Mode:
 @pytest.fixture
 def delivery(monkeypatch):
     """Batch 7 of a query, before its tasks run; `set` changes what is known of it."""
-    cluster, asked, emitted = Cluster(), [], []
+    cluster, asked, emitted, ensured = Cluster(), [], [], []
     cluster.joined = lambda name, **_: SimpleNamespace(abort=lambda: cluster.aborted.append(name))
     cluster.submit = lambda call: SimpleNamespace(result=call)
     state = SimpleNamespace(bytes=0, replay=False, tablets=None, wanted=None)
@@ -62,7 +62,7 @@ def delivery(monkeypatch):
             raise TasksRefusedError(f"{tasks} tasks, {state.tablets} tablets")
 
     monkeypatch.setattr(look_up, "find", find)
-    monkeypatch.setattr(planning, "ensure_table", lambda *_: True)
+    monkeypatch.setattr(planning, "ensure_table", lambda *given: ensured.append(given))
 
     def make(rows=None, **options):
         target = SimpleNamespace(
@@ -72,8 +72,7 @@ def delivery(monkeypatch):
             wanted=state.wanted,
             require_own_tablets=own_tablets,
         )
-        tally = SimpleNamespace(bytes=state.bytes)
-        entry = SimpleNamespace(tallies={"//t": tally}) if state.bytes else None
+        entry = SimpleNamespace(batch_bytes=state.bytes) if state.bytes else None
         monkeypatch.setattr(CommitLedger, "read", lambda *_: entry)
         memory = Memory("run", Prepared(StructType(), (target,), "id"))
         mode = Mode(cluster, **options)
@@ -84,6 +83,7 @@ def delivery(monkeypatch):
         )  # fmt: skip
 
     make.state, make.cluster, make.asked, make.emitted = state, cluster, asked, emitted
+    make.ensured = ensured
     return make
 
 
@@ -117,6 +117,7 @@ def test_plan_chooses_by_the_batch_before(delivery, options, size, expected):
     delivery.state.bytes = size
     planned = plan(delivery(**options))
     assert by_tasks(planned) is expected
+    assert not planned.is_replay
     assert delivery.asked == [LookUp.FIRST if expected else LookUp.INSIDE]
     assert planned.assignment.claiming is None or not expected, "it travels to the executors"
 
@@ -132,6 +133,21 @@ def test_batch_of_an_option_or_a_table_that_needs_the_driver_stays_there(deliver
     monkeypatch.setattr(Mode, "one_transaction", False)
     assert not by_tasks(plan(delivery(), looks_up=True))
     assert delivery.asked[-1] is LookUp.FIRST
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("one_transaction", False), ("obstacle", "changes"), ("sent_by", "driver")]
+)
+def test_nothing_is_asked_where_there_is_no_choice(delivery, monkeypatch, name, value):
+    """Each small batch would pay for it."""
+    keep(delivery, SentBy.TASKS)
+    assert planning.ask(delivery().mode, QUERY)().tried is not None
+    if name == "sent_by":
+        mode = delivery(sent_by=value).mode
+    else:
+        monkeypatch.setattr(Mode, name, value)
+        mode = delivery().mode
+    assert planning.ask(mode, QUERY)() == planning.Known()
 
 
 def test_replay_is_left_out_by_its_tasks(delivery):
@@ -178,11 +194,14 @@ def test_job_that_fails_says_that_the_driver_could_not_have_its_rows(delivery):
     keep(delivery, SentBy.TASKS)
     give_up(mode, QUERY, 7, [None])
     assert kept(delivery) == Tried(QUERY, "//t", 7, SentBy.TASKS)
+    assert delivery.ensured == []
     keep(delivery, SentBy.TASKS, batch=6, lasting="a reason")
     give_up(mode, QUERY, 7, [None])
     assert kept(delivery) == Tried(
         QUERY, "//t", 7, SentBy.DRIVER, has_failed=True, lasting="a reason"
     )
+    # No task may have claimed yet.
+    assert delivery.ensured == [(delivery.cluster, CLAIMS, CLAIMS_SCHEMA, CLAIMS_ATTRIBUTES)]
 
 
 def test_transaction_of_a_failed_job_is_ended(delivery):
@@ -223,6 +242,8 @@ def test_large_batch_with_more_tasks_than_tablets_is_remembered(delivery, tablet
     planning.keep_refusal(delivery(TaskRows(StructType(), messages), sent_by="driver"), LARGE)
     assert (kept(delivery) is not None) is is_kept
     if is_kept:
+        # The driver has sent this one.
+        assert not kept(delivery).has_failed
         later = replace(delivery(), batch=MicroBatch(QUERY, 8, "run"))
         assert not by_tasks(plan(later))
 
