@@ -111,7 +111,8 @@ def test_first_process_ends_as_the_other_one_does(plan):
 @pytest.mark.usefixtures("_daemon")
 def test_process_with_other_settings_plans_by_itself(plan):
     """What was imported may have read them."""
-    for more in ({SWITCH: "off"}, {"YT_TOKEN": "another"}):
+    elsewhere = {"SPARK_LOCAL_DIRS": "/tmp/blockmgr-of-another-context"}
+    for more in ({SWITCH: "off"}, {"YT_TOKEN": "another"}, elsewhere):
         planning = plan(**more)
         assert planning.pid == planning.first.pid
 

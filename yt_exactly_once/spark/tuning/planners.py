@@ -223,8 +223,13 @@ _KIND = (getattr(socket, "AF_UNIX", -1), getattr(socket, "SOCK_SEQPACKET", -1))
 
 
 def _address() -> str:
-    """Return the abstract address of the server for processes of one JVM."""
-    return f"\0yt-exactly-once-planners-{os.getppid()}"
+    """Return the abstract address of the server for processes of one Spark context.
+
+    Containers may share a network, and then addresses, with the same process ids in each. The folders for
+    blocks have names of their own.
+    """
+    folders = os.environ.get("SPARK_LOCAL_DIRS", "")
+    return f"\0yt-exactly-once-planners-{os.getppid()}-{folders[-60:]}"
 
 
 def _settings(environment: Mapping[str, str]) -> dict[str, str]:
