@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from tests.kinds import decimal, listed, optional, struct
+from yt_exactly_once.codec.growth import grown
 from yt_exactly_once.codec.scalars import SCALARS
 from yt_exactly_once.codec.schema import (
     SERVICE_COLUMNS,
@@ -227,3 +228,16 @@ def test_table_for_a_frame_that_cannot_be_is_refused(kind, keys, told):
     """The error names the key and what there is, or the column of a foreign type."""
     with pytest.raises(SchemaMismatchError, match=told):
         table_schema_for(pa.schema([("value", kind)]), keys)
+
+
+def test_member_of_a_struct_that_differs_by_case_alone_is_not_added():
+    """Spark could read neither of the two, and the rows of before would keep the old one."""
+    there = [column("s", optional(struct(b=optional("int64"))))]
+    frame = pa.schema([("s", pa.struct([("B", pa.int64())]))])
+    assert grown(frame, there) == there
+    with pytest.raises(SchemaMismatchError, match="B"):
+        check_frame(frame, TableSchema.from_yt(there), target="//t", sorted=False)
+    more = pa.schema([("s", pa.struct([("c", pa.int64())]))])
+    assert grown(more, there) == [
+        column("s", optional(struct(b=optional("int64"), c=optional("int64"))))
+    ]

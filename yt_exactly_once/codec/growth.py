@@ -103,13 +103,17 @@ def _widened_struct(
     members: Sequence[types.Member], arrow: pa.StructType
 ) -> types.StructType | None:
     fields = {field.name: field for field in arrow}
-    kept = []
+    kept = list[types.Member]()
     for member in members:
         field = fields.pop(member.name, None)
         kind = member.type if field is None else _widened(member.type, field.type)
         if kind is None:
             return None
         kept.append(types.Member(member.name, kind))
+    known = {member.name.lower() for member in kept}
+    if any(name.lower() in known for name in fields):
+        # As for columns: Spark could not tell the two apart.
+        return None
     added = (
         types.Member(field.name, logical_type_of(field.with_nullable(True)))
         for field in fields.values()
