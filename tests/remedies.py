@@ -39,11 +39,12 @@ ROWS = {
     "yt reshard-table {path} {starts}": "fewer tablets for tombstones",
     "yt reshard-table": "more tablets",
     "yt-exactly-once add-column": "target lacks a column",
-    "yt get {path}/@tablet_cell_bundle": LOOKS,
+    "yt get {quote(path)}/@tablet_cell_bundle": LOOKS,
     "yt alter-table": "target static",
     "/@atomicity full": "target without atomicity",
     "rewind {consumer} {queue} --to earliest": "consumer beyond the end",
     "yt_exactly_once.create_table": "target never created",
+    "run: yt-exactly-once create-table {path} --like": DECIDES,
     "create-consumer {consumer} {queue}": "consumer never created",
     "pass it as consumer_path of the source": "consumer is a table",
     "/@treat_as_queue_consumer": "consumer no longer marked as one",
@@ -52,12 +53,12 @@ ROWS = {
     "repair {ledger} --query {query} --checkpoint": "consumer moved ahead",
     "repair {ledger} --query {query} --new-checkpoint": "checkpoint of yesterday",
     "repair TARGET --new-checkpoint": "queue recreated",
-    "yt remove {letters}/@{MARK}": DECIDES,
+    "yt remove {quote(letters)}/@{MARK}": DECIDES,
     "Remove it if no change is late: yt remove": "tombstones of another shape",
     "In both cases run: yt remove": "tombstones gone",
     "have the new ones, run: yt remove": DECIDES,
     "run: yt remove {target}/@{TOMBSTONES_MARK}": DECIDES,
-    "yt set {path}/@min_data_versions 0": "tombstones never end",
+    "yt set {shown}/@min_data_versions 0": "tombstones never end",
     "yt set '{path}/@acl/end'": ADMINISTRATOR,
     "local --data-dir": LOOKS,
     "local --list-features": LOOKS,
@@ -68,11 +69,11 @@ ROWS = {
     "yt get {node}/@health": LOOKS,
     "yt get {node}/@tablet_cell_ids": ADMINISTRATOR,
     "/@resource_limits/": ADMINISTRATOR,
+    "yt set {path}/@max_data_ttl {milliseconds}": "claims expire too early",
     "/@max_data_ttl": "rows expire",
     "/@{attribute}": "consumer expires",
     "run: yt-exactly-once repair TARGET": LOOKS,
     "yt-exactly-once dead-letters list": LOOKS,
-    "yt-exactly-once audit {entry.target} --by count": LOOKS,
     "yt-exactly-once audit {target} --by source": LOOKS,
     "yt-exactly-once audit {target} --by count": LOOKS,
     "yt-exactly-once audit {target} --by sequence": LOOKS,
@@ -99,7 +100,9 @@ _FLAG = re.compile(r"(?<!\w)--[a-z][a-z-]*")
 _SECTION = re.compile(r"([\w/-]+\.md), section '([^']+)'")
 _PAGE = re.compile(r"[\w/-]+\.md")
 _SETTING = re.compile(r"\bspark(?!\.read)(?:\.\w+)+")
-_OF_SETTINGS = re.compile(r"org/apache/spark/(internal/config/|sql/internal/(Static)?SQLConf)")
+_OF_SETTINGS = re.compile(
+    r"org/apache/spark/(internal/config/|sql/internal/(?:(?:Static)?SQLConf|SqlApiConfHelper))"
+)
 _EXTRA = re.compile(r"extra '(\w+)'")
 _DOES = re.compile(
     r"\b(?:add|ask|audit|begin|call|cast|change|check|choose|compare|compute|copy|correct|count|create|decide|"

@@ -277,6 +277,11 @@ def claims_beside(ledger: str) -> str:
     return f"{ledger}_claims"
 
 
+def replayed_beside(letters: str) -> str:
+    """Return where the notes about replayed dead letters are created."""
+    return f"{letters}_replayed"
+
+
 def check_path(path: str, option: str) -> None:
     """Check that an option is an absolute Cypress path; raise `ConfigError` if it is not."""
     if not path.startswith("//") or path.endswith("/"):

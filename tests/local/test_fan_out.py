@@ -1,9 +1,12 @@
 """Rows that name their tables: all or none of a batch, which tables may be named, and what tools know."""
 
+import ast
 import json
+import shlex
 
 import pyarrow as pa
 import pytest
+from yt.wrapper import YsonFormat
 
 from tests.fan_out import (
     AMID_ROWS,
@@ -20,7 +23,7 @@ from tests.fan_out import (
     spread,
 )
 from tests.local.operated import printed_by
-from yt_exactly_once import Event, SinkOptions, Target, cli, create_table
+from yt_exactly_once import Changes, Event, SinkOptions, Target, cli, create_table
 from yt_exactly_once.commit.ledger import EARLIER_LEDGER_SCHEMA
 from yt_exactly_once.errors import (
     AccessError,
@@ -228,17 +231,64 @@ def test_rows_that_name_no_table_are_dead_letters_until_they_are_repaired(fan, c
     assert fan.cli("audit", fan.path)[1].count("NOT proven") == 2, "counts agree"
 
 
-@pytest.mark.parametrize("name", ["yt_exactly_once_ledger", "letters", "other"])
+USED = [
+    "yt_exactly_once_ledger", "yt_exactly_once_ledger_claims", "other_producer", "past", "other",
+    "other_tombstones",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", USED)
 def test_row_names_no_table_that_the_sink_uses(fan, name, tmp):
-    """Neither its own tables nor another target."""
-    other = create_table(f"{tmp}/other", SCHEMA, proxy=fan.proxy) and f"{tmp}/other"
+    """Neither its own tables, which may be created later, nor another target."""
+    create_table(f"{tmp}/other", SCHEMA, key_columns=["shop"], proxy=fan.proxy)
+    other = Target(f"{tmp}/other", changes=Changes(sequence="id"))
     with pytest.raises(EncodingError, match="sink or its query uses"):
         fan.deliver(
             Given(rows_of([name])),
             given=[Target(f"{tmp}/{{shop}}", create={}), other],
             ledger_path=f"{tmp}/yt_exactly_once_ledger",
-            history_path=f"{tmp}/letters",
+            history_path=f"{tmp}/past",
         )
+
+
+@pytest.mark.parametrize("name", ["letters", "letters_replayed"])
+def test_row_names_no_table_of_dead_letters(fan, client, name, tmp):
+    """Nor that of their replays: it is created by the first one."""
+    letters = f"{tmp}/letters"
+    fan.deliver(
+        Given(rows_of([name, "a"])),
+        given=Target(f"{tmp}/{{shop}}", create={}),
+        dead_letter_path=letters,
+    )
+    assert client.get(f"{letters}/@tablet_count") == 1
+    assert ids_of(client, f"{tmp}/a") == [1]
+    (letter,) = client.select_rows(f"reason from [{letters}]", format=YsonFormat())
+    assert "sink or its query uses" in letter["reason"]
+    assert not client.exists(f"{letters}_replayed")
+
+
+@pytest.mark.parametrize("create", [{"key_columns": ["id"], "tablet_count": 2}, None])
+def test_table_that_is_gone_is_created_like_the_others_as_the_error_says(fan, client, create):
+    """With their key: an ordered table would take each row as one more."""
+    names = ["o'hara", "b"]
+    for name in names:
+        create_table(fan.table(name), SCHEMA, key_columns=["id"], proxy=fan.proxy)
+    given = Target(fan.path, create=create)
+    fan.deliver(Given(rows_of(names)), given=given)
+    client.remove(fan.table(names[0]))
+    with pytest.raises(TableNotFoundError) as raised:
+        fan.deliver(Given(rows_of(names)), 1, given=given, run="next")
+    said = raised.value.remedy.partition(", run: " if create is None else ", create it: ")[2]
+    if create is None:
+        assert fan.cli(*shlex.split(said)[1:])[0] == 0
+    else:
+        call = ast.parse(said, mode="eval").body
+        options = {one.arg: ast.literal_eval(one.value) for one in call.keywords}
+        path = ast.literal_eval(call.args[0])
+        assert create_table(path, SCHEMA, proxy=fan.proxy, **options)
+    fan.deliver(Given(rows_of(names)), 1, given=given, run="last")
+    assert client.get(f"{fan.table(names[0])}/@key_columns") == ["id"]
+    assert ids_of(client, fan.table(names[0])) == [0]
 
 
 def test_batch_with_more_tables_than_it_may_have_creates_none(fan, client):

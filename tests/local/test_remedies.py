@@ -96,8 +96,9 @@ ELSEWHERE = {
     "tombstones gone",
     "tombstones never end",
     "tombstones of another shape",
+    "claims expire too early",
 }
-"""Cases of tests of their own: here, in test_advice.py, and in test_tombstones.py."""
+"""Cases of tests of their own: here, and in other files of this folder."""
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from yt.wrapper.errors import YtResolveError
 from yt.yson import to_yson_type
 
 from tests.kinds import optional
-from yt_exactly_once import Target
+from yt_exactly_once import Changes, Target
 from yt_exactly_once.codec.rejects import REJECT_SCHEMA
 from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.commit.batch import MicroBatch, SourceRange
@@ -22,6 +22,7 @@ from yt_exactly_once.errors import (
     NewerFormatError,
     RequestRefusedError,
     SchemaMismatchError,
+    TableNotFoundError,
 )
 from yt_exactly_once.observability import Event
 from yt_exactly_once.spark.engine.preparation import (
@@ -186,7 +187,9 @@ def test_output_mode_is_checked_before_the_start_if_it_is_given(output_mode):
     sink = SinkOptions(Target(TARGET, write="replace"), proxy="x", ledger_path=LEDGER)
     mode = SimpleNamespace(options=sink, connection=cluster)
     schema = spark_schema_of(pa.schema([("id", pa.int64()), ("n", pa.int64())]))
-    rows = SimpleNamespace(schema_for=lambda _: schema, planned=lambda: None)
+    rows = SimpleNamespace(
+        schema_for=lambda _: schema, planned=lambda: None, local_times=lambda _: ()
+    )
     if output_mode == "append":
         with pytest.raises(ConfigError, match="for output mode complete"):
             check_before_start(mode, rows, output_mode)
@@ -267,6 +270,32 @@ def test_option_that_contradicts_the_table_is_refused(schema, options, why):
     with pytest.raises(ConfigError, match=why):
         target(cluster, **options)
     assert cluster.probes == []
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ({}, "('//t', df.schema)"),
+        ({"delete_marker": "gone"}, "('//t', df.schema, key_columns=['KEY'])"),
+        ({"write": "upsert"}, "('//t', df.schema, key_columns=['KEY'])"),
+        (
+            {"changes": Changes(sequence="n")},
+            "('//t', df.schema, key_columns=['KEY'], changes=CHANGES)",
+        ),
+    ],
+)
+def test_target_that_is_missing_is_to_be_created_with_the_key_that_its_options_need(
+    options, wanted
+):
+    """Created without one it would be refused, with the advice to leave the option out."""
+    with pytest.raises(TableNotFoundError) as raised:
+        prepare_target(
+            Cluster(),
+            Target(TARGET, **options),
+            spark_schema_of(pa.schema([("id", pa.int64())])),
+            SinkOptions(TARGET, proxy="x"),
+        )
+    assert raised.value.remedy.endswith(f"yt_exactly_once.create_table{wanted}")
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.commit.entry import LETTERS_PREFIX
+from yt_exactly_once.config import replayed_beside
 from yt_exactly_once.errors import TableError
 from yt_exactly_once.operations.audit.ranges import RangeReader, fields_of
 from yt_exactly_once.operations.ledgers import ledgers_near, read_ledger
@@ -33,9 +35,6 @@ if TYPE_CHECKING:
 
 MARK = "yt_exactly_once_replayed"
 """Attribute of a dead-letter table: its own object id, and that of the table with its notes."""
-
-SUFFIX = "_replayed"
-"""What the name of that table adds to the path of the dead-letter table, when it is created."""
 
 
 def _column(name: str, kind: str, **more: str) -> dict[str, Any]:
@@ -76,7 +75,7 @@ class ReplayNotes:
             raise TableError(
                 "The table is a copy of a dead-letter table, and the notes of replays are of that one",
                 remedy="Use the table that was copied. Or, if no letter was ever replayed, run: "
-                f"yt remove {letters}/@{MARK}",
+                f"yt remove {quote(letters)}/@{MARK}",
                 path=letters,
             )
         notes = attributes_of(connection, f"#{mark['notes']}", ["path"])
@@ -84,7 +83,7 @@ class ReplayNotes:
             raise TableError(
                 "The table is gone that says which letters were replayed",
                 remedy="Move it back from where it was removed to. Or, if no letter was ever replayed, run: "
-                f"yt remove {letters}/@{MARK}",
+                f"yt remove {quote(letters)}/@{MARK}",
                 path=letters,
             )
         return cls(letters, table, str(notes["path"]))
@@ -94,7 +93,7 @@ class ReplayNotes:
         if self.path is not None:
             ensure_table(connection, self.path, SCHEMA, {})
             return self
-        path = self.letters + SUFFIX
+        path = replayed_beside(self.letters)
         ensure_table(connection, path, SCHEMA, {})
         info = describe_table(connection, path)
         remedy = "Move it to another path: notes of replays are kept here"

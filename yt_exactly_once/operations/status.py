@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
@@ -400,7 +401,7 @@ def _queue(facts: _Facts, row: LedgerRow, source: SourceKey, partitions: Partiti
         if info.is_sorted:
             return replace(known, problem="the table is sorted, and no queue")
         if info.tablet_state not in _READABLE:
-            how = f"it is {info.tablet_state}. Run: yt mount-table {path} --sync"
+            how = f"it is {info.tablet_state}. Run: yt mount-table {quote(path)} --sync"
             return replace(known, problem=how)
         read = _read(facts, known, row.entry.query_id, source, partitions)
     except ExactlyOnceError as error:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from yt.common import YtError
@@ -169,7 +170,7 @@ class _Alteration:
             if seconds > (_CHANGE if refusal is None else _REFUSED).total_seconds():
                 raise errors.ClusterUnavailableError(
                     f"The table is {found}, and was to be {state}, for {seconds:.0f} s",
-                    remedy=f"Check the tablet cell bundle: yt get {path}/@tablet_cell_bundle",
+                    remedy=f"Check the tablet cell bundle: yt get {quote(path)}/@tablet_cell_bundle",
                     path=path,
                 ) from refusal
             if not found.endswith("ing"):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from shlex import quote
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from yt.wrapper import TablePath, YsonFormat
@@ -117,9 +118,10 @@ class WholeTable:
         """Check that a static table is what was looked at; raise `ConflictError` if it was written since."""
         found = attributes_of(self.connection, self.path, ["id", "content_revision"]) or {}
         if (found.get("id"), found.get("content_revision", 0)) != (self.id, self.revision):
+            path, copy = quote(self.path), quote(f"{self.path}_copy")
             raise ConflictError(
                 "The table was written while it was read, so the rows are of different moments",
-                remedy=f"Read it again, or read a copy: yt copy {self.path} {self.path}_copy",
+                remedy=f"Read it again, or read a copy: yt copy {path} {copy}",
                 path=self.path,
             )
 
@@ -195,9 +197,10 @@ def _compare(keys: Sequence[str], operator: str, literals: Sequence[str]) -> str
 def _key_type(column: dict[str, Any], path: str) -> str:
     kind = _KEY_TYPES.get(str(column["type"]))
     if kind is None:
+        shown, copy = quote(path), quote(f"{path}_copy")
         raise SchemaMismatchError(
             f"A table with a key column of type {column['type']} cannot be read in parts",
-            remedy=f"Read a static copy: yt merge --src {path} --dst {path}_copy. Or use SPYT",
+            remedy=f"Read a static copy: yt merge --src {shown} --dst {copy}. Or use SPYT",
             column=column["name"],
             path=path,
         )

@@ -379,6 +379,14 @@ def missing_columns(
     return ", ".join(sorted(name for name, _ in want - have))
 
 
+def expiring(connection: Connection, path: str) -> float | None:
+    """Return after how many seconds the cluster removes rows of a table, if it does so by their age."""
+    found = attributes_of(connection, path, ["max_data_ttl", "min_data_versions"]) or {}
+    if found.get("max_data_ttl") is None or found.get("min_data_versions", 1):
+        return None
+    return int(found["max_data_ttl"]) / 1000
+
+
 def require_columns(
     info: TableInfo,
     schema: Sequence[Mapping[str, Any]],

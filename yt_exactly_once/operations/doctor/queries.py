@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from yt_exactly_once import advice
@@ -174,12 +175,13 @@ def examine_sessions(subject: Subject, connection: Connection, rows: Entries) ->
         if entry.mode != DeliveryMode.IDEMPOTENT or found is None or found["sorted"]:
             continue
         name = f"query {entry.label}"
+        target = quote(entry.target)
         if attributes_of(connection, path, []) is None:
             yield problem(
                 f"There is no producer table at {path}, through which {name} has pushed its rows",
                 "A batch that was pushed in part would be pushed again from its first row",
                 "Pass its path with --producer, or restore the table from its newest copy. If it is lost, "
-                f"run: yt-exactly-once audit {entry.target} --by count. If that finds no row too many, start "
+                f"run: yt-exactly-once audit {target} --by count. If that finds no row too many, start "
                 "the query once with new_ledger=True: the sink creates the table",
             )
             continue

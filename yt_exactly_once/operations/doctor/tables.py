@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from yt_exactly_once import advice
@@ -89,7 +90,7 @@ def _target(subject: Subject, connection: Connection, path: str) -> Iterator[Fin
     kind = "sorted" if info.is_sorted else "ordered"
     tablets = counted(info.tablet_count, "tablet")
     yield ok(f"The target {path} is {kind}, mounted, with {tablets}")
-    seconds = expiring(connection, path)
+    seconds = tables.expiring(connection, path)
     if seconds is not None:
         yield warning(
             f"Rows of {path} are removed after {seconds:g} s (max_data_ttl)",
@@ -220,12 +221,12 @@ def _claims(connection: Connection, path: str) -> Iterator[Finding]:
         return
     remedy = "Remove the table: the sink creates it again"
     tables.require_columns(info, CLAIMS_SCHEMA, "a table of claims", TableError, remedy=remedy)
-    seconds = expiring(connection, path)
+    seconds = tables.expiring(connection, path)
     if seconds is not None and seconds < KEPT.total_seconds():
         yield problem(
             f"Claims in {path} are removed after {seconds:g} s (max_data_ttl)",
-            f"Rows come twice if a batch takes longer: the sink relies on {KEPT.total_seconds():g} s",
-            f"yt set {path}/@max_data_ttl {KEPT.total_seconds() * 1000:.0f} && yt remount-table {path}",
+            f"No task may send rows: the sink relies on {KEPT.total_seconds():g} s",
+            advice.keep_longer(path, KEPT),
         )
     else:
         yield ok(f"The table of claims {path} is mounted")
@@ -244,14 +245,14 @@ def _tombstones(subject: Subject, connection: Connection, target: str) -> Iterat
     sequence = subject.changes and subject.changes.sequence
     beside = require_tombstones(connection, info, sequence or info.sequence or None)
     beside.require_mounted()
-    seconds = expiring(connection, path)
+    seconds = tables.expiring(connection, path)
     if seconds is None:
-        ttl = int(TOMBSTONE_TTL.total_seconds() * 1000)
+        ttl, shown = int(TOMBSTONE_TTL.total_seconds() * 1000), quote(path)
         yield warning(
             f"Tombstones in {path} never end (max_data_ttl)",
             "The table gets a row for each key that is ever deleted",
-            f"yt set {path}/@min_data_versions 0 && yt set {path}/@max_data_ttl {ttl} && "
-            f"yt remount-table {path}",
+            f"yt set {shown}/@min_data_versions 0 && yt set {shown}/@max_data_ttl {ttl} && "
+            f"yt remount-table {shown}",
         )
     else:
         days = f"{seconds / 86_400:g} days"
@@ -276,23 +277,16 @@ def _mounted(connection: Connection, path: str) -> tables.TableInfo | None:
     return info
 
 
-def expiring(connection: Connection, path: str) -> float | None:
-    """Return after how many seconds the cluster removes rows of a table, if it does so by their age."""
-    found = attributes_of(connection, path, ["max_data_ttl", "min_data_versions"]) or {}
-    if found.get("max_data_ttl") is None or found.get("min_data_versions", 1):
-        return None
-    return int(found["max_data_ttl"]) / 1000
-
-
 def _keep(path: str) -> str:
     """Return how to keep the rows of a table, whatever their age."""
     # A mounted table reads its settings again when it is remounted.
+    path = quote(path)
     return f"yt remove {path}/@max_data_ttl && yt remount-table {path}"
 
 
 def _lasting(connection: Connection, name: str, path: str) -> Iterator[Finding]:
     """Name what makes a table forget that a query needs for as long as it may run."""
-    seconds = expiring(connection, path)
+    seconds = tables.expiring(connection, path)
     if seconds is not None:
         what = f"Rows of the {name} {path} are removed after {seconds:g} s (max_data_ttl)"
         yield problem(what, _FORGETS[name], _keep(path))
@@ -304,7 +298,7 @@ def _temporary(connection: Connection, name: str, path: str) -> Iterator[Finding
     found = attributes_of(connection, path, ["expiration_time", "expiration_timeout"]) or {}
     for attribute in found:
         what = f"The {name} {path} is removed with all its rows ({attribute})"
-        yield problem(what, _FORGETS[name], f"yt remove {path}/@{attribute}")
+        yield problem(what, _FORGETS[name], f"yt remove {quote(path)}/@{attribute}")
 
 
 def examine_queues(subject: Subject, connection: Connection, rows: Entries) -> Iterator[Finding]:
@@ -319,7 +313,7 @@ def examine_queues(subject: Subject, connection: Connection, rows: Entries) -> I
 def _queue(connection: Connection, queue: Queue, command: str) -> Iterator[Finding]:
     info = RemoteQueue(connection, queue.path).require_readable()
     yield ok(f"The queue {queue.path} has {counted(info.tablet_count, 'partition')}")
-    seconds = expiring(connection, queue.path)
+    seconds = tables.expiring(connection, queue.path)
     if seconds is not None:
         yield warning(
             f"Rows of {queue.path} are removed after {seconds:g} s (max_data_ttl), read or not",

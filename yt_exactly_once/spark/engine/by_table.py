@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from yt_exactly_once.commit.tally import Tally
+from yt_exactly_once.config import replayed_beside
 from yt_exactly_once.errors import BatchTooLargeError
 from yt_exactly_once.observability import Event
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.sink.encode import PartitionsUnknownError
 from yt_exactly_once.spark.sink.fan_out import FanOut
 from yt_exactly_once.spark.sink.letters import letters_of, rejects_of
+from yt_exactly_once.ytsaurus.tombstones import tombstones_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from yt_exactly_once.commit.parts import TargetRows
     from yt_exactly_once.spark.engine.run import Delivery, Rows
     from yt_exactly_once.spark.modes.mode import Assignment, TargetBatch
+    from yt_exactly_once.spark.sink.options import SinkOptions
     from yt_exactly_once.spark.sink.targets import PreparedTarget
 
 
@@ -48,10 +51,9 @@ def _by_table(
     """Return the rows of each table. The tables are there before the transaction that writes to them."""
     mode, batch = delivery.mode, delivery.batch
     options, rejects = mode.options, rejects_of(mode.options.dead_letter_path, batch)
-    own = (options.ledger, options.producer, options.dead_letter_path, options.history_path)
     queues = (path for source in batch.sources for path in (source.queue, source.consumer))
     targets = (one.path for one in options.targets)
-    used = {*taken, *targets, *filter(None, (*own, *queues))}
+    used = {*taken, *targets, *_tables_of(options), *filter(None, queues)}
     found, letters = target.deal(arrived, used, rejects)
     known = delivery.memory.tallies.get(target.path, Tally()).tables
     target, made = run_attempts(
@@ -71,6 +73,16 @@ def _by_table(
     if rejects is not None and letters:
         written.append(letters_of(rejects, letters, target.path))
     return target, written
+
+
+def _tables_of(options: SinkOptions) -> Iterator[str]:
+    """Yield the paths of all tables that a sink, or a tool for it, creates beside its targets."""
+    yield from (options.ledger, options.claims, options.producer)
+    if options.dead_letter_path is not None:
+        yield from (options.dead_letter_path, replayed_beside(options.dead_letter_path))
+    if options.history_path is not None:
+        yield options.history_path
+    yield from (tombstones_of(one.path) for one in options.targets if one.changes is not None)
 
 
 def _finished(

@@ -15,9 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from yt_exactly_once import advice
 from yt_exactly_once.codec.key_hashes import KEY_HASHES, as_arrow
 from yt_exactly_once.codec.rejects import Rejects
-from yt_exactly_once.commit.claims import CLAIMS_ATTRIBUTES, CLAIMS_SCHEMA, Claims
+from yt_exactly_once.commit.claims import CLAIMS_ATTRIBUTES, CLAIMS_SCHEMA, KEPT, Claims
 from yt_exactly_once.commit.parts import TargetRows, digest_of_rows
 from yt_exactly_once.commit.tally import SentBy
 from yt_exactly_once.delivery.tried import Tried
@@ -198,6 +199,13 @@ def prepare_claims(
 ) -> JoinedInsertTask:
     """Create the table of claims, if need be, and write to it, as tasks will; return a task that claims."""
     tables.ensure_table(connection, table, CLAIMS_SCHEMA, CLAIMS_ATTRIBUTES)
+    seconds = tables.expiring(connection, table)
+    if seconds is not None and seconds < KEPT.total_seconds():
+        raise TableError(
+            f"The cluster removes claims after {seconds:g} s (max_data_ttl), and rows would come twice",
+            remedy=f"Run: {advice.keep_longer(table, KEPT)}",
+            path=table,
+        )
     batch, target, retry = given.batch, given.target.path, task.settings.retry
     emit = emitter(target=target)
     if given.plan is None:

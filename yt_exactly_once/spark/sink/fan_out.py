@@ -212,9 +212,12 @@ class FanOut(PreparedTarget):
     def _absent(self, path: str, written: Mapping[str, TableRows]) -> str:
         """Return what to do without a table."""
         if path in written:
+            given = self.options.create
+            other = next((one for one in written if one != path), "") if given is None else ""
+            arguments = {name: repr(value) for name, value in (given or {}).items()}
             return (
                 f"Restore it: the query has written {written[path].total_rows} rows there. To begin with an "
-                f"empty one, create it: yt_exactly_once.create_table('{path}', df.schema)"
+                f"empty one, {advice.create_table_again(path, arguments, other)}"
             )
         return f"{advice.create_table(path)}. Or give the target the option create"
 

@@ -189,7 +189,12 @@ def prepare_target(
         SchemaMismatchError: the DataFrame does not fit, or has columns with reserved names.
         ConfigError: an option contradicts the table, or Arrow cannot be used as asked.
     """
-    info = settled_table(connection, target.path, absent=advice.create_table(target.path))
+    needs_key = any(target.effects.values()) or target.write == UPSERT
+    arguments = {"key_columns": "['KEY']"} if needs_key else {}
+    if target.changes is not None:
+        arguments["changes"] = "CHANGES"
+    absent = advice.create_table(target.path, arguments)
+    info = settled_table(connection, target.path, absent=absent)
     return prepare_table(connection, info, target, arrow_of_spark(written), options, dyn_batch_size)
 
 
@@ -284,7 +289,7 @@ def _require_kind(target: Target, table: TableSchema, frame: pa.Schema) -> None:
         if is_given and not table.key_columns:
             raise errors.ConfigError(
                 f"{option} needs a sorted target, this one is ordered",
-                remedy=f"Leave {option} out",
+                remedy=f"Name a sorted table: create_table makes one with key_columns. Or leave {option} out",
                 target=target.path,
             )
     kind, other = ("sorted", "ordered") if table.key_columns else ("ordered", "sorted")
