@@ -1,4 +1,4 @@
-"""The installed wheel, where its sources are not: whole, and its cluster answers. Run by .ci/wheel."""
+"""The installed wheel without its sources: whole, its cluster answers, its demo is exact; for .ci/wheel."""
 
 import importlib
 import importlib.metadata
@@ -65,3 +65,9 @@ def test_command_is_there():
 def test_cluster_of_the_fixtures_answers(yt_client, yt_local_cluster):
     yt_client.create("map_node", "//tmp/smoke")
     assert yt_local_cluster.client(1).exists("//tmp/smoke")
+
+
+def test_demo_finds_every_row_once_after_a_kill():
+    command = [COMMAND, "demo", "--rows", "20000", "--kills", "1", "--json"]
+    told = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stdout + told.stderr[-3_000:]
