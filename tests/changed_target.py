@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 from pyspark.sql.types import LongType, StringType, StructField, StructType
@@ -22,6 +22,8 @@ FIELDS = StructType(
 
 Change = tuple[int, int | None, str, str | None]
 """A key, its sequence, what is done to it, and the value."""
+
+FIRST: list[Change] = [(1, 10, "c", "Ann"), (2, 20, "d", None)]
 
 
 class Changed(Given):
@@ -60,9 +62,14 @@ class ChangedTarget:
         self.ledger = f"{self.path}_ledger"
         self.connection = connect(self.proxy)
 
-    def create(self) -> ChangedTarget:
+    def create(self) -> Self:
         schema = StructType([each for each in FIELDS if each.name != "op"])
         create_table(self.path, schema, key_columns=["key"], proxy=self.proxy)
+        return self
+
+    def filled(self) -> Self:
+        """Create it with a row, and a tombstone of another one."""
+        self.create().write(*FIRST)
         return self
 
     def target(self, **options: Any) -> Target:

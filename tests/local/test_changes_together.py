@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.changed_target import Changed, ChangedTarget
+from tests.changed_target import FIRST, Changed, ChangedTarget
 from tests.fan_out import running
 from tests.flows import columns, create_table
 from yt_exactly_once import Changes, Event, RetryPolicy, SinkOptions, Target
@@ -19,10 +19,7 @@ MOMENTS = [Event.TRANSACTION_STARTED, Event.ROWS_WRITTEN, Event.LEDGER_RECORDED]
 
 @pytest.fixture
 def shared(cluster, client, tmp):
-    """A target with a row, and a tombstone."""
-    made = ChangedTarget(client, cluster.proxy_urls[0], f"{tmp}/customers").create()
-    made.write((1, 10, "c", "Ann"), (2, 20, "d", None))
-    return made
+    return ChangedTarget(client, cluster.proxy_urls[0], f"{tmp}/customers").filled()
 
 
 def once_at(moment, act):
@@ -75,8 +72,7 @@ def test_two_queries_leave_what_the_sequence_says(shared, case, moment, ours):
         shared.write(*theirs, query="other")
 
     shared.write(*ours, number=1, listener=once_at(moment, other), retry=FAST)
-    before = [(1, 10, "c", "Ann"), (2, 20, "d", None)]
-    assert shared.rows == in_order(*before, *ours, *theirs)
+    assert shared.rows == in_order(*FIRST, *ours, *theirs)
 
 
 @pytest.mark.parametrize("moment", [Event.BATCH_COMPUTED, *MOMENTS])

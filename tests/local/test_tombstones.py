@@ -70,10 +70,7 @@ class Kept(ChangedTarget):
 
 @pytest.fixture
 def kept(cluster, client, tmp):
-    """A target with one row, and a tombstone of another one."""
-    made = Kept(client, cluster.proxy_urls[0], f"{tmp}/customers").create()
-    made.write((1, 10, "c", "Ann"), (2, 20, "d", None))
-    return made
+    return Kept(client, cluster.proxy_urls[0], f"{tmp}/customers").filled()
 
 
 def test_target_is_marked_with_its_tombstones_and_their_sequence(kept, client):

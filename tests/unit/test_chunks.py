@@ -170,6 +170,9 @@ def test_one_batch_is_not_copied():
     """Rows that Spark sends in one piece may be as many as memory takes."""
     (batch,) = batches_of([3])
     assert merged([batch]) is batch
+    # Partitions without rows, and a DataFrame without partitions.
+    empty = batch.slice(0, 0)
+    assert merged([empty, empty]) == merged([], batch.schema) == empty
 
 
 class Encoder:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark.errors import StreamingQueryException
 
 from yt_exactly_once.observability import LOGGER_NAME
+from yt_exactly_once.spark.compat.failures import without_query
 from yt_exactly_once.spark.registration import register_source
 from yt_exactly_once.testing.child import QUERY, QUERY_FAILED, SESSION_READY, Report, orders
 from yt_exactly_once.testing.nursery import open_nursery
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
     from yt_exactly_once.observability import Listener
 
-_SPARK_DETAILS = "\n=== Streaming Query ==="
 _LOOK_SECONDS = 0.1
 _SENT_FIELDS = {"batch", "rows", "reason"}
 
@@ -66,7 +66,7 @@ class Standby(NamedTuple):
                 # Raises the failure of a query that ended unseen between the two calls above.
                 query.awaitTermination()
         except StreamingQueryException as error:
-            self.report.send(QUERY_FAILED, error=str(error).partition(_SPARK_DETAILS)[0])
+            self.report.send(QUERY_FAILED, error=without_query(error))
             return 1
         finally:
             for query in self.spark.streams.active:

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from yt_exactly_once.codec.rejects import find_faults, without
 from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.errors import ExactlyOnceError
@@ -106,13 +104,9 @@ def _rehearsed(
     info = describe_table(connection, target.path)
     # YSON takes every row that a table takes. Only a sink asks the cluster for more.
     wire = WireFormat.YSON
-    prepared = prepare_table(
-        connection, info, target, arrow_of_spark(frame.schema), options, wire=wire
-    )
-    batches = list(collected(frame, needs_partitions=False))
-    rows = (
-        merged(batches) if batches else pa.RecordBatch.from_pylist([], arrow_of_spark(frame.schema))
-    )
+    schema = arrow_of_spark(frame.schema)
+    prepared = prepare_table(connection, info, target, schema, options, wire=wire)
+    rows = merged(list(collected(frame, needs_partitions=False)), schema)
     if options.dead_letter_path is not None:
         rows = without(rows, find_faults(rows, prepared.plan, wire, ""))
     return compared(connection, past, prepared, rows)

@@ -25,6 +25,7 @@ from yt_exactly_once.codec.schema import (
 )
 from yt_exactly_once.errors import LedgerError, RequestRefusedError, TableError
 from yt_exactly_once.operations.ledgers import entries_of, read_history
+from yt_exactly_once.spark.sink.encode import merged
 from yt_exactly_once.testing.rehearsal import SHOWN, Judgement, Rehearsed, Row
 from yt_exactly_once.ytsaurus.browsing import selected
 from yt_exactly_once.ytsaurus.reading import listed, literal
@@ -175,7 +176,7 @@ class _Comparison:
             ]
         except RequestRefusedError as error:
             return f"the target cannot be read so: {error.what}"
-        return _joined(found, schema)
+        return merged(found, schema)
 
     def _by_keys(self) -> Iterator[str] | str:
         options, keys = self.target.options, self._plan.keys.names
@@ -220,12 +221,6 @@ def _one_of(keys: Sequence[str], rows: Sequence[Row]) -> Iterator[str]:
         some = rows[start : start + _KEYS_PER_QUERY]
         values = ", ".join(f"({', '.join(literal(row[key]) for key in keys)})" for row in some)
         yield f"({listed(keys)}) in ({values})"
-
-
-def _joined(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
-    if not batches:
-        return pa.RecordBatch.from_pylist([], schema)
-    return pa.concat_batches(batches)
 
 
 def _left(hashes: Sequence[int], others: Sequence[int], rows: pa.RecordBatch) -> list[Row]:

@@ -20,6 +20,7 @@ from pyspark import cloudpickle
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.spark.compat.failures import without_query
 from yt_exactly_once.spark.compat.jvm import copy_folder
 from yt_exactly_once.testing import steps, tasks
 from yt_exactly_once.testing.child import BUSY, ERROR, SESSION_READY, Report, orders
@@ -38,8 +39,6 @@ _MASTER = "local[32, 8]"
 
 _STARTS = 5
 """How often a query is started when the machine is too busy for a Python process of Spark."""
-
-_DETAILS = "\n=== Streaming Query ==="
 
 
 @dataclass(frozen=True)
@@ -156,7 +155,7 @@ def _error_of(call: Callable[[], None]) -> str:
     try:
         call()
     except Exception as error:  # noqa: BLE001 - whatever a user's code raises
-        return f"{type(error).__name__}: {error}".partition(_DETAILS)[0]
+        return f"{type(error).__name__}: {without_query(error)}"
     return ""
 
 

@@ -74,6 +74,11 @@ def unfit_python_named() -> Iterator[None]:
         raise named from error
 
 
+def without_query(error: Exception) -> str:
+    """Return what a query failed with, without Spark's description of the query below it."""
+    return str(error).partition("\n=== Streaming Query ===")[0]
+
+
 def does_not_fit_driver(error: Exception) -> bool:
     """Return whether a job has failed because its rows are too many for the driver (`TaskSetManager`)."""
     return RESULT_SIZE_CONF in str(error)

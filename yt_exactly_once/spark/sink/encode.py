@@ -308,11 +308,18 @@ def _fitting(
     return count, int(ends[count - 1]) if count else 0
 
 
-def merged(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """Return the rows of all batches as one; raise `EncodingError` if one Arrow array cannot hold them."""
+def merged(batches: list[pa.RecordBatch], schema: pa.Schema | None = None) -> pa.RecordBatch:
+    """Return the rows of all batches as one; raise `EncodingError` if one Arrow array cannot hold them.
+
+    Args:
+        schema: of the rows, for where there may be no batch.
+    """
     if len(batches) == 1:
         return batches[0]
-    together = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    table = pa.Table.from_batches(batches, schema)
+    if not table.num_rows:
+        return pa.RecordBatch.from_pylist([], table.schema)
+    together = table.combine_chunks().to_batches()
     if len(together) != 1:
         raise EncodingError(
             f"A chunk of {sum(batch.num_rows for batch in batches)} rows is larger than 2 GiB",
