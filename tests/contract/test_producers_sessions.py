@@ -38,21 +38,6 @@ def values(client, queue):
     return sorted(int(row["v"]) for row in client.select_rows(f"v from [{queue}]"))
 
 
-def test_repeated_rows_are_skipped(client, producer, queue, open_session):
-    """Pushing the same numbers again changes nothing, nor does it in a new epoch; gaps are fine."""
-    open_session()
-    push = lambda *numbers, epoch=0: client.push_queue_producer(  # noqa: E731
-        producer, queue, "s", epoch, numbered(*numbers)
-    )
-    assert push(1, 5) == {"last_sequence_number": 5, "skipped_row_count": 0}
-    assert push(1, 5) == {"last_sequence_number": 5, "skipped_row_count": 2}
-    assert push(5, 6, 9) == {"last_sequence_number": 9, "skipped_row_count": 1}
-    assert values(client, queue) == [1, 5, 6, 9]
-    assert open_session() == {"epoch": 1, "sequence_number": 9, "user_meta": None}
-    assert push(9, 10, epoch=1) == {"last_sequence_number": 10, "skipped_row_count": 1}
-    assert values(client, queue) == [1, 5, 6, 9, 10]
-
-
 def test_first_number_may_come_with_the_request(raw, client, producer, queue, open_session):
     """Then the rows are counted from it."""
     open_session()
@@ -113,17 +98,6 @@ def test_numbers_of_arrow_rows_count_as_those_of_others(client, producer, queue,
         with refused(3103):
             push(*bad)
     assert values(client, queue) == [3, 7, 8, 2**62]
-
-
-def test_epoch_must_be_the_current_one(client, producer, queue, open_session):
-    """An older epoch is a zombie, a newer one was never given out."""
-    open_session()
-    open_session()
-    for epoch, code in ((0, 3102), (2, 3101)):
-        with refused(code):
-            client.push_queue_producer(producer, queue, "s", epoch, numbered(1))
-    client.push_queue_producer(producer, queue, "s", 1, numbered(1))
-    assert values(client, queue) == [1]
 
 
 def test_push_into_an_unknown_session_is_refused(client, producer, queue, open_session):
@@ -196,23 +170,6 @@ def test_of_two_transactions_in_one_session_one_commits(
         first.__exit__(None, None, None)
     assert stored(client, producer) == {(queue, name): (1, 0, None) for name in {"s", other}}
     assert values(client, queue) == [1] * len({"s", other})
-
-
-def test_zombie_is_fenced_at_its_commit(client, sticky, producer, queue, open_session):
-    """An epoch that grew while a transaction was open makes its commit fail."""
-    open_session()
-    member = sticky()
-    zombie = member.Transaction(type="tablet")
-    zombie.__enter__()
-    member.push_queue_producer(producer, queue, "s", 0, numbered(1))
-    assert open_session()["epoch"] == 1
-    member.push_queue_producer(producer, queue, "s", 0, numbered(2))
-    with refused(1700):
-        zombie.__exit__(None, None, None)
-    with member.Transaction(type="tablet"), pytest.raises(YtResponseError) as caught:
-        member.push_queue_producer(producer, queue, "s", 0, numbered(1))
-    assert caught.value.contains_code(3102)
-    assert values(client, queue) == []
 
 
 def test_session_is_created_outside_of_the_transaction(client, sticky, producer, queue):

@@ -173,20 +173,6 @@ def test_old_offset_is_that_of_the_start_of_the_transaction(client, sticky, queu
     assert offsets(client, consumer) == {(queue, 0): 6}
 
 
-def test_of_two_advances_from_one_offset_one_commits(client, sticky, queue, consumer):
-    """Both see the old offset; the second committer gets the row conflict."""
-    left, right = sticky(), sticky()
-    first, second = left.Transaction(type="tablet"), right.Transaction(type="tablet")
-    first.__enter__()
-    second.__enter__()
-    left.advance_queue_consumer(consumer, queue, 0, 0, 5)
-    right.advance_queue_consumer(consumer, queue, 0, 0, 7)
-    second.__exit__(None, None, None)
-    with refused(1700):
-        first.__exit__(None, None, None)
-    assert offsets(client, consumer) == {(queue, 0): 7}
-
-
 @pytest.mark.parametrize("change", [{"required": False}, {"type": "int64"}, {"name": "queue"}])
 def test_consumer_has_exactly_its_schema(client, tmp, queue, change):
     """Nearly right is not enough."""

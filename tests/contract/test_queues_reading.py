@@ -25,17 +25,6 @@ def pull(client, path, offset, tablet=0, **limits):
     return list(client.pull_queue(path, offset, tablet, **limits))
 
 
-def test_rows_go_where_they_say_in_their_order(client, tmp):
-    """Row indexes are contiguous per tablet."""
-    queue = create(client, f"{tmp}/q", tablet_count=3)
-    client.insert_rows(queue, [{"v": f"{index}", "$tablet_index": index % 3} for index in range(9)])
-    for tablet in range(3):
-        assert pull(client, queue, 0, tablet) == [
-            {"$tablet_index": tablet, "$row_index": index, "v": f"{tablet + 3 * index}"}
-            for index in range(3)
-        ]
-
-
 def test_rows_without_an_index_share_one_tablet_per_request(client, tmp):
     """The tablet is chosen at random per request, and not per row."""
     queue = create(client, f"{tmp}/q", tablet_count=5)
@@ -79,16 +68,6 @@ def test_system_columns_are_filled_and_not_written(client, tmp):
     for name in ("$timestamp", "$cumulative_data_weight", "$row_index"):
         with refused(307, match="No column"):
             client.insert_rows(queue, [{"v": "x", name: 1}])
-
-
-def test_pull_starts_at_the_offset_and_keeps_to_the_limits(client, tmp):
-    """The offset is the first row returned; an empty answer means nothing is there yet."""
-    queue = create(client, f"{tmp}/q")
-    fill(client, queue, 10)
-    indexes = [row["$row_index"] for row in pull(client, queue, 4)]
-    assert indexes == [4, 5, 6, 7, 8, 9]
-    assert [row["$row_index"] for row in pull(client, queue, 4, max_row_count=2)] == [4, 5]
-    assert pull(client, queue, 10) == pull(client, queue, 1000) == []
 
 
 def test_weight_limit_of_a_pull_lets_at_least_one_row_through(client, tmp):

@@ -79,18 +79,6 @@ def test_null_of_an_any_column_is_stored_as_an_entity_unless_told(
     assert [row["x"] for row in client.select_rows(f"x from [{table}]")] == [None, None]
 
 
-def test_push_stores_a_null_of_an_any_column_as_null(client, tmp):
-    """Unlike an insert."""
-    queue = create(client, f"{tmp}/q", [{"name": "x", "type": "any"}])
-    client.create("queue_producer", f"{tmp}/producer")
-    client.mount_table(f"{tmp}/producer", sync=True)
-    epoch = client.create_queue_producer_session(f"{tmp}/producer", queue, "s")["epoch"]
-    rows = [{"x": None, "$sequence_number": 1}]
-    client.push_queue_producer(f"{tmp}/producer", queue, "s", epoch, rows)
-    (row,) = client.select_rows(f"is_null(x) as nothing from [{queue}]")
-    assert row == {"nothing": True}
-
-
 def test_bytes_that_are_no_text_survive(client, tmp):
     """Strings are bytes."""
     path = value_table(client, f"{tmp}/t", type="string")
@@ -198,16 +186,6 @@ def test_null_in_a_required_column_is_refused(client, tmp, form):
     with refused(307) as caught:
         client.insert_rows(path, [row], update=form == "update")
     assert 'Required column "v" cannot have "null" value' in str(caught.value)
-
-
-def test_insert_replaces_and_update_keeps(client, tmp):
-    """`update` leaves the columns alone that a row does not mention."""
-    path = create(client, f"{tmp}/t", [KEY, VALUE, {"name": "w", "type": "int64"}])
-    client.insert_rows(path, [{"k": 1, "v": "x", "w": 1}])
-    client.insert_rows(path, [{"k": 1, "w": 2}, {"k": 2, "v": "y"}], update=True)
-    assert lookup(client, path, 1, 2) == [{"k": 1, "v": "x", "w": 2}, {"k": 2, "v": "y", "w": None}]
-    client.insert_rows(path, [{"k": 1, "w": 3}])
-    assert lookup(client, path, 1) == [{"k": 1, "v": None, "w": 3}]
 
 
 def test_repeated_key_in_one_request_takes_the_last_values(client, tmp):

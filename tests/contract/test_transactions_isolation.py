@@ -30,36 +30,6 @@ def rows_of(client, path):
     return list(client.select_rows(f"* from [{path}]"))
 
 
-def test_writes_appear_together_at_the_commit(client, sticky, tmp):
-    """Until the commit nobody sees anything, the transaction itself included."""
-    table = create(client, f"{tmp}/t")
-    queue = create(client, f"{tmp}/q", [VALUE])
-    inside, transaction = opened(sticky)
-    inside.insert_rows(table, [{"k": 1, "v": "x"}])
-    inside.insert_rows(queue, [{"v": "x"}])
-    assert list(inside.lookup_rows(table, [{"k": 1}])) == []
-    assert rows_of(inside, table) == []
-    assert rows_of(client, table) == []
-    assert client.get_tablet_infos(queue, [0])["tablets"][0]["total_row_count"] == 0
-    commit(transaction)
-    assert rows_of(client, table) == [{"k": 1, "v": "x"}]
-    assert client.get_tablet_infos(queue, [0])["tablets"][0]["total_row_count"] == 1
-
-
-def test_reads_stay_at_the_start_of_the_transaction(client, sticky, tmp):
-    """Later commits are invisible to lookups and queries of sorted tables."""
-    table = create(client, f"{tmp}/t")
-    client.insert_rows(table, [{"k": 1, "v": "old"}, {"k": 2, "v": "old"}])
-    inside, transaction = opened(sticky)
-    client.insert_rows(table, [{"k": 1, "v": "new"}, {"k": 3, "v": "new"}])
-    client.delete_rows(table, [{"k": 2}])
-    expected = [{"k": 1, "v": "old"}, {"k": 2, "v": "old"}]
-    assert rows_of(inside, table) == expected
-    assert list(inside.lookup_rows(table, [{"k": 1}, {"k": 2}, {"k": 3}])) == expected
-    commit(transaction)
-    assert rows_of(client, table) == [{"k": 1, "v": "new"}, {"k": 3, "v": "new"}]
-
-
 def test_ordered_tables_have_no_snapshot(client, sticky, tmp):
     """A query inside a transaction sees rows appended after its start, but not its own; a pull, too."""
     queue = create(client, f"{tmp}/q", [VALUE])
@@ -122,31 +92,6 @@ def test_first_committer_of_a_row_wins(client, sticky, tmp, first, second):
     assert conflict.attributes["tablet_id"] == client.get(f"{table}/@tablets/0/tablet_id")
     assert rows_of(client, table) == after
     assert rows_of(client, other) == []
-
-
-@pytest.mark.parametrize("write", ["insert_rows", "delete_rows"])
-def test_write_outside_of_transactions_conflicts_too(client, sticky, tmp, write):
-    """It is a transaction of its own; the tombstone of a row that never was is a write, too."""
-    table = create(client, f"{tmp}/t")
-    inside, transaction = opened(sticky)
-    inside.insert_rows(table, [{"k": 1, "v": "x"}])
-    getattr(client, write)(table, [{"k": 1} if write == "delete_rows" else {"k": 1, "v": "y"}])
-    with refused(1700):
-        commit(transaction)
-
-
-def test_appends_never_conflict(client, sticky, tmp):
-    """Rows of concurrent transactions lie one after the other, each commit in one piece."""
-    queue = create(client, f"{tmp}/q", [VALUE])
-    (left, first), (right, second) = opened(sticky), opened(sticky)
-    left.insert_rows(queue, [{"v": "a"}, {"v": "b"}])
-    right.insert_rows(queue, [{"v": "c"}])
-    left.insert_rows(queue, [{"v": "d"}])
-    commit(second)
-    commit(first)
-    rows = list(client.pull_queue(queue, 0, 0))
-    assert [row["v"] for row in rows] == ["c", "a", "b", "d"]
-    assert [row["$row_index"] for row in rows] == [0, 1, 2, 3]
 
 
 def test_writes_of_one_transaction_act_in_their_order(client, sticky, tmp):

@@ -89,21 +89,6 @@ def test_failed_commit_ends_the_transaction(client, sticky, tmp):
     assert caught.value.error["code"] == 11000
 
 
-def test_lease_over_the_wire_is_in_milliseconds(sticky):
-    """A short timeout ends a transaction that nobody pings, soon and by itself."""
-    client = sticky()
-    transaction_id = start(client, timeout=1)
-
-    def ping_until_it_ends():
-        # A round trip takes longer than the lease, so that renewing it comes too late.
-        for _ in range(1000):
-            client.ping_transaction(transaction_id)
-
-    with pytest.raises(YtResponseError) as caught:
-        ping_until_it_ends()
-    assert caught.value.error["code"] == 11000
-
-
 def test_override_gives_the_id_and_may_not_be_taken(sticky, raw):
     """The same id twice is an invalid state, and the first one stays alive."""
     wanted = "1-2-10002-abc"
@@ -260,15 +245,6 @@ def test_rows_of_a_queue_count_by_their_tablet(client, tmp):
     client.insert_rows(queue, [{"v": "x", "$tablet_index": index % 2} for index in range(20)])
     with refused(1717):
         client.insert_rows(queue, [{"v": "x"}] * 11)
-
-
-def test_hundred_thousand_rows_fit_and_one_more_does_not(client, tmp):
-    """The default limit of a real cluster."""
-    queue = create(client, f"{tmp}/q", [VALUE])
-    client.insert_rows(queue, [{"v": "x"}] * 100_000)
-    with refused(1717):
-        client.insert_rows(queue, [{"v": "x"}] * 100_001)
-    assert client.get_tablet_infos(queue, [0])["tablets"][0]["total_row_count"] == 100_000
 
 
 @pytest.mark.only_over("http", "the C++ client keeps schemas for a while")

@@ -69,7 +69,8 @@ def test_every_fact_of_the_contract_has_its_test():
     sources = {file: (ROOT / "tests" / file).read_text(encoding="utf-8") for file, _ in named}
     assert [test for file, test in named if f"\ndef {test}(" not in sources[file]] == []
     contract = {f"contract/{path.name}" for path in (ROOT / "tests/contract").glob("test_*.py")}
-    assert contract <= sources.keys()
+    # Its facts have a page of their own.
+    assert contract - sources.keys() == {"contract/test_facts.py"}
 
 
 def test_failure_table_names_a_test_that_exists_for_every_crash_point_of_every_mode():

@@ -161,6 +161,11 @@ class Stage:
         with translated("write rows", path=self.path(name)):
             self.client.insert_rows(self.path(name), list(rows))
 
+    def delete(self, name: str, key: str) -> None:
+        """Delete the row with this key `k` outside of a transaction."""
+        with translated("delete rows", path=self.path(name)):
+            self.client.delete_rows(self.path(name), [{"k": key}])
+
     def rows(self, name: str, *keys: str) -> list[Row | None]:
         """Return committed rows by their key `k`."""
         return self.connection.lookup(self.path(name), [{"k": key} for key in keys])

@@ -81,6 +81,7 @@ def _pulls(stage: Stage) -> None:
     found = [(row["$tablet_index"], row["$row_index"], row["v"]) for row in rows]
     wanted = [(1, first + 1, f"{first + 1}"), (1, first + 2, f"{first + 2}")]
     expect(found == wanted, f"a pull of two rows from {first + 1} on returns {found}")
+    expect(stage.texts("queue", 1, first + 5) == [], "a pull from the end on returns rows")
     expect(
         all(row["$timestamp"] > 0 for row in rows),
         "the column $timestamp is not filled by the cluster",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from datetime import timedelta
 
 import pyarrow as pa
@@ -20,6 +21,8 @@ _OPEN = errors.CommitOutcomeUnknownError, None
 _TOO_MANY_ROWS = errors.BatchTooLargeError, 1717
 _SCHEMA_VIOLATION = errors.SchemaMismatchError, 307
 _SHORT_LEASE = timedelta(seconds=1)
+_ALL = 100_000
+"""More rows than the table gets."""
 
 _NATIVE = "yt/yt/ytlib/api/native/transaction.cpp"
 _STORE = "yt/yt/server/node/tablet_node/sorted_dynamic_store.cpp"
@@ -42,7 +45,9 @@ def _appear_together(stage: Stage) -> None:
         transaction.insert(stage.path("rows"), [{"k": "together", "v": "x"}])
         transaction.insert(stage.path("log"), [{"v": "together"}])
         own = transaction.lookup(stage.path("rows"), [{"k": "together"}])
-        expect(own == [None], "a transaction reads its own writes before the commit")
+        listed = transaction.select(stage.path("rows"), ["k"], limit=_ALL)
+        its_own = own != [None] or b"together" in listed
+        expect(not its_own, "a transaction reads its own writes before the commit")
         expect(stage.rows("rows", "together") == [None], "others read writes before the commit")
         expect(not stage.texts("log", offset=offset), "others read appends before the commit")
         transaction.commit()
@@ -72,19 +77,22 @@ def _reads_stay_at_the_start(stage: Stage) -> None:
     The sink checks the ledger and the offsets inside the transaction. With newer reads, a conflict could pass
     unnoticed between the check and the commit.
     """
-    stage.insert("rows", {"k": "snapshot", "v": "old"})
+    names = ("snapshot", "snapshot-deleted", "snapshot-later")
+    changed, deleted, later = ({"k": name, "v": "old"} for name in names)
+    stage.insert("rows", changed, deleted)
     path = stage.path("rows")
     with stage.transaction() as transaction:
-        stage.insert("rows", {"k": "snapshot", "v": "new"}, {"k": "snapshot-later", "v": "new"})
-        found, later = transaction.lookup(path, [{"k": "snapshot"}, {"k": "snapshot-later"}])
+        stage.insert("rows", {**changed, "v": "new"}, later)
+        stage.delete("rows", deleted["k"])
+        found = transaction.lookup(path, [{"k": name} for name in names])
         expect(
-            found is not None and found["v"] == "old" and later is None,
-            "a lookup inside a transaction returns rows that were committed after its start",
+            [row and row["v"] for row in found] == ["old", "old", None],
+            "a lookup inside a transaction does not return the rows as of its start",
         )
-        selected = transaction.select(path, ["k"], limit=100_000)
+        selected = transaction.select(path, ["k"], limit=_ALL)
         expect(
-            b"snapshot-later" not in selected,
-            "a query inside a transaction returns rows that were committed after its start",
+            b"snapshot-deleted" in selected and b"snapshot-later" not in selected,
+            "a query inside a transaction does not return the rows as of its start",
         )
 
 
@@ -115,16 +123,21 @@ def _first_committer_wins(stage: Stage) -> str:
 
 @fact("transaction.plain-writes", source=_STORE)
 def _plain_writes_conflict(stage: Stage) -> None:
-    """A plain insert into a row refuses a transaction that began before it and writes the same row.
+    """A plain insert or delete of a row refuses a transaction that began before it and writes the same row.
 
     An offset that somebody moves by hand during a batch would be overwritten silently.
     """
-    with stage.transaction() as transaction:
-        transaction.insert(stage.path("rows"), [{"k": "plain", "v": "x"}])
-        stage.insert("rows", {"k": "plain", "v": "y"})
-        but = "a transaction overwrote a row that a plain insert wrote after it began"
-        with stage.refuses(CONFLICT, but):
-            transaction.commit()
+    writes: list[Callable[[], None]] = [
+        lambda: stage.insert("rows", {"k": "plain"}),
+        lambda: stage.delete("rows", "plain"),
+    ]
+    for write in writes:
+        with stage.transaction() as transaction:
+            transaction.insert(stage.path("rows"), [{"k": "plain", "v": "x"}])
+            write()
+            but = "a transaction overwrote a row that was written without one after it began"
+            with stage.refuses(CONFLICT, but):
+                transaction.commit()
 
 
 @fact("transaction.deletes", features=(DeliveryMode.TRANSACTIONAL,), source=_STORE)
