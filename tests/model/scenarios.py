@@ -298,8 +298,17 @@ LATE_UPSERT = _idempotent(
 ALL = (*SCENARIOS, *INTO_ONE, *BY_TASKS, TRIMMED_UNDER_A_REPLAY, SHARED_CONSUMER, LATE_UPSERT)
 
 
-LONG = ("no queue", "survivor, stateful", "idempotent", "idempotent, two tasks")
-"""Scenarios that take long, and wait for the further tests."""
+LONG_TO_FIND = ("no queue", "survivor, stateful", "idempotent", "idempotent, two tasks")
+"""Scenarios that wait for the further tests, also where a violation is to be found."""
+
+LONG = (
+    *LONG_TO_FIND,
+    "stateful",
+    "two drivers",
+    "one transaction, chunks",
+    "one transaction, claims",
+)
+"""Scenarios that take long to explore as a whole. Shorter ones show the same in part."""
 
 LONGEST = (
     "checkpoint restored",

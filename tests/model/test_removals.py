@@ -6,14 +6,14 @@ from tests.model import removals_by_tasks as _others  # noqa: F401 - registers i
 from tests.model.explore import Explorer
 from tests.model.invariants import Kind
 from tests.model.removals import REMOVALS, Removal
-from tests.model.scenarios import LONG, LONGEST, named
+from tests.model.scenarios import LONG_TO_FIND, LONGEST, named
 
 
 def _waits(scenario: str, *, further_on: bool) -> list[pytest.MarkDecorator]:
     """Return the mark of a case that does not run every time."""
     if further_on or scenario in LONGEST:
         return [pytest.mark.nightly]
-    return [pytest.mark.further] if scenario in LONG else []
+    return [pytest.mark.further] if scenario in LONG_TO_FIND else []
 
 
 FOUND = [
