@@ -12,6 +12,7 @@ from yt_exactly_once.errors import (
     ConflictError,
     RepeatedTaskError,
     RetriesExhaustedError,
+    TransactionLostError,
 )
 
 TABLE = "//ledger_claims"
@@ -134,9 +135,10 @@ def test_claim_that_comes_second_is_refused():
         take(cluster, "slower")
 
 
-def test_attempt_that_cannot_know_its_owner_may_not_write():
-    """It never asks for rows: the error leaves the task."""
-    cluster = Cluster(breaks=ClusterUnavailableError("away"))
+@pytest.mark.parametrize("error", [ClusterUnavailableError("away"), TransactionLostError("gone")])
+def test_attempt_that_cannot_know_its_owner_may_not_write(error):
+    """It never asks for rows: the error leaves the task. Each try takes another proxy."""
+    cluster = Cluster(breaks=error)
     with pytest.raises(RetriesExhaustedError):
         take(cluster)
     assert (cluster.begun, len(cluster.aborted), cluster.left) == (3, 3, 3)
