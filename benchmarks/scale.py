@@ -9,13 +9,13 @@ send side by side, and how much the driver carries. It does not show what a prox
 from __future__ import annotations
 
 import argparse
+import itertools
 import logging
 import resource
 import statistics
 import tempfile
 import time
 from collections.abc import Callable
-from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
@@ -43,8 +43,13 @@ _PLANS: dict[str, Callable[[DataFrame, int], DataFrame]] = {
 """What a query does with its rows, in so many tasks."""
 
 
-Case = tuple[str, str, int]
-"""A plan, who sends, and the number of tasks."""
+class Case(NamedTuple):
+    """What is measured: what a query does with how many rows, who sends them, and in how many tasks."""
+
+    plan: str
+    rows: int
+    sender: str
+    tasks: int
 
 
 class Batch(NamedTuple):
@@ -69,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--tasks", type=positive, nargs="+", default=[1, 2, 4, 8])
     parser.add_argument("--plans", nargs="+", choices=list(_PLANS), default=["copy"])
     parser.add_argument("--shape", choices=list(_SHAPES), default=WIDE.name)
-    parser.add_argument("--rows", type=positive, default=100_000, help="of a batch")
+    parser.add_argument("--rows", type=positive, nargs="+", default=[100_000], help="of a batch")
     parser.add_argument("--bandwidth", type=float, default=20, help="MB/s per connection; 0: any")
     parser.add_argument("--round-trip", type=float, default=0, help="ms")
     parser.add_argument("--turns", type=positive, default=3, help="measured batches of each")
@@ -82,9 +87,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.getLogger(LOGGER_NAME).setLevel(logging.WARNING)
     link_of = f"{options.bandwidth:g} MB/s per connection" if options.bandwidth else "no limit"
     lines = [
-        f"{options.rows:,} {options.shape} rows per batch, {link_of}, medians of {options.turns}:\n",
-        "| batch | sent by | tasks | s | MB/s | through the driver, % | requests | driver's peak, MB |",
-        "|---|---|---|---|---|---|---|---|",
+        f"{options.shape.capitalize()} rows, {link_of}, medians of {options.turns}:\n",
+        "| batch | rows | sent by | tasks | s | MB/s | of it the driver, % | requests | driver's peak, MB |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     print(*lines, sep="\n")
     builder = SparkSession.builder.master(f"local[{max(options.tasks)}]")
@@ -95,7 +100,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         upstream = cluster.proxy_urls[0].removeprefix("http://")
         limit = options.bandwidth * _MEGABYTE or None
         with Link(upstream, Conditions(options.round_trip / 1000, limit)) as link:
-            for case in product(options.plans, options.senders, options.tasks):
+            cases = itertools.product(options.plans, options.rows, options.senders, options.tasks)
+            for case in itertools.starmap(Case, cases):
                 batches = measured(spark, cluster, link, case, options)
                 lines.append(row_of(case, batches))
                 print(lines[-1], flush=True)
@@ -108,7 +114,7 @@ def measured(
     spark: SparkSession, cluster: LocalCluster, link: Link, case: Case, options: argparse.Namespace
 ) -> list[Batch]:
     """Write batches of so many tasks; return all but the first one."""
-    plan, sender, tasks = case
+    plan, count, sender, tasks = case
     shape = _SHAPES[options.shape]
     paths = [f"//{sender}-{tasks}-{number}" for number in range(1 + (plan == "two targets"))]
     spark.conf.set("spark.sql.shuffle.partitions", tasks)
@@ -131,7 +137,7 @@ def measured(
     found: list[Batch] = []
     write = timed(sink, link, sizes, found)
     rows = spark.readStream.format("rate-micro-batch")
-    rows = rows.option("rowsPerBatch", options.rows).option("numPartitions", tasks)
+    rows = rows.option("rowsPerBatch", count).option("numPartitions", tasks)
     frame = _PLANS[plan](shape.of(rows.load().selectExpr("value as id")), tasks)
     with tempfile.TemporaryDirectory() as checkpoint:
         stream = frame.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint)
@@ -164,7 +170,7 @@ def timed(
 
 def row_of(case: Case, batches: Sequence[Batch]) -> str:
     """Return a row of the table: medians."""
-    plan, sender, tasks = case
+    plan, count, sender, tasks = case
     seconds = statistics.median(batch.seconds for batch in batches)
     rate = statistics.median(batch.bytes / batch.seconds for batch in batches) / _MEGABYTE
     others = [batch.sent - batch.bytes * (sender == "tasks") for batch in batches]
@@ -172,8 +178,8 @@ def row_of(case: Case, batches: Sequence[Batch]) -> str:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
     requests = statistics.median(batch.requests for batch in batches)
     return (
-        f"| {plan} | {sender} | {tasks} | {seconds:.2f} | {rate:.0f} | {share:.2f} | {requests:.0f} "
-        f"| {peak:.0f} |"
+        f"| {plan} | {count:,} | {sender} | {tasks} | {seconds:.2f} | {rate:.0f} | {share:.2f} "
+        f"| {requests:.0f} | {peak:.0f} |"
     )
 
 
