@@ -47,7 +47,7 @@ from yt_exactly_once.local.cypress import mount_options
 from yt_exactly_once.local.features import FEATURES
 from yt_exactly_once.local.rpc.methods import METHODS
 from yt_exactly_once.operations.verify.facts import FACTS
-from yt_exactly_once.spark.schema import arrow_of_spark, spark_schema_of
+from yt_exactly_once.spark.schema import arrow_of_spark, as_written, spark_schema_of
 from yt_exactly_once.telemetry.metrics import LABELS, Metric
 from yt_exactly_once.ytsaurus.failures import FAILURES, Failure
 from yt_exactly_once.ytsaurus.proofs import PROOFS
@@ -431,12 +431,26 @@ _SPARK_TYPES: tuple[spark.DataType, ...] = (
     spark.DayTimeIntervalType(),
     spark.NullType(),
 )
-_FOREIGN_TYPES: tuple[spark.DataType, ...] = (
+_ITEM = spark.LongType()
+_FURTHER_TYPES: tuple[spark.DataType, ...] = (
+    spark.DecimalType(12, 3),
+    spark.CharType(3),
+    spark.VarcharType(3),
     spark.TimestampNTZType(),
+    spark.VariantType(),
+    spark.ArrayType(_ITEM),
+    spark.MapType(spark.StringType(), _ITEM, valueContainsNull=False),
+    spark.StructType([spark.StructField("a", _ITEM)]),
+    spark.TimeType(),
     spark.YearMonthIntervalType(),
     spark.CalendarIntervalType(),
-    spark.VariantType(),
+    spark.GeometryType(4326),
+    spark.GeographyType(4326),
+    spark.ArrayType(spark.NullType(), containsNull=False),
+    spark.ArrayType(spark.VariantType()),
 )
+_BY_SINK = (spark.TimestampNTZType, spark.VariantType)
+"""What `TransactionalSink` converts, and the format refuses."""
 _SIMPLE: tuple[LogicalType, ...] = (*SCALARS.values(), decimal(20, 0))
 _PARTS = (Member("a", SCALARS["int64"]), Member("b", OptionalType(SCALARS["utf8"])))
 _UNNAMED = numbered(part.type for part in _PARTS)
@@ -456,14 +470,13 @@ _COMPOSITE: tuple[LogicalType, ...] = (
 
 def types() -> str:
     """How every type is read, written and created."""
-    foreign = [f"| `{one.simpleString()}` | {_foreign_remedy(one)} |" for one in _FOREIGN_TYPES]
     return _TYPES.format(
         reserved=RESERVED_PREFIX,
         simple="\n".join(map(_simple_row, _SIMPLE)),
-        foreign="\n".join(foreign),
         composite="\n".join(f"| `{one}` | `{_read_as(one)}` |" for one in _COMPOSITE),
         created="\n".join(
-            f"| `{one.simpleString()}` | {_created_as(one)} |" for one in _SPARK_TYPES
+            f"| `{one.simpleString()}` | {_created_as(one)} |"
+            for one in (*_SPARK_TYPES, *_FURTHER_TYPES)
         ),
     )
 
@@ -516,18 +529,6 @@ such a column (`SchemaMismatchError`), because Spark would silently overwrite th
 - SPYT reads `uuid` as text, as `uuid_text` does, and `interval` as `bigint`. It reads the other types of
   stock Spark as this source does.
 
-These types of Spark fit no column:
-
-| Spark | what to do |
-|---|---|
-{foreign}
-
-`TransactionalSink` casts `timestamp_ntz` itself, at any depth. A local time then means the instant
-that Spark finds for it in the time zone of the session (`spark.sql.session.timeZone`). If the clocks repeat a
-time, that is the first one. If they skip a time, it becomes later by as much. `create_table` and
-`doctor --schema` take such a column for an instant too. The format `yt` has no session where it writes, and
-refuses the column.
-
 ## Composite types
 
 Each is read as the type beside it, and written from that type. Their parts follow the table above.
@@ -539,18 +540,43 @@ Each is read as the type beside it, and written from that type. Their parts foll
 - A variant has one field per alternative. Exactly one of them is not null.
 - A label (`tagged`) changes nothing: such a column is read and written as the type inside.
 - An optional inside an optional is a struct of one field, so its two nulls differ.
-- `yson` (`any`) is read as the bytes of its binary YSON. Numbers, strings, arrays, maps and structs are
-  written into it as plain YSON. Bytes must be one YSON value, and become the binary YSON of a read. The sink
-  refuses attributes at its top level, a map that has a key twice, and a number outside the range of double.
+- `yson` (`any`) is read as the bytes of its binary YSON, or with the option `any_json` as JSON. In the second
+  case attributes, NaN, the infinities and strings that are no text are an `EncodingError`.
+- Numbers, strings, arrays, maps and structs are written into `yson` as plain YSON. Bytes must be one YSON
+  value, and become the binary YSON of a read. The sink refuses attributes at its top level, a map that has a
+  key twice, and a number outside the range of double.
 - Without `parsing_type_v3` a column is read by its older `type`, where composites are `any`.
 
 ## Tables made for a DataFrame
+
+This is what each type of Spark becomes in a table that `create_table` makes, and in a column that
+`on_new_columns` adds. Other tables may have other types, if the tables above allow it.
 
 | Spark | YTsaurus |
 |---|---|
 {created}
 
-A nullable column is `optional`. An array becomes a list, a map a dict, and a struct a struct.
+A nullable column is `optional`. A `UserDefinedType` is written as the type that it is stored as.
+
+## Local times and variants
+
+Spark itself converts these, in the plan of the query. So `TransactionalSink` writes them, and
+`create_table`, `add-column` and `doctor --schema` take them. **The format `yt` refuses them**: it gets rows
+when Spark has computed them. There convert them in the query, as the error says.
+
+**`timestamp_ntz`**, at any depth, becomes the instant that Spark finds for it in the time zone of the session
+(`spark.sql.session.timeZone`). If the clocks repeat a time, that is the first one. If they skip a time, it
+becomes later by as much.
+
+**`variant`**, as a whole column, becomes its JSON, as `to_json` writes it. Times in it are texts, in the time
+zone of the session, and binary values are base64. It fits columns of these types:
+
+- `json`, `utf8` and `string` have the JSON as text. A query reads it back with `parse_json`:
+  `spark.read.format("yt").load(path).selectExpr("parse_json(doc) AS doc")`.
+- `any` (`yson`) has the value itself, so other clients see its members. Numbers with a point become doubles,
+  and null becomes null. Whole numbers outside of `int64` and `uint64` are an `EncodingError`. So are numbers
+  with more digits than a double holds. The option `any_json` of the source reads
+  it as JSON again, for `parse_json`: `spark.read.format("yt").option("any_json", True).load(path)`.
 """
 
 
@@ -575,7 +601,9 @@ def _simple_row(logical: LogicalType) -> str:
 
 def _with_code(remedy: str) -> str:
     """Mark the SQL of a remedy as code."""
-    return re.sub(r"CAST\((?:[^()]|\([^()]*\))*\)|timestamp_micros\(\w+\)", r"`\g<0>`", remedy)
+    called = r"(?:CAST|transform)\((?:[^()]|\([^()]*\))*\)"
+    plain = r"(?<!-> )(?:timestamp_micros|to_json|st_asbinary)\(\w+\)"
+    return re.sub(rf"{called}|{plain}", r"`\g<0>`", remedy)
 
 
 def _range(logical: LogicalType) -> str:
@@ -602,17 +630,14 @@ def _arrow(*types: spark.DataType) -> list[pa.DataType]:
 
 def _created_as(one: spark.DataType) -> str:
     if isinstance(one, spark.NullType):
-        return "refused: only nulls fit"
-    field = pa.field("c", _arrow(one)[0], nullable=False)
-    return f"`{logical_type_of(field)}`"
-
-
-def _foreign_remedy(one: spark.DataType) -> str:
+        return "refused: only nulls fit. A table that has the column takes them"
+    schema = spark.StructType([spark.StructField("x", one, nullable=False)])
     try:
-        arrow_of_spark(spark.StructType([spark.StructField("x", one)]))
+        (field,) = arrow_of_spark(as_written(schema))
     except errors.SchemaMismatchError as error:
-        return _with_code(error.remedy[0].lower() + error.remedy[1:])
-    raise AssertionError(f"{one} has found a counterpart")
+        return f"refused: {_with_code(error.remedy[0].lower() + error.remedy[1:])}"
+    by_sink = ", by `TransactionalSink`" if isinstance(one, _BY_SINK) else ""
+    return f"`{logical_type_of(field)}`{by_sink}"
 
 
 CRASH_TESTS = "tests/crash/test_crash_points.py"

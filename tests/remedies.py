@@ -93,8 +93,8 @@ ROWS = {
 
 _NAME = re.compile(r"(?<![\w-])([a-z][a-z_]*)=|(?<![/@.\w'])\b([a-z]+(?:_[a-z]+)+)\b")
 _NOT_OURS = {
-    "auto_trim_config", "max_rows_per_transaction", "mount_config", "parse_json", "round_robin",
-    "yt_exactly_once",
+    "auto_trim_config", "max_rows_per_transaction", "mount_config", "named_struct", "round_robin",
+    "st_asbinary", "yt_exactly_once",
 }  # fmt: skip
 _FLAG = re.compile(r"(?<!\w)--[a-z][a-z-]*")
 _SECTION = re.compile(r"([\w/-]+\.md), section '([^']+)'")

@@ -71,7 +71,7 @@ def test_bytes_are_read_from_all_strings_or_from_those_that_are_named(text, expe
 LIMITS = ("max_rows_per_partition", "max_bytes_per_partition", "shared_task_rows")
 FLAGS = (
     *(f"include_{what}" for what in ("service_columns", "queue_path", "timestamp")),
-    *("parsing_type_v3", "uuid_text", "fail_on_data_loss"),
+    *("parsing_type_v3", "uuid_text", "any_json", "fail_on_data_loss"),
 )
 STARTS = [
     "",

@@ -5,8 +5,12 @@ import json
 import pyarrow as pa
 import pytest
 
-from yt_exactly_once.codec.spark_types import parse_columns, parse_schema
+from tests.kinds import optional
+from yt_exactly_once.codec.scalars import SCALARS
+from yt_exactly_once.codec.schema import table_schema_for
+from yt_exactly_once.codec.spark_types import document_from, parse_columns, parse_schema
 from yt_exactly_once.errors import ConfigError, SchemaMismatchError
+from yt_exactly_once.operations.columns import parse_kind
 
 
 def fields(text):
@@ -125,4 +129,16 @@ def test_local_times_of_a_schema_are_instants():
 def test_type_without_a_counterpart_is_refused():
     """As it is when Spark gives the schema."""
     with pytest.raises(SchemaMismatchError, match="No column type of YTsaurus holds"):
-        parse_schema("a variant")
+        parse_schema("a array<variant>")
+
+
+def test_variant_is_json():
+    """A table that is made for it has a column json."""
+    schema = parse_schema("a variant NOT NULL, b variant")
+    assert [each["type_v3"] for each in table_schema_for(schema)] == ["json", optional("json")]
+    fields = document_from(schema)["fields"]
+    assert [(each["type"], each["nullable"]) for each in fields] == [
+        ("variant", False),
+        ("variant", True),
+    ]
+    assert parse_kind("a", "variant") == SCALARS["json"]

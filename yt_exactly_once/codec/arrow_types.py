@@ -13,29 +13,42 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from yt_exactly_once.codec import types
-from yt_exactly_once.codec.matches import EXACT, Fit, TypeMatch, is_list, refused, worst
+from yt_exactly_once.codec.matches import CHECKED, EXACT, Fit, TypeMatch, is_list, refused, worst
 from yt_exactly_once.codec.scalars import SCALARS, Scalar, decimal
 from yt_exactly_once.errors import SchemaMismatchError
 
 NESTED_VALUE = "value"
 """The field of the one-field struct that represents an optional inside an optional."""
 
+IS_JSON = "yt_exactly_once.json"
+"""Metadata of a field whose texts are JSON, since it is a variant in the DataFrame."""
+
+_HOLD_JSON = ("json", "utf8", "string", "yson")
+
 Wanted: TypeAlias = Mapping[str, tuple[types.LogicalType, pa.DataType]]
 """Columns of rows that are read, each with its type and the Arrow type asked for."""
 
 
 def arrow_type_of(
-    logical: types.LogicalType, *, binary_strings: bool = False, uuid_text: bool = False
+    logical: types.LogicalType,
+    *,
+    binary_strings: bool = False,
+    uuid_text: bool = False,
+    any_json: bool = False,
 ) -> pa.DataType:
     """Return the Arrow type that values of the logical type are read into; see `arrow_schema_of`."""
 
     def field(name: str, member: types.LogicalType, *, nullable: bool | None = None) -> pa.Field:
         found = types.is_nullable(member) if nullable is None else nullable
-        inner = arrow_type_of(member, binary_strings=binary_strings, uuid_text=uuid_text)
+        inner = arrow_type_of(
+            member, binary_strings=binary_strings, uuid_text=uuid_text, any_json=any_json
+        )
         return pa.field(name, inner, nullable=found)
 
     match types.required(logical):
         case Scalar(name="uuid") if uuid_text:
+            return pa.string()
+        case Scalar(holds_yson=True) if any_json:
             return pa.string()
         case Scalar() as scalar:
             is_bytes = binary_strings and scalar.name == "string"
@@ -73,7 +86,11 @@ def logical_type_of(field: pa.Field, column: str = "") -> types.LogicalType:
     Args:
         column: that the field is a part of, for the message.
     """
-    bare = _bare_logical_type_of(field.type, column or field.name)
+    bare = (
+        SCALARS["json"]
+        if is_json(field)
+        else _bare_logical_type_of(field.type, column or field.name)
+    )
     return types.OptionalType(bare) if field.nullable else bare
 
 
@@ -97,6 +114,28 @@ def _bare_logical_type_of(arrow: pa.DataType, column: str) -> types.LogicalType:
         remedy="Cast the column in the query, for instance to a timestamp, number or string",
         column=column,
     )
+
+
+def as_json(field: pa.Field) -> pa.Field:
+    """Return a field whose texts are JSON."""
+    return field.with_metadata({IS_JSON: "true"})
+
+
+def is_json(field: pa.Field) -> bool:
+    """Return whether the texts of a field are JSON."""
+    return IS_JSON.encode() in (field.metadata or {})
+
+
+def match_field(field: pa.Field, logical: types.LogicalType) -> TypeMatch:
+    """Check whether values of a column of a DataFrame may be written as the logical type."""
+    if not is_json(field):
+        return match_types(field.type, logical)
+    bare = types.required(logical)
+    if not (isinstance(bare, Scalar) and bare.name in _HOLD_JSON):
+        return refused(
+            "a variant fits json, any, utf8 or string: CAST({x} AS ...) gives it another type"
+        )
+    return CHECKED if bare.holds_yson else bare.match(field.type)
 
 
 def match_types(  # noqa: PLR0911 - a case per kind

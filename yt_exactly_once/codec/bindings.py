@@ -128,6 +128,14 @@ def parse_value(value: bytes) -> Any:
         raise ValueError(_INVALID) from None
 
 
+def write_text(value: Any) -> bytes:
+    """Write a value with texts as binary YSON; raise `ValueError` if YSON has no such value."""
+    try:
+        return bytes(_bindings.dumps(value, yson_format="binary", encoding="utf-8"))
+    except Exception:  # noqa: BLE001 - as above
+        raise ValueError(_INVALID) from None
+
+
 def write_value(value: Any) -> bytes:
     """Write a value as binary YSON, attributes and unsignedness kept; what was not parsed is that already."""
     if isinstance(value, memoryview):

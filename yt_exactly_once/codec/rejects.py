@@ -6,7 +6,7 @@ The search runs only when encoding a chunk has failed, so rows without a fault c
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from yt_exactly_once.codec import schema
+from yt_exactly_once.codec.arrow_types import as_json
 from yt_exactly_once.codec.limits import TOO_HEAVY, heavy_rows
 from yt_exactly_once.codec.readable import Json, bare, shown
 from yt_exactly_once.codec.rows import WireFormat, check_column, coordinates, encode
@@ -69,10 +70,22 @@ class Rejects:
     batch_id: int
 
     def encode(
-        self, batch: pa.RecordBatch, faults: list[Fault], target: str, marker: str
+        self,
+        batch: pa.RecordBatch,
+        faults: list[Fault],
+        target: str,
+        marker: str,
+        variants: Collection[str] = (),
     ) -> bytes | memoryview:
-        """Describe the rows with a fault, as the body of one request; for `marker` see `find_faults`."""
+        """Describe the rows with a fault, as the body of one request.
+
+        Args:
+            marker: see `find_faults`.
+            variants: columns that are JSON of variants.
+        """
         described = []
+        fields = [as_json(field) if field.name in variants else field for field in batch.schema]
+        batch = pa.RecordBatch.from_arrays(batch.columns, schema=pa.schema(fields))
         for fault in faults:
             kept, text = packed(batch.slice(fault.row, 1), marker)
             described.append(

@@ -58,9 +58,9 @@ def row_hashes(batch: pa.RecordBatch, columns: Iterable[ColumnSchema]) -> Hashes
     known = [column for column in columns if column.name in batch.schema.names]
     found = np.zeros(batch.num_rows, np.uint64)
     for start in range(0, batch.num_rows, _BLOCK):
+        block = batch.slice(start, _BLOCK)
         for column in known:
-            array = batch.column(column.name).slice(start, _BLOCK)
-            _add_column(found[start : start + _BLOCK], array, column)
+            _add_column(found[start : start + _BLOCK], column.values_in(block), column)
     return _mix(found)
 
 

@@ -206,7 +206,7 @@ def check_column(
     batch: pa.RecordBatch, column: ColumnSchema, wire: WireFormat, shape: Shape = Shape.NAMED
 ) -> pa.Array:
     """Convert one column; raise `UnfitValueError` if one of its values cannot be written."""
-    array = batch.column(column.name)
+    array = column.values_in(batch)
     if column.is_key:
         _check_key(array, column)
     plain = plain_scalar_of(column.type)

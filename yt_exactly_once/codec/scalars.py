@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from yt_exactly_once.codec import bindings, matches, values, yson_fragments
 from yt_exactly_once.codec.matches import CHECKED, EXACT, TypeMatch
-from yt_exactly_once.codec.yson_text import any_keys, any_values
+from yt_exactly_once.codec.yson_text import any_keys, any_values, as_any
 
 types = pa.types
 
@@ -264,6 +264,7 @@ SCALARS: Mapping[str, Scalar] = _named(
         to_yson=any_values,
         to_key=any_keys,
         from_parsed=bindings.write_value,
+        from_plain=as_any,
         holds_yson=True,
         arrow_obstacle="older proxies store the bytes of any values as strings",
     ),

@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from yt_exactly_once import advice
 from yt_exactly_once.codec import types
-from yt_exactly_once.codec.arrow_types import arrow_type_of, logical_type_of, match_types
+from yt_exactly_once.codec.arrow_types import arrow_type_of, is_json, logical_type_of, match_field
 from yt_exactly_once.codec.matches import Fit, is_string
+from yt_exactly_once.codec.yson_text import yson_of_json
 from yt_exactly_once.errors import ConfigError, SchemaMismatchError
 
 SOURCE_TABLET_COLUMN = "__spyt_streaming_src_tablet_index"
@@ -79,6 +80,7 @@ class ColumnSchema:
         sort_order: `ascending` or `descending` for a key column, else None.
         expression: how the cluster computes the column; such a column is never written.
         aggregate: how values that are written combine with the one that is there, if they do.
+        parses_json: whether it is given JSON, and holds YSON.
     """
 
     name: str
@@ -86,6 +88,7 @@ class ColumnSchema:
     sort_order: str | None = None
     expression: str | None = None
     aggregate: str | None = None
+    parses_json: bool = False
 
     @property
     def nullable(self) -> bool:
@@ -101,6 +104,11 @@ class ColumnSchema:
     def writable(self) -> bool:
         """Whether a client may give the column a value."""
         return self.expression is None and self.name not in _FILLED_BY_CLUSTER
+
+    def values_in(self, batch: pa.RecordBatch) -> pa.Array:
+        """Return what a batch has for the column; raise `UnfitValueError` for JSON that YSON would change."""
+        array = batch.column(self.name)
+        return yson_of_json(array) if self.parses_json else array
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,13 +213,18 @@ def without(frame: pa.Schema, *names: str | None) -> pa.Schema:
 
 
 def arrow_schema_of(
-    table: TableSchema, *, binary_strings: bool | Collection[str] = False, uuid_text: bool = False
+    table: TableSchema,
+    *,
+    binary_strings: bool | Collection[str] = False,
+    uuid_text: bool = False,
+    any_json: bool = False,
 ) -> pa.Schema:
     """Return what a source yields for the table, ready for `decode`.
 
     Args:
         binary_strings: read `string` columns as bytes, not as text, so that any bytes pass; or which ones.
         uuid_text: read `uuid` columns as text, not as their 16 bytes.
+        any_json: read `any` columns as JSON, not as their YSON.
     """
 
     def is_binary(name: str) -> bool:
@@ -220,7 +233,12 @@ def arrow_schema_of(
     return pa.schema(
         pa.field(
             column.name,
-            arrow_type_of(column.type, binary_strings=is_binary(column.name), uuid_text=uuid_text),
+            arrow_type_of(
+                column.type,
+                binary_strings=is_binary(column.name),
+                uuid_text=uuid_text,
+                any_json=any_json,
+            ),
             nullable=column.nullable,
             metadata={_TYPE_KEY: json.dumps(types.render_type(column.type))},
         )
@@ -315,6 +333,11 @@ class WritePlan:
         return tuple(column.name for column in self.columns)
 
     @property
+    def parsed(self) -> tuple[str, ...]:
+        """The names of columns that are given JSON, and hold YSON."""
+        return tuple(column.name for column in self.columns if column.parses_json)
+
+    @property
     def keys(self) -> WritePlan:
         """The same for the key columns alone."""
         return replace(self, columns=tuple(column for column in self.columns if column.is_key))
@@ -375,8 +398,17 @@ def check_frame(
 
 
 def _written(frame: pa.Schema, table: TableSchema) -> list[ColumnSchema]:
-    names = frozenset(frame.names)
-    return [column for column in table.writable_columns if column.name in names]
+    variants = {field.name: is_json(field) for field in frame}
+    return [
+        replace(column, parses_json=_holds_yson(column) and variants[column.name])
+        for column in table.writable_columns
+        if column.name in variants
+    ]
+
+
+def _holds_yson(column: ColumnSchema) -> bool:
+    scalar = types.scalar_of(column.type)
+    return scalar is not None and scalar.holds_yson
 
 
 def differences(
@@ -450,14 +482,15 @@ def _missing_columns(names: Collection[str], table: TableSchema) -> list[Differe
 
 def _wrong_type(frame: pa.Schema, column: ColumnSchema) -> list[Difference]:
     positions = frame.get_all_field_indices(column.name)
-    arrow = frame.field(positions[0]).type
-    match = match_types(arrow, column.type)
+    field = frame.field(positions[0])
+    match = match_field(field, column.type)
     if match.fit is not Fit.REFUSED:
         return []
     remedy = match.remedy.replace("{x}", column.name)
     if match.path:
         remedy = f"at {column.name}{match.path}: {remedy}"
-    return [Difference(column.name, str(arrow), _described(column), remedy)]
+    given = "variant" if is_json(field) else str(field.type)
+    return [Difference(column.name, given, _described(column), remedy)]
 
 
 def _described(column: ColumnSchema) -> str:

@@ -13,7 +13,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from yt_exactly_once.codec.arrow_types import IS_JSON, as_json, is_json
 from yt_exactly_once.errors import ConfigError, SchemaMismatchError
+
+VARIANT = "variant"
+"""Spark's name for values of any shape."""
 
 Document = dict[str, Any]
 
@@ -57,7 +61,7 @@ _SYNONYMS = {
 }
 """Names of SQL that the JSON does not have."""
 
-_IN_COLUMNS = {*_TYPES, "decimal", "char", "varchar", "timestamp_ntz", "variant"}
+_IN_COLUMNS = {*_TYPES, "decimal", "char", "varchar", "timestamp_ntz", VARIANT}
 """Types that a list of columns may have; some have no counterpart in YTsaurus."""
 
 _INNER = frozenset({"type", "fields", "elementType", "keyType", "valueType"})
@@ -78,8 +82,10 @@ _REMEDIES = {
     "timestamp_ntz": "Cast it: CAST({x} AS TIMESTAMP_LTZ), which takes it for a time in the "
     "time zone of the Spark session, as TransactionalSink does; a local time alone names no instant. Inside "
     "an array, a map or a struct cast the whole column to its type with TIMESTAMP_LTZ in it",
-    "variant": "Write its JSON, into a column json, utf8 or string: to_json({x}). A query reads it back with "
-    "parse_json({x})",
+    VARIANT: "Write its JSON, as TransactionalSink does with a whole column: to_json({x}). Inside an array "
+    "that is transform({x}, v -> to_json(v)), inside a struct named_struct with to_json of its member",
+    "geometry": "Write its bytes: st_asbinary({x})",
+    "geography": "Write its bytes: st_asbinary({x})",
 }
 _REMEDY = "Cast it in the query to a number, a string or a timestamp, or drop it"
 
@@ -97,14 +103,26 @@ def arrow_schema_from(document: Mapping[str, Any]) -> pa.Schema:
     return pa.schema([_arrow_field(field, field["name"]) for field in document["fields"]])
 
 
-def with_instants(kind: Any) -> Any:
-    """Return a type or a schema, as Spark's JSON has it, with instants in place of local times."""
+def as_written(document: Mapping[str, Any]) -> Document:
+    """Return a schema, as Spark's JSON has it, with what `TransactionalSink` writes in place of some types.
+
+    That is instants for local times, at any depth, and JSON for columns that are variants.
+    """
+    found = _with_instants(document)
+    for field in found["fields"]:
+        if field["type"] == VARIANT:
+            marked = {**field.get("metadata", {}), IS_JSON: True}
+            field.update(type="string", metadata=marked)
+    return {**found}
+
+
+def _with_instants(kind: Any) -> Any:
     if isinstance(kind, Mapping):
         return {
-            name: with_instants(inner) if name in _INNER else inner for name, inner in kind.items()
+            name: _with_instants(inner) if name in _INNER else inner for name, inner in kind.items()
         }
     if isinstance(kind, list):
-        return [with_instants(field) for field in kind]
+        return [_with_instants(field) for field in kind]
     return "timestamp" if kind == "timestamp_ntz" else kind
 
 
@@ -123,7 +141,7 @@ def parse_schema(text: str) -> pa.Schema:
     is_json = text.lstrip().startswith("{")
     try:
         document = json.loads(text) if is_json else parse_columns(text)
-        return arrow_schema_from(with_instants(document))
+        return arrow_schema_from(as_written(document))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         detail = f": {error}" if not is_json else ""
         raise ConfigError(
@@ -241,7 +259,8 @@ class _Columns:
 
 def _arrow_field(field: Mapping[str, Any], column: str) -> pa.Field:
     kind = _arrow_type(field["type"], column)
-    return _field(field["name"], kind, bool(field["nullable"]), column)
+    found = _field(field["name"], kind, bool(field["nullable"]), column)
+    return as_json(found) if (field.get("metadata") or {}).get(IS_JSON) else found
 
 
 def _field(name: str, kind: pa.DataType, nullable: bool, column: str) -> pa.Field:
@@ -284,13 +303,13 @@ def _simple(kind: str, column: str) -> pa.DataType:
             return arrow
     raise SchemaMismatchError(
         f"No column type of YTsaurus holds {kind}",
-        remedy=_REMEDIES.get(kind, _REMEDY).replace("{x}", column),
+        remedy=_REMEDIES.get(kind.partition("(")[0], _REMEDY).replace("{x}", column),
         column=column,
     )
 
 
 def _spark_field(field: pa.Field, column: str) -> Document:
-    kind = _spark_type(field.type, column)
+    kind = VARIANT if is_json(field) else _spark_type(field.type, column)
     return {"name": field.name, "type": kind, "nullable": field.nullable, "metadata": {}}
 
 

@@ -270,7 +270,7 @@ def to_json(array: pa.Array) -> pa.Array:
 def _check_json(row: int, text: bytes) -> None:
     try:
         parsed = json.loads(
-            text.decode(), parse_float=_in_range, parse_int=_in_range, parse_constant=_no_constant
+            text.decode(), parse_float=_in_range, parse_int=_in_range, parse_constant=no_constant
         )
         if _MAY_BE_SURROGATE.search(text):
             json.dumps(parsed, ensure_ascii=False).encode()
@@ -283,7 +283,8 @@ def _check_json(row: int, text: bytes) -> None:
         raise UnfitValueError(row, "it is not valid JSON") from None
 
 
-def _no_constant(name: str) -> None:
+def no_constant(name: str) -> None:
+    """Refuse NaN and the infinities with `ValueError`."""
     raise ValueError(f"JSON has no {name}")
 
 

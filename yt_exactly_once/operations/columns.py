@@ -66,9 +66,9 @@ def add_columns(
 def parse_kind(name: str, kind: str) -> types.LogicalType:
     """Return the type of a column, as Spark or YTsaurus calls it; raise `ConfigError` if neither does."""
     try:
-        (found,) = spark_types.arrow_schema_from(spark_types.parse_columns(f"c {kind} NOT NULL"))
+        (found,) = spark_types.parse_schema(f"c {kind} NOT NULL")
         return logical_type_of(found)
-    except (ValueError, SchemaMismatchError):
+    except (ConfigError, SchemaMismatchError):
         pass
     try:
         return types.required(types.parse_spelled(kind))

@@ -90,7 +90,7 @@ def create_table(
         frame = schema
         columns = schemas.table_schema_for(frame, key_columns)
     elif hasattr(schema, "jsonValue"):
-        frame = spark_types.arrow_schema_from(spark_types.with_instants(schema.jsonValue()))
+        frame = spark_types.arrow_schema_from(spark_types.as_written(schema.jsonValue()))
         columns = schemas.table_schema_for(frame, key_columns)
     else:
         columns = schemas.keyed(schema, key_columns)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from yt_exactly_once.codec import schema as schemas
-from yt_exactly_once.codec.arrow_types import arrow_type_of
+from yt_exactly_once.codec.arrow_types import arrow_type_of, as_json, is_json
 from yt_exactly_once.codec.changes import changes
 from yt_exactly_once.codec.matches import is_binary, is_string
 from yt_exactly_once.codec.readable import may_be_bytes, parsed
@@ -119,16 +119,18 @@ class Target:
 
     def grouped(self, letters: Sequence[Letter]) -> tuple[list[Group], dict[tuple[int, int], str]]:
         """Return letters by the schema of their rows, and why others cannot be written, by position."""
-        found: dict[tuple[pa.Schema, str], list[tuple[Letter, pa.RecordBatch]]] = {}
+        found: dict[tuple[Any, ...], list[tuple[Letter, pa.RecordBatch]]] = {}
         unfit = {}
         for letter in letters:
             try:
                 row, marker = self._row(letter)
-                found.setdefault((row.schema, marker), []).append((letter, row))
+                # Schemas are equal whatever their metadata are.
+                variants = tuple(map(is_json, row.schema))
+                found.setdefault((row.schema, marker, variants), []).append((letter, row))
             except UnfitError as error:
                 unfit[letter.position] = str(error)
         groups = []
-        for (schema, marker), some in found.items():
+        for (schema, marker, _), some in found.items():
             own = [letter for letter, _ in some]
             try:
                 plan = self._plan(schema, marker)
@@ -164,16 +166,19 @@ class Target:
         fields: list[pa.Field] = []
         arrays: list[pa.Array] = []
         for name, value in letter.row.items():
-            one = None
+            one, is_variant = None, False
             if old is not None and name in before:
                 positions = old.schema.get_all_field_indices(name)
-                one = old.column(positions[-1])
+                one, is_variant = (
+                    old.column(positions[-1]),
+                    is_json(old.schema.field(positions[-1])),
+                )
                 if value == before[name]:
                     fields += [old.schema.field(position) for position in positions]
                     arrays += [old.column(position) for position in positions]
                     continue
             kind = self._type(name, value, one, is_typed=old is not None)
-            fields.append(pa.field(name, kind))
+            fields.append(as_json(pa.field(name, kind)) if is_variant else pa.field(name, kind))
             try:
                 # What the target has no column for is refused, or left out, whatever its value is.
                 arrays.append(pa.nulls(1) if kind == pa.null() else parsed(value, kind, one))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
-from yt_exactly_once.codec.spark_types import arrow_schema_from, document_from, with_instants
+from yt_exactly_once.codec import spark_types
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -14,23 +14,27 @@ if TYPE_CHECKING:
 
 def spark_schema_of(arrow: pa.Schema) -> StructType:
     """Return a DataFrame's schema for such batches; raise `SchemaMismatchError` if a decimal is too wide."""
-    return StructType.fromJson(document_from(arrow))
+    return StructType.fromJson(spark_types.document_from(arrow))
 
 
 def arrow_of_spark(schema: StructType) -> pa.Schema:
     """Return the Arrow form of a DataFrame; raise `SchemaMismatchError` if YTsaurus lacks a type."""
-    return arrow_schema_from(schema.jsonValue())
+    return spark_types.arrow_schema_from(schema.jsonValue())
 
 
-def kinds_with_instants(schema: StructType) -> list[DataType]:
-    """Return the types of the columns, with instants in place of local times.
+def as_written(schema: StructType) -> StructType:
+    """Return the columns with what is written in place of local times and variants, see `codec`.
 
-    Spark casts the one to the other by the time zone of the session.
+    Spark casts a local time by the time zone of the session; `to_json` makes a variant a text.
     """
     document = schema.jsonValue()
-    loose = with_instants(document)
-    changed = schema if loose == document else StructType.fromJson(loose)
-    return [field.dataType for field in changed]
+    written = spark_types.as_written(document)
+    return schema if written == document else StructType.fromJson(written)
+
+
+def is_variant(kind: DataType) -> bool:
+    """Return whether values have any shape; PySpark 3.5 has no such type."""
+    return kind.typeName() == spark_types.VARIANT
 
 
 def with_nullable_members(kind: DataType) -> DataType:

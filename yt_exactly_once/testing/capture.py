@@ -13,7 +13,7 @@ from yt_exactly_once.codec.rejects import find_faults, without
 from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.errors import ExactlyOnceError
 from yt_exactly_once.spark.compat.checkpoint import CheckpointFiles
-from yt_exactly_once.spark.doors.frame_rows import collected
+from yt_exactly_once.spark.doors.frame_rows import collected, written
 from yt_exactly_once.spark.doors.transactional_sink import TransactionalSink
 from yt_exactly_once.spark.schema import arrow_of_spark
 from yt_exactly_once.spark.sink.encode import merged
@@ -59,7 +59,9 @@ class _Stage:
             entry, is_newest = find_entry(connection, options, target.path, query, batch_id)
             past = PastBatch(batch_id, ranges, entry, is_newest)
             try:
-                found = _rehearsed(connection, options, target, past, target.transformed(frame))
+                found = _rehearsed(
+                    connection, options, target, past, written(target.transformed(frame))
+                )
             except ExactlyOnceError as error:
                 found = Rehearsed(batch_id, target.path, Judgement.REFUSED, reason=str(error))
             self.found.append(found)

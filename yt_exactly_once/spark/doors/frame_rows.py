@@ -10,6 +10,7 @@ from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
 import pyspark.sql.functions as sf
+from pyspark.sql.types import StructField
 
 from yt_exactly_once import config
 from yt_exactly_once.commit.batch import MicroBatch
@@ -18,7 +19,7 @@ from yt_exactly_once.spark.compat.plan import PlannedQuery, planned_query
 from yt_exactly_once.spark.compat.versions import arrow_batches, ended_batches, has_batch_ends
 from yt_exactly_once.spark.engine.run import Rows
 from yt_exactly_once.spark.modes.mode import Assignment, RowTask
-from yt_exactly_once.spark.schema import kinds_with_instants, with_nullable_members
+from yt_exactly_once.spark.schema import as_written, is_variant, with_nullable_members
 from yt_exactly_once.spark.sink.columns import PARTITION_COLUMN, sent
 from yt_exactly_once.spark.sink.encode import (
     PartitionsUnknownError,
@@ -33,8 +34,8 @@ from yt_exactly_once.spark.worker import side_by_side
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
 
 
 class FrameRows(Rows):
@@ -122,8 +123,7 @@ class FrameRows(Rows):
 
     def _of(self, target: Target) -> DataFrame:
         if target.path not in self._transformed:
-            frame = target.transformed(self._frame)
-            self._transformed[target.path] = _cast(frame, kinds_with_instants(frame.schema))
+            self._transformed[target.path] = written(target.transformed(self._frame))
         return self._transformed[target.path]
 
 
@@ -141,6 +141,11 @@ def _run_here(arrived: Iterable[pa.RecordBatch], task: RowTask) -> Iterable[pa.R
     by_task = groupby((batch for batch in arrived if batch.num_rows), partition_of)
     calls = [partial(run, partition, list(rows)) for partition, rows in by_task]
     return chain.from_iterable(side_by_side(calls, task.settings.connections))
+
+
+def written(frame: DataFrame) -> DataFrame:
+    """Return a DataFrame with the types that are written: see `as_written`."""
+    return _given_as(frame, as_written(frame.schema).fields)
 
 
 def collected(
@@ -181,18 +186,25 @@ def _numbered(frame: DataFrame) -> DataFrame:
 
 def _with_nullable_members(frame: DataFrame) -> DataFrame:
     """Let members of structs be null, in the columns where that makes a difference."""
-    return _cast(frame, [with_nullable_members(field.dataType) for field in frame.schema])
+    loose = (StructField(each.name, with_nullable_members(each.dataType)) for each in frame.schema)
+    return _given_as(frame, [*loose])
 
 
-def _cast(frame: DataFrame, kinds: Sequence[DataType]) -> DataFrame:
-    """Give columns other types, where there are any."""
-    if all(kind == field.dataType for kind, field in zip(kinds, frame.schema, strict=True)):
+def _given_as(frame: DataFrame, wanted: Sequence[StructField]) -> DataFrame:
+    """Give columns other types, where there are any, and the metadata that go with these."""
+    pairs = [*zip(frame.schema, wanted, strict=True)]
+    if all(given.dataType == field.dataType for given, field in pairs):
         # Most DataFrames are like that, and every step costs Spark an analysis of its own.
         return frame
     # By position: names of columns may differ in case alone, which Spark takes for the same.
-    plain = [f"c{index}" for index in range(len(kinds))]
-    loose = [
-        (sf.col(alias) if kind == field.dataType else sf.col(alias).cast(kind)).alias(field.name)
-        for alias, kind, field in zip(plain, kinds, frame.schema, strict=True)
-    ]
-    return frame.toDF(*plain).select(*loose)
+    plain = [f"c{index}" for index in range(len(pairs))]
+    columns = [_converted(sf.col(name), *pair) for name, pair in zip(plain, pairs, strict=True)]
+    return frame.toDF(*plain).select(*columns)
+
+
+def _converted(column: Column, given: StructField, wanted: StructField) -> Column:
+    if given.dataType == wanted.dataType:
+        return column.alias(given.name)
+    is_json = is_variant(given.dataType)
+    other = sf.to_json(column) if is_json else column.cast(wanted.dataType)
+    return other.alias(given.name, **({"metadata": wanted.metadata} if wanted.metadata else {}))

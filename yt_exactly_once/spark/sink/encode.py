@@ -82,7 +82,7 @@ class RowEncoder:
             faults = find_faults(rows, target.plan, target.wire, marker)
             if not faults:
                 raise
-            described = self.rejects.encode(rows, faults, target.path, marker)
+            described = self.rejects.encode(rows, faults, target.path, marker, target.plan.parsed)
             self._encode(without(rows, faults), partition, is_mixed=is_mixed)
             self.rejected.append(Payload(len(faults), described))
 

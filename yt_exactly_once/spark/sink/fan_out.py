@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from yt_exactly_once import advice, errors
+from yt_exactly_once.codec.arrow_types import is_json
 from yt_exactly_once.codec.path_pattern import PathPattern
 from yt_exactly_once.codec.readable import shown
 from yt_exactly_once.codec.rows import WireFormat
@@ -144,7 +145,8 @@ class FanOut(PreparedTarget):
         first = faults[0]
         if rejects is not None:
             marker = self.options.delete_marker or ""
-            described = rejects.encode(rows, faults, self.path, marker)
+            variants = [field.name for field in self.frame if is_json(field)]
+            described = rejects.encode(rows, faults, self.path, marker, variants)
             return Payload(len(faults), described)
         value = (
             f": {shown(rows.column(first.column).slice(first.row, 1))!r}"

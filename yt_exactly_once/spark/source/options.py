@@ -154,6 +154,10 @@ class SourceOptions:
     uuid_text: bool = Group.HOW.option(
         "Read YT `uuid` as text, as YQL and SPYT show it; otherwise as 16 bytes.", default=False
     )
+    any_json: bool = Group.HOW.option(
+        "Read YT `any` as JSON, for `parse_json` and `from_json`; otherwise as the bytes of its YSON.",
+        default=False,
+    )
     max_rows_per_partition: int | None = Group.LIMITS.option(
         "Rows of one batch from one queue partition, at most.", default_text="no limit"
     )

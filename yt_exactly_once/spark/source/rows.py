@@ -134,7 +134,9 @@ def arrow_schema_for(table: schemas.TableSchema, options: SourceOptions) -> pa.S
                 option="binary_strings",
                 path=options.path,
             )
-    return schemas.arrow_schema_of(table, binary_strings=chosen, uuid_text=options.uuid_text)
+    return schemas.arrow_schema_of(
+        table, binary_strings=chosen, uuid_text=options.uuid_text, any_json=options.any_json
+    )
 
 
 def _joined(payloads: tuple[bytes, ...]) -> bytes:
