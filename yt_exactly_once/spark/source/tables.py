@@ -18,7 +18,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from yt_exactly_once.codec.rows import decode
-from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of
+from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of, field_type
+from yt_exactly_once.codec.types import required
 from yt_exactly_once.commit.batch import PartitionRange
 from yt_exactly_once.errors import ConfigError, RequestRefusedError, SchemaMismatchError
 from yt_exactly_once.observability import Emitter, emitter
@@ -55,6 +56,9 @@ _SAME_IN_ARROW = {
 
 REPORTS_MAY_LAG = (0.1, 0.2, 0.4, 0.8, 1.6)
 """Seconds to wait for rows that the options name, before they count as missing."""
+
+_TEXTS = ("string", "utf8", "json")
+"""Types whose values the cluster compares as Spark compares their texts."""
 
 _PUSHDOWN = "pyspark.sql.worker.data_source_pushdown_filters"
 """What Spark runs instead of its planner when it pushes filters down. Otherwise it refuses who takes them."""
@@ -261,7 +265,11 @@ def _condition(filter_: Filter, columns: pa.Schema) -> str:
     path: Sequence[str] = getattr(found, "attribute", ())
     if len(path) != 1 or path[0] not in columns.names:
         return ""
-    kind = columns.field(path[0]).type
+    field = columns.field(path[0])
+    kind = field.type
+    if pa.types.is_string(kind) and str(required(field_type(field))) not in _TEXTS:
+        # It is text for Spark alone, such as that of a uuid.
+        return ""
     if isinstance(filter_, ds.In):
         values = [_condition_value(value, kind) for value in found.value]
         return f"{listed(path)} in ({', '.join(values)})" if values and all(values) else ""
