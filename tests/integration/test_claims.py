@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.test_rows_by_tasks import reasons, senders
+from tests.tiers import first_of
 from yt_exactly_once import Event
 from yt_exactly_once.commit.tally import SentBy
 from yt_exactly_once.errors import RepeatedTaskError
@@ -28,7 +29,7 @@ def shuffled(partitions):
     return lambda frame: frame.repartition(partitions)
 
 
-@pytest.mark.parametrize("is_sorted", [False, True])
+@pytest.mark.parametrize("is_sorted", first_of([False, True]))
 def test_tasks_of_a_shuffle_claim_their_partitions(stream, is_sorted):
     """Nothing passes the driver, and a replay is skipped. Claims of each batch are rows of their own."""
     flow = stream(rows=600, rows_per_partition=300, is_sorted=is_sorted)

@@ -239,7 +239,7 @@ def test_task_that_was_stopped_and_wakes_writes_nothing(
     assert senders(heard) == [SentBy.DRIVER, SentBy.TASKS]
 
 
-@pytest.mark.parametrize("fault", ["lose_answer", "lose_request"])
+@pytest.mark.parametrize("fault", first_of(["lose_answer", "lose_request"]))
 def test_insert_without_an_answer_fails_its_task_and_is_not_sent_again(stream, faults, fault):
     """It may have arrived. The batch goes through the driver, in another transaction."""
     flow = stream(rows=200, rows_per_partition=100)
