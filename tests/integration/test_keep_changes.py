@@ -4,6 +4,7 @@ import json
 
 import pytest
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import SparkRuntimeException
 
 from tests.code_blocks import blocks
 from tests.flows import columns, create_table
@@ -86,10 +87,22 @@ def test_value_that_is_not_sent_is_no_value(spark):
     assert [row[-1] for row in found] == ["unavailable", "d"]
 
 
-@pytest.mark.parametrize("text", ["{", '{"op": "c", "after": {"id": "many"}}'])
+@pytest.mark.parametrize(
+    "text",
+    ['{"op": "c", "after": {"id": "many"}}', "null", '[{"op": "c"}]', '{"op": "c", "after": {"id": 1.5}}'],
+)  # fmt: skip
 def test_message_that_does_not_fit_stops_the_query(spark, text):
     """It must not become a null."""
-    with pytest.raises(Py4JJavaError, match="MALFORMED_RECORD_IN_PARSING"):
+    with pytest.raises((Py4JJavaError, SparkRuntimeException), match="MALFORMED_RECORD_IN_PARSING"):
+        changed(spark, text)
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "", '{"op": "c"}\n{"op": "d"}', '{"op": "c"}, {"op": "d"}', "{} }"]
+)
+def test_message_that_is_not_one_document_stops_the_query(spark, text):
+    """Spark reads the first document of a text, and leaves out all others."""
+    with pytest.raises((Py4JJavaError, SparkRuntimeException), match="not one JSON document"):
         changed(spark, text)
 
 

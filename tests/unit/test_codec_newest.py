@@ -189,3 +189,15 @@ def test_change_that_says_too_little_is_refused(change, message):
         LatestChanges.of([batch((1, 0, "u", "a"), change, (1, 9, "u", "a"))], ruled())
     assert caught.value.where["row_of_chunk"] == 1
     assert caught.value.remedy
+
+
+@pytest.mark.parametrize("operation", ["u", "d"])
+def test_change_without_a_key_is_refused_where_columns_of_the_key_take_null(operation):
+    """It names no row: the query has not found the key, and the change of some row would be lost."""
+    rule = ruled(types={**TYPES, "k": "int64?", "s": "utf8?"})
+    rows = batch((None, 1, operation, "a"), (2, 1, "u", "a"))
+    LatestChanges.of([rows], rule)
+    nameless = rows.set_column(1, "s", pa.array([None, "x"]))
+    with pytest.raises(EncodingError, match="The key of a change is null: k, s") as caught:
+        LatestChanges.of([nameless], rule)
+    assert caught.value.where["row_of_chunk"] == 0

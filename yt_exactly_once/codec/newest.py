@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -111,6 +111,21 @@ class ChangeRule:
             )
         return deletes
 
+    def require_key(self, rows: pa.RecordBatch) -> None:
+        """Raise `EncodingError` if the whole key of a row is null: the change names no row."""
+        names = self.plan.keys.names
+        missing = first_true(reduce(pc.and_, (rows.column(name).is_null() for name in names)))
+        if missing is not None:
+            raise EncodingError(
+                f"The key of a change is null: {', '.join(names)}",
+                remedy="Check that the query reads the key where the messages have it: names in JSON differ "
+                "by case, and PostgreSQL sends no key of a deleted row with REPLICA IDENTITY NOTHING. Filter "
+                "out rows that are no changes",
+                column=names[0],
+                target=self.plan.target,
+                **coordinates(rows, missing),
+            )
+
     def require_sequence(self, rows: pa.RecordBatch) -> None:
         """Raise `EncodingError` if the sequence of a row is null."""
         for name in self.sequence:
@@ -146,6 +161,7 @@ def newest(rows: pa.RecordBatch, rule: ChangeRule) -> pa.RecordBatch:
     """
     rule.require_sequence(rows)
     deletes = rule.deletes(rows)
+    rule.require_key(rows)
     if rows.num_rows == 0:
         return rows
     codes = row_fragments(rows, rule.plan.keys).dictionary_encode().indices

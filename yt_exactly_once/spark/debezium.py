@@ -50,7 +50,8 @@ def debezium_changes(
     Raises:
         ConfigError: two columns of a change have one name.
 
-    Spark stops the query at a message that is not JSON, or has a value of another type.
+    Spark stops the query at a message that is not one JSON document, or has a value of another type. A name
+    that differs by case is another one. A sink refuses a change whose key is null.
     """
     row, position = _schema(rows), _schema(source)
     names = [*row.names, *position.names, _OPERATION]
@@ -64,7 +65,7 @@ def debezium_changes(
     envelope = StructType([StructField(name, kind) for name, kind in kinds.items()])
     whole = StructType([*envelope, StructField("payload", envelope)])
     # Otherwise Spark would make a value that does not fit a null, which says something else.
-    parsed = sf.from_json(sf.col(column), whole, {"mode": "FAILFAST"})
+    parsed = sf.from_json(_one_document(column), whole, {"mode": "FAILFAST"})
     given = messages.where(sf.col(column).isNotNull()).select(parsed.alias("m"))
     inner = [sf.coalesce(sf.col(f"m.payload.{name}"), sf.col(f"m.{name}")) for name in kinds]
     flat = given.select(*(each.alias(name) for each, name in zip(inner, kinds, strict=True)))
@@ -75,6 +76,16 @@ def debezium_changes(
         chosen.alias("row"), "source", operation.alias(_OPERATION)
     )
     return changes.select("row.*", "source.*", _OPERATION)
+
+
+def _one_document(column: str) -> Column:
+    """Return the text of a message, of which Spark would read no more than its first document."""
+    text = sf.col(column)
+    count = sf.json_array_length(sf.concat(sf.lit("["), text, sf.lit("]")))
+    fault = sf.raise_error(
+        sf.lit(f"The column {column} has a message that is not one JSON document")
+    )
+    return sf.when(count.eqNullSafe(1), text).otherwise(fault)
 
 
 def _schema(given: StructType | str) -> StructType:
