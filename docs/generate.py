@@ -566,7 +566,9 @@ when Spark has computed them. There convert them in the query, as the error says
 
 **`timestamp_ntz`**, at any depth, becomes the instant that Spark finds for it in the time zone of the session
 (`spark.sql.session.timeZone`). If the clocks repeat a time, that is the first one. If they skip a time, it
-becomes later by as much.
+becomes later by as much. So two local times may be one instant, or come in another order. Unless the zone is
+`UTC` or a fixed offset, such a column is refused in a key and in the sequence of
+[changes](../how-to/keep-changes.md).
 
 **`variant`**, as a whole column, becomes its JSON, as `to_json` writes it. Times in it are texts, in the time
 zone of the session, and binary values are base64. It fits columns of these types:

@@ -7,7 +7,8 @@ import pytest
 from pyspark.errors import PySparkException
 
 from tests.integration.streams import QUICK, TO_THE_END, finish
-from yt_exactly_once import TransactionalSink, create_table
+from yt_exactly_once import Changes, Target, TransactionalSink, create_table
+from yt_exactly_once.errors import ConfigError
 
 pytestmark = pytest.mark.further
 
@@ -57,6 +58,25 @@ def test_local_times_become_instants(cluster, client, tmp, local, tmp_path):
         assert row["at"] == wanted
         assert row["several"] == [wanted, None]
         assert row["deep"] == {"inner": [["k", wanted]]}
+
+
+@pytest.mark.parametrize("zone", [ZONE.key, "UTC", "+03:00", "Europe/Moscow"])
+@pytest.mark.parametrize("role", ["key", "sequence"])
+def test_they_order_nothing_where_clocks_change(spark, cluster, tmp, local, zone, role):
+    """Two of them would be one instant, or come in another order: a row would replace a newer one."""
+    path, proxy = f"{tmp}/times", cluster.proxy_urls[0]
+    rows = local.select("text", "at")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    create_table(path, rows.schema, key_columns=["at" if role == "key" else "text"], proxy=proxy)
+    changes = Changes(sequence="at") if role == "sequence" else None
+    sink = TransactionalSink(Target(path, changes=changes), proxy=proxy)
+    sink.check(rows.selectExpr("text", "cast(at as timestamp_ltz) as at"))
+    if zone in {"UTC", "+03:00"}:
+        sink.check(rows)
+        return
+    with pytest.raises(ConfigError, match="at is a local time") as raised:
+        sink.check(rows)
+    assert "CAST(at AS TIMESTAMP_LTZ)" in raised.value.remedy
 
 
 def test_format_refuses_them(cluster, tmp, local, tmp_path):

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    MapType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+)
 
 from yt_exactly_once.codec import spark_types
 
@@ -35,6 +42,11 @@ def as_written(schema: StructType) -> StructType:
 def is_variant(kind: DataType) -> bool:
     """Return whether values have any shape; PySpark 3.5 has no such type."""
     return kind.typeName() == spark_types.VARIANT
+
+
+def local_times_of(schema: StructType) -> list[str]:
+    """Return the names of the columns that are local times."""
+    return [field.name for field in schema if isinstance(field.dataType, TimestampNTZType)]
 
 
 def with_nullable_members(kind: DataType) -> DataType:

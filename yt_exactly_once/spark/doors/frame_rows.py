@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
@@ -19,7 +20,12 @@ from yt_exactly_once.spark.compat.plan import PlannedQuery, planned_query
 from yt_exactly_once.spark.compat.versions import arrow_batches, ended_batches, has_batch_ends
 from yt_exactly_once.spark.engine.run import Rows
 from yt_exactly_once.spark.modes.mode import Assignment, RowTask
-from yt_exactly_once.spark.schema import as_written, is_variant, with_nullable_members
+from yt_exactly_once.spark.schema import (
+    as_written,
+    is_variant,
+    local_times_of,
+    with_nullable_members,
+)
 from yt_exactly_once.spark.sink.columns import PARTITION_COLUMN, sent
 from yt_exactly_once.spark.sink.encode import (
     PartitionsUnknownError,
@@ -37,6 +43,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
+_TIME_ZONE = "spark.sql.session.timeZone"
+_NEVER_CHANGES = re.compile(r"(?:Etc/\S+|UTC|GMT|UT|Z)?(?:[+-]\d[\d:]*)?")
+
 
 class FrameRows(Rows):
     """The rows of a DataFrame."""
@@ -44,6 +53,7 @@ class FrameRows(Rows):
     def __init__(self, frame: DataFrame) -> None:
         self._frame = frame
         self._transformed: dict[str, DataFrame] = {}
+        self._local: dict[str, list[str]] = {}
         self._kept: Future[FrameRows] | None = None
 
     @cached_property
@@ -53,7 +63,17 @@ class FrameRows(Rows):
 
     def schema_for(self, target: Target) -> StructType:
         """Return its columns as a target transforms it."""
-        return self._of(target).schema
+        return self.frame_for(target).schema
+
+    def local_times(self, target: Target) -> Sequence[str]:
+        """Return the columns of a target that are local times, if the clocks of the session change."""
+        self.frame_for(target)
+        local = self._local[target.path]
+        if not local:
+            return ()
+        # Without a default of ours: Spark's is the zone of its process.
+        zone = self._frame.sparkSession.conf.get(_TIME_ZONE)
+        return () if zone and _NEVER_CHANGES.fullmatch(zone) else local
 
     def planned(self) -> PlannedQuery | None:
         """Return what Spark shows of its query; `None` unless it is streaming."""
@@ -90,7 +110,7 @@ class FrameRows(Rows):
         """
         given, task, rehearsal = assignment.given, assignment.task, assignment.rehearsal
         target = given.target
-        placed = target.placement.placed(self._of(target.options))
+        placed = target.placement.placed(self.frame_for(target.options))
         if task is None:
             return collected(
                 placed, needs_partitions=target.needs_partitions, by_ends=assignment.by_ends
@@ -121,9 +141,12 @@ class FrameRows(Rows):
         """Let Spark compute the rows, and write none."""
         self._frame.write.format("noop").mode("overwrite").save()
 
-    def _of(self, target: Target) -> DataFrame:
+    def frame_for(self, target: Target) -> DataFrame:
+        """Return what a target transforms it into, with the types that are written."""
         if target.path not in self._transformed:
-            self._transformed[target.path] = written(target.transformed(self._frame))
+            frame = target.transformed(self._frame)
+            self._local[target.path] = local_times_of(frame.schema)
+            self._transformed[target.path] = written(frame)
         return self._transformed[target.path]
 
 

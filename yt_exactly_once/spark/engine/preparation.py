@@ -22,7 +22,12 @@ from yt_exactly_once.spark.query.offset_log import read_twice
 from yt_exactly_once.spark.sink.fan_out import FanOut
 from yt_exactly_once.spark.sink.options import SinkOptions
 from yt_exactly_once.spark.sink.target import Target
-from yt_exactly_once.spark.sink.targets import PreparedTarget, are_the_same, prepare_target
+from yt_exactly_once.spark.sink.targets import (
+    PreparedTarget,
+    are_the_same,
+    prepare_target,
+    require_no_local_times,
+)
 from yt_exactly_once.ytsaurus import tables
 from yt_exactly_once.ytsaurus.browsing import attributes_of
 from yt_exactly_once.ytsaurus.queues import require_registration
@@ -89,6 +94,7 @@ def prepare(delivery: Delivery) -> tuple[PreparedTarget, ...]:
         for target in options.targets
     )
     for target, prepared in zip(options.targets, targets, strict=True):
+        require_no_local_times(prepared, rows.local_times(target))
         # One that grows is prepared again, and may get the sequence then.
         if target.changes is not None and prepared.wanted is None:
             ensure_tombstones(connection, target.path, target.changes)
@@ -153,6 +159,7 @@ def check_before_start(mode: Mode, rows: Rows, output_mode: str | None) -> None:
             require_output_mode(MicroBatch("", 0, "", output_mode=output_mode.lower()), target)
         columns = rows.schema_for(target)
         prepared = _prepared(connection, target, columns, options)
+        require_no_local_times(prepared, rows.local_times(target))
         if not prepared.is_sorted:
             ordered[target.path] = columns.names
         if target.changes is not None and prepared.wanted is None:

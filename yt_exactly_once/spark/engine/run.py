@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -66,6 +66,10 @@ class Rows(ABC):
     @abstractmethod
     def schema_for(self, target: Target) -> StructType:
         """Return the columns of the DataFrame as a target transforms it."""
+
+    def local_times(self, target: Target) -> Sequence[str]:  # noqa: ARG002 - a writer is refused them
+        """Return the columns of a target that become instants, of which some have another order."""
+        return ()
 
     def planned(self) -> PlannedQuery | None:
         """Return what Spark shows of the query before it starts; `None` if it shows nothing."""

@@ -6,7 +6,7 @@ known before anything is written. It is done again when another table is in the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -252,6 +252,31 @@ def prepare_table(
         wanted=None if is_ready else frame_schema,
         rule=None if target.changes is None else _rule(target.changes, plan),
     )
+
+
+def require_no_local_times(target: PreparedTarget, local: Collection[str]) -> None:
+    """Raise `ConfigError` if a key or the sequence of changes is a local time.
+
+    Where the clocks skip an hour, two local times are one instant, and others come in another order.
+
+    Args:
+        local: columns that are local times.
+    """
+    options = target.options
+    created = (options.create or {}).get("key_columns") or ()
+    sequence = options.changes.sequence if options.changes is not None else ()
+    found = next(
+        (one for one in (*target.plan.keys.names, *created, *sequence) if one in local), None
+    )
+    if found is not None:
+        raise errors.ConfigError(
+            f"{found} is a local time, and part of a key or of the sequence of changes. Where the clocks "
+            "change, two local times are one instant, or come in another order",
+            remedy="Set spark.sql.session.timeZone=UTC. Or, if it is a time of the session's time zone, cast "
+            f"it: CAST({found} AS TIMESTAMP_LTZ)",
+            target=target.path,
+            column=found,
+        )
 
 
 def grow(connection: Connection, target: PreparedTarget) -> list[str]:
