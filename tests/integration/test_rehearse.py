@@ -66,7 +66,7 @@ class Pipeline:
         self.query = target.pop("query", STATELESS)
         self.is_sorted = target.pop("is_sorted", False)
         self.history = target.pop("history", True)
-        self.target = f"{tmp}/target"
+        self.target, self.other = f"{tmp}/target", f"{tmp}/other"
         self.options = target
         self.query.create_target(client, self.target, is_sorted=self.is_sorted, tablets=2)
         self.trial = Trial("old", tmp_path)
@@ -165,9 +165,9 @@ def test_rows_are_shown_side_by_side_where_the_target_has_their_source(pipeline)
 
 
 def test_rows_of_a_sorted_target_are_compared_by_their_keys(pipeline):
-    """Only of the newest batch: later ones may have replaced what differs."""
+    """Only of the newest batch: later ones may have replaced what differs. What is the same proves little."""
     old = pipeline(query=AGGREGATION, is_sorted=True, history=False)
-    assert old.rehearse(AGGREGATION.build, batches=1).same
+    assert old.rehearse(AGGREGATION.build, batches=1).judgement is Judgement.UNPROVEN
     changed = old.rehearse(
         lambda rows: AGGREGATION.build(rows).withColumn("n", sf.expr("n + 1")), batches=2
     )
@@ -243,6 +243,76 @@ def test_job_that_cannot_be_rehearsed_is_refused(pipeline, tmp_path):
     assert "value" in wrong.batches[0].reason
     with pytest.raises(ConfigError, match="no finished batch"):
         rehearse(by_format, str(tmp_path))
+
+
+def timed(rows):
+    return rows.selectExpr(
+        f"{PARTITION_COLUMN} as part", f"{ROW_COLUMN} as row", "id", "key", "value", "name",
+        "cast(at as timestamp_ntz) as at",
+    )  # fmt: skip
+
+
+LOCAL = replace(STATELESS, types={**STATELESS.types, "at": "timestamp"}, build=timed)
+
+
+def test_local_times_are_compared_as_they_are_written(pipeline):
+    """As instants of the session's time zone."""
+    old = pipeline(query=LOCAL, digest=True)
+    assert old.rehearse(LOCAL.build, batches=1).same
+
+
+def twice(path, _other, proxy):
+    sink = TransactionalSink(Target(path, digest=True), proxy=proxy)
+
+    def write(rows, number):
+        sink(rows, number)
+        sink(rows, number)
+
+    return write
+
+
+def elsewhere(path, other, proxy):
+    return TransactionalSink(other, ledger_path=f"{path}_ledger", proxy=proxy)
+
+
+def replacing(path, _other, proxy):
+    return TransactionalSink(Target(path, digest=True, write="replace"), proxy=proxy)
+
+
+def calling(old, function, location=None):
+    """Return a job of the same rows with another function, and perhaps another checkpoint."""
+    proxy, queue, consumer = old.proxy, old.queue.path, old.queue.consumer
+    path, other, build, output = old.target, old.other, old.query.build, old.query.output_mode
+
+    def run(spark, trial):
+        register_source(spark)
+        rows = read_queue(spark, proxy, queue, consumer, max_rows_per_partition=ROWS_PER_PARTITION)
+        query = build(rows).writeStream.foreachBatch(function(path, other, proxy))
+        query = query.outputMode(output).option("checkpointLocation", location or trial.checkpoint)
+        return query.start()
+
+    return run
+
+
+def test_what_real_sinks_would_refuse_or_leave_out_is_no_success(pipeline):
+    """A second call for a target, a target without rows, an option that the query does not allow."""
+    old = pipeline(query=AGGREGATION, is_sorted=True, digest=True)
+    old.query.create_target(old.client, old.other, is_sorted=True)
+    before, found = old.everything(), {}
+    for function in (twice, elsewhere, replacing):
+        job = calling(old, function)
+        some = rehearse(job, old.trial.checkpoint, batches=1).batches
+        found[function] = [(one.target, one.judgement) for one in some]
+    assert found == {
+        twice: [(old.target, Judgement.SAME), (old.target, Judgement.REFUSED)],
+        elsewhere: [(old.other, Judgement.UNPROVEN), (old.target, Judgement.OTHER)],
+        replacing: [(old.target, Judgement.REFUSED)],
+    }
+    (real,) = rehearse(
+        calling(old, twice, old.trial.checkpoint), old.trial.checkpoint, batches=1
+    ).batches
+    assert "trial.checkpoint" in real.reason
+    assert old.everything() == before
 
 
 SHOP = """

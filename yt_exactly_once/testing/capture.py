@@ -11,14 +11,22 @@ from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.codec.rejects import find_faults, without
 from yt_exactly_once.codec.rows import WireFormat
-from yt_exactly_once.errors import ExactlyOnceError
+from yt_exactly_once.config import DeliveryMode
+from yt_exactly_once.errors import EncodingError, ExactlyOnceError, RepeatedCallError
 from yt_exactly_once.spark.compat.checkpoint import CheckpointFiles
-from yt_exactly_once.spark.doors.frame_rows import collected, written
+from yt_exactly_once.spark.doors.frame_rows import FrameRows, collected
 from yt_exactly_once.spark.doors.transactional_sink import TransactionalSink
 from yt_exactly_once.spark.schema import arrow_of_spark
 from yt_exactly_once.spark.sink.encode import merged
 from yt_exactly_once.spark.sink.targets import prepare_table
-from yt_exactly_once.testing.comparison import PastBatch, compared, counted, find_entry
+from yt_exactly_once.testing.comparison import (
+    PastBatch,
+    compared,
+    counted,
+    find_entry,
+    left_out,
+    with_letters,
+)
 from yt_exactly_once.testing.rehearsal import Judgement, Rehearsed
 from yt_exactly_once.testing.trial import Trial
 from yt_exactly_once.ytsaurus.client import Connection
@@ -40,31 +48,68 @@ class BatchRehearsedError(Exception):
 
 @dataclass
 class _Stage:
-    """One batch, and what its sinks have found. One batch is rehearsed at a time."""
+    """One batch, and what its sinks have found. One batch is rehearsed at a time.
+
+    Attributes:
+        sinks: options of those that were called, by the proxy and the ledger.
+    """
 
     trial: Trial
     found: list[Rehearsed] = field(default_factory=list)
     mode: str = ""
+    in_parts: bool = False
+    sinks: dict[tuple[str, str], SinkOptions] = field(default_factory=dict)
+    _called: set[tuple[str, str, str]] = field(default_factory=set)
 
-    def rehearse(self, options: SinkOptions, frame: DataFrame, batch_id: int) -> None:
-        """Compute the rows of a sink, and compare them."""
+    @property
+    def query(self) -> str:
+        """The id of the query."""
+        return str(json.loads((Path(self.trial.checkpoint) / "metadata").read_text())["id"])
+
+    def rehearse(self, sink: TransactionalSink, frame: DataFrame, batch_id: int) -> None:
+        """Compute the rows of a sink, and compare them; say of each target what the sink would refuse."""
+        options = sink.options
         connection = Connection(options.cluster)
-        query = str(json.loads((Path(self.trial.checkpoint) / "metadata").read_text())["id"])
         ranges = CheckpointFiles(self.trial.checkpoint).ranges(batch_id)
-        self.mode = str(options.mode)
-        if len(options.targets) > 1:
+        if self.mode in {"", DeliveryMode.TRANSACTIONAL}:
+            self.mode = str(options.mode)
+        self.in_parts |= options.split_oversized
+        known = options.cluster.proxy, options.ledger
+        self.sinks[known] = options
+        refusal = _refusal(sink, frame, batch_id)
+        rows = FrameRows(frame)
+        if len(options.targets) > 1 and not refusal:
             # A stateful DataFrame may be computed once.
-            frame = frame.localCheckpoint(eager=True)
+            rows = rows.kept()
         for target in options.targets:
-            entry, is_newest = find_entry(connection, options, target.path, query, batch_id)
+            path = target.path
+            entry, is_newest = find_entry(connection, options, path, self.query, batch_id)
             past = PastBatch(batch_id, ranges, entry, is_newest)
             try:
-                found = _rehearsed(
-                    connection, options, target, past, written(target.transformed(frame))
-                )
+                if refusal:
+                    raise refusal
+                self._require_first((*known, path))
+                found = _rehearsed(connection, options, target, past, rows)
             except ExactlyOnceError as error:
-                found = Rehearsed(batch_id, target.path, Judgement.REFUSED, reason=str(error))
+                found = Rehearsed(batch_id, path, Judgement.REFUSED, reason=str(error))
             self.found.append(found)
+
+    def end(self, batch_id: int) -> None:
+        """Add the targets that the old code has written, and no sink of the new code."""
+        written = [one.target for one in self.found]
+        for options in self.sinks.values():
+            connection = Connection(options.cluster)
+            self.found += left_out(connection, options, self.query, batch_id, written)
+
+    def _require_first(self, call: tuple[str, str, str]) -> None:
+        """Raise `RepeatedCallError` for a second call for the batch and a target, as a sink does."""
+        if call in self._called:
+            raise RepeatedCallError(
+                "The function calls a sink for this target twice: a sink refuses the second call for a batch",
+                remedy="Give one sink several Targets, or each sink a target of its own",
+                target=call[-1],
+            )
+        self._called.add(call)
 
 
 _stages: list[_Stage] = []
@@ -77,7 +122,8 @@ def rehearsing(function: Callable[[DataFrame, int], Any], trial: Trial) -> Calla
         stage = _Stage(trial)
         _stages[:] = [stage]
         function(frame, batch_id)
-        (trial.folder / FOUND).write_bytes(pickle.dumps((stage.found, stage.mode)))
+        stage.end(batch_id)
+        (trial.folder / FOUND).write_bytes(pickle.dumps((stage.found, stage.mode, stage.in_parts)))
         raise BatchRehearsedError(f"Batch {batch_id} was rehearsed")
 
     return call
@@ -87,21 +133,38 @@ def replace_sinks() -> None:
     """Let every sink of this process rehearse instead of write."""
 
     def rehearse(self: TransactionalSink, frame: DataFrame, batch_id: int) -> None:
-        _stages[0].rehearse(self.options, frame, batch_id)
+        _stages[0].rehearse(self, frame, batch_id)
 
     TransactionalSink.__call__ = rehearse  # type: ignore[method-assign]
 
 
+def _refusal(sink: TransactionalSink, frame: DataFrame, batch_id: int) -> ExactlyOnceError | None:
+    """Return what a sink would refuse before the rows are computed: options, a query, or targets."""
+    # What the sink does itself, without a part that writes.
+    query, mode = sink._query, sink._engine.mode  # noqa: SLF001
+    try:
+        running = query.locate(frame, batch_id)
+        if running.problem is not None:
+            return running.problem
+        batch = running.log.identify(running)
+        mode.require_query(batch)
+        sink.check(frame, output_mode=batch.output_mode)
+    except ExactlyOnceError as error:
+        return error
+    return None
+
+
 def _rehearsed(
-    connection: Connection, options: SinkOptions, target: Target, past: PastBatch, frame: DataFrame
+    connection: Connection, options: SinkOptions, target: Target, past: PastBatch, given: FrameRows
 ) -> Rehearsed:
-    given = {
+    frame = given.frame_for(target)
+    named = {
         "columns in braces": target.pattern is not None,
         "delete_marker": target.delete_marker is not None,
         "changes": target.changes is not None,
     }
-    if named := [name for name, is_given in given.items() if is_given]:
-        why = f"Rows of a target with {named[0]} are not compared, only counted"
+    if uncompared := [name for name, is_given in named.items() if is_given]:
+        why = f"Rows of a target with {uncompared[0]} are not compared, only counted"
         return counted(past, target.path, frame.count(), why)
     info = describe_table(connection, target.path)
     # YSON takes every row that a table takes. Only a sink asks the cluster for more.
@@ -109,6 +172,13 @@ def _rehearsed(
     schema = arrow_of_spark(frame.schema)
     prepared = prepare_table(connection, info, target, schema, options, wire=wire)
     rows = merged(list(collected(frame, needs_partitions=False)), schema)
-    if options.dead_letter_path is not None:
-        rows = without(rows, find_faults(rows, prepared.plan, wire, ""))
-    return compared(connection, past, prepared, rows)
+    faults = find_faults(rows, prepared.plan, wire, "")
+    if faults and options.dead_letter_path is None:
+        raise EncodingError(
+            f"{len(faults)} rows do not fit the target. The first one: {faults[0].reason}",
+            remedy="Repair them in the query, or give the sink a dead_letter_path",
+            target=target.path,
+            column=faults[0].column,
+        )
+    found = compared(connection, past, prepared, without(rows, faults))
+    return with_letters(found, past, len(faults))

@@ -7,9 +7,9 @@ they say which batch they are of.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -24,14 +24,14 @@ from yt_exactly_once.codec.schema import (
     arrow_schema_of,
 )
 from yt_exactly_once.errors import LedgerError, RequestRefusedError, TableError
-from yt_exactly_once.operations.ledgers import entries_of, read_history
+from yt_exactly_once.operations.ledgers import entries_of, read_history, read_ledger
 from yt_exactly_once.spark.sink.encode import merged
 from yt_exactly_once.testing.rehearsal import SHOWN, Judgement, Rehearsed, Row
 from yt_exactly_once.ytsaurus.browsing import selected
 from yt_exactly_once.ytsaurus.reading import listed, literal
 
 if TYPE_CHECKING:
-    from yt_exactly_once.codec.schema import WritePlan
+    from yt_exactly_once.codec.schema import ColumnSchema, WritePlan
     from yt_exactly_once.commit.batch import SourceRange
     from yt_exactly_once.commit.entry import LedgerEntry
     from yt_exactly_once.spark.sink.options import SinkOptions
@@ -76,6 +76,51 @@ def find_entry(
                 if key == (query, target, batch) and row.entry.is_complete:
                     return row.entry, False
     return None, False
+
+
+def left_out(
+    connection: Connection, options: SinkOptions, query: str, batch: int, written: Collection[str]
+) -> list[Rehearsed]:
+    """Judge the targets into which the old code wrote a batch, or later ones, and the new code does not."""
+    known: dict[str, LedgerEntry] = {}
+    with suppress(LedgerError, TableError):
+        rows = read_ledger(connection, options.ledger)
+        known |= {
+            row.entry.target: row.entry
+            for row in rows
+            if row.entry.query_id == query and row.entry.batch_id >= batch
+        }
+    if options.history_path is not None:
+        with suppress(TableError):
+            past = read_history(connection, options.history_path)
+            of_batch = [row.entry for row in past if row.entry.batch_id == batch]
+            known |= {one.target: one for one in of_batch if one.query_id == query}
+    found = []
+    for target, entry in sorted(known.items()):
+        is_known = entry.batch_id == batch
+        if target in written or (is_known and not _rows_of(entry)):
+            continue
+        old = _rows_of(entry) if is_known else None
+        judgement, by = (Judgement.OTHER, BY_NUMBER) if is_known else (Judgement.UNPROVEN, "")
+        why = "The old code has written this target, and the new code gives no sink rows for it"
+        found.append(Rehearsed(batch, target, judgement, by, old, 0, reason=why))
+    return found
+
+
+def _rows_of(entry: LedgerEntry) -> int:
+    return entry.tally.rows + entry.tally.rejected_rows
+
+
+def with_letters(found: Rehearsed, past: PastBatch, rejected: int) -> Rehearsed:
+    """Return what was found, with what the dead letters of the batch say: they are only counted."""
+    before = None if past.entry is None else past.entry.tally.rejected_rows
+    if not (before or rejected) or found.judgement is Judgement.OTHER:
+        return found
+    if before is not None and before != rejected:
+        why = f"{before} rows were dead letters before, and {rejected} are now"
+        return replace(found, judgement=Judgement.OTHER, by=BY_NUMBER, reason=why)
+    why = f"{rejected} rows are dead letters, which are only counted"
+    return replace(found, judgement=Judgement.UNPROVEN, reason=why)
 
 
 def compared(
@@ -138,12 +183,11 @@ class _Comparison:
             return self.judged(Judgement.SAME if is_same else Judgement.OTHER, BY_ROWS, **more)
         if self.old_rows is not None and self.old_rows != self.new.num_rows:
             return self.judged(Judgement.OTHER, BY_NUMBER, **more)
-        if is_same and self.old_rows is not None:
-            return self.judged(Judgement.SAME, f"{BY_ROWS} and {BY_NUMBER}")
         if self.past.is_newest and not is_same:
             return self.judged(Judgement.OTHER, BY_ROWS, **more)
         reason = (
-            "The ledger has no entry of the batch any more: rows that the new code leaves out are not seen"
+            "Rows with the same keys are the same. Nothing tells whether this batch or an earlier one wrote "
+            "them: Target(..., digest=True) does"
             if is_same
             else "Later batches may have replaced the rows that differ"
         )
@@ -152,6 +196,24 @@ class _Comparison:
     @property
     def _plan(self) -> WritePlan:
         return self.target.plan
+
+    @property
+    def _columns(self) -> tuple[ColumnSchema, ...]:
+        """What a row leaves in the table: a column that the new code does not write is null there."""
+        if self.target.options.update_columns:
+            return self._plan.columns
+        written = {column.name: column for column in self._plan.columns}
+        there = {column.name: column for column in self._stored.columns}
+        return tuple({**there, **written}.values())
+
+    @property
+    def _stored(self) -> TableSchema:
+        """The columns of the rows that are compared, as the table has them."""
+        table = TableSchema.from_yt(self.target.schema)
+        wanted = self._plan.names if self.target.options.update_columns else None
+        return TableSchema(
+            tuple(one for one in table.writable_columns if wanted is None or one.name in wanted)
+        )
 
     @property
     def _identity(self) -> tuple[str, ...]:
@@ -166,8 +228,7 @@ class _Comparison:
         conditions = self._by_keys() if self.target.is_sorted else self._by_source()
         if isinstance(conditions, str):
             return conditions
-        table = TableSchema(self._plan.columns)
-        schema = arrow_schema_of(table)
+        schema = arrow_schema_of(self._stored)
         names, path = listed(schema.names), self.target.path
         try:
             found = [
@@ -204,7 +265,7 @@ class _Comparison:
         ]
 
     def _difference(self, old: pa.RecordBatch) -> dict[str, Any]:
-        columns = self._plan.columns
+        columns = self._columns
         hashes = [row_hashes(rows, columns).tolist() for rows in (old, self.new)]
         only_old = _left(hashes[0], hashes[1], old)
         only_new = _left(hashes[1], hashes[0], self.new.select(self._plan.names))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable
@@ -39,6 +40,8 @@ _MASTER = "local[32, 8]"
 
 _STARTS = 5
 """How often a query is started when the machine is too busy for a Python process of Spark."""
+
+_CHECKPOINT = "checkpointlocation"
 
 
 @dataclass(frozen=True)
@@ -131,7 +134,7 @@ def _rehearse_all(spark: SparkSession, checkpoint: str, copy: str) -> None:
 
     replace_sinks()
     copy_folder(spark, checkpoint, copy)
-    _watch_calls(lambda function, order: rehearsing(function, order.where), needs_function=True)
+    _watch_calls(lambda function, order: rehearsing(function, order.where), rehearses=True)
 
 
 def _run(spark: SparkSession, order: Order, report: Report) -> None:
@@ -159,29 +162,55 @@ def _error_of(call: Callable[[], None]) -> str:
     return ""
 
 
-def _watch_calls(wrapped: Callable[..., Any], *, needs_function: bool = False) -> None:
+def _watch_calls(wrapped: Callable[..., Any], *, rehearses: bool = False) -> None:
     """Wrap the functions that jobs give to `foreachBatch`, and let their queries end with their sources.
 
     Args:
         wrapped: gets the function and the order.
-        needs_function: whether a query without one is refused.
+        rehearses: whether a query is refused that has no function, or another checkpoint than its trial:
+            Spark would log a batch in that of the real query.
     """
     writer: Any = DataStreamWriter
-    foreach_batch, start = writer.foreachBatch, writer.start
+    foreach_batch, option, start = writer.foreachBatch, writer.option, writer.start
 
     def watched(self: Any, function: Callable[[DataFrame, int], Any]) -> Any:
         self.has_function = True
         return foreach_batch(self, wrapped(function, _thread.order))
 
+    def noted(self: Any, key: str, value: Any) -> Any:
+        if key.lower() == _CHECKPOINT:
+            self.checkpoint = str(value)
+        return option(self, key, value)
+
+    def all_noted(self: Any, **options: Any) -> Any:
+        for key, value in options.items():
+            noted(self, key, value)
+        return self
+
     def ending(self: Any, *args: Any, **options: Any) -> Any:
-        if needs_function and not hasattr(self, "has_function"):
-            raise ConfigError(
-                "Only queries with a foreachBatch function can be rehearsed",
-                remedy="Give the DataFrame to a TransactionalSink with the options of the format",
-            )
+        if rehearses:
+            given = {key.lower(): value for key, value in options.items()}
+            location = given.get(_CHECKPOINT, getattr(self, "checkpoint", None))
+            _require_rehearsable(self, location, _thread.order.where)
         return start(self.trigger(availableNow=True), *args, **options)
 
     writer.foreachBatch, writer.start = watched, ending
+    writer.option, writer.options = noted, all_noted
+
+
+def _require_rehearsable(writer: Any, location: Any, trial: Trial) -> None:
+    if not hasattr(writer, "has_function"):
+        raise ConfigError(
+            "Only queries with a foreachBatch function can be rehearsed",
+            remedy="Give the DataFrame to a TransactionalSink with the options of the format",
+        )
+    given = re.sub("^file:/+", "/", str(location or ""))
+    if not given or Path(given).resolve() != Path(trial.checkpoint).resolve():
+        raise ConfigError(
+            "The query would log the batch in another checkpoint than that of the trial",
+            remedy="Use .option('checkpointLocation', trial.checkpoint)",
+            path=given or None,
+        )
 
 
 def _attacked(

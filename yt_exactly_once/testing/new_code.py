@@ -44,7 +44,9 @@ def rehearse(
 
     The rows are compared with the digest that the ledger (`Target(..., digest=True)`) or the history
     (`history_path`) has of the batch. Without one they are compared with the rows of the target where these
-    have the source of each row, or a key; or else only counted.
+    have the source of each row, or a key; or else only counted. With a key the same rows are no proof, since
+    an earlier batch may have written them. Dead letters are counted. A target that the old code has written,
+    and the new code does not, has other rows.
 
     What a function does besides calling sinks, it does here too. Writers with `format("yt")` are refused.
 
@@ -69,15 +71,15 @@ def rehearse(
             life.wait_until_ready()
             finished, unfinished = _logged(original, checkpoint)
             found: list[Rehearsed] = []
-            mode = ""
+            mode, in_parts = "", False
             for number in finished[-batches:]:
                 name = f"t{uuid.uuid4().hex[:10]}"
                 trial = Trial(name, folder / name)
                 cut(original, Path(trial.checkpoint), number)
                 life.run(trial, job_file, batch=number)
-                some, mode = _found(life, trial, number)
+                some, mode, in_parts = _found(life, trial, number)
                 found += some
-    return Rehearsal(found, mode, unfinished)
+    return Rehearsal(found, mode, unfinished, in_parts)
 
 
 def cut(original: Path, copy: Path, batch: int) -> None:
@@ -115,20 +117,20 @@ def _logged(original: Path, checkpoint: str) -> tuple[list[int], int | None]:
     return finished, next((number for number in offsets if number > finished[-1]), None)
 
 
-def _found(life: Life, trial: Trial, number: int) -> tuple[list[Rehearsed], str]:
+def _found(life: Life, trial: Trial, number: int) -> tuple[list[Rehearsed], str, bool]:
     file, error = trial.folder / FOUND, life.errors[trial.name]
     skipped = Step(Kind.EVENT, Event.SOURCE_ROWS_SKIPPED.value) in life.gate.steps
     if file.exists() and not skipped:
-        found, mode = pickle.loads(file.read_bytes())  # noqa: S301 - our own driver has written it
+        found, mode, in_parts = pickle.loads(file.read_bytes())  # noqa: S301 - our own driver has written it
         if not found:
             raise ConfigError(
                 "The job has called no TransactionalSink for the batch, so nothing was compared",
                 remedy="Give the query a foreachBatch function that calls one",
                 batch=number,
             )
-        return found, mode
+        return found, mode, in_parts
     if skipped or _GONE.search(error):
         why = error or "The source has stepped over rows that were trimmed"
-        return [Rehearsed(number, "", Judgement.UNREADABLE, reason=why)], ""
+        return [Rehearsed(number, "", Judgement.UNREADABLE, reason=why)], "", False
     why = error or "The query has ended without the batch: it does not use trial.checkpoint"
-    return [Rehearsed(number, "", Judgement.REFUSED, reason=why)], ""
+    return [Rehearsed(number, "", Judgement.REFUSED, reason=why)], "", False

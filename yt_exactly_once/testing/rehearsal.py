@@ -84,14 +84,17 @@ class Rehearsal:
     """All batches that were rehearsed. As text it is a report.
 
     Attributes:
-        mode: delivery mode of the sink, as the new code has it; empty if none was called.
+        mode: delivery mode of the sink, as the new code has it; empty if none was called. Of several sinks
+            one that is not transactional, if there is one.
         unfinished: the batch that Spark has logged and not finished, if there is one: its replay runs the new
             code, whatever was rehearsed.
+        in_parts: whether a sink may write a batch in parts (`split_oversized`).
     """
 
     batches: Sequence[Rehearsed]
     mode: str = ""
     unfinished: int | None = None
+    in_parts: bool = False
 
     @property
     def judgement(self) -> Judgement:
@@ -109,11 +112,11 @@ class Rehearsal:
         """Whether the code may be changed while a batch is unfinished; `None` if that is not known.
 
         In transactional mode nothing of such a batch is visible, so it may if the new code runs. In the other
-        modes rows of it may be there, and the new code must write the same ones.
+        modes, and with `split_oversized`, rows of it may be there, and the new code must write the same ones.
         """
         if self.judgement is Judgement.REFUSED:
             return False
-        if self.mode == DeliveryMode.TRANSACTIONAL:
+        if self.mode == DeliveryMode.TRANSACTIONAL and not self.in_parts:
             return True
         known = {Judgement.SAME: True, Judgement.OTHER: False}
         return known.get(self.judgement)
@@ -133,6 +136,7 @@ class Rehearsal:
             "same": self.same,
             "mode": self.mode,
             "unfinished": self.unfinished,
+            "in_parts": self.in_parts,
             "may_change_in_mid_batch": self.may_change_in_mid_batch,
             "batches": [asdict(one) for one in self.batches],
         }
