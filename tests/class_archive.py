@@ -84,15 +84,15 @@ def _train(archive: str) -> None:
     os.environ[_OPTIONS] = f"-XX:ArchiveClassesAtExit={archive}"
     # Otherwise Spark takes the first python3 of the path, which may not have this environment's packages.
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    from tests.chaos.session import open_session
     from tests.flows import QUERIES, Queue, read_queue
     from yt_exactly_once import TransactionalSink, register_source
     from yt_exactly_once.local import LocalCluster
+    from yt_exactly_once.testing.session import open_session
 
     with tempfile.TemporaryDirectory() as scratch, LocalCluster() as cluster:
         client, proxy = cluster.client(), cluster.proxy_urls[0]
         queue = Queue.filled(client, "//tmp", _ROWS)
-        spark = open_session(Path(scratch))
+        spark = open_session(Path(scratch), name="archive")
         register_source(spark)
         for name, query in QUERIES.items():
             target = query.create_target(client, f"//tmp/{name}", is_sorted=False)

@@ -37,7 +37,6 @@ from tests.chaos.messages import (
     QueryTask,
     RoundTask,
 )
-from tests.chaos.session import open_session
 from tests.chaos.trouble import Trouble
 from tests.flows import NUMBERED, QUERIES, read_queue
 from yt_exactly_once import RetryPolicy, TransactionalSink, config, register_source
@@ -45,6 +44,7 @@ from yt_exactly_once.delivery import route
 from yt_exactly_once.observability import Listener
 from yt_exactly_once.testing.child import Report
 from yt_exactly_once.testing.nursery import open_nursery
+from yt_exactly_once.testing.session import open_session
 
 RETRY = RetryPolicy(
     attempts=60,
@@ -178,7 +178,9 @@ def main(arguments: list[str]) -> int:
     os.environ |= {"PYSPARK_PYTHON": interpreter, "PYSPARK_DRIVER_PYTHON": interpreter}
     commands = _commands()
     report = Report(options.report)
-    spark = open_session(scratch)
+    # The comparison at the end needs the offsets of every batch; tasks that are made to fail are tried again.
+    kept = {"spark.sql.streaming.minBatchesToRetain": "1000000"}
+    spark = open_session(scratch, name="chaos", master="local[2, 8]", conf=kept)
     register_source(spark)
     report.send(SESSION_READY)
     queries: Queries | None = None

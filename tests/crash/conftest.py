@@ -40,13 +40,9 @@ def lineage(
         tablets: int | None = None,
     ) -> Lineage:
         queue = Queue.filled(client, f"//tmp/{uuid.uuid4().hex}", rows, partitions=partitions)
-        checkpoints = tmp_path_factory.mktemp("checkpoints")
-        subjects = [
-            Subject.create(
-                queue, cell, checkpoints, rows_per_partition=rows_per_partition, tablets=tablets
-            )
-            for cell in cells
-        ]
-        return Lineage(cluster, subjects, tmp_path_factory.mktemp("lives"))
+        folder = tmp_path_factory.mktemp("lives")
+        sizes = {"rows_per_partition": rows_per_partition, "tablets": tablets}
+        subjects = [Subject.create(cluster, queue, cell, folder, **sizes) for cell in cells]
+        return Lineage(subjects, folder)
 
     return make

@@ -1,18 +1,22 @@
 """Changes in a random order, some late and some repeated, under drivers that are killed: as if in order."""
 
-import os
 import random
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 from yt.wrapper import YtClient
 
-from tests.flows import columns, create_table
+from tests.flows import columns, create_table, read_queue
 from tests.tiers import NIGHTLY
-from yt_exactly_once import Event
+from yt_exactly_once import Changes, Event, Target, TransactionalSink, register_source
 from yt_exactly_once.local import LocalCluster
+from yt_exactly_once.testing.attacks import Attack, Manner
+from yt_exactly_once.testing.life import Life
+from yt_exactly_once.testing.steps import Kind, Step
+from yt_exactly_once.testing.trial import Trial, pickled
 
 pytestmark = pytest.mark.nightly
 
@@ -21,41 +25,18 @@ PARTITIONS = 4
 SHUFFLED, LATE, REPEATED, DELETES = 0.02, 0.05, 0.03, 0.1
 """How far a change moves, as a share of all of them; shares of those that are late, repeated or delete."""
 
-DEATHS = [
-    (Event.BATCH_COMPUTED, 1),
-    (Event.ROWS_WRITTEN, 3),
-    (Event.TRANSACTION_COMMITTED, 5),
-    None,
-]
-"""After which event of which batch a driver is killed: before the rows, before and after the commit."""
+DEATHS = [(Event.BATCH_COMPUTED, 1), (Event.ROWS_WRITTEN, 3), (Event.TRANSACTION_COMMITTED, 5)]
+"""At which event of which batch a driver is killed: before the rows, before and after the commit."""
 
-PROGRAM = """
-import os, signal, sys
-from pyspark.sql import SparkSession
-from yt_exactly_once import Changes, Target, TransactionalSink, register_source
 
-proxy, folder, checkpoint, event, batch, size = sys.argv[1:]
-spark = (
-    SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    .config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1").getOrCreate()
-)
-spark.sparkContext.setLogLevel("ERROR")
-
-def die(name, fields):
-    if name == event and fields["batch"] == int(batch):
-        os.kill(os.getpid(), signal.SIGKILL)
-
-register_source(spark)
-options = {"proxy": proxy, "consumer_path": f"{folder}/consumer", "max_rows_per_partition": size}
-rows = spark.readStream.format("yt").options(**options).load(f"{folder}/queue")
-changes = Changes(sequence="lsn", operation="op")
-sink = TransactionalSink(Target(f"{folder}/target", changes=changes), proxy=proxy, listener=die)
-query = (
-    rows.writeStream.foreachBatch(sink).option("checkpointLocation", checkpoint)
-    .trigger(availableNow=True).start()
-)
-query.awaitTermination()
-"""
+def carry(proxy: str, folder: str, size: int, spark: SparkSession, trial: Trial) -> StreamingQuery:
+    """A job."""
+    register_source(spark)
+    limit = {"max_rows_per_partition": size, "include_service_columns": "false"}
+    rows = read_queue(spark, proxy, f"{folder}/queue", f"{folder}/consumer", **limit)
+    target = Target(f"{folder}/target", changes=Changes(sequence="lsn", operation="op"))
+    writer = rows.writeStream.foreachBatch(TransactionalSink(target, proxy=proxy))
+    return writer.option("checkpointLocation", trial.checkpoint).start()
 
 
 def generated() -> tuple[list[dict[str, object]], dict[int, tuple[int, str]]]:
@@ -98,15 +79,16 @@ def test_changes_out_of_order_leave_what_their_order_says(tmp_path: Path) -> Non
         make_tables(client, folder)
         for start in range(0, len(changes), 50_000):
             client.insert_rows(f"{folder}/queue", changes[start : start + 50_000])
-        size = str(len(changes) // PARTITIONS // 10)
-        for death in DEATHS:
-            event, batch = death or ("", -1)
-            checkpoint = str(tmp_path / "checkpoint")
-            given = [cluster.proxy_urls[0], folder, checkpoint, str(event), str(batch), size]
-            ended = subprocess.run(
-                [sys.executable, "-c", PROGRAM, *given], env=os.environ, check=False
-            )
-            assert ended.returncode == (-9 if death else 0), death
+        size = len(changes) // PARTITIONS // 10
+        trial, job = Trial("changes", tmp_path), tmp_path / "job"
+        job.write_bytes(pickled(partial(carry, cluster.proxy_urls[0], folder, size)))
+        for event, batch in DEATHS:
+            attack = Attack(Manner.KILL, Step(Kind.EVENT, event))
+            with Life(tmp_path, {}) as life:
+                assert life.run(trial, job, batch=batch, attack=attack), life.errors
+        with Life(tmp_path, {}) as life:
+            life.run(trial, job, batch=-1)
+        assert life.errors == {trial.name: ""}
         found = client.select_rows(
             f"key, lsn, value from [{folder}/target] limit 1000000", input_row_limit=10**7
         )

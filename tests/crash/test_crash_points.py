@@ -5,7 +5,6 @@ what one crash damaged would be seen after all the following ones too. All queri
 die together, each at its crash point. Who dies where is in `tests.crash.deaths`.
 """
 
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -16,8 +15,7 @@ import pytest
 from tests.crash.crash_points import CrashPoint
 from tests.crash.deaths import BATCHES, FATES, PASSED, Death, family_of
 from tests.crash.harness.account import Account
-from tests.crash.harness.lives import Cell, Life, Lineage, Subject
-from tests.crash.harness.plan import QueryPlan
+from tests.crash.harness.lives import Cell, Fate, Lineage
 from tests.tiers import NIGHTLY
 from yt_exactly_once import TransactionalSink
 from yt_exactly_once.config import ClusterConfig, DeliveryMode
@@ -41,12 +39,12 @@ NEVER_PASSED = [
 ]
 
 
-def plan_of(subject: Subject, death: Death | None) -> QueryPlan | None:
-    """Return what a query does in the life that ends so; `None` if it sits it out."""
-    point = death and death.point(subject.cell)
+def fate_of(cell: Cell, death: Death | None) -> Fate | None:
+    """Return how a query ends in a life; `None` if it sits it out."""
+    point = death and death.point(cell)
     if death is None or point is None:
         return None
-    piece = PIECES[subject.cell.kind]
+    piece = PIECES[cell.kind]
     options: dict[str, Any] = {}
     if point is CrashPoint.TASKS_WRITING:
         options = {"dyn_batch_size": piece}
@@ -56,7 +54,7 @@ def plan_of(subject: Subject, death: Death | None) -> QueryPlan | None:
             "rows_per_tablet_limit": 2 * piece,
             "split_oversized": True,
         }
-    return subject.plan_with(point=point.name, batch=death.batch, options=options)
+    return Fate(point, death.batch, options)
 
 
 @dataclass
@@ -106,37 +104,30 @@ def live_and_die(family: Lineage, cluster: LocalCluster, fates: dict[Cell, list[
     """Kill queries at every crash point, and let them live to the end then."""
     accounts = [Account(subject) for subject in family.subjects]
     wrong: dict[tuple[Cell, CrashPoint], str] = {}
-    told: dict[Cell, set[str]] = defaultdict(set)
-    cell_of = {subject.plan.target: subject.cell for subject in family.subjects}
-
-    def note(life: Life) -> None:
-        for event in life.events:
-            if "query" in event:
-                told[cell_of[event["query"]]].add(event["event"])
-
     for deaths in zip_longest(*fates.values()):
-        plans = [plan_of(*one) for one in zip(family.subjects, deaths, strict=True)]
-        if not any(plans):
-            continue
-        note(family.end([plan for plan in plans if plan]))
+        named = [
+            (one, fate_of(one.subject.cell, death))
+            for one, death in zip(accounts, deaths, strict=True)
+        ]
+        dying = [(one, fate) for one, fate in named if fate]
+        with family.held((one.subject, fate) for one, fate in dying):
+            pass
         cluster.clear_faults()
-        for account, plan in zip(accounts, plans, strict=True):
-            if plan:
-                subject, point = account.subject, CrashPoint[plan.point]
-                left = subject.remains()
-                wrong[subject.cell, point] = account.wrong_after(point, plan.batch, left)
-    note(family.finish())
+        for account, (point, batch, _) in dying:
+            left = account.subject.remains()
+            wrong[account.subject.cell, point] = account.wrong_after(point, batch, left)
+    family.finish()
     connection = Connection(ClusterConfig(proxy=cluster.proxy_urls[0]))
     return History(
         wrong,
         {one.subject.cell: one.wrong_at_the_end(one.subject.remains()) for one in accounts},
         {one.subject.cell: len(one.repeated) for one in accounts},
         {
-            one.subject.cell: audit(one.subject.plan.target, by=By.DIGEST, connection=connection)
-            for one in accounts
-            if one.subject.plan.digest
+            one.cell: audit(one.plan.target, by=By.DIGEST, connection=connection)
+            for one in family.subjects
+            if one.plan.digest
         },
-        told,
+        {one.cell: {told["event"] for told in one.events} for one in family.subjects},
     )
 
 

@@ -60,8 +60,8 @@ def test_batch_is_in_all_tables_or_in_none_wherever_its_driver_dies(lineage, clu
     (given,) = family.subjects
     path = f"{given.queue.path}_shops/{{key}}_{{part}}_t"
     plan = replace(given.plan, target=path, digest=True, create={})
-    subject = FanOut(given.client, given.queue, CELL, plan, ROWS_PER_PARTITION)
-    family = Lineage(cluster, [subject], family.folder)
+    subject = FanOut(given.queue, plan, given.trial)
+    family = Lineage([subject], family.folder)
     number = -1
     for point in DEATHS:
         number += point not in OF_THE_SAME_BATCH

@@ -7,12 +7,11 @@ random.
 
 import random
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.crash.harness.lives import PATIENCE_SECONDS, Cell, Life, Lineage
+from tests.crash.harness.lives import Cell, Lineage
 from tests.flows import Queue
 from yt_exactly_once.local import LocalCluster
 
@@ -51,7 +50,6 @@ BATCHES_OF_A_LIFE = 40
 
 LONGEST_DELAY_SECONDS = 1.0
 SEED = 22
-_LOOK_SECONDS = 0.02
 
 
 @pytest.mark.nightly
@@ -79,12 +77,7 @@ def test_driver_killed_while_it_writes_with_the_format(lineage, cluster, record_
                 assert subject.wrong(left) == "", (subject.cell, moment, number)
         assert unlogged or moment != "commit applied"
         replayed += unlogged
-    with family.start([subject.plan for subject in family.subjects]) as life:
-        # The format tells nothing on its way, and what the lives have left takes minutes.
-        while not life.has_ended():
-            time.sleep(_LOOK_SECONDS)
-        if life.error:
-            raise life.failure("The last life failed")
+    family.finish()
     for subject in family.subjects:
         left = subject.remains()
         assert left.entry.ends[subject.queue.path] == subject.queue.ends()
@@ -105,17 +98,14 @@ def feed(queue: Queue, batches: int) -> None:
 def kill(family: Lineage, cluster: LocalCluster, rules: list[Rule], chance: random.Random) -> None:
     """Live until every query has written a batch, and then until the moment; kill the driver there."""
     before = _batches(family)
-    with family.start([subject.plan for subject in family.subjects]) as life:
-        _wait(
-            life, lambda: all(new > old for new, old in zip(_batches(family), before, strict=True))
-        )
+    with family.living() as life:
+        life.wait(lambda: all(new > old for new, old in zip(_batches(family), before, strict=True)))
         if rules:
             cluster.inject_plan(rules)
-            _wait(life, lambda: cluster.faults()[-1]["hits"])
+            life.wait(lambda: cluster.faults()[-1]["hits"])
         else:
             time.sleep(chance.uniform(0.0, LONGEST_DELAY_SECONDS))
-        if life.has_ended():
-            raise life.failure("The driver ended by itself")
+        assert not life.errors
     cluster.clear_faults()
 
 
@@ -123,11 +113,3 @@ def _batches(family: Lineage) -> list[int]:
     """Return the last batch of each query, by its ledger."""
     entries = [subject.remains().entry for subject in family.subjects]
     return [-1 if entry is None else entry.batch_id for entry in entries]
-
-
-def _wait(life: Life, until: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + len(CELLS) * PATIENCE_SECONDS
-    while not until():
-        if life.has_ended() or time.monotonic() > deadline:
-            raise life.failure("The moment did not come")
-        time.sleep(_LOOK_SECONDS)

@@ -1,10 +1,8 @@
 """Drivers killed while source and sink speak RPC, through YTsaurus's own C++ driver.
 
-A part of the crash matrix: the same harness and the same judge as over HTTP. The driver keeps transactions
+A part of the crash matrix: the same lives and the same judge as over HTTP. The driver keeps transactions
 and their modifications in its own process, so what dies with it is another part of the work.
 """
-
-from dataclasses import replace
 
 import pytest
 
@@ -30,7 +28,8 @@ def test_queries_killed_over_rpc_end_exactly_right(lineage, cluster):
     family = lineage(
         *CELLS, rows=(len(DEATHS) + 2) * ROWS_PER_PARTITION, rows_per_partition=ROWS_PER_PARTITION
     )
-    family = replace(family, backend="rpc")
+    for subject in family.subjects:
+        subject.plan = subject.plan_with(backend="rpc")
     before = cluster.request_counts()
     for batch, point in enumerate(DEATHS, start=1):
         left = family.die(point, batch)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.crash.crash_points import CrashPoint
-from tests.crash.harness.lives import Cell, Life, Lineage, Remains, Subject
+from tests.crash.harness.lives import Cell, Fate, Lineage, Remains, Subject, Told, stop, wake
 from tests.tiers import NIGHTLY
 from yt_exactly_once import Event
 from yt_exactly_once.config import DeliveryMode
@@ -45,31 +45,18 @@ REFUSALS = (
 """Errors that tell a driver that another one has taken over: ours, and Spark's own."""
 
 
-def family_of(lineage) -> Lineage:
-    return lineage(*CELLS, rows=BATCHES * 300, rows_per_partition=300)
-
-
-def stopped(family: Lineage, point: CrashPoint, batch: int) -> Life:
-    """Begin a life that is stopped when all its queries are at that point."""
-    life = family.start([subject.dying(point, batch) for subject in family.subjects], stop=True)
-    assert life.listen("arrived", len(family.subjects)) == "arrived", life.error
-    life.wait_until_stopped()
-    return life
-
-
-def assert_told(zombie: Life, subject: Subject) -> None:
+def assert_replaced(error: str) -> None:
     """A query of a woken driver learns that it has been replaced."""
-    error = zombie.error_of(subject.plan.target)
-    assert any(refusal in error for refusal in REFUSALS), (subject.cell, error)
+    assert any(refusal in error for refusal in REFUSALS), error
 
 
-def assert_undisturbed(survivor: Life, subject: Subject) -> None:
+def assert_undisturbed(told: list[Told]) -> None:
     """No batch took the survivor more than one attempt beyond the first."""
-    committed = survivor.told(Event.BATCH_COMMITTED, subject.plan.target)
+    committed = [one for one in told if one["event"] == Event.BATCH_COMMITTED]
     assert len(committed) > 1
-    assert max(fields["attempts"] for fields in committed) <= 2
-    retried = survivor.told(Event.RETRY_SCHEDULED, subject.plan.target)
-    assert max(Counter(fields["batch"] for fields in retried).values(), default=0) <= 1
+    assert max(one["attempts"] for one in committed) <= 2
+    retried = Counter(one["batch"] for one in told if one["event"] == Event.RETRY_SCHEDULED)
+    assert max(retried.values(), default=0) <= 1
 
 
 def assert_complete(subject: Subject, left: Remains) -> None:
@@ -78,7 +65,7 @@ def assert_complete(subject: Subject, left: Remains) -> None:
     found, expected = Counter(left.rows), Counter(subject.must_hold(BATCHES))
     assert expected - found == Counter()
     if subject.cell.mode == DeliveryMode.AT_LEAST_ONCE:
-        of_zombie = Counter(subject.told(BATCH)) - Counter(subject.told(BATCH - 1))
+        of_zombie = Counter(subject.given_out(BATCH)) - Counter(subject.given_out(BATCH - 1))
         assert found - expected in (Counter(), of_zombie)
     else:
         assert found == expected
@@ -88,15 +75,15 @@ def assert_complete(subject: Subject, left: Remains) -> None:
 @pytest.mark.parametrize("point", POINTS, ids=lambda point: point.name.lower())
 def test_stopped_driver_that_wakes_after_another_took_over_changes_nothing(lineage, point):
     """The one that took over runs to the end undisturbed, and the woken one is told."""
-    family = family_of(lineage)
-    with stopped(family, point, BATCH) as zombie:
-        survivor = family.finish()
+    family: Lineage = lineage(*CELLS, rows=BATCHES * 300, rows_per_partition=300)
+    with family.held((subject, Fate(point, BATCH)) for subject in family.subjects) as zombie:
+        stop(zombie)
+        survivors = family.finish()
         before = [subject.remains() for subject in family.subjects]
-        zombie.wake()
-        assert zombie.listen() == "failed"
-    for subject, left in zip(family.subjects, before, strict=True):
-        assert_told(zombie, subject)
-        assert_undisturbed(survivor, subject)
+        wake(zombie)
+    for subject, told, left in zip(family.subjects, survivors, before, strict=True):
+        assert_replaced(zombie.errors[subject.trial.name])
+        assert_undisturbed(told)
         after = subject.remains()
         assert_complete(subject, after)
         rewrites = subject.cell.mode == DeliveryMode.AT_LEAST_ONCE and after.rows != left.rows

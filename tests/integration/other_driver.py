@@ -45,12 +45,12 @@ def main() -> None:
     # Root may write everywhere, whatever the permissions say.
     ctypes.CDLL(None).prctl(_DROP_FROM_BOUNDING_SET, _DAC_OVERRIDE)
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    from tests.chaos.session import open_session
+    from yt_exactly_once.testing.session import open_session
 
     scratch = Path(checkpoint).parent / "other-driver"
     scratch.mkdir(exist_ok=True)
     cluster = SimpleNamespace(proxy_urls=[proxy], client=lambda: YtClient(proxy))
-    spark = open_session(scratch)
+    spark = open_session(scratch, name="other")
     query = OperatedOnSpark(cluster, folder, Path(checkpoint), spark=spark)
     if pause:
         setattr(query, pause, lambda: os.killpg(0, signal.SIGSTOP))

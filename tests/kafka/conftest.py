@@ -6,8 +6,6 @@ import sys
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +14,15 @@ import pytest
 from tests.cluster_fixtures import HazardousCluster
 from tests.flows import create_table
 from tests.kafka.broker import Broker
-from tests.kafka.child import FINISHED, Plan, Query
+from tests.kafka.query import Query
 from tests.maven import give_up, jars_of
 from yt_exactly_once.config import ClusterConfig
 from yt_exactly_once.operations.query_status import QueryStatus
 from yt_exactly_once.operations.status import status
-from yt_exactly_once.testing.child import Child
+from yt_exactly_once.testing.attacks import Attack, Manner
+from yt_exactly_once.testing.life import Life
+from yt_exactly_once.testing.steps import Kind, Step
+from yt_exactly_once.testing.trial import Trial
 from yt_exactly_once.ytsaurus.client import Connection
 
 try:
@@ -30,7 +31,6 @@ try:
 except ImportError:
     AdminClient = None
 
-_PATIENCE_SECONDS = 120.0
 _POM = Path(__file__).parent / "pom.xml"
 
 SCHEMA = [
@@ -83,40 +83,28 @@ class World:
         target = f"//home/kafka/{self.topic}/{name}"
         if not self.client.exists(target):
             create_table(self.client, target, SCHEMA, tablet_count=2)
-        read = {"subscribe": self.topic} | more.pop("read", {})
-        checkpoint = str(self._folder / name)
-        return Query(target=target, mode=mode, checkpoint=checkpoint, read=read, **more)
+        given = {"kafka.bootstrap.servers": self.broker.address, "subscribe": self.topic}
+        where = {"trial": Trial(name, self._folder / name), "proxy": self.cluster.proxy_urls[0]}
+        read = given | more.pop("read", {})
+        return Query(target=target, mode=mode, read=read, **where, **more)
 
     def live(self, *queries: Query) -> Mapping[str, str] | None:
         """Run queries until all that was sent is read; return their errors, or `None` after a kill."""
-        plan = Plan(
-            queries=queries,
-            broker=self.broker.address,
-            proxy=self.cluster.proxy_urls[0],
-            submit=self.submit,
-            scratch=str(self._folder / "scratch"),
-        )
-        (self._folder / "scratch").mkdir(exist_ok=True)
-        errors: dict[str, str] = {}
-        with closing(
-            Child(
-                "tests.kafka.child",
-                lambda report: replace(plan, report=report).dump(),
-                self._folder / "child.log",
-            )
-        ) as child:
-            while len(errors) < len(queries):
-                try:
-                    event = child.next_event(_PATIENCE_SECONDS)
-                except EOFError:
-                    if any(query.die_at for query in queries):
-                        return None
-                    raise child.failure("The driver ended by itself") from None
-                if event is None:
-                    raise child.failure(f"Nothing heard for {_PATIENCE_SECONDS:g} s")
-                assert event["event"] == FINISHED
-                errors[event["target"]] = event["error"]
-        return errors
+        dying = [query for query in queries if query.die_at]
+        with Life(self._folder, {}) as life:
+            for query in dying:
+                attack = Attack(Manner.KILL, Step(Kind.EVENT, query.die_at))
+                arrived = life.run(query.trial, query.job, batch=query.second_batch, attack=attack)
+                assert arrived, life.errors
+            for query in queries:
+                if query not in dying:
+                    life.start(query.trial, query.job)
+            if dying:
+                # The driver dies in the midst of the others, if there are any.
+                life.wait(lambda: len(life.running) < max(2, len(queries)))
+                return None
+            life.wait(lambda: not life.running)
+        return {query.target: life.errors[query.trial.name] for query in queries}
 
     def status(self, query: Query) -> QueryStatus:
         """Return what `status` knows of a query."""
@@ -197,5 +185,7 @@ def cluster():
 
 
 @pytest.fixture
-def world(broker, cluster, connector, tmp_path):
-    return World(broker, cluster, connector, tmp_path)
+def world(broker, cluster, connector, tmp_path, monkeypatch):
+    made = World(broker, cluster, connector, tmp_path)
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", made.submit)
+    return made

@@ -47,10 +47,17 @@ def family(
         name = uuid.uuid4().hex
         queue = Queue.filled(cluster.client(), f"//tmp/{name}", batches * ROWS, partitions=2)
         subjects = [
-            Subject.create(queue, cell, f"{store.root}/{name}", rows_per_partition=ROWS)
+            Subject.create(
+                cluster,
+                queue,
+                cell,
+                tmp_path,
+                rows_per_partition=ROWS,
+                checkpoints=f"{store.root}/{name}",
+            )
             for cell in cells
         ]
-        return Lineage(cluster, subjects, tmp_path)
+        return Lineage(subjects, tmp_path)
 
     return make
 

@@ -1,10 +1,14 @@
 """Checkpoints on S3 and HDFS: replays, notes, two drivers, and a driver that dies within a rename."""
 
+import os
+import signal
+
 import pytest
 
 from tests.crash.crash_points import CrashPoint
-from tests.crash.harness.lives import Cell, Lineage
-from tests.crash.test_zombies import REFUSALS
+from tests.crash.harness.lives import Cell, Fate, Lineage, stop, wake
+from tests.crash.test_zombies import assert_replaced
+from yt_exactly_once.testing.life import Life
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.further, pytest.mark.timeout(900)]
 
@@ -33,7 +37,8 @@ def test_killed_drivers_lose_and_double_no_row(family, store):
         for subject, left in zip(queries.subjects, queries.die(point, batch), strict=True):
             if subject.cell.mode == "transactional":
                 assert subject.wrong(left) == "", (subject.cell, point)
-    assert "notes.missing" not in {event["event"] for event in queries.finish().events}
+    told = queries.finish()
+    assert "notes.missing" not in {one["event"] for events in told for one in events}
     assert_exact(queries)
 
 
@@ -41,16 +46,13 @@ def test_killed_drivers_lose_and_double_no_row(family, store):
 def test_driver_that_was_replaced_writes_nothing(family, store):
     """It stops with its rows in an open transaction, another one finishes, and it wakes up."""
     queries = family(store, *CELLS[:2], batches=4)
-    dying = [subject.dying(CrashPoint.LEDGER_RECORDED, 2) for subject in queries.subjects]
-    with queries.start(dying, stop=True) as zombie:
-        assert zombie.listen("arrived", len(dying)) == "arrived", zombie.error
-        zombie.wait_until_stopped()
+    fate = Fate(CrashPoint.LEDGER_RECORDED, 2)
+    with queries.held((subject, fate) for subject in queries.subjects) as zombie:
+        stop(zombie)
         queries.finish()
-        zombie.wake()
-        zombie.listen()
-        for subject in queries.subjects:
-            error = zombie.error_of(subject.plan.target)
-            assert any(refusal in error for refusal in REFUSALS), (subject.cell, error)
+        wake(zombie)
+    for subject in queries.subjects:
+        assert_replaced(zombie.errors[subject.trial.name])
     assert_exact(queries)
     queries.finish()
     assert_exact(queries)
@@ -67,16 +69,16 @@ def test_driver_that_dies_within_a_rename_on_s3(family, on_s3, folder, is_done):
     def die(key: str, was_made: bool) -> bool:
         wanted = f"/{folder}/" in key and (folder == "state" or key.endswith("/2"))
         if wanted and was_made is is_done and not killed:
+            os.killpg(life.pid, signal.SIGKILL)
             killed.append(key)
-            life.kill()
         return not killed
 
-    with queries.start([subject.plan for subject in queries.subjects]) as life:
-        on_s3.on_rename = die
-        life.listen()
-        on_s3.on_rename = lambda _key, _is_done: True
-    assert killed, "it made no such file"
     (subject,) = queries.subjects
+    with Life(queries.folder, {}) as life:
+        on_s3.on_rename = die
+        life.start(subject.trial, subject.job())
+        life.wait(lambda: bool(killed))
+        on_s3.on_rename = lambda _key, _is_done: True
     assert subject.wrong(subject.remains()) == ""
     queries.finish()
     assert_exact(queries)

@@ -4,7 +4,7 @@ import pytest
 
 from tests.crash.crash_points import CrashPoint, Visible
 from tests.crash.harness.account import Account
-from tests.crash.harness.lives import Cell, Remains, Subject
+from tests.crash.harness.lives import Cell, QueryPlan, Remains, Subject
 from tests.flows import Entry, Queue, known_row
 from yt_exactly_once.config import DeliveryMode
 
@@ -15,7 +15,9 @@ PATH = "//tmp/queue"
 def account_of(mode="transactional", *, is_sorted=False):
     rows = [[known_row(2 * index + part) for index in range(5 * SIZE)] for part in range(2)]
     queue = Queue(None, PATH, "", rows)
-    return Account(Subject(None, queue, Cell("stateless", is_sorted, mode), None, SIZE))
+    names = dict.fromkeys(("proxy", "queue", "consumer", "target", "checkpoint"), "")
+    cell = Cell("stateless", is_sorted, mode)
+    return Account(Subject(queue, QueryPlan(cell=cell, rows_per_partition=SIZE, **names), None))
 
 
 def remains(rows, batch, *, part=1, part_count=1):

@@ -43,12 +43,14 @@ class Life(contextlib.AbstractContextManager["Life"]):
     Attributes:
         gate: which its steps pass.
         errors: of the trials that have ended, by name; empty texts where a job has ended as it should.
+        running: names of the trials that have not ended; some may be held.
     """
 
     def __init__(
         self, folder: Path, conf: Mapping[str, str], *, copies: tuple[str, str] | None = None
     ) -> None:
         self.errors: dict[str, str] = {}
+        self.running: set[str] = set()
         self._is_ready = False
         self.gate = Gate()
 
@@ -66,6 +68,11 @@ class Life(contextlib.AbstractContextManager["Life"]):
         self._child.close()
         self.gate.close()
 
+    @property
+    def pid(self) -> int:
+        """Id of the driver's process, and of its process group."""
+        return self._child.pid
+
     def start(
         self, trial: Trial, job: Path, *, batch: int = -1, attack: Attack | None = None
     ) -> None:
@@ -73,6 +80,7 @@ class Life(contextlib.AbstractContextManager["Life"]):
         self.gate.watch(trial, batch, attack)
         keeps_a_task = attack is not None and attack.step == ONE_TASK_LEFT
         order = Order((trial.name, str(trial.folder)), str(job), batch, keeps_a_task)
+        self.running.add(trial.name)
         self._child.send(order.dump())
 
     def run(self, trial: Trial, job: Path, *, batch: int, attack: Attack | None = None) -> bool:
@@ -114,3 +122,4 @@ class Life(contextlib.AbstractContextManager["Life"]):
         self._is_ready |= event[EVENT] == SESSION_READY
         if event[EVENT] == ENDED:
             self.errors[event[TRIAL]] = event[ERROR]
+            self.running.discard(event[TRIAL])

@@ -153,12 +153,10 @@ class _Campaign:
         if not waiting:
             return
         with self._life() as life:
-            running: set[str] = set()
             for trial in waiting:
                 life.start(trial, self.job)
-                running.add(trial.name)
-                life.wait(lambda: len(running - life.errors.keys()) < _SIDE_BY_SIDE)
-            life.wait(lambda: running <= life.errors.keys())
+                life.wait(lambda: len(life.running) < _SIDE_BY_SIDE)
+            life.wait(lambda: not life.running)
 
     def _judged(
         self, attack: Attack, trial: Trial, was_carried_out: bool, expected: Sequence[Any]

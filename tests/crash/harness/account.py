@@ -69,7 +69,10 @@ class Account:
     def _wrong_rows(self, aftermath: Aftermath, batch: int, left: Remains) -> str:
         if self.subject.cell.is_sorted:
             return self._wrong_sorted(aftermath.visible, batch, left.rows)
-        before, after = Counter(self.subject.told(batch - 1)), Counter(self.subject.told(batch))
+        before, after = (
+            Counter(self.subject.given_out(batch - 1)),
+            Counter(self.subject.given_out(batch)),
+        )
         fresh, repeated = after - before, Counter(self.repeated)
         beyond = Counter(left.rows) - before - repeated
         if lost := (before + repeated) - Counter(left.rows):
