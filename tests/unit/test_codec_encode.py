@@ -328,6 +328,13 @@ def test_value_whose_length_must_be_known_is_yson(array, monkeypatch):
     assert sent.schema.field("c").type != pa.binary()
 
 
+def test_variants_of_spark_are_not_nested_arrow():
+    """Their text repeats the names of fields, which are there once."""
+    array = pa.array([[{"value": b"", "metadata": b""}]])
+    assert not nested.is_carried(array, parse_type(listed("json")))
+    assert nested.is_carried(pa.array([["{}"]]), parse_type(listed("json")))
+
+
 @pytest.mark.parametrize("count", [1, 3])
 def test_bound_of_a_value_is_no_less_than_its_length(count):
     """Short values of the types that grow most."""

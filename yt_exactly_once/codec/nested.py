@@ -78,7 +78,7 @@ def _nodes(kind: pa.DataType) -> int:
 
 
 def _has_all(given: pa.DataType, kind: pa.DataType) -> bool:
-    """Return whether each value takes bytes in Arrow: no member is absent, or nothing but null."""
+    """Return whether Arrow tells how long values are: no member is absent, or null, or a variant of Spark."""
     if pa.types.is_struct(kind):
         positions = (
             [given.get_field_index(field.name) for field in kind]
@@ -97,7 +97,7 @@ def _has_all(given: pa.DataType, kind: pa.DataType) -> bool:
         )
     if pa.types.is_list(kind):
         return is_list(given) and _has_all(given.value_type, kind.value_type)
-    return not pa.types.is_null(given)
+    return not (pa.types.is_null(given) or pa.types.is_nested(given))
 
 
 def carried(array: pa.Array, logical: types.LogicalType) -> pa.Array:
