@@ -115,6 +115,27 @@ def test_tasks_that_write_by_themselves_double_rows_when_some_have_ended():
     assert (len(unfinished.doubled), len(failing.doubled)) == (5, 10)
 
 
+def out_of_a_shuffle(spark, trial):
+    """A job whose batches have one task before a shuffle, and two after it, which write by themselves."""
+    source = trial.folder / "source"
+    if not source.exists():
+        for start in (0, 100):
+            spark.range(start, start + 20, numPartitions=1).write.mode("append").parquet(
+                f"{source}"
+            )
+    rows = spark.readStream.schema("id long").option("maxFilesPerTrigger", 1).parquet(f"{source}")
+    writer = rows.repartition(2, "id").writeStream.foreachBatch(in_partitions(trial))
+    return writer.option("checkpointLocation", trial.checkpoint).start()
+
+
+def test_task_that_is_left_is_one_of_those_that_hand_on_rows():
+    """A stage before it that has one task is none where rows may be doubled."""
+    verdict = survives(out_of_a_shuffle, rows=read_files, at=[At.TASKS])
+    unfinished, _ = verdict.attacked
+    assert unfinished.finding is Finding.DOUBLED
+    assert 0 < len(unfinished.doubled) < 20
+
+
 class Pipeline:
     """Our sink over a queue; each trial has a target and a consumer of its own."""
 

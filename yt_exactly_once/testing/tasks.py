@@ -6,6 +6,9 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
@@ -26,34 +29,31 @@ _LOOK_SECONDS = 0.02
 def one_left(frame: DataFrame) -> Iterator[DataFrame]:
     """Return a DataFrame whose first task waits for ever; reach `ONE_TASK_LEFT` when it is alone."""
     context, over = frame.sparkSession.sparkContext, threading.Event()
-    # The jobs of a query have the id of its run as their group. Only this thread knows it.
-    group = context.getLocalProperty("spark.jobGroup.id")
-    threading.Thread(target=_watch, args=(context, group, over), daemon=True).start()
-    try:
-        yield frame.mapInArrow(_let_the_first_wait, frame.schema)
-    finally:
-        over.set()
+    with NamedTemporaryFile(prefix="stage-") as file:
+        stage = Path(file.name)
+        threading.Thread(target=_watch, args=(context, stage, over), daemon=True).start()
+        try:
+            yield frame.mapInArrow(partial(_let_the_first_wait, stage), frame.schema)
+        finally:
+            over.set()
 
 
-def _watch(context: SparkContext, group: str, over: threading.Event) -> None:
-    """Reach `ONE_TASK_LEFT` when a stage of a group of jobs has one task left."""
+def _watch(context: SparkContext, stage: Path, over: threading.Event) -> None:
+    """Reach `ONE_TASK_LEFT` when the stage that a file names has one task left; others do not count."""
     tracker = context.statusTracker()
     while not over.wait(_LOOK_SECONDS):
-        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
-        stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
-        if any(one and _has_one_left(one) for one in stages):
+        number = stage.read_text()
+        info = tracker.getStageInfo(int(number)) if number else None
+        if info and info.numActiveTasks == 1 and info.numCompletedTasks == info.numTasks - 1:
             steps.reach(steps.ONE_TASK_LEFT)
             return
 
 
-def _has_one_left(stage: Any) -> bool:
-    return bool(stage.numActiveTasks == 1 and stage.numCompletedTasks == stage.numTasks - 1)
-
-
-def _let_the_first_wait(batches: Rows) -> Rows:
-    """Hand on rows in all tasks but the first one, which is killed with the driver."""
+def _let_the_first_wait(stage: Path, batches: Rows) -> Rows:
+    """Hand on rows in all tasks but the first one, which names its stage and is killed with the driver."""
     context = TaskContext.get()
     if context is not None and context.partitionId() == 0:
+        stage.write_text(str(context.stageId()))
         while True:
             time.sleep(1)
     yield from batches
