@@ -109,7 +109,8 @@ _HOWS: dict[str, list[How | str]] = {
         *[How.RUNS] * 2,
     ],
     "docs/how-to/from-kafka.md": [
-        "tests/kafka takes the same JARs from Maven",
+        _BY_CI,
+        *["it starts servers for a person; tests/kafka has its own"] * 6,
         *["tests/kafka/test_kafka.py runs it"] * 3,
         "tests/kafka/test_kafka.py has its options",
     ],

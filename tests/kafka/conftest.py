@@ -116,6 +116,8 @@ class World:
         """Run lines of the documentation with this topic, in a process of its own."""
         for shown, real in {
             "broker:9092": self.broker.address,
+            "127.0.0.1:9092": self.broker.address,
+            '"checkpoint"': f'"{folder}/checkpoint"',
             '"orders"': f'"{self.topic}"',
             "/data": str(folder),
         }.items():

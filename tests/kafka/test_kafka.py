@@ -17,6 +17,7 @@ fastavro = pytest.importorskip("fastavro")
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.further, pytest.mark.timeout(900)]
 
+PAGE = "docs/how-to/from-kafka.md"
 POSITION = {"source_position": ["topic", "partition", "offset"]}
 
 DEATHS = [
@@ -169,7 +170,7 @@ def test_lines_of_the_page_copy_a_topic(world, tmp_path):
     world.send((f"{row}", str(row)) for row in range(ROWS))
     schema = [{"name": "customer", "type": "string"}, {"name": "amount", "type": "int64"}]
     create_table(world.client, "//home/shop/from_kafka", schema)
-    _shell, code, *_ = (block.code for block in blocks("docs/how-to/from-kafka.md"))
+    *_, code, _avro, _protobuf, _options = (block.code for block in blocks(PAGE))
     world.run_page(code, tmp_path)
     found = world.client.select_rows("customer, amount from [//home/shop/from_kafka]")
     assert sorted((int(row["customer"]), row["amount"]) for row in found) == [
@@ -189,7 +190,7 @@ def test_lines_of_the_page_decode_values_and_set_others_aside(world, tmp_path, k
     for name, schema in {"decoded": decoded, "undecoded": undecoded}.items():
         world.client.remove(f"//home/shop/{name}", force=True)
         create_table(world.client, f"//home/shop/{name}", schema)
-    _shell, _start, avro, protobuf, *_ = (b.code for b in blocks("docs/how-to/from-kafka.md"))
+    *_, avro, protobuf, _options = (block.code for block in blocks(PAGE))
     if kind == "protobuf":
         (tmp_path / "orders_pb2.py").write_text(f"{GENERATED.format(FILE.SerializeToString())}")
         avro = avro.replace("sink = ", f"{protobuf}\nsink = ")
@@ -204,7 +205,7 @@ def test_lines_of_the_page_decode_values_and_set_others_aside(world, tmp_path, k
 
 
 def as_avro(customer, amount):
-    _, _, after = blocks("docs/how-to/from-kafka.md")[2].code.partition('ORDER = """')
+    _, _, after = blocks(PAGE)[-3].code.partition('ORDER = """')
     file = BytesIO()
     fastavro.schemaless_writer(
         file,
