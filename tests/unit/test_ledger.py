@@ -476,6 +476,7 @@ def test_tallies_count_the_parts_of_a_batch_and_every_batch():
     }
     before = replace(entry(batch(0, (0, 5))), tallies=first)
     assert before.batch_rows == before.source_rows == 5
+    assert before.batch_bytes == 30
     assert ledger.tallies(before, batch(0, (0, 5)), {"//a": Tally(2, rejected_rows=1, bytes=8)})[
         "//a"
     ] == Tally(5, 5, 1, rejected_rows=3, total_rejected_rows=3, bytes=38, total_bytes=38)
