@@ -10,7 +10,12 @@ from yt.wrapper import http_driver
 
 from tests.contract.tables import create
 from yt_exactly_once.config import ClusterConfig, RetryPolicy
-from yt_exactly_once.errors import SchemaMismatchError, TableNotMountedError, TransientError
+from yt_exactly_once.errors import (
+    ConflictError,
+    SchemaMismatchError,
+    TableNotMountedError,
+    TransientError,
+)
 from yt_exactly_once.operations.columns import add_columns
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.ytsaurus import alteration
@@ -161,6 +166,21 @@ def test_columns_are_there_once_the_proxy_takes_rows_with_them(
     add_columns(connection, path, {"n": "int"})
     assert refused == [[{"n": None}]] * 3
     assert list(client.select_rows(f"* from [{path}]")) == []
+
+
+def test_unmounted_table_that_another_process_alters_is_altered_again(connection, client, tmp):
+    """The other process may have unmounted it; a column that this one did not see is no wish to remove it."""
+    path = create(client, f"{tmp}/t", [VALUE])
+    client.unmount_table(path, sync=True)
+
+    def change(columns):
+        add_columns(connection, path, {"theirs": "int"})
+        return [*columns, {"name": "ours", "type_v3": {"type_name": "optional", "item": "int32"}}]
+
+    with pytest.raises(ConflictError, match="Another process"):
+        alteration.alter_columns(connection, path, change)
+    add_columns(connection, path, {"ours": "int"})
+    assert names(client, path) == ["v", "theirs", "ours"]
 
 
 def test_several_processes_add_at_a_time(cluster, client, tmp):

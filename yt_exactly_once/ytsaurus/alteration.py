@@ -81,7 +81,8 @@ def alter_columns(
     if dry_run or after == before:
         return before, after
     if info.tablet_state == "unmounted":
-        _alter(connection, path, after)
+        # Another process may have unmounted it, and alter it too.
+        _Alteration(connection, path).alter(before, after)
         return before, after
     info.require_mounted()
     with _marked(connection, path) as work:
@@ -185,7 +186,8 @@ class _Alteration:
     def alter(self, before: Columns, after: Columns) -> None:
         """Alter the table; raise `ConflictError` if another process has altered it since."""
         try:
-            _alter(self.connection, self.path, after)
+            with translated("alter the table", path=self.path):
+                self.connection.reader.alter_table(self.path, schema=after)
         except errors.RequestRefusedError as error:
             if describe_table(self.connection, self.path).schema == before:
                 raise
@@ -197,11 +199,6 @@ class _Alteration:
                 self.connection.reader.ping_transaction(self.transaction)
         found = attributes_of(self.connection, self.path, ["tablet_state"])
         return str((found or {}).get("tablet_state"))
-
-
-def _alter(connection: Connection, path: str, columns: Columns) -> None:
-    with translated("alter the table", path=path):
-        connection.reader.alter_table(path, schema=columns)
 
 
 def _also_altered(path: str) -> errors.ConflictError:
