@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import os
 import selectors
 import time
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from multiprocessing.connection import Connection
 
 _NAME = 40
 
@@ -108,8 +109,13 @@ class Link:
 
 
 def _serve(upstream: str, conditions: Conditions, pipe: Connection) -> None:
-    with suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=_exact_loop) as runner:
-        runner.run(_Relay(upstream, conditions, pipe).run())
+    # It came with its number in the parent, and `select` takes none above 1 023.
+    with (
+        Connection(os.dup(pipe.fileno())) as low,
+        suppress(KeyboardInterrupt),
+        asyncio.Runner(loop_factory=_exact_loop) as runner,
+    ):
+        runner.run(_Relay(upstream, conditions, low).run())
 
 
 def _exact_loop() -> asyncio.AbstractEventLoop:
