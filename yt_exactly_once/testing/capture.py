@@ -57,7 +57,7 @@ class _Stage:
     trial: Trial
     found: list[Rehearsed] = field(default_factory=list)
     mode: str = ""
-    in_parts: bool = False
+    split_oversized: bool = False
     sinks: dict[tuple[str, str], SinkOptions] = field(default_factory=dict)
     _called: set[tuple[str, str, str]] = field(default_factory=set)
 
@@ -73,7 +73,7 @@ class _Stage:
         ranges = CheckpointFiles(self.trial.checkpoint).ranges(batch_id)
         if self.mode in {"", DeliveryMode.TRANSACTIONAL}:
             self.mode = str(options.mode)
-        self.in_parts |= options.split_oversized
+        self.split_oversized |= options.split_oversized
         known = options.cluster.proxy, options.ledger
         self.sinks[known] = options
         refusal = _refusal(sink, frame, batch_id)
@@ -123,7 +123,9 @@ def rehearsing(function: Callable[[DataFrame, int], Any], trial: Trial) -> Calla
         _stages[:] = [stage]
         function(frame, batch_id)
         stage.end(batch_id)
-        (trial.folder / FOUND).write_bytes(pickle.dumps((stage.found, stage.mode, stage.in_parts)))
+        (trial.folder / FOUND).write_bytes(
+            pickle.dumps((stage.found, stage.mode, stage.split_oversized))
+        )
         raise BatchRehearsedError(f"Batch {batch_id} was rehearsed")
 
     return call

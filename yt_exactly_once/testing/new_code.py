@@ -71,15 +71,15 @@ def rehearse(
             life.wait_until_ready()
             finished, unfinished = _logged(original, checkpoint)
             found: list[Rehearsed] = []
-            mode, in_parts = "", False
+            mode, split_oversized = "", False
             for number in finished[-batches:]:
                 name = f"t{uuid.uuid4().hex[:10]}"
                 trial = Trial(name, folder / name)
                 cut(original, Path(trial.checkpoint), number)
                 life.run(trial, job_file, batch=number)
-                some, mode, in_parts = _found(life, trial, number)
+                some, mode, split_oversized = _found(life, trial, number)
                 found += some
-    return Rehearsal(found, mode, unfinished, in_parts)
+    return Rehearsal(found, mode, unfinished, split_oversized)
 
 
 def cut(original: Path, copy: Path, batch: int) -> None:
@@ -121,14 +121,14 @@ def _found(life: Life, trial: Trial, number: int) -> tuple[list[Rehearsed], str,
     file, error = trial.folder / FOUND, life.errors[trial.name]
     skipped = Step(Kind.EVENT, Event.SOURCE_ROWS_SKIPPED.value) in life.gate.steps
     if file.exists() and not skipped:
-        found, mode, in_parts = pickle.loads(file.read_bytes())  # noqa: S301 - our own driver has written it
+        found, mode, split_oversized = pickle.loads(file.read_bytes())  # noqa: S301 - our own driver has written it
         if not found:
             raise ConfigError(
                 "The job has called no TransactionalSink for the batch, so nothing was compared",
                 remedy="Give the query a foreachBatch function that calls one",
                 batch=number,
             )
-        return found, mode, in_parts
+        return found, mode, split_oversized
     if skipped or _GONE.search(error):
         why = error or "The source has stepped over rows that were trimmed"
         return [Rehearsed(number, "", Judgement.UNREADABLE, reason=why)], "", False

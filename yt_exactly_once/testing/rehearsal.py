@@ -88,13 +88,13 @@ class Rehearsal:
             one that is not transactional, if there is one.
         unfinished: the batch that Spark has logged and not finished, if there is one: its replay runs the new
             code, whatever was rehearsed.
-        in_parts: whether a sink may write a batch in parts (`split_oversized`).
+        split_oversized: whether a sink may write a batch in parts.
     """
 
     batches: Sequence[Rehearsed]
     mode: str = ""
     unfinished: int | None = None
-    in_parts: bool = False
+    split_oversized: bool = False
 
     @property
     def judgement(self) -> Judgement:
@@ -116,7 +116,7 @@ class Rehearsal:
         """
         if self.judgement is Judgement.REFUSED:
             return False
-        if self.mode == DeliveryMode.TRANSACTIONAL and not self.in_parts:
+        if self.mode == DeliveryMode.TRANSACTIONAL and not self.split_oversized:
             return True
         known = {Judgement.SAME: True, Judgement.OTHER: False}
         return known.get(self.judgement)
@@ -136,7 +136,7 @@ class Rehearsal:
             "same": self.same,
             "mode": self.mode,
             "unfinished": self.unfinished,
-            "in_parts": self.in_parts,
+            "split_oversized": self.split_oversized,
             "may_change_in_mid_batch": self.may_change_in_mid_batch,
             "batches": [asdict(one) for one in self.batches],
         }
