@@ -15,7 +15,7 @@ from yt_exactly_once import Event
 
 fastavro = pytest.importorskip("fastavro")
 
-pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.further, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.further, pytest.mark.timeout(1800)]
 
 PAGE = "docs/how-to/from-kafka.md"
 POSITION = {"source_position": ["topic", "partition", "offset"]}

@@ -10,7 +10,7 @@ from tests.crash.harness.lives import Cell, Fate, Lineage, stop, wake
 from tests.crash.test_zombies import assert_replaced
 from yt_exactly_once.testing.life import Life
 
-pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.further, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.further, pytest.mark.timeout(1800)]
 
 CELLS = (
     Cell("aggregation", is_sorted=True),

@@ -21,7 +21,7 @@ from yt_exactly_once.testing.trial import Trial
 PATIENCE_SECONDS = 180.0
 """Longest silence of a driver that is healthy."""
 
-_HELD_UP_SECONDS = 20.0
+_HELD_UP_SECONDS = 40.0
 """Longest silence before a trial counts as held up by those that are held."""
 
 _LOOK_SECONDS = 0.02
