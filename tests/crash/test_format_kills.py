@@ -7,12 +7,12 @@ random.
 
 import random
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.crash.harness.lives import Cell, Lineage
-from tests.flows import Queue
 from yt_exactly_once.local import LocalCluster
 
 Rule = dict[str, Any]
@@ -37,11 +37,11 @@ COUNTED = 20
 """Deaths of the driver."""
 
 CELLS = [
-    Cell("stateless", is_sorted=False),
-    Cell("dedup", is_sorted=False),
-    Cell("windowed", is_sorted=True),
-    Cell("stateless", is_sorted=True, mode="idempotent"),
-    Cell("stateless", is_sorted=False, mode="at-least-once"),
+    Cell("stateless", is_sorted=False, by_format=True),
+    Cell("dedup", is_sorted=False, by_format=True),
+    Cell("windowed", is_sorted=True, by_format=True),
+    Cell("stateless", is_sorted=True, mode="idempotent", by_format=True),
+    Cell("stateless", is_sorted=False, mode="at-least-once", by_format=True),
 ]
 
 ROWS_PER_PARTITION = 50
@@ -60,11 +60,9 @@ def test_driver_killed_while_it_writes_with_the_format(lineage, cluster, record_
     family: Lineage = lineage(
         *CELLS, rows=ROWS_PER_PARTITION, rows_per_partition=ROWS_PER_PARTITION
     )
-    for subject in family.subjects:
-        subject.plan = subject.plan_with(by_format=True)
     replayed = 0
     for number in range(COUNTED):
-        feed(family.subjects[0].queue, max(_batches(family)) + 1 + BATCHES_OF_A_LIFE)
+        feed(family, BATCHES_OF_A_LIFE)
         moment = list(MOMENTS)[number % len(MOMENTS)]
         kill(family, cluster, MOMENTS[moment], chance)
         if moment == "commit late":
@@ -89,20 +87,37 @@ def test_driver_killed_while_it_writes_with_the_format(lineage, cluster, record_
     record_property("batches that were committed and not logged", replayed)
 
 
-def feed(queue: Queue, batches: int) -> None:
-    """Append what is missing to so many batches."""
+def feed(family: Lineage, batches: int) -> None:
+    """Append what is missing to so many batches after those that are written."""
+    queue, until = family.subjects[0].queue, max(_batches(family)) + 1 + batches
     for partition, rows in enumerate(queue.rows):
-        queue.append(max(0, batches * ROWS_PER_PARTITION - len(rows)), partition)
+        queue.append(max(0, until * ROWS_PER_PARTITION - len(rows)), partition)
 
 
-def kill(family: Lineage, cluster: LocalCluster, rules: list[Rule], chance: random.Random) -> None:
-    """Live until every query has written a batch, and then until the moment; kill the driver there."""
+def kill(
+    family: Lineage,
+    cluster: LocalCluster,
+    rules: list[Rule],
+    chance: random.Random,
+    begun: Callable[[], bool] = lambda: True,
+) -> None:
+    """Live until every query has written a batch, and then until the moment; kill the driver there.
+
+    Args:
+        rules: faults that must all have hit; without any the moment is random.
+        begun: whether the life may end.
+    """
     before = _batches(family)
+
+    def have_written() -> bool:
+        batches = zip(_batches(family), before, strict=True)
+        return all(new > old for new, old in batches) and begun()
+
     with family.living() as life:
-        life.wait(lambda: all(new > old for new, old in zip(_batches(family), before, strict=True)))
+        life.wait(have_written)
         if rules:
             cluster.inject_plan(rules)
-            life.wait(lambda: cluster.faults()[-1]["hits"])
+            life.wait(lambda: all(rule["hits"] for rule in cluster.faults()))
         else:
             time.sleep(chance.uniform(0.0, LONGEST_DELAY_SECONDS))
         assert not life.errors

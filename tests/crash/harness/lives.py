@@ -28,14 +28,23 @@ Told = dict[str, Any]
 
 
 class Cell(NamedTuple):
-    """A kind of query, of target, and of writing."""
+    """A kind of query, of target, and of writing.
+
+    Attributes:
+        by_format: whether it writes with the format yt, which tells no events.
+        by_tasks: whether its tasks send the rows of every batch.
+    """
 
     kind: str
     is_sorted: bool
     mode: str = "transactional"
+    by_format: bool = False
+    by_tasks: bool = False
 
     def __str__(self) -> str:
-        return f"{self.mode}-{self.kind}-{'sorted' if self.is_sorted else 'ordered'}"
+        order = "sorted" if self.is_sorted else "ordered"
+        how = "-format" * self.by_format + "-tasks" * self.by_tasks
+        return f"{self.mode}-{self.kind}-{order}{how}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +54,6 @@ class QueryPlan:
     Attributes:
         create: see `Target`; for a path with columns in braces.
         options: of the sink.
-        by_format: whether it writes with the format yt, which tells no events.
         unanswered: the batch whose first commit is applied, and gets no answer; -1 for none.
     """
 
@@ -59,7 +67,6 @@ class QueryPlan:
     digest: bool = False
     create: dict[str, Any] | None = None
     options: dict[str, Any] = field(default_factory=dict)
-    by_format: bool = False
     backend: str = "http"
     unanswered: int = -1
 
@@ -70,7 +77,7 @@ class QueryPlan:
         rows = read_queue(spark, self.proxy, self.queue, self.consumer, **given)
         writer = kind.build(rows).writeStream.outputMode(kind.output_mode)
         writer = writer.option("checkpointLocation", self.checkpoint)
-        if self.by_format:
+        if self.cell.by_format:
             where = {"path": self.target, "proxy": self.proxy, "backend": self.backend}
             given = {"mode": self.cell.mode, **where, **self.options}
             running = writer.format("yt").options(**given).start()
@@ -172,6 +179,7 @@ class Subject:
             checkpoint=f"{checkpoints}/{cell}" if checkpoints else trial.checkpoint,
             rows_per_partition=rows_per_partition,
             digest=not cell.is_sorted,
+            options={"sent_by": "tasks"} if cell.by_tasks else {},
         )
         return cls(queue, plan, trial)
 
