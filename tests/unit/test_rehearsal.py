@@ -65,7 +65,7 @@ def test_worst_batch_decides(judgements, worst, in_idempotent):
     assert found.may_change_in_mid_batch is in_idempotent
     in_transactional = Rehearsal(found.batches, "transactional").may_change_in_mid_batch
     assert in_transactional is (worst is not Judgement.REFUSED)
-    in_parts = Rehearsal(found.batches, "transactional", in_parts=True)
+    in_parts = Rehearsal(found.batches, "transactional", split_oversized=True)
     assert in_parts.may_change_in_mid_batch is in_idempotent, "parts of the batch are visible"
 
 
