@@ -182,9 +182,9 @@ def require_no_reserved(names: Iterable[str], target: str) -> None:
         )
 
 
-BOOLEAN = "boolean", pa.types.is_boolean
-TEXT = "text", is_string
-ANY_KIND = "", lambda _: True
+BOOLEAN = "boolean column", pa.types.is_boolean
+TEXT = "text column", is_string
+ANY_KIND = "column", lambda _: True
 """What a column must be that an option names, as people call it."""
 
 
@@ -202,7 +202,7 @@ def require_column(
         has = f"a column of type {found[0]}" if found else "no such column"
         raise ConfigError(
             f"{option} names {name}, and the DataFrame has {has}",
-            remedy=f"Name a {called} column of the DataFrame".replace("  ", " "),
+            remedy=f"Name a {called} of the DataFrame",
             target=target,
         )
 

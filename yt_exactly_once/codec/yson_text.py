@@ -113,7 +113,7 @@ def _json_value(value: Any) -> Any:
         return [_json_value(item) for item in value]
     if isinstance(value, dict):
         return {key.decode(): _json_value(item) for key, item in value.items()}
-    return None if value is None or not isinstance(value, (int, float)) else value
+    return value if isinstance(value, (int, float)) else None
 
 
 def any_keys(array: pa.Array) -> Pieces:
