@@ -197,7 +197,7 @@ OTHER = [
     ("transaction.first-committer", "commit_transaction", recoded(1700, 1799), "expected ConflictError"),
     ("claims.first-committer", "commit_transaction", recoded(1700, 1799), "expected ConflictError"),
     ("transaction.deletes", "delete_rows", lambda *_: None, "had deleted after it began"),
-    ("transaction.snapshot", "lookup_rows", newest_rows, "committed after its start"),
+    ("transaction.snapshot", "lookup_rows", newest_rows, "a lookup inside a transaction"),
     ("transaction.ended", "commit_transaction", swallowed, "second commit of a transaction"),
     ("transaction.ended", "commit_transaction", recoded(11000, 1717), "refused as BatchTooLargeError"),
     ("transaction.row-limit", "commit_transaction", small_limit, "BatchTooLargeError"),
