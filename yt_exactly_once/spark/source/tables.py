@@ -60,6 +60,9 @@ REPORTS_MAY_LAG = (0.1, 0.2, 0.4, 0.8, 1.6)
 _TEXTS = ("string", "utf8", "json")
 """Types whose values the cluster compares as Spark compares their texts."""
 
+_UNSIGNED = ("uint8", "uint16", "uint32")
+"""Types that Spark reads as signed ones, and may compare with negative numbers."""
+
 _PUSHDOWN = "pyspark.sql.worker.data_source_pushdown_filters"
 """What Spark runs instead of its planner when it pushes filters down. Otherwise it refuses who takes them."""
 
@@ -266,15 +269,19 @@ def _condition(filter_: Filter, columns: pa.Schema) -> str:
     if len(path) != 1 or path[0] not in columns.names:
         return ""
     field = columns.field(path[0])
-    kind = field.type
-    if pa.types.is_string(kind) and str(required(field_type(field))) not in _TEXTS:
+    kind, stored = field.type, str(required(field_type(field)))
+    if pa.types.is_string(kind) and stored not in _TEXTS:
         # It is text for Spark alone, such as that of a uuid.
         return ""
+    given = found.value if isinstance(filter_, ds.In) else [getattr(found, "value", None)]
+    if stored in _UNSIGNED and any(isinstance(one, int) and one < 0 for one in given):
+        # There it keeps its bits, and is a large one.
+        return ""
     if isinstance(filter_, ds.In):
-        values = [_condition_value(value, kind) for value in found.value]
+        values = [_condition_value(value, kind) for value in given]
         return f"{listed(path)} in ({', '.join(values)})" if values and all(values) else ""
     operator = operators.get(type(filter_))
-    value = _condition_value(getattr(found, "value", None), kind)
+    value = _condition_value(given[0], kind)
     return f"{listed(path)} {operator} {value}" if operator and value else ""
 
 
