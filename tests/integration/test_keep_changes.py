@@ -87,6 +87,37 @@ def test_value_that_is_not_sent_is_no_value(spark):
     assert [row[-1] for row in found] == ["unavailable", "d"]
 
 
+ABSENT = b"__debezium_unavailable_value"
+
+
+@pytest.mark.parametrize(
+    ("kind", "absent", "there"),
+    [
+        ("string", "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==", "YQ=="),
+        ("string", ABSENT.hex(), "61"),
+        ("binary", "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==", "YQ=="),
+        ("array<string>", [ABSENT.decode()], ["a"]),
+        ("array<string>", ["b68a35a7-17ad-35b3-af2a-ae46edb4545a"], []),
+        ("array<binary>", ["X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="], [None]),
+        ("array<int>", [*ABSENT], [*ABSENT[1:]]),
+        ("array<bigint>", [*ABSENT], []),
+        ("array<double>", [*map(float, ABSENT)], [95.0]),
+        ("array<decimal(9,2)>", [*ABSENT], [95]),
+        ("array<boolean>", [True] * len(ABSENT), [True]),
+        ("map<string,string>", {ABSENT.decode(): ABSENT.decode()}, {}),
+        ("string", json.dumps({ABSENT.decode(): ABSENT.decode()}, separators=(",", ":")), "{}"),
+    ],
+)
+def test_value_that_is_not_sent_is_known_in_each_type(spark, kind, absent, there):
+    """Otherwise it would be written, in the place of the value that the row has."""
+    messages = [
+        {"after": {"id": 1, "x": value}, "op": "u", "source": {"lsn": 1}}
+        for value in (absent, there, None)
+    ]
+    found = changed(spark, *messages, rows=f"id bigint, x {kind}")
+    assert [row[-1] for row in found] == ["unavailable", "u", "u"]
+
+
 @pytest.mark.parametrize(
     "text",
     ['{"op": "c", "after": {"id": "many"}}', "null", '[{"op": "c"}]', '{"op": "c", "after": {"id": 1.5}}'],
@@ -98,8 +129,10 @@ def test_message_that_does_not_fit_stops_the_query(spark, text):
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "", '{"op": "c"}\n{"op": "d"}', '{"op": "c"}, {"op": "d"}', "{} }"]
-)
+    "text",
+    ["{", "", '{"op": "c"}\n{"op": "d"}', '{"op": "c"}, {"op": "d"}', "{} }", '{"op": "c"}]',
+     '{"op": "c"}], [{"op": "d"}', '{"op": "c"}, 0]'],
+)  # fmt: skip
 def test_message_that_is_not_one_document_stops_the_query(spark, text):
     """Spark reads the first document of a text, and leaves out all others."""
     with pytest.raises((Py4JJavaError, SparkRuntimeException), match="not one JSON document"):

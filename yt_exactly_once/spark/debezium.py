@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 import pyspark.sql.functions as sf
-from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    MapType,
+    NumericType,
+    StringType,
+    StructField,
+    StructType,
+)
 
 from yt_exactly_once.codec.spark_types import parse_schema
 from yt_exactly_once.errors import ConfigError
@@ -20,8 +33,18 @@ _OPERATION = "op"
 _MESSAGE = "m"
 """An entry that somebody wrote into the log of the database: no change of a row."""
 
-_UNAVAILABLE = "__debezium_unavailable_value"
+_UNAVAILABLE = b"__debezium_unavailable_value"
 """What Debezium writes for a large value that an update of PostgreSQL has left as it was."""
+
+_AS_TEXT = (
+    _UNAVAILABLE.decode(),
+    base64.b64encode(_UNAVAILABLE).decode(),
+    _UNAVAILABLE.hex(),
+    f'{{"{_UNAVAILABLE.decode()}":"{_UNAVAILABLE.decode()}"}}',
+    str(UUID(bytes=hashlib.md5(_UNAVAILABLE, usedforsecurity=False).digest(), version=3)),
+)
+"""The same for texts, bytes in the ways that connectors send them, hstore as JSON, and uuids in an array
+(`UnchangedToastedPlaceholder.java`)."""
 
 
 def debezium_changes(
@@ -81,11 +104,14 @@ def debezium_changes(
 def _one_document(column: str) -> Column:
     """Return the text of a message, of which Spark would read no more than its first document."""
     text = sf.col(column)
-    count = sf.json_array_length(sf.concat(sf.lit("["), text, sf.lit("]")))
+    # Spark counts up to the first end of the list: with one more item it tells whose end that is.
+    alone, followed = (
+        sf.json_array_length(sf.concat(sf.lit("["), text, sf.lit(end))) for end in ("]", ",0]")
+    )
     fault = sf.raise_error(
         sf.lit(f"The column {column} has a message that is not one JSON document")
     )
-    return sf.when(count.eqNullSafe(1), text).otherwise(fault)
+    return sf.when(alone.eqNullSafe(1) & followed.eqNullSafe(2), text).otherwise(fault)
 
 
 def _schema(given: StructType | str) -> StructType:
@@ -94,9 +120,27 @@ def _schema(given: StructType | str) -> StructType:
 
 def _lacks_value(row: StructType) -> Column:
     """Return whether a value of the row after a change is missing in the message."""
-    texts = [
-        sf.col("after").getField(field.name).cast("string").eqNullSafe(_UNAVAILABLE)
-        for field in row
-        if isinstance(field.dataType, StringType | BinaryType)
-    ]
-    return reduce(or_, texts, sf.lit(False))
+    after = sf.col("after")
+    found = (_is_unavailable(after.getField(each.name), each.dataType) for each in row)
+    return reduce(or_, (sf.coalesce(one, sf.lit(False)) for one in found), sf.lit(False))
+
+
+def _is_unavailable(  # noqa: PLR0911 - a case per kind
+    value: Column, kind: DataType
+) -> Column:
+    """Return whether a value is what Debezium writes in its place: in an array of numbers, each byte."""
+    match kind:
+        case StringType():
+            return value.isin(*_AS_TEXT)
+        case BinaryType():
+            return value == sf.lit(_UNAVAILABLE)
+        case MapType():
+            return sf.to_json(value) == _AS_TEXT[3]
+        case ArrayType(elementType=NumericType()):
+            return value.cast("array<double>") == sf.array(*map(sf.lit, map(float, _UNAVAILABLE)))
+        case ArrayType(elementType=BooleanType()):
+            return value == sf.array(*[sf.lit(True)] * len(_UNAVAILABLE))
+        case ArrayType(elementType=element):
+            return sf.exists(value, lambda one: _is_unavailable(one, element))
+        case _:
+            return sf.lit(False)
